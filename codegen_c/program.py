@@ -1,0 +1,168 @@
+"""What runs, in order: tensors, constants, and steps. Plain data; nothing here knows tvm or C text.
+
+A Program is what `lower.py` makes of a region and what everything after it reads: the arena gives its
+tensors places, the emitters write it as C, `reference.py` runs it in numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from codegen_c.kernels.contract import Implementation
+
+DTYPES = ("float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantization:
+    """real = scale * (integer - zero_point), one pair for the whole tensor."""
+
+    scale: float
+    zero_point: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tensor:
+    """An activation: written by a step (or the caller), read by later ones.
+
+    name: C identifier, unique in the program. source: the model's own name of it.
+    layout: axes of the model's tensor in the order stored here ((0, 2, 3, 1): NCHW kept as NHWC);
+    empty where both are the same.
+    """
+
+    name: str
+    source: str
+    shape: tuple[int, ...]
+    dtype: str
+    memory: str
+    role: Literal["input", "output", "intermediate"] = "intermediate"
+    layout: tuple[int, ...] = ()
+    quantization: Quantization | None = None
+
+    @property
+    def num_elements(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def num_bytes(self) -> int:
+        return self.num_elements * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Constant:
+    """Weights as the kernel reads them. note: layer, role and layout, for the comment above the array."""
+
+    name: str
+    data: np.ndarray
+    memory: str
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Affine:
+    """base + step * (iteration of the enclosing Loop); step 0 outside of one."""
+
+    base: int
+    step: int = 0
+
+    def at(self, iteration: int) -> int:
+        return self.base + self.step * iteration
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Output rows [begin, end) that one call of a spatial kernel computes."""
+
+    begin: Affine
+    end: Affine
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class KernelCall:
+    """One operator as one C function.
+
+    inputs, outputs, constants: names in the program, in the order of the kernel's parameters.
+    rows: None computes the whole output; otherwise the part given, for kernels that are spatial.
+    source_nodes: the model's own names of the operators fused here.
+    """
+
+    name: str
+    implementation: Implementation
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    constants: tuple[str, ...] = ()
+    source_nodes: tuple[str, ...] = ()
+    rows: Rows | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transfer:
+    """Copy of a whole tensor into another one of the same bytes, within or between memories."""
+
+    name: str
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loop:
+    """`body`, `count` times in series; the iteration enters through the body's Affine rows.
+
+    Tensors a loop touches are live during the whole of it.
+    """
+
+    name: str
+    count: int
+    body: tuple[KernelCall | Transfer, ...]
+
+
+Step = KernelCall | Transfer | Loop
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Program:
+    """A model, or a region of one, ready for planning and emission. inputs and outputs name tensors."""
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    tensors: dict[str, Tensor]
+    constants: dict[str, Constant] = field(default_factory=dict)
+    steps: tuple[Step, ...] = ()
+
+    def kernel_calls(self) -> Iterator[KernelCall]:
+        """Every kernel call once, in order; those of a loop's body as they stand."""
+        for step in self.steps:
+            for inner in step.body if isinstance(step, Loop) else (step,):
+                if isinstance(inner, KernelCall):
+                    yield inner
+
+    @property
+    def weights_bytes(self) -> int:
+        return sum(constant.data.nbytes for constant in self.constants.values())
+
+
+def reads(step: Step) -> tuple[str, ...]:
+    """Names of the tensors a step reads."""
+    if isinstance(step, Loop):
+        return tuple(dict.fromkeys(name for inner in step.body for name in reads(inner)))
+    return (step.source,) if isinstance(step, Transfer) else step.inputs
+
+
+def writes(step: Step) -> tuple[str, ...]:
+    """Names of the tensors a step writes."""
+    if isinstance(step, Loop):
+        return tuple(dict.fromkeys(name for inner in step.body for name in writes(inner)))
+    return (step.target,) if isinstance(step, Transfer) else step.outputs
+
+
+def scratch_bytes(step: Step) -> int:
+    """Bytes of scratch a step needs while it runs."""
+    if isinstance(step, Loop):
+        return max((scratch_bytes(inner) for inner in step.body), default=0)
+    return 0 if isinstance(step, Transfer) else step.implementation.scratch_bytes

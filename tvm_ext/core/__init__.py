@@ -1,0 +1,1 @@
+"""The ground floor that all three packages stand on: errors, platforms, options, toolchains."""

@@ -1,0 +1,55 @@
+"""Every error a user can meet. Each message says what, where, the limit, and the way out."""
+
+from __future__ import annotations
+
+
+class TvmExtError(Exception):
+    """Base of all errors raised on purpose; the command line prints them without a traceback."""
+
+
+class BadPlatform(TvmExtError):
+    """A platform description that cannot be used: unknown name, broken file, impossible value."""
+
+
+class BadOptions(TvmExtError):
+    """Build options that contradict each other, the model, or the platform."""
+
+
+class BadModel(TvmExtError):
+    """A model file that cannot be read: missing, not of its format, truncated, unsafe."""
+
+
+class UnsupportedModel(TvmExtError):
+    """A well-formed model that holds something no stage can compile; names every such operator."""
+
+
+class BadInput(TvmExtError):
+    """Arrays handed to a run that do not match the model's inputs."""
+
+
+class DoesNotFit(TvmExtError):
+    """The plan needs more bytes of a memory than the platform has."""
+
+
+class PlanRejected(TvmExtError):
+    """The independent validator found a memory plan wrong. A defect of the compiler, never of the model."""
+
+
+class MissingTool(TvmExtError):
+    """A program outside Python is needed and not there: a C compiler, QEMU."""
+
+
+class BuildFailed(TvmExtError):
+    """A C compiler or linker refused generated code; carries its output."""
+
+
+class RunFailed(TvmExtError):
+    """A package did not run to its end on the host or on a board."""
+
+
+class VerificationFailed(TvmExtError):
+    """A package's outputs differ from the reference by more than the limit."""
+
+
+class BadPackage(TvmExtError):
+    """A folder that is not a package of ours, or an output folder that cannot be written."""

@@ -1,0 +1,234 @@
+"""A platform: processors, memories, and the links between them, read from TOML and checked.
+
+One board a file, in `tvm_ext/platforms/` or anywhere of the user's. Units stand in the key names
+(`_bytes`, `_hz`, `_cycles`), counts are plain integers: `65536` or `0x10000`, never `"64KB"`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from difflib import get_close_matches
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from tvm_ext.core.errors import BadPlatform
+
+_CONFIG = ConfigDict(extra="forbid", strict=True)
+
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
+Positive = Annotated[int, Field(gt=0, lt=1 << 48)]
+Count = Annotated[int, Field(ge=0, lt=1 << 48)]
+Rate = Annotated[float, Field(gt=0, lt=1e6, strict=False)]
+# Flags come from a file that is not ours: only code generation, optimisation, debug and plain defines.
+Flag = Annotated[str, Field(pattern=r"^-(m[A-Za-z0-9=_.,+-]+|O[0-3sz]|g[0-3]?|f[a-z0-9-]+|D[A-Za-z_]\w*(=\w+)?)$")]
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class Processor:
+    """Something that runs kernels.
+
+    `simd`: `none`, `dsp` (Armv7E-M 16-bit pairs), `helium` (M-profile vector extension), `host`.
+    `fpu`: `none`, `single`, `double`; whether float arithmetic is done in hardware.
+    """
+
+    name: Name
+    isa: Literal["host", "armv7e-m", "armv8-m.main", "armv8.1-m.main"]
+    clock_hz: Positive
+    simd: Literal["none", "dsp", "helium", "host"] = "none"
+    fpu: Literal["none", "single", "double"] = "none"
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class Memory:
+    """A memory a processor reaches: `ram` holds tensors, `rom` holds code and weights.
+
+    `section` is the linker section generated arrays go to; None leaves the choice to the linker
+    (`.bss` for ram, `.rodata` for rom). `address` is where a board has it, None where the system decides.
+    """
+
+    name: Name
+    kind: Literal["ram", "rom"]
+    capacity_bytes: Positive
+    read_bytes_per_cycle: Rate
+    write_bytes_per_cycle: Annotated[float, Field(ge=0, lt=1e6, strict=False)]
+    latency_cycles: Count = 0
+    section: Annotated[str, Field(pattern=r"^\.[A-Za-z_][A-Za-z0-9_.]{0,62}$")] | None = None
+    address: Count | None = None
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class Link:
+    """A way for bytes: between a processor and a memory, or between two memories (`dma` says by itself)."""
+
+    source: Name
+    target: Name
+    bytes_per_cycle: Rate
+    latency_cycles: Count = 0
+    dma: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class Toolchain:
+    """How C is compiled for the platform: the compiler's name prefix, then flags for target and speed or size."""
+
+    prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]*$")] = ""
+    flags: tuple[Flag, ...] = ()
+    speed_flags: tuple[Flag, ...] = ("-O3",)
+    size_flags: tuple[Flag, ...] = ("-Os",)
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class Board:
+    """A QEMU machine that stands in for the real board.
+
+    `timer` names the counter that measures executed instructions: `cmsdk` (32 bits, counts down) or
+    `system_counter` (64 bits, counts up). `stack_bytes` is the stack the firmware reserves.
+    """
+
+    qemu_machine: Annotated[str, Field(pattern=r"^[a-z0-9-]+$")]
+    timer: Literal["cmsdk", "system_counter"]
+    timer_address: Count
+    timer_hz: Positive
+    code_memory: Name
+    data_memory: Name
+    stack_bytes: Positive = 16384
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class Platform:
+    """One board or machine. `Platform.load("cortex_m4")` for a shipped one, a path for your own.
+
+    `activations` names the ram that holds tensors, `weights` the memory constants go to.
+    """
+
+    name: Name
+    description: str
+    processors: Annotated[tuple[Processor, ...], Field(min_length=1, strict=False)]
+    memories: Annotated[tuple[Memory, ...], Field(min_length=1, strict=False)]
+    links: Annotated[tuple[Link, ...], Field(strict=False)]
+    activations: Name
+    weights: Name
+    toolchain: Toolchain
+    board: Board | None = None
+
+    @classmethod
+    def load(cls, name_or_path: str | Path) -> Self:
+        """Read a shipped platform by name, or a TOML file by path. Raises BadPlatform."""
+        text = str(name_or_path)
+        if text.endswith(".toml") or "/" in text:
+            return cls._read(Path(text))
+        known = cls.shipped()
+        if text not in known:
+            near = get_close_matches(text, known, 1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise BadPlatform(
+                f"unknown platform {text!r}.{hint} Shipped: {', '.join(known)}; "
+                "or give the path of a .toml file of your own."
+            )
+        return cls._read(Path(str(files("tvm_ext") / "platforms" / f"{text}.toml")))
+
+    @staticmethod
+    def shipped() -> list[str]:
+        """Names of the platforms that come with tvm_ext, sorted."""
+        folder = files("tvm_ext") / "platforms"
+        return sorted(item.name[:-5] for item in folder.iterdir() if item.name.endswith(".toml"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The inverse of `to_json`."""
+        return cls._check(json.loads(text), "platform")
+
+    def to_json(self) -> str:
+        """The whole description as one JSON text; equal platforms give equal text."""
+        return TypeAdapter(Platform).dump_json(self).decode()
+
+    @classmethod
+    def _read(cls, path: Path) -> Self:
+        try:
+            text = path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise BadPlatform(f"{path}: cannot be read: {error.strerror}.") from None
+        except UnicodeDecodeError:
+            raise BadPlatform(f"{path}: is not UTF-8 text; a platform is a TOML file.") from None
+        try:
+            return cls._check(tomllib.loads(text), str(path))
+        except tomllib.TOMLDecodeError as error:
+            raise BadPlatform(f"{path}: is not TOML: {error}.") from None
+
+    @classmethod
+    def _check(cls, table: dict[str, object], where: str) -> Self:
+        try:
+            platform = TypeAdapter(cls).validate_json(json.dumps(table, default=str))
+        except ValidationError as error:
+            raise BadPlatform(f"{where}: {_explain(error)}") from None
+        problem = platform._contradiction()
+        if problem:
+            raise BadPlatform(f"{where}: {problem}")
+        return platform
+
+    def memory(self, name: str) -> Memory:
+        """The memory of that name. Raises KeyError."""
+        return next(memory for memory in self.memories if memory.name == name)
+
+    @property
+    def processor(self) -> Processor:
+        """The processor that runs what nothing else claims: the first one."""
+        return self.processors[0]
+
+    def _contradiction(self) -> str | None:
+        """What no single value shows: names used twice or not at all, memories nobody reaches."""
+        names = [part.name for part in (*self.processors, *self.memories)]
+        for name in names:
+            if names.count(name) > 1:
+                return f"name = {name!r} is used more than once; processors and memories need names of their own."
+        for index, link in enumerate(self.links):
+            for key, end in (("source", link.source), ("target", link.target)):
+                if end not in names:
+                    return f"links[{index}].{key} = {end!r} is neither a processor nor a memory: {', '.join(names)}."
+        processors = {processor.name for processor in self.processors}
+        for memory in self.memories:
+            ends = [{link.source, link.target} for link in self.links]
+            if not any(memory.name in end and end & processors for end in ends):
+                return f"memories.{memory.name}: no processor reaches it; add a [[links]] table that joins the two."
+        memories = {memory.name: memory for memory in self.memories}
+        uses = [("activations", self.activations, "ram"), ("weights", self.weights, None)]
+        if self.board:
+            uses += [("board.data_memory", self.board.data_memory, "ram"), ("board.code_memory", self.board.code_memory, None)]
+        for key, name, kind in uses:
+            if name not in memories:
+                return f"{key} = {name!r} is not a memory: {', '.join(memories)}."
+            if kind and memories[name].kind != kind:
+                return f"{key} = {name!r} is a {memories[name].kind}; a {kind} is needed."
+        if self.board:
+            for memory in self.memories:
+                if memory.address is None:
+                    return f"memories.{memory.name}: a board needs the address of each memory."
+        return None
+
+
+def _explain(error: ValidationError) -> str:
+    """The first problem pydantic found, as key, value, and what is allowed."""
+    problems = error.errors(include_url=False)
+    unknown = [p for p in problems if p["type"] in ("unexpected_keyword_argument", "extra_forbidden")]
+    first = (unknown or problems)[0]
+    key = re.sub(r"\.(\d+)", r"[\1]", ".".join(str(part) for part in first["loc"]))
+    if unknown:
+        return f"{key}: unknown key; allowed here: {', '.join(_allowed(first['loc']))}."
+    if first["type"] in ("missing", "missing_argument"):
+        return f"{key}: is missing."
+    message = first["msg"][0].lower() + first["msg"][1:]
+    unit = next((unit for unit in ("bytes", "hz", "cycles") if key.endswith(f"_{unit}")), None)
+    suffix = f" (a plain number of {unit})" if unit else ""
+    return f"{key} = {first['input']!r}: {message}{suffix}."
+
+
+def _allowed(loc: tuple[int | str, ...]) -> list[str]:
+    tables = {"processors": Processor, "memories": Memory, "links": Link, "toolchain": Toolchain, "board": Board}
+    table = tables.get(str(loc[0]), Platform) if len(loc) > 1 else Platform
+    return list(table.__dataclass_fields__)
