@@ -1,0 +1,37 @@
+"""Kernels, one a file. `select` picks the cheapest of those that take an operator."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+
+from codegen_c.kernels.contract import Implementation, Kernel, Refusal, StoredRows, Target
+from codegen_c.operators import Operator
+
+
+@cache
+def kernels() -> tuple[Kernel, ...]:
+    """Every module's KERNEL in this package, by name. Two of one name are an error that names both files."""
+    found: dict[str, tuple[str, Kernel]] = {}
+    for info in sorted(iter_modules(__path__), key=lambda info: info.name):
+        kernel = getattr(import_module(f"{__name__}.{info.name}"), "KERNEL", None)
+        if kernel is None:
+            continue
+        if kernel.name in found:
+            raise ImportError(f"kernel {kernel.name!r} is defined in {found[kernel.name][0]}.py and {info.name}.py")
+        found[kernel.name] = (info.name, kernel)
+    return tuple(kernel for _, kernel in found.values())
+
+
+def select(
+    operator: Operator, target: Target, stored: StoredRows | None = None
+) -> Implementation | tuple[Refusal, ...]:
+    """The implementation with the fewest modelled instructions, or every kernel's reason to refuse."""
+    candidates = [kernel for kernel in kernels() if kernel.operator is type(operator)]
+    refusals = [refusal for kernel in candidates if (refusal := kernel.refuses(operator, target))]
+    refused = {refusal.kernel for refusal in refusals}
+    accepted = [k.implement(operator, target, stored or StoredRows()) for k in candidates if k.name not in refused]
+    if not accepted:
+        return tuple(refusals)
+    return min(accepted, key=lambda implementation: implementation.instructions)

@@ -199,7 +199,10 @@ class Platform:
         memories = {memory.name: memory for memory in self.memories}
         uses = [("activations", self.activations, "ram"), ("weights", self.weights, None)]
         if self.board:
-            uses += [("board.data_memory", self.board.data_memory, "ram"), ("board.code_memory", self.board.code_memory, None)]
+            uses += [
+                ("board.data_memory", self.board.data_memory, "ram"),
+                ("board.code_memory", self.board.code_memory, None),
+            ]
         for key, name, kind in uses:
             if name not in memories:
                 return f"{key} = {name!r} is not a memory: {', '.join(memories)}."

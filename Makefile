@@ -1,0 +1,41 @@
+# Each target sets up what it needs: Python packages in .venv, and for the boards a cross compiler and QEMU.
+#
+#   make demo    compile, run and verify the digits network on the host and on a Cortex-M4 in QEMU
+#   make test    the whole test suite
+#   make check   lint, format, types, layering
+#   make format  apply the formatter
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+READY := .venv/.ready
+PYTEST_ARGS ?= -n 2 --dist loadfile
+
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: demo test check format boards clean
+
+demo: $(READY) boards
+	@$(BIN)/python tutorials/demo.py
+
+test: $(READY) boards
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+boards:
+	@.ci/boards
+
+$(READY): pyproject.toml constraints.txt
+	@.ci/venv "$(PYTHON)"
+	@touch $@
+
+clean:
+	rm -rf .venv build out *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,15 @@
+"""Kernels as C text: the definition of a function and the order of its arguments."""
+
+from __future__ import annotations
+
+from codegen_c.kernels.contract import CFunction
+from codegen_c.text import block
+
+
+def definition(function: CFunction, name: str) -> str:
+    """Helpers, then the function itself under `name`, never inlined into another step."""
+    declarations = [parameter.declaration() for parameter in function.parameters]
+    one_line = f"TVM_EXT_STEP void $({', '.join(declarations)})"
+    head = one_line if len(one_line) <= 100 else "TVM_EXT_STEP void $(\n" + block(",\n".join(declarations)) + ")"
+    helpers = f"{function.helpers}\n" if function.helpers else ""
+    return f"{helpers}{head}\n{{\n{block(function.body)}\n}}\n".replace("$", name)

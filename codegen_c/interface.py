@@ -1,0 +1,63 @@
+"""What a package offers to the firmware that calls it: ports with names, shapes and types. Plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from codegen_c.program import Quantization
+from codegen_c.text import C_TYPES
+from tvm_ext.core.options import Io
+
+
+@dataclass(frozen=True, kw_only=True)
+class Port:
+    """One input or output.
+
+    name: C identifier. source: the model's own name. dtype: numpy's name of it, a key of C_TYPES.
+    """
+
+    name: str
+    source: str
+    shape: tuple[int, ...]
+    dtype: str
+    quantization: Quantization | None = None
+
+    @property
+    def num_elements(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def num_bytes(self) -> int:
+        return self.num_elements * np.dtype(self.dtype).itemsize
+
+    @property
+    def c_type(self) -> str:
+        return C_TYPES[self.dtype]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interface:
+    """The public API of a package. `model` prefixes every name of it.
+
+    io `arena`: `T *<model>_<input>(void)`, `const T *<model>_<output>(void)`, `int32_t <model>_run(void)`.
+    io `caller`: `int32_t <model>_run(const T *input, ..., T *output, ...)`, inputs first.
+    """
+
+    model: str
+    io: Io
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+
+    def accessor(self, port: Port) -> str:
+        """Name of the C function that gives a port's place in the arena."""
+        return f"{self.model}_{port.name}"
+
+    def size_macro(self, port: Port) -> str:
+        """Name of the C macro that holds a port's number of elements."""
+        return f"{self.model}_{port.name}_SIZE".upper()
+
+    @property
+    def run(self) -> str:
+        return f"{self.model}_run"

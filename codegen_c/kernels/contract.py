@@ -1,0 +1,151 @@
+"""What a kernel promises: the C it emits, what it reads and writes when, scratch, cost, and a numpy reference.
+
+A kernel file defines `KERNEL = Kernel(...)`; the registry finds it. Its constraints are small predicates
+whose docstring is the reason a user reads when one of them says no.
+
+A spatial kernel computes output rows [row_begin, row_end) and may read its input from, and write its output
+to, a window of rows used in turn: row h of a tensor of which R rows are stored lies in slot h % R. Splitting
+sequences, overlapping tensors and the plan's validator all build on that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from codegen_c.operators import Operator, Window
+from tvm_ext.core.platform import Processor
+
+Array = np.ndarray
+Role = Literal["input", "output", "constant", "scratch", "row"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """A parameter of a kernel's C function. Constants and scratch are restrict; activations may overlap."""
+
+    name: str
+    ctype: str
+    role: Role
+
+    def declaration(self) -> str:
+        if self.role == "row":
+            return f"int32_t {self.name}"
+        qualifier = "const " if self.role in ("input", "constant") else ""
+        restrict = "restrict " if self.role in ("constant", "scratch") else ""
+        return f"{qualifier}{self.ctype} *{restrict}{self.name}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CFunction:
+    """A kernel as text: its parameters in order, its body, and helper functions it calls.
+
+    `$` in body and helpers stands for the function's own name, so that equal kernels have equal text.
+    """
+
+    parameters: tuple[Parameter, ...]
+    body: str
+    helpers: str = ""
+    includes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowAccess:
+    """Which rows of an input are read while output rows [begin, end) are computed."""
+
+    window: Window
+    input_rows: int
+
+    def read(self, begin: int, end: int) -> tuple[int, int]:
+        """Half-open range of input rows, clipped to the tensor; empty (0, 0) when only padding is read."""
+        stride, dilation, top = self.window.strides[0], self.window.dilation[0], self.window.padding[0]
+        low = max(0, begin * stride - top)
+        high = min(self.input_rows, (end - 1) * stride - top + (self.window.kernel[0] - 1) * dilation + 1)
+        return (low, high) if low < high else (0, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spatial:
+    """Row behaviour of a spatial kernel: rows of its output, and for each input what they read."""
+
+    output_rows: int
+    inputs: tuple[RowAccess, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredRows:
+    """How many rows of each operand are stored; None means all of them."""
+
+    inputs: tuple[int | None, ...] = ()
+    output: int | None = None
+
+    def input(self, index: int) -> int | None:
+        return self.inputs[index] if index < len(self.inputs) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """What a kernel may count on: the processor, and whether speed or size matters more."""
+
+    processor: Processor
+    optimize: Literal["speed", "size"] = "speed"
+
+    @property
+    def has_float(self) -> bool:
+        return self.processor.fpu != "none"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Implementation:
+    """A kernel applied to one operator.
+
+    constants: (role, array) in the order of the function's constant parameters, packed as the code reads them.
+    accumulation: order in which one output element is summed, fixed however the output is cut.
+    instructions: modelled; ranks variants, is never reported as a measurement.
+    in_place: inputs the output may take the place of, element for element (each is read before it is written).
+    reference: numpy on whole, stored-layout arrays, bit for bit for integers.
+    exact: whether the reference gives the very bytes of the C code (integers) or agrees within rounding (float).
+    """
+
+    kernel: str
+    function: CFunction
+    reference: Callable[[list[Array]], list[Array]]
+    constants: tuple[tuple[str, Array], ...] = ()
+    scratch_bytes: int = 0
+    macs: int = 0
+    instructions: int = 0
+    accumulation: str = "none"
+    spatial: Spatial | None = None
+    in_place: tuple[int, ...] = ()
+    exact: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """Why a kernel does not take an operator, in words for the user."""
+
+    kernel: str
+    reason: str
+
+
+Constraint = Callable[[Any, Target], bool]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernel:
+    """One way to compute one kind of operator."""
+
+    name: str
+    operator: type[Operator]
+    implement: Callable[[Any, Target, StoredRows], Implementation]
+    constraints: tuple[Constraint, ...] = ()
+
+    def refuses(self, operator: Operator, target: Target) -> Refusal | None:
+        """The first constraint that does not hold, as a value with its reason; None if all hold."""
+        for holds in self.constraints:
+            if not holds(operator, target):
+                return Refusal(kernel=self.name, reason=" ".join((holds.__doc__ or holds.__name__).split()))
+        return None

@@ -1,0 +1,57 @@
+"""The end of a float kernel: what runs on each accumulated element before it is stored, as one inline function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from codegen_c.kernels.contract import Parameter
+from codegen_c.scalar import Operand, ScalarProgram
+from codegen_c.text import block
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finish:
+    """A scalar program as `$_finish(value, operands…)`; an empty program needs no function at all."""
+
+    program: ScalarProgram
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """Distinct input and channel operands, in the order of first use: the function's further arguments."""
+        used = (o for i in self.program.instructions for o in i.operands if o.kind in ("input", "channel"))
+        return tuple(dict.fromkeys(used))
+
+    def helper(self) -> str:
+        """Definition of the function, or nothing."""
+        if not self.program.instructions:
+            return ""
+        lines, result = self.program.statements("value", _argument)
+        names = [*(["value"] if self.program.reads_element else []), *map(_argument, self.operands)]
+        arguments = ", ".join(f"float {name}" for name in names)
+        return f"static inline float $_finish({arguments})\n{{\n{block([*lines, f'return {result};'])}\n}}\n"
+
+    def call(self, value: str, read: Callable[[Operand], str]) -> str:
+        """C expression of the finished element; `read` gives the element of an input or channel operand."""
+        if not self.program.instructions:
+            return value
+        arguments = [*([value] if self.program.reads_element else []), *map(read, self.operands)]
+        return f"$_finish({', '.join(arguments)})"
+
+    def constants(self) -> tuple[tuple[str, np.ndarray], ...]:
+        """The program's channel constants as (role, array)."""
+        return tuple((f"channel{i}", array) for i, array in enumerate(self.program.channel_constants))
+
+    def constant_parameters(self) -> tuple[Parameter, ...]:
+        return tuple(Parameter(name=role, ctype="float", role="constant") for role, _ in self.constants())
+
+    def input_parameters(self) -> tuple[Parameter, ...]:
+        """Parameters for the inputs beyond the first: residuals the program reads."""
+        extra = [index for index in self.program.inputs_read() if index > 0]
+        return tuple(Parameter(name=f"input{index}", ctype="float", role="input") for index in extra)
+
+
+def _argument(operand: Operand) -> str:
+    return f"{operand.kind}{operand.index}"

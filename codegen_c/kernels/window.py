@@ -1,0 +1,83 @@
+"""C text and numpy shared by kernels that slide a window over rows and columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from codegen_c.kernels.contract import Parameter, RowAccess, Spatial
+from codegen_c.operators import TensorType, Window
+
+ROW_PARAMETERS = (
+    Parameter(name="row_begin", ctype="int32_t", role="row"),
+    Parameter(name="row_end", ctype="int32_t", role="row"),
+)
+
+SAME_ROW = Window(kernel=(1, 1))
+
+
+def slot(row: str, stored: int | None) -> str:
+    """Where a row lies: itself when all rows are stored, else its place in the ring."""
+    return row if stored is None else f"(({row}) % {stored})"
+
+
+def offset(terms: dict[str, int]) -> str:
+    """Sum of index * stride, without factors of one and without indices of zero extent: `h * 40 + c`."""
+    parts = [index if stride == 1 else f"{index} * {stride}" for index, stride in terms.items() if stride]
+    return " + ".join(parts) or "0"
+
+
+def clip(axis: int, window: Window, extent: int, position: str, *, names: tuple[str, str, str]) -> list[str]:
+    """Declarations of the first input index of a window and the range of taps that lie inside the input.
+
+    names: (first, begin, end), e.g. ("top", "r_begin", "r_end"). Bounds that can't cut are plain numbers.
+    """
+    first, begin, end = names
+    kernel, stride, dilation = window.kernel[axis], window.strides[axis], window.dilation[axis]
+    pad_before, pad_after = window.padding[axis], window.padding[axis + 2]
+    scaled = position if stride == 1 else f"{position} * {stride}"
+    lines = [f"const int32_t {first} = {scaled}{f' - {pad_before}' if pad_before else ''};"]
+    if pad_before:
+        lines.append(f"const int32_t {begin} = {first} < 0 ? {_ceil_div(f'-{first}', dilation)} : 0;")
+    if pad_after:
+        taps = _ceil_div(f"({extent} - {first})", dilation)
+        reach = (kernel - 1) * dilation
+        lines.append(f"const int32_t {end} = {first} + {reach} >= {extent} ? {taps} : {kernel};")
+    return lines
+
+
+def tap_range(axis: int, window: Window, names: tuple[str, str]) -> tuple[str, str]:
+    """The names `clip` declared, or the plain bounds where it declared none."""
+    return names[0] if window.padding[axis] else "0", names[1] if window.padding[axis + 2] else str(window.kernel[axis])
+
+
+def _ceil_div(expression: str, divisor: int) -> str:
+    return expression if divisor == 1 else f"({expression} + {divisor - 1}) / {divisor}"
+
+
+def spatial(window: Window, source: TensorType, output: TensorType, num_same_row: int = 0) -> Spatial | None:
+    """Row behaviour of a window over an NHWC input; further inputs are read row by row. None for batches."""
+    if source.shape[0] != 1:
+        return None
+    residuals = tuple(RowAccess(window=SAME_ROW, input_rows=output.shape[1]) for _ in range(num_same_row))
+    return Spatial(
+        output_rows=output.shape[1], inputs=(RowAccess(window=window, input_rows=source.shape[1]), *residuals)
+    )
+
+
+def taps(
+    array: np.ndarray, window: Window, output: tuple[int, int], fill: float
+) -> Iterator[tuple[int, int, np.ndarray]]:
+    """For each tap (r, s) of the window: the NHWC slice it reads for all output positions, padding as `fill`."""
+    top, left, bottom, right = window.padding
+    height = max((output[0] - 1) * window.strides[0] + (window.kernel[0] - 1) * window.dilation[0] + 1 - top, 0)
+    width = max((output[1] - 1) * window.strides[1] + (window.kernel[1] - 1) * window.dilation[1] + 1 - left, 0)
+    grow = ((0, 0), (top, max(bottom, height - array.shape[1])), (left, max(right, width - array.shape[2])), (0, 0))
+    padded = np.pad(array, grow, constant_values=fill)
+    for r in range(window.kernel[0]):
+        for s in range(window.kernel[1]):
+            y, x = r * window.dilation[0], s * window.dilation[1]
+            rows = slice(y, y + (output[0] - 1) * window.strides[0] + 1, window.strides[0])
+            columns = slice(x, x + (output[1] - 1) * window.strides[1] + 1, window.strides[1])
+            yield r, s, padded[:, rows, columns, :]

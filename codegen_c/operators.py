@@ -1,0 +1,193 @@
+"""What a composite computes, as plain data without tvm: `lower.py` writes these, kernels read them.
+
+Shapes are as stored: NHWC activations, weights [K, R, S, C] (output channels, kernel rows, kernel columns,
+input channels of the group). Padding is (top, left, bottom, right), ranges are half-open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from codegen_c.program import Quantization
+from codegen_c.scalar import ScalarProgram
+
+Array = np.ndarray
+Rounding = Literal["onnx", "tflite"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorType:
+    """Shape and element type of an operand, with its quantization where it has one."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    quantization: Quantization | None = None
+
+    @property
+    def num_elements(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Operator:
+    """Base of all operators. inputs: activations only; weights are fields of the operator itself."""
+
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+
+    @property
+    def output(self) -> TensorType:
+        """The first output; most operators have no other."""
+        return self.outputs[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """A sliding window over rows and columns: convolution and pooling share it."""
+
+    kernel: tuple[int, int]
+    strides: tuple[int, int] = (1, 1)
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
+    dilation: tuple[int, int] = (1, 1)
+
+    @property
+    def is_pointwise(self) -> bool:
+        return self.kernel == (1, 1) and self.strides == (1, 1) and not any(self.padding)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Conv2d(Operator):
+    """float32 convolution; `finish` runs on each accumulated element (bias is the accumulator's start).
+
+    weight: float32[K, R, S, C / groups], bias: float32[K].
+    """
+
+    weight: Array
+    bias: Array
+    window: Window
+    groups: int = 1
+    finish: ScalarProgram = ScalarProgram()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Dense(Operator):
+    """float32[..., C] times weight: float32[K, C], plus bias: float32[K], then `finish`."""
+
+    weight: Array
+    bias: Array
+    finish: ScalarProgram = ScalarProgram()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pool2d(Operator):
+    """float32 pooling; max over the window without padding, or average (divided by the window's real
+    size unless count_include_pad)."""
+
+    method: Literal["max", "average"]
+    window: Window
+    count_include_pad: bool = False
+    finish: ScalarProgram = ScalarProgram()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Elementwise(Operator):
+    """float32, element by element: every input has the output's shape, or repeats along all but the last axes."""
+
+    finish: ScalarProgram
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Softmax(Operator):
+    """float32 softmax (or its logarithm) over the last axis."""
+
+    log: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QConv2d(Operator):
+    """int8 or uint8 convolution of a QDQ chain.
+
+    weight: int8[K, R, S, C / groups] with zero point 0, weight_scale: float32[K], bias: int32[K] in units of
+    input scale * weight scale. low, high: the clamp a fused activation and the output type leave.
+    """
+
+    weight: Array
+    weight_scale: Array
+    bias: Array
+    window: Window
+    low: int
+    high: int
+    groups: int = 1
+    rounding: Rounding = "onnx"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QDense(Operator):
+    """int8 or uint8[..., C] times weight: int8[K, C] of a QDQ chain; fields as in QConv2d."""
+
+    weight: Array
+    weight_scale: Array
+    bias: Array
+    low: int
+    high: int
+    rounding: Rounding = "onnx"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QPool2d(Operator):
+    """Pooling of a QDQ chain; max needs equal quantization on both sides."""
+
+    method: Literal["max", "average"]
+    window: Window
+    low: int
+    high: int
+    count_include_pad: bool = False
+    rounding: Rounding = "onnx"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QBinary(Operator):
+    """add, subtract or multiply of two QDQ tensors of one shape."""
+
+    function: Literal["add", "subtract", "multiply"]
+    low: int
+    high: int
+    rounding: Rounding = "onnx"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QUnary(Operator):
+    """Any float function of one QDQ tensor, element by element: a table of 256 entries."""
+
+    finish: ScalarProgram
+    rounding: Rounding = "onnx"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QSoftmax(Operator):
+    """Softmax of a QDQ tensor over its last axis."""
+
+    rounding: Rounding = "onnx"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Permute(Operator):
+    """Axes in another order: output axis i is input axis axes[i]. Any element type."""
+
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Generic(Operator):
+    """Everything else: plain C made from the operator's PrimFuncs, with a reference that runs them."""
+
+    name: str
+    plain: object
+    reference: Callable[[list[Array]], list[Array]]

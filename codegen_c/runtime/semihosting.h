@@ -1,0 +1,84 @@
+/* Arm semihosting: text, files and exit through the debugger or QEMU. For bring-up, not for products. */
+#ifndef TVM_EXT_SEMIHOSTING_H
+#define TVM_EXT_SEMIHOSTING_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SEMIHOSTING_OPEN 0x01u
+#define SEMIHOSTING_CLOSE 0x02u
+#define SEMIHOSTING_WRITE0 0x04u
+#define SEMIHOSTING_WRITE 0x05u
+#define SEMIHOSTING_READ 0x06u
+#define SEMIHOSTING_SEEK 0x0Au
+#define SEMIHOSTING_GET_CMDLINE 0x15u
+#define SEMIHOSTING_EXIT_EXTENDED 0x20u
+
+#define SEMIHOSTING_MODE_READ_BINARY 1u
+#define SEMIHOSTING_MODE_WRITE_BINARY 5u
+#define SEMIHOSTING_APPLICATION_EXIT 0x20026u
+
+static inline int32_t semihosting_call(uint32_t operation, const void *argument)
+{
+    register uint32_t r0 __asm__("r0") = operation;
+    register const void *r1 __asm__("r1") = argument;
+    __asm__ volatile("bkpt 0xAB" : "+r"(r0) : "r"(r1) : "memory");
+    return (int32_t)r0;
+}
+
+static inline void semihosting_print(const char *text)
+{
+    (void)semihosting_call(SEMIHOSTING_WRITE0, text);
+}
+
+/* A file handle, or -1. */
+static inline int32_t semihosting_open(const char *path, size_t length, uint32_t mode)
+{
+    const uint32_t block[3] = {(uint32_t)(uintptr_t)path, mode, (uint32_t)length};
+    return semihosting_call(SEMIHOSTING_OPEN, block);
+}
+
+/* 0 on success. */
+static inline int32_t semihosting_close(int32_t file)
+{
+    const uint32_t block[1] = {(uint32_t)file};
+    return semihosting_call(SEMIHOSTING_CLOSE, block);
+}
+
+/* Bytes that were not read: 0 on success. */
+static inline int32_t semihosting_read(int32_t file, void *data, size_t bytes)
+{
+    const uint32_t block[3] = {(uint32_t)file, (uint32_t)(uintptr_t)data, (uint32_t)bytes};
+    return semihosting_call(SEMIHOSTING_READ, block);
+}
+
+/* Bytes that were not written: 0 on success. */
+static inline int32_t semihosting_write(int32_t file, const void *data, size_t bytes)
+{
+    const uint32_t block[3] = {(uint32_t)file, (uint32_t)(uintptr_t)data, (uint32_t)bytes};
+    return semihosting_call(SEMIHOSTING_WRITE, block);
+}
+
+/* 0 on success. */
+static inline int32_t semihosting_seek(int32_t file, size_t offset)
+{
+    const uint32_t block[2] = {(uint32_t)file, (uint32_t)offset};
+    return semihosting_call(SEMIHOSTING_SEEK, block);
+}
+
+/* The command line as text into `buffer`; 0 on success. */
+static inline int32_t semihosting_command_line(char *buffer, size_t capacity)
+{
+    const uint32_t block[2] = {(uint32_t)(uintptr_t)buffer, (uint32_t)capacity};
+    return semihosting_call(SEMIHOSTING_GET_CMDLINE, block);
+}
+
+static inline _Noreturn void semihosting_exit(uint32_t code)
+{
+    const uint32_t block[2] = {SEMIHOSTING_APPLICATION_EXIT, code};
+    for (;;) {
+        (void)semihosting_call(SEMIHOSTING_EXIT_EXTENDED, block);
+    }
+}
+
+#endif

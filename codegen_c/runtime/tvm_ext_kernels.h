@@ -1,0 +1,24 @@
+/* What generated kernels share. Plain C11; nothing here allocates, locks, or prints. */
+#ifndef TVM_EXT_KERNELS_H
+#define TVM_EXT_KERNELS_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Steps are not inlined into each other: tensors of different types share bytes by plan. */
+#if defined(__GNUC__)
+#define TVM_EXT_STEP static __attribute__((noinline))
+#else
+#define TVM_EXT_STEP static
+#endif
+
+/* a * b + c: fused where the hardware fuses, multiply then add elsewhere; never left to the compiler. */
+#if defined(__ARM_FEATURE_FMA) || defined(__FMA__)
+#define TVM_EXT_FMA(a, b, c) fmaf((a), (b), (c))
+#else
+#define TVM_EXT_FMA(a, b, c) ((a) * (b) + (c))
+#endif
+
+#endif

@@ -1,0 +1,150 @@
+"""Element-wise arithmetic as a tiny program in static single assignment: one text, run in numpy and written as C.
+
+Kernels call it once per element on what they accumulated (bias, residual, activation), so a chain of
+element-wise operators costs no pass over memory of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from codegen_c.text import float_literal
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Function:
+    """One scalar function: numpy on float32 arrays, C with {0}, {1} … for its operands, modelled instructions."""
+
+    numpy: Callable[..., Array]
+    c: str
+    instructions: int = 1
+    arity: int = 1
+
+
+def _erf(x: Array) -> Array:
+    from math import erf
+
+    return np.vectorize(erf, otypes=[np.float32])(x)
+
+
+FUNCTIONS: dict[str, Function] = {
+    "add": Function(numpy=np.add, c="{0} + {1}", arity=2),
+    "subtract": Function(numpy=np.subtract, c="{0} - {1}", arity=2),
+    "multiply": Function(numpy=np.multiply, c="{0} * {1}", arity=2),
+    "divide": Function(numpy=np.divide, c="{0} / {1}", instructions=14, arity=2),
+    "maximum": Function(numpy=np.maximum, c="{0} < {1} ? {1} : {0}", instructions=4, arity=2),
+    "minimum": Function(numpy=np.minimum, c="{1} < {0} ? {1} : {0}", instructions=4, arity=2),
+    "power": Function(numpy=np.power, c="powf({0}, {1})", instructions=120, arity=2),
+    "negative": Function(numpy=np.negative, c="-{0}"),
+    "abs": Function(numpy=np.abs, c="fabsf({0})"),
+    "sqrt": Function(numpy=np.sqrt, c="sqrtf({0})", instructions=14),
+    "rsqrt": Function(numpy=lambda x: np.float32(1) / np.sqrt(x), c="1.0f / sqrtf({0})", instructions=28),
+    "exp": Function(numpy=np.exp, c="expf({0})", instructions=40),
+    "log": Function(numpy=np.log, c="logf({0})", instructions=40),
+    "sin": Function(numpy=np.sin, c="sinf({0})", instructions=60),
+    "cos": Function(numpy=np.cos, c="cosf({0})", instructions=60),
+    "tanh": Function(numpy=np.tanh, c="tanhf({0})", instructions=80),
+    "erf": Function(numpy=_erf, c="erff({0})", instructions=80),
+    "sigmoid": Function(
+        numpy=lambda x: np.float32(1) / (np.float32(1) + np.exp(-x)), c="1.0f / (1.0f + expf(-{0}))", instructions=56
+    ),
+    "floor": Function(numpy=np.floor, c="floorf({0})", instructions=8),
+    "ceil": Function(numpy=np.ceil, c="ceilf({0})", instructions=8),
+    "round": Function(numpy=np.round, c="rintf({0})", instructions=8),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operand:
+    """Where a value comes from.
+
+    value: an earlier instruction's result (index 0 is the element handed in).
+    input: element of an activation input of the kernel (index among the operator's inputs).
+    channel: element of a per-channel constant (index among `channel_constants`), by the last axis.
+    number: a literal.
+    """
+
+    kind: Literal["value", "input", "channel", "number"]
+    index: int = 0
+    number: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Instruction:
+    """result = function(operands)."""
+
+    function: str
+    operands: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ScalarProgram:
+    """Instructions in order; the last one's result is the element's value, or the element itself if there are none.
+
+    channel_constants: float32 arrays of the last axis' length, operands of kind `channel`.
+    """
+
+    instructions: tuple[Instruction, ...] = ()
+    channel_constants: tuple[Array, ...] = ()
+
+    @property
+    def num_instructions(self) -> int:
+        """Modelled machine instructions an element."""
+        return sum(FUNCTIONS[instruction.function].instructions for instruction in self.instructions)
+
+    @property
+    def reads_element(self) -> bool:
+        """Whether the element handed in matters."""
+        return not self.instructions or any(
+            o.kind == "value" and o.index == 0 for i in self.instructions for o in i.operands
+        )
+
+    def inputs_read(self) -> tuple[int, ...]:
+        """Indices of the kernel's inputs that the program reads, ascending."""
+        used = {o.index for i in self.instructions for o in i.operands if o.kind == "input"}
+        return tuple(sorted(used))
+
+    def run(self, element: Array | None, inputs: Sequence[Array]) -> Array:
+        """The program in numpy, float32 throughout; `element` is value 0, operands broadcast."""
+        values: list[Array | None] = [element]
+
+        def read(operand: Operand) -> Array:
+            if operand.kind == "value":
+                value = values[operand.index]
+                assert value is not None, "a program without an element must not read value 0"
+                return value
+            if operand.kind == "input":
+                return inputs[operand.index]
+            if operand.kind == "channel":
+                return self.channel_constants[operand.index]
+            return np.float32(operand.number)  # type: ignore[return-value]
+
+        with np.errstate(all="ignore"):
+            for instruction in self.instructions:
+                function = FUNCTIONS[instruction.function].numpy
+                values.append(np.asarray(function(*map(read, instruction.operands)), dtype=np.float32))
+        result = values[-1]
+        assert result is not None, "an empty program needs an element"
+        return result
+
+    def statements(self, element: str, read: Callable[[Operand], str]) -> tuple[list[str], str]:
+        """C statements and the expression of the result.
+
+        `element` is the C expression of value 0; `read` gives the C expression of an input or channel operand.
+        """
+        lines: list[str] = []
+        names = [element]
+        for index, instruction in enumerate(self.instructions, start=1):
+            operands = [
+                names[o.index] if o.kind == "value" else float_literal(o.number) if o.kind == "number" else read(o)
+                for o in instruction.operands
+            ]
+            lines.append(f"const float v{index} = {FUNCTIONS[instruction.function].c.format(*operands)};")
+            names.append(f"v{index}")
+        return lines, names[-1]

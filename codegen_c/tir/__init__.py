@@ -1,0 +1,1 @@
+"""Operators without a kernel of their own: relax composite -> PrimFunc -> plain C."""

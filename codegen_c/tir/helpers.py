@@ -1,0 +1,87 @@
+"""The small C functions that printed bodies may call. `$` stands for the name of the calling function."""
+
+from __future__ import annotations
+
+from codegen_c.text import C_TYPES
+from codegen_c.tir.plain_c import CannotLowerError, Helper
+
+SHORT_TYPES = {"float": "f", "int": "i", "uint": "u"}
+
+
+def short_type(dtype: str) -> str:
+    """`float32` -> `f32`, as in the helpers' names."""
+    kind = dtype.rstrip("0123456789")
+    return SHORT_TYPES[kind] + dtype[len(kind) :]
+
+
+def minimum_helper(dtype: str) -> Helper:
+    """The smaller of two; the second where one is NaN, as TVM's min."""
+    return _selection("min", "<", dtype)
+
+
+def maximum_helper(dtype: str) -> Helper:
+    """The larger of two; the second where one is NaN, as TVM's max."""
+    return _selection("max", ">", dtype)
+
+
+def floor_div_helper(dtype: str) -> Helper:
+    """Quotient rounded toward minus infinity; C's `/` rounds toward zero."""
+    name, c_type = f"$_floor_div_{short_type(dtype)}", C_TYPES[dtype]
+    return Helper(
+        name=name,
+        text=f"static inline {c_type} {name}({c_type} a, {c_type} b)\n{{\n"
+        f"    const {c_type} quotient = ({c_type})(a / b);\n"
+        f"    return ((a % b != 0) && ((a < 0) != (b < 0))) ? ({c_type})(quotient - 1) : quotient;\n"
+        "}\n",
+    )
+
+
+def floor_mod_helper(dtype: str) -> Helper:
+    """Remainder with the sign of the divisor; C's `%` takes the sign of the dividend."""
+    name, c_type = f"$_floor_mod_{short_type(dtype)}", C_TYPES[dtype]
+    return Helper(
+        name=name,
+        text=f"static inline {c_type} {name}({c_type} a, {c_type} b)\n{{\n"
+        f"    const {c_type} remainder = ({c_type})(a % b);\n"
+        f"    return ((remainder != 0) && ((remainder < 0) != (b < 0))) ? ({c_type})(remainder + b) : remainder;\n"
+        "}\n",
+    )
+
+
+def popcount_helper(dtype: str) -> Helper:
+    """Number of bits set."""
+    name, c_type = f"$_popcount_{short_type(dtype)}", C_TYPES[dtype]
+    return Helper(
+        name=name,
+        text=f"static inline {c_type} {name}({c_type} a)\n{{\n"
+        "    uint64_t rest = (uint64_t)a;\n"
+        + ("" if dtype.endswith("64") else f"    rest &= (UINT64_C(1) << {dtype.lstrip('uint')}) - 1u;\n")
+        + f"    {c_type} count = 0;\n"
+        "    while (rest != 0u) {\n"
+        "        rest &= rest - 1u;\n"
+        "        ++count;\n"
+        "    }\n"
+        "    return count;\n"
+        "}\n",
+    )
+
+
+def reinterpret_helper(source: str, target: str) -> Helper:
+    """The same bits read as another type of the same size."""
+    if source[-2:] != target[-2:] or "bool" in (source, target):
+        raise CannotLowerError(f"reinterpret of {source} as {target}")
+    name, from_type, to_type = f"$_{short_type(target)}_of_{short_type(source)}", C_TYPES[source], C_TYPES[target]
+    return Helper(
+        name=name,
+        text=f"static inline {to_type} {name}({from_type} a)\n{{\n"
+        f"    union {{\n        {from_type} from;\n        {to_type} to;\n    }} bits;\n"
+        "    bits.from = a;\n    return bits.to;\n}\n",
+    )
+
+
+def _selection(verb: str, relation: str, dtype: str) -> Helper:
+    name, c_type = f"$_{verb}_{short_type(dtype)}", C_TYPES[dtype]
+    return Helper(
+        name=name,
+        text=f"static inline {c_type} {name}({c_type} a, {c_type} b)\n{{\n    return a {relation} b ? a : b;\n}}\n",
+    )

@@ -1,0 +1,159 @@
+"""Composite relax function -> the PrimFuncs it calls, in order, over named values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import tvm
+from tvm import relax, tirx
+
+from codegen_c.text import C_TYPES
+from codegen_c.tir.plain_c import CannotLowerError
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Value:
+    """A tensor that a composite's stages read or write. data: of a constant only."""
+
+    kind: Literal["input", "constant", "intermediate"]
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    data: np.ndarray | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stage:
+    """One PrimFunc, called on values in the order of its parameters: inputs, then outputs."""
+
+    name: str
+    function: tirx.PrimFunc
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stages:
+    """A composite as a straight line of PrimFuncs."""
+
+    inputs: tuple[Value, ...]
+    stages: tuple[Stage, ...]
+    results: tuple[Value, ...]
+
+
+Bound = Value | tuple["Bound", ...]
+
+
+def legalize_composite(function: relax.Function) -> Stages:
+    """Legalise `function` alone and list its stages.
+
+    Raises CannotLowerError for what has no PrimFunc (shapes that depend on data, calls of TVM's runtime) and
+    for element types C11 lacks.
+    """
+    module = _legalized(function)
+    main = module["main"]
+    inputs = tuple(_value_of(var.ty, kind="input", name=var.name) for var in main.params)
+    bound: dict[tvm.ir.Var, Bound] = dict(zip(main.params, inputs, strict=True))
+    stages: list[Stage] = []
+    for block in main.body.blocks:
+        for binding in block.bindings:
+            bound[binding.var] = _bind(binding, bound, module, stages)
+    return Stages(inputs=inputs, stages=tuple(stages), results=_flatten(_resolve(main.body.body, bound)))
+
+
+def operator_names(function: relax.Function) -> tuple[str, ...]:
+    """The relax operators called in `function`, each once, in order."""
+    names: list[str] = []
+
+    def visit(expr: relax.Expr) -> None:
+        if isinstance(expr, relax.Call) and isinstance(expr.op, tvm.ir.Op):
+            names.append(expr.op.name.removeprefix("relax."))
+
+    relax.analysis.post_order_visit(function.body, visit)
+    return tuple(dict.fromkeys(names))
+
+
+def alone(function: relax.Function) -> tvm.IRModule:
+    """A module that holds only `function`, public and free of the composite's attributes."""
+    bare = relax.Function(function.params, function.body, function.ret_ty, function.is_pure)
+    return tvm.IRModule({"main": bare.with_attr("global_symbol", "main")})
+
+
+def _legalized(function: relax.Function) -> tvm.IRModule:
+    passes = [
+        relax.transform.DecomposeOpsForInference(),
+        relax.backend.DispatchSortScan(),
+        relax.transform.LegalizeOps(),
+        relax.transform.Normalize(),
+    ]
+    with tvm.target.Target("c"):
+        return tvm.transform.Sequential(passes)(alone(function))
+
+
+def _bind(
+    binding: relax.Binding, bound: dict[tvm.ir.Var, Bound], module: tvm.IRModule, stages: list[Stage]
+) -> Bound:
+    value = binding.value
+    if not isinstance(value, relax.Call):
+        return _resolve(value, bound)
+    name = value.op.name if isinstance(value.op, tvm.ir.Op) else str(value.op)
+    if name != "relax.call_tir":
+        raise CannotLowerError(f"{name.removeprefix('relax.')} has no PrimFunc")
+    if len(value.args) > 2:
+        raise CannotLowerError("its PrimFunc takes shape variables")
+    callee = value.args[0]
+    outputs = _outputs(binding.var.ty, name=binding.var.name)
+    stages.append(
+        Stage(
+            name=callee.name_hint,
+            function=module[callee],
+            inputs=_flatten(_resolve(value.args[1], bound)),
+            outputs=_flatten(outputs),
+        )
+    )
+    return outputs
+
+
+def _resolve(expr: relax.Expr, bound: dict[tvm.ir.Var, Bound]) -> Bound:
+    if isinstance(expr, relax.Var):
+        return bound[expr]
+    if isinstance(expr, relax.Tuple):
+        return tuple(_resolve(item, bound) for item in expr.fields)
+    if isinstance(expr, relax.TupleGetItem):
+        whole = _resolve(expr.tuple_value, bound)
+        assert isinstance(whole, tuple)
+        return whole[expr.index]
+    if isinstance(expr, relax.Constant):
+        data = expr.value.numpy()
+        return _value_of(expr.ty, kind="constant", name="constant", data=data)
+    raise CannotLowerError(f"its result goes through {type(expr).__name__}, which no PrimFunc gives")
+
+
+def _flatten(bound: Bound) -> tuple[Value, ...]:
+    return (bound,) if isinstance(bound, Value) else tuple(leaf for item in bound for leaf in _flatten(item))
+
+
+def _outputs(ty: tvm.ir.Type, *, name: str) -> Bound:
+    if isinstance(ty, relax.TupleType):
+        return tuple(_outputs(field, name=f"{name}_{index}") for index, field in enumerate(ty.fields))
+    return _value_of(ty, kind="intermediate", name=name)
+
+
+def _value_of(
+    ty: tvm.ir.Type,
+    *,
+    kind: Literal["input", "constant", "intermediate"],
+    name: str,
+    data: np.ndarray | None = None,
+) -> Value:
+    if not isinstance(ty, relax.TensorType):
+        raise CannotLowerError(f"{name} is not a tensor")
+    shape = ty.shape.values if isinstance(ty.shape, relax.ShapeExpr) else None
+    if shape is None or not all(isinstance(extent, tirx.IntImm) for extent in shape):
+        raise CannotLowerError(f"the shape of {name} is not known before it runs")
+    dtype = str(ty.dtype)
+    if dtype not in C_TYPES:
+        raise CannotLowerError(f"{name} is of type {dtype}; C11 has {', '.join(C_TYPES)}")
+    return Value(kind=kind, name=name, shape=tuple(int(extent) for extent in shape), dtype=dtype, data=data)

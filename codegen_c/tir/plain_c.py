@@ -1,0 +1,52 @@
+"""What lowering a composite gives: a C function with its constants, or the reason why there is none.
+
+Knows nothing of tvm.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from codegen_c.kernels.contract import CFunction
+
+SCRATCH_ALIGNMENT_BYTES = 8
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PlainC:
+    """A composite as C.
+
+    function: parameters are inputs, outputs, constants, scratch (only where scratch_bytes > 0), in this
+        order; an input that the result does not depend on is still there.
+    constants: name and data of each constant parameter.
+    scratch_bytes: wanted at the scratch pointer, which is aligned to SCRATCH_ALIGNMENT_BYTES.
+    in_place: indices of inputs whose memory output 0 may take, element for element, because each element
+        is read for the last time before the output element of the same position is written.
+    """
+
+    function: CFunction
+    constants: tuple[tuple[str, np.ndarray], ...] = ()
+    scratch_bytes: int = 0
+    in_place: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """Why a composite has no C. operators: relax names of what it holds; reason: in words for the user."""
+
+    operators: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Helper:
+    """A `static inline` C function that a body calls; `$` in name and text stands for the caller's name."""
+
+    name: str
+    text: str
+
+
+class CannotLowerError(Exception):
+    """Internal: raised where lowering meets what C cannot express; `lower_composite` turns it into a Refusal."""

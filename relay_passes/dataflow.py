@@ -1,0 +1,186 @@
+"""Read a function of one dataflow block as a list of bindings, and write such a list back.
+
+Passes here are plain functions over that list. A rebuilt function keeps every name and every span: the
+names are the model's own tensor names (any characters), the span of a call names the operator it came from.
+TVM's BlockBuilder would rename both, so functions are put together from their constructors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import relax
+
+from tvm_ext.core.errors import UnsupportedModel
+
+Replacements = Mapping[relax.Var, relax.Expr]
+
+
+def is_dataflow(func: object) -> bool:
+    """Whether `func` is a Relax function that is one dataflow block of plain bindings (or no block at all)."""
+    if not isinstance(func, relax.Function) or not isinstance(func.body, relax.SeqExpr):
+        return False
+    blocks = func.body.blocks
+    return len(blocks) <= 1 and all(
+        isinstance(block, relax.DataflowBlock) and all(isinstance(b, relax.VarBinding) for b in block.bindings)
+        for block in blocks
+    )
+
+
+def bindings(func: relax.Function) -> list[relax.VarBinding]:
+    """The bindings of `func` in order. Raises UnsupportedModel unless `is_dataflow(func)`."""
+    if not is_dataflow(func):
+        raise UnsupportedModel(
+            "a function of the module is not one dataflow block of plain bindings; control flow, impure calls and "
+            "match_cast cannot be compiled. Try relax.transform.ConvertToDataflow() first."
+        )
+    return [binding for block in func.body.blocks for binding in block.bindings]
+
+
+def outputs(func: relax.Function) -> list[relax.Expr]:
+    """What `func` returns: the fields of the tuple it returns, or the one value."""
+    body = func.body.body
+    return list(body.fields) if isinstance(body, relax.Tuple) else [body]
+
+
+def operands(expr: relax.Expr) -> Iterator[relax.Expr]:
+    """The leaves an expression reads, tuples opened: variables, constants, shapes."""
+    if isinstance(expr, relax.Call):
+        for arg in expr.args:
+            yield from operands(arg)
+    elif isinstance(expr, relax.Tuple):
+        for field in expr.fields:
+            yield from operands(field)
+    elif isinstance(expr, relax.TupleGetItem):
+        yield from operands(expr.tuple_value)
+    else:
+        yield expr
+
+
+def users(sequence: Iterable[relax.VarBinding]) -> dict[relax.Var, list[relax.VarBinding]]:
+    """Per variable, the bindings that read it, in order; one that reads it twice stands there twice."""
+    found: dict[relax.Var, list[relax.VarBinding]] = {}
+    for binding in sequence:
+        for leaf in operands(binding.value):
+            if isinstance(leaf, relax.Var):
+                found.setdefault(leaf, []).append(binding)
+    return found
+
+
+def live(sequence: Sequence[relax.VarBinding], results: Iterable[relax.Expr]) -> list[relax.VarBinding]:
+    """The bindings `results` depend on, in order; the rest is dead."""
+    needed = {leaf for result in results for leaf in operands(result)}
+    kept = []
+    for binding in reversed(sequence):
+        if binding.var in needed:
+            kept.append(binding)
+            needed.update(operands(binding.value))
+    return kept[::-1]
+
+
+def op_name(expr: relax.Expr) -> str | None:
+    """`relax.add` for a call of that operator, None for everything else."""
+    is_operator = isinstance(expr, relax.Call) and isinstance(expr.op, tvm.ir.Op)
+    return expr.op.name if is_operator else None
+
+
+def array_of(expr: relax.Expr) -> np.ndarray | None:
+    """The numbers of a constant, None for everything else."""
+    return expr.value.numpy() if isinstance(expr, tvm.ir.GenericConst) else None
+
+
+def static_shape(expr: relax.Expr) -> tuple[int, ...]:
+    """Shape of a tensor whose dimensions are all known."""
+    return tuple(int(dim) for dim in expr.ty.shape.values)
+
+
+def infer(call: relax.Call) -> relax.Call:
+    """The call with the type its operands give it; its span stays."""
+    return relax.BlockBuilder().normalize(relax.Call(call.op, call.args, call.attrs, call.ty_args, call.span))
+
+
+def with_span(expr: relax.Expr, span: tvm.ir.Span | None) -> relax.Expr:
+    """The same call or tuple element at another span; leaves are returned as they are."""
+    if isinstance(expr, relax.Call):
+        return relax.Call(expr.op, expr.args, expr.attrs, expr.ty_args, span, expr.ty)
+    if isinstance(expr, relax.TupleGetItem):
+        return relax.TupleGetItem(expr.tuple_value, expr.index, span)
+    return expr
+
+
+def substitute(expr: relax.Expr, replace: Replacements) -> relax.Expr:
+    """`expr` with variables replaced; the type is inferred anew only where an operand's type changed."""
+    if isinstance(expr, relax.Var):
+        return replace.get(expr, expr)
+    if isinstance(expr, relax.Tuple):
+        return relax.Tuple([substitute(field, replace) for field in expr.fields], expr.span)
+    if isinstance(expr, relax.TupleGetItem):
+        return relax.TupleGetItem(substitute(expr.tuple_value, replace), expr.index, expr.span)
+    if not isinstance(expr, relax.Call):
+        return expr
+    args = [substitute(arg, replace) for arg in expr.args]
+    if all(new.same_as(old) for new, old in zip(args, expr.args, strict=True)):
+        return expr
+    call = relax.Call(expr.op, args, expr.attrs, expr.ty_args, expr.span, expr.ty)
+    same_types = all(
+        new.same_as(old) or tvm_ffi.structural_equal(new.ty, old.ty) for new, old in zip(args, expr.args, strict=True)
+    )
+    return call if same_types else infer(call)
+
+
+def build(
+    params: Sequence[relax.Var],
+    sequence: Iterable[relax.VarBinding],
+    results: Sequence[relax.Expr],
+    *,
+    attrs: tvm.ir.DictAttrs | None = None,
+    as_tuple: bool | None = None,
+    replace: Replacements | None = None,
+) -> relax.Function:
+    """A pure function of one dataflow block.
+
+    Variables in `results` become plain Vars, the others DataflowVars, with the names they have.
+    replace: expressions that stand for variables no longer bound, applied to bindings and results.
+    as_tuple: whether a tuple is returned; None means only for several results.
+    """
+    env = dict(replace or {})
+    returned = {substitute(result, env) for result in results}
+    rebuilt = []
+    for binding in sequence:
+        value = substitute(binding.value, env)
+        var = binding.var
+        kind = relax.Var if var in returned else relax.DataflowVar
+        if type(var) is not kind or not tvm_ffi.structural_equal(var.ty, value.ty):
+            var = env[binding.var] = kind(var.name, value.ty, var.span)
+        rebuilt.append(relax.VarBinding(var, value))
+    final = [substitute(substitute(result, replace or {}), env) for result in results]
+    tupled = len(final) != 1 if as_tuple is None else as_tuple
+    body = relax.Tuple(final) if tupled else final[0]
+    blocks = [relax.DataflowBlock(rebuilt)] if rebuilt else []
+    func = relax.Function(params, relax.SeqExpr(blocks, body), body.ty, True, attrs)
+    return relax.BlockBuilder().normalize(func)
+
+
+def rebuild(
+    func: relax.Function,
+    sequence: Iterable[relax.VarBinding],
+    results: Sequence[relax.Expr] | None = None,
+    *,
+    replace: Replacements | None = None,
+) -> relax.Function:
+    """`func` with other bindings, and other results where given; parameters and attributes stay."""
+    as_tuple = isinstance(func.body.body, relax.Tuple)
+    results = outputs(func) if results is None else results
+    return build(func.params, sequence, results, attrs=func.attrs, as_tuple=as_tuple, replace=replace)
+
+
+def map_dataflow(mod: tvm.IRModule, rewrite: Callable[[relax.Function], relax.Function]) -> tvm.IRModule:
+    """The module with `rewrite` applied to every function that `is_dataflow`; the others stay."""
+    changed = mod.clone()
+    for global_var, func in mod.functions_items():
+        if is_dataflow(func):
+            changed.update_func(global_var, rewrite(func))
+    return changed

@@ -1,0 +1,47 @@
+"""Compile neural networks to readable, self-contained C11 for microcontrollers, on top of Apache TVM.
+
+    platform = tvm_ext.Platform.load("cortex_m4")
+    package = tvm_ext.build(tvm_ext.load("model.onnx"), platform, "out/model")
+    outputs = package.run({"input": x}, on="host")
+
+Public names are loaded when first used: `tvm_ext.Platform` does not import tvm, `tvm_ext.build` does.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tvm_ext.core import errors
+    from tvm_ext.core.options import BuildOptions
+    from tvm_ext.core.platform import Platform
+    from tvm_ext.load import load
+    from tvm_ext.package import Package
+    from tvm_ext.pipeline import build, relax_pipeline
+
+__all__ = ["BuildOptions", "Package", "Platform", "build", "errors", "load", "relax_pipeline"]
+
+_HOMES = {
+    "BuildOptions": "tvm_ext.core.options",
+    "Package": "tvm_ext.package",
+    "Platform": "tvm_ext.core.platform",
+    "build": "tvm_ext.pipeline",
+    "errors": "tvm_ext.core",
+    "load": "tvm_ext.load",
+    "relax_pipeline": "tvm_ext.pipeline",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "errors":
+        return import_module("tvm_ext.core.errors")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,209 @@
+"""The command line: `tvm-ext compile | run | report | platforms`.
+
+Results go to stdout, as tables or with `--json` as one JSON value; progress and errors go to stderr.
+Exit status: 0 done and verified as asked, 1 the model or platform cannot be done or verification failed,
+2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+import tvm_ext
+from tvm_ext.core.errors import BadInput, BadOptions, TvmExtError, VerificationFailed
+from tvm_ext.core.options import BuildOptions, Io, Optimize, Target
+from tvm_ext.core.platform import Platform
+from tvm_ext.report_tables import failed_targets, platform_table, read_report, report_tables
+
+app = typer.Typer(
+    name="tvm-ext",
+    help="Compile neural networks to self-contained C11 for microcontrollers.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+_stdout = Console()
+_stderr = Console(stderr=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value instead of tables.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A compiled package.")]
+
+
+def main() -> None:
+    """Entry point of the `tvm-ext` command."""
+    app()
+
+
+@app.command("compile")
+def compile_command(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="An .onnx file.")],
+    platform: Annotated[str, typer.Option("--platform", "-p", help="A shipped platform's name, or a .toml file.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the package; replaced.")],
+    shape: Annotated[
+        list[str] | None, typer.Option(metavar="IN=1,3,96,96", help="Fix an input's shape; may be repeated.")
+    ] = None,
+    optimize: Annotated[Optimize, typer.Option(help="What to compile for.")] = "speed",
+    io: Annotated[Io, typer.Option(help="Inputs and outputs in the arena, or in the caller's memory.")] = "arena",
+    verify: Annotated[
+        str | None,
+        typer.Option(
+            metavar="host,qemu|host|none",
+            help="Where to run and compare. Default: host, and qemu where the platform has a board and QEMU is there.",
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="C prefix of what is generated. Default: the file's name.")] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Compile a model to a package of C sources, build files, tests and a report; then run and compare it."""
+    shapes = _parse_shapes(shape or [])
+    targets = _parse_verify(verify)
+    with _errors_reported(as_json, debug):
+        options = BuildOptions(optimize=optimize, io=io, verify=targets, name=name)
+        board = Platform.load(platform)
+        with _stderr.status(f"Loading {escape(model.name)}") as status:
+            module = tvm_ext.load(model, shapes=shapes)
+            package = tvm_ext.build(module, board, output, options, progress=lambda stage: status.update(escape(stage)))
+        _show_report(package.report, as_json)
+        _fail_unless_verified(package.report)
+
+
+@app.command("run")
+def run_command(
+    folder: Folder,
+    inputs: Annotated[Path, typer.Option(metavar="IN.npz", help="One array per input, under the model's names.")],
+    outputs: Annotated[Path, typer.Option(metavar="OUT.npz", help="Where the outputs go.")],
+    on: Annotated[Target, typer.Option(help="Where to run.")] = "host",
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Run a package on inputs of your own."""
+    with _errors_reported(as_json, debug):
+        package = tvm_ext.Package.load(folder)
+        arrays = _read_arrays(inputs)
+        with _stderr.status(f"Running on {on}"):
+            results = package.run(arrays, on=on)
+        _write_arrays(outputs, results)
+        if as_json:
+            shown = {key: {"shape": list(value.shape), "dtype": str(value.dtype)} for key, value in results.items()}
+            _print_json({"on": on, "file": str(outputs), "outputs": shown})
+            return
+        for key, value in results.items():
+            _stdout.print(f"{escape(key)}: {value.dtype}{list(value.shape)}", highlight=False, markup=False)
+        _stdout.print(f"written to {outputs}", highlight=False, markup=False)
+
+
+@app.command("report")
+def report_command(folder: Folder, as_json: AsJson = False, debug: Debug = False) -> None:
+    """Show what a package holds: bytes per memory, steps and kernels, verification."""
+    with _errors_reported(as_json, debug):
+        _show_report(read_report(folder), as_json)
+
+
+@app.command("platforms")
+def platforms_command(as_json: AsJson = False, debug: Debug = False) -> None:
+    """List the platforms that come with tvm-ext."""
+    with _errors_reported(as_json, debug):
+        platforms = [Platform.load(name) for name in Platform.shipped()]
+        if as_json:
+            _print_json([json.loads(platform.to_json()) for platform in platforms])
+        else:
+            _stdout.print(platform_table(platforms))
+
+
+def _parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
+    """`["x=1,3,96,96"]` to `{"x": (1, 3, 96, 96)}`; the last `=` divides, so names may hold one."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for text in texts:
+        name, _, numbers = text.rpartition("=")
+        parts = numbers.split(",") if numbers else []
+        if not name or not all(part.strip().isascii() and part.strip().isdigit() for part in parts):
+            raise typer.BadParameter(f"{text!r} is not of the form IN=1,3,96,96.", param_hint="--shape")
+        if name in shapes:
+            raise typer.BadParameter(f"input {name!r} is given twice.", param_hint="--shape")
+        shapes[name] = tuple(int(part) for part in parts)
+    return shapes
+
+
+def _parse_verify(text: str | None) -> tuple[Target, ...] | None:
+    if text is None:
+        return None
+    if text == "none":
+        return ()
+    targets = tuple(part.strip() for part in text.split(","))
+    if not set(targets) <= {"host", "qemu"} or len(set(targets)) != len(targets):
+        raise typer.BadParameter(f"{text!r} is none of: host,qemu; host; qemu; none.", param_hint="--verify")
+    return cast("tuple[Target, ...]", targets)
+
+
+def _read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {key: file[key] for key in file.files}
+    except (OSError, ValueError, EOFError, AttributeError) as error:
+        raise BadInput(f"{path}: is not an .npz file that can be read: {error}. Write one with numpy.savez.") from None
+
+
+def _write_arrays(path: Path, arrays: dict[str, np.ndarray[Any, Any]]) -> None:
+    # Not numpy.savez: it takes arrays as keywords, and an output may be called "file".
+    try:
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, array in arrays.items():
+                with archive.open(f"{name}.npy", "w") as member:
+                    np.lib.format.write_array(member, array, allow_pickle=False)
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be written: {error.strerror}. Give --outputs a file you may write.") from None
+
+
+def _show_report(report: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        _print_json(report)
+        return
+    for table in report_tables(report):
+        _stdout.print(table)
+
+
+def _fail_unless_verified(report: dict[str, Any]) -> None:
+    failed = failed_targets(report)
+    if failed:
+        raise VerificationFailed(f"outputs on {' and '.join(failed)} differ from the reference; see the report above.")
+
+
+def _print_json(value: object) -> None:
+    sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+@contextmanager
+def _errors_reported(as_json: bool, debug: bool) -> Iterator[None]:
+    """Turn errors into a message on stderr and an exit status; with --json also into `{"error": ...}` on stdout."""
+    try:
+        yield
+    except TvmExtError as error:
+        trace, kind, message = traceback.format_exc(), type(error).__name__, str(error)
+        status = 2 if isinstance(error, BadOptions) else 1
+    except Exception as error:
+        trace, kind, status = traceback.format_exc(), "InternalError", 1
+        message = f"{type(error).__name__}: {error} (a defect of tvm-ext; --debug shows where)"
+    else:
+        return
+    if debug:
+        _stderr.print(trace, highlight=False, markup=False, soft_wrap=True)
+    _stderr.print(f"{kind}: {message}", style="red", highlight=False, markup=False, soft_wrap=True)
+    if as_json:
+        _print_json({"error": {"kind": kind, "message": message}})
+    raise typer.Exit(status)

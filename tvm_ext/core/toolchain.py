@@ -1,0 +1,187 @@
+"""Find and call C compilers and binary tools: objects, libraries, ELF files, section sizes.
+
+No shell is involved anywhere. Tools run in the folder of the source with relative names, so equal
+sources give equal objects wherever they lie.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tvm_ext.core.errors import BuildFailed, MissingTool
+from tvm_ext.core.options import Optimize
+from tvm_ext.core.platform import Toolchain
+
+LANGUAGE_FLAGS = ("-std=c11", "-fno-strict-aliasing", "-ffunction-sections", "-fdata-sections")
+WARNING_FLAGS = tuple("-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wcast-qual -Werror".split())
+
+_TIME_LIMIT_S = 600
+_ERROR_LINES = 12
+_PACKAGES = {
+    "arm-none-eabi-gcc": "gcc-arm-none-eabi and libnewlib-arm-none-eabi",
+    "qemu-system-arm": "qemu-system-arm",
+    "gcc": "gcc",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SectionSizes:
+    """Bytes an object file takes: instructions, constants, initialised variables, zeroed variables."""
+
+    text: int = 0
+    rodata: int = 0
+    data: int = 0
+    bss: int = 0
+
+
+def find_program(name: str) -> str:
+    """Path of a program on PATH. Raises MissingTool with the Debian package that holds it."""
+    path = shutil.which(name)
+    if path:
+        return path
+    known = re.sub(r"(ar|size|objdump|nm)$", "gcc", name)
+    package = _PACKAGES.get(known)
+    hint = f"install it (Debian, Ubuntu: apt install {package.replace(' and ', ' ')})" if package else "install it"
+    raise MissingTool(f"{name} is not on PATH; {hint} or add its folder to PATH.")
+
+
+def find_compiler(toolchain: Toolchain) -> list[str]:
+    """The C compiler as the head of an argument list: `<prefix>gcc`, or for the host $CC, gcc, clang.
+
+    Raises MissingTool.
+    """
+    if toolchain.prefix:
+        return [find_program(f"{toolchain.prefix}gcc")]
+    chosen = shlex.split(os.environ.get("CC", ""))
+    if chosen:
+        return [find_program(chosen[0]), *chosen[1:]]
+    return [find_program("gcc" if shutil.which("gcc") or not shutil.which("clang") else "clang")]
+
+
+def compile_flags(toolchain: Toolchain, optimize: Optimize) -> list[str]:
+    """Flags every source of a package is compiled with, warnings left out."""
+    chosen = toolchain.speed_flags if optimize == "speed" else toolchain.size_flags
+    return [*LANGUAGE_FLAGS, *toolchain.flags, *chosen]
+
+
+def compile_objects(
+    sources: Sequence[Path],
+    out_dir: Path,
+    toolchain: Toolchain,
+    *,
+    optimize: Optimize = "speed",
+    flags: Sequence[str] = (),
+    include_dirs: Sequence[Path] = (),
+) -> list[Path]:
+    """Compile each source to `out_dir/<stem>.o`, in the order given; stems must differ.
+
+    Raises MissingTool, and BuildFailed with the compiler's first lines; warnings are errors.
+    """
+    stems = [source.stem for source in sources]
+    if len(set(stems)) < len(stems):
+        raise BuildFailed(f"two sources would share an object file: {', '.join(sorted(stems))}; rename one.")
+    out_dir.mkdir(parents=True, exist_ok=True)
+    head = [*find_compiler(toolchain), *compile_flags(toolchain, optimize), *WARNING_FLAGS, *flags]
+    for folder in include_dirs:
+        head += ["-I", str(folder.resolve()), f"-ffile-prefix-map={folder.resolve()}={folder.name}"]
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        return list(pool.map(lambda source: _compile(source, out_dir.resolve(), head), sources))
+
+
+def _compile(source: Path, out_dir: Path, head: Sequence[str]) -> Path:
+    folder = source.parent.resolve()
+    target = out_dir / f"{source.stem}.o"
+    _run([*head, f"-ffile-prefix-map={folder}=.", "-c", source.name, "-o", str(target)], folder)
+    return target
+
+
+def static_library(objects: Sequence[Path], library: Path, toolchain: Toolchain) -> Path:
+    """Archive of objects without times, owners or paths; an existing file is replaced."""
+    library.unlink(missing_ok=True)
+    archiver = find_program(f"{toolchain.prefix}ar")
+    _run([archiver, "rcsD", str(library.resolve()), *_absolute(objects)], library.parent)
+    return library
+
+
+def shared_library(objects: Sequence[Path], library: Path, toolchain: Toolchain, *, flags: Sequence[str] = ()) -> Path:
+    """Shared library of objects that were compiled with -fPIC, for ctypes on the host."""
+    compiler = find_compiler(toolchain)
+    output = str(library.resolve())
+    _run([*compiler, *toolchain.flags, *flags, "-shared", "-o", output, *_absolute(objects), "-lm"], library.parent)
+    return library
+
+
+def link_elf(
+    objects: Sequence[Path], elf: Path, toolchain: Toolchain, *, script: Path, flags: Sequence[str] = ()
+) -> Path:
+    """Link firmware by a linker script; what is not reached from the vector table is dropped.
+
+    Raises BuildFailed, also when a memory is too small: the linker's message names it.
+    """
+    fixed = ["-nostartfiles", "-Wl,--gc-sections", "-Wl,--fatal-warnings", "-T", str(script.resolve())]
+    tail = ["-o", str(elf.resolve()), *_absolute(objects), "-lm"]
+    _run([*find_compiler(toolchain), *toolchain.flags, *flags, *fixed, *tail], elf.parent)
+    return elf
+
+
+def section_sizes(objects: Sequence[Path], toolchain: Toolchain) -> dict[str, SectionSizes]:
+    """Sizes per object file (by file name), sorted into kinds by section flags, so own section names count too."""
+    if not objects:
+        return {}
+    folder = objects[0].parent
+    text = _run([find_program(f"{toolchain.prefix}objdump"), "-h", "-w", *_absolute(objects)], folder)
+    found: dict[str, dict[str, int]] = {}
+    current: dict[str, int] = {}
+    for line in text.splitlines():
+        if ":     file format" in line:
+            current = found.setdefault(Path(line.split(":     file format")[0]).name, {})
+        match = re.match(r"\s*\d+\s+\S+\s+([0-9a-f]+)\s+[0-9a-f]+\s+[0-9a-f]+\s+[0-9a-f]+\s+\S+\s+(.*)", line)
+        kind = _kind(match[2]) if match else None
+        if match and kind:
+            current[kind] = current.get(kind, 0) + int(match[1], 16)
+    return {name: SectionSizes(**sizes) for name, sizes in found.items()}
+
+
+def _kind(section_flags: str) -> str | None:
+    """Which size a section counts towards; None for what is not in the target's memory."""
+    flags = set(re.split(r",\s*", section_flags.strip()))
+    if "ALLOC" not in flags:
+        return None
+    if "CODE" in flags:
+        return "text"
+    if "CONTENTS" not in flags:
+        return "bss"
+    return "rodata" if "READONLY" in flags else "data"
+
+
+def _absolute(paths: Iterable[Path]) -> list[str]:
+    return [str(path.resolve()) for path in paths]
+
+
+def _run(command: Sequence[str], folder: Path) -> str:
+    """Standard output of a tool. Raises BuildFailed with the first lines of what it complained about."""
+    environment = {**os.environ, "LC_ALL": "C"}
+    name = Path(command[0]).name
+    try:
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, errors="replace",
+            stdin=subprocess.DEVNULL, timeout=_TIME_LIMIT_S, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise BuildFailed(f"{name} did not finish within {_TIME_LIMIT_S} s in {folder}.") from None
+    except OSError as error:
+        raise BuildFailed(f"{name} could not be started: {error.strerror}.") from None
+    if done.returncode:
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        more = [f"... {len(lines) - _ERROR_LINES} more lines"] if len(lines) > _ERROR_LINES else []
+        said = "\n".join(["", *lines[:_ERROR_LINES], *more])
+        raise BuildFailed(f"{name} failed (exit {done.returncode}) in {folder}:{said}")
+    return done.stdout

@@ -1,0 +1,162 @@
+"""Tables of a package's report.json, for people. The report alone is read: no model, no C, no tvm."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from tvm_ext.core.errors import BadPackage
+from tvm_ext.core.platform import Platform
+
+NEWEST_SCHEMA = 1
+
+Report = dict[str, Any]
+
+
+def read_report(folder: Path) -> Report:
+    """report.json of a package. Raises BadPackage where there is none, or none that this version understands."""
+    path = folder / "report.json"
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadPackage(f"{folder}: is not a package: report.json: {error.strerror}.") from None
+    except ValueError as error:
+        raise BadPackage(f"{path}: is damaged: {error}. Compile the model again.") from None
+    version = report.get("schema_version") if isinstance(report, dict) else None
+    if not isinstance(version, int):
+        raise BadPackage(f"{path}: is no report of tvm-ext: schema_version is missing.")
+    if version > NEWEST_SCHEMA:
+        raise BadPackage(f"{path}: has schema_version {version}; this tvm-ext reads up to {NEWEST_SCHEMA}. Update it.")
+    return report
+
+
+def report_tables(report: Report) -> list[RenderableType]:
+    """Everything a report says, top to bottom: totals, memories, steps, verification. Raises BadPackage if damaged."""
+    try:
+        return [_totals(report), _memories(report), _steps(report["steps"]), _verification(report["verify"])]
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise BadPackage(f"report.json: is damaged at {error}. Compile the model again.") from None
+
+
+def failed_targets(report: Report) -> list[str]:
+    """Where the package was run and its outputs differed from the reference."""
+    return [target for target, result in _results(report["verify"]) if not result["passed"]]
+
+
+def platform_table(platforms: Iterable[Platform]) -> Table:
+    """Name, processor, memories and board of each platform."""
+    table = Table("platform", "processor", "memories", "QEMU machine", "description", title="Platforms")
+    for platform in platforms:
+        processor = platform.processor
+        memories = ", ".join(f"{memory.name} {_binary(memory.capacity_bytes)}" for memory in platform.memories)
+        simd = "" if processor.simd in ("none", "host") else f", {processor.simd}"
+        machine = platform.board.qemu_machine if platform.board else "-"
+        table.add_row(platform.name, f"{processor.isa}{simd}", memories, machine, escape(platform.description))
+    return table
+
+
+def _totals(report: Report) -> Table:
+    model = report["model"]
+    platform = report["platform"]
+    name = platform["name"] if isinstance(platform, dict) else platform
+    table = Table(title=escape(f"{model['name']} on {name}"), show_header=False, title_justify="left")
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_row("model", escape(f"{model['format']}, sha256 {str(model['sha256'])[:12]}"))
+    table.add_row("arena", _arena(report["arena_bytes"], report["lower_bound_bytes"]))
+    for label, key, unit in (
+        ("weights", "weights_bytes", " B"),
+        ("code", "code_bytes", " B"),
+        ("stack", "stack_bytes", " B"),
+        ("multiply-accumulates", "macs", ""),
+    ):
+        table.add_row(label, _number(report[key], unit))
+    instructions = (report["verify"].get("qemu") or {}).get("instructions")
+    table.add_row("instructions (QEMU; not cycles)", _number(instructions))
+    return table
+
+
+def _arena(used: int, bound: int | None) -> str:
+    if not bound:
+        return _number(used, " B")
+    return f"{used:,} B, {(used - bound) / bound:.1%} above the lower bound of {bound:,} B"
+
+
+def _memories(report: Report) -> Table:
+    table = Table("memory", "kind", title="Memories", title_justify="left")
+    for heading in ("used B", "capacity B", "used"):
+        table.add_column(heading, justify="right")
+    for memory in report["memories"]:
+        used, capacity = memory["used_bytes"], memory["capacity_bytes"]
+        share = "-" if used is None else f"{used / capacity:.1%}"
+        table.add_row(escape(memory["name"]), memory["kind"], _number(used), _number(capacity), share)
+    return table
+
+
+def _steps(steps: list[Report]) -> Table:
+    """One row a step; where a tensor stands and how long it lives as `memory+offset [begin, end)`."""
+    table = Table(title="Steps", title_justify="left")
+    table.add_column("#", justify="right")
+    table.add_column("step", overflow="fold")
+    table.add_column("kernel", overflow="fold")
+    table.add_column("MACs", justify="right")
+    table.add_column("scratch B", justify="right")
+    table.add_column("writes")
+    table.add_column("at [lives)")
+    for step in steps:
+        writes = [f"{out['dtype']}[{','.join(map(str, out['shape']))}]" for out in step["outputs"]]
+        places = [f"{out['memory']}+{out['offset']} [{out['begin']}, {out['end']})" for out in step["outputs"]]
+        table.add_row(
+            str(step["index"]),
+            escape(step["name"]),
+            escape(step["kernel"]),
+            _number(step["macs"]),
+            _number(step["scratch_bytes"]),
+            escape("\n".join(writes)),
+            escape("\n".join(places)),
+        )
+    return table
+
+
+def _verification(verify: Report) -> RenderableType:
+    results = _results(verify)
+    if not results:
+        message = "NOT VERIFIED: this package was never run and compared with a reference."
+        return Panel(Text(message, style="bold red"), border_style="red", expand=False)
+    table = Table("verified on", "result", title="Verification", title_justify="left")
+    for heading in ("max |error|", "relative to max |reference|", "elements"):
+        table.add_column(heading, justify="right")
+    for target, result in results:
+        passed = Text("passed", style="green") if result["passed"] else Text("FAILED", style="bold red")
+        errors = [_error(result[key]) for key in ("max_abs_error", "max_rel_error")]
+        table.add_row(target, passed, *errors, _number(result["elements"]))
+    absent = [target for target in ("host", "qemu") if target not in dict(results)]
+    return Group(table, Text(f"not verified on {absent[0]}", style="yellow")) if absent else table
+
+
+def _results(verify: Report) -> list[tuple[str, Report]]:
+    return [(target, verify[target]) for target in ("host", "qemu") if verify.get(target)]
+
+
+def _number(value: int | None, unit: str = "") -> str:
+    return "not measured" if value is None else f"{value:,}{unit}"
+
+
+def _error(value: float | None) -> str:
+    return "not measured" if value is None else f"{value:.3g}"
+
+
+def _binary(num_bytes: int) -> str:
+    """Bytes in the largest binary unit that divides them."""
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if num_bytes % size == 0:
+            return f"{num_bytes // size} {unit}"
+    return f"{num_bytes} B"
