@@ -92,6 +92,11 @@ def array_of(expr: relax.Expr) -> np.ndarray | None:
     return expr.value.numpy() if isinstance(expr, tvm.ir.GenericConst) else None
 
 
+def constant(array: np.ndarray) -> relax.Expr:
+    """A constant of exactly that type; relax.const alone narrows 64-bit arrays to 32 bits."""
+    return relax.const(np.ascontiguousarray(array).reshape(array.shape), str(array.dtype))
+
+
 def static_shape(expr: relax.Expr) -> tuple[int, ...]:
     """Shape of a tensor whose dimensions are all known."""
     return tuple(int(dim) for dim in expr.ty.shape.values)
@@ -169,10 +174,11 @@ def rebuild(
     sequence: Iterable[relax.VarBinding],
     results: Sequence[relax.Expr] | None = None,
     *,
+    as_tuple: bool | None = None,
     replace: Replacements | None = None,
 ) -> relax.Function:
     """`func` with other bindings, and other results where given; parameters and attributes stay."""
-    as_tuple = isinstance(func.body.body, relax.Tuple)
+    as_tuple = isinstance(func.body.body, relax.Tuple) if as_tuple is None else as_tuple
     results = outputs(func) if results is None else results
     return build(func.params, sequence, results, attrs=func.attrs, as_tuple=as_tuple, replace=replace)
 

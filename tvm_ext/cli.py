@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import sys
 import traceback
+import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -25,6 +26,7 @@ import tvm_ext
 from tvm_ext.core.errors import BadInput, BadOptions, TvmExtError, VerificationFailed
 from tvm_ext.core.options import BuildOptions, Io, Optimize, Target
 from tvm_ext.core.platform import Platform
+from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.report_tables import failed_targets, platform_table, read_report, report_tables
 
 app = typer.Typer(
@@ -36,7 +38,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-_stdout = Console()
+# Files and pipes get lines long enough for the table of steps.
+_stdout = Console(width=None if sys.stdout.isatty() else 120)
 _stderr = Console(stderr=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value instead of tables.")]
@@ -188,11 +191,22 @@ def _print_json(value: object) -> None:
     sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
+def _show_notice(message: Warning | str, *_: object, **__: object) -> None:
+    _stderr.print(f"notice: {message}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+
+
 @contextmanager
-def _errors_reported(as_json: bool, debug: bool) -> Iterator[None]:
-    """Turn errors into a message on stderr and an exit status; with --json also into `{"error": ...}` on stdout."""
+def _errors_reported(as_json: bool, debug: bool) -> Generator[None]:
+    """Turn errors into a message on stderr and an exit status; with --json also into `{"error": ...}` on stdout.
+
+    Notices about the model go to stderr as one line each; warnings of the libraries underneath only with --debug.
+    """
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("default" if debug else "ignore")
+            warnings.simplefilter("always", ModelNotice)
+            warnings.showwarning = _show_notice
+            yield
     except TvmExtError as error:
         trace, kind, message = traceback.format_exc(), type(error).__name__, str(error)
         status = 2 if isinstance(error, BadOptions) else 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
@@ -25,17 +25,17 @@ def read_report(folder: Path) -> Report:
     """report.json of a package. Raises BadPackage where there is none, or none that this version understands."""
     path = folder / "report.json"
     try:
-        report = json.loads(path.read_text(encoding="utf-8"))
+        report: Any = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadPackage(f"{folder}: is not a package: report.json: {error.strerror}.") from None
     except ValueError as error:
         raise BadPackage(f"{path}: is damaged: {error}. Compile the model again.") from None
-    version = report.get("schema_version") if isinstance(report, dict) else None
+    version = cast("Report", report).get("schema_version") if isinstance(report, dict) else None
     if not isinstance(version, int):
         raise BadPackage(f"{path}: is no report of tvm-ext: schema_version is missing.")
     if version > NEWEST_SCHEMA:
         raise BadPackage(f"{path}: has schema_version {version}; this tvm-ext reads up to {NEWEST_SCHEMA}. Update it.")
-    return report
+    return cast("Report", report)
 
 
 def report_tables(report: Report) -> list[RenderableType]:
@@ -52,22 +52,20 @@ def failed_targets(report: Report) -> list[str]:
 
 
 def platform_table(platforms: Iterable[Platform]) -> Table:
-    """Name, processor, memories and board of each platform."""
-    table = Table("platform", "processor", "memories", "QEMU machine", "description", title="Platforms")
+    """Name, processor, memories and QEMU machine of each platform."""
+    table = Table("platform", "processor", "memories", "QEMU machine", title="Platforms", title_justify="left")
     for platform in platforms:
         processor = platform.processor
-        memories = ", ".join(f"{memory.name} {_binary(memory.capacity_bytes)}" for memory in platform.memories)
-        simd = "" if processor.simd in ("none", "host") else f", {processor.simd}"
+        memories = "\n".join(f"{memory.name} {_binary(memory.capacity_bytes)}" for memory in platform.memories)
+        simd = "" if processor.simd in ("none", "host") else f"\nwith {processor.simd}"
         machine = platform.board.qemu_machine if platform.board else "-"
-        table.add_row(platform.name, f"{processor.isa}{simd}", memories, machine, escape(platform.description))
+        table.add_row(platform.name, f"{processor.isa}{simd}", memories, machine)
     return table
 
 
 def _totals(report: Report) -> Table:
     model = report["model"]
-    platform = report["platform"]
-    name = platform["name"] if isinstance(platform, dict) else platform
-    table = Table(title=escape(f"{model['name']} on {name}"), show_header=False, title_justify="left")
+    table = Table(title=escape(f"{model['name']} on {report['platform']}"), show_header=False, title_justify="left")
     table.add_column()
     table.add_column(justify="right")
     table.add_row("model", escape(f"{model['format']}, sha256 {str(model['sha256'])[:12]}"))
@@ -79,8 +77,8 @@ def _totals(report: Report) -> Table:
         ("multiply-accumulates", "macs", ""),
     ):
         table.add_row(label, _number(report[key], unit))
-    instructions = (report["verify"].get("qemu") or {}).get("instructions")
-    table.add_row("instructions (QEMU; not cycles)", _number(instructions))
+    qemu: Report = report["verify"].get("qemu") or {}
+    table.add_row("instructions (QEMU; not cycles)", _number(qemu.get("instructions")))
     return table
 
 

@@ -73,6 +73,29 @@ static inline int32_t semihosting_command_line(char *buffer, size_t capacity)
     return semihosting_call(SEMIHOSTING_GET_CMDLINE, block);
 }
 
+static inline void semihosting_print_decimal(uint64_t value)
+{
+    char text[21];
+    size_t at = sizeof text - 1u;
+    text[at] = '\0';
+    do {
+        at--;
+        text[at] = (char)('0' + (int)(value % 10u));
+        value /= 10u;
+    } while (value != 0u);
+    semihosting_print(&text[at]);
+}
+
+static inline void semihosting_print_hex(uint32_t value)
+{
+    char text[11] = "0x";
+    for (size_t digit = 0u; digit < 8u; digit++) {
+        text[2u + digit] = "0123456789abcdef"[(value >> (28u - 4u * digit)) & 15u];
+    }
+    text[10] = '\0';
+    semihosting_print(text);
+}
+
 static inline _Noreturn void semihosting_exit(uint32_t code)
 {
     const uint32_t block[2] = {SEMIHOSTING_APPLICATION_EXIT, code};

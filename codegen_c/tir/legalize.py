@@ -125,7 +125,7 @@ def _resolve(expr: relax.Expr, bound: dict[tvm.ir.Var, Bound]) -> Bound:
         whole = _resolve(expr.tuple_value, bound)
         assert isinstance(whole, tuple)
         return whole[expr.index]
-    if isinstance(expr, relax.Constant):
+    if isinstance(expr, tvm.ir.GenericConst):
         data = expr.value.numpy()
         return _value_of(expr.ty, kind="constant", name="constant", data=data)
     raise CannotLowerError(f"its result goes through {type(expr).__name__}, which no PrimFunc gives")

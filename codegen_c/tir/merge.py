@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import tvm_ffi
 from tvm import s_tir, te, tirx
-from tvm.ir import TensorRegion, Var
+from tvm.ir import Range, TensorLoad, TensorRegion, Var
 
 from codegen_c.tir.legalize import Stage, Stages, Value
 
@@ -86,8 +86,8 @@ def _inlined(stage: Stage, buffers: dict[Value, tirx.Buffer]) -> tuple[list[tirx
         if value.data is not None and _is_uniform(value)
     }
 
-    def load(expr: tirx.BufferLoad) -> tirx.Expr:
-        return literals.get(expr.buffer, expr)
+    def load(expr: TensorLoad) -> tirx.Expr:
+        return literals.get(expr.source, expr)
 
     def var(expr: Var) -> tirx.Expr:
         return replaced.get(expr, zeros.get(expr, expr))
@@ -95,7 +95,7 @@ def _inlined(stage: Stage, buffers: dict[Value, tirx.Buffer]) -> tuple[list[tirx
     def block(expr: s_tir.SBlock) -> s_tir.SBlock:
         return _with_accesses(expr, literals)
 
-    body = tvm_ffi.structural_map(function.body, [(Var, var), (tirx.BufferLoad, load), (s_tir.SBlock, block)])
+    body = tvm_ffi.structural_map(function.body, [(Var, var), (TensorLoad, load), (s_tir.SBlock, block)])
     if isinstance(body, s_tir.SBlockRealize) and body.block.name_hint == "root":
         return _sequence(body.block.body), list(body.block.alloc_buffers)
     return _sequence(body), []
@@ -109,7 +109,7 @@ def _with_accesses(block: s_tir.SBlock, literals: dict[tirx.Buffer, tirx.Expr]) 
     if not reads and not writes:
         touched_reads, touched_writes = _touched(block.body)
         reads, writes = [_whole(b) for b in touched_reads], [_whole(b) for b in touched_writes]
-    reads = [region for region in reads if region.buffer not in literals]
+    reads = [region for region in reads if region.source not in literals]
     return s_tir.SBlock(
         block.iter_vars,
         reads,
@@ -129,8 +129,8 @@ def _touched(body: tirx.Stmt) -> tuple[list[tirx.Buffer], list[tirx.Buffer]]:
     def visit(node: tvm_ffi.Object) -> None:
         if isinstance(node, tirx.AllocBuffer | tirx.DeclBuffer):
             inner.add(node.buffer)
-        elif isinstance(node, tirx.BufferLoad):
-            reads[node.buffer] = True
+        elif isinstance(node, TensorLoad):
+            reads[node.source] = True
         elif isinstance(node, tirx.BufferStore):
             writes[node.buffer] = True
 
@@ -139,7 +139,7 @@ def _touched(body: tirx.Stmt) -> tuple[list[tirx.Buffer], list[tirx.Buffer]]:
 
 
 def _whole(buffer: tirx.Buffer) -> TensorRegion:
-    return tirx.BufferRegion(buffer, [tirx.Range(0, extent) for extent in buffer.ty.shape])
+    return tirx.BufferRegion(buffer, [Range(0, extent) for extent in buffer.ty.shape])
 
 
 def _root(statements: list[tirx.Stmt], local: list[tirx.Buffer]) -> s_tir.SBlockRealize:

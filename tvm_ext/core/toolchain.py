@@ -126,7 +126,7 @@ def link_elf(
 
     Raises BuildFailed, also when a memory is too small: the linker's message names it.
     """
-    fixed = ["-nostartfiles", "-Wl,--gc-sections", "-Wl,--fatal-warnings", "-T", str(script.resolve())]
+    fixed = ["-nostartfiles", "-Wl,--gc-sections", "-T", str(script.resolve())]
     tail = ["-o", str(elf.resolve()), *_absolute(objects), "-lm"]
     _run([*find_compiler(toolchain), *toolchain.flags, *flags, *fixed, *tail], elf.parent)
     return elf

@@ -1,0 +1,136 @@
+"""`board/`: what turns a package into firmware for a QEMU board. Startup, linker script, main, timer.
+
+Regions of the linker script are the platform's memories. A memory's own section goes to that memory:
+ram is zeroed at start, constants of rom are loaded in place, constants in ram are copied at start.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from math import gcd
+
+from codegen_c.emit.selftest import ports, run_arguments
+from codegen_c.emit.templates import render
+from codegen_c.interface import Interface
+from tvm_ext.core.errors import BadPlatform
+from tvm_ext.core.platform import Board, Memory, Platform
+
+_MAX_SHIFT = 10  # QEMU's own limit
+_NANOSECONDS = 1_000_000_000
+
+
+def emit_firmware(interface: Interface, platform: Platform) -> dict[str, str]:
+    """Files under `board/`. The platform must have a board. Raises BadPlatform where the stack does not fit."""
+    board = _board(platform)
+    runtime = files("codegen_c") / "runtime"
+    copied = {name: (runtime / name).read_text() for name in ("startup.c", "semihosting.h", "measure.h")}
+    copied["timer.h"] = (runtime / f"timer_{board.timer}.h").read_text()
+    generated = {
+        "board.h": _board_header(platform, board),
+        "link.ld": _linker_script(platform, board),
+        "firmware.c": _main(interface),
+    }
+    return {f"board/{name}": text for name, text in sorted((copied | generated).items())}
+
+
+def instruction_shift(board: Board) -> int:
+    """The smallest QEMU -icount shift at which a timer tick tells single instructions apart.
+
+    An instruction then takes 2**shift ns, more than two ticks. Raises BadPlatform for a timer too slow for it.
+    """
+    shift = next((s for s in range(_MAX_SHIFT + 1) if (1 << s) * board.timer_hz > 2 * _NANOSECONDS), None)
+    if shift is None:
+        raise BadPlatform(
+            f"board.timer_hz = {board.timer_hz}: too slow to count instructions; more than "
+            f"{2 * _NANOSECONDS >> _MAX_SHIFT} Hz are needed."
+        )
+    return shift
+
+
+def qemu_arguments(board: Board, *, shift: int) -> list[str]:
+    """QEMU's arguments but for the kernel and the firmware's command line."""
+    no_devices = ["-display", "none", "-serial", "none", "-monitor", "none", "-nic", "none"]
+    return ["-M", board.qemu_machine, *no_devices, "-icount", f"shift={shift},sleep=off"]
+
+
+def _board(platform: Platform) -> Board:
+    if platform.board is None:
+        raise BadPlatform(f"platform {platform.name} has no [board] table; firmware needs one.")
+    return platform.board
+
+
+def _board_header(platform: Platform, board: Board) -> str:
+    common = gcd(_NANOSECONDS, board.timer_hz)
+    return render(
+        "board.h.j2",
+        description=platform.description,
+        timer_address=board.timer_address,
+        timer_hz=board.timer_hz,
+        tick_numerator=_NANOSECONDS // common,
+        tick_denominator=board.timer_hz // common,
+    )
+
+
+def _linker_script(platform: Platform, board: Board) -> str:
+    own = [memory for memory in platform.memories if memory.section]
+    constants = [m for m in own if m.kind == "rom"]
+    copied = [m for m in own if m.kind == "ram" and m.name == platform.weights]
+    zeroed = [m for m in own if m.kind == "ram" and m.name != platform.weights]
+    return render(
+        "link.ld.j2",
+        platform=platform,
+        regions=_regions(platform, board),
+        code=board.code_memory,
+        data=board.data_memory,
+        constants=[_part(memory) for memory in constants],
+        copied=[_part(memory) for memory in copied],
+        zeroed=[_part(memory) for memory in zeroed],
+    )
+
+
+def _regions(platform: Platform, board: Board) -> list[dict[str, object]]:
+    """The memories, the stack cut off the end of the data memory."""
+    stack_bytes = -(-board.stack_bytes // 8) * 8
+    data = platform.memory(board.data_memory)
+    if stack_bytes >= data.capacity_bytes:
+        raise BadPlatform(
+            f"board.stack_bytes = {board.stack_bytes}: does not fit into {data.name} of {data.capacity_bytes} B."
+        )
+    assert data.address is not None, "a checked platform with a board has addresses"
+    regions: list[dict[str, object]] = []
+    for memory in platform.memories:
+        reserved = stack_bytes if memory.name == data.name else 0
+        regions.append(
+            {
+                "name": memory.name,
+                "access": "rx" if memory.kind == "rom" else "rwx",
+                "address": memory.address,
+                "bytes": memory.capacity_bytes - reserved,
+            }
+        )
+    stack_address = data.address + data.capacity_bytes - stack_bytes
+    regions.append({"name": "STACK", "access": "rw", "address": stack_address, "bytes": stack_bytes})
+    return regions
+
+
+def _part(memory: Memory) -> dict[str, object]:
+    return {
+        "output": f".memory_{memory.name}",
+        "symbol": f"memory_{memory.name}",
+        "section": memory.section,
+        "memory": memory.name,
+    }
+
+
+def _main(interface: Interface) -> str:
+    types = [f"const {port.c_type} *" for port in interface.inputs] + [f"{p.c_type} *" for p in interface.outputs]
+    caller = interface.io == "caller"
+    return render(
+        "firmware.c.j2",
+        model=interface.model,
+        caller=caller,
+        parameters=", ".join(types) if caller else "void",
+        arguments=run_arguments(interface, "input_", "output_"),
+        inputs=ports(interface, "inputs", "input_"),
+        outputs=ports(interface, "outputs", "output_"),
+    )

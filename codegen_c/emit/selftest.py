@@ -1,0 +1,160 @@
+"""`<model>_vectors.*` and `<model>_selftest*`: stored inputs and expected outputs, and code that compares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Literal
+
+import numpy as np
+
+from codegen_c.emit.templates import render
+from codegen_c.interface import Interface, Port
+from codegen_c.text import C_TYPES, float_literal
+
+Side = Literal["inputs", "outputs"]
+SIDES: tuple[Side, Side] = ("inputs", "outputs")
+_LINE_LENGTH = 100
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TestVector:
+    """One sample: arrays of the ports' shapes and dtypes under the model's own names (`Port.source`)."""
+
+    __test__ = False  # not a test, whatever pytest makes of the name
+
+    inputs: Mapping[str, np.ndarray]
+    outputs: Mapping[str, np.ndarray]
+
+
+def emit_vectors(interface: Interface, vectors: Sequence[TestVector]) -> dict[str, str]:
+    """`<model>_vectors.h` and `.c`. At least one vector; floats keep every bit but a NaN's payload."""
+    if not vectors:
+        raise ValueError("a self-test needs at least one vector")
+    sides = [(port, _member(port, side), side) for side in SIDES for port in getattr(interface, side)]
+    texts = [
+        [{"name": name, "lines": _lines(_array(getattr(vector, side), port))} for port, name, side in sides]
+        for vector in vectors
+    ]
+    header = render(
+        "vectors.h.j2",
+        model=interface.model,
+        num_vectors=len(vectors),
+        ports=[
+            {"c_type": port.c_type, "member": name, "length": _length(interface, port), "source": port.source}
+            for port, name, _ in sides
+        ],
+    )
+    source = render("vectors.c.j2", model=interface.model, vectors=texts, uses_math=not _all_finite(vectors))
+    return {f"{interface.model}_vectors.h": header, f"{interface.model}_vectors.c": source}
+
+
+def emit_selftest(interface: Interface, *, tolerance: float = 1e-4) -> dict[str, str]:
+    """`<model>_selftest.h/.c` (no stdio) and `<model>_selftest_main.c` (a program for the host).
+
+    tolerance: float outputs may differ by this much of the largest expected magnitude of the output.
+    """
+    model = interface.model
+    dtypes = sorted({port.dtype for port in interface.outputs})
+    caller = interface.io == "caller"
+    values = {
+        "model": model,
+        "arena": not caller,
+        "caller": caller,
+        "tolerance": repr(float(tolerance)),
+        "uses_float": any(dtype.startswith("float") for dtype in dtypes),
+        "kinds": [
+            {
+                "dtype": dtype,
+                "c_type": C_TYPES[dtype],
+                "is_float": dtype.startswith("float"),
+                "zero": "0.0f" if dtype == "float32" else "0.0",
+            }
+            for dtype in dtypes
+        ],
+        "inputs": ports(interface, "inputs", "vector->in_"),
+        "outputs": ports(interface, "outputs", "output_"),
+        "arguments": run_arguments(interface, "vector->in_", "output_"),
+    }
+    return {
+        f"{model}_selftest.h": render("selftest.h.j2", model=model),
+        f"{model}_selftest.c": render("selftest.c.j2", **values),
+        f"{model}_selftest_main.c": render("selftest_main.c.j2", model=model),
+    }
+
+
+def ports(interface: Interface, side: Side, caller_prefix: str) -> list[dict[str, str]]:
+    """What templates need of ports; `place` is the C expression of where a port's elements are."""
+    arena = interface.io == "arena"
+    return [
+        {
+            "name": port.name,
+            "dtype": port.dtype,
+            "c_type": port.c_type,
+            "size": interface.size_macro(port),
+            "member": _member(port, side),
+            "place": f"{interface.accessor(port)}()" if arena else f"{caller_prefix}{port.name}",
+        }
+        for port in getattr(interface, side)
+    ]
+
+
+def run_arguments(interface: Interface, input_prefix: str, output_prefix: str) -> str:
+    """The C arguments of `<model>_run` where its buffers are named prefix + port name."""
+    if interface.io == "arena":
+        return ""
+    names = [input_prefix + port.name for port in interface.inputs]
+    return ", ".join([*names, *(output_prefix + port.name for port in interface.outputs)])
+
+
+def _member(port: Port, side: Side) -> str:
+    """Name of a port's array in the vector struct; an input and an output may share a name."""
+    return f"{'in' if side == 'inputs' else 'out'}_{port.name}"
+
+
+def _length(interface: Interface, port: Port) -> str:
+    """C has no arrays of length 0."""
+    return interface.size_macro(port) if port.num_elements else "1"
+
+
+def _array(stored: Mapping[str, np.ndarray], port: Port) -> np.ndarray:
+    array = np.asarray(stored[port.source])
+    if array.shape != port.shape or array.dtype != np.dtype(port.dtype):
+        raise ValueError(f"{port.source}: {array.dtype}{list(array.shape)} stored for {port.dtype}{list(port.shape)}")
+    return array
+
+
+def _all_finite(vectors: Sequence[TestVector]) -> bool:
+    return all(np.isfinite(a).all() for v in vectors for side in SIDES for a in getattr(v, side).values())
+
+
+def _lines(array: np.ndarray) -> list[str]:
+    literal = _literal(array.dtype)
+    text = ", ".join(literal(value) for value in array.ravel()) or literal(array.dtype.type(0))
+    return wrap(f"{text},", _LINE_LENGTH, break_long_words=False, break_on_hyphens=False)
+
+
+def _literal(dtype: np.dtype) -> Callable[[np.generic], str]:
+    """How one element is written in C."""
+    if dtype == np.float32:
+        return lambda value: float_literal(float(value))
+    if dtype == np.float64:
+        return lambda value: _double_literal(float(value))
+    if dtype == np.bool_:
+        return lambda value: "true" if value else "false"
+    if dtype == np.int32:
+        return lambda value: "INT32_MIN" if value == -(1 << 31) else str(value)
+    if dtype == np.int64:
+        return lambda value: "INT64_MIN" if value == -(1 << 63) else f"INT64_C({value})"
+    if dtype == np.uint64:
+        return lambda value: f"UINT64_C({value})"
+    return lambda value: f"{value}u" if dtype.kind == "u" else str(value)
+
+
+def _double_literal(value: float) -> str:
+    if np.isnan(value):
+        return "NAN"
+    if np.isinf(value):
+        return "INFINITY" if value > 0 else "-INFINITY"
+    return repr(value)

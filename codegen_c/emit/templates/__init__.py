@@ -1,0 +1,21 @@
+"""Text of generated files that are mostly fixed: one template a file, in the language of what it makes."""
+
+from __future__ import annotations
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from codegen_c.text import comment
+
+
+def render(template: str, **values: object) -> str:
+    """Fill a template of this folder. Names it lacks raise jinja2.UndefinedError."""
+    environment = Environment(
+        loader=PackageLoader("codegen_c.emit", "templates"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # C and make, not HTML; model-supplied text passes through `comment`
+    )
+    environment.filters["comment"] = comment
+    return environment.get_template(template).render(**values)

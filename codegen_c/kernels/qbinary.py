@@ -1,0 +1,169 @@
+"""add, subtract and multiply of two QDQ tensors of one shape, integers only, element by element.
+
+int8 or uint8[...], int8 or uint8[...] -> int8 or uint8[...]. Sums and differences share one shift, so that they
+are rounded once; products are exact in int32. Rounding "onnx": once, halves to even.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from codegen_c.kernels.contract import (
+    CFunction,
+    Implementation,
+    Kernel,
+    Parameter,
+    RowAccess,
+    Spatial,
+    StoredRows,
+    Target,
+)
+from codegen_c.kernels.requantize import (
+    INCLUDES,
+    MAX_SHIFT,
+    Requantize,
+    fixed_point,
+    plus,
+    quantization,
+    quantized_bytes,
+    results_fit,
+    round_shift,
+    rounds_once,
+    scale_of,
+)
+from codegen_c.kernels.window import ROW_PARAMETERS, SAME_ROW, slot
+from codegen_c.operators import QBinary, TensorType
+from codegen_c.text import C_TYPES, block
+
+
+def reference(operator: QBinary, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    """The operator in numpy, bit for bit."""
+    a, b = (x.astype(np.int64) for x in inputs)
+    zero_a, zero_b = (quantization(t).zero_point for t in operator.inputs)
+    if operator.function == "multiply":
+        return [_product(operator).run((a - zero_a) * (b - zero_b))]
+    factor_a, factor_b, shift = _common_shift(operator)
+    value = round_shift((a - zero_a) * factor_a + (b - zero_b) * factor_b, shift)
+    clamped = np.clip(value + quantization(operator.output).zero_point, operator.low, operator.high)
+    return [clamped.astype(operator.output.dtype)]
+
+
+def same_shape(operator: QBinary, target: Target) -> bool:
+    """both inputs must have the output's shape"""
+    return all(t.shape == operator.output.shape for t in operator.inputs)
+
+
+def results_in_range(operator: QBinary, target: Target) -> bool:
+    """no result may reach 2^30 steps of the output before it is clamped"""
+    if operator.function == "multiply":
+        largest = np.array(255 * 255)
+        return results_fit(-largest, largest, _product_factor(operator))
+    largest = np.array(2 * 255)
+    return results_fit(-largest, largest, np.array(_scale_ratios(operator)))
+
+
+def _scale_ratios(operator: QBinary) -> list[float]:
+    """Output steps of one step of each input."""
+    return [scale_of(t) / scale_of(operator.output) for t in operator.inputs]
+
+
+def _product_factor(operator: QBinary) -> np.ndarray:
+    """Output steps of one unit of the product, float64[1]."""
+    a, b = operator.inputs
+    return np.array([scale_of(a) * scale_of(b) / scale_of(operator.output)])
+
+
+def _product(operator: QBinary) -> Requantize:
+    return Requantize.of(_product_factor(operator), output=operator.output, low=operator.low, high=operator.high)
+
+
+def _common_shift(operator: QBinary) -> tuple[int, int, int]:
+    """(factor of a, factor of b, shift): the larger factor has 31 bits, the other the bits the shift leaves it."""
+    ratios = _scale_ratios(operator)
+    mantissa, shift = fixed_point(max(ratios))
+    shift = shift if mantissa else MAX_SHIFT
+    factor_a, factor_b = (round(ratio * 2.0**shift) for ratio in ratios)
+    return factor_a, -factor_b if operator.function == "subtract" else factor_b, shift
+
+
+def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implementation:
+    a, b, output = (C_TYPES[t.dtype] for t in (*operator.inputs, operator.output))
+    operands = (
+        Parameter(name="input0", ctype=a, role="input"),
+        Parameter(name="input1", ctype=b, role="input"),
+        Parameter(name="output", ctype=output, role="output"),
+    )
+    rows = rows_of(operator.output, num_inputs=2)
+    return Implementation(
+        kernel=KERNEL.name,
+        function=CFunction(
+            parameters=(*operands, *(ROW_PARAMETERS if rows else ())),
+            body=over_elements(operands, operator.output, stored, "$_apply(input0_row[i], input1_row[i])"),
+            helpers=_helper(operator),
+            includes=INCLUDES,
+        ),
+        reference=lambda inputs: reference(operator, inputs),
+        macs=operator.output.num_elements if operator.function == "multiply" else 0,
+        instructions=operator.output.num_elements * 24,
+        spatial=rows,
+        in_place=(0, 1),
+        exact=True,
+    )
+
+
+def _helper(operator: QBinary) -> str:
+    """`$_apply(a, b)`: one element."""
+    ctype = C_TYPES[operator.output.dtype]
+    zero_a, zero_b = (quantization(t).zero_point for t in operator.inputs)
+    if operator.function == "multiply":
+        finish = _product(operator)
+        factor_a, factor_b = (f"({n}{plus(-z)})" if z else n for n, z in (("a", zero_a), ("b", zero_b)))
+        lines = [f"return {finish.call(f'{factor_a} * {factor_b}', '')};"]
+        before = finish.helper() + "\n"
+    else:
+        factor_a, factor_b, shift = _common_shift(operator)
+        start = plus(-(zero_a * factor_a + zero_b * factor_b))
+        sign = "-" if factor_b < 0 else "+"
+        lines = [
+            f"const int64_t sum = (int64_t)a * {factor_a} {sign} (int64_t)b * {abs(factor_b)}{start};",
+            f"const int32_t value = tvm_ext_round_shift(sum, {shift}){plus(quantization(operator.output).zero_point)};",
+            f"return ({ctype})tvm_ext_clamp(value, {operator.low}, {operator.high});",
+        ]
+        before = ""
+    return f"{before}static inline {ctype} $_apply(int32_t a, int32_t b)\n{{\n{block(lines)}\n}}\n"
+
+
+def rows_of(output: TensorType, *, num_inputs: int) -> Spatial | None:
+    """Row behaviour of an element-wise kernel: row h of the output reads row h. None unless it is one NHWC image."""
+    if len(output.shape) != 4 or output.shape[0] != 1:
+        return None
+    access = RowAccess(window=SAME_ROW, input_rows=output.shape[1])
+    return Spatial(output_rows=output.shape[1], inputs=(access,) * num_inputs)
+
+
+def over_elements(operands: tuple[Parameter, ...], output: TensorType, stored: StoredRows, element: str) -> str:
+    """Loops that store `element` for each i of the output, row by row where it has rows.
+
+    operands: inputs in order, then the output. `element` reads `<operand>_row[i]`.
+    """
+    is_spatial = rows_of(output, num_inputs=0) is not None
+    count = output.num_elements // output.shape[1] if is_spatial else output.num_elements
+    kept = [stored.input(index) for index in range(len(operands) - 1)] + [stored.output]
+    lines: list[str] = []
+    for operand, rows in zip(operands, kept, strict=True):
+        qualifier = "const " if operand.role == "input" else ""
+        place = f"&{operand.name}[{slot('h', rows)} * {count}]" if is_spatial else operand.name
+        lines += [f"{qualifier}{operand.ctype} *{operand.name}_row = {place};"]
+    store = f"{operands[-1].name}_row[i] = {element};"
+    lines += [f"for (int32_t i = 0; i < {count}; ++i) {{", block(store), "}"]
+    if is_spatial:
+        lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"]
+    return "\n".join(lines)
+
+
+KERNEL = Kernel(
+    name="qbinary_i8",
+    operator=QBinary,
+    implement=implement,
+    constraints=(rounds_once, quantized_bytes, same_shape, results_in_range),
+)

@@ -1,0 +1,120 @@
+"""Dense layer of a QDQ chain, integers only: four output channels at a time.
+
+int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], sums in int32. A sum starts at its bias, from which
+the input's zero point times the weights is taken off beforehand, and adds x * w with c ascending.
+Rounding "onnx": once, halves to even.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
+from codegen_c.kernels.conv2d_f32 import pack
+from codegen_c.kernels.requantize import (
+    INCLUDES,
+    Products,
+    Requantize,
+    channel_factors,
+    integer_weights,
+    quantized_bytes,
+    results_fit,
+    rounds_once,
+)
+from codegen_c.operators import QDense
+from codegen_c.text import C_TYPES, block
+
+CHANNEL_BLOCK = 4
+REQUANTIZE_INSTRUCTIONS = 20
+
+
+def reference(operator: QDense, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    """The operator in numpy, bit for bit."""
+    sums = inputs[0].astype(np.int64) @ operator.weight.astype(np.int64).T + products(operator).start
+    return [requantize(operator).run(sums)]
+
+
+def sums_fit(operator: QDense, target: Target) -> bool:
+    """bias and products must add up to no more than an int32 holds, whatever the input"""
+    return products(operator).fit_int32()
+
+
+def rescaled_sums_fit(operator: QDense, target: Target) -> bool:
+    """weight scales must be finite, not negative, and no sum may reach 2^30 steps of the output"""
+    return results_fit(*products(operator).range(), channel_factors(operator))
+
+
+def products(operator: QDense) -> Products:
+    """Weights and starts of the sums."""
+    return Products.of(source=operator.inputs[0], weight=operator.weight, bias=operator.bias, padded=False)
+
+
+def requantize(operator: QDense) -> Requantize:
+    return Requantize.of(channel_factors(operator), output=operator.output, low=operator.low, high=operator.high)
+
+
+def implement(operator: QDense, target: Target, stored: StoredRows) -> Implementation:
+    finish = requantize(operator)
+    macs = operator.output.num_elements * operator.weight.shape[1]
+    weights = pack(operator.weight[:, np.newaxis, np.newaxis, :], CHANNEL_BLOCK)
+    return Implementation(
+        kernel=KERNEL.name,
+        function=CFunction(
+            parameters=(
+                Parameter(name="input", ctype=C_TYPES[operator.inputs[0].dtype], role="input"),
+                Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
+                Parameter(name="weights", ctype="int8_t", role="constant"),
+                Parameter(name="bias", ctype="int32_t", role="constant"),
+                *finish.parameters(),
+            ),
+            body=_body(operator, finish),
+            helpers=finish.helper(),
+            includes=INCLUDES,
+        ),
+        reference=lambda inputs: reference(operator, inputs),
+        constants=(("weights", weights), ("bias", products(operator).bias), *finish.constants()),
+        macs=macs,
+        instructions=macs * (1 + 2 * CHANNEL_BLOCK) // CHANNEL_BLOCK
+        + operator.output.num_elements * REQUANTIZE_INSTRUCTIONS,
+        accumulation="bias, then c ascending",
+        exact=True,
+    )
+
+
+def _body(operator: QDense, finish: Requantize) -> str:
+    """All channels of a row, in blocks and a tail, over all rows."""
+    channels, depth = operator.weight.shape
+    rows = operator.output.num_elements // channels
+    full = channels // CHANNEL_BLOCK * CHANNEL_BLOCK
+    element = "m * %d + " if rows > 1 else ""
+    lines = [f"const {C_TYPES[operator.inputs[0].dtype]} *x = {f'&input[m * {depth}]' if rows > 1 else 'input'};"]
+    place = element % channels if element else ""
+    if full:
+        tile = _tile(depth, place, finish, CHANNEL_BLOCK)
+        lines += [f"for (int32_t k = 0; k < {full}; k += {CHANNEL_BLOCK}) {{", block(tile), "}"]
+    if channels > full:
+        tile = _tile(depth, place, finish, channels - full)
+        lines += ["{", block([f"const int32_t k = {full};", *tile]), "}"]
+    if rows > 1:
+        lines = [f"for (int32_t m = 0; m < {rows}; ++m) {{", block(lines), "}"]
+    return "\n".join(lines)
+
+
+def _tile(depth: int, place: str, finish: Requantize, width: int) -> list[str]:
+    """`width` output channels of one row, from channel k on; `place` is the offset of the output row."""
+    return [
+        f"const int8_t *restrict f = &weights[k * {depth}];",
+        *(f"int32_t sum{j} = bias[k + {j}];" for j in range(width)),
+        f"for (int32_t c = 0; c < {depth}; ++c) {{",
+        block(["const int32_t v = x[c];", *(f"sum{j} += v * f[{j}];" for j in range(width)), f"f += {width};"]),
+        "}",
+        *(f"output[{place}k + {j}] = {finish.call(f'sum{j}', f'k + {j}')};" for j in range(width)),
+    ]
+
+
+KERNEL = Kernel(
+    name="qdense_i8",
+    operator=QDense,
+    implement=implement,
+    constraints=(rounds_once, quantized_bytes, integer_weights, sums_fit, rescaled_sums_fit),
+)

@@ -1,0 +1,188 @@
+"""Max and average pooling of a QDQ chain, integers only: four channels of one output pixel at a time.
+
+int8 or uint8[N, H, W, C] -> int8 or uint8[N, P, Q, C]. Max takes the largest tap inside the input. Average adds
+x - zero point in int32, r then s ascending, and multiplies by input scale / (output scale * number of taps): of
+those inside the input, or of the whole window (padding then being real zeros). Rounding "onnx": once, halves
+to even.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
+from codegen_c.kernels.conv2d_f32 import over_pixels
+from codegen_c.kernels.qconv2d import input_row, pixel_offset
+from codegen_c.kernels.requantize import (
+    INCLUDES,
+    Requantize,
+    plus,
+    quantization,
+    quantized_bytes,
+    results_fit,
+    rounds_once,
+    scale_of,
+)
+from codegen_c.kernels.window import ROW_PARAMETERS, clip, offset, spatial, tap_range, taps
+from codegen_c.operators import QPool2d
+from codegen_c.text import C_TYPES, block
+
+CHANNEL_BLOCK = 4
+
+
+def reference(operator: QPool2d, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    """The operator in numpy, bit for bit."""
+    output, zero_point = operator.output, quantization(operator.inputs[0]).zero_point
+    if operator.method == "max":
+        largest = np.full(output.shape, operator.low, dtype=np.int64)
+        for _, _, x in taps(inputs[0], operator.window, output.shape[1:3], operator.low):
+            largest = np.maximum(largest, x)
+        return [np.minimum(largest, operator.high).astype(output.dtype)]
+    sums = np.zeros(output.shape, dtype=np.int64)
+    for _, _, x in taps(inputs[0], operator.window, output.shape[1:3], zero_point):
+        sums += x.astype(np.int64) - zero_point
+    counts = counted_taps(operator)
+    return [_average(operator).run(sums, (counts - counts.min())[:, :, np.newaxis])]
+
+
+def keeps_quantization(operator: QPool2d, target: Target) -> bool:
+    """max pooling must have the same type, scale and zero point on both sides"""
+    source, output = operator.inputs[0], operator.output
+    same = source.dtype == output.dtype and quantization(source) == quantization(output)
+    return operator.method == "average" or same
+
+
+def windows_meet_input(operator: QPool2d, target: Target) -> bool:
+    """every window of an average must hold at least one element of the input"""
+    return operator.method == "max" or counted_taps(operator).min() > 0
+
+
+def sums_fit(operator: QPool2d, target: Target) -> bool:
+    """a window must add up to no more than an int32 holds, and to less than 2^30 steps of the output"""
+    if operator.method == "max":
+        return True
+    largest = np.array(255 * operator.window.kernel[0] * operator.window.kernel[1])
+    return bool(largest < 1 << 31) and results_fit(-largest, largest, _factors(operator))
+
+
+def counted_taps(operator: QPool2d) -> np.ndarray:
+    """By how many taps the sum of each output pixel is divided, int64[P, Q]."""
+    rows, columns = (_taps_inside(operator, axis) for axis in (0, 1))
+    if operator.count_include_pad:
+        return np.full((len(rows), len(columns)), operator.window.kernel[0] * operator.window.kernel[1])
+    return np.outer(rows, columns)
+
+
+def _taps_inside(operator: QPool2d, axis: int) -> np.ndarray:
+    """Taps inside the input along one axis, for each output position."""
+    window, extent = operator.window, operator.inputs[0].shape[1 + axis]
+    first = np.arange(operator.output.shape[1 + axis]) * window.strides[axis] - window.padding[axis]
+    positions = first[:, np.newaxis] + np.arange(window.kernel[axis]) * window.dilation[axis]
+    return ((positions >= 0) & (positions < extent)).sum(axis=1)
+
+
+def _factors(operator: QPool2d) -> np.ndarray:
+    """Output steps of one unit of the sum, for each count from the smallest to the largest that occurs."""
+    counts = counted_taps(operator)
+    used = np.arange(counts.min(), counts.max() + 1, dtype=np.float64)
+    return scale_of(operator.inputs[0]) / (scale_of(operator.output) * used)
+
+
+def _average(operator: QPool2d) -> Requantize:
+    return Requantize.of(_factors(operator), output=operator.output, low=operator.low, high=operator.high)
+
+
+def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implementation:
+    finish = _average(operator) if operator.method == "average" else None
+    num_taps = operator.output.num_elements * operator.window.kernel[0] * operator.window.kernel[1]
+    per_tap = 2 if operator.method == "average" and not any(operator.window.padding) else 3
+    return Implementation(
+        kernel=KERNEL.name,
+        function=CFunction(
+            parameters=(
+                Parameter(name="input", ctype=C_TYPES[operator.inputs[0].dtype], role="input"),
+                Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
+                *(finish.parameters() if finish else ()),
+                *ROW_PARAMETERS,
+            ),
+            body=_body(operator, stored, finish),
+            helpers=finish.helper() if finish else "",
+            includes=INCLUDES,
+        ),
+        reference=lambda inputs: reference(operator, inputs),
+        constants=finish.constants() if finish else (),
+        instructions=num_taps * per_tap
+        + num_taps // CHANNEL_BLOCK * 6
+        + operator.output.num_elements * (20 if finish else 6),
+        accumulation="r, s ascending",
+        spatial=spatial(operator.window, operator.inputs[0], operator.output),
+        exact=True,
+    )
+
+
+def _body(operator: QPool2d, stored: StoredRows, finish: Requantize | None) -> str:
+    """All channels of a pixel, in blocks and a tail, over all pixels."""
+    window, (_, height, columns, channels) = operator.window, operator.inputs[0].shape
+    full = channels // CHANNEL_BLOCK * CHANNEL_BLOCK
+    lines = clip(1, window, columns, "w", names=("left", "s_begin", "s_end"))
+    lines += [pixel_offset(operator.output, stored)]
+    if finish and not finish.is_uniform:
+        lines += [f"const int32_t count = {_count(operator)};"]
+    if full:
+        tile = _tile(operator, stored, finish, CHANNEL_BLOCK)
+        lines += [f"for (int32_t k = 0; k < {full}; k += {CHANNEL_BLOCK}) {{", block(tile), "}"]
+    if channels > full:
+        tile = _tile(operator, stored, finish, channels - full)
+        lines += ["{", block([f"const int32_t k = {full};", *tile]), "}"]
+    rows = clip(0, window, height, "h", names=("top", "r_begin", "r_end"))
+    return over_pixels(rows, lines, operator.output.shape)
+
+
+def _count(operator: QPool2d) -> str:
+    """C expression of the number of taps inside the input."""
+    spans: list[str] = []
+    for axis, names in enumerate((("r_begin", "r_end"), ("s_begin", "s_end"))):
+        begin, end = tap_range(axis, operator.window, names)
+        spans.append(end if begin == "0" else f"({end} - {begin})")
+    return " * ".join(spans)
+
+
+def _tile(operator: QPool2d, stored: StoredRows, finish: Requantize | None, width: int) -> list[str]:
+    """`width` channels of one pixel, from channel k on."""
+    window, source = operator.window, operator.inputs[0]
+    columns, channels = source.shape[2:]
+    zero_point = quantization(source).zero_point
+    r_begin, r_end = tap_range(0, window, ("r_begin", "r_end"))
+    s_begin, s_end = tap_range(1, window, ("s_begin", "s_end"))
+    column = offset({"left": 1, "s": window.dilation[1]})
+    if finish:
+        # Without padding every window has the same taps: their zero points are taken off at once.
+        padded = any(window.padding)
+        name, start = "sum", 0 if padded else -zero_point * window.kernel[0] * window.kernel[1]
+        taken = plus(-zero_point) if padded else ""
+        steps = [f"sum{j} += x[{j}]{taken};" for j in range(width)]
+        index = f"count{plus(-int(counted_taps(operator).min()))}"
+        results = [finish.call(f"sum{j}", index) for j in range(width)]
+    else:
+        name, start, ctype = "max", operator.low, C_TYPES[operator.output.dtype]
+        steps = [f"max{j} = x[{j}] > max{j} ? x[{j}] : max{j};" for j in range(width)]
+        results = [f"({ctype})tvm_ext_clamp(max{j}, {operator.low}, {operator.high})" for j in range(width)]
+    pointer = (
+        f"const {C_TYPES[source.dtype]} *x = "
+        f"&input[(({input_row(source, window, stored)}) * {columns} + {column}) * {channels} + k];"
+    )
+    return [
+        *(f"int32_t {name}{j} = {start};" for j in range(width)),
+        f"for (int32_t r = {r_begin}; r < {r_end}; ++r) {{",
+        block([f"for (int32_t s = {s_begin}; s < {s_end}; ++s) {{", block([pointer, *steps]), "}"]),
+        "}",
+        *(f"output[pixel + k + {j}] = {result};" for j, result in enumerate(results)),
+    ]
+
+
+KERNEL = Kernel(
+    name="qpool2d_i8",
+    operator=QPool2d,
+    implement=implement,
+    constraints=(rounds_once, quantized_bytes, keeps_quantization, windows_meet_input, sums_fit),
+)

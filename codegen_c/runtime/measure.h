@@ -1,0 +1,65 @@
+/* From timer ticks to executed instructions, exact to one, under QEMU's -icount shift=S (S chosen by QEMU's caller).
+
+   An instruction takes 2^S ns, a tick BOARD_TICK_NUMERATOR / BOARD_TICK_DENOMINATOR ns. With more than two
+   ticks to an instruction, a difference of two timer values belongs to one number of instructions only.
+   S is found by measuring a loop of known length. */
+#ifndef TVM_EXT_MEASURE_H
+#define TVM_EXT_MEASURE_H
+
+#include <stdint.h>
+
+#include "board.h"
+
+#define MEASURE_EMPTY_INSTRUCTIONS 2u
+#define MEASURE_LOOP_INSTRUCTIONS 2003u
+#define MEASURE_MAX_SHIFT 10u
+#define MEASURE_UNKNOWN UINT64_MAX
+#define STACK_PAINT 0xA5C3F00Du
+
+typedef struct {
+    uint64_t ticks;
+    uint32_t wrapped;     /* ticks are known modulo 2^32 only */
+    uint32_t stack_bytes; /* high-water mark below the caller's stack pointer */
+    int32_t status;
+} measurement;
+
+/* Both return 0 and touch r0 and the flags only, so they stand in for a run function of any parameters. */
+__attribute__((naked)) static void measure_empty(void)
+{
+    __asm__ volatile("movs r0, #0\n"
+                     "bx lr\n");
+}
+
+__attribute__((naked)) static void measure_loop(void)
+{
+    __asm__ volatile("movw r0, #1000\n"
+                     "1: subs r0, r0, #1\n"
+                     "bne 1b\n"
+                     "movs r0, #0\n"
+                     "bx lr\n");
+}
+
+/* Instructions that fit the ticks at a shift, rounded to nearest. */
+static uint64_t measure_instructions_at(uint64_t ticks, uint32_t shift)
+{
+    const uint64_t divisor = (uint64_t)BOARD_TICK_DENOMINATOR << shift;
+    return (ticks * BOARD_TICK_NUMERATOR + divisor / 2u) / divisor;
+}
+
+/* Instructions executed between the subject's first and last one, these included; MEASURE_UNKNOWN where
+   QEMU's clock does not resolve them. `empty` and `loop` are the measurements of the functions above. */
+static uint64_t measure_instructions(measurement subject, measurement empty, measurement loop)
+{
+    for (uint32_t shift = 0u; shift <= MEASURE_MAX_SHIFT; shift++) {
+        const uint64_t around_empty = measure_instructions_at(empty.ticks, shift);
+        const uint64_t around_loop = measure_instructions_at(loop.ticks, shift);
+        const uint64_t known = MEASURE_LOOP_INSTRUCTIONS - MEASURE_EMPTY_INSTRUCTIONS;
+        const uint32_t resolved = ((uint64_t)BOARD_TICK_DENOMINATOR << shift) > 2u * BOARD_TICK_NUMERATOR;
+        if (resolved && around_loop - around_empty == known && subject.wrapped == 0u) {
+            return measure_instructions_at(subject.ticks, shift) - around_empty + MEASURE_EMPTY_INSTRUCTIONS;
+        }
+    }
+    return MEASURE_UNKNOWN;
+}
+
+#endif

@@ -1,0 +1,100 @@
+/* Vector table, reset, faults. Memory bounds and tables come from link.ld. */
+#include <stdint.h>
+#include <string.h>
+
+#include "semihosting.h"
+
+typedef struct {
+    const uint8_t *load;
+    uint8_t *begin;
+    const uint8_t *end;
+} copy_range;
+
+typedef struct {
+    uint8_t *begin;
+    const uint8_t *end;
+} zero_range;
+
+typedef struct {
+    const uint32_t *stack_top;
+    void (*handlers[15])(void);
+} vector_table;
+
+extern const copy_range copy_table_begin[];
+extern const copy_range copy_table_end[];
+extern const zero_range zero_table_begin[];
+extern const zero_range zero_table_end[];
+extern const uint32_t stack_top[];
+extern const uint32_t stack_limit[];
+
+int main(void);
+void reset_handler(void);
+void fault_handler(void);
+void start(void);
+void report_fault(const uint32_t *frame, uint32_t exception);
+
+__attribute__((section(".vectors"), used)) static const vector_table vectors = {
+    stack_top,
+    {reset_handler, fault_handler, fault_handler, fault_handler, fault_handler, fault_handler, fault_handler,
+     fault_handler, fault_handler, fault_handler, fault_handler, fault_handler, fault_handler, fault_handler,
+     fault_handler},
+};
+
+/* Assembly, because the compiler may use float and vector registers in any C function. */
+__attribute__((naked)) void reset_handler(void)
+{
+    __asm__ volatile("ldr r0, =0xE000ED88\n" /* CPACR: full access to the FPU and MVE */
+                     "ldr r1, [r0]\n"
+                     "orr r1, r1, #0x00F00000\n"
+                     "str r1, [r0]\n"
+                     "dsb\n"
+                     "isb\n"
+                     "ldr r0, =stack_top\n"
+                     "mov sp, r0\n"
+#if __ARM_ARCH >= 8
+                     "ldr r0, =stack_limit\n"
+                     "msr msplim, r0\n"
+#endif
+                     "b start\n");
+}
+
+__attribute__((used)) void start(void)
+{
+    for (const copy_range *range = copy_table_begin; range < copy_table_end; range++) {
+        memcpy(range->begin, range->load, (size_t)(range->end - range->begin));
+    }
+    for (const zero_range *range = zero_table_begin; range < zero_table_end; range++) {
+        memset(range->begin, 0, (size_t)(range->end - range->begin));
+    }
+    semihosting_exit((uint32_t)main());
+}
+
+/* A fresh stack first: an overflow of it is one of the causes. Nothing returns from here. */
+__attribute__((naked)) void fault_handler(void)
+{
+    __asm__ volatile("mrs r0, msp\n"
+                     "mrs r1, ipsr\n"
+                     "ldr r2, =stack_top\n"
+                     "mov sp, r2\n"
+                     "b report_fault\n");
+}
+
+__attribute__((used)) void report_fault(const uint32_t *frame, uint32_t exception)
+{
+    static const char *const names[] = {"HardFault", "MemManage", "BusFault", "UsageFault", "SecureFault"};
+    const uint32_t index = exception - 3u;
+    semihosting_print("FAULT ");
+    semihosting_print(index < sizeof names / sizeof names[0] ? names[index] : "unexpected exception");
+    if (frame >= stack_limit && frame + 8 <= stack_top) {
+        semihosting_print(" pc=");
+        semihosting_print_hex(frame[6]);
+    } else {
+        semihosting_print(" (stack pointer outside of the stack)");
+    }
+    semihosting_print(" cfsr=");
+    semihosting_print_hex(*(volatile const uint32_t *)0xE000ED28u);
+    semihosting_print(" bfar=");
+    semihosting_print_hex(*(volatile const uint32_t *)0xE000ED38u);
+    semihosting_print("\n");
+    semihosting_exit(1u);
+}

@@ -1,0 +1,87 @@
+"""A composite whose operators have no kernel of their own -> plain C."""
+
+from __future__ import annotations
+
+import tvm_ffi
+from tvm import relax, tirx
+from tvm.ir import TensorLoad, Var
+
+from codegen_c.kernels.contract import CFunction, Parameter
+from codegen_c.tir.aliasing import in_place_inputs
+from codegen_c.tir.expressions import ExpressionPrinter
+from codegen_c.tir.legalize import legalize_composite, operator_names
+from codegen_c.tir.lower import lower_function
+from codegen_c.tir.merge import Merged, merge_stages
+from codegen_c.tir.plain_c import CannotLowerError, PlainC, Refusal
+from codegen_c.tir.schedule import schedule_merged
+from codegen_c.tir.statements import StatementPrinter
+from codegen_c.tir.storage import place_buffers
+
+
+def lower_composite(function: relax.Function) -> PlainC | Refusal:
+    """One C function that computes what the composite `function` computes.
+
+    function: params are tensors of static shape, weights are constants inside, the result is a tensor or a
+    tuple of tensors. The function's results have the same float accumulation order as TVM's PrimFuncs.
+
+    A Refusal says why C cannot express it: shapes that depend on data, calls of TVM's runtime (sort, topk),
+    element types that C11 lacks, or an operator that TVM cannot legalise.
+    """
+    try:
+        return _printed(merge_stages(legalize_composite(function)))
+    except CannotLowerError as error:
+        return _refusal(function, f"it needs {error}")
+    except Exception as error:  # whatever TVM raises about a model it cannot lower
+        return _refusal(function, f"TVM cannot lower it: {_last_line(error)}")
+
+
+def _printed(merged: Merged) -> PlainC:
+    lowered = lower_function(schedule_merged(merged.function))
+    storage = place_buffers(lowered.body)
+    printer = ExpressionPrinter()
+    parameters = _parameters(lowered, merged, printer)
+    for var, parameter in zip(lowered.params, parameters, strict=True):
+        printer.names[var] = parameter.name
+    taken = {parameter.name for parameter in parameters} | {"scratch"}
+    lines = StatementPrinter(printer, storage, taken).body(lowered.body)
+    unused = [parameter.name for parameter in parameters if parameter.name not in _read(lowered, storage.aliases)]
+    unused = [name for name in unused if not name.startswith("output")]
+    if storage.scratch_bytes:
+        parameters.append(Parameter(name="scratch", ctype="uint8_t", role="scratch"))
+    return PlainC(
+        function=CFunction(
+            parameters=tuple(parameters),
+            body="\n".join([*(f"(void){name};" for name in unused), *lines]),
+            helpers="\n".join(helper.text for _, helper in sorted(printer.helpers.items())),
+            includes=tuple(sorted(printer.headers)),
+        ),
+        constants=tuple((f"constant{index}", data) for index, data in enumerate(merged.constants)),
+        scratch_bytes=storage.scratch_bytes,
+        in_place=in_place_inputs(lowered, merged.num_inputs, merged.num_outputs, storage.aliases),
+    )
+
+
+def _parameters(lowered: tirx.PrimFunc, merged: Merged, printer: ExpressionPrinter) -> list[Parameter]:
+    num_constants = len(merged.constants)
+    roles = ["input"] * merged.num_inputs + ["output"] * merged.num_outputs + ["constant"] * num_constants
+    return [
+        Parameter(name=var.name, ctype=printer.c_type(str(var.ty.dtype)), role=role)
+        for var, role in zip(lowered.params, roles, strict=True)
+    ]
+
+
+def _read(lowered: tirx.PrimFunc, aliases: dict[Var, Var]) -> set[str]:
+    names: set[str] = set()
+    visit = lambda load: names.add(aliases.get(load.source, load.source).name)  # noqa: E731
+    tvm_ffi.structural_walk(lowered.body, [(TensorLoad, visit)])
+    return names
+
+
+def _refusal(function: relax.Function, reason: str) -> Refusal:
+    names = operator_names(function)
+    return Refusal(operators=names, reason=f"{', '.join(names) or 'the function'}: {reason}")
+
+
+def _last_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__

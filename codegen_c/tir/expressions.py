@@ -1,0 +1,220 @@
+"""Lowered TIR expressions as C text: exact literals, explicit conversions, the evaluation order as written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tvm import tirx
+from tvm.ir import Call, Expr, StringImm, TensorLoad, Var
+from tvm.sym import Analyzer
+
+from codegen_c.text import C_TYPES
+from codegen_c.tir import helpers
+from codegen_c.tir.intrinsics import library_function
+from codegen_c.tir.literals import number
+from codegen_c.tir.plain_c import CannotLowerError, Helper
+
+PRIMARY, UNARY, FACTOR, TERM, SHIFT, RELATION, EQUALITY, BITS, AND, OR, CHOICE = range(15, 4, -1)
+
+ARITHMETIC = {tirx.Mul: ("*", FACTOR), tirx.Div: ("/", FACTOR), tirx.Mod: ("%", FACTOR)}
+ARITHMETIC |= {tirx.Add: ("+", TERM), tirx.Sub: ("-", TERM)}
+RELATIONS = {tirx.LT: ("<", RELATION), tirx.LE: ("<=", RELATION), tirx.GT: (">", RELATION), tirx.GE: (">=", RELATION)}
+RELATIONS |= {tirx.EQ: ("==", EQUALITY), tirx.NE: ("!=", EQUALITY)}
+BITWISE = {tirx.BitwiseAnd: "&", tirx.BitwiseOr: "|", tirx.BitwiseXor: "^"}
+BITWISE_CALLS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
+
+Text = tuple[str, int]  # C text and how tightly its outermost operator binds
+
+
+class ExpressionPrinter:
+    """Prints the expressions of one function.
+
+    names: C text of each variable and buffer in scope. scalars: buffers of one element kept in a local.
+    helpers, headers: what the printed text needs, collected on the way.
+    """
+
+    def __init__(self) -> None:
+        self.names: dict[Var, str] = {}
+        self.scalars: set[Var] = set()
+        self.helpers: dict[str, Helper] = {}
+        self.headers: set[str] = {"stdint.h"}
+        self.analyzer = Analyzer()
+
+    def text(self, expr: Expr, at_least: int = 0) -> str:
+        """`expr` as C, in parentheses where it binds less tightly than `at_least`."""
+        text, level = self._print(expr)
+        return text if level >= at_least else f"({text})"
+
+    def c_type(self, dtype: str) -> str:
+        """Element type in C; CannotLowerError for one that C11 lacks."""
+        if dtype not in C_TYPES:
+            raise CannotLowerError(f"a value of type {dtype}; C11 has {', '.join(C_TYPES)}")
+        if dtype == "bool":
+            self.headers.add("stdbool.h")
+        return C_TYPES[dtype]
+
+    def element(self, buffer: Var, indices: list[Expr]) -> str:
+        """The C lvalue of one element of a flat buffer."""
+        name = self.names[buffer]
+        if buffer in self.scalars:
+            return name
+        if len(indices) != 1:
+            raise CannotLowerError(f"a buffer of {len(indices)} dimensions left by lowering")
+        return f"{name}[{self.text(indices[0])}]"
+
+    def _print(self, expr: Expr) -> Text:
+        kind = type(expr)
+        if isinstance(expr, Var):
+            return self.names[expr], PRIMARY
+        if isinstance(expr, tirx.IntImm | tirx.FloatImm):
+            return self._number(expr)
+        if isinstance(expr, TensorLoad):
+            return self.element(expr.source, list(expr.indices)), PRIMARY
+        if kind in ARITHMETIC:
+            return self._arithmetic(expr, *ARITHMETIC[kind])
+        if kind in RELATIONS:
+            return self._relation(expr, *RELATIONS[kind])
+        if kind in BITWISE:
+            return self._bitwise(expr, expr.a, expr.b, BITWISE[kind])
+        if isinstance(expr, tirx.FloorDiv | tirx.FloorMod):
+            return self._floor(expr)
+        if isinstance(expr, tirx.Min | tirx.Max):
+            make = helpers.minimum_helper if isinstance(expr, tirx.Min) else helpers.maximum_helper
+            return self.helped(make(_dtype(expr)), expr.a, expr.b)
+        if isinstance(expr, tirx.And):
+            return f"{self.text(expr.a, AND)} && {self.text(expr.b, AND)}", AND
+        if isinstance(expr, tirx.Or):
+            return f"{self._alternative(expr.a)} || {self._alternative(expr.b)}", OR
+        if isinstance(expr, tirx.Not):
+            return f"!{self.text(expr.a, UNARY)}", UNARY
+        if isinstance(expr, tirx.Select):
+            return self._choice(expr.condition, expr.true_value, expr.false_value)
+        if isinstance(expr, tirx.Cast):
+            return self._cast(expr)
+        if isinstance(expr, tirx.Let):
+            self.names[expr.var] = self.text(expr.value, PRIMARY)
+            return self._print(expr.body)
+        if isinstance(expr, Call):
+            return self._call(expr)
+        raise CannotLowerError(f"a {kind.__name__} expression")
+
+    def _number(self, expr: tirx.IntImm | tirx.FloatImm) -> Text:
+        self.c_type(_dtype(expr))
+        text = number(expr.value, _dtype(expr))
+        if "INFINITY" in text or "NAN" in text:
+            self.headers.add("math.h")
+        return text, UNARY if text.startswith(("-", "(double)")) else PRIMARY
+
+    def _arithmetic(self, expr: tirx.Add, symbol: str, level: int) -> Text:
+        dtype = _dtype(expr)
+        if isinstance(expr, tirx.Mod) and dtype.startswith("float"):
+            return self._library("fmod", dtype, [expr.a, expr.b])
+        # The right operand keeps its parentheses at the same level: the order of float additions is the model's.
+        left, right = self.text(expr.a, level), self.text(expr.b, level + 1)
+        if dtype == "uint16" and symbol == "*":
+            left = f"(uint32_t){self.text(expr.a, UNARY)}"  # uint16 times uint16 overflows the int it promotes to
+        return self._narrowed(f"{left} {symbol} {right}", level, dtype)
+
+    def _relation(self, expr: tirx.LT, symbol: str, level: int) -> Text:
+        zero = isinstance(expr.b, tirx.IntImm) and int(expr.b.value) == 0
+        if zero and symbol in ("<", ">=") and _dtype(expr.b).startswith("uint"):
+            self.headers.add("stdbool.h")
+            return ("false" if symbol == "<" else "true"), PRIMARY
+        return f"{self.text(expr.a, SHIFT)} {symbol} {self.text(expr.b, SHIFT)}", level
+
+    def _bitwise(self, expr: Expr, left: Expr, right: Expr, symbol: str) -> Text:
+        text = f"{self.text(left, UNARY)} {symbol} {self.text(right, UNARY)}"
+        return self._narrowed(text, BITS, _dtype(expr))
+
+    def _narrowed(self, text: str, level: int, dtype: str) -> Text:
+        """C computes small integers as int; TIR wraps them after every operation."""
+        if dtype.endswith(("int8", "int16")):
+            return f"({self.c_type(dtype)})({text})", UNARY
+        self.c_type(dtype)
+        return text, level
+
+    def _floor(self, expr: tirx.FloorDiv | tirx.FloorMod) -> Text:
+        dtype, is_div = _dtype(expr), isinstance(expr, tirx.FloorDiv)
+        lowest = (self.analyzer.const_int_bound(side).min_value for side in (expr.a, expr.b))
+        if dtype.startswith("uint") or all(bound >= 0 for bound in lowest):
+            symbol = "/" if is_div else "%"
+            text = f"{self.text(expr.a, FACTOR)} {symbol} {self.text(expr.b, UNARY)}"
+            return self._narrowed(text, FACTOR, dtype)
+        make = helpers.floor_div_helper if is_div else helpers.floor_mod_helper
+        return self.helped(make(dtype), expr.a, expr.b)
+
+    def _alternative(self, expr: Expr) -> str:
+        return self.text(expr, OR) if isinstance(expr, tirx.Or) else self.text(expr, EQUALITY)
+
+    def _choice(self, condition: Expr, yes: Expr, no: Expr) -> Text:
+        """Only the branch taken is evaluated, so a guarded load stays within its buffer."""
+        test = self.text(condition, UNARY)
+        return f"{test} ? {self.text(yes, CHOICE + 1)} : {self.text(no, CHOICE + 1)}", CHOICE
+
+    def _cast(self, expr: tirx.Cast) -> Text:
+        target, source = _dtype(expr), _dtype(expr.value)
+        if target == source:
+            return self._print(expr.value)
+        if target == "bool":
+            return f"{self.text(expr.value, SHIFT)} != {number(0, source)}", EQUALITY
+        return f"({self.c_type(target)}){self.text(expr.value, UNARY)}", UNARY
+
+    def helped(self, helper: Helper, *arguments: Expr) -> Text:
+        """A call of one of our own small functions."""
+        self.helpers[helper.name] = helper
+        return f"{helper.name}({', '.join(map(self.text, arguments))})", PRIMARY
+
+    def _library(self, name: str, dtype: str, arguments: list[Expr]) -> Text:
+        function = library_function(name, dtype)
+        self.headers.add("math.h")
+        return f"{function}({', '.join(map(self.text, arguments))})", PRIMARY
+
+    def _call(self, expr: Call) -> Text:
+        name = expr.op.name.rpartition(".")[2]
+        arguments, dtype = list(expr.args), _dtype(expr)
+        if name in ("call_pure_extern", "call_extern"):
+            assert isinstance(arguments[0], StringImm)
+            return self._library(arguments[0].value.removesuffix("f"), dtype, arguments[1:])
+        special: dict[str, Callable[[], Text]] = {
+            "if_then_else": lambda: self._choice(*arguments),
+            "likely": lambda: self._print(arguments[0]),
+            "shift_left": lambda: self._shift_left(arguments, dtype),
+            "shift_right": lambda: self._bitwise(expr, *arguments, ">>"),
+            "bitwise_not": lambda: self._complement(arguments[0], dtype),
+            "sigmoid": lambda: self._sigmoid(arguments[0], dtype),
+            "rsqrt": lambda: (f"{number(1, dtype)} / {self._library('sqrt', dtype, arguments)[0]}", FACTOR),
+            "exp10": lambda: self._library("pow", dtype, [tirx.const(10.0, dtype), *arguments]),
+            "isnan": lambda: (f"{self.text(arguments[0], SHIFT)} != {self.text(arguments[0], SHIFT)}", EQUALITY),
+            "isinf": lambda: self._against_infinity(arguments[0], "=="),
+            "isfinite": lambda: self._against_infinity(arguments[0], "<"),
+            "popcount": lambda: self.helped(helpers.popcount_helper(dtype), *arguments),
+            "reinterpret": lambda: self.helped(helpers.reinterpret_helper(_dtype(arguments[0]), dtype), *arguments),
+        }
+        if name in BITWISE_CALLS:
+            return self._bitwise(expr, *arguments, BITWISE_CALLS[name])
+        return special[name]() if name in special else self._library(name, dtype, arguments)
+
+    def _shift_left(self, arguments: list[Expr], dtype: str) -> Text:
+        """Through the unsigned type: C leaves a shift of a negative number undefined."""
+        wide = "uint64_t" if dtype.endswith("64") else "uint32_t"
+        value, count = self.text(arguments[0], UNARY), self.text(arguments[1], UNARY)
+        return f"({self.c_type(dtype)})((({wide}){value}) << {count})", UNARY
+
+    def _complement(self, value: Expr, dtype: str) -> Text:
+        if dtype == "bool":
+            return f"!{self.text(value, UNARY)}", UNARY
+        return self._narrowed(f"~{self.text(value, UNARY)}", UNARY, dtype)
+
+    def _sigmoid(self, value: Expr, dtype: str) -> Text:
+        self.headers.add("math.h")
+        one, exp = number(1, dtype), library_function("exp", dtype)
+        return f"{one} / ({one} + {exp}(-{self.text(value, PRIMARY)}))", FACTOR
+
+    def _against_infinity(self, value: Expr, symbol: str) -> Text:
+        dtype = _dtype(value)
+        magnitude = self._library("fabs", dtype, [value])[0]
+        return f"{magnitude} {symbol} {number(float('inf'), dtype)}", EQUALITY if symbol == "==" else RELATION
+
+
+def _dtype(expr: Expr) -> str:
+    return str(expr.ty.dtype)

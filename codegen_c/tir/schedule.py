@@ -1,0 +1,125 @@
+"""Loop nests of a merged PrimFunc, before lowering: fewer full intermediates, sums in a local variable.
+
+None of it changes a value or the order in which one output element is summed.
+"""
+
+from __future__ import annotations
+
+import math
+
+import tvm_ffi
+from tvm import s_tir, tirx
+from tvm.error import InternalError
+from tvm.ir import Call, Constant, Op, TensorLoad
+from tvm.s_tir.schedule import SBlockRV
+
+MAX_REPEATED_OPERATIONS = 24
+CHEAP_CALLS = frozenset(
+    "if_then_else likely fabs bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right "
+    "reinterpret isnan isinf isfinite".split()
+)
+SPATIAL, REDUCTION = 0, 2
+
+
+def schedule_merged(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Inline cheap producers, fuse what follows a reduction into it, keep its running value in a local.
+
+    Where TVM's scheduling refuses a step, that step is left out; if it refuses the function, nothing is done.
+    """
+    try:
+        return _scheduled(function)
+    except (s_tir.ScheduleError, InternalError):
+        return function
+
+
+def _scheduled(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    schedule = s_tir.Schedule(function, error_render_level="none")
+    blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
+    parameters = set(function.params)
+    remaining = [block for block in blocks if not _inline_producer(schedule, block, parameters)]
+    for block in [block for block in remaining if schedule.get(block).init is not None]:
+        _accumulate_locally(schedule, block)
+    return schedule.mod["main"]
+
+
+def _inline_producer(schedule: s_tir.Schedule, block: SBlockRV, parameters: set[tirx.Var]) -> bool:
+    node = schedule.get(block)
+    if not _is_elementwise(node) or node.body.buffer in parameters:
+        return False
+    consumers = [schedule.get(consumer) for consumer in schedule.get_consumers(block)]
+    if not consumers or not (_is_cheap(node.body.value) or _is_read_once(node, consumers)):
+        return False
+    return _tried(schedule.compute_inline, block)
+
+
+def _accumulate_locally(schedule: s_tir.Schedule, block: SBlockRV) -> None:
+    """for spatial: { acc = init; for reduction: acc += ...; out = f(acc); }"""
+    node = schedule.get(block)
+    loops = schedule.get_loops(block)
+    kinds = {iter_var.var: iter_var.iter_type for iter_var in node.iter_vars}
+    if len(loops) != len(kinds):
+        return
+    order = [iter_var.iter_type for iter_var in node.iter_vars]
+    first = order.index(REDUCTION) if REDUCTION in order else len(order)
+    if first == len(order) or any(kind != REDUCTION for kind in order[first:]):
+        return
+    if isinstance(node.body, tirx.BufferStore):
+        num_results = math.prod(int(iter_var.dom.extent) for iter_var in node.iter_vars[:first])
+        write_back = schedule.cache_write(block, 0, "local")
+        for consumer in schedule.get_consumers(write_back):
+            after = schedule.get(consumer)
+            if _is_elementwise(after) and _num_iterations(after) == num_results:
+                _tried(schedule.reverse_compute_inline, consumer)
+        if first:
+            _tried(lambda: schedule.reverse_compute_at(write_back, loops[first - 1]))
+    _tried(lambda: schedule.decompose_reduction(block, loops[first]))
+
+
+def _is_elementwise(block: s_tir.SBlock) -> bool:
+    return (
+        block.init is None
+        and isinstance(block.body, tirx.BufferStore)
+        and all(iter_var.iter_type == SPATIAL for iter_var in block.iter_vars)
+    )
+
+
+def _is_cheap(value: tirx.Expr) -> bool:
+    """Few operations, none of them a library call or a float division: worth repeating at each use."""
+    operations, costly = 0, False
+
+    def visit(node: tirx.Expr) -> None:
+        nonlocal operations, costly
+        operations += not isinstance(node, tirx.Var | Constant)
+        if isinstance(node, Call):
+            costly |= not (isinstance(node.op, Op) and node.op.name.rpartition(".")[2] in CHEAP_CALLS)
+        elif isinstance(node, tirx.Div):
+            costly |= str(node.ty.dtype).startswith("float")
+
+    tvm_ffi.structural_walk(value, [(tirx.Expr, visit)])
+    return not costly and operations <= MAX_REPEATED_OPERATIONS
+
+
+def _is_read_once(producer: s_tir.SBlock, consumers: list[s_tir.SBlock]) -> bool:
+    """Each element is read at most about once, so inlining repeats no work."""
+    if len(consumers) != 1 or _num_iterations(consumers[0]) > _num_iterations(producer):
+        return False
+    sites = 0
+
+    def visit(load: TensorLoad) -> None:
+        nonlocal sites
+        sites += load.source.same_as(producer.body.buffer)
+
+    tvm_ffi.structural_walk(consumers[0].body, [(TensorLoad, visit)])
+    return sites == 1
+
+
+def _num_iterations(block: s_tir.SBlock) -> int:
+    return math.prod(int(iter_var.dom.extent) for iter_var in block.iter_vars)
+
+
+def _tried(step, *arguments) -> bool:
+    try:
+        step(*arguments)
+    except s_tir.ScheduleError:
+        return False
+    return True

@@ -1,0 +1,160 @@
+"""Lowered TIR statements as C text."""
+
+from __future__ import annotations
+
+from tvm import tirx
+from tvm.ir import Call, Expr, Range, TensorLoad, Var
+
+from codegen_c.text import block
+from codegen_c.tir.expressions import ExpressionPrinter
+from codegen_c.tir.plain_c import CannotLowerError
+from codegen_c.tir.storage import Storage
+from tvm_ext.core.names import identifier, unique
+
+IGNORED_CALLS = ("assume", "undef", "start_profile_intrinsic", "end_profile_intrinsic")
+
+
+class StatementPrinter:
+    """Prints the statements of one function, whose parameters' names stand in `printer.names`."""
+
+    def __init__(self, printer: ExpressionPrinter, storage: Storage, taken: set[str]) -> None:
+        self.printer = printer
+        self.storage = storage
+        self.taken = taken
+
+    def body(self, statement: tirx.Stmt) -> list[str]:
+        """The function's statements, unindented; pointers into scratch come first."""
+        pointers = []
+        for buffer, offset in self.storage.offsets.items():
+            c_type = self.printer.c_type(str(buffer.ty.dtype))
+            place = f"&scratch[{offset}]" if offset else "scratch"
+            pointers.append(f"{c_type} *const {self._name(buffer)} = ({c_type} *)(void *){place};")
+        return [*pointers, *self._sequence(_flat(statement))]
+
+    def _sequence(self, statements: list[tirx.Stmt]) -> list[str]:
+        """Statements of one scope; names declared in it are free again after it."""
+        outer = set(self.taken)
+        lines: list[str] = []
+        following = [*statements[1:], None]
+        rest = iter(zip(statements, following, strict=True))
+        for statement, after in rest:
+            if isinstance(statement, tirx.AllocBuffer) and self._initialises(after, statement.buffer):
+                lines.append(self._initialised(statement.buffer, after))
+                next(rest)
+                continue
+            lines += self._statement(statement)
+        self.taken = outer
+        return lines
+
+    def _statement(self, statement: tirx.Stmt) -> list[str]:
+        text = self.printer.text
+        if isinstance(statement, tirx.BufferStore):
+            return [self._store(statement)]
+        if isinstance(statement, tirx.For):
+            return self._loop(statement)
+        if isinstance(statement, tirx.IfThenElse):
+            return self._branch(statement)
+        if isinstance(statement, tirx.While):
+            return [f"while ({text(statement.condition)}) {{", *self._indented(statement.body), "}"]
+        if isinstance(statement, tirx.AllocBuffer):
+            return self._allocation(statement.buffer)
+        if isinstance(statement, tirx.DeclBuffer):
+            self._alias(statement.buffer)
+            return []
+        if isinstance(statement, tirx.Bind):
+            c_type, value = self.printer.c_type(str(statement.var.ty.dtype)), text(statement.value)
+            return [f"const {c_type} {self._name(statement.var)} = {value};"]
+        if isinstance(statement, tirx.AttrStmt):
+            if not statement.attr_key.startswith("pragma_"):
+                raise CannotLowerError(f"an annotation {statement.attr_key}")
+            return self._sequence(_flat(statement.body))
+        if isinstance(statement, tirx.SeqStmt):
+            return self._sequence(_flat(statement))
+        if isinstance(statement, tirx.Break | tirx.Continue):
+            return ["break;" if isinstance(statement, tirx.Break) else "continue;"]
+        if isinstance(statement, tirx.Evaluate):
+            return self._evaluation(statement.value)
+        raise CannotLowerError(f"a {type(statement).__name__} statement")
+
+    def _store(self, store: tirx.BufferStore) -> str:
+        target = self.printer.element(store.buffer, list(store.indices))
+        value = store.value
+        wide = str(store.buffer.ty.dtype).endswith(("32", "64"))
+        if wide and isinstance(value, tirx.Add) and isinstance(value.a, TensorLoad):
+            if self.printer.text(value.a) == target:
+                return f"{target} += {self.printer.text(value.b)};"
+        return f"{target} = {self.printer.text(value)};"
+
+    def _loop(self, loop: tirx.For) -> list[str]:
+        if loop.kind == tirx.ForKind.THREAD_BINDING:
+            raise CannotLowerError("a loop bound to threads")
+        outer = set(self.taken)
+        c_type = self.printer.c_type(str(loop.loop_var.ty.dtype))
+        begin, end = self.printer.text(loop.min), self.printer.text(self.printer.analyzer.simplify(loop.min + loop.extent))
+        name = self._name(loop.loop_var)
+        self.printer.analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent))
+        step = f"{name} += {self.printer.text(loop.step)}" if loop.step is not None else f"++{name}"
+        head = f"for ({c_type} {name} = {begin}; {name} < {end}; {step}) {{"
+        lines = [head, *self._indented(loop.body), "}"]
+        self.taken = outer
+        return lines
+
+    def _branch(self, branch: tirx.IfThenElse) -> list[str]:
+        lines = [f"if ({self.printer.text(branch.condition)}) {{", *self._indented(branch.then_case)]
+        if branch.else_case is not None:
+            lines += ["} else {", *self._indented(branch.else_case)]
+        return [*lines, "}"]
+
+    def _allocation(self, buffer: Var) -> list[str]:
+        if buffer in self.storage.offsets or buffer not in self.storage.scalars | self.storage.arrays:
+            return []
+        c_type = self.printer.c_type(str(buffer.ty.dtype))
+        if buffer in self.storage.scalars:
+            self.printer.scalars.add(buffer)
+            return [f"{c_type} {self._name(buffer)} = 0;"]
+        extent = int(buffer.ty.shape[0])
+        return [f"{c_type} {self._name(buffer)}[{extent}];"]
+
+    def _initialises(self, statement: tirx.Stmt | None, buffer: Var) -> bool:
+        return (
+            buffer in self.storage.scalars
+            and isinstance(statement, tirx.BufferStore)
+            and self._owner(statement.buffer).same_as(buffer)
+        )
+
+    def _initialised(self, buffer: Var, store: tirx.BufferStore) -> str:
+        value = self.printer.text(store.value)
+        self.printer.scalars.add(buffer)
+        return f"{self.printer.c_type(str(buffer.ty.dtype))} {self._name(buffer)} = {value};"
+
+    def _evaluation(self, value: Expr) -> list[str]:
+        if not isinstance(value, Call):
+            return []
+        name = value.op.name.rpartition(".")[2]
+        if name in IGNORED_CALLS:
+            return []
+        called = getattr(value.args[0], "value", "") if value.args else ""
+        raise CannotLowerError(f"a call of TVM's runtime ({called or name})")
+
+    def _indented(self, statement: tirx.Stmt) -> list[str]:
+        return [block(line) for line in self._sequence(_flat(statement))]
+
+    def _name(self, var: Var) -> str:
+        name = unique(identifier(var.name), self.taken)
+        self.printer.names[var] = name
+        return name
+
+    def _owner(self, buffer: Var) -> Var:
+        return self.storage.aliases.get(buffer, buffer)
+
+    def _alias(self, buffer: Var) -> None:
+        owner = self._owner(buffer)
+        self.printer.names[buffer] = self.printer.names[owner]
+        if owner in self.printer.scalars:
+            self.printer.scalars.add(buffer)
+
+
+def _flat(statement: tirx.Stmt) -> list[tirx.Stmt]:
+    if not isinstance(statement, tirx.SeqStmt):
+        return [statement]
+    return [inner for part in statement.seq for inner in _flat(part)]

@@ -1,0 +1,195 @@
+"""One composite written for NCHW images, rewritten for NHWC: a rule an operator.
+
+A rule gets the call and its operands, and returns the call for NHWC, or None where it has none. Constants are
+moved at compile time, quantized ones under their dequantize.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from relay_passes.dataflow import array_of, bindings, build, infer, op_name, outputs, static_shape
+
+NCHW_TO_NHWC = (0, 2, 3, 1)
+NHWC_TO_NCHW = (0, 3, 1, 2)
+WINDOWS = frozenset({"relax.nn.conv2d", "relax.nn.max_pool2d", "relax.nn.avg_pool2d"})
+
+
+def has_window(composite: relax.Function) -> bool:
+    """Whether the composite slides a window over NCHW images."""
+    windows = [b.value.attrs for b in bindings(composite) if op_name(b.value) in WINDOWS]
+    return any(getattr(attrs, "data_layout", None) == "NCHW" or getattr(attrs, "layout", None) == "NCHW" for attrs in windows)
+
+
+def channels_last(composite: relax.Function) -> relax.Function | None:
+    """The composite with every rank-4 parameter and result as NHWC; None where an operator has no rule for it."""
+    operands = _Operands(composite)
+    for binding in bindings(composite):
+        name = op_name(binding.value)
+        if name == "relax.dequantize" and array_of(binding.value.args[0]) is not None:
+            operands.constants[binding.var] = binding.value
+            continue
+        rule = RULES.get(name or "")
+        rewritten = rule(binding.value, operands) if rule else None
+        if rewritten is None:
+            return None
+        operands.bind(binding.var, infer(_with_span_of(rewritten, binding.value)))
+    results = [operands.new[result] for result in outputs(composite)]
+    return build(operands.params, operands.sequence, results, attrs=composite.attrs)
+
+
+class _Operands:
+    """Values of a composite on the way: what each has become, which were NCHW images, which are quantized constants."""
+
+    def __init__(self, composite: relax.Function) -> None:
+        self.sequence: list[relax.VarBinding] = []
+        self.new: dict[relax.Var, relax.Var] = {}
+        self.constants: dict[relax.Var, relax.Call] = {}
+        self.params = [self._param(param) for param in composite.params]
+
+    def _param(self, param: relax.Var) -> relax.Var:
+        if is_image(param):
+            shape = static_shape(param)
+            moved = relax.TensorType([shape[axis] for axis in NCHW_TO_NHWC], param.ty.dtype)
+            self.new[param] = relax.Var(param.name, moved)
+        else:
+            self.new[param] = param
+        return self.new[param]
+
+    def bind(self, old: relax.Var, value: relax.Expr) -> None:
+        self.new[old] = relax.Var(old.name, value.ty)
+        self.sequence.append(relax.VarBinding(self.new[old], value))
+
+    def __getitem__(self, expr: relax.Expr) -> relax.Expr:
+        """The operand for NHWC: images moved, constants of rank 1 to 3 first given the rank of an image."""
+        array = array_of(expr)
+        if expr in self.constants:
+            return self.constant(expr, NCHW_TO_NHWC) if len(static_shape(expr)) == 4 else self.constant(expr, None)
+        if array is None:
+            return self.new.get(expr, expr) if isinstance(expr, relax.Var) else expr
+        if array.size == 1:
+            return expr
+        return relax.const(array.reshape((1,) * (4 - array.ndim) + array.shape).transpose(NCHW_TO_NHWC))
+
+    def constant(self, expr: relax.Expr, axes: Sequence[int] | None) -> relax.Expr | None:
+        """A constant, or a quantized one, with its axes in another order; None if `expr` is neither."""
+        array = array_of(expr)
+        if array is not None:
+            return relax.const(np.ascontiguousarray(array.transpose(axes))) if axes else expr
+        call = self.constants.get(expr)
+        if call is None:
+            return None
+        if axes:
+            moved = relax.const(np.ascontiguousarray(array_of(call.args[0]).transpose(axes)))
+            axis = list(axes).index(int(call.attrs.axis) % len(axes))
+            call = relax.op.dequantize(moved, call.args[1], call.args[2], axis=axis, out_dtype=call.attrs.out_dtype)
+        var = relax.Var(expr.name, infer(call).ty)
+        self.sequence.append(relax.VarBinding(var, infer(call)))
+        return var
+
+
+def is_image(expr: relax.Expr) -> bool:
+    """Whether a value is a tensor of rank 4."""
+    return isinstance(expr.ty, relax.TensorType) and expr.ty.ndim == 4
+
+
+def _with_span_of(value: relax.Expr, old: relax.Call) -> relax.Expr:
+    return relax.Call(value.op, value.args, value.attrs, value.ty_args, old.span)
+
+
+def _same_call(call: relax.Call, operands: _Operands) -> relax.Expr | None:
+    """Element-wise: images and constants move, a vector or matrix beside an image would broadcast along other axes."""
+    vectors = [arg for arg in call.args if isinstance(arg, relax.Var) and not is_image(arg) and arg not in operands.constants]
+    if not is_image(call):
+        arguments = [operands.new.get(arg, arg) if isinstance(arg, relax.Var) else arg for arg in call.args]
+    elif any(static_shape(vector) not in ((), (1,)) for vector in vectors):
+        return None
+    else:
+        arguments = [operands[arg] for arg in call.args]
+    return relax.Call(call.op, arguments, call.attrs, call.ty_args)
+
+
+def _conv2d(call: relax.Call, operands: _Operands) -> relax.Expr | None:
+    attrs = call.attrs
+    if attrs.data_layout != "NCHW" or attrs.kernel_layout != "OIHW":
+        return None
+    weight = operands.constant(call.args[1], NCHW_TO_NHWC)
+    if weight is None:
+        return None
+    return relax.op.nn.conv2d(
+        operands[call.args[0]], weight, strides=attrs.strides, padding=attrs.padding, dilation=attrs.dilation,
+        groups=attrs.groups, data_layout="NHWC", kernel_layout="OHWI", out_layout="NHWC", out_dtype=attrs.out_dtype,
+    )  # fmt: skip
+
+
+def _pool2d(call: relax.Call, operands: _Operands) -> relax.Expr | None:
+    attrs = call.attrs
+    if attrs.layout != "NCHW":
+        return None
+    make = relax.op.nn.max_pool2d if call.op.name == "relax.nn.max_pool2d" else relax.op.nn.avg_pool2d
+    return make(
+        operands[call.args[0]], pool_size=attrs.pool_size, strides=attrs.strides, padding=attrs.padding,
+        dilation=attrs.dilation, ceil_mode=attrs.ceil_mode, count_include_pad=attrs.count_include_pad,
+        layout="NHWC", out_layout="NHWC",
+    )  # fmt: skip
+
+
+def _quantize(call: relax.Call, operands: _Operands) -> relax.Expr | None:
+    data, scale, zero_point = call.args
+    make = relax.op.quantize if call.op.name == "relax.quantize" else relax.op.dequantize
+    axis = int(call.attrs.axis)
+    if is_image(data):
+        axis = NCHW_TO_NHWC.index(axis % 4)
+    return make(operands[data], scale, zero_point, axis=axis, out_dtype=call.attrs.out_dtype)
+
+
+def _concat(call: relax.Call, operands: _Operands) -> relax.Expr | None:
+    fields = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else ()
+    if not fields or not all(is_image(field) and array_of(field) is None for field in fields):
+        return None
+    return relax.op.concat([operands[field] for field in fields], axis=NCHW_TO_NHWC.index(int(call.attrs.axis) % 4))
+
+
+def _mean(call: relax.Call, operands: _Operands) -> relax.Expr | None:
+    """Over rows and columns: batch and channels keep their order even without the reduced axes."""
+    axes = sorted(int(axis) % 4 for axis in call.attrs.axis or ())
+    if not is_image(call.args[0]) or axes != [2, 3]:
+        return None
+    return relax.op.mean(operands[call.args[0]], axis=[1, 2], keepdims=call.attrs.keepdims)
+
+
+def _reshape(call: relax.Call, operands: _Operands) -> relax.Expr | None:
+    """Only where the image's elements lie in the same order either way, and the result is no image."""
+    if not is_image(call.args[0]) or is_image(call):
+        return None
+    shape = static_shape(call.args[0])
+    moved = [axis for axis in NCHW_TO_NHWC if shape[axis] > 1]
+    if moved != sorted(moved):
+        return None
+    return relax.op.reshape(operands[call.args[0]], list(static_shape(call)))
+
+
+RULES: dict[str, Callable[[relax.Call, _Operands], relax.Expr | None]] = {
+    "relax.nn.conv2d": _conv2d,
+    "relax.nn.max_pool2d": _pool2d,
+    "relax.nn.avg_pool2d": _pool2d,
+    "relax.quantize": _quantize,
+    "relax.dequantize": _quantize,
+    "relax.concat": _concat,
+    "relax.mean": _mean,
+    "relax.reshape": _reshape,
+    **dict.fromkeys(
+        (
+            f"relax.{name}"
+            for name in (
+                "add subtract multiply divide maximum minimum power negative abs sqrt rsqrt exp log sin cos tanh erf "
+                "sigmoid floor ceil round nn.relu nn.silu nn.gelu nn.gelu_tanh nn.leakyrelu clip astype"
+            ).split()
+        ),
+        _same_call,
+    ),
+}

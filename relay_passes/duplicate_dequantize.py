@@ -1,0 +1,56 @@
+"""Give every consumer a dequantize of its own, so that each quantized operator matches as one whole."""
+
+from __future__ import annotations
+
+import tvm
+from tvm import relax
+
+from relay_passes.dataflow import bindings, map_dataflow, op_name, operands, outputs, rebuild, substitute, users
+
+
+@tvm.transform.module_pass(opt_level=0, name="DuplicateDequantize")
+class DuplicateDequantize:
+    """Copy a dequantize that several calls read, one copy per call; the first keeps its name.
+
+    Rewrite:
+        a = dequantize(x, s, z)        a = dequantize(x, s, z)
+        b = conv2d(a, w)           ->  b = conv2d(a, w)
+        c = add(a, b)                  a.dup1 = dequantize(x, s, z)
+                                       c = add(a.dup1, b)
+    Leaves alone: a dequantize with one reading call, though it may read it twice; quantize; what is returned
+    keeps the original.
+    """
+
+    def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        return map_dataflow(mod, _duplicate)
+
+
+def _duplicate(func: relax.Function) -> relax.Function:
+    sequence = bindings(func)
+    readers = users(sequence)
+    taken = {binding.var.name for binding in sequence} | {param.name for param in func.params}
+    returned = {leaf for result in outputs(func) for leaf in operands(result)}
+    shared = {b.var: b.value for b in sequence if op_name(b.value) == "relax.dequantize"}
+    copies: dict[relax.Var, int] = {}
+    rewritten = []
+    for binding in sequence:
+        own: dict[relax.Var, relax.Var] = {}
+        for leaf in dict.fromkeys(operands(binding.value)):
+            if leaf not in shared:
+                continue
+            # The original serves the first reader, or whoever is handed the function's result.
+            if readers[leaf][0] is binding and leaf not in returned:
+                continue
+            own[leaf] = relax.DataflowVar(_fresh(leaf, copies, taken), leaf.ty)
+            rewritten.append(relax.VarBinding(own[leaf], shared[leaf]))
+        rewritten.append(relax.VarBinding(binding.var, substitute(binding.value, own)))
+    return rebuild(func, rewritten)
+
+
+def _fresh(var: relax.Var, copies: dict[relax.Var, int], taken: set[str]) -> str:
+    while True:
+        copies[var] = copies.get(var, 0) + 1
+        name = f"{var.name}.dup{copies[var]}"
+        if name not in taken:
+            taken.add(name)
+            return name

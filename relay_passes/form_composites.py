@@ -1,0 +1,185 @@
+"""Every operator becomes one composite: a private function that one kernel computes.
+
+Rewrite: three shapes, in this order; constants move inside, the last member's place is the composite's.
+    quantize(f(dequantize(a), dequantize(b) ...))  ->  c(a, b ...)      f: float operators, at most one anchor
+    relu(add(conv2d(x, w), r))                     ->  c(x, r)          an anchor and what follows it element by element
+    op(x)                                          ->  c(x)             everything else
+Leaves alone: operators the backend refuses, tuple access, and a chain one of whose inner values is used outside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import tvm
+import tvm_ffi
+from tvm import relax
+
+from relay_passes.backend import Backend
+from relay_passes.composites import attributes, call_new, kind_of
+from relay_passes.dataflow import array_of, bindings, build, is_dataflow, op_name, operands, outputs, rebuild, users
+from tvm_ext.core.names import identifier, unique
+
+ANCHORS = frozenset(
+    f"relax.{name}"
+    for name in (
+        "nn.conv2d nn.conv1d nn.conv3d nn.conv2d_transpose nn.conv1d_transpose matmul nn.max_pool2d nn.avg_pool2d "
+        "nn.adaptive_avg_pool2d nn.softmax nn.log_softmax mean sum max min image.resize2d concat nn.layer_norm"
+    ).split()
+)
+MAX_CHAIN = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Bindings, in order, that become one composite; the last one's variable is its result."""
+
+    members: tuple[relax.VarBinding, ...]
+    anchor: relax.VarBinding
+
+
+@tvm.transform.module_pass(opt_level=0, name="FormComposites")
+class FormComposites:
+    """See the module's docstring. The backend says what it takes."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+
+    def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
+        return _Rewriter(mod, self.backend).run()
+
+
+class _Rewriter:
+    def __init__(self, mod: tvm.IRModule, backend: Backend) -> None:
+        self.mod, self.backend = mod, backend
+        self.func: relax.Function = mod["main"]
+        self.sequence = bindings(self.func) if is_dataflow(self.func) else []
+        self.users = users(self.sequence)
+        self.returned = {leaf for result in outputs(self.func) for leaf in operands(result)}
+        self.producer = {binding.var: binding for binding in self.sequence}
+        self.position = {binding.var: index for index, binding in enumerate(self.sequence)}
+        self.owned: set[relax.Var] = set()
+
+    def run(self) -> tvm.IRModule:
+        groups = {group.members[-1].var: group for group in self._groups()}
+        module = self.mod.clone()
+        taken = {var.name_hint for var in module.get_global_vars()}
+        rebuilt = []
+        for binding in self.sequence:
+            group = groups.get(binding.var)
+            if group:
+                arguments, composite = _composite(group)
+                name = unique(identifier(_node(group.anchor) or binding.var.name), taken)
+                call = call_new(module, name, composite, arguments, group.anchor.value.span)
+                rebuilt.append(relax.VarBinding(binding.var, call))
+            elif binding.var not in self.owned:
+                rebuilt.append(binding)
+        module.update_func(module.get_global_var("main"), rebuild(self.func, rebuilt))
+        return module
+
+    def _groups(self) -> Iterator[Group]:
+        found = [
+            *self._accepted(self._quantized(b) for b in reversed(self.sequence) if op_name(b.value) == "relax.quantize"),
+            *self._accepted(self._anchored(b) for b in reversed(self.sequence) if op_name(b.value) in ANCHORS),
+            *self._accepted(self._anchored(b) for b in self.sequence if op_name(b.value) in self.backend.elementwise),
+            *self._accepted(Group(members=(b,), anchor=b) for b in self.sequence if op_name(b.value)),
+        ]
+        return iter(found)
+
+    def _accepted(self, candidates: Iterator[Group | None]) -> Iterator[Group]:
+        """Groups none of whose members is taken and which the backend compiles; their members are then taken."""
+        for group in candidates:
+            if group is None or any(member.var in self.owned for member in group.members):
+                continue
+            if self.backend.refuses(_composite(group)[1]) is None:
+                self.owned.update(member.var for member in group.members)
+                yield group
+
+    def _is_inner(self, var: relax.Var, members: set[relax.Var]) -> bool:
+        """Whether a value is seen by no one outside `members`."""
+        return var not in self.returned and all(user.var in members for user in self.users.get(var, []))
+
+    def _quantized(self, quantize: relax.VarBinding) -> Group | None:
+        """From a quantize back to the dequantizes it depends on, if nothing else enters or leaves."""
+        members, pending, anchors = {quantize.var}, [quantize], []
+        while pending:
+            for leaf in operands(pending.pop().value):
+                if not isinstance(leaf, relax.Var) or leaf in members:
+                    continue
+                producer = self.producer.get(leaf)
+                if producer is None or op_name(producer.value) is None or leaf in self.owned:
+                    return None
+                name = op_name(producer.value)
+                if not self._is_inner(leaf, members):
+                    return None
+                if name in ANCHORS:
+                    anchors.append(producer)
+                elif name not in self.backend.elementwise and name != "relax.dequantize":
+                    return None
+                members.add(leaf)
+                if name != "relax.dequantize":
+                    pending.append(producer)
+        if len(anchors) > 1:
+            return None
+        ordered = sorted((self.producer[var] for var in members), key=lambda b: self.position[b.var])
+        inner = [b for b in ordered if op_name(b.value) not in ("relax.dequantize", "relax.quantize")]
+        if not inner:
+            return None
+        return Group(members=tuple(ordered), anchor=(anchors or inner)[0])
+
+    def _anchored(self, anchor: relax.VarBinding) -> Group | None:
+        """The anchor and the longest run of element-wise operators on it that leaves one value behind."""
+        if anchor.var in self.owned:
+            return None
+        members, best = [anchor], 1
+        known = {anchor.var}
+        for candidate in self.sequence[self.position[anchor.var] + 1 :]:
+            if len(members) == MAX_CHAIN:
+                break
+            if not known & set(operands(candidate.value)):
+                continue
+            if not self._fuses(candidate, anchor, known):
+                break
+            members.append(candidate)
+            known.add(candidate.var)
+            if all(self._is_inner(member.var, known) for member in members[:-1]):
+                best = len(members)
+        return Group(members=tuple(members[:best]), anchor=anchor)
+
+    def _fuses(self, candidate: relax.VarBinding, anchor: relax.VarBinding, known: set[relax.Var]) -> bool:
+        """Whether an operator runs element by element on what the anchor gives, with operands of its shape."""
+        if op_name(candidate.value) not in self.backend.elementwise or candidate.var in self.owned:
+            return False
+        if not isinstance(anchor.var.ty, relax.TensorType) or not tvm_ffi.structural_equal(
+            candidate.var.ty, anchor.var.ty
+        ):
+            return False
+        for leaf in operands(candidate.value):
+            if isinstance(leaf, relax.Var) and leaf not in known:
+                if not tvm_ffi.structural_equal(leaf.ty, anchor.var.ty):
+                    return False
+            elif (array := array_of(leaf)) is not None and sum(extent > 1 for extent in array.shape) > 1:
+                return False
+        return True
+
+
+def _composite(group: Group) -> tuple[list[relax.Var], relax.Function]:
+    """Arguments of the call, and the private function: inputs are parameters, constants stay inside."""
+    inside = {member.var for member in group.members}
+    leaves = [leaf for member in group.members for leaf in operands(member.value)]
+    arguments = [leaf for leaf in dict.fromkeys(leaves) if isinstance(leaf, relax.Var) and leaf not in inside]
+    params = [relax.Var(var.name, var.ty) for var in arguments]
+    quantized = op_name(group.members[-1].value) == "relax.quantize" and len(group.members) > 1
+    kind = f"{'q' if quantized else ''}{kind_of(group.anchor.value)}"
+    attrs = attributes(kind, list(dict.fromkeys(node for m in group.members if (node := _node(m)))))
+    replace = dict(zip(arguments, params, strict=True))
+    func = build(params, group.members, [group.members[-1].var], attrs=attrs, as_tuple=False, replace=replace)
+    return arguments, func
+
+
+def _node(binding: relax.VarBinding) -> str | None:
+    """The model's own name of the operator a binding came from."""
+    span = binding.value.span
+    return span.source_name.name if span is not None else None
+

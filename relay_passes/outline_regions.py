@@ -1,0 +1,94 @@
+"""Runs of composites become region functions that a code generator compiles whole.
+
+Rewrite:
+    main: a = c1(x); b = c2(a); d = foreign(b); e = c3(d)
+      ->  main: b = region_0(x); d = foreign(b); e = region_1(d)      region functions carry attribute `Codegen`
+    Composites move into their region as local functions; their order is the schedule and stays.
+Leaves alone: what is no composite, which stays in main for TVM.
+"""
+
+from __future__ import annotations
+
+import tvm
+from tvm import relax
+
+from relay_passes.composites import call_new, composite_of, is_composite
+from relay_passes.dataflow import bindings, build, is_dataflow, operands, outputs, rebuild
+from tvm_ext.core.names import unique
+
+
+@tvm.transform.module_pass(opt_level=0, name="OutlineRegions")
+class OutlineRegions:
+    """See the module's docstring. `codegen` names the code generator, `prefix` the functions."""
+
+    def __init__(self, codegen: str, prefix: str) -> None:
+        self.codegen, self.prefix = codegen, prefix
+
+    def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
+        if not is_dataflow(mod["main"]):
+            return mod
+        module = tvm.IRModule(
+            {var: func for var, func in mod.functions_items() if not is_composite(func)}, attrs=mod.attrs
+        )
+        taken = {var.name_hint for var in module.get_global_vars()}
+        main: relax.Function = mod["main"]
+        results = outputs(main)
+        sequence: list[relax.VarBinding] = []
+        runs = _runs(mod, bindings(main))
+        for index, (is_region, run) in enumerate(runs):
+            if not is_region:
+                sequence.extend(run)
+                continue
+            after = [leaf for _, later in runs[index + 1 :] for b in later for leaf in operands(b.value)]
+            used = {*after, *(leaf for result in results for leaf in operands(result))}
+            escaping = [b.var for b in run if b.var in used]
+            arguments, region = _region(mod, run, escaping)
+            symbol = unique(f"{self.prefix}_region" if len(runs) > 1 else self.prefix, taken)
+            region = region.with_attrs({"Codegen": self.codegen, "global_symbol": symbol})
+            call = call_new(module, symbol, region, arguments)
+            if len(escaping) == 1:
+                sequence.append(relax.VarBinding(escaping[0], call))
+                continue
+            whole = relax.DataflowVar(f"{symbol}.results", call.ty)
+            sequence.append(relax.VarBinding(whole, call))
+            sequence += [relax.VarBinding(var, relax.TupleGetItem(whole, i)) for i, var in enumerate(escaping)]
+        module.update_func(module.get_global_var("main"), rebuild(main, sequence, results))
+        return module
+
+
+def _runs(mod: tvm.IRModule, sequence: list[relax.VarBinding]) -> list[tuple[bool, list[relax.VarBinding]]]:
+    """The schedule cut into maximal runs of composites (True) and of everything else (False)."""
+    runs: list[tuple[bool, list[relax.VarBinding]]] = []
+    composite_values: set[relax.Var] = set()
+    for binding in sequence:
+        value = binding.value
+        inside = composite_of(mod, value) is not None
+        if isinstance(value, relax.TupleGetItem):  # an element of a composite's results belongs where the composite is
+            inside = value.tuple_value in composite_values
+        if inside:
+            composite_values.add(binding.var)
+        if not runs or runs[-1][0] != inside:
+            runs.append((inside, []))
+        runs[-1][1].append(binding)
+    return runs
+
+
+def _region(
+    mod: tvm.IRModule, run: list[relax.VarBinding], escaping: list[relax.Var]
+) -> tuple[list[relax.Var], relax.Function]:
+    """Arguments of the call, and the region: composites as local functions, values seen outside returned."""
+    inside = {binding.var for binding in run}
+    leaves = dict.fromkeys(leaf for binding in run for leaf in operands(binding.value))
+    arguments = [leaf for leaf in leaves if isinstance(leaf, relax.Var) and leaf not in inside]
+    params = [relax.Var(var.name, var.ty) for var in arguments]
+    sequence = []
+    for binding in run:
+        value = binding.value
+        if isinstance(value, relax.Call):
+            function = mod[value.op].without_attr("global_symbol")
+            local = relax.DataflowVar(value.op.name_hint, function.ty)
+            sequence.append(relax.VarBinding(local, function))
+            value = relax.Call(local, value.args, value.attrs, value.ty_args, value.span, value.ty)
+        sequence.append(relax.VarBinding(binding.var, value))
+    region = build(params, sequence, escaping, replace=dict(zip(arguments, params, strict=True)))
+    return arguments, region

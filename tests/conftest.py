@@ -1,0 +1,52 @@
+"""What all tests share: the repository, models that are kept outside of it, and whether boards can be run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """Root of the project."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """Folder of models and data too large for the repository: `../shared`, or what TVM_EXT_SHARED names."""
+    folder = Path(os.environ.get("TVM_EXT_SHARED", ROOT.parent / "shared"))
+    if not folder.is_dir():
+        pytest.skip("no folder ../shared beside the project, and TVM_EXT_SHARED names none")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def shared_models(shared: Path) -> Path:
+    """MLPerf Tiny networks: `kws_fp32.onnx` and others, each with reference outputs in an .npz."""
+    folder = shared / "models"
+    if not folder.is_dir():
+        pytest.skip(f"no folder models in {shared.name}")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def digits() -> Path:
+    """Folder of the small network that the project carries: digits.onnx, digits_test.npz."""
+    return ROOT / "tutorials" / "digits"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip tests marked `board` where the tools are missing, unless TVM_EXT_REQUIRE_BOARDS=1 wants them run."""
+    missing = [tool for tool in ("arm-none-eabi-gcc", "qemu-system-arm") if shutil.which(tool) is None]
+    if not missing or os.environ.get("TVM_EXT_REQUIRE_BOARDS") == "1":
+        return
+    skip = pytest.mark.skip(reason=f"no {' and no '.join(missing)}; make boards installs them")
+    for item in items:
+        if item.get_closest_marker("board"):
+            item.add_marker(skip)

@@ -1,0 +1,100 @@
+"""Tables of report.json: what they must say, from reports written here by hand."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from tvm_ext.core.errors import BadPackage
+from tvm_ext.report_tables import failed_targets, report_tables
+
+PASSED = {"passed": True, "max_abs_error": 1e-7, "max_rel_error": 2e-7, "elements": 10}
+REPORT: dict[str, Any] = {
+    "schema_version": 1,
+    "model": {"name": "net", "sha256": "0123456789abcdef", "format": "onnx"},
+    "platform": "cortex_m4",
+    "options": {"optimize": "speed", "io": "arena"},
+    "memories": [{"name": "sram", "kind": "ram", "capacity_bytes": 4000, "used_bytes": 1000}],
+    "arena_bytes": 1100,
+    "lower_bound_bytes": 1000,
+    "weights_bytes": 38536,
+    "code_bytes": None,
+    "stack_bytes": 64,
+    "macs": 123456,
+    "steps": [
+        {
+            "index": 0,
+            "name": "stem[bold]",
+            "source_nodes": ["stem/Conv"],
+            "kernel": "conv2d_f32",
+            "macs": 123456,
+            "scratch_bytes": 0,
+            "outputs": [
+                {
+                    "name": "stem",
+                    "shape": [1, 8, 8, 16],
+                    "dtype": "float32",
+                    "memory": "sram",
+                    "offset": 256,
+                    "begin": 0,
+                    "end": 2,
+                }
+            ],
+        }
+    ],
+    "artifacts": {"library": None, "elf": None},
+    "verify": {"host": PASSED, "qemu": {**PASSED, "instructions": 987654}},
+}
+
+
+def shown(**changes: Any) -> str:
+    console = Console(width=160)
+    with console.capture() as capture:
+        for table in report_tables({**copy.deepcopy(REPORT), **changes}):
+            console.print(table)
+    return capture.get()
+
+
+def test_everything_is_said() -> None:
+    text = shown()
+    for wanted in (
+        "net on cortex_m4",
+        "1,100 B, 10.0% above the lower bound of 1,000 B",
+        "38,536 B",
+        "not measured",
+        "987,654",
+        "25.0%",
+        "stem[bold]",
+        "conv2d_f32",
+        "float32[1,8,8,16]",
+        "sram+256 [0, 2)",
+        "passed",
+    ):
+        assert wanted in text
+    assert "NOT VERIFIED" not in text and "FAILED" not in text
+
+
+@pytest.mark.parametrize("verify", [{}, {"host": None, "qemu": None}])
+def test_unverified_is_said_loudly(verify: dict[str, Any]) -> None:
+    assert "NOT VERIFIED" in shown(verify=verify)
+
+
+def test_half_verified_names_the_other_half() -> None:
+    text = shown(verify={"host": PASSED, "qemu": None})
+    assert "not verified on qemu" in text and "NOT VERIFIED" not in text
+
+
+def test_failure_is_said() -> None:
+    verify = {"host": PASSED, "qemu": {**PASSED, "passed": False, "instructions": None}}
+    assert "FAILED" in shown(verify=verify)
+    assert failed_targets({**REPORT, "verify": verify}) == ["qemu"]
+
+
+@pytest.mark.parametrize("key", ["steps", "memories", "verify", "model", "arena_bytes"])
+def test_a_missing_key_is_a_damaged_report(key: str) -> None:
+    damaged = {name: value for name, value in REPORT.items() if name != key}
+    with pytest.raises(BadPackage, match="damaged"):
+        report_tables(damaged)

@@ -1,0 +1,23 @@
+"""Every numbered tutorial runs as it stands, in a process of its own, from an unrelated folder."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TUTORIALS = sorted(Path(__file__).parents[2].joinpath("tutorials").glob("[0-9][0-9]_*.py"))
+
+
+@pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda path: path.stem)
+def test_tutorial(tutorial: Path, tmp_path: Path) -> None:
+    command = [sys.executable, str(tutorial)]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=600, check=False)
+    assert result.returncode == 0, result.stderr
+    assert not any(tmp_path.iterdir()), "a tutorial leaves nothing where it was started"
+
+
+def test_there_is_a_tutorial() -> None:
+    assert TUTORIALS

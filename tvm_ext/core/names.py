@@ -1,0 +1,31 @@
+"""Names of a model made legal: C identifiers that are unique and close to what the model says."""
+
+from __future__ import annotations
+
+import re
+
+_KEYWORDS = frozenset(
+    """auto break case char const continue default do double else enum extern float for goto if inline int long
+    register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
+    _Alignas _Alignof _Atomic _Bool _Complex _Generic _Imaginary _Noreturn _Static_assert _Thread_local bool true
+    false asm typeof main alignas alignof class delete export friend mutable namespace new operator private protected
+    public template this throw try typename union using virtual catch nullptr constexpr""".split()  # noqa: SIM905
+)
+
+
+
+def identifier(text: str, *, fallback: str = "x") -> str:
+    """A legal, lower-case C identifier close to `text`; at most 40 characters, never a keyword of C or C++."""
+    word = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:40].strip("_") or fallback
+    word = word if word[0].isalpha() else f"{fallback}_{word}"
+    return f"{word}_" if word in _KEYWORDS else word
+
+
+def unique(word: str, taken: set[str]) -> str:
+    """`word`, or word_2, word_3 …, whichever is free; the choice is added to `taken`."""
+    candidate, number = word, 1
+    while candidate in taken:
+        number += 1
+        candidate = f"{word}_{number}"
+    taken.add(candidate)
+    return candidate

@@ -1,0 +1,20 @@
+"""What every reader of a format hands over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import tvm
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Loaded:
+    """A module whose `main` is one pure, static dataflow block, and the model's names of what it takes and returns.
+
+    sha256: of everything the model was read from.
+    """
+
+    mod: tvm.IRModule
+    sha256: str
+    input_names: tuple[str, ...]
+    output_names: tuple[str, ...]

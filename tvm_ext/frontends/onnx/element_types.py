@@ -1,0 +1,77 @@
+"""Element types of ONNX as TVM knows them, and a check of the import against ONNX's own type inference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import onnx
+from tvm import relax
+
+from relay_passes.dataflow import static_shape
+from tvm_ext.frontends.onnx.refusals import Problem, operator_of
+
+_NOT_NUMBERS = (onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING)
+
+
+def dtype_of(data_type: int) -> str | None:
+    """`float32` for TensorProto.FLOAT; None for strings and unknown types."""
+    if data_type in _NOT_NUMBERS or data_type not in onnx.TensorProto.DataType.values():
+        return None
+    return str(onnx.helper.tensor_dtype_to_np_dtype(data_type))
+
+
+def contradictions(
+    model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]], tensors: Mapping[str, relax.Expr]
+) -> list[Problem]:
+    """Nodes whose imported results differ in type or shape from what ONNX infers for the model.
+
+    A wrong shape is a converter's error that nothing else would notice before the numbers are wrong.
+    """
+    inferred = _inferred(model, shapes)
+    problems = []
+    for index, node in enumerate(model.graph.node):
+        for name in node.output:
+            expected, found = inferred.get(name), tensors.get(name)
+            if expected is None or found is None:
+                continue
+            dtype, shape = str(found.ty.dtype), static_shape(found)
+            if dtype_of(expected.elem_type) != dtype or not _agrees(expected, shape):
+                reason = f"TVM imports {name!r} as {dtype}{list(shape)}, ONNX says {_text(expected)}"
+                label = node.name or f"{node.op_type}_{index}"
+                problems.append(Problem(operator=operator_of(node), node=label, reason=reason))
+    return problems
+
+
+def _inferred(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, onnx.TypeProto.Tensor]:
+    static = onnx.ModelProto()
+    static.CopyFrom(model)
+    for value in static.graph.input:
+        if value.name in shapes:
+            dims = [onnx.TensorShapeProto.Dimension(dim_value=dim) for dim in shapes[value.name]]
+            value.type.tensor_type.shape.CopyFrom(onnx.TensorShapeProto(dim=dims))
+    # Shapes written into the file may be stale; only what follows from the inputs counts.
+    del static.graph.value_info[:]
+    for value in static.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    try:
+        graph = onnx.shape_inference.infer_shapes(static, data_prop=True).graph
+    except (onnx.shape_inference.InferenceError, ValueError, RuntimeError):
+        return {}
+    return {value.name: value.type.tensor_type for value in [*graph.value_info, *graph.output] if _is_tensor(value)}
+
+
+def _is_tensor(value: onnx.ValueInfoProto) -> bool:
+    return value.type.HasField("tensor_type") and value.type.tensor_type.elem_type != onnx.TensorProto.UNDEFINED
+
+
+def _agrees(expected: onnx.TypeProto.Tensor, shape: tuple[int, ...]) -> bool:
+    if not expected.HasField("shape"):
+        return True
+    dims = expected.shape.dim
+    known = [(dim.dim_value, found) for dim, found in zip(dims, shape, strict=False) if dim.HasField("dim_value")]
+    return len(dims) == len(shape) and all(wanted == found for wanted, found in known)
+
+
+def _text(expected: onnx.TypeProto.Tensor) -> str:
+    dims = [str(dim.dim_value) if dim.HasField("dim_value") else "?" for dim in expected.shape.dim]
+    return f"{dtype_of(expected.elem_type)}[{', '.join(dims)}]"

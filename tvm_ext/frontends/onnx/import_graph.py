@@ -1,0 +1,211 @@
+"""An ONNX graph as one Relax function that keeps the model's names.
+
+TVM's converters translate one node at a time, each in a dataflow block of its own, so that what a node became is
+known: its calls carry the node's name as span, its results the names of the model's tensors. What a node computes
+from constants is folded at once, so that later nodes see their shapes, axes and sizes as numbers.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import onnx
+import tvm
+from onnx import numpy_helper
+from tvm import relax
+
+from relay_passes.dataflow import build, constant, live, substitute
+from tvm_ext.core.errors import BadModel
+from tvm_ext.frontends.onnx.element_types import contradictions, dtype_of
+from tvm_ext.frontends.onnx.function_body import (
+    attribute_values,
+    bind_attributes,
+    has_standard_body,
+    standard_body,
+)
+from tvm_ext.frontends.onnx.name_variables import name_variables
+from tvm_ext.frontends.onnx.operators import converters
+from tvm_ext.frontends.onnx.refusals import Problem, Refused, operator_of, refusal, unsupported
+from tvm_ext.frontends.onnx.translate_node import NodeTranslator
+
+# Functions of a model may call each other; the standard's nest four deep.
+_MAX_DEPTH = 16
+
+Opsets = Mapping[str, int]
+
+
+class _Unknown:
+    """Stands for the result of a node that could not be translated."""
+
+
+_UNKNOWN = _Unknown()
+Scope = dict[str, "relax.Expr | _Unknown | None"]
+
+
+def import_graph(path: Path, model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> tvm.IRModule:
+    """A module with one function `main`, inputs of the given shapes, weights bound as constants.
+
+    Raises UnsupportedModel that lists every node that cannot be translated, BadModel for broken weights.
+    """
+    return _Importer(path, model).run(shapes)
+
+
+class _Importer:
+    """Lives for one model."""
+
+    def __init__(self, path: Path, model: onnx.ModelProto) -> None:
+        self._path = path
+        self._model = model
+        self._converters = converters()
+        self._functions = {(f.domain, f.name): f for f in model.functions}
+        self._nodes = NodeTranslator()
+        self._problems: list[Problem] = []
+
+    def run(self, shapes: Mapping[str, tuple[int, ...]]) -> tvm.IRModule:
+        graph = self._model.graph
+        scope: Scope = {"": None}
+        self._add_initializers(graph, scope)
+        params = [self._parameter(value, shapes[value.name]) for value in graph.input if value.name in shapes]
+        scope.update({param.name: param for param in params})
+        opsets = {_domain(entry.domain): entry.version for entry in self._model.opset_import}
+        with warnings.catch_warnings():
+            # Converters warn about choices of TVM's that a user of this package cannot make.
+            warnings.simplefilter("ignore")
+            for index, node in enumerate(graph.node):
+                self._nodes.tensor = next((name for name in node.output if name), "")
+                self._convert(node, scope, node.name or f"{node.op_type}_{index}", opsets, 0)
+        self._problems += contradictions(self._model, shapes, {k: v for k, v in scope.items() if _is_expr(v)})
+        if self._problems:
+            raise unsupported(self._path, self._problems)
+        return self._module(params, scope)
+
+    def _module(self, params: Sequence[relax.Var], scope: Scope) -> tvm.IRModule:
+        names = [value.name for value in self._model.graph.output]
+        sequence, renamed = name_variables(self._nodes.statements, scope, names)
+        results = [substitute(scope[name], renamed) for name in names]
+        attrs = tvm.ir.make_node("ir.DictAttrs", global_symbol="main", num_input=len(params))
+        main = build(params, live(sequence, results), results, attrs=attrs)
+        return tvm.IRModule({tvm.ir.GlobalVar("main"): main, **self._nodes.helpers(main)})
+
+    def _parameter(self, value: onnx.ValueInfoProto, shape: tuple[int, ...]) -> relax.Var:
+        dtype = dtype_of(value.type.tensor_type.elem_type)
+        if dtype is None:
+            problem = Problem(operator="graph input", node=value.name, reason="it is no tensor of numbers")
+            raise unsupported(self._path, [problem])
+        return relax.Var(value.name, relax.TensorType(shape, dtype))
+
+    def _add_initializers(self, graph: onnx.GraphProto, scope: Scope) -> None:
+        for tensor in graph.initializer:
+            if dtype_of(tensor.data_type) is None:
+                scope[tensor.name] = _UNKNOWN
+                self._refuse("initializer", tensor.name, "it is no tensor of numbers")
+                continue
+            try:
+                scope[tensor.name] = constant(numpy_helper.to_array(tensor))
+            except (ValueError, TypeError, RuntimeError) as error:
+                raise BadModel(f"{self._path}: initializer {tensor.name!r} is broken: {error}") from None
+        for sparse in graph.sparse_initializer:
+            scope[sparse.values.name] = _UNKNOWN
+            self._refuse("sparse initializer", sparse.values.name, "store the weights densely")
+
+    def _refuse(self, operator: str, node: str, reason: str) -> None:
+        self._problems.append(Problem(operator=operator, node=node, reason=reason))
+
+    def _convert(self, node: onnx.NodeProto, scope: Scope, label: str, opsets: Opsets, depth: int) -> None:
+        """Translate `node` and add its results to `scope`; what cannot be is a problem and an unknown result."""
+        results: Sequence[relax.Expr | _Unknown] = [_UNKNOWN] * len(node.output)
+        try:
+            self._refuse_early(node, opsets, depth)
+            inputs = [scope[name] for name in node.input]
+            if not any(isinstance(value, _Unknown) for value in inputs):
+                results = self._results(node, inputs, scope, label, opsets, depth)
+        except Refused as error:
+            self._refuse(operator_of(node), label, str(error))
+        except Exception as error:  # converters raise whatever they like, from KeyError to InternalError
+            self._refuse(operator_of(node), label, f"TVM's importer fails: {_summary(error)}")
+        scope.update({name: value for name, value in zip(node.output, results, strict=False) if name})
+
+    def _refuse_early(self, node: onnx.NodeProto, opsets: Opsets, depth: int) -> None:
+        """Judge what needs no inputs, so that nodes after a failing one are judged too. Raises Refused."""
+        reason = refusal(node)
+        if reason:
+            raise Refused(reason)
+        domain = _domain(node.domain)
+        known = (domain, node.op_type) in self._converters or (node.domain, node.op_type) in self._functions
+        if not known and node.op_type != "If" and not has_standard_body(node, opsets.get(domain, 1)):
+            raise Refused("there is neither a converter for it nor a definition by other operators")
+        if depth > _MAX_DEPTH:
+            raise Refused(f"functions nest deeper than {_MAX_DEPTH}")
+
+    def _results(
+        self,
+        node: onnx.NodeProto,
+        inputs: list[relax.Expr | None],
+        scope: Scope,
+        label: str,
+        opsets: Opsets,
+        depth: int,
+    ) -> Sequence[relax.Expr | _Unknown]:
+        domain = _domain(node.domain)
+        opset = opsets.get(domain, 1)
+        function = self._functions.get((node.domain, node.op_type))
+        if function is not None:
+            return self._expand(function, node, inputs, label, f"{label}/", depth)
+        if domain == "" and node.op_type == "If":
+            return self._branch(node, inputs[0], scope, label, opsets, depth)
+        converter = self._converters.get((domain, node.op_type))
+        if converter is not None:
+            return self._nodes.translate(converter.get_converter(opset), node, inputs, label)
+        body = standard_body(node, opset, inputs)
+        if body is None:
+            raise Refused("the standard defines it by other operators only for other types of inputs")
+        return self._expand(body, node, inputs, label, "", depth)
+
+    def _expand(
+        self,
+        function: onnx.FunctionProto,
+        node: onnx.NodeProto,
+        inputs: list[relax.Expr | None],
+        label: str,
+        prefix: str,
+        depth: int,
+    ) -> list[relax.Expr | _Unknown]:
+        """The nodes of a function in its place. prefix: for their labels; empty when all carry the caller's."""
+        given = inputs + [None] * (len(function.input) - len(inputs))
+        scope: Scope = {"": None, **dict(zip(function.input, given, strict=False))}
+        opsets = {_domain(entry.domain): entry.version for entry in function.opset_import}
+        values = attribute_values(function, node)
+        for index, inner in enumerate(function.node):
+            name = f"{prefix}{inner.name or f'{inner.op_type}_{index}'}" if prefix else label
+            self._convert(bind_attributes(inner, values), scope, name, opsets, depth + 1)
+        return [scope[name] for name in function.output]
+
+    def _branch(
+        self, node: onnx.NodeProto, condition: relax.Expr, scope: Scope, label: str, opsets: Opsets, depth: int
+    ) -> list[relax.Expr | _Unknown]:
+        """The branch of an If that a constant condition takes."""
+        if not isinstance(condition, tvm.ir.GenericConst):
+            raise Refused("control flow that depends on data")
+        chosen = "then_branch" if condition.value.numpy().all() else "else_branch"
+        graph = next(attribute.g for attribute in node.attribute if attribute.name == chosen)
+        inner_scope = dict(scope)
+        self._add_initializers(graph, inner_scope)
+        for index, inner in enumerate(graph.node):
+            name = f"{label}/{inner.name or f'{inner.op_type}_{index}'}"
+            self._convert(inner, inner_scope, name, opsets, depth + 1)
+        return [inner_scope[value.name] for value in graph.output]
+
+
+def _is_expr(value: object) -> bool:
+    return isinstance(value, relax.Expr)
+
+
+def _domain(name: str) -> str:
+    return "" if name == "ai.onnx" else name
+
+
+def _summary(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[-1][:200]}" if lines else type(error).__name__

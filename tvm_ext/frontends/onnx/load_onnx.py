@@ -1,0 +1,46 @@
+"""An ONNX file as a static Relax module: the three steps of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import onnx
+
+from tvm_ext.frontends.loaded import Loaded
+from tvm_ext.frontends.onnx.import_graph import import_graph
+from tvm_ext.frontends.onnx.read_file import read_onnx
+from tvm_ext.frontends.shapes import DeclaredInput, fix_shapes
+
+
+def load_onnx(path: Path, shapes: Mapping[str, Sequence[int]] | None) -> Loaded:
+    """Read, fix shapes, import. Raises BadModel, BadOptions, UnsupportedModel."""
+    file = read_onnx(path)
+    graph = file.model.graph
+    inputs = _inputs(graph)
+    mod = import_graph(path, file.model, fix_shapes(inputs, shapes))
+    return Loaded(
+        mod=mod,
+        sha256=file.sha256,
+        input_names=tuple(declared.name for declared in inputs),
+        output_names=tuple(value.name for value in graph.output),
+    )
+
+
+def _inputs(graph: onnx.GraphProto) -> list[DeclaredInput]:
+    """The graph's inputs; an initializer that is listed among them too is a constant, not an input."""
+    constants = {tensor.name for tensor in graph.initializer} | {s.values.name for s in graph.sparse_initializer}
+    return [
+        DeclaredInput(name=value.name, dims=_dims(value.type.tensor_type))
+        for value in graph.input
+        if value.name not in constants
+    ]
+
+
+def _dims(tensor: onnx.TypeProto.Tensor) -> tuple[int | str | None, ...] | None:
+    if not tensor.HasField("shape"):
+        return None
+    return tuple(
+        dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else dim.dim_param or None
+        for dim in tensor.shape.dim
+    )

@@ -1,0 +1,47 @@
+"""Converters of ONNX operators, found by domain and name: our own, one file per family, before TVM's.
+
+A family is a module here with a table `CONVERTERS: dict[(domain, op_type), converter class]`; a converter class
+has TVM's form (`_impl_v<opset>(bb, inputs, attr, params)` class methods).
+"""
+
+from __future__ import annotations
+
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from tvm_ext.frontends.onnx.operators import constants, elementwise, older_opsets
+
+Converters = dict[tuple[str, str], type[onnx_frontend.OnnxOpConverter]]
+
+_FAMILIES = (constants, elementwise, older_opsets)
+
+# TVM finds converters by name only. These belong to the domain com.microsoft and to no other.
+_MICROSOFT_ONLY = frozenset(
+    [
+        "AllClassNMS",
+        "Attention",
+        "BiasGelu",
+        "EmbedLayerNormalization",
+        "FastGelu",
+        "MatMulInteger16",
+        "SkipLayerNormalization",
+    ]
+)
+_MICROSOFT_TOO = frozenset(("Gelu", "QuantizeLinear", "DequantizeLinear"))
+
+
+def converters() -> Converters:
+    """The converter of each operator that has one. Raises ValueError when two families claim the same."""
+    found: Converters = {}
+    for name, converter in onnx_frontend._get_convert_map().items():
+        if name not in _MICROSOFT_ONLY:
+            found["", name] = converter
+        if name in _MICROSOFT_ONLY | _MICROSOFT_TOO:
+            found["com.microsoft", name] = converter
+    owners: dict[tuple[str, str], str] = {}
+    for family in _FAMILIES:
+        for key, converter in family.CONVERTERS.items():
+            if key in owners:
+                raise ValueError(f"{key} is converted in {owners[key]} and in {family.__name__}")
+            owners[key] = family.__name__
+            found[key] = converter
+    return found

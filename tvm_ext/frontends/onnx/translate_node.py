@@ -1,0 +1,106 @@
+"""One ONNX node through its converter: the calls it becomes, constants folded, shapes static."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+import tvm
+from tvm import relax
+from tvm.relax.frontend.onnx.onnx_frontend import onnx_input
+
+from relay_passes.analysis.constant_value import evaluate
+from relay_passes.dataflow import bindings, constant, operands, substitute, with_span
+from tvm_ext.frontends.onnx.refusals import Refused
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Statement:
+    """One binding of the function to be. tensor: first output of the model's node it belongs to."""
+
+    var: relax.Var
+    value: relax.Expr
+    tensor: str
+
+
+class NodeTranslator:
+    """Collects statements, node after node. tensor: what the next statements belong to."""
+
+    def __init__(self) -> None:
+        self.statements: list[Statement] = []
+        self.tensor = ""
+        self._builder = relax.BlockBuilder()
+
+    def translate(
+        self,
+        converter: Callable[..., relax.Expr],
+        node: onnx.NodeProto,
+        inputs: Sequence[relax.Expr | None],
+        label: str,
+    ) -> list[relax.Expr]:
+        """The node's results: variables of new statements, or constants. Raises Refused, and what converters raise."""
+        attributes: dict[str, object] = {attribute.name: _attribute(attribute) for attribute in node.attribute}
+        attributes["tvm_custom"] = {"name": node.name, "num_outputs": len(node.output)}
+        self._builder._begin_dataflow_block()
+        try:
+            expr = self._builder.normalize(converter(self._builder, onnx_input(inputs), attributes, [{}, {}]))
+        finally:
+            block = self._builder._end_block()
+        span = tvm.ir.Span(tvm.ir.SourceName(label), 0, 0, 0, 0)
+        known: dict[relax.Var, relax.Expr] = {}
+        for binding in block.bindings:
+            if not isinstance(binding, relax.VarBinding):
+                raise Refused("the shape of its output depends on data")
+            known[binding.var] = self._keep(substitute(binding.value, known), span)
+        fields = expr.fields if isinstance(expr, relax.Tuple) else [expr]
+        values = [self._keep(substitute(field, known), span) for field in fields]
+        if len(values) == 1 and isinstance(values[0].ty, relax.TupleType):
+            elements = range(len(values[0].ty.fields))
+            values = [self._keep(relax.TupleGetItem(values[0], index), span) for index in elements]
+        missing = [name for name in node.output[len(values) :] if name]
+        if missing:
+            raise Refused(f"its output {missing[0]!r} is not computed")
+        return [_tensor(value) for value in values]
+
+    def helpers(self, main: relax.Function) -> dict[tvm.ir.GlobalVar, tvm.tirx.PrimFunc]:
+        """The functions that `main` calls by name: what converters wrote as loops."""
+        made = self._builder.get()
+        called = {leaf for binding in bindings(main) for leaf in operands(binding.value)}
+        return {var: made[var] for var in made.get_global_vars() if var in called}
+
+    def _keep(self, value: relax.Expr, span: tvm.ir.Span) -> relax.Expr:
+        """What stands for `value` from now on: itself if a leaf, its number if known, else a new variable."""
+        if isinstance(value, relax.Var | relax.ShapeExpr | tvm.ir.GenericConst | tvm.tirx.IntImm):
+            return value
+        folded = evaluate(value)
+        if folded is not None:
+            return folded
+        if not _is_static(value.ty):
+            raise Refused("the shape of its output depends on data")
+        var = relax.DataflowVar("", value.ty)
+        self.statements.append(Statement(var=var, value=with_span(value, span), tensor=self.tensor))
+        return var
+
+
+def _tensor(value: relax.Expr) -> relax.Expr:
+    """ONNX knows tensors only: shapes and numbers of Relax become int64 constants."""
+    if isinstance(value, relax.ShapeExpr):
+        return constant(np.array([int(dim) for dim in value.values], "int64"))
+    return constant(np.array(int(value), "int64")) if isinstance(value, tvm.tirx.IntImm) else value
+
+
+def _is_static(ty: relax.Type) -> bool:
+    if isinstance(ty, relax.TupleType):
+        return all(_is_static(field) for field in ty.fields)
+    if not isinstance(ty, relax.TensorType) or not isinstance(ty.shape, relax.ShapeExpr):
+        return False
+    return all(isinstance(dim, tvm.tirx.IntImm) for dim in ty.shape.values)
+
+
+def _attribute(attribute: onnx.AttributeProto) -> object:
+    """The value in the form TVM's converters expect: tuples for lists, bytes for strings."""
+    value = onnx.helper.get_attribute_value(attribute)
+    is_list = attribute.type >= onnx.AttributeProto.FLOATS and attribute.type != onnx.AttributeProto.SPARSE_TENSOR
+    return tuple(value) if is_list and attribute.type != onnx.AttributeProto.TYPE_PROTO else value

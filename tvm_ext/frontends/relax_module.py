@@ -1,0 +1,98 @@
+"""A Relax module handed over in memory: checked, its shapes fixed, brought to one dataflow block."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+import tvm
+from tvm import relax
+
+from relay_passes.dataflow import bindings, is_dataflow, outputs, rebuild
+from tvm_ext.core.errors import BadModel, UnsupportedModel
+from tvm_ext.frontends.loaded import Loaded
+from tvm_ext.frontends.shapes import DeclaredInput, fix_shapes
+
+
+def load_relax(mod: tvm.IRModule, shapes: Mapping[str, Sequence[int]] | None) -> Loaded:
+    """Check `mod` and make it static. Raises BadModel, BadOptions, UnsupportedModel."""
+    main = _main(mod)
+    inputs = [DeclaredInput(name=param.name, dims=_dims(param)) for param in main.params]
+    fixed = fix_shapes(inputs, shapes)
+    symbols = {
+        dim: value
+        for param in main.params
+        for dim, value in zip(param.ty.shape.values, fixed[param.name], strict=True)
+        if isinstance(dim, tvm.tirx.Var)
+    }
+    static = relax.transform.BindSymbolicVars(symbols, "main")(mod) if symbols else mod
+    static = relax.transform.CanonicalizeBindings()(relax.transform.Normalize()(static))
+    if not is_dataflow(static["main"]):
+        static = relax.transform.ConvertToDataflow(1)(static)
+    func = _with_results_opened(static["main"])
+    _check_static(func)
+    static = static.clone()
+    static.update_func(static.get_global_var("main"), func)
+    return Loaded(
+        mod=static,
+        sha256=hashlib.sha256(mod.script(show_meta=True).encode()).hexdigest(),
+        input_names=tuple(param.name for param in func.params),
+        output_names=_unique([getattr(result, "name", f"output_{i}") for i, result in enumerate(outputs(func))]),
+    )
+
+
+def _main(mod: tvm.IRModule) -> relax.Function:
+    if "main" not in {var.name_hint for var in mod.get_global_vars()}:
+        names = ", ".join(sorted(var.name_hint for var in mod.get_global_vars())) or "none"
+        raise BadModel(f"the module has no function 'main'; functions: {names}.")
+    main = mod["main"]
+    if not isinstance(main, relax.Function):
+        raise BadModel(f"'main' is a {type(main).__name__}; a Relax function is needed.")
+    for param in main.params:
+        if not isinstance(param.ty, relax.TensorType) or not isinstance(param.ty.shape, relax.ShapeExpr):
+            raise BadModel(f"parameter {param.name!r} of 'main' is {param.ty}; tensors of known rank are needed.")
+    num_input = int(main.attrs["num_input"]) if main.attrs and "num_input" in main.attrs else len(main.params)
+    if num_input < len(main.params):
+        unbound = ", ".join(param.name for param in main.params[num_input:][:3])
+        raise BadModel(f"weights are parameters of 'main' ({unbound} ...); bind them with relax.transform.BindParams.")
+    if len({param.name for param in main.params}) < len(main.params):
+        raise BadModel("two parameters of 'main' have one name; inputs are found by name.")
+    return main
+
+
+def _dims(param: relax.Var) -> tuple[int | str | None, ...]:
+    return tuple(
+        int(dim) if isinstance(dim, tvm.tirx.IntImm) else dim.name if isinstance(dim, tvm.tirx.Var) else None
+        for dim in param.ty.shape.values
+    )
+
+
+def _with_results_opened(func: relax.Function) -> relax.Function:
+    """`return (a, b)` in place of `gv = (a, b); return gv`."""
+    sequence = bindings(func)
+    by_var = {binding.var: binding.value for binding in sequence}
+    value = by_var.get(func.body.body)
+    if not isinstance(value, relax.Tuple):
+        return func
+    kept = [binding for binding in sequence if binding.var is not func.body.body and binding.value is not value]
+    return rebuild(func, kept, list(value.fields), as_tuple=True)
+
+
+def _check_static(func: relax.Function) -> None:
+    for binding in bindings(func):
+        for ty in binding.var.ty.fields if isinstance(binding.var.ty, relax.TupleType) else [binding.var.ty]:
+            dims = ty.shape.values if isinstance(ty, relax.TensorType) and ty.shape is not None else [None]
+            if not all(isinstance(dim, tvm.tirx.IntImm) for dim in dims):
+                raise UnsupportedModel(f"{binding.var.name!r} has no static shape: {ty}; only static shapes compile.")
+
+
+def _unique(names: Sequence[str]) -> tuple[str, ...]:
+    """Names in order; one that came before gets `.1`, `.2` behind it."""
+    found: list[str] = []
+    for name in names:
+        index, candidate = 0, name
+        while candidate in found:
+            index += 1
+            candidate = f"{name}.{index}"
+        found.append(candidate)
+    return tuple(found)

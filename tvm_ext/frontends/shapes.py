@@ -1,0 +1,97 @@
+"""Fix the shapes of a model's inputs: what the user says, what the model says, 1 for what neither does."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from tvm_ext.core.errors import BadOptions
+
+
+class ModelNotice(UserWarning):
+    """Something about a model that the user may want to know and need not act on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredInput:
+    """An input as its model declares it.
+
+    dims: a number, the name of a symbolic dimension, or None for an unnamed one; None instead of the tuple
+    when the model gives no rank.
+    """
+
+    name: str
+    dims: tuple[int | str | None, ...] | None
+
+
+def fix_shapes(
+    inputs: Sequence[DeclaredInput], shapes: Mapping[str, Sequence[int]] | None
+) -> dict[str, tuple[int, ...]]:
+    """A static shape for each input, in order.
+
+    A symbolic dimension that `shapes` fixes for one input has that value in all of them. What stays open
+    becomes 1, with one ModelNotice. Raises BadOptions where `shapes` and the model contradict each other.
+    """
+    wanted = _checked(inputs, shapes or {})
+    symbols = _symbols(inputs, wanted)
+    fixed: dict[str, tuple[int, ...]] = {}
+    guessed = []
+    for declared in inputs:
+        if declared.dims is None and declared.name not in wanted:
+            raise BadOptions(f"input {declared.name!r} has no rank in the model; give its shape in shapes.")
+        dims = wanted.get(declared.name, declared.dims)
+        resolved = tuple(dim if isinstance(dim, int) else symbols.get(dim, 1) for dim in dims or ())
+        fixed[declared.name] = resolved
+        if any(not isinstance(dim, int) and dim not in symbols for dim in dims or ()):
+            guessed.append(f"{declared.name} {_text(declared.dims)} -> {_text(resolved)}")
+    if guessed:
+        warnings.warn(
+            f"dimensions the model leaves open are taken as 1: {'; '.join(guessed)}. Fix them with shapes.",
+            ModelNotice,
+            stacklevel=2,
+        )
+    return fixed
+
+
+def _checked(inputs: Sequence[DeclaredInput], shapes: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
+    known = {declared.name: declared.dims for declared in inputs}
+    checked = {}
+    for name, shape in shapes.items():
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise BadOptions(f"shapes: the model has no input {name!r}.{hint} Inputs: {', '.join(known) or 'none'}.")
+        dims = tuple(shape)
+        if not all(isinstance(dim, int) and not isinstance(dim, bool) and dim > 0 for dim in dims):
+            raise BadOptions(f"shapes: {name} = {list(dims)}: dimensions are whole numbers of at least 1.")
+        declared = known[name]
+        if declared is not None and len(declared) != len(dims):
+            raise BadOptions(
+                f"shapes: {name} = {list(dims)} has rank {len(dims)}, the model's {_text(declared)} rank {len(declared)}."
+            )
+        if any(isinstance(old, int) and old != new for old, new in zip(declared or (), dims, strict=False)):
+            raise BadOptions(
+                f"shapes: {name} = {list(dims)} contradicts the model's {_text(declared)}; "
+                "only symbolic dimensions can be chosen."
+            )
+        checked[name] = dims
+    return checked
+
+
+def _symbols(inputs: Sequence[DeclaredInput], wanted: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+    """Values of the named dimensions that `wanted` fixes."""
+    values: dict[str, int] = {}
+    for declared in inputs:
+        for symbol, value in zip(declared.dims or (), wanted.get(declared.name, ()), strict=False):
+            if isinstance(symbol, str) and values.setdefault(symbol, value) != value:
+                raise BadOptions(
+                    f"shapes: {declared.name} makes dimension {symbol!r} {value}, another input makes it "
+                    f"{values[symbol]}; it is one dimension."
+                )
+    return values
+
+
+def _text(dims: Sequence[int | str | None] | None) -> str:
+    return "[?]" if dims is None else f"[{', '.join('?' if dim is None else str(dim) for dim in dims)}]"

@@ -1,0 +1,70 @@
+"""Load a model: a file or a Relax module in, one static Relax function with its weights and names out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import tvm
+
+from tvm_ext.core.errors import BadModel
+from tvm_ext.frontends.loaded import Loaded
+from tvm_ext.frontends.model_name import model_name
+from tvm_ext.frontends.onnx.load_onnx import load_onnx
+from tvm_ext.frontends.relax_module import load_relax
+from tvm_ext.frontends.shapes import ModelNotice
+
+__all__ = ["ModelNotice", "load"]
+
+Shapes = Mapping[str, Sequence[int]]
+
+_READERS: dict[str, tuple[str, Callable[[Path, Shapes | None], Loaded]]] = {".onnx": ("onnx", load_onnx)}
+
+
+def load(source: str | Path | tvm.IRModule, *, shapes: Shapes | None = None) -> tvm.IRModule:
+    """A module whose `main` is one pure dataflow block: weights constants, every shape static.
+
+    source: path of an .onnx file, or a Relax module with a function `main`.
+    shapes: shapes of inputs by name, for those with symbolic dimensions; the rest become 1, with a ModelNotice.
+
+    Variables have the names of the model's tensors; the span of each call names the model's node. Module
+    attributes, all strings: tvm_ext.source_path (empty for a module), source_format (`onnx`, `relax`),
+    source_sha256, model_name (a C prefix), input_names and output_names (JSON lists, in order). A module that
+    `load` made before keeps the first four.
+
+    Raises BadModel for what cannot be read, UnsupportedModel for what cannot be compiled, BadOptions for `shapes`
+    that do not fit the model.
+    """
+    if isinstance(source, tvm.IRModule):
+        loaded = load_relax(source, shapes)
+        return _with_attributes(loaded, path="", source_format="relax", name="model")
+    path = Path(source)
+    source_format, reader = _reader(path)
+    loaded = reader(path, shapes)
+    return _with_attributes(loaded, path=str(path), source_format=source_format, name=model_name(path.stem))
+
+
+def _reader(path: Path) -> tuple[str, Callable[[Path, Shapes | None], Loaded]]:
+    if not path.exists():
+        raise BadModel(f"{path}: no such file.")
+    if path.suffix.lower() not in _READERS:
+        raise BadModel(f"{path}: formats are known by their suffix; {', '.join(_READERS)} can be read.")
+    return _READERS[path.suffix.lower()]
+
+
+def _with_attributes(loaded: Loaded, *, path: str, source_format: str, name: str) -> tvm.IRModule:
+    origin = {
+        "tvm_ext.source_path": path,
+        "tvm_ext.source_format": source_format,
+        "tvm_ext.source_sha256": loaded.sha256,
+        "tvm_ext.model_name": name,
+    }
+    attributes = loaded.mod.attrs or {}
+    if all(key in attributes for key in origin):
+        origin = {key: attributes[key] for key in origin}
+    names = {
+        "tvm_ext.input_names": json.dumps(loaded.input_names, ensure_ascii=False),
+        "tvm_ext.output_names": json.dumps(loaded.output_names, ensure_ascii=False),
+    }
+    return loaded.mod.with_attrs(origin | names)

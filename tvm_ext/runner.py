@@ -1,0 +1,245 @@
+"""Run a package: on the host through ctypes, on a QEMU board through semihosting.
+
+A sample is a dict of arrays under the model's own names, with the model's shapes and dtypes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from codegen_c.emit.firmware import instruction_shift, qemu_arguments
+from codegen_c.interface import Interface, Port
+from tvm_ext.core.errors import BadInput, BadPackage, RunFailed
+from tvm_ext.core.options import Optimize
+from tvm_ext.core.platform import Board, Platform, Toolchain
+from tvm_ext.core.toolchain import compile_objects, find_program, shared_library
+
+Sample = Mapping[str, np.ndarray]
+EMPTY_INSTRUCTIONS = 2  # of the empty function that runtime/measure.h measures
+_HOST = Toolchain()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QemuResult:
+    """Outputs per sample; executed instructions and stack of one run() on the first sample, after a warm-up.
+
+    Instructions are not cycles. stack_bytes is the high-water mark below the caller of run().
+    """
+
+    outputs: tuple[dict[str, np.ndarray], ...]
+    instructions: int
+    stack_bytes: int
+
+
+class HostModel:
+    """A package's C, compiled for the host and loaded once for many runs.
+
+    Built in a temporary folder, so the package stays untouched and a changed one loads anew.
+    `library` is the raw ctypes handle. Use as a context manager, or call `close`.
+    Raises MissingTool, BuildFailed, BadPackage.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        interface: Interface,
+        *,
+        toolchain: Toolchain = _HOST,
+        optimize: Optimize = "speed",
+        flags: Sequence[str] = (),
+    ) -> None:
+        self.interface = interface
+        self._temporary = TemporaryDirectory(prefix="tvm_ext_")
+        try:
+            built = Path(self._temporary.name)
+            compiled = compile_objects(
+                library_sources(folder, interface.model), built / "objects", toolchain,
+                optimize=optimize, flags=["-fPIC", *flags], include_dirs=[folder],
+            )  # fmt: skip
+            path = shared_library(compiled, built / f"lib{interface.model}.so", toolchain, flags=flags)
+            self.library = ctypes.CDLL(str(path))
+        except OSError as error:
+            self._temporary.cleanup()
+            raise BadPackage(f"{folder}: the host library cannot be loaded: {error}.") from None
+        except BaseException:
+            self._temporary.cleanup()
+            raise
+
+    def run(self, inputs: Sample) -> dict[str, np.ndarray]:
+        """Outputs of one sample. Raises BadInput, and RunFailed for a status other than 0."""
+        arrays = check_inputs(self.interface, inputs)
+        outputs = [np.empty(port.shape, port.dtype) for port in self.interface.outputs]
+        run = getattr(self.library, self.interface.run)
+        run.restype = ctypes.c_int32
+        if self.interface.io == "caller":
+            status = run(*(ctypes.c_void_p(array.ctypes.data) for array in (*arrays, *outputs)))
+        else:
+            for port, array in zip(self.interface.inputs, arrays, strict=True):
+                ctypes.memmove(self._address(port), array.ctypes.data, array.nbytes)
+            status = run()
+            for port, array in zip(self.interface.outputs, outputs, strict=True):
+                ctypes.memmove(array.ctypes.data, self._address(port), array.nbytes)
+        if status != 0:
+            raise RunFailed(f"{self.interface.run} returned {status} on the host; 0 is success.")
+        return {port.source: array for port, array in zip(self.interface.outputs, outputs, strict=True)}
+
+    def close(self) -> None:
+        """Unload the library and remove the temporary folder."""
+        unload = ctypes.CDLL(None).dlclose
+        unload.argtypes = [ctypes.c_void_p]
+        unload(self.library._handle)
+        self._temporary.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _address(self, port: Port) -> int:
+        accessor = getattr(self.library, self.interface.accessor(port))
+        accessor.restype = ctypes.c_void_p
+        return accessor()
+
+
+def run_host(folder: Path, interface: Interface, inputs: Sample) -> dict[str, np.ndarray]:
+    """Build the package for the host, run one sample, clean up. Raises as HostModel does."""
+    check_inputs(interface, inputs)
+    with HostModel(folder, interface) as model:
+        return model.run(inputs)
+
+
+def run_qemu(
+    elf: Path, platform: Platform, interface: Interface, samples: Sequence[Sample], *, time_limit_s: float = 300
+) -> QemuResult:
+    """Run firmware on its board in QEMU.
+
+    Raises BadInput, MissingTool, BadPlatform (no board), and RunFailed with what the board said:
+    a fault, a stack overflow, a status other than 0, no end within the time limit.
+    """
+    if platform.board is None:
+        raise RunFailed(f"platform {platform.name} has no board; run it on the host, or choose one that has.")
+    if not samples:
+        raise BadInput("no samples to run; give at least one.")
+    flat = [array for sample in samples for array in check_inputs(interface, sample)]
+    with TemporaryDirectory(prefix="tvm_ext_") as name:
+        folder = Path(name)
+        (folder / "in.bin").write_bytes(np.uint32(len(samples)).tobytes() + b"".join(array.tobytes() for array in flat))
+        shift = instruction_shift(platform.board)
+        fields = _boot(elf, platform.board, shift, folder, time_limit_s)
+        outputs = _split((folder / "out.bin").read_bytes(), interface, len(samples), elf)
+        if fields["wrapped"]:
+            coarse = _boot(elf, platform.board, 0, folder, time_limit_s)
+            instructions = unwrap_instructions(fields, coarse, platform.board, shift)
+        else:
+            instructions = _field(fields, "instructions", elf)
+    return QemuResult(outputs=outputs, instructions=instructions, stack_bytes=fields["stack"])
+
+
+def unwrap_instructions(fine: Mapping[str, int], coarse: Mapping[str, int], board: Board, shift: int) -> int:
+    """Instructions from ticks known modulo 2**32 at `shift`, and ticks too coarse but whole at shift 0.
+
+    Both hold `ticks` of the subject; the subject's frame of a few instructions is known from `fine["empty_ticks"]`.
+    """
+    if coarse["wrapped"]:
+        raise RunFailed("the board's timer wraps even at one instruction a nanosecond: more than can be counted.")
+    expected = coarse["ticks"] << shift
+    wraps = round((expected - fine["ticks"]) / (1 << 32))
+    period = 1_000_000_000
+
+    def instructions(ticks: int) -> int:
+        divisor = board.timer_hz << shift
+        return (ticks * period + divisor // 2) // divisor
+
+    return instructions(fine["ticks"] + (wraps << 32)) - instructions(fine["empty_ticks"]) + EMPTY_INSTRUCTIONS
+
+
+def library_sources(folder: Path, model: str) -> list[Path]:
+    """The package's C files that make the library, sorted: all but the self-test. Raises BadPackage."""
+    test = re.compile(rf"{re.escape(model)}_(selftest|selftest_main|vectors)\.c")
+    sources = sorted(path for path in folder.glob("*.c") if not test.fullmatch(path.name))
+    if not sources:
+        raise BadPackage(f"{folder}: holds no C sources of a package.")
+    return sources
+
+
+def check_inputs(interface: Interface, inputs: Sample) -> list[np.ndarray]:
+    """The arrays in the order of the interface, contiguous. Raises BadInput: name, shape or dtype is wrong."""
+    names = [port.source for port in interface.inputs]
+    for name in inputs:
+        if name not in names:
+            raise BadInput(f"{name!r} is not an input of {interface.model}: {', '.join(names)}.")
+    arrays: list[np.ndarray] = []
+    for port in interface.inputs:
+        if port.source not in inputs:
+            raise BadInput(f"input {port.source!r} is missing; {interface.model} reads {', '.join(names)}.")
+        array = np.asarray(inputs[port.source])
+        if array.shape != port.shape or array.dtype != np.dtype(port.dtype):
+            raise BadInput(
+                f"input {port.source!r} is {array.dtype}{list(array.shape)}; "
+                f"{interface.model} reads {port.dtype}{list(port.shape)}."
+            )
+        arrays.append(np.ascontiguousarray(array))
+    return arrays
+
+
+def _boot(elf: Path, board: Board, shift: int, folder: Path, time_limit_s: float) -> dict[str, int]:
+    """One start of the board over `folder/in.bin`; the fields of its report line."""
+    words = "".join(f",arg={word}" for word in ("run", "in.bin", "out.bin"))
+    command = [
+        find_program("qemu-system-arm"), *qemu_arguments(board, shift=shift),
+        "-semihosting-config", f"enable=on,target=native{words}", "-kernel", str(elf.resolve()),
+    ]  # fmt: skip
+    try:
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, errors="replace",
+            stdin=subprocess.DEVNULL, timeout=time_limit_s, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise RunFailed(
+            f"{elf.name} on {board.qemu_machine} did not end within {time_limit_s:g} s; raise the time limit, "
+            "or look for an endless loop."
+        ) from None
+    said = (done.stdout + done.stderr).strip()
+    line = re.search(r"^instructions=.*$", said, re.MULTILINE)
+    if done.returncode or line is None:
+        tail = "\n".join(said.splitlines()[-12:])
+        raise RunFailed(f"{elf.name} on {board.qemu_machine} failed (exit {done.returncode}):\n{tail}")
+    return {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", line[0])}
+
+
+def _field(fields: Mapping[str, int], key: str, elf: Path) -> int:
+    if key not in fields:
+        raise RunFailed(
+            f"{elf.name} could not tell its {key}: the timer and QEMU's clock do not agree on the platform."
+        )
+    return fields[key]
+
+
+def _split(data: bytes, interface: Interface, num_samples: int, elf: Path) -> tuple[dict[str, np.ndarray], ...]:
+    """Raw outputs of all samples as arrays."""
+    expected = num_samples * sum(port.num_bytes for port in interface.outputs)
+    if len(data) != expected:
+        raise RunFailed(f"{elf.name} wrote {len(data)} B of outputs; {expected} B were due. Is it of this package?")
+    samples: list[dict[str, np.ndarray]] = []
+    offset = 0
+    for _ in range(num_samples):
+        sample = {}
+        for port in interface.outputs:
+            flat = np.frombuffer(data, port.dtype, port.num_elements, offset)
+            sample[port.source] = flat.reshape(port.shape).copy()
+            offset += port.num_bytes
+        samples.append(sample)
+    return tuple(samples)
