@@ -191,3 +191,8 @@ class Generic(Operator):
     name: str
     plain: object
     reference: Callable[[list[Array]], list[Array]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Reshape(Operator):
+    """The same bytes under another shape; no kernel computes it."""

@@ -87,6 +87,7 @@ class KernelCall:
     """One operator as one C function.
 
     inputs, outputs, constants: names in the program, in the order of the kernel's parameters.
+    input_shapes: shapes the kernel sees; a reshape costs nothing, so a tensor may have another one.
     rows: None computes the whole output; otherwise the part given, for kernels that are spatial.
     source_nodes: the model's own names of the operators fused here.
     """
@@ -95,6 +96,7 @@ class KernelCall:
     implementation: Implementation
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    input_shapes: tuple[tuple[int, ...], ...]
     constants: tuple[str, ...] = ()
     source_nodes: tuple[str, ...] = ()
     rows: Rows | None = None

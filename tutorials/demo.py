@@ -1,6 +1,6 @@
 """`make demo`: the digits network, compiled for this machine and for a Cortex-M4, run, verified and measured.
 
-Packages go to `out/digits_host` and `out/digits_cortex_m4`. Ends with status 1 if verification fails or the C
+Packages go to `out/digits_host` and `out/digits_cortex_m4`, or into the folder given as argument. Ends with status 1 if verification fails or the C
 code recognises fewer held-out images than onnxruntime does by more than one. Without a cross compiler and QEMU
 only the host part is done.
 """
@@ -20,7 +20,6 @@ from rich.table import Table
 import tvm_ext
 
 ROOT = Path(__file__).parent.parent
-OUTPUT = ROOT / "out"
 DIGITS = ROOT / "tutorials" / "digits"
 TOOLS = ("arm-none-eabi-gcc", "qemu-system-arm")
 NUM_BOARD = 100  # images for the board, all in one QEMU run
@@ -47,13 +46,13 @@ def num_right(outputs: Samples, labels: np.ndarray) -> int:
     return int(np.sum(np.array(guesses) == labels[: len(guesses)]))
 
 
-def build(name: str, console: Console) -> tvm_ext.Package:
+def build(name: str, folder: Path, console: Console) -> tvm_ext.Package:
     """The network for one platform, verified wherever it can be run."""
     platform = tvm_ext.Platform.load(name)
     options = tvm_ext.BuildOptions(verify=("host", "qemu") if platform.board else ("host",))
     with console.status(f"Compiling digits for {name}") as status:
         module = tvm_ext.load(DIGITS / "digits.onnx")
-        return tvm_ext.build(module, platform, OUTPUT / f"digits_{name}", options, progress=status.update)
+        return tvm_ext.build(module, platform, folder / f"digits_{name}", options, progress=status.update)
 
 
 def accuracy_table(results: dict[str, Samples], labels: np.ndarray) -> Table:
@@ -93,15 +92,15 @@ def verified(package: tvm_ext.Package) -> str:
     """Where the package lies, and where it was compared with onnxruntime."""
     results = {target: result for target, result in package.report["verify"].items() if result}
     where = [f"{target} (largest error {result['max_abs_error']:.1e})" for target, result in results.items()]
-    return f"{package.folder.relative_to(ROOT)}: verified on {' and '.join(where)}"
+    return f"{package.folder.name}: verified on {' and '.join(where)}"
 
 
-def main() -> int:
+def main(folder: Path) -> int:
     """Do all of it; the exit status."""
     console = Console()
     samples, labels = held_out()
     has_board = all(shutil.which(tool) for tool in TOOLS)
-    packages = [build(name, console) for name in (("host", "cortex_m4") if has_board else ("host",))]
+    packages = [build(name, folder, console) for name in (("host", "cortex_m4") if has_board else ("host",))]
     with console.status("Running the held-out images"):
         expected = reference(samples)
         results = {
@@ -125,6 +124,6 @@ def main() -> int:
 
 if __name__ == "__main__":
     try:
-        sys.exit(main())
+        sys.exit(main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "out"))
     except tvm_ext.errors.TvmExtError as error:
         sys.exit(f"{type(error).__name__}: {error}")

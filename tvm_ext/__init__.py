@@ -9,7 +9,9 @@ Public names are loaded when first used: `tvm_ext.Platform` does not import tvm,
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -45,3 +47,13 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """Keeps `tvm_ext.load` the function: importing the submodule would put the module of that name in its place."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, getattr(value, name) if name == "load" and isinstance(value, ModuleType) else value)
+
+
+sys.modules[__name__].__class__ = _Package

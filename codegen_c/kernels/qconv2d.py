@@ -38,7 +38,7 @@ def reference(operator: QConv2d, inputs: list[np.ndarray]) -> list[np.ndarray]:
     output, groups, zero_point = operator.output.shape, operator.groups, quantization(operator.inputs[0]).zero_point
     weight = operator.weight.astype(np.int64).reshape(groups, output[3] // groups, *operator.weight.shape[1:])
     total = np.zeros((*output[:3], groups, output[3] // groups), dtype=np.int64)
-    for r, s, x in taps(inputs[0], operator.window, output[1:3], zero_point):
+    for r, s, x in taps(inputs[0], operator.window, (output[1], output[2]), zero_point):
         split = x.reshape(*x.shape[:3], groups, -1).astype(np.int64) - zero_point
         total += np.einsum("nhwgc,gkc->nhwgk", split, weight[:, :, r, s])
     return [requantize(operator).run(total.reshape(output) + operator.bias)]
@@ -86,7 +86,9 @@ def pixel_offset(output: TensorType, stored: StoredRows) -> str:
 def input_row(source: TensorType, window: Window, stored: StoredRows) -> str:
     """C expression of the stored row that tap r of the window reads."""
     row = slot(offset({"top": 1, "r": window.dilation[0]}), stored.input(0))
-    return f"n * {source.shape[1]} + {row}" if source.shape[0] > 1 else row
+    if source.shape[0] > 1:
+        return f"(n * {source.shape[1]} + {row})"
+    return f"({row})" if stored.input(0) is None else row
 
 
 def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
@@ -157,7 +159,7 @@ def _tile(operator: QConv2d, stored: StoredRows, finish: Requantize, sums: Produ
         count = f"{taken} * {depth}" if not taken.isdigit() else str(int(taken) * depth)
     else:
         column, start, count = offset({"left": 1, "s": window.dilation[1]}), "s", str(depth)
-    pixel = f"({input_row(source, window, stored)}) * {source.shape[2]} + {column}"
+    pixel = f"{input_row(source, window, stored)} * {source.shape[2]} + {column}"
     run = [
         f"const {C_TYPES[source.dtype]} *x = &input[({pixel}) * {source.shape[3]}{group}];",
         f"const int8_t *restrict f = &filter[(r * {kernel_columns} + {start}) * {depth * width}];",

@@ -81,7 +81,7 @@ def _tile(operator: QConv2d, stored: StoredRows, finish: Requantize, sums: Produ
     activations = [f"(x[{j}]{taken})" if taken else f"x[{j}]" for j in range(width)]
     tap = [
         f"const {C_TYPES[source.dtype]} *x = "
-        f"&input[(({qconv2d.input_row(source, window, stored)}) * {columns} + {column}) * {channels} + k];",
+        f"&input[({qconv2d.input_row(source, window, stored)} * {columns} + {column}) * {channels} + k];",
         f"const int8_t *restrict f = &weights[(r * {window.kernel[1]} + s) * {channels} + k];",
         *(f"sum{j} += {activation} * f[{j}];" for j, activation in enumerate(activations)),
     ]

@@ -33,13 +33,14 @@ CHANNEL_BLOCK = 4
 def reference(operator: QPool2d, inputs: list[np.ndarray]) -> list[np.ndarray]:
     """The operator in numpy, bit for bit."""
     output, zero_point = operator.output, quantization(operator.inputs[0]).zero_point
+    size = (output.shape[1], output.shape[2])
     if operator.method == "max":
         largest = np.full(output.shape, operator.low, dtype=np.int64)
-        for _, _, x in taps(inputs[0], operator.window, output.shape[1:3], operator.low):
+        for _, _, x in taps(inputs[0], operator.window, size, operator.low):
             largest = np.maximum(largest, x)
         return [np.minimum(largest, operator.high).astype(output.dtype)]
     sums = np.zeros(output.shape, dtype=np.int64)
-    for _, _, x in taps(inputs[0], operator.window, output.shape[1:3], zero_point):
+    for _, _, x in taps(inputs[0], operator.window, size, zero_point):
         sums += x.astype(np.int64) - zero_point
     counts = counted_taps(operator)
     return [_average(operator).run(sums, (counts - counts.min())[:, :, np.newaxis])]
@@ -169,7 +170,7 @@ def _tile(operator: QPool2d, stored: StoredRows, finish: Requantize | None, widt
         results = [f"({ctype})tvm_ext_clamp(max{j}, {operator.low}, {operator.high})" for j in range(width)]
     pointer = (
         f"const {C_TYPES[source.dtype]} *x = "
-        f"&input[(({input_row(source, window, stored)}) * {columns} + {column}) * {channels} + k];"
+        f"&input[({input_row(source, window, stored)} * {columns} + {column}) * {channels} + k];"
     )
     return [
         *(f"int32_t {name}{j} = {start};" for j in range(width)),

@@ -20,8 +20,8 @@ ARITHMETIC = {tirx.Mul: ("*", FACTOR), tirx.Div: ("/", FACTOR), tirx.Mod: ("%", 
 ARITHMETIC |= {tirx.Add: ("+", TERM), tirx.Sub: ("-", TERM)}
 RELATIONS = {tirx.LT: ("<", RELATION), tirx.LE: ("<=", RELATION), tirx.GT: (">", RELATION), tirx.GE: (">=", RELATION)}
 RELATIONS |= {tirx.EQ: ("==", EQUALITY), tirx.NE: ("!=", EQUALITY)}
-BITWISE = {tirx.BitwiseAnd: "&", tirx.BitwiseOr: "|", tirx.BitwiseXor: "^"}
-BITWISE_CALLS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
+BITWISE = {tirx.BitwiseAnd: "&", tirx.BitwiseOr: "|", tirx.BitwiseXor: "^", tirx.RShift: ">>"}
+BITWISE_CALLS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "shift_right": ">>"}
 
 Text = tuple[str, int]  # C text and how tightly its outermost operator binds
 
@@ -44,6 +44,13 @@ class ExpressionPrinter:
         """`expr` as C, in parentheses where it binds less tightly than `at_least`."""
         text, level = self._print(expr)
         return text if level >= at_least else f"({text})"
+
+    def operand(self, expr: Expr, other: Expr | None = None, at_least: int = 0) -> str:
+        """`expr` beside `other` of the same type: a small literal then needs no type of its own."""
+        small = isinstance(expr, tirx.IntImm) and abs(int(expr.value)) < 2**31 and _dtype(expr) == "int64"
+        if small and not isinstance(other, tirx.IntImm):
+            return number(expr.value, "int32")
+        return self.text(expr, at_least)
 
     def c_type(self, dtype: str) -> str:
         """Element type in C; CannotLowerError for one that C11 lacks."""
@@ -76,6 +83,10 @@ class ExpressionPrinter:
             return self._relation(expr, *RELATIONS[kind])
         if kind in BITWISE:
             return self._bitwise(expr, expr.a, expr.b, BITWISE[kind])
+        if isinstance(expr, tirx.LShift):
+            return self._shift_left(expr.a, expr.b, _dtype(expr))
+        if isinstance(expr, tirx.BitwiseNot):
+            return self._complement(expr.a, _dtype(expr))
         if isinstance(expr, tirx.FloorDiv | tirx.FloorMod):
             return self._floor(expr)
         if isinstance(expr, tirx.Min | tirx.Max):
@@ -110,7 +121,7 @@ class ExpressionPrinter:
         if isinstance(expr, tirx.Mod) and dtype.startswith("float"):
             return self._library("fmod", dtype, [expr.a, expr.b])
         # The right operand keeps its parentheses at the same level: the order of float additions is the model's.
-        left, right = self.text(expr.a, level), self.text(expr.b, level + 1)
+        left, right = self.operand(expr.a, expr.b, level), self.operand(expr.b, expr.a, level + 1)
         if dtype == "uint16" and symbol == "*":
             left = f"(uint32_t){self.text(expr.a, UNARY)}"  # uint16 times uint16 overflows the int it promotes to
         return self._narrowed(f"{left} {symbol} {right}", level, dtype)
@@ -120,7 +131,7 @@ class ExpressionPrinter:
         if zero and symbol in ("<", ">=") and _dtype(expr.b).startswith("uint"):
             self.headers.add("stdbool.h")
             return ("false" if symbol == "<" else "true"), PRIMARY
-        return f"{self.text(expr.a, SHIFT)} {symbol} {self.text(expr.b, SHIFT)}", level
+        return f"{self.operand(expr.a, expr.b, SHIFT)} {symbol} {self.operand(expr.b, expr.a, SHIFT)}", level
 
     def _bitwise(self, expr: Expr, left: Expr, right: Expr, symbol: str) -> Text:
         text = f"{self.text(left, UNARY)} {symbol} {self.text(right, UNARY)}"
@@ -178,8 +189,7 @@ class ExpressionPrinter:
         special: dict[str, Callable[[], Text]] = {
             "if_then_else": lambda: self._choice(*arguments),
             "likely": lambda: self._print(arguments[0]),
-            "shift_left": lambda: self._shift_left(arguments, dtype),
-            "shift_right": lambda: self._bitwise(expr, *arguments, ">>"),
+            "shift_left": lambda: self._shift_left(*arguments, dtype),
             "bitwise_not": lambda: self._complement(arguments[0], dtype),
             "sigmoid": lambda: self._sigmoid(arguments[0], dtype),
             "rsqrt": lambda: (f"{number(1, dtype)} / {self._library('sqrt', dtype, arguments)[0]}", FACTOR),
@@ -194,11 +204,11 @@ class ExpressionPrinter:
             return self._bitwise(expr, *arguments, BITWISE_CALLS[name])
         return special[name]() if name in special else self._library(name, dtype, arguments)
 
-    def _shift_left(self, arguments: list[Expr], dtype: str) -> Text:
+    def _shift_left(self, value: Expr, count: Expr, dtype: str) -> Text:
         """Through the unsigned type: C leaves a shift of a negative number undefined."""
         wide = "uint64_t" if dtype.endswith("64") else "uint32_t"
-        value, count = self.text(arguments[0], UNARY), self.text(arguments[1], UNARY)
-        return f"({self.c_type(dtype)})((({wide}){value}) << {count})", UNARY
+        shifted = f"({wide}){self.text(value, UNARY)} << {self.text(count, UNARY)}"
+        return f"({self.c_type(dtype)})({shifted})", UNARY
 
     def _complement(self, value: Expr, dtype: str) -> Text:
         if dtype == "bool":

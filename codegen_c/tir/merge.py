@@ -64,12 +64,14 @@ def _with_copies(composite: Stages) -> tuple[list[Stage], list[Value]]:
             results.append(value)
             continue
         copied = Value(kind="intermediate", name=f"{value.name}_copy", shape=value.shape, dtype=value.dtype)
-        source = te.placeholder(value.shape, value.dtype, "source")
-        target = te.compute(value.shape, lambda *axes, source=source: source(*axes), "copy")
-        function = te.create_prim_func([source, target])
-        stages.append(Stage(name="copy", function=function, inputs=(value,), outputs=(copied,)))
+        stages.append(Stage(name="copy", function=_copy_of(value), inputs=(value,), outputs=(copied,)))
         results.append(copied)
     return stages, results
+
+
+def _copy_of(value: Value) -> tirx.PrimFunc:
+    source = te.placeholder(value.shape, value.dtype, "source")
+    return te.create_prim_func([source, te.compute(value.shape, lambda *axes: source(*axes), "copy")])
 
 
 def _inlined(stage: Stage, buffers: dict[Value, tirx.Buffer]) -> tuple[list[tirx.Stmt], list[tirx.Buffer]]:

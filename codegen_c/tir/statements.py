@@ -7,6 +7,7 @@ from tvm.ir import Call, Expr, Range, TensorLoad, Var
 
 from codegen_c.text import block
 from codegen_c.tir.expressions import ExpressionPrinter
+from codegen_c.tir.literals import number
 from codegen_c.tir.plain_c import CannotLowerError
 from codegen_c.tir.storage import Storage
 from tvm_ext.core.names import identifier, unique
@@ -90,7 +91,7 @@ class StatementPrinter:
             raise CannotLowerError("a loop bound to threads")
         outer = set(self.taken)
         c_type = self.printer.c_type(str(loop.loop_var.ty.dtype))
-        begin, end = self.printer.text(loop.min), self.printer.text(self.printer.analyzer.simplify(loop.min + loop.extent))
+        begin, end = self.printer.operand(loop.min), self._end(loop)
         name = self._name(loop.loop_var)
         self.printer.analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent))
         step = f"{name} += {self.printer.text(loop.step)}" if loop.step is not None else f"++{name}"
@@ -98,6 +99,9 @@ class StatementPrinter:
         lines = [head, *self._indented(loop.body), "}"]
         self.taken = outer
         return lines
+
+    def _end(self, loop: tirx.For) -> str:
+        return self.printer.operand(self.printer.analyzer.simplify(loop.min + loop.extent))
 
     def _branch(self, branch: tirx.IfThenElse) -> list[str]:
         lines = [f"if ({self.printer.text(branch.condition)}) {{", *self._indented(branch.then_case)]
@@ -111,7 +115,7 @@ class StatementPrinter:
         c_type = self.printer.c_type(str(buffer.ty.dtype))
         if buffer in self.storage.scalars:
             self.printer.scalars.add(buffer)
-            return [f"{c_type} {self._name(buffer)} = 0;"]
+            return [f"{c_type} {self._name(buffer)} = {number(0, str(buffer.ty.dtype))};"]
         extent = int(buffer.ty.shape[0])
         return [f"{c_type} {self._name(buffer)}[{extent}];"]
 
@@ -140,7 +144,7 @@ class StatementPrinter:
         return [block(line) for line in self._sequence(_flat(statement))]
 
     def _name(self, var: Var) -> str:
-        name = unique(identifier(var.name), self.taken)
+        name = unique(identifier(var.name.removeprefix("T_")), self.taken)
         self.printer.names[var] = name
         return name
 

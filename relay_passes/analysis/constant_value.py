@@ -19,10 +19,8 @@ Rule = Callable[[relax.Call, Sequence[Array]], "Array | None"]
 
 # A model may ask for any size in a few bytes (ConstantOfShape); weights larger than this are not computed here.
 _MAX_BYTES = 1 << 28
-_SIZES = (8, 16, 32, 64)
-_DTYPES = frozenset(
-    ["bool", "float16", "float32", "float64"] + [f"{kind}{n}" for kind in ("int", "uint") for n in _SIZES]
-)
+_INTEGERS = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
+_DTYPES = frozenset(["bool", "float16", "float32", "float64", *_INTEGERS])
 
 
 def evaluate(call: relax.Expr) -> relax.Expr | None:

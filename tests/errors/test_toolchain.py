@@ -38,13 +38,13 @@ def source(tmp_path: Path) -> Path:
 def test_a_missing_cross_compiler_names_its_package(source: Path, monkeypatch) -> None:
     monkeypatch.setenv("PATH", str(source.parent))
     toolchain = Platform.load("cortex_m4").toolchain
-    with pytest.raises(MissingTool, match="arm-none-eabi-gcc is not on PATH; .*apt install gcc-arm-none-eabi"):
+    with pytest.raises(MissingTool, match=r"arm-none-eabi-gcc is not on PATH; .*apt install gcc-arm-none-eabi"):
         compile_objects([source], source.parent / "out", toolchain)
-    with pytest.raises(MissingTool, match="arm-none-eabi-objdump is not on PATH; .*apt install gcc-arm-none-eabi"):
+    with pytest.raises(MissingTool, match=r"arm-none-eabi-objdump is not on PATH; .*apt install gcc-arm-none-eabi"):
         section_sizes([source], toolchain)
-    with pytest.raises(MissingTool, match="^gcc is not on PATH; .*apt install gcc"):
+    with pytest.raises(MissingTool, match=r"^gcc is not on PATH; .*apt install gcc"):
         find_compiler(HOST)
-    with pytest.raises(MissingTool, match="qemu-system-arm is not on PATH; .*apt install qemu-system-arm"):
+    with pytest.raises(MissingTool, match=r"qemu-system-arm is not on PATH; .*apt install qemu-system-arm"):
         find_program("qemu-system-arm")
     with pytest.raises(MissingTool, match="riscv-none-elf-gcc is not on PATH"):
         find_compiler(Toolchain(prefix="riscv-none-elf-"))

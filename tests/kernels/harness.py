@@ -1,44 +1,57 @@
-"""Compiles one kernel alone and calls it through ctypes, so that it can be held against its numpy reference."""
+"""Compiles kernels alone and calls them through ctypes, so that they can be held against their numpy references."""
 
 from __future__ import annotations
 
 import ctypes
 import subprocess
 import tempfile
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 
 from codegen_c.emit.functions import definition
-from codegen_c.kernels.contract import Implementation, Target
+from codegen_c.kernels.contract import Implementation, StoredRows, Target
 from codegen_c.operators import Operator
 from tvm_ext.core.platform import Platform
 
 HOST = Target(processor=Platform.load("host").processor)
+WARNINGS = "-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wcast-qual -Werror -Wno-unused-function".split()
 FLAGS = (
-    "-std=c11 -O2 -fno-strict-aliasing -fPIC -shared -Wall -Wextra -Wpedantic -Wconversion -Wshadow "
-    "-Wcast-qual -Werror -Wno-unused-function -fsanitize=undefined -fno-sanitize-recover=undefined"
-).split()
+    *"-std=c11 -O2 -fno-strict-aliasing -fPIC -shared".split(),
+    *WARNINGS,
+    *"-fsanitize=undefined -fno-sanitize-recover=undefined".split(),
+)
+GUARD_BYTES = 64
+GUARD = 77
+
+Entry = Callable[..., None]
 
 
-def compile_kernel(implementation: Implementation) -> ctypes.CDLL:
-    """The kernel as a shared library with one entry `kernel`."""
-    function = implementation.function
-    names = [parameter.name for parameter in function.parameters]
-    declarations = ", ".join(parameter.declaration() for parameter in function.parameters)
-    includes = "".join(f"#include <{name}>\n" for name in function.includes)
-    text = (
-        f'{includes}#include "tvm_ext_kernels.h"\n\n{definition(function, "step")}\n'
-        f"void kernel({declarations});\nvoid kernel({declarations})\n{{\n    step({', '.join(names)});\n}}\n"
-    )
+def source_text(implementations: Sequence[Implementation]) -> str:
+    """A C file that holds each kernel behind an external function `kernel<index>`."""
+    headers = sorted({name for i in implementations for name in i.function.includes} | {"tvm_ext_kernels.h"})
+    parts = [f'#include "{name}"' if name.startswith("tvm_ext") else f"#include <{name}>" for name in headers]
+    for index, implementation in enumerate(implementations):
+        parameters = implementation.function.parameters
+        head = f"void kernel{index}({', '.join(parameter.declaration() for parameter in parameters)})"
+        call = f"step{index}({', '.join(parameter.name for parameter in parameters)})"
+        parts += [definition(implementation.function, f"step{index}"), f"{head};\n{head}\n{{\n    {call};\n}}\n"]
+    return "\n".join(parts)
+
+
+def compile_kernels(implementations: Sequence[Implementation]) -> list[Entry]:
+    """The kernels, compiled in one go, each as a function for `run_kernel` and `run_ring`."""
+    text = source_text(implementations)
     with tempfile.TemporaryDirectory() as folder:
-        source, library = Path(folder, "kernel.c"), Path(folder, "kernel.so")
+        source, library = Path(folder, "kernels.c"), Path(folder, "kernels.so")
         source.write_text(text)
         command = ["gcc", *FLAGS, f"-I{files('codegen_c') / 'runtime'}", str(source), "-o", str(library), "-lm"]
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, f"{done.stderr}\n{text}"
-        return ctypes.CDLL(str(library))
+        loaded = ctypes.CDLL(str(library))
+        return [loaded[f"kernel{index}"] for index in range(len(implementations))]
 
 
 def run_kernel(
@@ -46,25 +59,88 @@ def run_kernel(
     implementation: Implementation,
     inputs: list[np.ndarray],
     rows: list[tuple[int, int]] | None = None,
+    entry: Entry | None = None,
 ) -> list[np.ndarray]:
     """Outputs of the compiled kernel; `rows` calls it once for each range of output rows."""
-    entry = compile_kernel(implementation).kernel
-    outputs = [np.full(t.shape, 77, dtype=t.dtype) for t in operator.outputs]
+    entry = entry or compile_kernels([implementation])[0]
+    guarded = [_Guarded(t.shape, t.dtype) for t in operator.outputs]
+    outputs = [buffer.array for buffer in guarded]
+    num_rows = operator.output.shape[1] if len(operator.output.shape) > 1 else 1
+    if implementation.spatial:
+        num_rows = implementation.spatial.output_rows
+    for begin, end in rows or [(0, num_rows)]:
+        _call(entry, implementation, inputs, outputs, begin, end)
+    assert all(buffer.is_intact() for buffer in guarded), "written outside the output"
+    return outputs
+
+
+def run_ring(
+    operator: Operator,
+    implementation: Implementation,
+    stored: StoredRows,
+    inputs: list[np.ndarray],
+    entry: Entry | None = None,
+) -> list[np.ndarray]:
+    """The output of a spatial kernel made for `stored` rows: row after row, each operand in its ring of rows."""
+    entry = entry or compile_kernels([implementation])[0]
+    spatial = implementation.spatial
+    assert spatial is not None
+    rings = [_ring(array.shape, array.dtype, stored.input(index)) for index, array in enumerate(inputs)]
+    filled = [0] * len(inputs)
+    output = operator.output
+    result = np.zeros(output.shape, output.dtype)
+    guarded = _Guarded((1, stored.output or output.shape[1], *output.shape[2:]), output.dtype)
+    for row in range(spatial.output_rows):
+        for index, access in enumerate(spatial.inputs):
+            begin, end = access.read(row, row + 1)
+            assert end - begin <= rings[index].shape[1], "the ring is too small for a window"
+            for h in range(filled[index], end):
+                rings[index][0, h % rings[index].shape[1]] = inputs[index][0, h]
+            filled[index] = max(filled[index], end)
+        _call(entry, implementation, rings, [guarded.array], row, row + 1)
+        result[0, row] = guarded.array[0, row % guarded.array.shape[1]]
+    assert guarded.is_intact(), "written outside the output"
+    return [result]
+
+
+def smallest_rings(implementation: Implementation) -> StoredRows:
+    """As few rows of each operand as computing row by row needs."""
+    spatial = implementation.spatial
+    assert spatial is not None
+    reads = [[access.read(row, row + 1) for row in range(spatial.output_rows)] for access in spatial.inputs]
+    return StoredRows(inputs=tuple(max(1, *(end - begin for begin, end in rows)) for rows in reads), output=1)
+
+
+class _Guarded:
+    """An array between two runs of bytes that nobody may write."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
+        self.bytes = np.full(int(np.prod(shape)) * np.dtype(dtype).itemsize + 2 * GUARD_BYTES, GUARD, np.uint8)
+        self.array = self.bytes[GUARD_BYTES:-GUARD_BYTES].view(dtype).reshape(shape)
+
+    def is_intact(self) -> bool:
+        return bool((self.bytes[:GUARD_BYTES] == GUARD).all() and (self.bytes[-GUARD_BYTES:] == GUARD).all())
+
+
+def _ring(shape: tuple[int, ...], dtype: np.dtype, rows: int | None) -> np.ndarray:
+    return np.full((1, rows or shape[1], *shape[2:]), GUARD, dtype)
+
+
+def _call(
+    entry: Entry,
+    implementation: Implementation,
+    inputs: list[np.ndarray],
+    outputs: list[np.ndarray],
+    begin: int,
+    end: int,
+) -> None:
     scratch = np.zeros(max(implementation.scratch_bytes, 1) + 16, dtype=np.uint8)
     parts = {
         "input": iter([np.ascontiguousarray(array) for array in inputs]),
         "output": iter(outputs),
         "constant": iter([np.ascontiguousarray(array) for _, array in implementation.constants]),
         "scratch": iter([scratch]),
+        "row": iter((begin, end)),
     }
-    kept = {p.name: next(parts[p.role]) for p in implementation.function.parameters if p.role != "row"}
-    num_rows = implementation.spatial.output_rows if implementation.spatial else operator.output.shape[1:2][0:1]
-    whole = [(0, num_rows if isinstance(num_rows, int) else (num_rows[0] if num_rows else 1))]
-    for begin, end in rows or whole:
-        bounds = iter((begin, end))
-        arguments = [
-            ctypes.c_int32(next(bounds)) if p.role == "row" else kept[p.name].ctypes.data_as(ctypes.c_void_p)
-            for p in implementation.function.parameters
-        ]
-        entry(*arguments)
-    return outputs
+    taken = [(parameter.role, next(parts[parameter.role])) for parameter in implementation.function.parameters]
+    entry(*(ctypes.c_int32(v) if role == "row" else v.ctypes.data_as(ctypes.c_void_p) for role, v in taken))

@@ -14,6 +14,7 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tvm_ext.core.errors import BuildFailed, MissingTool
@@ -21,7 +22,7 @@ from tvm_ext.core.options import Optimize
 from tvm_ext.core.platform import Toolchain
 
 LANGUAGE_FLAGS = ("-std=c11", "-fno-strict-aliasing", "-ffunction-sections", "-fdata-sections")
-WARNING_FLAGS = tuple("-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wcast-qual -Werror".split())
+WARNING_FLAGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wcast-qual", "-Werror")
 
 _TIME_LIMIT_S = 600
 _ERROR_LINES = 12
@@ -93,10 +94,10 @@ def compile_objects(
     for folder in include_dirs:
         head += ["-I", str(folder.resolve()), f"-ffile-prefix-map={folder.resolve()}={folder.name}"]
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        return list(pool.map(lambda source: _compile(source, out_dir.resolve(), head), sources))
+        return list(pool.map(partial(_compile, out_dir.resolve(), head), sources))
 
 
-def _compile(source: Path, out_dir: Path, head: Sequence[str]) -> Path:
+def _compile(out_dir: Path, head: Sequence[str], source: Path) -> Path:
     folder = source.parent.resolve()
     target = out_dir / f"{source.stem}.o"
     _run([*head, f"-ffile-prefix-map={folder}=.", "-c", source.name, "-o", str(target)], folder)

@@ -50,7 +50,7 @@ def fix_shapes(
         warnings.warn(
             f"dimensions the model leaves open are taken as 1: {'; '.join(guessed)}. Fix them with shapes.",
             ModelNotice,
-            stacklevel=2,
+            stacklevel=4,
         )
     return fixed
 
@@ -68,9 +68,8 @@ def _checked(inputs: Sequence[DeclaredInput], shapes: Mapping[str, Sequence[int]
             raise BadOptions(f"shapes: {name} = {list(dims)}: dimensions are whole numbers of at least 1.")
         declared = known[name]
         if declared is not None and len(declared) != len(dims):
-            raise BadOptions(
-                f"shapes: {name} = {list(dims)} has rank {len(dims)}, the model's {_text(declared)} rank {len(declared)}."
-            )
+            ranks = f"has rank {len(dims)}, the model's {_text(declared)} has {len(declared)}"
+            raise BadOptions(f"shapes: {name} = {list(dims)} {ranks}.")
         if any(isinstance(old, int) and old != new for old, new in zip(declared or (), dims, strict=False)):
             raise BadOptions(
                 f"shapes: {name} = {list(dims)} contradicts the model's {_text(declared)}; "

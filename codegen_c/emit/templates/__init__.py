@@ -17,5 +17,4 @@ def render(template: str, **values: object) -> str:
         keep_trailing_newline=True,
         autoescape=False,  # C and make, not HTML; model-supplied text passes through `comment`
     )
-    environment.filters["comment"] = comment
-    return environment.get_template(template).render(**values)
+    return environment.get_template(template).render(comment=comment, **values)

@@ -50,9 +50,14 @@ def bind_attributes(node: onnx.NodeProto, values: Mapping[str, onnx.AttributePro
     return bound
 
 
-def attribute_values(function: onnx.FunctionProto, node: onnx.NodeProto) -> dict[str, onnx.AttributeProto]:
-    """The function's attributes as the calling node sets them, its defaults where it does not."""
-    defaults = {attribute.name: attribute for attribute in function.attribute_proto}
+def attribute_values(
+    function: onnx.FunctionProto, node: onnx.NodeProto, opset: int
+) -> dict[str, onnx.AttributeProto]:
+    """The function's attributes as the calling node sets them, the defaults where it does not."""
+    schema = _schema(node, opset)
+    defaults = {} if schema is None else {a.name: a.default_value for a in schema.attributes.values()}
+    defaults = {name: value for name, value in defaults.items() if value.type != onnx.AttributeProto.UNDEFINED}
+    defaults |= {attribute.name: attribute for attribute in function.attribute_proto}
     return defaults | {attribute.name: attribute for attribute in node.attribute}
 
 

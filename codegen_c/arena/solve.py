@@ -1,0 +1,83 @@
+"""Offsets for buffers with lifetimes, so that buffers alive together don't overlap: dynamic storage allocation.
+
+Problem and solution are plain values. `solve` tries first fit over several orders and keeps the lowest result;
+it stops early at the lower bound, which no allocation can beat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Buffer:
+    """`size` bytes during [begin, end), at a multiple of `alignment`."""
+
+    begin: int
+    end: int
+    size: int
+    alignment: int = 1
+
+    def overlaps(self, other: Buffer) -> bool:
+        """Whether both are alive at some time."""
+        return self.begin < other.end and other.begin < self.end
+
+
+def lower_bound(buffers: Sequence[Buffer]) -> int:
+    """Most bytes alive at one time."""
+    starts = {buffer.begin for buffer in buffers}
+    return max((sum(b.size for b in buffers if b.begin <= time < b.end) for time in starts), default=0)
+
+
+def height(buffers: Sequence[Buffer], offsets: Sequence[int]) -> int:
+    """End of the highest buffer."""
+    return max((offset + buffer.size for buffer, offset in zip(buffers, offsets, strict=True)), default=0)
+
+
+def solve(buffers: Sequence[Buffer]) -> list[int]:
+    """Offset of each buffer. The same problem gives the same offsets."""
+    bound = lower_bound(buffers)
+    neighbours = [
+        [j for j, other in enumerate(buffers) if j != i and buffer.overlaps(other)] for i, buffer in enumerate(buffers)
+    ]
+    best: list[int] | None = None
+    for order in _orders(buffers):
+        offsets = _first_fit(buffers, neighbours, order)
+        if best is None or height(buffers, offsets) < height(buffers, best):
+            best = offsets
+        if height(buffers, best) == bound:
+            break
+    return best or []
+
+
+def _orders(buffers: Sequence[Buffer]) -> list[list[int]]:
+    """Orders worth trying: large first, long-lived first, large areas first, by time; then the tallest moments first."""
+    indices = range(len(buffers))
+    pressure = [
+        max(sum(b.size for b in buffers if b.begin <= t < b.end) for t in range(buffer.begin, buffer.end))
+        for buffer in buffers
+    ]
+    keys = (
+        lambda i: (-buffers[i].size, buffers[i].begin),
+        lambda i: (-(buffers[i].end - buffers[i].begin), -buffers[i].size),
+        lambda i: (-buffers[i].size * (buffers[i].end - buffers[i].begin), buffers[i].begin),
+        lambda i: (buffers[i].begin, -buffers[i].size),
+        lambda i: (-buffers[i].end, -buffers[i].size),
+        lambda i: (-pressure[i], -buffers[i].size, buffers[i].begin),
+    )
+    return [sorted(indices, key=lambda i: (*key(i), i)) for key in keys]
+
+
+def _first_fit(buffers: Sequence[Buffer], neighbours: Sequence[Sequence[int]], order: Sequence[int]) -> list[int]:
+    """Each buffer in turn at the lowest offset free of the neighbours placed before it."""
+    offsets = [-1] * len(buffers)
+    for index in order:
+        taken = sorted((offsets[j], offsets[j] + buffers[j].size) for j in neighbours[index] if offsets[j] >= 0)
+        offset, alignment = 0, buffers[index].alignment
+        for begin, end in taken:
+            if offset + buffers[index].size <= begin:
+                break
+            offset = max(offset, -(-end // alignment) * alignment)
+        offsets[index] = offset
+    return offsets

@@ -1,0 +1,86 @@
+"""Checks a memory plan by replaying the program over bytes that know their owner. Shares no code with the planner.
+
+Every byte of every memory carries the number of the tensor that was last written there. A step may read a
+tensor only if all its bytes still carry its number, and nothing may be written over a tensor that is read later.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from codegen_c.arena.plan import MemoryPlan, Placement
+from codegen_c.program import KernelCall, Loop, Program, Step, Transfer
+from tvm_ext.core.errors import PlanRejected
+
+NOBODY = -1
+
+
+def validate(program: Program, plan: MemoryPlan) -> None:
+    """Raises PlanRejected with the step, the tensor and who overwrote it."""
+    owners = _empty_memories(program, plan)
+    numbers = {name: number for number, name in enumerate(plan.placements)}
+    names = list(plan.placements)
+
+    def bytes_of(name: str) -> np.ndarray:
+        place = plan.placements[name]
+        return owners[place.memory][place.offset : place.offset + place.num_bytes]
+
+    def require(name: str, where: str) -> None:
+        lost = bytes_of(name)[bytes_of(name) != numbers[name]] if name in plan.placements else np.empty(0)
+        if lost.size:
+            thief = names[int(lost[0])] if lost[0] != NOBODY else "nothing (it was never written)"
+            raise PlanRejected(f"{where}: {lost.size} B of {name} are not its own any more but hold {thief}.")
+
+    for name in program.inputs:
+        if name in plan.placements:
+            bytes_of(name)[:] = numbers[name]
+    for index, step in enumerate(program.steps):
+        where = f"step {index} ({step.name})"
+        for inner in _inner(step):
+            inputs, outputs = _operands(inner)
+            for name in inputs:
+                require(name, where)
+            for name in (*outputs, f"{step.name}_scratch"):
+                if name in plan.placements:
+                    bytes_of(name)[:] = numbers[name]
+            for name in inputs:  # a kernel reads while it writes: its inputs must outlive its outputs and scratch
+                require(name, where)
+    for name in program.outputs:
+        require(name, "the end")
+
+
+def _empty_memories(program: Program, plan: MemoryPlan) -> dict[str, np.ndarray]:
+    """One array of owners a memory, after checking that every place is inside it, aligned and of the right size."""
+    sizes = {arena.memory: arena.num_bytes for arena in plan.arenas}
+    for name, place in plan.placements.items():
+        if place.offset < 0 or place.offset + place.num_bytes > sizes.get(place.memory, 0):
+            raise PlanRejected(f"{name}: bytes {place.offset} to {place.offset + place.num_bytes} leave {place.memory}.")
+        if place.offset % 16:
+            raise PlanRejected(f"{name}: offset {place.offset} is no multiple of 16.")
+        _check_size(program, place)
+    return {memory: np.full(size, NOBODY, dtype=np.int32) for memory, size in sizes.items()}
+
+
+def _check_size(program: Program, place: Placement) -> None:
+    if place.is_scratch:
+        need = max(
+            inner.implementation.scratch_bytes
+            for step in program.steps
+            if f"{step.name}_scratch" == place.name
+            for inner in _inner(step)
+            if isinstance(inner, KernelCall)
+        )
+    else:
+        tensor = program.tensors[place.name]
+        need = int(np.prod(tensor.shape, dtype=np.int64)) * np.dtype(tensor.dtype).itemsize
+    if place.num_bytes < need:
+        raise PlanRejected(f"{place.name}: has {place.num_bytes} B and needs {need} B.")
+
+
+def _inner(step: Step) -> tuple[KernelCall | Transfer, ...]:
+    """The calls a step makes; a loop's body twice, so that what its second iteration reads is checked too."""
+    return step.body * min(step.count, 2) if isinstance(step, Loop) else (step,)
+
+
+def _operands(step: KernelCall | Transfer) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return ((step.source,), (step.target,)) if isinstance(step, Transfer) else (step.inputs, step.outputs)

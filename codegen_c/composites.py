@@ -1,0 +1,86 @@
+"""A composite function of Relax as an Operator: the one place where graph attributes become plain data.
+
+What no kernel of our own computes becomes a Generic operator, plain C made from its PrimFuncs; what even that
+cannot be is refused with a reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from tvm import relax
+
+from codegen_c.float_composites import float_operator
+from codegen_c.graph import Composite, NoMatch
+from codegen_c.kernels import select
+from codegen_c.kernels.contract import Implementation, Refusal, Target
+from codegen_c.operators import Generic, Operator, Permute, Reshape
+from codegen_c.quantized_composites import quantized_operator
+from codegen_c.tir import lower_composite, run_reference
+from codegen_c.tir.plain_c import Refusal as TirRefusal
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Lowered:
+    """An operator with its implementation; arguments[i]: the composite's parameter that is operator input i.
+
+    implementation is None for a Reshape, which moves no byte.
+    """
+
+    operator: Operator
+    arguments: tuple[int, ...]
+    implementation: Implementation | None
+
+
+def lower_operator(function: relax.Function, target: Target) -> Lowered | Refusal:
+    """The cheapest way to compute a composite: a kernel that takes it, or its PrimFuncs; or why there is none."""
+    composite = Composite.read(function)
+    for match in (_movement, quantized_operator, float_operator):
+        found = match(composite)
+        if isinstance(found, NoMatch):
+            continue
+        operator, arguments = found
+        if isinstance(operator, Reshape):
+            return Lowered(operator=operator, arguments=arguments, implementation=None)
+        chosen = select(operator, target)
+        if isinstance(chosen, Implementation):
+            return Lowered(operator=operator, arguments=arguments, implementation=chosen)
+    return _generic(composite, target)
+
+
+def _movement(composite: Composite) -> tuple[Operator, tuple[int, ...]] | NoMatch:
+    """One reshape or permutation of a parameter."""
+    if len(composite.calls) != 1 or len(composite.inputs) != 1 or len(composite.outputs) != 1:
+        return NoMatch("is more than one operator")
+    call, types = composite.calls[0], {"inputs": composite.inputs, "outputs": composite.outputs}
+    if call.name in ("reshape", "expand_dims", "squeeze", "flatten"):
+        return Reshape(**types), (0,)
+    if call.name == "permute_dims":
+        rank = len(composite.inputs[0].shape)
+        axes = call.attrs.axes
+        ordered = tuple(int(axis) % rank for axis in axes) if axes is not None else tuple(reversed(range(rank)))
+        return Permute(**types, axes=ordered), (0,)
+    return NoMatch("moves no data")
+
+
+def _generic(composite: Composite, target: Target) -> Lowered | Refusal:
+    plain = lower_composite(composite.function)
+    if isinstance(plain, TirRefusal):
+        return Refusal(kernel="generic", reason=plain.reason)
+    function = composite.function
+
+    def reference(inputs: list[np.ndarray]) -> list[np.ndarray]:
+        return run_reference(function, inputs)
+
+    operator = Generic(
+        inputs=composite.inputs,
+        outputs=composite.outputs,
+        name="+".join(call.name for call in composite.calls),
+        plain=plain,
+        reference=reference,
+    )
+    chosen = select(operator, target)
+    if not isinstance(chosen, Implementation):
+        return chosen[0]
+    return Lowered(operator=operator, arguments=tuple(range(len(composite.inputs))), implementation=chosen)

@@ -1,0 +1,31 @@
+"""Any operator without a kernel of its own: plain C made from its PrimFuncs.
+
+Shapes, types and order of accumulation are those of TVM's own definition of the operator.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
+from codegen_c.operators import Generic
+from codegen_c.tir.plain_c import PlainC
+
+
+def implement(operator: Generic, target: Target, stored: StoredRows) -> Implementation:
+    plain = operator.plain
+    assert isinstance(plain, PlainC), "a Generic operator carries the C it was lowered to"
+    elements = sum(t.num_elements for t in (*operator.inputs, *operator.outputs))
+    return Implementation(
+        kernel=KERNEL.name,
+        function=plain.function,
+        reference=operator.reference,
+        constants=tuple((name, np.ascontiguousarray(array)) for name, array in plain.constants),
+        scratch_bytes=plain.scratch_bytes,
+        instructions=elements * 10,
+        accumulation="as TVM defines the operator",
+        in_place=plain.in_place,
+    )
+
+
+KERNEL = Kernel(name="generic", operator=Generic, implement=implement)

@@ -1,0 +1,157 @@
+"""Region function -> Program: composites become kernel calls, values become tensors, weights become constants.
+
+A reshape is no step: its result is the tensor it reads, seen under another shape.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from codegen_c.composites import Lowered, lower_operator
+from codegen_c.graph import tensor_type
+from codegen_c.kernels.contract import Refusal, Target
+from codegen_c.operators import TensorType
+from codegen_c.program import Constant, KernelCall, Program, Step, Tensor, Transfer
+from tvm_ext.core.errors import UnsupportedModel
+from tvm_ext.core.names import identifier, unique
+from tvm_ext.core.platform import Platform
+
+FORM_SUFFIXES = (".nhwc", ".nchw")
+
+
+def lower_region(region: relax.Function, platform: Platform, target: Target, *, reserved: set[str]) -> Program:
+    """The program of a region function. reserved: C identifiers taken already; raises UnsupportedModel."""
+    return _Lowering(region, platform, target, set(reserved)).run()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _View:
+    """A value of the region: the tensor that holds its bytes, and the shape it has there."""
+
+    tensor: str
+    shape: tuple[int, ...]
+
+
+class _Lowering:
+    def __init__(self, region: relax.Function, platform: Platform, target: Target, taken: set[str]) -> None:
+        self.region, self.platform, self.target, self.taken = region, platform, target, taken
+        self.tensors: dict[str, Tensor] = {}
+        self.constants: dict[str, Constant] = {}
+        self.steps: list[Step] = []
+        self.views: dict[Any, _View | tuple[_View, ...]] = {}
+        self.composites: dict[Any, relax.Function] = {}
+
+    def run(self) -> Program:
+        inputs = [self._tensor(param.name, tensor_type(param.ty), role="input") for param in self.region.params]
+        for param, name in zip(self.region.params, inputs, strict=True):
+            self.views[param] = _View(tensor=name, shape=self.tensors[name].shape)
+        for block in self.region.body.blocks:
+            for binding in block.bindings:
+                self._visit(binding.var, binding.value)
+        body = self.region.body.body
+        results = body.fields if isinstance(body, relax.Tuple) else [body]
+        outputs = [self._output(result) for result in results]
+        return Program(
+            name=str(self.region.attrs["global_symbol"]), inputs=tuple(inputs), outputs=tuple(outputs),
+            tensors=self.tensors, constants=self.constants, steps=tuple(self.steps),
+        )  # fmt: skip
+
+    def _visit(self, var: relax.Var, value: relax.Expr) -> None:
+        if isinstance(value, relax.Function):
+            self.composites[var] = value
+        elif isinstance(value, relax.Var):
+            self.views[var] = self.views[value]
+        elif isinstance(value, relax.TupleGetItem):
+            fields = self.views[value.tuple_value]
+            assert isinstance(fields, tuple), "an element is taken of a tuple"
+            self.views[var] = fields[value.index]
+        else:
+            self._call(var, value)
+
+    def _call(self, var: relax.Var, call: relax.Call) -> None:
+        composite = self.composites[call.op]
+        lowered = lower_operator(composite, self.target)
+        if isinstance(lowered, Refusal):
+            raise UnsupportedModel(f"{call.op.name}: {lowered.reason}")
+        arguments = [self._argument(arg) for arg in call.args]
+        seen = [arguments[index] for index in lowered.arguments]
+        if lowered.implementation is None:
+            self.views[var] = replace(seen[0], shape=lowered.operator.output.shape)
+            return
+        for view, wanted in zip(seen, lowered.operator.inputs, strict=True):
+            self._quantize(view.tensor, wanted)
+        fields = var.ty.fields if isinstance(var.ty, relax.TupleType) else [var.ty]
+        layout = tuple(int(axis) for axis in composite.attrs.get("layout", ()))
+        names = [var.name] if len(fields) == 1 else [f"{var.name}.{index}" for index in range(len(fields))]
+        outputs = [
+            self._tensor(name, replace(tensor_type(ty), quantization=kind.quantization), layout=layout)
+            for name, ty, kind in zip(names, fields, lowered.operator.outputs, strict=True)
+        ]
+        views = tuple(_View(tensor=name, shape=self.tensors[name].shape) for name in outputs)
+        self.views[var] = views if isinstance(var.ty, relax.TupleType) else views[0]
+        self.steps.append(self._step(call, composite, lowered, seen, outputs))
+
+    def _step(
+        self, call: relax.Call, composite: relax.Function, lowered: Lowered, seen: list[_View], outputs: list[str]
+    ) -> KernelCall:
+        implementation = lowered.implementation
+        assert implementation is not None, "a step has an implementation"
+        name = unique(identifier(call.op.name), self.taken)
+        source_nodes = tuple(str(node) for node in composite.attrs["source_nodes"])
+        constants = []
+        for role, array in implementation.constants:
+            constant = unique(f"{name}_{role}", self.taken)
+            note = f"{', '.join(source_nodes) or name}: {role}, {TensorType(shape=array.shape, dtype=str(array.dtype))}"
+            data = np.ascontiguousarray(array)
+            self.constants[constant] = Constant(name=constant, data=data, memory=self.platform.weights, note=note)
+            constants.append(constant)
+        return KernelCall(
+            name=name, implementation=implementation, inputs=tuple(view.tensor for view in seen),
+            outputs=tuple(outputs), input_shapes=tuple(kind.shape for kind in lowered.operator.inputs),
+            constants=tuple(constants), source_nodes=source_nodes,
+        )  # fmt: skip
+
+    def _argument(self, expr: relax.Expr) -> _View:
+        view = self.views[expr]
+        assert isinstance(view, _View), "composites take tensors"
+        return view
+
+    def _tensor(self, source: str, kind: TensorType, *, role: Any = "intermediate", layout: tuple[int, ...] = ()) -> str:
+        name = unique(identifier(source, fallback="t"), self.taken)
+        for suffix in FORM_SUFFIXES:
+            source = source.removesuffix(suffix)
+        self.tensors[name] = Tensor(
+            name=name, source=source, shape=kind.shape, dtype=kind.dtype, memory=self.platform.activations,
+            role=role, layout=layout, quantization=kind.quantization,
+        )  # fmt: skip
+        return name
+
+    def _quantize(self, name: str, kind: TensorType) -> None:
+        """An input's scale is what its first reader takes it for."""
+        if kind.quantization is not None and self.tensors[name].quantization is None:
+            self.tensors[name] = replace(self.tensors[name], quantization=kind.quantization)
+
+    def _output(self, expr: relax.Expr) -> str:
+        """The tensor of a result; a copy where it is also an input or another result."""
+        if isinstance(expr, tvm.ir.GenericConst):
+            raise UnsupportedModel("an output of the model is constant; remove it from the model's outputs.")
+        view = self._argument(expr)
+        tensor = self.tensors[view.tensor]
+        result = TensorType(shape=view.shape, dtype=tensor.dtype, quantization=tensor.quantization)
+        if tensor.role != "intermediate":
+            name = self._tensor(f"{expr.name}.copy", result, role="output")
+            step = unique(f"copy_{name}", self.taken)
+            self.steps.append(Transfer(name=step, source=tensor.name, target=name))
+            self.tensors[name] = replace(self.tensors[name], source=expr.name)
+            return name
+        source = expr.name
+        for suffix in FORM_SUFFIXES:
+            source = source.removesuffix(suffix)
+        layout = tensor.layout if tensor.shape == view.shape else ()
+        self.tensors[tensor.name] = replace(tensor, role="output", shape=view.shape, source=source, layout=layout)
+        return tensor.name

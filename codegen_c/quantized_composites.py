@@ -1,0 +1,288 @@
+"""QDQ composites as Operators: dequantize, float operators, quantize become one integer operator.
+
+The only place where scales of weights and biases meet; kernels see integers and the scales they derive
+multipliers from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from codegen_c.float_composites import Match, reaching, window_of
+from codegen_c.graph import Call, Composite, NoMatch, Value
+from codegen_c.operators import QBinary, QConv2d, QDense, QPool2d, QSoftmax, QUnary, TensorType, Window
+from codegen_c.program import Quantization
+from codegen_c.scalar_calls import ProgramBuilder
+
+INTEGERS = ("int8", "uint8")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Chain:
+    """A QDQ composite taken apart: typed inputs, float calls in order, the output's type with its clamp."""
+
+    composite: Composite
+    inputs: tuple[TensorType, ...]
+    output: TensorType
+    body: tuple[Call, ...]
+    low: int
+    high: int
+    parameters: dict[Any, int]
+    constants: dict[Any, tuple[np.ndarray, np.ndarray, int]]
+
+    def parameter(self, value: Value) -> int | None:
+        """Index of the composite's parameter a float operand was dequantized from."""
+        return self.parameters.get(value.var)
+
+
+def quantized_operator(composite: Composite) -> Match | NoMatch:
+    """The integer operator of a QDQ composite, and which parameters are its inputs."""
+    chain = _read(composite)
+    if isinstance(chain, NoMatch):
+        return chain
+    anchor = chain.body[0]
+    make = _ANCHORS.get(anchor.name, _unary)
+    return make(chain, anchor)
+
+
+def _read(composite: Composite) -> _Chain | NoMatch:
+    if len(composite.calls) < 3 or composite.calls[-1].name != "quantize" or len(composite.outputs) != 1:
+        return NoMatch("is no chain from dequantize to quantize")
+    inputs: list[TensorType] = list(composite.inputs)
+    parameters: dict[Any, int] = {}
+    constants: dict[Any, tuple[np.ndarray, np.ndarray, int]] = {}
+    body = []
+    for call in composite.calls[:-1]:
+        if call.name != "dequantize":
+            body.append(call)
+            continue
+        data, scale, zero_point = (*call.operands, *(Value(),) * 3)[:3]
+        if scale.array is None or zero_point.array is None:
+            return NoMatch("a scale or zero point is not constant")
+        if data.array is not None:
+            constants[call.var] = (data.array, scale.array.reshape(-1), _one(zero_point.array))
+            continue
+        if data.parameter is None or scale.array.size != 1:
+            return NoMatch("an activation has a scale for each channel")
+        quantization = Quantization(scale=float(scale.array.reshape(-1)[0]), zero_point=_one(zero_point.array))
+        inputs[data.parameter] = replace(inputs[data.parameter], quantization=quantization)
+        parameters[call.var] = data.parameter
+    last = composite.calls[-1]
+    scale, zero_point = last.operands[1].array, last.operands[2].array
+    if scale is None or zero_point is None or scale.size != 1:
+        return NoMatch("its result has a scale for each channel")
+    quantization = Quantization(scale=float(scale.reshape(-1)[0]), zero_point=_one(zero_point))
+    output = replace(composite.outputs[0], quantization=quantization)
+    types = [*inputs, output]
+    if any(t.dtype not in INTEGERS or t.quantization is None or not _usable(t.quantization) for t in types) or not body:
+        return NoMatch("its inputs and result are not all int8 or uint8 with a positive scale")
+    clamp = _clamp(body, output)
+    chain = _Chain(
+        composite=composite, inputs=tuple(inputs), output=output, body=tuple(body), low=clamp[0], high=clamp[1],
+        parameters=parameters, constants=constants,
+    )  # fmt: skip
+    return chain
+
+
+def _one(zero_point: np.ndarray) -> int:
+    """The zero point all channels share; an impossible one where they differ."""
+    values = np.unique(zero_point)
+    return int(values[0]) if values.size == 1 else 1 << 30
+
+
+def _usable(quantization: Quantization) -> bool:
+    return 0.0 < quantization.scale < np.inf and abs(quantization.zero_point) < 1 << 16
+
+
+def _clamp(body: list[Call], output: TensorType) -> tuple[int, int]:
+    """Integer bounds of the output: those of its type, narrowed by relu and clip at the end of the chain.
+
+    Bounds commute with quantize: both are monotonic. The calls that set them are removed from `body`.
+    """
+    info, quantization = np.iinfo(output.dtype), output.quantization
+    assert quantization is not None
+    low, high = int(info.min), int(info.max)
+    while len(body) > 1 and body[-1].name in ("nn.relu", "clip"):
+        call = body.pop()
+        below, above = (0.0, np.inf) if call.name == "nn.relu" else _bounds(call)
+        low = max(low, _quantized(below, quantization, low))
+        high = min(high, _quantized(above, quantization, high))
+    return low, max(low, high)
+
+
+def _bounds(call: Call) -> tuple[float, float]:
+    given = [value.array for value in call.operands[1:]]
+    if len(given) == 2 and given[0] is not None and given[1] is not None:
+        return float(given[0].reshape(-1)[0]), float(given[1].reshape(-1)[0])
+    return float(call.attrs.min), float(call.attrs.max)
+
+
+def _quantized(real: float, quantization: Quantization, otherwise: int) -> int:
+    if not np.isfinite(real):
+        return otherwise
+    return int(np.round(np.float32(real) / np.float32(quantization.scale))) + quantization.zero_point
+
+
+def _weights(chain: _Chain, value: Value) -> tuple[np.ndarray, np.ndarray] | NoMatch:
+    """int8 weights with zero point 0 and their float32 scales, one or one a channel."""
+    if value.var not in chain.constants:
+        return NoMatch("its weights are not quantized constants")
+    data, scale, zero_point = chain.constants[value.var]
+    if data.dtype == np.uint8 and zero_point == 128:
+        return (data.astype(np.int16) - 128).astype(np.int8), scale
+    if data.dtype != np.int8 or zero_point != 0:
+        return NoMatch("its weights are not int8 around zero")
+    return data, scale
+
+
+def _bias(chain: _Chain, anchor: Call, scale: np.ndarray, channels: int) -> np.ndarray | NoMatch:
+    """The int32 bias added after the anchor, in units of `scale`; zeros if nothing is added."""
+    rest = chain.body[1:]
+    if not rest:
+        return np.zeros(channels, dtype=np.int32)
+    if len(rest) > 1 or rest[0].name != "add":
+        return NoMatch("something other than a bias and a clamp follows it")
+    added = next((v for v in rest[0].operands if v.var is not anchor.var and v.var != anchor.var), None)
+    if added is not None and added.var in chain.constants:
+        data, own_scale, zero_point = chain.constants[added.var]
+        real = (data.astype(np.float64).reshape(-1) - zero_point) * own_scale.astype(np.float64)
+    elif added is not None and added.array is not None:
+        real = added.array.astype(np.float64).reshape(-1)
+    else:
+        return NoMatch("what is added to it is not constant")
+    shape = added.array.shape if added.array is not None else chain.constants[added.var][0].shape
+    if real.size not in (1, channels) or (real.size == channels > 1 and shape[-1] != channels):
+        return NoMatch("its bias is not one number a channel")
+    units = np.round(np.broadcast_to(real, channels) / scale)
+    if np.abs(units).max(initial=0) >= 2**31:
+        return NoMatch("its bias does not fit 32 bits")
+    return units.astype(np.int32)
+
+
+def _linear(chain: _Chain, anchor: Call, channels: int) -> tuple[np.ndarray, np.ndarray, np.ndarray] | NoMatch:
+    """Weights as the graph has them, one scale a channel, and the bias."""
+    if chain.parameter(anchor.operands[0]) is None:
+        return NoMatch("its first operand is no activation")
+    weights = _weights(chain, anchor.operands[1])
+    if isinstance(weights, NoMatch):
+        return weights
+    scale = np.ascontiguousarray(np.broadcast_to(weights[1], channels).astype(np.float32))
+    source = chain.inputs[chain.parameter(anchor.operands[0]) or 0].quantization
+    assert source is not None, "every input of a chain is quantized"
+    bias = _bias(chain, anchor, scale.astype(np.float64) * np.float64(np.float32(source.scale)), channels)
+    return bias if isinstance(bias, NoMatch) else (weights[0], scale, bias)
+
+
+def _conv2d(chain: _Chain, anchor: Call) -> Match | NoMatch:
+    attrs = anchor.attrs
+    if attrs.data_layout != "NHWC" or attrs.kernel_layout != "OHWI":
+        return NoMatch("its layout is not NHWC")
+    linear = _linear(chain, anchor, chain.output.shape[-1])
+    if isinstance(linear, NoMatch):
+        return linear
+    weight, scale, bias = linear
+    window = window_of(attrs, weight.shape[1:3])
+    if isinstance(window, NoMatch):
+        return window
+    operator = QConv2d(
+        inputs=chain.inputs, outputs=(chain.output,), weight=weight, weight_scale=scale, bias=bias, window=window,
+        low=chain.low, high=chain.high, groups=int(attrs.groups),
+    )  # fmt: skip
+    return operator, (0,)
+
+
+def _dense(chain: _Chain, anchor: Call) -> Match | NoMatch:
+    channels = chain.output.shape[-1]
+    linear = _linear(chain, anchor, channels)
+    if isinstance(linear, NoMatch):
+        return linear
+    weight, scale, bias = linear
+    if weight.ndim != 2 or weight.shape[1] != channels or len(chain.inputs) != 1:
+        return NoMatch("its weights are not a matrix")
+    operator = QDense(
+        inputs=chain.inputs, outputs=(chain.output,), weight=np.ascontiguousarray(weight.T), weight_scale=scale,
+        bias=bias, low=chain.low, high=chain.high,
+    )  # fmt: skip
+    return operator, (0,)
+
+
+def _pool2d(chain: _Chain, anchor: Call) -> Match | NoMatch:
+    attrs = anchor.attrs
+    if attrs.layout != "NHWC" or len(chain.body) != 1:
+        return NoMatch("its layout is not NHWC, or more than a clamp follows it")
+    window, average = window_of(attrs, tuple(map(int, attrs.pool_size))), anchor.name == "nn.avg_pool2d"
+    include = bool(attrs.count_include_pad)
+    if not isinstance(window, NoMatch):
+        window = reaching(window, chain.inputs[0], anchor.type, counts_padding=include and average)
+    return _pool(chain, anchor, window, include)
+
+
+def _mean(chain: _Chain, anchor: Call) -> Match | NoMatch:
+    shape = chain.inputs[0].shape
+    if len(shape) != 4 or sorted(int(a) % 4 for a in anchor.attrs.axis or ()) != [1, 2] or len(chain.body) != 1:
+        return NoMatch("is not a mean over rows and columns")
+    return _pool(chain, anchor, Window(kernel=(shape[1], shape[2])), False)
+
+
+def _pool(chain: _Chain, anchor: Call, window: Window | NoMatch, include: bool) -> Match | NoMatch:
+    if isinstance(window, NoMatch):
+        return window
+    output = chain.output
+    if len(output.shape) == 2:  # a mean that dropped its axes
+        output = replace(output, shape=(output.shape[0], 1, 1, output.shape[1]))
+    operator = QPool2d(
+        inputs=chain.inputs, outputs=(output,), method="max" if anchor.name == "nn.max_pool2d" else "average",
+        window=window, low=chain.low, high=chain.high, count_include_pad=include,
+    )  # fmt: skip
+    return operator, (0,)
+
+
+def _binary(chain: _Chain, anchor: Call) -> Match | NoMatch:
+    indices = [chain.parameter(value) for value in anchor.operands]
+    if len(chain.body) != 1 or None in indices:
+        return _unary(chain, anchor)
+    arguments = tuple(index for index in indices if index is not None)
+    operator = QBinary(
+        inputs=tuple(chain.inputs[i] for i in arguments), outputs=(chain.output,), function=anchor.name,  # type: ignore[arg-type]
+        low=chain.low, high=chain.high,
+    )  # fmt: skip
+    return operator, arguments
+
+
+def _unary(chain: _Chain, anchor: Call) -> Match | NoMatch:
+    """Any element-wise function of one activation and numbers: a table."""
+    calls = chain.composite.calls[:-1]
+    builder = ProgramBuilder()
+    if len(chain.inputs) != 1 or chain.inputs[0].shape != chain.output.shape:
+        return NoMatch("reads more than one activation")
+    for call in calls:
+        if call.name == "dequantize":
+            if call.var in chain.constants:
+                return NoMatch("reads a quantized constant")
+            builder.element(call.var)
+        elif failed := builder.add(call, 1):
+            return failed
+    return QUnary(inputs=chain.inputs, outputs=(chain.output,), finish=builder.program()), (0,)
+
+
+def _softmax(chain: _Chain, anchor: Call) -> Match | NoMatch:
+    rank = len(chain.output.shape)
+    if len(chain.body) != 1 or int(anchor.attrs.axis) % rank != rank - 1:
+        return NoMatch("is not a softmax over the last axis")
+    return QSoftmax(inputs=chain.inputs, outputs=(chain.output,)), (0,)
+
+
+_ANCHORS = {
+    "nn.conv2d": _conv2d,
+    "matmul": _dense,
+    "nn.max_pool2d": _pool2d,
+    "nn.avg_pool2d": _pool2d,
+    "mean": _mean,
+    "add": _binary,
+    "subtract": _binary,
+    "multiply": _binary,
+    "nn.softmax": _softmax,
+}
