@@ -41,3 +41,30 @@ def block(lines: Iterable[str] | str, depth: int = 1) -> str:
     """Lines indented by `depth` levels of four spaces."""
     text = lines if isinstance(lines, str) else "\n".join(lines)
     return indent(text, "    " * depth)
+
+
+def double_literal(value: float) -> str:
+    """Shortest C literal that reads back as the same float64."""
+    if math.isnan(value):
+        return "(double)NAN"
+    if math.isinf(value):
+        return "(double)INFINITY" if value > 0 else "(-(double)INFINITY)"
+    text = repr(float(value))
+    return f"({text})" if text.startswith("-") else text
+
+
+def literal(array: np.ndarray) -> list[str]:
+    """Every element of a flat array as a C literal of its own type, for an initializer."""
+    if array.dtype == np.float32:
+        return [float_literal(value) for value in array]
+    if array.dtype == np.float64:
+        return [double_literal(value) for value in array]
+    if array.dtype == np.bool_:
+        return ["true" if value else "false" for value in array]
+    suffix = {"uint8": "u", "uint16": "u", "uint32": "u", "uint64": "ull", "int64": "ll"}.get(str(array.dtype), "")
+    least = np.iinfo(array.dtype).min
+    words = [str(value) for value in array.tolist()]
+    extreme = {"int32": "INT32_MIN", "int64": "INT64_MIN"}.get(str(array.dtype))
+    if extreme:
+        return [extreme if value == least else word + suffix for value, word in zip(array.tolist(), words, strict=True)]
+    return [word + suffix for word in words]

@@ -1,8 +1,8 @@
 """`make demo`: the digits network, compiled for this machine and for a Cortex-M4, run, verified and measured.
 
-Packages go to `out/digits_host` and `out/digits_cortex_m4`, or into the folder given as argument. Ends with status 1 if verification fails or the C
-code recognises fewer held-out images than onnxruntime does by more than one. Without a cross compiler and QEMU
-only the host part is done.
+Packages go to `out/digits_host` and `out/digits_cortex_m4`, or into the folder given as argument. Without a cross
+compiler and QEMU only the host part is done. Status 1 if verification fails, or if the C code recognises fewer
+held-out images than onnxruntime by more than one.
 """
 
 from __future__ import annotations

@@ -69,7 +69,10 @@ class RowAccess:
 
 @dataclass(frozen=True, kw_only=True)
 class Spatial:
-    """Row behaviour of a spatial kernel: rows of its output, and for each input what they read."""
+    """Row behaviour of a spatial kernel: rows of an output image, and for each input what they read.
+
+    A row range applies to every image of a batch; windows of stored rows are for single images.
+    """
 
     output_rows: int
     inputs: tuple[RowAccess, ...]

@@ -56,14 +56,11 @@ def _ceil_div(expression: str, divisor: int) -> str:
     return expression if divisor == 1 else f"({expression} + {divisor - 1}) / {divisor}"
 
 
-def spatial(window: Window, source: TensorType, output: TensorType, num_same_row: int = 0) -> Spatial | None:
-    """Row behaviour of a window over an NHWC input; further inputs are read row by row. None for batches."""
-    if source.shape[0] != 1:
-        return None
+def spatial(window: Window, source: TensorType, output: TensorType, num_same_row: int = 0) -> Spatial:
+    """Row behaviour of a window over NHWC images; further inputs are read row by row."""
+    first = RowAccess(window=window, input_rows=source.shape[1])
     residuals = tuple(RowAccess(window=SAME_ROW, input_rows=output.shape[1]) for _ in range(num_same_row))
-    return Spatial(
-        output_rows=output.shape[1], inputs=(RowAccess(window=window, input_rows=source.shape[1]), *residuals)
-    )
+    return Spatial(output_rows=output.shape[1], inputs=(first, *residuals))
 
 
 def taps(

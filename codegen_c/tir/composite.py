@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tvm
 import tvm_ffi
 from tvm import relax, tirx
 from tvm.ir import TensorLoad, Var
@@ -18,17 +19,17 @@ from codegen_c.tir.statements import StatementPrinter
 from codegen_c.tir.storage import place_buffers
 
 
-def lower_composite(function: relax.Function) -> PlainC | Refusal:
+def lower_composite(function: relax.Function, module: tvm.IRModule | None = None) -> PlainC | Refusal:
     """One C function that computes what the composite `function` computes.
 
     function: params are tensors of static shape, weights are constants inside, the result is a tensor or a
-    tuple of tensors. The function's results have the same float accumulation order as TVM's PrimFuncs.
+    tuple of tensors. module: where the PrimFuncs stand that it calls already. The function's results have the same float accumulation order as TVM's PrimFuncs.
 
     A Refusal says why C cannot express it: shapes that depend on data, calls of TVM's runtime (sort, topk),
     element types that C11 lacks, or an operator that TVM cannot legalise.
     """
     try:
-        return _printed(merge_stages(legalize_composite(function)))
+        return _printed(merge_stages(legalize_composite(function, module)))
     except CannotLowerError as error:
         return _refusal(function, f"it needs {error}")
     except Exception as error:  # whatever TVM raises about a model it cannot lower

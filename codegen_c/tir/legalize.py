@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -46,13 +47,13 @@ class Stages:
 Bound = Value | tuple["Bound", ...]
 
 
-def legalize_composite(function: relax.Function) -> Stages:
-    """Legalise `function` alone and list its stages.
+def legalize_composite(function: relax.Function, module: tvm.IRModule | None = None) -> Stages:
+    """Legalise `function` alone and list its stages; module: where the PrimFuncs stand that it calls already.
 
     Raises CannotLowerError for what has no PrimFunc (shapes that depend on data, calls of TVM's runtime) and
     for element types C11 lacks.
     """
-    module = _legalized(function)
+    module = _legalized(alone(function, module))
     main = module["main"]
     inputs = tuple(_value_of(var.ty, kind="input", name=var.name) for var in main.params)
     bound: dict[tvm.ir.Var, Bound] = dict(zip(main.params, inputs, strict=True))
@@ -75,13 +76,15 @@ def operator_names(function: relax.Function) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def alone(function: relax.Function) -> tvm.IRModule:
-    """A module that holds only `function`, public and free of the composite's attributes."""
+def alone(function: relax.Function, module: tvm.IRModule | None = None) -> tvm.IRModule:
+    """A module of `function`, public and free of the composite's attributes, and of the PrimFuncs of `module`."""
     bare = relax.Function(function.params, function.body, function.ret_ty, function.is_pure)
-    return tvm.IRModule({"main": bare.with_attr("global_symbol", "main")})
+    others = module.functions.items() if module is not None else ()
+    functions = {name: other for name, other in others if isinstance(other, tirx.PrimFunc)}
+    return tvm.IRModule({**functions, tvm.ir.GlobalVar("main"): bare.with_attr("global_symbol", "main")})
 
 
-def _legalized(function: relax.Function) -> tvm.IRModule:
+def _legalized(module: tvm.IRModule) -> tvm.IRModule:
     passes = [
         relax.transform.DecomposeOpsForInference(),
         relax.backend.DispatchSortScan(),
@@ -89,7 +92,7 @@ def _legalized(function: relax.Function) -> tvm.IRModule:
         relax.transform.Normalize(),
     ]
     with tvm.target.Target("c"):
-        return tvm.transform.Sequential(passes)(alone(function))
+        return tvm.transform.Sequential(passes)(module)
 
 
 def _bind(
@@ -99,10 +102,14 @@ def _bind(
     if not isinstance(value, relax.Call):
         return _resolve(value, bound)
     name = value.op.name if isinstance(value.op, tvm.ir.Op) else str(value.op)
+    if name == "relax.shape_of":
+        return ()  # a shape is no tensor: what it says stands in the types of its uses
+    if name == "relax.shape_to_tensor":
+        return _constant(np.array(_static(value.args[0].ty.values, name="a shape"), np.int64))
     if name != "relax.call_tir":
-        raise CannotLowerError(f"{name.removeprefix('relax.')} has no PrimFunc")
+        raise CannotLowerError(f"{name.removeprefix('relax.')}, which has no PrimFunc")
     if len(value.args) > 2:
-        raise CannotLowerError("its PrimFunc takes shape variables")
+        raise CannotLowerError("a PrimFunc that takes shape variables")
     callee = value.args[0]
     outputs = _outputs(binding.var.ty, name=binding.var.name)
     stages.append(
@@ -126,9 +133,8 @@ def _resolve(expr: relax.Expr, bound: dict[tvm.ir.Var, Bound]) -> Bound:
         assert isinstance(whole, tuple)
         return whole[expr.index]
     if isinstance(expr, tvm.ir.GenericConst):
-        data = expr.value.numpy()
-        return _value_of(expr.ty, kind="constant", name="constant", data=data)
-    raise CannotLowerError(f"its result goes through {type(expr).__name__}, which no PrimFunc gives")
+        return _constant(expr.value.numpy())
+    raise CannotLowerError(f"{type(expr).__name__}, which no PrimFunc gives")
 
 
 def _flatten(bound: Bound) -> tuple[Value, ...]:
@@ -141,19 +147,24 @@ def _outputs(ty: tvm.ir.Type, *, name: str) -> Bound:
     return _value_of(ty, kind="intermediate", name=name)
 
 
-def _value_of(
-    ty: tvm.ir.Type,
-    *,
-    kind: Literal["input", "constant", "intermediate"],
-    name: str,
-    data: np.ndarray | None = None,
-) -> Value:
+def _value_of(ty: tvm.ir.Type, *, kind: Literal["input", "intermediate"], name: str) -> Value:
     if not isinstance(ty, relax.TensorType):
-        raise CannotLowerError(f"{name} is not a tensor")
-    shape = ty.shape.values if isinstance(ty.shape, relax.ShapeExpr) else None
+        raise CannotLowerError(f"{name}, which is not a tensor,")
+    shape = _static(ty.shape.values if isinstance(ty.shape, relax.ShapeExpr) else None, name=name)
+    return _typed(Value(kind=kind, name=name, shape=shape, dtype=str(ty.dtype)))
+
+
+def _constant(data: np.ndarray) -> Value:
+    return _typed(Value(kind="constant", name="constant", shape=data.shape, dtype=str(data.dtype), data=data))
+
+
+def _typed(value: Value) -> Value:
+    if value.dtype not in C_TYPES:
+        raise CannotLowerError(f"values of type {value.dtype} ({value.name}); C11 has {', '.join(C_TYPES)}")
+    return value
+
+
+def _static(shape: Sequence[relax.Expr] | None, *, name: str) -> tuple[int, ...]:
     if shape is None or not all(isinstance(extent, tirx.IntImm) for extent in shape):
-        raise CannotLowerError(f"the shape of {name} is not known before it runs")
-    dtype = str(ty.dtype)
-    if dtype not in C_TYPES:
-        raise CannotLowerError(f"{name} is of type {dtype}; C11 has {', '.join(C_TYPES)}")
-    return Value(kind=kind, name=name, shape=tuple(int(extent) for extent in shape), dtype=dtype, data=data)
+        raise CannotLowerError(f"the shape of {name}, which is not known before it runs")
+    return tuple(int(extent) for extent in shape)

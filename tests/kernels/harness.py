@@ -32,7 +32,7 @@ Entry = Callable[..., None]
 def source_text(implementations: Sequence[Implementation]) -> str:
     """A C file that holds each kernel behind an external function `kernel<index>`."""
     headers = sorted({name for i in implementations for name in i.function.includes} | {"tvm_ext_kernels.h"})
-    parts = [f'#include "{name}"' if name.startswith("tvm_ext") else f"#include <{name}>" for name in headers]
+    parts = [f'#include "{name}"' for name in headers]
     for index, implementation in enumerate(implementations):
         parameters = implementation.function.parameters
         head = f"void kernel{index}({', '.join(parameter.declaration() for parameter in parameters)})"
@@ -65,9 +65,7 @@ def run_kernel(
     entry = entry or compile_kernels([implementation])[0]
     guarded = [_Guarded(t.shape, t.dtype) for t in operator.outputs]
     outputs = [buffer.array for buffer in guarded]
-    num_rows = operator.output.shape[1] if len(operator.output.shape) > 1 else 1
-    if implementation.spatial:
-        num_rows = implementation.spatial.output_rows
+    whole = [(0, implementation.spatial.output_rows if implementation.spatial else 1)]
     for begin, end in rows or [(0, num_rows)]:
         _call(entry, implementation, inputs, outputs, begin, end)
     assert all(buffer.is_intact() for buffer in guarded), "written outside the output"

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from codegen_c.kernels import Implementation, select
-from codegen_c.kernels.contract import Kernel
+from codegen_c.kernels import select
+from codegen_c.kernels.contract import Implementation, Kernel, StoredRows
 from codegen_c.operators import Operator, TensorType, Window
 from codegen_c.program import Quantization
 from tests.kernels.harness import HOST, compile_kernels, run_kernel, run_ring, smallest_rings
@@ -107,21 +107,21 @@ def assert_c_equals_reference(
 
     kernel: the one under test; by default the one that would be chosen.
     """
-    plain = [_implementation(operator, kernel) for operator in operators]
+    plain = [_implementation(operator, kernel, StoredRows()) for operator in operators]
     stored = [smallest_rings(i) if i.spatial else None for i in plain]
-    ringed = [
-        _implementation(operator, kernel, rows) for operator, rows in zip(operators, stored, strict=True) if rows
-    ]
+    ringed = [_implementation(o, kernel, rows) for o, rows in zip(operators, stored, strict=True) if rows]
     entries = compile_kernels([*plain, *ringed])
     rings = iter(zip(ringed, entries[len(plain) :], strict=True))
     results: list[np.ndarray] = []
-    for operator, arrays, implementation, rows, entry in zip(operators, inputs, plain, stored, entries, strict=False):
-        (expected,) = implementation.reference(arrays)
+    for operator, arrays, whole, rows, entry in zip(
+        operators, inputs, plain, stored, entries[: len(plain)], strict=True
+    ):
+        (expected,) = whole.reference(arrays)
         assert (expected.shape, str(expected.dtype)) == (operator.output.shape, operator.output.dtype)
-        np.testing.assert_array_equal(run_kernel(operator, implementation, arrays, entry=entry)[0], expected)
+        np.testing.assert_array_equal(run_kernel(operator, whole, arrays, entry=entry)[0], expected)
         if rows:
             one_by_one = [(h, h + 1) for h in range(operator.output.shape[1])]
-            by_rows = run_kernel(operator, implementation, arrays, rows=one_by_one, entry=entry)
+            by_rows = run_kernel(operator, whole, arrays, rows=one_by_one, entry=entry)
             np.testing.assert_array_equal(by_rows[0], expected)
             ring, ring_entry = next(rings)
             np.testing.assert_array_equal(run_ring(operator, ring, rows, arrays, entry=ring_entry)[0], expected)
@@ -129,15 +129,11 @@ def assert_c_equals_reference(
     return results
 
 
-def _implementation(operator: Operator, kernel: Kernel | None, *stored: object) -> Implementation:
-    from codegen_c.kernels.contract import StoredRows
-
-    rows = stored[0] if stored else StoredRows()
-    assert isinstance(rows, StoredRows)
-    if kernel:
-        refusal = kernel.refuses(operator, HOST)
-        assert refusal is None, refusal
-        return kernel.implement(operator, HOST, rows)
-    chosen = select(operator, HOST, rows)
-    assert isinstance(chosen, Implementation), chosen
-    return chosen
+def _implementation(operator: Operator, kernel: Kernel | None, stored: StoredRows) -> Implementation:
+    if kernel is None:
+        chosen = select(operator, HOST, stored)
+        assert isinstance(chosen, Implementation), chosen
+        return chosen
+    refusal = kernel.refuses(operator, HOST)
+    assert refusal is None, refusal
+    return kernel.implement(operator, HOST, stored)

@@ -88,7 +88,9 @@ RESIZE = (
 
 
 def _resize(x: relax.Expr, how: tuple[str, str, str]) -> relax.Expr:
-    return op.image.resize2d(x, (9, 4), layout="NCHW", method=how[0], coordinate_transformation_mode=how[1], rounding_method=how[2])
+    return op.image.resize2d(
+        x, (9, 4), layout="NCHW", method=how[0], coordinate_transformation_mode=how[1], rounding_method=how[2]
+    )
 
 
 ELEMENTWISE = [
@@ -117,12 +119,21 @@ ELEMENTWISE = [
     Case(name="left_shift", build=op.left_shift, inputs=_two((40,), "int32"), low=0, high=8),
     Case(name="right_shift", build=op.right_shift, inputs=_two((40,), "int32"), low=0, high=8),
     Case(name="bitwise_not", build=op.bitwise_not, inputs=(((40,), "int8"),), low=-128, high=128),
-    *(Case(name=name, build=getattr(op, name), inputs=_two((40,), "bool")) for name in ("logical_and", "logical_or", "logical_xor")),
+    *(
+        Case(name=name, build=getattr(op, name), inputs=_two((40,), "bool"))
+        for name in ("logical_and", "logical_or", "logical_xor")
+    ),
     Case(name="logical_not", build=op.logical_not, inputs=(((40,), "bool"),)),
     Case(name="clip", build=lambda x: op.clip(x, -1.0, 1.5)),
     Case(name="where", build=op.where, inputs=((MATRIX, "bool"), (MATRIX, "float32"), ((5,), "float32"))),
     *(
-        Case(name=f"cast_{source}_{target}", build=lambda x, t=target: op.astype(x, t), inputs=(((40,), source),), low=0, high=100)
+        Case(
+            name=f"cast_{source}_{target}",
+            build=lambda x, t=target: op.astype(x, t),
+            inputs=(((40,), source),),
+            low=0,
+            high=100,
+        )
         for source in CASTS
         for target in CASTS
         if source != target
@@ -143,16 +154,31 @@ ELEMENTWISE = [
 ]
 REDUCING = [
     *(
-        Case(name=f"{name}_{'_'.join(map(str, axis or ('all',)))}", build=lambda x, n=name, a=axis: getattr(op, n)(x, a), inputs=_image())
+        Case(
+            name=f"{name}_{'_'.join(map(str, axis or ('all',)))}",
+            build=lambda x, n=name, a=axis: getattr(op, n)(x, a),
+            inputs=_image(),
+        )
         for name in REDUCTIONS
         for axis in (None, [1], [2, 3], [0, 2])
     ),
-    *(Case(name=name, build=lambda x, n=name: getattr(op, n)(x, axis=1), inputs=_image()) for name in ("argmax", "argmin")),
+    *(
+        Case(name=name, build=lambda x, n=name: getattr(op, n)(x, axis=1), inputs=_image())
+        for name in ("argmax", "argmin")
+    ),
     *(Case(name=name, build=lambda x, n=name: getattr(op, n)(x, axis=1)) for name in ("cumsum", "cumprod")),
     Case(name="softmax_channels", build=lambda x: op.nn.softmax(x, 1), inputs=_image()),
     Case(name="layer_norm", build=lambda x: op.nn.layer_norm(x, _weights(5), _weights(5), axes=-1)),
-    Case(name="group_norm", build=lambda x: op.nn.group_norm(x, _weights(4), _weights(4), 2, 1, [2, 3]), inputs=(((1, 4, 6, 5), "float32"),)),
-    Case(name="instance_norm", build=lambda x: op.nn.instance_norm(x, _weights(3), _weights(3), 1, [2, 3]), inputs=_image()),
+    Case(
+        name="group_norm",
+        build=lambda x: op.nn.group_norm(x, _weights(4), _weights(4), 2, 1, [2, 3]),
+        inputs=(((1, 4, 6, 5), "float32"),),
+    ),
+    Case(
+        name="instance_norm",
+        build=lambda x: op.nn.instance_norm(x, _weights(3), _weights(3), 1, [2, 3]),
+        inputs=_image(),
+    ),
     Case(name="rms_norm", build=lambda x: op.nn.rms_norm(x, _weights(5), axes=-1)),
     Case(
         name="batch_norm",
@@ -164,28 +190,62 @@ REDUCING = [
 LINEAR = [
     Case(name="matmul", build=op.matmul, inputs=((MATRIX, "float32"), ((5, 4), "float32"))),
     Case(name="matmul_batched", build=op.matmul, inputs=(((2, 1, 3, 5), "float32"), ((4, 5, 2), "float32"))),
-    Case(name="matmul_i8", build=lambda x, y: op.matmul(x, y, out_dtype="int32"), inputs=((MATRIX, "int8"), ((5, 4), "int8")), low=-128, high=128),
+    Case(
+        name="matmul_i8",
+        build=lambda x, y: op.matmul(x, y, out_dtype="int32"),
+        inputs=((MATRIX, "int8"), ((5, 4), "int8")),
+        low=-128,
+        high=128,
+    ),
     Case(name="dense_relu", build=lambda x: op.nn.relu(op.add(op.matmul(x, _weights(5, 7)), _weights(7)))),
     Case(name="einsum", build=lambda x, y: op.einsum((x, y), "ij,kj->ik"), inputs=_two()),
     Case(name="attention", build=lambda q, k, v: op.nn.attention(q, k, v), inputs=(((1, 4, 2, 8), "float32"),) * 3),
-    Case(name="conv1d", build=lambda x: op.nn.conv1d(x, _weights(4, 3, 3), padding=1), inputs=(((1, 3, 9), "float32"),)),
+    Case(
+        name="conv1d", build=lambda x: op.nn.conv1d(x, _weights(4, 3, 3), padding=1), inputs=(((1, 3, 9), "float32"),)
+    ),
     Case(name="conv2d", build=lambda x: op.nn.conv2d(x, _weights(4, 3, 3, 3), strides=2, padding=1), inputs=_image()),
-    Case(name="conv2d_groups", build=lambda x: op.nn.conv2d(x, _weights(3, 1, 3, 2), dilation=2, groups=3), inputs=_image()),
+    Case(
+        name="conv2d_groups",
+        build=lambda x: op.nn.conv2d(x, _weights(3, 1, 3, 2), dilation=2, groups=3),
+        inputs=_image(),
+    ),
     Case(
         name="conv2d_bias_relu",
         build=lambda x: op.nn.relu(op.add(op.nn.conv2d(x, _weights(4, 3, 3, 3), padding=1), _weights(1, 4, 1, 1))),
         inputs=_image(),
     ),
-    Case(name="conv3d", build=lambda x: op.nn.conv3d(x, _weights(2, 3, 2, 2, 2), padding=1), inputs=(((1, 3, 4, 4, 4), "float32"),)),
-    Case(name="conv1d_transpose", build=lambda x: op.nn.conv1d_transpose(x, _weights(3, 2, 3), strides=2), inputs=(((1, 3, 5), "float32"),)),
-    Case(name="conv2d_transpose", build=lambda x: op.nn.conv2d_transpose(x, _weights(3, 2, 3, 3), strides=2, padding=1), inputs=_image()),
+    Case(
+        name="conv3d",
+        build=lambda x: op.nn.conv3d(x, _weights(2, 3, 2, 2, 2), padding=1),
+        inputs=(((1, 3, 4, 4, 4), "float32"),),
+    ),
+    Case(
+        name="conv1d_transpose",
+        build=lambda x: op.nn.conv1d_transpose(x, _weights(3, 2, 3), strides=2),
+        inputs=(((1, 3, 5), "float32"),),
+    ),
+    Case(
+        name="conv2d_transpose",
+        build=lambda x: op.nn.conv2d_transpose(x, _weights(3, 2, 3, 3), strides=2, padding=1),
+        inputs=_image(),
+    ),
     *(
-        Case(name=f"{kind}_pool{rank}d", build=lambda x, k=kind, r=rank: getattr(op.nn, f"{k}_pool{r}d")(x, pool_size=[2] * r, strides=[2] * r, padding=1), inputs=((((1, 2) + (5,) * rank), "float32"),))
+        Case(
+            name=f"{kind}_pool{rank}d",
+            build=lambda x, k=kind, r=rank: getattr(op.nn, f"{k}_pool{r}d")(
+                x, pool_size=[2] * r, strides=[2] * r, padding=1
+            ),
+            inputs=((((1, 2) + (5,) * rank), "float32"),),
+        )
         for kind in ("max", "avg")
         for rank in (1, 2, 3)
     ),
     *(
-        Case(name=f"adaptive_avg_pool{rank}d", build=lambda x, r=rank: getattr(op.nn, f"adaptive_avg_pool{r}d")(x, [2] * r), inputs=((((1, 2) + (5,) * rank), "float32"),))
+        Case(
+            name=f"adaptive_avg_pool{rank}d",
+            build=lambda x, r=rank: getattr(op.nn, f"adaptive_avg_pool{r}d")(x, [2] * r),
+            inputs=((((1, 2) + (5,) * rank), "float32"),),
+        )
         for rank in (1, 2, 3)
     ),
 ]
@@ -200,20 +260,56 @@ MOVING = [
     Case(name="stack", build=lambda x, y: op.stack((x, y), axis=1), inputs=_two()),
     Case(name="tile", build=lambda x: op.tile(x, (2, 3))),
     Case(name="repeat", build=lambda x: op.repeat(x, 2, axis=1)),
-    *(Case(name=f"pad_{mode}", build=lambda x, m=mode: op.nn.pad(x, [1, 1, 2, 2], pad_mode=m, pad_value=0.5)) for mode in ("constant", "reflect", "replicate")),
+    *(
+        Case(name=f"pad_{mode}", build=lambda x, m=mode: op.nn.pad(x, [1, 1, 2, 2], pad_mode=m, pad_value=0.5))
+        for mode in ("constant", "reflect", "replicate")
+    ),
     Case(name="flip", build=lambda x: op.flip(x, axis=1)),
     Case(name="strided_slice", build=lambda x: op.strided_slice(x, [1], [4], [0], [-2])),
     Case(name="take", build=lambda x, i: op.take(x, i, axis=1), inputs=((MATRIX, "float32"), ((2, 2), "int64")), low=0),
-    Case(name="gather_elements", build=lambda x, i: op.gather_elements(x, i, axis=1), inputs=((MATRIX, "float32"), ((3, 2), "int64")), low=0),
+    Case(
+        name="gather_elements",
+        build=lambda x, i: op.gather_elements(x, i, axis=1),
+        inputs=((MATRIX, "float32"), ((3, 2), "int64")),
+        low=0,
+    ),
     Case(name="gather_nd", build=op.gather_nd, inputs=((MATRIX, "float32"), ((4, 2), "int64")), low=0),
-    Case(name="scatter_elements", build=lambda x, i, u: op.scatter_elements(x, i, u, axis=1, reduction="add"), inputs=((MATRIX, "float32"), ((3, 2), "int64"), ((3, 2), "float32")), low=0),
-    Case(name="scatter_nd", build=lambda x, i, u: op.scatter_nd(x, i, u, "update"), inputs=((MATRIX, "float32"), ((1, 2), "int64"), ((1,), "float32")), low=0),
-    Case(name="one_hot", build=lambda i: op.one_hot(i, tirx.const(1.0, "float32"), tirx.const(0.0, "float32"), 4, -1), inputs=(((6,), "int64"),), low=0),
+    Case(
+        name="scatter_elements",
+        build=lambda x, i, u: op.scatter_elements(x, i, u, axis=1, reduction="add"),
+        inputs=((MATRIX, "float32"), ((3, 2), "int64"), ((3, 2), "float32")),
+        low=0,
+    ),
+    Case(
+        name="scatter_nd",
+        build=lambda x, i, u: op.scatter_nd(x, i, u, "update"),
+        inputs=((MATRIX, "float32"), ((1, 2), "int64"), ((1,), "float32")),
+        low=0,
+    ),
+    Case(
+        name="one_hot",
+        build=lambda i: op.one_hot(i, tirx.const(1.0, "float32"), tirx.const(0.0, "float32"), 4, -1),
+        inputs=(((6,), "int64"),),
+        low=0,
+    ),
     Case(name="triu", build=lambda x: op.triu(x, 1)),
     Case(name="tril", build=lambda x: op.tril(x, -1)),
-    Case(name="meshgrid", build=lambda x, y: op.meshgrid((x, y), indexing="ij"), inputs=(((3,), "float32"), ((2,), "float32"))),
+    Case(
+        name="meshgrid",
+        build=lambda x, y: op.meshgrid((x, y), indexing="ij"),
+        inputs=(((3,), "float32"), ((2,), "float32")),
+    ),
     Case(name="identity", build=lambda x: relax.Tuple([x, x, op.negative(x)])),
-    *(Case(name="resize2d_" + "_".join(how[:2]), build=lambda x, h=how: _resize(x, h), inputs=_image()) for how in RESIZE),
-    Case(name="grid_sample", build=lambda x, g: op.image.grid_sample(x, g), inputs=(*_image(), ((1, 2, 4, 4), "float32")), low=-1, high=1),
+    *(
+        Case(name="resize2d_" + "_".join(how[:2]), build=lambda x, h=how: _resize(x, h), inputs=_image())
+        for how in RESIZE
+    ),
+    Case(
+        name="grid_sample",
+        build=lambda x, g: op.image.grid_sample(x, g),
+        inputs=(*_image(), ((1, 2, 4, 4), "float32")),
+        low=-1,
+        high=1,
+    ),
 ]
 CASES = [*ELEMENTWISE, *REDUCING, *LINEAR, *MOVING]

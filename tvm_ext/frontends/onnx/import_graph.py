@@ -17,7 +17,7 @@ from onnx import numpy_helper
 from tvm import relax
 
 from relay_passes.dataflow import build, constant, live, substitute
-from tvm_ext.core.errors import BadModel
+from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.frontends.onnx.element_types import contradictions, dtype_of
 from tvm_ext.frontends.onnx.function_body import (
     attribute_values,
@@ -32,6 +32,8 @@ from tvm_ext.frontends.onnx.translate_node import NodeTranslator
 
 # Functions of a model may call each other; the standard's nest four deep.
 _MAX_DEPTH = 16
+# Functions that call functions can make a small file a huge graph.
+_MAX_NODES = 100_000
 
 Opsets = Mapping[str, int]
 
@@ -62,6 +64,7 @@ class _Importer:
         self._functions = {(f.domain, f.name): f for f in model.functions}
         self._nodes = NodeTranslator()
         self._problems: list[Problem] = []
+        self._num_translated = 0
 
     def run(self, shapes: Mapping[str, tuple[int, ...]]) -> tvm.IRModule:
         graph = self._model.graph
@@ -115,12 +118,17 @@ class _Importer:
 
     def _convert(self, node: onnx.NodeProto, scope: Scope, label: str, opsets: Opsets, depth: int) -> None:
         """Translate `node` and add its results to `scope`; what cannot be is a problem and an unknown result."""
-        results: Sequence[relax.Expr | _Unknown] = [_UNKNOWN] * len(node.output)
+        results: Sequence[relax.Expr | _Unknown | None] = [_UNKNOWN] * len(node.output)
+        self._num_translated += 1
+        if self._num_translated > _MAX_NODES:
+            raise UnsupportedModel(f"{self._path}: has more than {_MAX_NODES} nodes once its functions are expanded.")
         try:
             self._refuse_early(node, opsets, depth)
             inputs = [scope[name] for name in node.input]
             if not any(isinstance(value, _Unknown) for value in inputs):
                 results = self._results(node, inputs, scope, label, opsets, depth)
+        except UnsupportedModel:
+            raise
         except Refused as error:
             self._refuse(operator_of(node), label, str(error))
         except Exception as error:  # converters raise whatever they like, from KeyError to InternalError
@@ -147,7 +155,7 @@ class _Importer:
         label: str,
         opsets: Opsets,
         depth: int,
-    ) -> Sequence[relax.Expr | _Unknown]:
+    ) -> Sequence[relax.Expr | _Unknown | None]:
         domain = _domain(node.domain)
         opset = opsets.get(domain, 1)
         function = self._functions.get((node.domain, node.op_type))

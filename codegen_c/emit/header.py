@@ -1,0 +1,75 @@
+"""`<model>.h`: the public face of a package. Typed pointers, sizes, one run function."""
+
+from __future__ import annotations
+
+from codegen_c.emit.banner import Origin, banner
+from codegen_c.interface import Interface, Port
+from codegen_c.text import block, comment
+
+
+def emit_header(interface: Interface, origin: Origin) -> str:
+    """Text of `<model>.h`."""
+    guard = f"{interface.model.upper()}_H"
+    sizes = [
+        f"#define {interface.size_macro(port)} {port.num_elements}" for port in (*interface.inputs, *interface.outputs)
+    ]
+    declarations = _arena_api(interface) if interface.io == "arena" else _caller_api(interface)
+    return "\n".join(
+        [
+            banner(origin, f"{interface.model}: the functions firmware calls."),
+            f"#ifndef {guard}\n#define {guard}\n",
+            "#include <stdbool.h>\n#include <stdint.h>\n",
+            '#ifdef __cplusplus\nextern "C" {\n#endif\n',
+            "/* Numbers of elements. */",
+            *sizes,
+            "",
+            declarations,
+            "#ifdef __cplusplus\n}\n#endif\n",
+            "#endif\n",
+        ]
+    )
+
+
+def describe(port: Port) -> str:
+    """`float32[1, 49, 10, 1], real = 0.5847 * (value - 83)`, then the model's own name of it."""
+    text = f"{port.dtype}[{', '.join(map(str, port.shape))}]"
+    if port.quantization:
+        text += f", real = {port.quantization.scale!r} * (value - {port.quantization.zero_point})"
+    return f"{text}, in the model {comment(port.source)}"
+
+
+def signature(interface: Interface) -> str:
+    """`int32_t <model>_run(...)` without the semicolon."""
+    if interface.io == "arena":
+        return f"int32_t {interface.run}(void)"
+    arguments = [f"const {port.c_type} *{port.name}" for port in interface.inputs]
+    arguments += [f"{port.c_type} *{port.name}" for port in interface.outputs]
+    one_line = f"int32_t {interface.run}({', '.join(arguments)})"
+    if len(one_line) <= 100:
+        return one_line
+    return f"int32_t {interface.run}(\n" + block(",\n".join(arguments)) + ")"
+
+
+def accessor_signature(interface: Interface, port: Port) -> str:
+    """`float *<model>_<input>(void)`; outputs are const."""
+    const = "const " if port in interface.outputs else ""
+    return f"{const}{port.c_type} *{interface.accessor(port)}(void)"
+
+
+def _arena_api(interface: Interface) -> str:
+    inputs = [f"/* Write the input here before each run: {describe(port)}. */\n" for port in interface.inputs]
+    outputs = [f"/* Read the output here after a run: {describe(port)}. */\n" for port in interface.outputs]
+    ports = zip((*interface.inputs, *interface.outputs), (*inputs, *outputs), strict=True)
+    accessors = [f"{note}{accessor_signature(interface, port)};\n" for port, note in ports]
+    run = (
+        "/* One inference, 0 when done. It uses the inputs' memory for its own values: write them again before the\n"
+        "   next run. Not reentrant: the arenas are static. */\n"
+    )
+    return "\n".join([*accessors, f"{run}{signature(interface)};\n"])
+
+
+def _caller_api(interface: Interface) -> str:
+    notes = [f"{port.name}: {describe(port)}." for port in (*interface.inputs, *interface.outputs)]
+    lines = "\n".join(f"   {note}" for note in notes)
+    head = "One inference, 0 when done. Inputs and outputs must not overlap. Not reentrant: the arenas are static."
+    return f"/* {head}\n{lines} */\n{signature(interface)};\n"

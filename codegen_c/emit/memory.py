@@ -1,0 +1,98 @@
+"""`<model>_memory.h` and `.c`: one static union a memory, every tensor in it by name at its planned place."""
+
+from __future__ import annotations
+
+from codegen_c.arena.plan import MemoryPlan, Placement
+from codegen_c.emit.banner import Origin, banner
+from codegen_c.emit.header import accessor_signature
+from codegen_c.interface import Interface
+from codegen_c.program import Program
+from codegen_c.text import C_TYPES, block, comment
+from tvm_ext.core.platform import Memory, Platform
+
+
+def union_name(model: str, memory: str) -> str:
+    """Tag of a memory's union, and name of the one object of that type."""
+    return f"{model}_{memory}"
+
+
+def section_macro(model: str, memory: str) -> str:
+    return f"{model}_section_{memory}".upper()
+
+
+def define_section(model: str, memory: Memory) -> str:
+    """The macro that puts an object into a memory's section; firmware may define it beforehand, also as nothing."""
+    macro = section_macro(model, memory.name)
+    attribute = f' __attribute__((section("{memory.section}")))' if memory.section else ""
+    return f"#ifndef {macro}\n#define {macro}{attribute}\n#endif\n"
+
+
+def emit_memory(
+    program: Program, plan: MemoryPlan, interface: Interface, origin: Origin, platform: Platform
+) -> dict[str, str]:
+    """Texts of `<model>_memory.h` and `<model>_memory.c`."""
+    model = interface.model
+    guard = f"{model.upper()}_MEMORY_H"
+    memories = [arena.memory for arena in plan.arenas if arena.num_bytes]
+    header = [
+        banner(origin, f"{model}: the arenas, every tensor at its planned place."),
+        f"#ifndef {guard}\n#define {guard}\n",
+        "#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n",
+        *(_union(program, plan, model, memory) for memory in memories),
+        "#endif\n",
+    ]
+    source = [
+        banner(origin, f"{model}: the arenas."),
+        f'#include "{model}_memory.h"\n#include "{model}.h"\n',
+        *(_definition(model, platform.memory(memory)) for memory in memories),
+        *(_accessors(program, plan, interface) if interface.io == "arena" else ()),
+    ]
+    return {f"{model}_memory.h": "\n".join(header), f"{model}_memory.c": "\n".join(source)}
+
+
+def place(program: Program, plan: MemoryPlan, name: str) -> str:
+    """C expression of a tensor's first element: in its arena, or the caller's pointer of that name."""
+    placement = plan.placements.get(name)
+    return f"{placement.memory}->{name}" if placement else name
+
+
+def _union(program: Program, plan: MemoryPlan, model: str, memory: str) -> str:
+    arena = next(arena for arena in plan.arenas if arena.memory == memory)
+    placements = sorted((p for p in plan.placements.values() if p.memory == memory), key=lambda p: (p.begin, p.offset))
+    tag = union_name(model, memory)
+    members = [f"_Alignas(16) uint8_t bytes[{arena.num_bytes}];"]
+    members += [line for placement in placements for line in _member(program, placement)]
+    asserts = [
+        f'_Static_assert(offsetof(union {tag}, {p.name}) == {p.offset}, "{p.name}");' for p in placements if p.offset
+    ]
+    asserts.append(f'_Static_assert(sizeof(union {tag}) == {-(-arena.num_bytes // 16) * 16}, "{tag}");')
+    peak = program.steps[arena.peak_step].name if program.steps else model
+    note = f"/* {arena.num_bytes} B; no plan of these lifetimes needs fewer than {arena.lower_bound_bytes} B (at {peak}). */"
+    return "\n".join([note, f"union {tag} {{", block(members), "};", f"extern union {tag} {tag};", *asserts, ""])
+
+
+def _member(program: Program, placement: Placement) -> list[str]:
+    tensor = program.tensors.get(placement.name)
+    if tensor:
+        shape = ", ".join(map(str, tensor.shape))
+        ctype, count = C_TYPES[tensor.dtype], max(tensor.num_elements, 1)
+        note = f"{tensor.dtype}[{shape}], {comment(tensor.source)}"
+    else:
+        ctype, count, note = "uint8_t", placement.num_bytes, "scratch"
+    gap = f"uint8_t GAP_{placement.name}[{placement.offset}]; " if placement.offset else ""
+    alive = f"step {placement.begin}" if placement.end == placement.begin + 1 else f"steps {placement.begin} to {placement.end - 1}"
+    return [f"/* {note}; {alive} */", f"struct {{ {gap}{ctype} {placement.name}[{count}]; }};"]
+
+
+def _definition(model: str, memory: Memory) -> str:
+    tag = union_name(model, memory.name)
+    return f"{define_section(model, memory)}{section_macro(model, memory.name)} union {tag} {tag};\n"
+
+
+def _accessors(program: Program, plan: MemoryPlan, interface: Interface) -> list[str]:
+    texts = []
+    for port in (*interface.inputs, *interface.outputs):
+        memory = plan.placements[port.name].memory
+        body = block(f"return {union_name(interface.model, memory)}.{port.name};")
+        texts.append(f"{accessor_signature(interface, port)}\n{{\n{body}\n}}\n")
+    return texts

@@ -1,0 +1,118 @@
+"""`<model>.c`: one function a step, and `run`, which reads as the schedule."""
+
+from __future__ import annotations
+
+from codegen_c.arena.plan import MemoryPlan, scratch_name
+from codegen_c.emit.banner import Origin, banner
+from codegen_c.emit.functions import definition
+from codegen_c.emit.header import signature
+from codegen_c.emit.memory import place, union_name
+from codegen_c.interface import Interface
+from codegen_c.program import Affine, KernelCall, Loop, Program, Tensor, Transfer
+from codegen_c.text import block, comment
+
+RUNTIME_HEADER = "tvm_ext_kernels.h"
+
+
+def emit_model(
+    program: Program, plan: MemoryPlan, interface: Interface, origin: Origin, *, after_step: bool = False
+) -> str:
+    """Text of `<model>.c`. after_step: call the function pointer `<model>_after_step` behind each step (for tests)."""
+    model = interface.model
+    hook = f"void (*{model}_after_step)(int32_t step);" if after_step else ""
+    includes = [f'#include "{model}.h"', f'#include "{model}_memory.h"', f'#include "{model}_weights.h"']
+    includes += [f'#include "{name}"' if name.startswith("tvm_ext_") else f"#include <{name}>" for name in headers(program)]
+    functions = [
+        f"{_comment(program, call)}\n{definition(call.implementation.function, f'{model}_{call.name}')}"
+        for call in program.kernel_calls()
+    ]
+    return "\n".join(
+        [
+            banner(origin, f"{model}: layers, and the run that calls them in order."),
+            "\n".join(includes),
+            "",
+            *([f"extern {hook}", hook, ""] if hook else []),
+            *functions,
+            _run(program, plan, interface, after_step),
+        ]
+    )
+
+
+def headers(program: Program) -> list[str]:
+    """Headers the steps need: runtime headers of ours and C's own."""
+    used = {name for call in program.kernel_calls() for name in call.implementation.function.includes}
+    return sorted({RUNTIME_HEADER, *used})
+
+
+def _comment(program: Program, call: KernelCall) -> str:
+    """Which of the model's operators the function computes, and on what."""
+    nodes = comment(", ".join(call.source_nodes) or call.name)
+    inputs = ", ".join(_describe(program.tensors[name]) for name in call.inputs)
+    outputs = ", ".join(_describe(program.tensors[name]) for name in call.outputs)
+    return f"/* {nodes}: {inputs} -> {outputs}; {call.implementation.kernel} */"
+
+
+def _describe(tensor: Tensor) -> str:
+    return f"{tensor.dtype}[{', '.join(map(str, tensor.shape))}]"
+
+
+def _run(program: Program, plan: MemoryPlan, interface: Interface, after_step: bool) -> str:
+    model = interface.model
+    used = dict.fromkeys(p.memory for p in plan.placements.values())
+    lines = [f"union {union_name(model, memory)} *const {memory} = &{union_name(model, memory)};" for memory in used]
+    lines += [""] if lines else []
+    for index, step in enumerate(program.steps):
+        lines += _step(program, plan, model, step)
+        if after_step:
+            lines += [f"if ({model}_after_step) {{", block(f"{model}_after_step({index});"), "}"]
+    lines.append("return 0;")
+    return f"{signature(interface)}\n{{\n{block(lines)}\n}}\n"
+
+
+def _step(program: Program, plan: MemoryPlan, model: str, step: KernelCall | Transfer | Loop) -> list[str]:
+    if isinstance(step, Transfer):
+        target, source = place(program, plan, step.target), place(program, plan, step.source)
+        return [f"memcpy({target}, {source}, {program.tensors[step.target].num_bytes}u);"]
+    if isinstance(step, Loop):
+        body = [line for inner in step.body for line in _call_lines(program, plan, model, inner, step.name)]
+        return [f"for (int32_t i = 0; i < {step.count}; ++i) {{", block(body), "}"]
+    return _call_lines(program, plan, model, step, step.name)
+
+
+def _call_lines(
+    program: Program, plan: MemoryPlan, model: str, call: KernelCall | Transfer, step_name: str
+) -> list[str]:
+    if isinstance(call, Transfer):
+        return _step(program, plan, model, call)
+    inputs, outputs, constants = iter(call.inputs), iter(call.outputs), iter(call.constants)
+    rows = iter(_row_bounds(call))
+    arguments = []
+    for parameter in call.implementation.function.parameters:
+        if parameter.role == "input":
+            arguments.append(place(program, plan, next(inputs)))
+        elif parameter.role == "output":
+            arguments.append(place(program, plan, next(outputs)))
+        elif parameter.role == "constant":
+            arguments.append(f"{model}_{next(constants)}")
+        elif parameter.role == "scratch":
+            arguments.append(place(program, plan, scratch_name(step_name)))
+        else:
+            arguments.append(next(rows))
+    one_line = f"{model}_{call.name}({', '.join(arguments)});"
+    if len(one_line) <= 108:
+        return [one_line]
+    return [f"{model}_{call.name}(", block(",\n".join(arguments)) + ");"]
+
+
+def _row_bounds(call: KernelCall) -> tuple[str, str]:
+    if call.rows:
+        return _affine(call.rows.begin), _affine(call.rows.end)
+    spatial = call.implementation.spatial
+    return "0", str(spatial.output_rows if spatial else 1)
+
+
+def _affine(value: Affine) -> str:
+    if not value.step:
+        return str(value.base)
+    scaled = "i" if value.step == 1 else f"i * {value.step}"
+    return f"{value.base} + {scaled}" if value.base else scaled

@@ -1,0 +1,36 @@
+"""All C files of a package's library, joined: the one place that knows which there are."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from codegen_c.arena.plan import MemoryPlan
+from codegen_c.emit.banner import Origin
+from codegen_c.emit.header import emit_header
+from codegen_c.emit.memory import emit_memory
+from codegen_c.emit.model import emit_model, headers
+from codegen_c.emit.weights import emit_weights
+from codegen_c.interface import Interface
+from codegen_c.program import Program
+from tvm_ext.core.platform import Platform
+
+
+def emit_sources(
+    program: Program,
+    plan: MemoryPlan,
+    interface: Interface,
+    origin: Origin,
+    platform: Platform,
+    *,
+    after_step: bool = False,
+) -> dict[str, str]:
+    """File name -> text. after_step as in `emit_model`."""
+    model = interface.model
+    runtime = [name for name in headers(program) if name.startswith("tvm_ext_")]
+    return {
+        f"{model}.h": emit_header(interface, origin),
+        f"{model}.c": emit_model(program, plan, interface, origin, after_step=after_step),
+        **emit_memory(program, plan, interface, origin, platform),
+        **emit_weights(program, model, origin, platform),
+        **{name: (files("codegen_c") / "runtime" / name).read_text(encoding="utf-8") for name in runtime},
+    }

@@ -1,0 +1,55 @@
+"""`<model>_weights.h` and `.c`: constants as kernels read them, each under a comment that says whose they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import wrap
+
+import numpy as np
+
+from codegen_c.emit.banner import Origin, banner
+from codegen_c.emit.memory import define_section, section_macro
+from codegen_c.program import Constant, Program
+from codegen_c.text import C_TYPES, block, comment, literal
+from tvm_ext.core.platform import Platform
+
+_LINE_LENGTH = 108
+
+
+def emit_weights(program: Program, model: str, origin: Origin, platform: Platform) -> dict[str, str]:
+    """Texts of `<model>_weights.h` and `<model>_weights.c`."""
+    constants = list(program.constants.values())
+    guard = f"{model.upper()}_WEIGHTS_H"
+    header = [
+        banner(origin, f"{model}: weights."),
+        f"#ifndef {guard}\n#define {guard}\n",
+        "#include <stdbool.h>\n#include <stdint.h>\n",
+        *(f"extern {declaration(constant, model)};" for constant in constants),
+        "\n#endif\n",
+    ]
+    memories = dict.fromkeys(constant.memory for constant in constants)
+    source = [
+        banner(origin, f"{model}: weights."),
+        f'#include "{model}_weights.h"\n\n#include <math.h>\n',
+        *(define_section(model, platform.memory(memory)) for memory in memories),
+        *(_definition(constant, model) for constant in constants),
+    ]
+    return {f"{model}_weights.h": "\n".join(header), f"{model}_weights.c": "\n".join(source)}
+
+
+def declaration(constant: Constant, model: str) -> str:
+    """`const float <model>_<name>[n]`."""
+    ctype = C_TYPES[str(constant.data.dtype)]
+    return f"const {ctype} {model}_{constant.name}[{max(constant.data.size, 1)}]"
+
+
+def _definition(constant: Constant, model: str) -> str:
+    values = _lines(constant.data.reshape(-1))
+    note = f"/* {comment(constant.note)}, {constant.data.nbytes} B */"
+    head = f"{section_macro(model, constant.memory)} _Alignas(16) {declaration(constant, model)} = {{"
+    return "\n".join([note, head, block(values), "};", ""])
+
+
+def _lines(array: np.ndarray) -> Sequence[str]:
+    text = ", ".join(literal(array)) or "0"
+    return wrap(f"{text},", _LINE_LENGTH, break_long_words=False, break_on_hyphens=False)

@@ -1,0 +1,259 @@
+"""Operators through their PrimFuncs: the C text compiles clean, and computes what TVM computes."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+from tvm.relax import op
+from tvm.script import relax as R
+from tvm.script import tirx as T
+
+from codegen_c.emit.functions import definition
+from codegen_c.tir.composite import lower_composite
+from codegen_c.tir.literals import number
+from codegen_c.tir.plain_c import PlainC, Refusal
+from codegen_c.tir.reference import run_reference
+from tests.kernels import tir_cases
+from tests.kernels.tir_cases import CASES, Case
+
+FLAGS = (
+    "-std=c11 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wcast-qual -Wdouble-promotion -Werror -fno-strict-aliasing"
+).split()
+PRELUDE = "#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n#define TVM_EXT_STEP static\n\n"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Built:
+    """Every case lowered, all of them in one C file and one shared library."""
+
+    plain: dict[str, PlainC]
+    source: Path
+    library: ctypes.CDLL
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    folder = tmp_path_factory.mktemp("tir")
+    plain = {case.name: lowered(case.function()) for case in CASES}
+    source, library = folder / "cases.c", folder / "cases.so"
+    source.write_text(PRELUDE + "".join(entry(name, one) for name, one in plain.items()))
+    compile_c("gcc", ["-O2", "-shared", "-fPIC", str(source), "-o", str(library), "-lm"])
+    return Built(plain=plain, source=source, library=ctypes.CDLL(str(library)))
+
+
+def lowered(function: relax.Function, module: tvm.IRModule | None = None) -> PlainC:
+    result = lower_composite(function, module)
+    assert isinstance(result, PlainC), result
+    return result
+
+
+def entry(name: str, plain: PlainC) -> str:
+    """The step, and an exported function around it."""
+    declarations = ", ".join(parameter.declaration() for parameter in plain.function.parameters)
+    names = ", ".join(parameter.name for parameter in plain.function.parameters)
+    step = definition(plain.function, f"{name}_step")
+    return f"{step}\nvoid run_{name}({declarations});\nvoid run_{name}({declarations})\n{{\n    {name}_step({names});\n}}\n"
+
+
+def compile_c(compiler: str, arguments: list[str]) -> None:
+    done = subprocess.run([compiler, *FLAGS, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[:4000]
+
+
+def arguments_of(plain: PlainC, inputs: list[np.ndarray], outputs: list[np.ndarray]) -> list[np.ndarray]:
+    """The arrays behind the function's pointers; scratch starts out as noise."""
+    parts = {
+        "input": iter(inputs),
+        "output": iter(outputs),
+        "constant": iter([np.ascontiguousarray(data) for _, data in plain.constants]),
+        "scratch": iter([np.full(plain.scratch_bytes, 0xA5, np.uint8)]),
+    }
+    return [next(parts[parameter.role]) for parameter in plain.function.parameters]
+
+
+def call(library: ctypes.CDLL, name: str, arrays: list[np.ndarray]) -> None:
+    getattr(library, f"run_{name}")(*[ctypes.c_void_p(array.ctypes.data) for array in arrays])
+
+
+def assert_equal(outputs: list[np.ndarray], expected: list[np.ndarray]) -> None:
+    for output, reference in zip(outputs, expected, strict=True):
+        if reference.dtype.kind == "f":
+            np.testing.assert_allclose(output, reference, rtol=1e-5, atol=1e-5)
+        else:
+            np.testing.assert_array_equal(output, reference)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_computes_what_tvm_computes(case: Case, built: Built) -> None:
+    inputs = case.arrays()
+    expected = run_reference(case.function(), inputs)
+    outputs = [np.full_like(array, 77) for array in expected]
+    call(built.library, case.name, arguments_of(built.plain[case.name], inputs, outputs))
+    assert_equal(outputs, expected)
+
+
+@pytest.mark.parametrize("case", tir_cases.ELEMENTWISE, ids=lambda case: case.name)
+def test_output_may_take_the_place_it_claims(case: Case, built: Built) -> None:
+    plain = built.plain[case.name]
+    if not plain.in_place:
+        pytest.skip("claims no input's place")
+    inputs = case.arrays()
+    output = np.zeros(inputs[plain.in_place[0]].shape, c_dtype(plain))
+    call(built.library, case.name, arguments_of(plain, inputs, [output]))
+    shared = case.arrays()
+    place = shared[plain.in_place[0]].view(output.dtype)
+    call(built.library, case.name, arguments_of(plain, shared, [place]))
+    np.testing.assert_array_equal(place, output)
+
+
+def c_dtype(plain: PlainC) -> np.dtype:
+    ctype = next(parameter.ctype for parameter in plain.function.parameters if parameter.role == "output")
+    return np.dtype({"float": "float32", "double": "float64"}.get(ctype, ctype.removesuffix("_t")))
+
+
+def test_compiles_clean_for_size_and_for_cortex_m(built: Built) -> None:
+    compile_c("gcc", ["-Os", "-c", str(built.source), "-o", str(built.source.with_suffix(".o"))])
+    if shutil.which("arm-none-eabi-gcc") is None:
+        pytest.skip("arm-none-eabi-gcc is not installed")
+    cpu = ["-mcpu=cortex-m4", "-mthumb", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard"]
+    compile_c("arm-none-eabi-gcc", [*cpu, "-Os", "-c", str(built.source), "-o", str(built.source.with_suffix(".arm"))])
+
+
+def test_stays_within_its_buffers(built: Built, tmp_path: Path) -> None:
+    """A program of its own that gives every case exactly the bytes it asks for, under both sanitizers."""
+    calls, data = [], []
+    for case in CASES:
+        plain = built.plain[case.name]
+        inputs = case.arrays()
+        outputs = [np.zeros(_output_bytes(case), np.uint8) for case in _results(case)]
+        arrays = arguments_of(plain, inputs, outputs)
+        pointers = "".join(f"    void *p{i} = take({array.nbytes}u);\n" for i, array in enumerate(arrays))
+        frees = "".join(f"    free(p{i});\n" for i in range(len(arrays)))
+        names = ", ".join(f"p{i}" for i in range(len(arrays)))
+        calls.append(f"    {{\n{pointers}    run_{case.name}({names});\n{frees}    }}\n")
+        data += [array.tobytes() for array in arrays]
+    (tmp_path / "data.bin").write_bytes(b"".join(data))
+    source, program = tmp_path / "main.c", tmp_path / "main"
+    source.write_text(
+        f'#include <stdio.h>\n#include <stdlib.h>\n#include "{built.source}"\nstatic FILE *data;\n'
+        "static void *take(size_t size)\n{\n    void *p = malloc(size);\n"
+        "    if (fread(p, 1, size, data) != size) {\n        exit(2);\n    }\n    return p;\n}\n"
+        f'int main(void)\n{{\n    data = fopen("{tmp_path / "data.bin"}", "rb");\n{"".join(calls)}    return fclose(data);\n}}\n'
+    )
+    sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-Wno-error"]
+    compile_c("gcc", [*sanitizers, str(source), "-o", str(program), "-lm"])
+    done = subprocess.run([str(program)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[:4000]
+
+
+def _results(case: Case) -> list[tvm.ir.Type]:
+    ty = case.function().ret_ty
+    return list(ty.fields) if isinstance(ty, relax.TupleType) else [ty]
+
+
+def _output_bytes(ty: relax.TensorType) -> int:
+    return int(np.prod([int(extent) for extent in ty.shape.values])) * np.dtype(str(ty.dtype)).itemsize
+
+
+@pytest.mark.parametrize(
+    ("build", "shape", "dtype", "says"),
+    [
+        (lambda x: op.topk(x, k=2), (3, 5), "float32", r"topk: .*tvm\.contrib\.sort\.topk"),
+        (lambda x: op.sort(x), (3, 5), "float32", r"sort: .*tvm\.contrib\.sort"),
+        (lambda x: op.nonzero(x), (3, 5), "float32", r"nonzero: "),
+        (lambda x: op.exp(x), (3, 5), "float16", r"exp: .*float16"),
+        (lambda x: op.exp(x), ("n", 5), "float32", r"exp: .*shape"),
+    ],
+)
+def test_refuses_and_names_the_operator(build, shape, dtype, says) -> None:
+    shape = tuple(tvm.tirx.Var(extent, "int64") if isinstance(extent, str) else extent for extent in shape)
+    function = Case(name="refused", build=build, inputs=((shape, dtype),)).function()
+    refusal = lower_composite(function)
+    assert isinstance(refusal, Refusal)
+    assert re.search(says, refusal.reason), refusal.reason
+
+
+def test_padding_and_activation_take_no_scratch(built: Built) -> None:
+    assert built.plain["conv2d_bias_relu"].scratch_bytes == 0
+    assert built.plain["quantized_add"].scratch_bytes == 0
+
+
+def test_scratch_is_shared_by_buffers_apart_in_time() -> None:
+    shape = (64, 8)
+
+    def build(x: relax.Expr) -> relax.Expr:
+        for axis in (1, 0, 1, 0):
+            x = op.cumsum(op.cumsum(x, axis=axis), axis=1 - axis)
+        return x
+
+    plain = lowered(Case(name="chain", build=build, inputs=((shape, "float32"),)).function())
+    assert plain.scratch_bytes == 2 * 64 * 8 * 4
+
+
+def test_a_uniform_constant_becomes_a_literal(built: Built) -> None:
+    plain = built.plain["hardswish"]
+    assert plain.constants == ()
+    assert "3.0f" in plain.function.body
+
+
+def test_same_composite_same_text(built: Built) -> None:
+    for case in (*tir_cases.LINEAR[:4], *tir_cases.REDUCING[:4]):
+        assert lowered(case.function()).function == built.plain[case.name].function
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "text"),
+    [
+        (0.1, "float32", "0.1f"),
+        (-1.0, "float64", "(-1.0)"),
+        (float("inf"), "float32", "INFINITY"),
+        (float("nan"), "float64", "(double)NAN"),
+        (-(2**31), "int32", "INT32_MIN"),
+        (-5, "int8", "(-5)"),
+        (7, "uint32", "7u"),
+        (2**40, "int64", "INT64_C(1099511627776)"),
+        (1, "bool", "true"),
+    ],
+)
+def test_literals_are_exact(value, dtype, text) -> None:
+    assert number(value, dtype) == text
+
+
+def test_calls_primfuncs_that_stand_in_the_module() -> None:
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", R.Tensor((4,), "float32"))
+    with builder.function("main", [x]), builder.dataflow():
+        twice = builder.emit_te(tvm.topi.add, x, x)
+        builder.emit_func_output(builder.emit_output(twice))
+    module = builder.get()
+    assert isinstance(lower_composite(module["main"]), Refusal)
+    assert "input0[ax0] + input0[ax0]" in lowered(module["main"], module).function.body
+
+
+def test_an_operator_without_schedule_falls_back_to_the_plain_loops() -> None:
+    @T.prim_func(private=True, s_tir=True)
+    def opaque(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
+        with T.sblock("opaque"):
+            T.reads()
+            T.writes()
+            for i in range(4):
+                b[i] = T.popcount(T.reinterpret("int32", a[i])).astype("float32")
+
+    x = relax.Var("x", R.Tensor((4,), "float32"))
+    builder = relax.BlockBuilder()
+    name = builder.add_func(opaque, "opaque")
+    with builder.function("main", [x]), builder.dataflow():
+        doubled = builder.emit(op.add(x, x))
+        result = builder.emit_output(relax.call_tir(name, (doubled,), R.Tensor((4,), "float32")))
+        builder.emit_func_output(result)
+    body = lowered(builder.get()["main"], builder.get()).function.body
+    assert "$_popcount_i32($_i32_of_f32(" in body
