@@ -1,14 +1,30 @@
-"""The face toward TVM: what the passes may ask of this code generator."""
+"""The face toward TVM: what the passes may ask of this code generator, and the entry TVM's RunCodegen calls."""
 
 from __future__ import annotations
 
+import json
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+import tvm
+import tvm_ffi
 from tvm import relax
 
+from codegen_c.build import Compiled, compile_region
 from codegen_c.composites import lower_operator
+from codegen_c.emit.banner import Origin
+from codegen_c.emit.tvm_entry import emit_tvm_entry
 from codegen_c.kernels.contract import Refusal, Target
 from codegen_c.scalar_calls import ELEMENTWISE
+from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.platform import Platform, Toolchain
+from tvm_ext.core.toolchain import compile_objects
+
+CODEGEN = "tvm_ext"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,3 +41,48 @@ class CodegenBackend:
         """Why a composite can't become C, None when it can."""
         lowered = lower_operator(composite, self.target)
         return lowered.reason if isinstance(lowered, Refusal) else None
+
+
+def codegen_options(platform: Platform, options: BuildOptions) -> dict[str, dict[str, str]]:
+    """`target_options` of RunCodegen, by which `relax.ext.tvm_ext` learns what it compiles for."""
+    chosen = {"optimize": options.optimize, "io": options.io}
+    return {CODEGEN: {"platform": platform.to_json(), "options": json.dumps(chosen)}}
+
+
+@tvm_ffi.register_global_func(f"relax.ext.{CODEGEN}", override=True)
+def compile_for_tvm(
+    functions: Sequence[relax.Function], options: Mapping[str, Any], constant_names: Mapping[Any, str]
+) -> list[tvm.runtime.Module]:
+    """Region functions -> one object file each, compiled for the host, with the symbols TVM's VM calls.
+
+    functions carry `global_symbol`; options are those of `codegen_options`; constants stay in the C text, so
+    constant_names is not needed.
+    """
+    platform = Platform.from_json(str(options["platform"]))
+    build_options = BuildOptions(**json.loads(str(options["options"])))
+    return [_object(_compiled(region, platform, build_options)) for region in functions]
+
+
+def _compiled(region: relax.Function, platform: Platform, options: BuildOptions) -> Compiled:
+    symbol = str(region.attrs["global_symbol"])
+    origin = Origin(generator="tvm_ext", model=symbol, sha256="", platform=platform.name)
+    model = re.sub(r"\W", "_", symbol).lower()
+    compiled = compile_region(region, platform, options, origin, model=model)
+    return compiled
+
+
+def _object(compiled: Compiled) -> tvm.runtime.Module:
+    """One translation unit of all sources, so that TVM gets one object with one public symbol."""
+    sources = compiled.sources()
+    symbol = compiled.program.name
+    with tempfile.TemporaryDirectory(prefix="tvm_ext_") as name:
+        folder = Path(name)
+        for file_name, text in sources.items():
+            (folder / file_name).write_text(text, encoding="utf-8")
+        unit = folder / "tvm_entry.c"
+        unit.write_text(emit_tvm_entry(compiled.interface, symbol, sorted(sources)), encoding="utf-8")
+        includes = [Path(tvm_ffi.libinfo.find_include_path()), Path(tvm_ffi.libinfo.find_dlpack_include_path())]
+        (built,) = compile_objects(
+            [unit], folder / "objects", Toolchain(), flags=["-fPIC", "-Wno-error"], include_dirs=[folder, *includes]
+        )
+        return tvm.runtime.load_static_library(str(built), [symbol])

@@ -17,7 +17,8 @@ from codegen_c.kernels import select
 from codegen_c.kernels.contract import Implementation, Refusal, Target
 from codegen_c.operators import Generic, Operator, Permute, Reshape
 from codegen_c.quantized_composites import quantized_operator
-from codegen_c.tir import lower_composite, run_reference
+from codegen_c.tir.composite import lower_composite
+from codegen_c.tir.reference import run_reference
 from codegen_c.tir.plain_c import Refusal as TirRefusal
 
 

@@ -42,7 +42,8 @@ class OutlineRegions:
             after = [leaf for _, later in runs[index + 1 :] for b in later for leaf in operands(b.value)]
             used = {*after, *(leaf for result in results for leaf in operands(result))}
             escaping = [b.var for b in run if b.var in used]
-            arguments, region = _region(mod, run, escaping)
+            params = list(main.params) if len(runs) == 1 else []
+            arguments, region = _region(mod, run, escaping, params)
             symbol = unique(f"{self.prefix}_region" if len(runs) > 1 else self.prefix, taken)
             region = region.with_attrs({"Codegen": self.codegen, "global_symbol": symbol})
             call = call_new(module, symbol, region, arguments)
@@ -74,11 +75,14 @@ def _runs(mod: tvm.IRModule, sequence: list[relax.VarBinding]) -> list[tuple[boo
 
 
 def _region(
-    mod: tvm.IRModule, run: list[relax.VarBinding], escaping: list[relax.Var]
+    mod: tvm.IRModule, run: list[relax.VarBinding], escaping: list[relax.Var], first: list[relax.Var]
 ) -> tuple[list[relax.Var], relax.Function]:
-    """Arguments of the call, and the region: composites as local functions, values seen outside returned."""
+    """Arguments of the call, and the region: composites as local functions, values seen outside returned.
+
+    first: arguments that come first, used or not: a region that is the whole model keeps the model's signature.
+    """
     inside = {binding.var for binding in run}
-    leaves = dict.fromkeys(leaf for binding in run for leaf in operands(binding.value))
+    leaves = dict.fromkeys([*first, *(leaf for binding in run for leaf in operands(binding.value))])
     arguments = [leaf for leaf in leaves if isinstance(leaf, relax.Var) and leaf not in inside]
     params = [relax.Var(var.name, var.ty) for var in arguments]
     sequence = []

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from tvm_ext.core.platform import Platform
     from tvm_ext.load import load
     from tvm_ext.package import Package
-    from tvm_ext.pipeline import build, relax_pipeline
+    from tvm_ext.builder import build
+    from tvm_ext.pipeline import relax_pipeline
 
 __all__ = ["BuildOptions", "Package", "Platform", "build", "errors", "load", "relax_pipeline"]
 
@@ -28,7 +29,7 @@ _HOMES = {
     "BuildOptions": "tvm_ext.core.options",
     "Package": "tvm_ext.package",
     "Platform": "tvm_ext.core.platform",
-    "build": "tvm_ext.pipeline",
+    "build": "tvm_ext.builder",
     "errors": "tvm_ext.core",
     "load": "tvm_ext.load",
     "relax_pipeline": "tvm_ext.pipeline",

@@ -23,7 +23,9 @@ def in_place_inputs(
     if num_outputs != 1 or len(stores) != 1:
         return ()
     output, place = lowered.params[num_inputs], stores[0].indices
-    if not aliases.get(stores[0].buffer, stores[0].buffer).same_as(output) or not _stores_once(lowered.body, math.prod(_extent(output)[0])):
+    if not aliases.get(stores[0].buffer, stores[0].buffer).same_as(output) or not _stores_once(
+        lowered.body, math.prod(_extent(output)[0])
+    ):
         return ()
     return tuple(
         index

@@ -23,21 +23,29 @@ def lower_composite(function: relax.Function, module: tvm.IRModule | None = None
     """One C function that computes what the composite `function` computes.
 
     function: params are tensors of static shape, weights are constants inside, the result is a tensor or a
-    tuple of tensors. module: where the PrimFuncs stand that it calls already. The function's results have the same float accumulation order as TVM's PrimFuncs.
+    tuple of tensors. module: where the PrimFuncs stand that it calls already. Floats are summed in the order
+    of TVM's PrimFuncs.
 
     A Refusal says why C cannot express it: shapes that depend on data, calls of TVM's runtime (sort, topk),
     element types that C11 lacks, or an operator that TVM cannot legalise.
     """
     try:
-        return _printed(merge_stages(legalize_composite(function, module)))
+        return _printed(*_lowered(function, module))
     except CannotLowerError as error:
         return _refusal(function, f"it needs {error}")
-    except Exception as error:  # whatever TVM raises about a model it cannot lower
-        return _refusal(function, f"TVM cannot lower it: {_last_line(error)}")
 
 
-def _printed(merged: Merged) -> PlainC:
-    lowered = lower_function(schedule_merged(merged.function))
+def _lowered(function: relax.Function, module: tvm.IRModule | None) -> tuple[tirx.PrimFunc, Merged]:
+    try:
+        merged = merge_stages(legalize_composite(function, module))
+        return lower_function(schedule_merged(merged.function)), merged
+    except CannotLowerError:
+        raise
+    except Exception as error:  # TVM raises what it likes about a model that it cannot lower
+        raise CannotLowerError(f"what TVM cannot lower: {_last_line(error)}") from error
+
+
+def _printed(lowered: tirx.PrimFunc, merged: Merged) -> PlainC:
     storage = place_buffers(lowered.body)
     printer = ExpressionPrinter()
     parameters = _parameters(lowered, merged, printer)

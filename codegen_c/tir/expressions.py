@@ -72,6 +72,8 @@ class ExpressionPrinter:
     def _print(self, expr: Expr) -> Text:
         kind = type(expr)
         if isinstance(expr, Var):
+            if expr not in self.names:
+                raise CannotLowerError(f"the number {expr.name}, which is not known before it runs")
             return self.names[expr], PRIMARY
         if isinstance(expr, tirx.IntImm | tirx.FloatImm):
             return self._number(expr)

@@ -86,7 +86,6 @@ def alone(function: relax.Function, module: tvm.IRModule | None = None) -> tvm.I
 
 def _legalized(module: tvm.IRModule) -> tvm.IRModule:
     passes = [
-        relax.transform.DecomposeOpsForInference(),
         relax.backend.DispatchSortScan(),
         relax.transform.LegalizeOps(),
         relax.transform.Normalize(),
@@ -95,9 +94,7 @@ def _legalized(module: tvm.IRModule) -> tvm.IRModule:
         return tvm.transform.Sequential(passes)(module)
 
 
-def _bind(
-    binding: relax.Binding, bound: dict[tvm.ir.Var, Bound], module: tvm.IRModule, stages: list[Stage]
-) -> Bound:
+def _bind(binding: relax.Binding, bound: dict[tvm.ir.Var, Bound], module: tvm.IRModule, stages: list[Stage]) -> Bound:
     value = binding.value
     if not isinstance(value, relax.Call):
         return _resolve(value, bound)
@@ -106,6 +103,8 @@ def _bind(
         return ()  # a shape is no tensor: what it says stands in the types of its uses
     if name == "relax.shape_to_tensor":
         return _constant(np.array(_static(value.args[0].ty.values, name="a shape"), np.int64))
+    if name in ("relax.call_pure_packed", "relax.call_dps_packed"):
+        raise CannotLowerError(f"a call of TVM's runtime ({value.args[0].global_symbol})")
     if name != "relax.call_tir":
         raise CannotLowerError(f"{name.removeprefix('relax.')}, which has no PrimFunc")
     if len(value.args) > 2:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import tvm
+import tvm_ffi
 from tvm import s_tir, tirx
+from tvm.ir import TensorLoad, Var
 
 
 def lower_function(function: tirx.PrimFunc) -> tirx.PrimFunc:
@@ -20,4 +22,35 @@ def lower_function(function: tirx.PrimFunc) -> tirx.PrimFunc:
         tirx.transform.StmtSimplify(),
         tirx.transform.RemoveNoOp(),
     ]
-    return tvm.transform.Sequential(passes)(tvm.IRModule({"main": function}))["main"]
+    lowered = tvm.transform.Sequential(passes)(tvm.IRModule({"main": function}))["main"]
+    return _without_dead_stores(lowered)
+
+
+def _without_dead_stores(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Nothing is written that is never read, such as a second result nobody asked for (dropout's mask)."""
+    dead = _written_only(function.body)
+    while dead:
+        body = tvm_ffi.structural_map(
+            function.body,
+            (tirx.BufferStore, lambda store, dead=dead: tirx.Evaluate(0) if store.buffer in dead else store),
+        )
+        module = tvm.IRModule({"main": function.with_body(body)})
+        function = tirx.transform.RemoveNoOp()(module)["main"]
+        dead = _written_only(function.body)
+    return function
+
+
+def _written_only(body: tirx.Stmt) -> set[Var]:
+    allocated: set[Var] = set()
+    read: set[Var] = set()
+    written: set[Var] = set()
+    tvm_ffi.structural_walk(
+        body,
+        [
+            (tirx.AllocBuffer, lambda alloc: allocated.add(alloc.buffer)),
+            (tirx.DeclBuffer, lambda view: read.add(view.data.args[0])),  # its view may read it
+            (tirx.BufferStore, lambda store: written.add(store.buffer)),
+            (TensorLoad, lambda load: read.add(load.source)),
+        ],
+    )
+    return (allocated & written) - read

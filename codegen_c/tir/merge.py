@@ -156,6 +156,8 @@ def _sequence(body: tirx.Stmt) -> list[tirx.Stmt]:
 def _is_uniform(value: Value) -> bool:
     if value.data is None or value.data.size == 0:
         return False
+    if value.dtype == "uint64" and value.data.max() >= 2**63:
+        return False  # TIR keeps integers as int64
     raw = np.ascontiguousarray(value.data).reshape(-1, 1).view(np.uint8)
     return bool((raw == raw[0]).all())
 

@@ -23,7 +23,8 @@ class PlainC:
     constants: name and data of each constant parameter.
     scratch_bytes: wanted at the scratch pointer, which is aligned to SCRATCH_ALIGNMENT_BYTES.
     in_place: indices of inputs whose memory output 0 may take, element for element, because each element
-        is read for the last time before the output element of the same position is written.
+        is read for the last time before the output element of the same position is written. It does not hold
+        for a call that passes that memory as a second input too.
     """
 
     function: CFunction

@@ -15,8 +15,21 @@ from tvm.s_tir.schedule import SBlockRV
 
 MAX_REPEATED_OPERATIONS = 24
 CHEAP_CALLS = frozenset(
-    "if_then_else likely fabs bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right "
-    "reinterpret isnan isinf isfinite".split()
+    [
+        "if_then_else",
+        "likely",
+        "fabs",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_xor",
+        "bitwise_not",
+        "shift_left",
+        "shift_right",
+        "reinterpret",
+        "isnan",
+        "isinf",
+        "isfinite",
+    ]
 )
 SPATIAL, REDUCTION = 0, 2
 
@@ -28,7 +41,7 @@ def schedule_merged(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """
     try:
         return _scheduled(function)
-    except (s_tir.ScheduleError, InternalError):
+    except (s_tir.ScheduleError, InternalError, ValueError):
         return function
 
 

@@ -81,9 +81,9 @@ class StatementPrinter:
         target = self.printer.element(store.buffer, list(store.indices))
         value = store.value
         wide = str(store.buffer.ty.dtype).endswith(("32", "64"))
-        if wide and isinstance(value, tirx.Add) and isinstance(value.a, TensorLoad):
-            if self.printer.text(value.a) == target:
-                return f"{target} += {self.printer.text(value.b)};"
+        adds = wide and isinstance(value, tirx.Add) and isinstance(value.a, TensorLoad)
+        if adds and self.printer.text(value.a) == target:
+            return f"{target} += {self.printer.text(value.b)};"
         return f"{target} = {self.printer.text(value)};"
 
     def _loop(self, loop: tirx.For) -> list[str]:
@@ -101,7 +101,7 @@ class StatementPrinter:
         return lines
 
     def _end(self, loop: tirx.For) -> str:
-        return self.printer.operand(self.printer.analyzer.simplify(loop.min + loop.extent))
+        return self.printer.operand(self.printer.analyzer.simplify(tirx.Add(loop.min, loop.extent)))
 
     def _branch(self, branch: tirx.IfThenElse) -> list[str]:
         lines = [f"if ({self.printer.text(branch.condition)}) {{", *self._indented(branch.then_case)]

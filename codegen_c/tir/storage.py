@@ -57,14 +57,14 @@ def place_buffers(body: tirx.Stmt) -> Storage:
             ],
         )
     scalars, arrays, lifetimes, stack = set(), set(), [], 0
-    for buffer in allocated:
+    for buffer in (buffer for buffer in allocated if buffer in uses):
         size = _num_bytes(buffer)
         if math.prod(int(extent) for extent in buffer.ty.shape) == 1:
             scalars.add(buffer)
         elif stack + size <= MAX_STACK_BYTES:
             arrays.add(buffer)
             stack += size
-        elif buffer in uses:
+        else:
             span = uses[buffer]
             lifetimes.append(_Lifetime(buffer=buffer, num_bytes=size, begin=min(span), end=max(span) + 1))
     offsets = _offsets(lifetimes)

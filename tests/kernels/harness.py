@@ -17,11 +17,14 @@ from codegen_c.operators import Operator
 from tvm_ext.core.platform import Platform
 
 HOST = Target(processor=Platform.load("host").processor)
-WARNINGS = "-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wcast-qual -Werror -Wno-unused-function".split()
+WARNINGS = (
+    *("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wcast-qual"),
+    *("-Werror", "-Wno-unused-function"),
+)
 FLAGS = (
-    *"-std=c11 -O2 -fno-strict-aliasing -fPIC -shared".split(),
+    *("-std=c11", "-O2", "-fno-strict-aliasing", "-fPIC", "-shared"),
     *WARNINGS,
-    *"-fsanitize=undefined -fno-sanitize-recover=undefined".split(),
+    *("-fsanitize=undefined", "-fno-sanitize-recover=undefined"),
 )
 GUARD_BYTES = 64
 GUARD = 77
@@ -66,7 +69,7 @@ def run_kernel(
     guarded = [_Guarded(t.shape, t.dtype) for t in operator.outputs]
     outputs = [buffer.array for buffer in guarded]
     whole = [(0, implementation.spatial.output_rows if implementation.spatial else 1)]
-    for begin, end in rows or [(0, num_rows)]:
+    for begin, end in rows or whole:
         _call(entry, implementation, inputs, outputs, begin, end)
     assert all(buffer.is_intact() for buffer in guarded), "written outside the output"
     return outputs

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,7 +82,5 @@ def test_output_may_take_the_place_of_either_input() -> None:
         arrays = [elements(tensor, 1), elements(tensor, 2)]
         (expected,) = implementation.reference(arrays)
         pointers = [array.ctypes.data for array in arrays]
-        import ctypes
-
         entry(*map(ctypes.c_void_p, [*pointers, pointers[place]]), 0, shape[1])
         np.testing.assert_array_equal(arrays[place], expected)

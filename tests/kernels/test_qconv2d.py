@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codegen_c.kernels import qconv2d, qdepthwise, select
-from codegen_c.kernels.contract import Kernel
-from codegen_c.operators import QConv2d, Window
+from codegen_c.kernels.contract import Kernel, StoredRows
+from codegen_c.kernels.requantize import quantization, scale_of
+from codegen_c.operators import QConv2d, TensorType, Window
+from codegen_c.program import Quantization
 from tests.kernels.harness import HOST
 from tests.kernels.quantized import (
     FEW,
@@ -39,9 +41,8 @@ def convolutions(draw: st.DrawFn, *, depthwise: bool = False) -> QConv2d:
     weight = random.integers(-128, 128, (num_outputs, *window.kernel, depth)).astype(np.int8)
     scales = np.exp2(random.uniform(-9, -4, num_outputs)).astype(np.float32)
     source = draw(tensor_types((batch, height, columns, groups * depth)))
-    assert source.quantization is not None
     # Typical sums, times this, span the output once, a tenth of it, or ten times: then both ends saturate.
-    spread = float(np.float32(source.quantization.scale)) * float(scales.max()) * 90 * 73 * weight[0].size ** 0.5
+    spread = scale_of(source) * float(scales.max()) * 90 * 73 * weight[0].size ** 0.5
     output_scale = float(np.float32(spread / 64 * draw(st.sampled_from((0.1, 1.0, 10.0)))))
     output = draw(tensor_types((batch, out_height, out_columns, num_outputs), scale=output_scale))
     low, high = draw(clamps(output))
@@ -78,11 +79,10 @@ def check(operators: list[QConv2d], seed: int, kernel: Kernel) -> None:
     inputs = [[elements(operator.inputs[0], seed)] for operator in operators]
     results = assert_c_equals_reference(list(operators), inputs, kernel)
     for operator, (x,), result in zip(operators, inputs, results, strict=True):
-        scale = real(operator.inputs[0], x), operator.weight_scale.astype(np.float64)
-        weight = operator.weight * scale[1][:, np.newaxis, np.newaxis, np.newaxis]
-        assert operator.inputs[0].quantization is not None
-        bias = operator.bias * float(np.float32(operator.inputs[0].quantization.scale)) * scale[1]
-        value = convolve(scale[0], weight, bias, operator)
+        scale = operator.weight_scale.astype(np.float64)
+        weight = operator.weight * scale[:, np.newaxis, np.newaxis, np.newaxis]
+        bias = operator.bias * scale_of(operator.inputs[0]) * scale
+        value = convolve(real(operator.inputs[0], x), weight, bias, operator)
         assert_rounds(result, value, operator.output, operator.low, operator.high)
 
 
@@ -107,9 +107,8 @@ def test_depthwise_is_chosen_where_it_applies(operator: QConv2d) -> None:
 @FEW
 @given(convolutions().filter(lambda operator: not any(operator.window.padding)))
 def test_zero_point_is_folded_into_the_bias_without_padding(operator: QConv2d) -> None:
-    constants = dict(qconv2d.KERNEL.implement(operator, HOST, stored=_ALL_ROWS).constants)
-    assert operator.inputs[0].quantization is not None
-    taken = operator.inputs[0].quantization.zero_point * operator.weight.astype(np.int64).sum(axis=(1, 2, 3))
+    constants = dict(qconv2d.KERNEL.implement(operator, HOST, StoredRows()).constants)
+    taken = quantization(operator.inputs[0]).zero_point * operator.weight.astype(np.int64).sum(axis=(1, 2, 3))
     np.testing.assert_array_equal(constants["bias"], operator.bias - taken)
 
 
@@ -121,9 +120,6 @@ def test_weights_are_packed_in_the_order_they_are_read() -> None:
 
 def test_all_ends_saturate() -> None:
     """Largest and smallest activations and weights, one tap: both ends of the output are reached."""
-    from codegen_c.operators import TensorType
-    from codegen_c.program import Quantization
-
     source = TensorType(shape=(1, 1, 2, 1), dtype="int8", quantization=Quantization(scale=1.0, zero_point=0))
     output = TensorType(shape=(1, 1, 2, 1), dtype="int8", quantization=Quantization(scale=0.001, zero_point=5))
     operator = QConv2d(

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codegen_c.kernels import qdense
+from codegen_c.kernels.requantize import scale_of
 from codegen_c.operators import QDense
 from tests.kernels.quantized import (
     FEW,
@@ -27,8 +28,7 @@ def dense_layers(draw: st.DrawFn) -> QDense:
     random = np.random.default_rng(draw(seeds))
     scales = np.exp2(random.uniform(-9, -4, channels)).astype(np.float32)
     source = draw(tensor_types((*leading, depth)))
-    assert source.quantization is not None
-    spread = float(np.float32(source.quantization.scale)) * float(scales.max()) * 90 * 73 * depth**0.5
+    spread = scale_of(source) * float(scales.max()) * 90 * 73 * depth**0.5
     output_scale = float(np.float32(spread / 64 * draw(st.sampled_from((0.1, 1.0, 10.0)))))
     output = draw(tensor_types((*leading, channels), scale=output_scale))
     low, high = draw(clamps(output))
@@ -50,7 +50,6 @@ def test_dense(operators: list[QDense], seed: int) -> None:
     results = assert_c_equals_reference(list(operators), inputs, qdense.KERNEL)
     for operator, (x,), result in zip(operators, inputs, results, strict=True):
         scale = operator.weight_scale.astype(np.float64)
-        assert operator.inputs[0].quantization is not None
-        bias = operator.bias * float(np.float32(operator.inputs[0].quantization.scale)) * scale
+        bias = operator.bias * scale_of(operator.inputs[0]) * scale
         value = real(operator.inputs[0], x) @ (operator.weight * scale[:, np.newaxis]).T + bias
         assert_rounds(result, value, operator.output, operator.low, operator.high)

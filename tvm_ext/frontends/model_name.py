@@ -18,7 +18,7 @@ _RESERVED = (
 
 def model_name(stem: str) -> str:
     """`MobileNet-V2 (1.0)` -> `mobilenet_v2_1_0`: [a-z][a-z0-9_]*, at most 48 characters, no word of C or C++."""
-    plain = unicodedata.normalize("NFKD", stem).encode("ascii", "ignore").decode().lower()
+    plain = unicodedata.normalize("NFKD", stem.casefold()).encode("ascii", "ignore").decode()
     name = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")[:_MAX_LENGTH].strip("_")
     if not name:
         return "model"

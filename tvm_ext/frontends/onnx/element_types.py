@@ -10,14 +10,23 @@ from tvm import relax
 from relay_passes.dataflow import static_shape
 from tvm_ext.frontends.onnx.refusals import Problem, operator_of
 
-_NOT_NUMBERS = (onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING)
+# Strings, complex numbers, bfloat16 and types of less than a byte are not here: TVM computes the narrow ones wrong.
+_INTEGERS = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
+SUPPORTED_DTYPES = frozenset({"bool", "float16", "float32", "float64"} | _INTEGERS)
 
 
 def dtype_of(data_type: int) -> str | None:
-    """`float32` for TensorProto.FLOAT; None for strings and unknown types."""
-    if data_type in _NOT_NUMBERS or data_type not in onnx.TensorProto.DataType.values():
+    """`float32` for TensorProto.FLOAT; None for types that cannot be compiled."""
+    if data_type not in onnx.TensorProto.DataType.values() or data_type == onnx.TensorProto.UNDEFINED:
         return None
-    return str(onnx.helper.tensor_dtype_to_np_dtype(data_type))
+    dtype = str(onnx.helper.tensor_dtype_to_np_dtype(data_type))
+    return dtype if dtype in SUPPORTED_DTYPES else None
+
+
+def type_name(data_type: int) -> str:
+    """`STRING`, `FLOAT8E5M2`: the name in the ONNX standard, or the number where it has none."""
+    known = dict(zip(onnx.TensorProto.DataType.values(), onnx.TensorProto.DataType.keys(), strict=True))
+    return known.get(data_type, str(data_type))
 
 
 def contradictions(
@@ -28,9 +37,10 @@ def contradictions(
     A wrong shape is a converter's error that nothing else would notice before the numbers are wrong.
     """
     inferred = _inferred(model, shapes)
+    read = {name for node in model.graph.node for name in node.input} | {value.name for value in model.graph.output}
     problems = []
     for index, node in enumerate(model.graph.node):
-        for name in node.output:
+        for name in [name for name in node.output if name in read]:
             expected, found = inferred.get(name), tensors.get(name)
             if expected is None or found is None:
                 continue

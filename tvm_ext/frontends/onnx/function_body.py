@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import onnx
 from tvm import relax
 
@@ -50,9 +51,7 @@ def bind_attributes(node: onnx.NodeProto, values: Mapping[str, onnx.AttributePro
     return bound
 
 
-def attribute_values(
-    function: onnx.FunctionProto, node: onnx.NodeProto, opset: int
-) -> dict[str, onnx.AttributeProto]:
+def attribute_values(function: onnx.FunctionProto, node: onnx.NodeProto, opset: int) -> dict[str, onnx.AttributeProto]:
     """The function's attributes as the calling node sets them, the defaults where it does not."""
     schema = _schema(node, opset)
     defaults = {} if schema is None else {a.name: a.default_value for a in schema.attributes.values()}
@@ -85,5 +84,5 @@ def _function(data: bytes) -> onnx.FunctionProto:
 def _type_proto(expr: relax.Expr | None) -> bytes:
     if expr is None:
         return b""
-    dtype = onnx.helper.np_dtype_to_tensor_dtype(onnx.helper.np.dtype(str(expr.ty.dtype)))
+    dtype = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(str(expr.ty.dtype)))
     return onnx.helper.make_tensor_type_proto(dtype, static_shape(expr)).SerializeToString()

@@ -18,7 +18,7 @@ from tvm import relax
 
 from relay_passes.dataflow import build, constant, live, substitute
 from tvm_ext.core.errors import BadModel, UnsupportedModel
-from tvm_ext.frontends.onnx.element_types import contradictions, dtype_of
+from tvm_ext.frontends.onnx.element_types import contradictions, dtype_of, type_name
 from tvm_ext.frontends.onnx.function_body import (
     attribute_values,
     bind_attributes,
@@ -95,15 +95,15 @@ class _Importer:
     def _parameter(self, value: onnx.ValueInfoProto, shape: tuple[int, ...]) -> relax.Var:
         dtype = dtype_of(value.type.tensor_type.elem_type)
         if dtype is None:
-            problem = Problem(operator="graph input", node=value.name, reason="it is no tensor of numbers")
-            raise unsupported(self._path, [problem])
+            reason = _reason(value.type.tensor_type.elem_type)
+            raise unsupported(self._path, [Problem(operator="graph input", node=value.name, reason=reason)])
         return relax.Var(value.name, relax.TensorType(shape, dtype))
 
     def _add_initializers(self, graph: onnx.GraphProto, scope: Scope) -> None:
         for tensor in graph.initializer:
             if dtype_of(tensor.data_type) is None:
                 scope[tensor.name] = _UNKNOWN
-                self._refuse("initializer", tensor.name, "it is no tensor of numbers")
+                self._refuse("initializer", tensor.name, _reason(tensor.data_type))
                 continue
             try:
                 scope[tensor.name] = constant(numpy_helper.to_array(tensor))
@@ -206,6 +206,10 @@ class _Importer:
             name = f"{label}/{inner.name or f'{inner.op_type}_{index}'}"
             self._convert(inner, inner_scope, name, opsets, depth + 1)
         return [inner_scope[value.name] for value in graph.output]
+
+
+def _reason(data_type: int) -> str:
+    return f"its element type {type_name(data_type)} is not supported"
 
 
 def _is_expr(value: object) -> bool:

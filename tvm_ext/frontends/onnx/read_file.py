@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -159,7 +159,7 @@ def _num_bytes(tensor: onnx.TensorProto, where: str) -> int:
     return (count + 1) // 2 if four_bit else count * dtype.itemsize
 
 
-def _tensors(graph: onnx.GraphProto, functions: object = ()) -> Iterator[onnx.TensorProto]:
+def _tensors(graph: onnx.GraphProto, functions: Iterable[onnx.FunctionProto] = ()) -> Iterator[onnx.TensorProto]:
     """Every tensor of a graph: initializers, attributes of nodes, those of subgraphs and functions."""
     yield from graph.initializer
     for sparse in graph.sparse_initializer:

@@ -13,6 +13,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import onnx_input
 
 from relay_passes.analysis.constant_value import evaluate
 from relay_passes.dataflow import bindings, constant, operands, substitute, with_span
+from tvm_ext.frontends.onnx.element_types import SUPPORTED_DTYPES
 from tvm_ext.frontends.onnx.refusals import Refused
 
 
@@ -77,8 +78,7 @@ class NodeTranslator:
         folded = evaluate(value)
         if folded is not None:
             return folded
-        if not _is_static(value.ty):
-            raise Refused("the shape of its output depends on data")
+        _check_type(value.ty)
         var = relax.DataflowVar("", value.ty)
         self.statements.append(Statement(var=var, value=with_span(value, span), tensor=self.tensor))
         return var
@@ -91,12 +91,15 @@ def _tensor(value: relax.Expr) -> relax.Expr:
     return constant(np.array(int(value), "int64")) if isinstance(value, tvm.tirx.IntImm) else value
 
 
-def _is_static(ty: relax.Type) -> bool:
-    if isinstance(ty, relax.TupleType):
-        return all(_is_static(field) for field in ty.fields)
-    if not isinstance(ty, relax.TensorType) or not isinstance(ty.shape, relax.ShapeExpr):
-        return False
-    return all(isinstance(dim, tvm.tirx.IntImm) for dim in ty.shape.values)
+def _check_type(ty: relax.Type) -> None:
+    """Raises Refused unless all of it is tensors of known shape and supported elements."""
+    for field in ty.fields if isinstance(ty, relax.TupleType) else [ty]:
+        if not isinstance(field, relax.TensorType) or not isinstance(field.shape, relax.ShapeExpr):
+            raise Refused("the shape of its output depends on data")
+        if not all(isinstance(dim, tvm.tirx.IntImm) for dim in field.shape.values):
+            raise Refused("the shape of its output depends on data")
+        if str(field.dtype) not in SUPPORTED_DTYPES:
+            raise Refused(f"its element type {field.dtype} is not supported")
 
 
 def _attribute(attribute: onnx.AttributeProto) -> object:

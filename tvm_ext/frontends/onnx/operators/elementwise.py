@@ -1,4 +1,4 @@
-"""Element-wise operators that TVM imports as PrimFuncs, where Relax has an operator that passes can see."""
+"""Element-wise operators: those TVM imports as PrimFuncs where Relax has an operator, and Dropout, which is none."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
 from relay_passes.dataflow import array_of, constant
+from tvm_ext.frontends.onnx.refusals import Refused
 
 Inputs = Sequence["relax.Expr | None"]
 Attributes = Mapping[str, object]
@@ -29,6 +30,29 @@ class Clip(OnnxOpConverter):
         return _clip(bb, inputs[0], inputs[1], inputs[2])
 
 
+class Dropout(OnnxOpConverter):
+    """At inference the identity; the mask, where it is asked for, keeps everything."""
+
+    @classmethod
+    def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        return _kept(inputs[0], str(inputs[0].ty.dtype))
+
+    @classmethod
+    def _impl_v10(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        return _kept(inputs[0], "bool")
+
+    @classmethod
+    def _impl_v12(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        training = inputs[2]
+        if training is not None and (array_of(training) is None or array_of(training).any()):
+            raise Refused("it is in training mode; export the model for inference")
+        return _kept(inputs[0], "bool")
+
+
+def _kept(x: relax.Expr, mask_dtype: str) -> relax.Expr:
+    return relax.Tuple([x, relax.op.ones(x.ty.shape, mask_dtype)])
+
+
 def _clip(bb: relax.BlockBuilder, x: relax.Expr, low: relax.Expr | None, high: relax.Expr | None) -> relax.Expr:
     known = [array_of(bound) for bound in (low, high) if bound is not None]
     if len(known) == 2 and all(_is_number(bound) for bound in known):
@@ -42,4 +66,4 @@ def _is_number(bound: np.ndarray | None) -> bool:
     return bound is not None and bound.size == 1 and bool(np.isfinite(bound).all())
 
 
-CONVERTERS = {("", "Clip"): Clip}
+CONVERTERS = {("", "Clip"): Clip, ("", "Dropout"): Dropout}

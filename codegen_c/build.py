@@ -1,0 +1,80 @@
+"""Region function -> program, plan, interface and C sources: the steps a package and TVM's own build share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tvm import relax
+
+from codegen_c.arena.plan import MemoryPlan, check_capacity, plan_memory
+from codegen_c.arena.validate import validate
+from codegen_c.emit.banner import Origin
+from codegen_c.emit.sources import emit_sources
+from codegen_c.interface import Interface, Port
+from codegen_c.kernels.contract import Target
+from codegen_c.lower import lower_region
+from codegen_c.program import Program
+from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.platform import Platform
+
+RESERVED = frozenset({"run", "after_step", "bytes", "i"})
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Compiled:
+    """A region with everything decided: what runs, where it lies, how it is called."""
+
+    program: Program
+    plan: MemoryPlan
+    interface: Interface
+    origin: Origin
+    platform: Platform
+
+    def sources(self, *, after_step: bool = False) -> dict[str, str]:
+        """File name -> C text; after_step as in `emit_model`."""
+        parts = (self.program, self.plan, self.interface, self.origin, self.platform)
+        return emit_sources(*parts, after_step=after_step)
+
+
+def compile_region(
+    region: relax.Function,
+    platform: Platform,
+    options: BuildOptions,
+    origin: Origin,
+    *,
+    model: str,
+    input_names: Sequence[str] = (),
+    output_names: Sequence[str] = (),
+) -> Compiled:
+    """Lower, plan, validate.
+
+    input_names, output_names: the model's own, in the region's order; by default the variables' names.
+    Raises UnsupportedModel, DoesNotFit, PlanRejected.
+    """
+    target = Target(processor=platform.processor, optimize=options.optimize)
+    reserved = {*RESERVED, *(memory.name for memory in platform.memories)}
+    program = lower_region(region, platform, target, reserved=reserved)
+    held = {*program.inputs, *program.outputs} if options.io == "caller" else set()
+    plan = plan_memory(program, activations=platform.activations, held_by_caller=held)
+    validate(program, plan)
+    check_capacity(program, plan, platform)
+    interface = Interface(
+        model=model,
+        io=options.io,
+        inputs=_ports(program, program.inputs, input_names),
+        outputs=_ports(program, program.outputs, output_names),
+    )
+    used = {arena.memory: arena.num_bytes for arena in plan.arenas}
+    used[platform.weights] = used.get(platform.weights, 0) + program.weights_bytes
+    origin = replace(origin, memories=tuple(used.items()))
+    return Compiled(program=program, plan=plan, interface=interface, origin=origin, platform=platform)
+
+
+def _ports(program: Program, names: Sequence[str], sources: Sequence[str]) -> tuple[Port, ...]:
+    tensors = [program.tensors[name] for name in names]
+    own = sources or [tensor.source for tensor in tensors]
+    return tuple(
+        Port(name=t.name, source=source, shape=t.shape, dtype=t.dtype, quantization=t.quantization)
+        for t, source in zip(tensors, own, strict=True)
+    )

@@ -1,0 +1,50 @@
+"""README.md of a package, for the engineer who receives it: a view of its report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from codegen_c.emit.header import describe
+from codegen_c.emit.memory import section_macro
+from codegen_c.emit.templates import render
+from codegen_c.interface import Interface
+
+
+def emit_readme(interface: Interface, report: Mapping[str, Any]) -> str:
+    """Text of README.md. report: what `report.json` holds."""
+    model, verify = interface.model, report["verify"]
+    used = [(memory["name"], memory["used_bytes"]) for memory in report["memories"] if memory["used_bytes"]]
+    ports = [{"name": p.name, "description": describe(p)} for p in (*interface.inputs, *interface.outputs)]
+    sources = [f"`{model}.c`", f"`{model}_memory.c`", f"`{model}_weights.c`", "and the headers beside them"]
+    return render(
+        "README.md.j2", model=model, generator=report["generator"], source=report["model"]["source"],
+        sha256=report["model"]["sha256"], platform=report["platform"], verified=_verified(verify), usage=_usage(interface),
+        ports=ports, files=", ".join(sources), board=report["artifacts"]["elf"] is not None, memories=used,
+        arena_bytes=report["arena_bytes"], lower_bound_bytes=report["lower_bound_bytes"],
+        code_bytes=report["code_bytes"], stack_bytes=report["stack_bytes"],
+        section=section_macro(model, used[0][0] if used else "ram"),
+        instructions=verify["qemu"]["instructions"] if verify["qemu"] else None,
+    )  # fmt: skip
+
+
+def _verified(verify: Mapping[str, Any]) -> str:
+    """One sentence for each place where the package was run, or nothing."""
+    places = {"host": "the host", "qemu": "the board in QEMU"}
+    return " ".join(
+        f"Verified on {places[target]} against {result['reference']}: largest difference {result['max_abs_error']:g} "
+        f"over {result['elements']} output elements."
+        for target, result in verify.items()
+        if result
+    )
+
+
+def _usage(interface: Interface) -> str:
+    if interface.io == "caller":
+        buffers = [f"static {p.c_type} {p.name}[{interface.size_macro(p)}];" for p in (*interface.inputs, *interface.outputs)]
+        arguments = ", ".join(p.name for p in (*interface.inputs, *interface.outputs))
+        return "\n".join([*buffers, "", f"int32_t status = {interface.run}({arguments});  /* 0: done */"])
+    lines = [f"{p.c_type} *{p.name} = {interface.accessor(p)}();  /* fill before each run */" for p in interface.inputs]
+    lines.append(f"int32_t status = {interface.run}();  /* 0: done */")
+    lines += [f"const {p.c_type} *{p.name} = {interface.accessor(p)}();" for p in interface.outputs]
+    return "\n".join(lines)

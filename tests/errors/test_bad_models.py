@@ -1,0 +1,266 @@
+"""Model files that cannot be read or compiled, each with an error that says what, where, and the way out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from tests.models.onnx_models import model_of, relu_model, saved
+from tvm_ext.core.errors import BadModel, BadOptions, UnsupportedModel
+from tvm_ext.load import load
+
+NODE = helper.make_node
+WEIGHTS = np.ones((1, 4), "float32")
+
+
+def write(folder: Path, data: bytes, name: str = "model.onnx") -> Path:
+    path = folder / name
+    path.write_bytes(data)
+    return path
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(BadModel, match="no such file"):
+        load(tmp_path / "model.onnx")
+
+
+def test_directory(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").mkdir()
+    with pytest.raises(BadModel, match="is a directory"):
+        load(tmp_path / "model.onnx")
+
+
+def test_unknown_suffix(tmp_path: Path) -> None:
+    with pytest.raises(BadModel, match=r"known by their suffix.*\.onnx"):
+        load(write(tmp_path, b"x", "model.pb"))
+
+
+def test_empty_file(tmp_path: Path) -> None:
+    with pytest.raises(BadModel, match="is empty"):
+        load(write(tmp_path, b""))
+
+
+def test_file_over_two_gigabytes(tmp_path: Path) -> None:
+    path = write(tmp_path, b"")
+    with path.open("wb") as file:
+        file.truncate(1 << 31)
+    with pytest.raises(BadModel, match="2147483648 B is more than"):
+        load(path)
+
+
+@pytest.mark.parametrize("data", [b"not a model at all", b"\x00" * 100, b"\x7fELF" + bytes(60)])
+def test_not_onnx(tmp_path: Path, data: bytes) -> None:
+    with pytest.raises(BadModel, match="not an ONNX"):
+        load(write(tmp_path, data))
+
+
+def test_protobuf_of_another_kind(tmp_path: Path) -> None:
+    """It parses: every field is unknown, or means something else."""
+    other = helper.make_tensor("t", TensorProto.FLOAT, [2], [1, 2]).SerializeToString()
+    with pytest.raises(BadModel):
+        load(write(tmp_path, other))
+    with pytest.raises(BadModel, match="no graph"):
+        load(write(tmp_path, onnx.ModelProto(producer_name="someone").SerializeToString()))
+
+
+def test_truncated_anywhere(tmp_path: Path) -> None:
+    model = model_of([NODE("Add", ["x", "w"], ["y"])], {"x": (1, 4)}, ["y"], constants={"w": WEIGHTS})
+    data = model.SerializeToString()
+    for length in range(1, len(data)):
+        with pytest.raises(BadModel):
+            load(write(tmp_path, data[:length]))
+
+
+def test_checker_refuses(tmp_path: Path) -> None:
+    model = model_of([NODE("Relu", ["nowhere"], ["y"])], {"x": (1, 4)}, ["y"])
+    with pytest.raises(BadModel, match=r"checker refuses it.*nowhere"):
+        load(write(tmp_path, model.SerializeToString()))
+
+
+def test_weights_of_the_wrong_size(tmp_path: Path) -> None:
+    model = model_of([NODE("Add", ["x", "w"], ["y"])], {"x": (1, 4)}, ["y"], constants={"w": WEIGHTS})
+    model.graph.initializer[0].raw_data = b"\0" * 12
+    with pytest.raises(BadModel, match="w"):
+        load(write(tmp_path, model.SerializeToString()))
+
+
+def test_opset_too_old(tmp_path: Path) -> None:
+    model = relu_model()
+    model.opset_import[0].version = 6
+    with pytest.raises(UnsupportedModel, match="opset 6; 7 and up"):
+        load(saved(model, tmp_path))
+
+
+def external(folder: Path, location: str, **entries: int) -> Path:
+    """A model whose weights are said to be at `location`."""
+    model = model_of([NODE("Add", ["x", "w"], ["y"])], {"x": (1, 4)}, ["y"], constants={"w": WEIGHTS})
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in {"location": location, **entries}.items():
+        tensor.external_data.add(key=key, value=str(value))
+    return write(folder, model.SerializeToString())
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A file of the right size next to the model's folder."""
+    (tmp_path / "model").mkdir()
+    return write(tmp_path, WEIGHTS.tobytes(), "secret.bin")
+
+
+def test_external_data_good(tmp_path: Path) -> None:
+    write(tmp_path, b"head" + WEIGHTS.tobytes(), "weights.bin")
+    load(external(tmp_path, "weights.bin", offset=4, length=16))
+
+
+@pytest.mark.parametrize("location", ["../secret.bin", "sub/../../secret.bin", "..\\secret.bin", "", "/etc/hostname"])
+def test_external_data_outside_the_folder(outside: Path, location: str) -> None:
+    with pytest.raises(BadModel, match="only files inside the model's folder"):
+        load(external(outside.parent / "model", location))
+
+
+def test_external_data_absolute_path_inside(tmp_path: Path) -> None:
+    inside = write(tmp_path, WEIGHTS.tobytes(), "weights.bin")
+    with pytest.raises(BadModel, match="only files inside the model's folder"):
+        load(external(tmp_path, str(inside)))
+
+
+def test_external_data_through_a_link(outside: Path) -> None:
+    folder = outside.parent / "model"
+    (folder / "weights.bin").symlink_to(outside)
+    with pytest.raises(BadModel, match="a link that leaves the model's folder"):
+        load(external(folder, "weights.bin"))
+    (folder / "up").symlink_to(outside.parent)
+    with pytest.raises(BadModel, match="a link that leaves the model's folder"):
+        load(external(folder, "up/secret.bin"))
+
+
+def test_external_data_missing(tmp_path: Path) -> None:
+    with pytest.raises(BadModel, match=r"'weights.bin' is not a file beside the model"):
+        load(external(tmp_path, "weights.bin"))
+
+
+@pytest.mark.parametrize("entries", [{"offset": 4}, {"length": 12}, {"offset": -4}, {"length": 1 << 40}])
+def test_external_data_of_the_wrong_size(tmp_path: Path, entries: dict[str, int]) -> None:
+    write(tmp_path, WEIGHTS.tobytes(), "weights.bin")
+    with pytest.raises(BadModel, match="truncated or belongs to another model"):
+        load(external(tmp_path, "weights.bin", **entries))
+
+
+def test_external_data_with_words_for_numbers(tmp_path: Path) -> None:
+    write(tmp_path, WEIGHTS.tobytes(), "weights.bin")
+    with pytest.raises(BadModel, match="whole numbers"):
+        load(external(tmp_path, "weights.bin", offset="four"))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        ({"xx": [1, 4]}, r"no input 'xx'\. Did you mean 'x'\?"),
+        ({"x": [1, 4, 1]}, "rank 3"),
+        ({"x": [1, 5]}, r"contradicts the model's \[batch, 4\]"),
+        ({"x": [0, 4]}, "whole numbers of at least 1"),
+        ({"x": [1.0, 4]}, "whole numbers of at least 1"),
+        ({"x": [2, 4], "z": [3, 4]}, "it is one dimension"),
+    ],
+)
+def test_shapes_that_do_not_fit(tmp_path: Path, shapes: dict[str, list[int]], message: str) -> None:
+    model = model_of([NODE("Add", ["x", "z"], ["y"])], {"x": ("batch", 4), "z": ("batch", 4)}, ["y"])
+    with pytest.raises(BadOptions, match=message):
+        load(saved(model, tmp_path), shapes=shapes)
+
+
+def test_input_without_rank(tmp_path: Path) -> None:
+    path = saved(relu_model(None), tmp_path)
+    with pytest.raises(BadOptions, match="'x' has no rank"):
+        load(path)
+    load(path, shapes={"x": [2, 2]})
+
+
+def test_every_unsupported_operator_is_listed(tmp_path: Path) -> None:
+    """In one error: what no converter knows, what depends on data, strings, loops; also behind each other."""
+    flag = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
+    count = helper.make_tensor_value_info("i", TensorProto.INT64, [])
+    kept = helper.make_tensor_value_info("c2", TensorProto.BOOL, [])
+    scan = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
+    body = helper.make_graph([NODE("Identity", ["c"], ["c2"])], "body", [count, flag], [kept, scan])
+    nodes = [
+        NODE("NonZero", ["x"], ["places"], name="find"),
+        NODE("Cast", ["places"], ["real"], to=TensorProto.FLOAT),
+        NODE("Warp", ["real"], ["w1"], domain="com.example"),
+        NODE("Warp", ["w1"], ["w2"], domain="com.example", name="second"),
+        NODE("StringNormalizer", ["words"], ["words2"]),
+        NODE("SequenceConstruct", ["x"], ["list"]),
+        NODE("Loop", ["n", "yes"], ["scanned"], body=body, name="loop"),
+        NODE("RandomNormal", [], ["noise"], shape=[2]),
+        NODE("Dropout", ["x", "", "yes"], ["dropped"]),
+        NODE("Det", ["x"], ["det"]),
+    ]
+    constants = {"words": np.array(["a"], object), "n": np.array(3), "yes": np.array(True)}
+    model = model_of(nodes, {"x": (1, 4)}, ["w2"], constants=constants, domains=["com.example"])
+    with pytest.raises(UnsupportedModel) as raised:
+        load(saved(model, tmp_path))
+    message = str(raised.value)
+    for line in [
+        "ai.onnx.NonZero, once (find): the shape of its output depends on data",
+        "com.example.Warp, 2 times (Warp_2, second): there is neither a converter",
+        "ai.onnx.StringNormalizer, once (StringNormalizer_4): strings",
+        "ai.onnx.SequenceConstruct, once (SequenceConstruct_5): sequences",
+        "ai.onnx.Loop, once (loop): control flow",
+        "ai.onnx.RandomNormal, once (RandomNormal_7): its result is random",
+        "ai.onnx.Dropout, once (Dropout_8): it is in training mode",
+        "ai.onnx.Det, once (Det_9): there is neither a converter",
+        "initializer, once (words)",
+    ]:
+        assert line in message
+
+
+def test_condition_that_depends_on_data(tmp_path: Path) -> None:
+    result = helper.make_tensor_value_info("r", TensorProto.FLOAT, (1, 4))
+    branch = helper.make_graph([NODE("Relu", ["x"], ["r"])], "branch", [], [result])
+    nodes = [
+        NODE("ReduceMax", ["x"], ["m"], keepdims=0),
+        NODE("Cast", ["m"], ["c"], to=TensorProto.BOOL),
+        NODE("If", ["c"], ["y"], then_branch=branch, else_branch=branch),
+    ]
+    with pytest.raises(UnsupportedModel, match=r"ai\.onnx\.If, once \(If_2\): control flow that depends on data"):
+        load(saved(model_of(nodes, {"x": (1, 4)}, ["y"]), tmp_path))
+
+
+def test_shape_that_depends_on_data(tmp_path: Path) -> None:
+    nodes = [NODE("Cast", ["x"], ["s"], to=TensorProto.INT64), NODE("Expand", ["w", "s"], ["y"], name="grow")]
+    model = model_of(nodes, {"x": (2,)}, ["y"], constants={"w": np.ones((1, 1), "float32")})
+    with pytest.raises(UnsupportedModel, match=r"ai\.onnx\.Expand, once \(grow\)"):
+        load(saved(model, tmp_path))
+
+
+def test_string_input(tmp_path: Path) -> None:
+    model = relu_model()
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.STRING
+    with pytest.raises(UnsupportedModel, match=r"graph input, once \(x\): its element type STRING"):
+        load(saved(model, tmp_path))
+
+
+def test_narrow_element_types(tmp_path: Path) -> None:
+    model = model_of([NODE("Cast", ["x"], ["y"], to=TensorProto.FLOAT8E5M2)], {"x": (1, 4)}, [], opset=19)
+    model.graph.output.append(helper.make_tensor_value_info("y", TensorProto.FLOAT8E5M2, (1, 4)))
+    with pytest.raises(UnsupportedModel, match=r"Cast_0\): its element type float8_e5m2"):
+        load(saved(model, tmp_path))
+
+
+def test_functions_that_multiply(tmp_path: Path) -> None:
+    """Eight functions, each calling the next ten times, would be a hundred million nodes."""
+    opsets = [helper.make_opsetid("", 13), helper.make_opsetid("own", 1)]
+    functions = [helper.make_function("own", "F8", ["a"], ["b"], [NODE("Relu", ["a"], ["b"])], opsets)]
+    for level in range(8):
+        steps = [NODE(f"F{level + 1}", ["a" if i == 0 else f"t{i}"], [f"t{i + 1}"], domain="own") for i in range(10)]
+        functions.append(helper.make_function("own", f"F{level}", ["a"], ["t10"], steps, opsets))
+    node = NODE("F0", ["x"], ["y"], domain="own")
+    model = model_of([node], {"x": (1, 4)}, ["y"], functions=functions, domains=["own"])
+    with pytest.raises(UnsupportedModel, match="more than"):
+        load(saved(model, tmp_path))

@@ -1,0 +1,66 @@
+"""Integer kernels for a Cortex-M: no warning, and no float arithmetic."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from codegen_c.kernels import select
+from codegen_c.kernels.contract import Implementation, StoredRows
+from codegen_c.operators import Operator, Window
+from tests.kernels.harness import HOST, WARNINGS, smallest_rings, source_text
+from tests.kernels.test_q_refusals import ADD, ALL, AVERAGE, CONV, IMAGE, MAX
+
+PREFIX = "arm-none-eabi-"
+SAME = Window(kernel=(3, 3), padding=(1, 1, 1, 1))
+OPERATORS: tuple[Operator, ...] = (
+    *ALL,
+    *(replace(pool, window=SAME, outputs=(IMAGE,)) for pool in (MAX, AVERAGE)),
+    *(replace(ADD, function=function) for function in ("subtract", "multiply")),
+    replace(CONV, window=SAME, weight=np.ones((2, 3, 3, 2), np.int8), weight_scale=np.array([1, 2], np.float32)),
+    replace(CONV, window=SAME, weight=np.ones((2, 3, 3, 1), np.int8), groups=2),
+)
+
+
+def implementations() -> list[Implementation]:
+    """Every kernel, with all rows stored and with as few as it needs."""
+    found: list[Implementation] = []
+    for operator in OPERATORS:
+        plain = select(operator, HOST, StoredRows())
+        assert isinstance(plain, Implementation), plain
+        found.append(plain)
+        if plain.spatial:
+            ringed = select(operator, HOST, smallest_rings(plain))
+            assert isinstance(ringed, Implementation)
+            found.append(ringed)
+    return found
+
+
+def test_every_integer_kernel_is_here() -> None:
+    kernels = {implementation.kernel for implementation in implementations()}
+    stems = {path.stem for path in Path(str(files("codegen_c.kernels"))).glob("q*.py")}
+    assert kernels == {f"{stem}_i8" for stem in stems}
+
+
+@pytest.mark.skipif(shutil.which(f"{PREFIX}gcc") is None, reason=f"{PREFIX}gcc is not installed")
+@pytest.mark.parametrize("optimize", ["-O2", "-Os", "-O3"])
+def test_compiles_for_cortex_m_without_float(tmp_path: Path, optimize: str) -> None:
+    """Software floating point would show as calls into the compiler's library."""
+    source, target = tmp_path / "kernels.c", tmp_path / "kernels.o"
+    source.write_text(source_text(implementations()))
+    flags = ["-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=soft", "-std=c11", optimize, "-fno-strict-aliasing", *WARNINGS]
+    include = f"-I{files('codegen_c') / 'runtime'}"
+    done = subprocess.run(
+        [f"{PREFIX}gcc", *flags, include, "-c", str(source), "-o", str(target)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    symbols = subprocess.run([f"{PREFIX}nm", "-u", str(target)], capture_output=True, text=True, check=True).stdout
+    called = set(re.findall(r"\bU (\S+)", symbols))
+    assert called <= {"__aeabi_ldivmod", "memcpy", "memset"}, called

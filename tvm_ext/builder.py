@@ -1,0 +1,208 @@
+"""Module + platform -> package: write, compile, run, compare, report; then, and only then, put it in place."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import tvm
+
+from codegen_c import reference
+from codegen_c.build import Compiled
+from codegen_c.emit.build_files import emit_build_files
+from codegen_c.emit.firmware import emit_firmware
+from codegen_c.emit.readme import emit_readme
+from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
+from tvm_ext.core.errors import BadOptions, VerificationFailed
+from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.platform import Platform
+from tvm_ext.core.toolchain import compile_objects, link_elf, section_sizes, static_library
+from tvm_ext.load import load
+from tvm_ext.package import PLATFORM_FILE, Package, replaced_folder
+from tvm_ext.pipeline import compile_module
+from tvm_ext.references import module_outputs, onnx_outputs, original_onnx, random_inputs
+from tvm_ext.report import make_report
+from tvm_ext.runner import HostModel, QemuResult, library_sources, run_qemu
+from tvm_ext.verify import BOARD_TOLERANCE, FLOAT_TOLERANCE, check_steps, compare, is_quantized
+
+Progress = Callable[[str], None]
+Sample = Mapping[str, np.ndarray]
+NUM_SAMPLES = 3
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Expected:
+    """Samples, what the model makes of them, and who said so."""
+
+    samples: list[dict[str, np.ndarray]]
+    outputs: list[dict[str, np.ndarray]]
+    source: str
+    model: onnx.ModelProto | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Artifacts:
+    library: Path
+    elf: Path | None
+    code_bytes: int
+
+
+def build(
+    mod: tvm.IRModule,
+    platform: Platform | str,
+    folder: str | Path,
+    options: BuildOptions | None = None,
+    *,
+    progress: Progress | None = None,
+) -> Package:
+    """Compile a module into a package at `folder`, verified as the options ask.
+
+    An existing package there is replaced whole, or, if anything fails, not at all. progress is told what begins.
+    Raises UnsupportedModel, DoesNotFit, BadOptions, BadPackage, MissingTool, BuildFailed, RunFailed,
+    VerificationFailed.
+    """
+    options, folder = options or BuildOptions(), Path(folder)
+    platform = Platform.load(platform) if isinstance(platform, str) else platform
+    say = progress or (lambda _: None)
+    targets = _targets(platform, options)
+    mod = load(mod)
+    with replaced_folder(folder) as new:
+        say("compiling the model to C")
+        compiled = compile_module(mod, platform, options)
+        say("computing the reference")
+        expected = _expect(mod, compiled)
+        _write_texts(new, compiled, options, expected)
+        say(f"compiling the C for {platform.name}")
+        artifacts = _compile(new, compiled, options)
+        verified, board = _verify(new, compiled, expected, artifacts, targets, say)
+        report = make_report(
+            compiled, options, {str(key): str(value) for key, value in mod.attrs.items()},
+            code_bytes=artifacts.code_bytes, stack_bytes=board.stack_bytes if board else None,
+            artifacts={
+                "library": artifacts.library.relative_to(new).as_posix(),
+                "elf": artifacts.elf.relative_to(new).as_posix() if artifacts.elf else None,
+            },
+            verify=verified,
+        )  # fmt: skip
+        (new / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        (new / "README.md").write_text(emit_readme(compiled.interface, report), encoding="utf-8")
+    return Package.load(folder)
+
+
+def _targets(platform: Platform, options: BuildOptions) -> tuple[str, ...]:
+    """Where to verify. Raises BadOptions where a board is asked for that the platform does not have."""
+    if options.verify is None:
+        tools = shutil.which("qemu-system-arm") and shutil.which(f"{platform.toolchain.prefix}gcc")
+        return ("host", "qemu") if platform.board and tools else ("host",)
+    if "qemu" in options.verify and not platform.board:
+        raise BadOptions(f"verify = qemu: {platform.name} has no board; choose host, or a platform that has one.")
+    return options.verify
+
+
+def _expect(mod: tvm.IRModule, compiled: Compiled) -> _Expected:
+    """A few random samples with the reference's outputs: onnxruntime where the model's file is at hand, else TVM."""
+    specs = {port.source: (port.shape, port.dtype) for port in compiled.interface.inputs}
+    samples = [random_inputs(specs, seed) for seed in range(NUM_SAMPLES)]
+    attributes = {str(key): str(value) for key, value in mod.attrs.items()}
+    model = original_onnx(attributes)
+    if model is not None:
+        return _Expected(samples=samples, outputs=onnx_outputs(model, samples), source="onnxruntime", model=model)
+    names = json.loads(attributes["tvm_ext.output_names"])
+    return _Expected(samples=samples, outputs=module_outputs(mod, names, samples), source="tvm", model=None)
+
+
+def _write_texts(folder: Path, compiled: Compiled, options: BuildOptions, expected: _Expected) -> None:
+    interface, platform = compiled.interface, compiled.platform
+    sources = compiled.sources()
+    texts = {
+        **sources,
+        **emit_vectors(interface, [_vector(compiled, expected)]),
+        **emit_selftest(interface, tolerance=FLOAT_TOLERANCE),
+        **emit_build_files(interface.model, [n for n in sources if n.endswith(".c")], platform, options.optimize),
+        **(emit_firmware(interface, platform) if platform.board else {}),
+        PLATFORM_FILE: json.dumps(json.loads(platform.to_json()), indent=2) + "\n",
+    }
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def _vector(compiled: Compiled, expected: _Expected) -> TestVector:
+    """The first sample with what the self-test expects: the kernels' own bytes where the model is quantized."""
+    sample, outputs = expected.samples[0], expected.outputs[0]
+    interface = compiled.interface
+    if is_quantized(compiled):
+        values = reference.run(compiled.program, {port.name: sample[port.source] for port in interface.inputs})
+        outputs = {port.source: values[port.name] for port in interface.outputs}
+    return TestVector(inputs=sample, outputs=outputs)
+
+
+def _compile(folder: Path, compiled: Compiled, options: BuildOptions) -> _Artifacts:
+    """The static library, the ELF where there is a board, and the bytes of code in the library."""
+    platform, model = compiled.platform, compiled.interface.model
+    toolchain = platform.toolchain
+    objects_dir = folder / "build"
+    library_objects = compile_objects(
+        library_sources(folder, model), objects_dir, toolchain, optimize=options.optimize, include_dirs=[folder]
+    )
+    sizes = section_sizes(library_objects, toolchain)
+    code_bytes = sum(s.text + s.rodata + s.data for n, s in sizes.items() if n != f"{model}_weights.o")
+    library = static_library(library_objects, folder / f"lib{model}.a", toolchain)
+    elf = None
+    if platform.board:
+        tests = [folder / f"{model}_{part}.c" for part in ("selftest", "vectors")]
+        firmware = compile_objects(
+            [*tests, *sorted((folder / "board").glob("*.c"))], objects_dir, toolchain,
+            optimize=options.optimize, include_dirs=[folder],
+        )  # fmt: skip
+        script = folder / "board" / "link.ld"
+        elf = link_elf([*library_objects, *firmware], folder / f"{model}.elf", toolchain, script=script)
+    shutil.rmtree(objects_dir)
+    return _Artifacts(library=library, elf=elf, code_bytes=code_bytes)
+
+
+def _verify(
+    folder: Path,
+    compiled: Compiled,
+    expected: _Expected,
+    artifacts: _Artifacts,
+    targets: Sequence[str],
+    say: Progress,
+) -> tuple[dict[str, Any], QemuResult | None]:
+    """Results per target (None where not run) and the board's figures. Raises VerificationFailed."""
+    results: dict[str, Any] = {"host": None, "qemu": None}
+    if not targets:
+        return results, None
+    say("running on the host")
+    quantized = is_quantized(compiled)
+    with HostModel(folder, compiled.interface) as model:
+        host = [model.run(sample) for sample in expected.samples]
+    judged = compare(host, expected.outputs, tolerance=FLOAT_TOLERANCE, judge_integers=not quantized)
+    problems = [] if judged.passed else [f"host: outputs differ from {expected.source} by {judged.max_abs_error:g}"]
+    results["host"] = {**judged.to_json(), "reference": expected.source}
+    if quantized:
+        steps = check_steps(compiled, expected.samples, expected.model)
+        problems += [*steps.against_reference, *steps.against_onnxruntime]
+        results["host"]["operators_compared"] = steps.operators_compared
+    board = None
+    if "qemu" in targets and artifacts.elf:
+        say("running on the board in QEMU")
+        board = run_qemu(artifacts.elf, compiled.platform, compiled.interface, expected.samples)
+        same = compare(board.outputs, host, tolerance=BOARD_TOLERANCE)
+        against = compare(board.outputs, expected.outputs, tolerance=FLOAT_TOLERANCE, judge_integers=not quantized)
+        problems += [] if same.passed else [f"board: outputs differ from the host's by {same.max_abs_error:g}"]
+        problems += [] if against.passed else [f"board: outputs differ from {expected.source} by {against.max_abs_error:g}"]
+        results["qemu"] = {**against.to_json(), "reference": expected.source, "instructions": board.instructions}
+    if problems:
+        more = f" and {len(problems) - 5} more" if len(problems) > 5 else ""
+        raise VerificationFailed(
+            f"{compiled.interface.model}: the C code does not compute the model: {'; '.join(problems[:5])}{more}. "
+            "Nothing was written. --verify none builds the package anyway, marked as not verified."
+        )
+    return {target: result if target in targets else None for target, result in results.items()}, board

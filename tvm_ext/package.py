@@ -1,0 +1,158 @@
+"""A package: the folder a build leaves, and what can be done with it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from codegen_c.interface import Interface, Port
+from codegen_c.program import Quantization
+from tvm_ext.core.errors import BadPackage, RunFailed
+from tvm_ext.core.platform import Platform
+from tvm_ext.report_tables import read_report
+from tvm_ext.runner import QemuResult, Sample, run_host, run_qemu
+
+PLATFORM_FILE = "platform.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorSpec:
+    """An input or output as the model has it; real = scale * (value - zero_point) where it is quantized."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    scale: float | None = None
+    zero_point: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Package:
+    """A compiled model on disk; `report` is its report.json."""
+
+    folder: Path
+    report: dict[str, Any]
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Open a package that a build left earlier. Raises BadPackage."""
+        return cls(folder=Path(folder), report=read_report(Path(folder)))
+
+    @property
+    def inputs(self) -> dict[str, TensorSpec]:
+        """The model's own names -> specs, in order."""
+        return _specs(self.report["inputs"])
+
+    @property
+    def outputs(self) -> dict[str, TensorSpec]:
+        """The model's own names -> specs, in order."""
+        return _specs(self.report["outputs"])
+
+    @property
+    def interface(self) -> Interface:
+        """How the package's C is called."""
+        report = self.report
+        return Interface(
+            model=report["model"]["name"], io=report["options"]["io"],
+            inputs=_ports(report["inputs"]), outputs=_ports(report["outputs"]),
+        )  # fmt: skip
+
+    @property
+    def platform(self) -> Platform:
+        """The platform the package was built for. Raises BadPackage."""
+        try:
+            return Platform.from_json((self.folder / PLATFORM_FILE).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise BadPackage(f"{self.folder / PLATFORM_FILE}: cannot be read ({error}); compile the model again.") from None
+
+    def run(self, inputs: Sample, on: Literal["host", "qemu"] = "host") -> dict[str, np.ndarray]:
+        """One inference; arrays under the model's own names.
+
+        Raises BadInput, RunFailed, MissingTool, BuildFailed.
+        """
+        if on == "host":
+            return run_host(self.folder, self.interface, inputs)
+        return dict(self.run_board([inputs]).outputs[0])
+
+    def run_board(self, samples: Sequence[Sample]) -> QemuResult:
+        """Several inferences in one run of the board in QEMU, with executed instructions and stack."""
+        elf = self.report["artifacts"]["elf"]
+        if elf is None:
+            raise RunFailed(
+                f"{self.folder}: has no firmware: {self.report['platform']} has no board, or its tools were missing "
+                "when the package was built."
+            )
+        return run_qemu(self.folder / elf, self.platform, self.interface, samples)
+
+
+def _specs(entries: Sequence[Mapping[str, Any]]) -> dict[str, TensorSpec]:
+    return {
+        entry["name"]: TensorSpec(
+            shape=tuple(entry["shape"]), dtype=entry["dtype"], scale=entry["scale"], zero_point=entry["zero_point"]
+        )
+        for entry in entries
+    }
+
+
+def _ports(entries: Sequence[Mapping[str, Any]]) -> tuple[Port, ...]:
+    return tuple(
+        Port(
+            name=entry["c_name"], source=entry["name"], shape=tuple(entry["shape"]), dtype=entry["dtype"],
+            quantization=None
+            if entry["scale"] is None
+            else Quantization(scale=entry["scale"], zero_point=entry["zero_point"]),
+        )
+        for entry in entries
+    )  # fmt: skip
+
+
+@contextmanager
+def replaced_folder(folder: Path) -> Iterator[Path]:
+    """A new folder to fill, which takes `folder`'s place when the block ends well, and vanishes when it does not.
+
+    Raises BadPackage if the place can't be written, or is taken by something that is no package.
+    """
+    _check_replaceable(folder)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        new = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    except OSError as error:
+        raise BadPackage(f"{folder}: cannot be written: {error.strerror}; choose another output folder.") from None
+    try:
+        new.chmod(0o755)
+        yield new
+        _swap(new, folder)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def _check_replaceable(folder: Path) -> None:
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise BadPackage(f"{folder}: is not a folder; choose another output folder.")
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / "report.json").is_file():
+        raise BadPackage(
+            f"{folder}: holds files that are no package, and would be replaced; choose an empty or a new folder."
+        )
+
+
+def _swap(new: Path, folder: Path) -> None:
+    """Renames, so that there is always either the old folder or the new one."""
+    old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent)) / "old"
+    try:
+        if folder.exists():
+            os.replace(folder, old)
+        try:
+            os.replace(new, folder)
+        except OSError:
+            if old.exists():
+                os.replace(old, folder)
+            raise
+    finally:
+        shutil.rmtree(old.parent, ignore_errors=True)

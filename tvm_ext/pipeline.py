@@ -1,0 +1,112 @@
+"""The stages a model passes through, as lists that read as a table of contents; registered with Relax by name."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import version
+
+import tvm
+from tvm import relax
+
+from codegen_c.build import Compiled, compile_region
+from codegen_c.byoc import CODEGEN, CodegenBackend, codegen_options
+from codegen_c.emit.banner import Origin
+from codegen_c.kernels.contract import Target
+from relay_passes.convert_layout import ConvertLayout
+from relay_passes.dataflow import bindings, op_name, outputs
+from relay_passes.duplicate_dequantize import DuplicateDequantize
+from relay_passes.fold_constants import FoldConstants
+from relay_passes.form_composites import FormComposites
+from relay_passes.outline_regions import OutlineRegions
+from tvm_ext.core.errors import UnsupportedModel
+from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.platform import Platform
+from tvm_ext.load import load
+
+
+def passes(platform: Platform, options: BuildOptions, prefix: str) -> list[tvm.transform.Pass]:
+    """From a loaded module to one whose regions are ready for code generation, in this order."""
+    backend = CodegenBackend(target=Target(processor=platform.processor, optimize=options.optimize))
+    return [
+        # Phase 1. Constants become plain: weights are constants, quantized weights dequantize(constant).
+        FoldConstants(),
+        DuplicateDequantize(),
+        # Phase 2. Every operator becomes one composite; quantized chains are matched before anything touches them.
+        FormComposites(backend),
+        # Phase 3. Layout: channels last inside, the model's own order at its borders.
+        ConvertLayout(),
+        # Phase 4. Runs of composites become regions; the order of bindings is the schedule.
+        OutlineRegions(CODEGEN, prefix),
+    ]
+
+
+def compile_module(mod: tvm.IRModule, platform: Platform, options: BuildOptions) -> Compiled:
+    """A whole model as one region: program, memory plan, interface.
+
+    Raises UnsupportedModel naming what no stage can compile, DoesNotFit.
+    """
+    mod = load(mod)
+    attributes = {str(key): str(value) for key, value in mod.attrs.items()}
+    model = options.name or attributes["tvm_ext.model_name"]
+    lowered = tvm.transform.Sequential(passes(platform, options, model))(mod)
+    region, order = _single_region(lowered)
+    output_names = json.loads(attributes["tvm_ext.output_names"])
+    compiled = compile_region(
+        region, platform, options, origin(attributes, platform), model=model,
+        input_names=json.loads(attributes["tvm_ext.input_names"]),
+        output_names=[output_names[index] for index in order],
+    )  # fmt: skip
+    return compiled
+
+
+def origin(attributes: dict[str, str], platform: Platform) -> Origin:
+    """What banners say of a module."""
+    source = attributes["tvm_ext.source_path"].replace("\\", "/").rsplit("/", 1)[-1]
+    return Origin(
+        generator=f"tvm_ext {version('tvm-ext')}",
+        model=source or f"a {attributes['tvm_ext.source_format']} module",
+        sha256=attributes["tvm_ext.source_sha256"],
+        platform=platform.name,
+    )
+
+
+def _single_region(mod: tvm.IRModule) -> tuple[relax.Function, list[int]]:
+    """The region that is the whole of main, and for each of its results which output of main it is."""
+    main = mod["main"]
+    left = [name for binding in bindings(main) if (name := op_name(binding.value))]
+    regions = [func for _, func in mod.functions_items() if func.attrs and func.attrs.get("Codegen") == CODEGEN]
+    if left or len(regions) != 1:
+        listed = ", ".join(f"{name} ({left.count(name)} times)" for name in dict.fromkeys(left)) or "nothing to compute"
+        raise UnsupportedModel(
+            f"a package needs the whole model as C, but this is left over: {listed}. Remove these operators from the "
+            "model, or run it through tvm.compile with tvm_ext.relax_pipeline, which leaves them to TVM."
+        )
+    names = [binding.var for binding in bindings(main) if isinstance(binding.value, relax.TupleGetItem)]
+    results = outputs(main)
+    if not names:
+        return regions[0], [0]
+    return regions[0], [next(i for i, result in enumerate(results) if result.same_as(var)) for var in names]
+
+
+def relax_pipeline(platform: Platform | str, options: BuildOptions | None = None) -> tvm.transform.Pass:
+    """A pipeline for `tvm.compile(mod, target, relax_pipeline=...)`: regions run as our C, the rest as TVM compiles it."""
+    board = Platform.load(platform) if isinstance(platform, str) else platform
+    chosen = options or BuildOptions()
+
+    @tvm.transform.module_pass(opt_level=0, name=f"tvm_ext.{board.name}")
+    def pipeline(mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
+        loaded = load(mod)
+        prefix = chosen.name or str(loaded.attrs["tvm_ext.model_name"])
+        lowered = tvm.transform.Sequential(
+            [*passes(board, chosen, prefix), relax.transform.RunCodegen(codegen_options(board, chosen))]
+        )(loaded)
+        lowered = lowered.without_attr("const_name_to_constant")  # they stand in the C text already
+        return relax.get_pipeline("default_build")(lowered)
+
+    return pipeline
+
+
+def register_pipelines() -> None:
+    """Makes every shipped platform known to Relax as `tvm_ext.<platform>`."""
+    for name in Platform.shipped():
+        relax.register_pipeline(f"tvm_ext.{name}")(lambda name=name: relax_pipeline(name))

@@ -1,0 +1,77 @@
+"""What a model ought to compute: onnxruntime on the model's file, or TVM's virtual machine on the module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import tvm
+from tvm import relax
+
+from tvm_ext.core.errors import TvmExtError
+from tvm_ext.frontends.onnx.read_file import read_onnx
+
+Array = np.ndarray
+Sample = Mapping[str, Array]
+
+
+def random_inputs(specs: Mapping[str, tuple[tuple[int, ...], str]], seed: int) -> dict[str, Array]:
+    """One sample: floats of a normal distribution, 8-bit integers of their whole range, others 0 or 1."""
+    rng = np.random.default_rng(seed)
+
+    def draw(shape: tuple[int, ...], dtype: str) -> Array:
+        if dtype.startswith("float"):
+            return rng.standard_normal(shape).astype(dtype)
+        if dtype in ("int8", "uint8"):
+            info = np.iinfo(dtype)
+            return rng.integers(info.min, info.max, shape, dtype=dtype, endpoint=True)
+        return rng.integers(0, 2, shape).astype(dtype)
+
+    return {name: draw(shape, dtype) for name, (shape, dtype) in specs.items()}
+
+
+def onnx_outputs(
+    model: onnx.ModelProto, samples: Sequence[Sample], inner: Sequence[str] = ()
+) -> list[dict[str, Array]]:
+    """Outputs per sample from onnxruntime, graph optimisation off, one thread.
+
+    inner: further tensors of the graph to give; those that no node makes are left out.
+    """
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    watched = onnx.ModelProto()
+    watched.CopyFrom(model)
+    outputs = {output.name for output in model.graph.output}
+    made = {name for node in model.graph.node for name in node.output} - outputs
+    watched.graph.output.extend(onnx.ValueInfoProto(name=name) for name in dict.fromkeys(inner) if name in made)
+    session = ort.InferenceSession(watched.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    keys = [output.name for output in session.get_outputs()]
+    return [dict(zip(keys, session.run(None, dict(sample)), strict=True)) for sample in samples]
+
+
+def original_onnx(attributes: Mapping[str, str]) -> onnx.ModelProto | None:
+    """The ONNX model a module was loaded from, if its file is still there and still the same."""
+    if attributes["tvm_ext.source_format"] != "onnx":
+        return None
+    try:
+        file = read_onnx(Path(attributes["tvm_ext.source_path"]))
+    except TvmExtError:
+        return None
+    return file.model if file.sha256 == attributes["tvm_ext.source_sha256"] else None
+
+
+def module_outputs(mod: tvm.IRModule, output_names: Sequence[str], samples: Sequence[Sample]) -> list[dict[str, Array]]:
+    """Outputs per sample from TVM's virtual machine, compiled with LLVM as TVM would."""
+    machine = relax.VirtualMachine(tvm.compile(mod, target="llvm"), tvm.cpu())
+    names = [param.name for param in mod["main"].params]
+    results = []
+    for sample in samples:
+        result = machine["main"](*[tvm.runtime.tensor(np.ascontiguousarray(sample[name])) for name in names])
+        fields = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
+        results.append({name: field.numpy() for name, field in zip(output_names, fields, strict=True)})
+    return results

@@ -1,0 +1,99 @@
+"""report.json: the one record of a build. Tables, pictures and the command line are views of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from codegen_c.build import Compiled
+from codegen_c.interface import Port
+from codegen_c.program import KernelCall, Loop, Program, Step, scratch_bytes, writes
+from tvm_ext.core.options import BuildOptions
+
+SCHEMA_VERSION = 1
+
+
+def make_report(
+    compiled: Compiled,
+    options: BuildOptions,
+    attributes: Mapping[str, str],
+    *,
+    code_bytes: int | None,
+    stack_bytes: int | None,
+    artifacts: Mapping[str, str | None],
+    verify: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The report of a build as JSON-ready values; None where something was not measured."""
+    plan, program, platform = compiled.plan, compiled.program, compiled.platform
+    used = dict(compiled.origin.memories)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "generator": compiled.origin.generator,
+        "model": {
+            "name": compiled.interface.model,
+            "source": compiled.origin.model,
+            "sha256": attributes["tvm_ext.source_sha256"],
+            "format": attributes["tvm_ext.source_format"],
+        },
+        "platform": platform.name,
+        "options": {"optimize": options.optimize, "io": options.io},
+        "memories": [
+            {
+                "name": memory.name,
+                "kind": memory.kind,
+                "capacity_bytes": memory.capacity_bytes,
+                "used_bytes": used.get(memory.name, 0),
+            }
+            for memory in platform.memories
+        ],
+        "arena_bytes": plan.arena_bytes,
+        "lower_bound_bytes": plan.lower_bound_bytes,
+        "weights_bytes": program.weights_bytes,
+        "code_bytes": code_bytes,
+        "stack_bytes": stack_bytes,
+        "macs": sum(call.implementation.macs for call in program.kernel_calls()),
+        "inputs": [_port(port) for port in compiled.interface.inputs],
+        "outputs": [_port(port) for port in compiled.interface.outputs],
+        "steps": [_step(compiled, index, step) for index, step in enumerate(program.steps)],
+        "artifacts": dict(artifacts),
+        "verify": dict(verify),
+    }
+
+
+def _port(port: Port) -> dict[str, Any]:
+    quantization = port.quantization
+    return {
+        "name": port.source,
+        "c_name": port.name,
+        "shape": list(port.shape),
+        "dtype": port.dtype,
+        "scale": quantization.scale if quantization else None,
+        "zero_point": quantization.zero_point if quantization else None,
+    }
+
+
+def _step(compiled: Compiled, index: int, step: Step) -> dict[str, Any]:
+    calls = [call for call in (step.body if isinstance(step, Loop) else (step,)) if isinstance(call, KernelCall)]
+    return {
+        "index": index,
+        "name": step.name,
+        "source_nodes": [node for call in calls for node in call.source_nodes],
+        "kernel": ", ".join(dict.fromkeys(call.implementation.kernel for call in calls)) or "copy",
+        "macs": sum(call.implementation.macs for call in calls),
+        "scratch_bytes": scratch_bytes(step),
+        "outputs": [_tensor(compiled, compiled.program, name) for name in writes(step)],
+    }
+
+
+def _tensor(compiled: Compiled, program: Program, name: str) -> dict[str, Any]:
+    tensor, place = program.tensors[name], compiled.plan.placements.get(name)
+    return {
+        "name": tensor.source,
+        "c_name": name,
+        "shape": list(tensor.shape),
+        "dtype": tensor.dtype,
+        "memory": place.memory if place else None,
+        "offset": place.offset if place else None,
+        "begin": place.begin if place else None,
+        "end": place.end if place else None,
+    }
