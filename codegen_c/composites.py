@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import tvm
 from tvm import relax
 
 from codegen_c.float_composites import float_operator
@@ -18,8 +19,8 @@ from codegen_c.kernels.contract import Implementation, Refusal, Target
 from codegen_c.operators import Generic, Operator, Permute, Reshape
 from codegen_c.quantized_composites import quantized_operator
 from codegen_c.tir.composite import lower_composite
-from codegen_c.tir.reference import run_reference
 from codegen_c.tir.plain_c import Refusal as TirRefusal
+from codegen_c.tir.reference import run_reference
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -66,13 +67,14 @@ def _movement(composite: Composite) -> tuple[Operator, tuple[int, ...]] | NoMatc
 
 
 def _generic(composite: Composite, target: Target) -> Lowered | Refusal:
-    plain = lower_composite(composite.function)
+    function = composite.function
+    module = tvm.IRModule(dict(function.attrs.get("prim_funcs", {})))
+    plain = lower_composite(function, module)
     if isinstance(plain, TirRefusal):
         return Refusal(kernel="generic", reason=plain.reason)
-    function = composite.function
 
     def reference(inputs: list[np.ndarray]) -> list[np.ndarray]:
-        return run_reference(function, inputs)
+        return run_reference(function, inputs, module)
 
     operator = Generic(
         inputs=composite.inputs,

@@ -121,7 +121,9 @@ class _Lowering:
         assert isinstance(view, _View), "composites take tensors"
         return view
 
-    def _tensor(self, source: str, kind: TensorType, *, role: Any = "intermediate", layout: tuple[int, ...] = ()) -> str:
+    def _tensor(
+        self, source: str, kind: TensorType, *, role: Any = "intermediate", layout: tuple[int, ...] = ()
+    ) -> str:
         name = unique(identifier(source, fallback="t"), self.taken)
         for suffix in FORM_SUFFIXES:
             source = source.removesuffix(suffix)

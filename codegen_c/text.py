@@ -15,6 +15,7 @@ C_TYPES = {
     **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
 
+
 def float_literal(value: float) -> str:
     """Shortest C literal that reads back as the same float32."""
     single = np.float32(value)
@@ -35,6 +36,19 @@ def comment(text: str) -> str:
     """Model-supplied text made harmless inside a C comment: printable ASCII, no end of comment, no line splice."""
     printable = "".join(c if " " <= c <= "~" else "?" for c in text)
     return printable.replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?").replace("\\", "/")
+
+
+def plus(expression: str, number: int) -> str:
+    """`k + 3`, and just `k` for zero."""
+    return f"{expression} + {number}" if number else expression
+
+
+def times(expression: str, factor: int) -> str:
+    """`(h + 1) * 40`, and the expression itself for one; parentheses where it is a sum."""
+    if factor == 1:
+        return expression
+    is_sum = " " in expression and not (expression.startswith("(") and expression.endswith(")"))
+    return f"({expression}) * {factor}" if is_sum else f"{expression} * {factor}"
 
 
 def block(lines: Iterable[str] | str, depth: int = 1) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import tvm
 from tvm import relax
 
 from relay_passes.dataflow import array_of, bindings, build, infer, op_name, outputs, static_shape
@@ -22,7 +21,9 @@ WINDOWS = frozenset({"relax.nn.conv2d", "relax.nn.max_pool2d", "relax.nn.avg_poo
 def has_window(composite: relax.Function) -> bool:
     """Whether the composite slides a window over NCHW images."""
     windows = [b.value.attrs for b in bindings(composite) if op_name(b.value) in WINDOWS]
-    return any(getattr(attrs, "data_layout", None) == "NCHW" or getattr(attrs, "layout", None) == "NCHW" for attrs in windows)
+    return any(
+        getattr(attrs, "data_layout", None) == "NCHW" or getattr(attrs, "layout", None) == "NCHW" for attrs in windows
+    )
 
 
 def channels_last(composite: relax.Function) -> relax.Function | None:
@@ -103,7 +104,9 @@ def _with_span_of(value: relax.Expr, old: relax.Call) -> relax.Expr:
 
 def _same_call(call: relax.Call, operands: _Operands) -> relax.Expr | None:
     """Element-wise: images and constants move, a vector or matrix beside an image would broadcast along other axes."""
-    vectors = [arg for arg in call.args if isinstance(arg, relax.Var) and not is_image(arg) and arg not in operands.constants]
+    vectors = [
+        arg for arg in call.args if isinstance(arg, relax.Var) and not is_image(arg) and arg not in operands.constants
+    ]
     if not is_image(call):
         arguments = [operands.new.get(arg, arg) if isinstance(arg, relax.Var) else arg for arg in call.args]
     elif any(static_shape(vector) not in ((), (1,)) for vector in vectors):
@@ -185,10 +188,36 @@ RULES: dict[str, Callable[[relax.Call, _Operands], relax.Expr | None]] = {
     **dict.fromkeys(
         (
             f"relax.{name}"
-            for name in (
-                "add subtract multiply divide maximum minimum power negative abs sqrt rsqrt exp log sin cos tanh erf "
-                "sigmoid floor ceil round nn.relu nn.silu nn.gelu nn.gelu_tanh nn.leakyrelu clip astype"
-            ).split()
+            for name in [
+                "add",
+                "subtract",
+                "multiply",
+                "divide",
+                "maximum",
+                "minimum",
+                "power",
+                "negative",
+                "abs",
+                "sqrt",
+                "rsqrt",
+                "exp",
+                "log",
+                "sin",
+                "cos",
+                "tanh",
+                "erf",
+                "sigmoid",
+                "floor",
+                "ceil",
+                "round",
+                "nn.relu",
+                "nn.silu",
+                "nn.gelu",
+                "nn.gelu_tanh",
+                "nn.leakyrelu",
+                "clip",
+                "astype",
+            ]
         ),
         _same_call,
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import tvm
 from tvm import relax
@@ -23,14 +23,23 @@ def composite_of(mod: tvm.IRModule, expr: relax.Expr) -> relax.Function | None:
     return mod[expr.op] if is_composite(mod[expr.op]) else None
 
 
-def attributes(kind: str, source_nodes: Sequence[str], layout: Sequence[int] = ()) -> tvm.ir.DictAttrs:
+def attributes(
+    kind: str,
+    source_nodes: Sequence[str],
+    *,
+    layout: Sequence[int] = (),
+    prim_funcs: Mapping[tvm.ir.GlobalVar, tvm.tirx.PrimFunc] | None = None,
+) -> tvm.ir.DictAttrs:
     """Attributes of a composite.
 
     source_nodes: the model's own names of its operators. layout: the model's axes in the order its result is
-    stored in, where that is another than the model's.
+    stored in, where that is another than the model's. prim_funcs: functions its `call_tir` name, so that it is
+    whole without its module.
     """
     entries = {"Composite": f"tvm_ext.{kind}", "Primitive": True, "source_nodes": list(source_nodes)}
-    return tvm.ir.make_node("ir.DictAttrs", **entries, **({"layout": list(layout)} if layout else {}))
+    entries |= {"layout": list(layout)} if layout else {}
+    entries |= {"prim_funcs": dict(prim_funcs)} if prim_funcs else {}
+    return tvm.ir.make_node("ir.DictAttrs", **entries)
 
 
 def call_new(

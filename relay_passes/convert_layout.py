@@ -44,7 +44,9 @@ class _Rewriter:
         for binding in bindings(self.func):
             self._visit(binding)
         results = [self._as_plain(result) for result in outputs(self.func)]
-        self.module.update_func(self.mod.get_global_var("main"), rebuild(self.func, live(self.sequence, results), results))
+        self.module.update_func(
+            self.mod.get_global_var("main"), rebuild(self.func, live(self.sequence, results), results)
+        )
         return self.module
 
     def _visit(self, binding: relax.VarBinding) -> None:
@@ -118,7 +120,12 @@ class _Rewriter:
         return self.last[var]
 
     def _permute(
-        self, var: relax.Var, axes: tuple[int, ...], name: str, nodes: list[str] | None = None, layout: tuple[int, ...] = ()
+        self,
+        var: relax.Var,
+        axes: tuple[int, ...],
+        name: str,
+        nodes: list[str] | None = None,
+        layout: tuple[int, ...] = (),
     ) -> relax.Var:
         """A call of a new composite that permutes, or only reshapes where nothing but extents of 1 moves."""
         param, shape = relax.Var(var.name, var.ty), static_shape(var)
@@ -129,8 +136,10 @@ class _Rewriter:
             kind, value = "permute_dims", relax.op.permute_dims(param, list(axes))
         result = relax.Var(name, infer(value).ty)
         binding = relax.VarBinding(result, infer(value))
-        function = build([param], [binding], [result], attrs=attributes(kind, nodes or [], layout))
-        return self._bind(name, call_new(self.module, unique(identifier(f"{kind}_{name}"), self.taken), function, [var]))
+        function = build([param], [binding], [result], attrs=attributes(kind, nodes or [], layout=layout))
+        return self._bind(
+            name, call_new(self.module, unique(identifier(f"{kind}_{name}"), self.taken), function, [var])
+        )
 
     def _bind(self, name: str, value: relax.Expr) -> relax.Var:
         typed = relax.BlockBuilder().normalize(value)

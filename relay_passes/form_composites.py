@@ -23,10 +23,26 @@ from tvm_ext.core.names import identifier, unique
 
 ANCHORS = frozenset(
     f"relax.{name}"
-    for name in (
-        "nn.conv2d nn.conv1d nn.conv3d nn.conv2d_transpose nn.conv1d_transpose matmul nn.max_pool2d nn.avg_pool2d "
-        "nn.adaptive_avg_pool2d nn.softmax nn.log_softmax mean sum max min image.resize2d concat nn.layer_norm"
-    ).split()
+    for name in [
+        "nn.conv2d",
+        "nn.conv1d",
+        "nn.conv3d",
+        "nn.conv2d_transpose",
+        "nn.conv1d_transpose",
+        "matmul",
+        "nn.max_pool2d",
+        "nn.avg_pool2d",
+        "nn.adaptive_avg_pool2d",
+        "nn.softmax",
+        "nn.log_softmax",
+        "mean",
+        "sum",
+        "max",
+        "min",
+        "image.resize2d",
+        "concat",
+        "nn.layer_norm",
+    ]
 )
 MAX_CHAIN = 12
 
@@ -69,7 +85,7 @@ class _Rewriter:
         for binding in self.sequence:
             group = groups.get(binding.var)
             if group:
-                arguments, composite = _composite(group)
+                arguments, composite = _composite(self.mod, group)
                 name = unique(identifier(_node(group.anchor) or binding.var.name), taken)
                 call = call_new(module, name, composite, arguments, group.anchor.value.span)
                 rebuilt.append(relax.VarBinding(binding.var, call))
@@ -80,7 +96,9 @@ class _Rewriter:
 
     def _groups(self) -> Iterator[Group]:
         found = [
-            *self._accepted(self._quantized(b) for b in reversed(self.sequence) if op_name(b.value) == "relax.quantize"),
+            *self._accepted(
+                self._quantized(b) for b in reversed(self.sequence) if op_name(b.value) == "relax.quantize"
+            ),
             *self._accepted(self._anchored(b) for b in reversed(self.sequence) if op_name(b.value) in ANCHORS),
             *self._accepted(self._anchored(b) for b in self.sequence if op_name(b.value) in self.backend.elementwise),
             *self._accepted(Group(members=(b,), anchor=b) for b in self.sequence if op_name(b.value)),
@@ -92,7 +110,7 @@ class _Rewriter:
         for group in candidates:
             if group is None or any(member.var in self.owned for member in group.members):
                 continue
-            if self.backend.refuses(_composite(group)[1]) is None:
+            if self.backend.refuses(_composite(self.mod, group)[1]) is None:
                 self.owned.update(member.var for member in group.members)
                 yield group
 
@@ -164,7 +182,7 @@ class _Rewriter:
         return True
 
 
-def _composite(group: Group) -> tuple[list[relax.Var], relax.Function]:
+def _composite(mod: tvm.IRModule, group: Group) -> tuple[list[relax.Var], relax.Function]:
     """Arguments of the call, and the private function: inputs are parameters, constants stay inside."""
     inside = {member.var for member in group.members}
     leaves = [leaf for member in group.members for leaf in operands(member.value)]
@@ -172,7 +190,9 @@ def _composite(group: Group) -> tuple[list[relax.Var], relax.Function]:
     params = [relax.Var(var.name, var.ty) for var in arguments]
     quantized = op_name(group.members[-1].value) == "relax.quantize" and len(group.members) > 1
     kind = f"{'q' if quantized else ''}{kind_of(group.anchor.value)}"
-    attrs = attributes(kind, list(dict.fromkeys(node for m in group.members if (node := _node(m)))))
+    nodes = list(dict.fromkeys(node for m in group.members if (node := _node(m))))
+    prim_funcs = {leaf: mod[leaf] for leaf in leaves if isinstance(leaf, tvm.ir.GlobalVar)}
+    attrs = attributes(kind, nodes, prim_funcs=prim_funcs)
     replace = dict(zip(arguments, params, strict=True))
     func = build(params, group.members, [group.members[-1].var], attrs=attrs, as_tuple=False, replace=replace)
     return arguments, func
@@ -182,4 +202,3 @@ def _node(binding: relax.VarBinding) -> str | None:
     """The model's own name of the operator a binding came from."""
     span = binding.value.span
     return span.source_name.name if span is not None else None
-

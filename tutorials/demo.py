@@ -18,11 +18,11 @@ from rich.console import Console
 from rich.table import Table
 
 import tvm_ext
+from tvm_ext.runner import HostModel
 
 ROOT = Path(__file__).parent.parent
 DIGITS = ROOT / "tutorials" / "digits"
 TOOLS = ("arm-none-eabi-gcc", "qemu-system-arm")
-NUM_BOARD = 100  # images for the board, all in one QEMU run
 
 Samples = list[dict[str, np.ndarray]]
 
@@ -101,12 +101,12 @@ def main(folder: Path) -> int:
     samples, labels = held_out()
     has_board = all(shutil.which(tool) for tool in TOOLS)
     packages = [build(name, folder, console) for name in (("host", "cortex_m4") if has_board else ("host",))]
-    with console.status("Running the held-out images"):
+    with console.status("Running the held-out images"), HostModel(packages[0].folder, packages[0].interface) as model:
         expected = reference(samples)
         results = {
             "onnxruntime": expected,
-            "C on this machine": packages[0].run_many(samples, on="host"),
-            "C on Cortex-M4, in QEMU": packages[1].run_many(samples[:NUM_BOARD], on="qemu") if has_board else [],
+            "C on this machine": [model.run(sample) for sample in samples],
+            "C on Cortex-M4, in QEMU": list(packages[1].run_board(samples).outputs) if has_board else [],
         }
     console.print(accuracy_table(results, labels))
     console.print(cost_table([package.report for package in packages]))

@@ -197,7 +197,9 @@ def _verify(
         same = compare(board.outputs, host, tolerance=BOARD_TOLERANCE)
         against = compare(board.outputs, expected.outputs, tolerance=FLOAT_TOLERANCE, judge_integers=not quantized)
         problems += [] if same.passed else [f"board: outputs differ from the host's by {same.max_abs_error:g}"]
-        problems += [] if against.passed else [f"board: outputs differ from {expected.source} by {against.max_abs_error:g}"]
+        problems += (
+            [] if against.passed else [f"board: outputs differ from {expected.source} by {against.max_abs_error:g}"]
+        )
         results["qemu"] = {**against.to_json(), "reference": expected.source, "instructions": board.instructions}
     if problems:
         more = f" and {len(problems) - 5} more" if len(problems) > 5 else ""

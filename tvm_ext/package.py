@@ -70,7 +70,9 @@ class Package:
         try:
             return Platform.from_json((self.folder / PLATFORM_FILE).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise BadPackage(f"{self.folder / PLATFORM_FILE}: cannot be read ({error}); compile the model again.") from None
+            raise BadPackage(
+                f"{self.folder / PLATFORM_FILE}: cannot be read ({error}); compile the model again."
+            ) from None
 
     def run(self, inputs: Sample, on: Literal["host", "qemu"] = "host") -> dict[str, np.ndarray]:
         """One inference; arrays under the model's own names.

@@ -41,14 +41,9 @@ def read_report(folder: Path) -> Report:
 def report_tables(report: Report) -> list[RenderableType]:
     """Everything a report says, top to bottom: totals, memories, steps, verification. Raises BadPackage if damaged."""
     try:
-        return [_totals(report), _memories(report), _steps(report["steps"]), _verification(report["verify"])]
+        return [_totals(report), _memories(report), _steps(report["steps"]), _verification(report)]
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise BadPackage(f"report.json: is damaged at {error}. Compile the model again.") from None
-
-
-def failed_targets(report: Report) -> list[str]:
-    """Where the package was run and its outputs differed from the reference."""
-    return [target for target, result in _results(report["verify"]) if not result["passed"]]
 
 
 def platform_table(platforms: Iterable[Platform]) -> Table:
@@ -100,7 +95,7 @@ def _memories(report: Report) -> Table:
 
 
 def _steps(steps: list[Report]) -> Table:
-    """One row a step; where a tensor stands and how long it lives as `memory+offset [begin, end)`."""
+    """One row a step; where a tensor stands and how long it lives as `memory+offset [begin, end)`, in steps."""
     table = Table(title="Steps", title_justify="left")
     table.add_column("#", justify="right")
     table.add_column("step", overflow="fold")
@@ -111,7 +106,10 @@ def _steps(steps: list[Report]) -> Table:
     table.add_column("at [lives)")
     for step in steps:
         writes = [f"{out['dtype']}[{','.join(map(str, out['shape']))}]" for out in step["outputs"]]
-        places = [f"{out['memory']}+{out['offset']} [{out['begin']}, {out['end']})" for out in step["outputs"]]
+        places = [
+            f"{out['memory']}+{out['offset']} [{out['begin']}, {out['end']})" if out["memory"] else "the caller's"
+            for out in step["outputs"]
+        ]
         table.add_row(
             str(step["index"]),
             escape(step["name"]),
@@ -124,24 +122,22 @@ def _steps(steps: list[Report]) -> Table:
     return table
 
 
-def _verification(verify: Report) -> RenderableType:
-    results = _results(verify)
+def _verification(report: Report) -> RenderableType:
+    verify: Report = report["verify"]
+    targets = ["host", "qemu"] if report["artifacts"]["elf"] else ["host"]
+    results = {target: verify[target] for target in ("host", "qemu") if verify.get(target)}
     if not results:
         message = "NOT VERIFIED: this package was never run and compared with a reference."
         return Panel(Text(message, style="bold red"), border_style="red", expand=False)
     table = Table("verified on", "result", title="Verification", title_justify="left")
     for heading in ("max |error|", "relative to max |reference|", "elements"):
         table.add_column(heading, justify="right")
-    for target, result in results:
+    for target, result in results.items():
         passed = Text("passed", style="green") if result["passed"] else Text("FAILED", style="bold red")
         errors = [_error(result[key]) for key in ("max_abs_error", "max_rel_error")]
         table.add_row(target, passed, *errors, _number(result["elements"]))
-    absent = [target for target in ("host", "qemu") if target not in dict(results)]
+    absent = [target for target in targets if target not in results]
     return Group(table, Text(f"not verified on {absent[0]}", style="yellow")) if absent else table
-
-
-def _results(verify: Report) -> list[tuple[str, Report]]:
-    return [(target, verify[target]) for target in ("host", "qemu") if verify.get(target)]
 
 
 def _number(value: int | None, unit: str = "") -> str:

@@ -54,7 +54,9 @@ def _empty_memories(program: Program, plan: MemoryPlan) -> dict[str, np.ndarray]
     sizes = {arena.memory: arena.num_bytes for arena in plan.arenas}
     for name, place in plan.placements.items():
         if place.offset < 0 or place.offset + place.num_bytes > sizes.get(place.memory, 0):
-            raise PlanRejected(f"{name}: bytes {place.offset} to {place.offset + place.num_bytes} leave {place.memory}.")
+            raise PlanRejected(
+                f"{name}: bytes {place.offset} to {place.offset + place.num_bytes} leave {place.memory}."
+            )
         if place.offset % 16:
             raise PlanRejected(f"{name}: offset {place.offset} is no multiple of 16.")
         _check_size(program, place)

@@ -80,7 +80,11 @@ def _member(program: Program, placement: Placement) -> list[str]:
     else:
         ctype, count, note = "uint8_t", placement.num_bytes, "scratch"
     gap = f"uint8_t GAP_{placement.name}[{placement.offset}]; " if placement.offset else ""
-    alive = f"step {placement.begin}" if placement.end == placement.begin + 1 else f"steps {placement.begin} to {placement.end - 1}"
+    alive = (
+        f"step {placement.begin}"
+        if placement.end == placement.begin + 1
+        else f"steps {placement.begin} to {placement.end - 1}"
+    )
     return [f"/* {note}; {alive} */", f"struct {{ {gap}{ctype} {placement.name}[{count}]; }};"]
 
 

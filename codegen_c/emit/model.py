@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
+
 from codegen_c.arena.plan import MemoryPlan, scratch_name
 from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.functions import definition
@@ -21,7 +23,9 @@ def emit_model(
     model = interface.model
     hook = f"void (*{model}_after_step)(int32_t step);" if after_step else ""
     includes = [f'#include "{model}.h"', f'#include "{model}_memory.h"', f'#include "{model}_weights.h"']
-    includes += [f'#include "{name}"' if name.startswith("tvm_ext_") else f"#include <{name}>" for name in headers(program)]
+    includes += [
+        f'#include "{name}"' if name.startswith("tvm_ext_") else f"#include <{name}>" for name in headers(program)
+    ]
     functions = [
         f"{_comment(program, call)}\n{definition(call.implementation.function, f'{model}_{call.name}')}"
         for call in program.kernel_calls()
@@ -98,10 +102,7 @@ def _call_lines(
             arguments.append(place(program, plan, scratch_name(step_name)))
         else:
             arguments.append(next(rows))
-    one_line = f"{model}_{call.name}({', '.join(arguments)});"
-    if len(one_line) <= 108:
-        return [one_line]
-    return [f"{model}_{call.name}(", block(",\n".join(arguments)) + ");"]
+    return wrap(f"{model}_{call.name}({', '.join(arguments)});", 104, subsequent_indent="    ", break_long_words=False)
 
 
 def _row_bounds(call: KernelCall) -> tuple[str, str]:

@@ -41,7 +41,9 @@ def _verified(verify: Mapping[str, Any]) -> str:
 
 def _usage(interface: Interface) -> str:
     if interface.io == "caller":
-        buffers = [f"static {p.c_type} {p.name}[{interface.size_macro(p)}];" for p in (*interface.inputs, *interface.outputs)]
+        buffers = [
+            f"static {p.c_type} {p.name}[{interface.size_macro(p)}];" for p in (*interface.inputs, *interface.outputs)
+        ]
         arguments = ", ".join(p.name for p in (*interface.inputs, *interface.outputs))
         return "\n".join([*buffers, "", f"int32_t status = {interface.run}({arguments});  /* 0: done */"])
     lines = [f"{p.c_type} *{p.name} = {interface.accessor(p)}();  /* fill before each run */" for p in interface.inputs]

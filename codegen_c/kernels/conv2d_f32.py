@@ -13,7 +13,7 @@ from codegen_c.kernels.finish import Finish
 from codegen_c.kernels.window import ROW_PARAMETERS, clip, offset, slot, spatial, tap_range, taps
 from codegen_c.operators import Conv2d
 from codegen_c.scalar import Operand
-from codegen_c.text import block
+from codegen_c.text import block, plus, times
 
 CHANNEL_BLOCK = 4
 
@@ -75,7 +75,9 @@ def finished(finish: Finish, j: int) -> str:
     """C expression of the finished element of channel k + j, accumulated in `sum<j>`."""
 
     def operand(o: Operand) -> str:
-        return f"input{o.index}[pixel{o.index} + k + {j}]" if o.kind == "input" else f"channel{o.index}[k + {j}]"
+        if o.kind == "input":
+            return f"input{o.index}[{plus(f'pixel{o.index} + k', j)}]"
+        return f"channel{o.index}[{plus('k', j)}]"
 
     return finish.call(f"sum{j}", operand)
 
@@ -93,10 +95,19 @@ def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implement
         reference=lambda inputs: reference(operator, inputs),
         constants=(("weights", pack(operator.weight, width)), ("bias", operator.bias), *finish.constants()),
         macs=macs,
-        instructions=macs * (1 + 2 * width) // width + output.num_elements * (4 + operator.finish.num_instructions),
+        instructions=_instructions(operator, width),
         accumulation="bias, then r, s, c ascending",
         spatial=spatial(operator.window, source, output, len(finish.input_parameters())),
     )
+
+
+def _instructions(operator: Conv2d, width: int) -> int:
+    """Modelled: for each tile some set-up, for each run of inputs its start, for each input loads, FMAs and the loop."""
+    _, kernel_rows, kernel_columns, depth = operator.weight.shape
+    merged = operator.window.dilation[1] == 1 and operator.groups == 1
+    runs, length = (kernel_rows, kernel_columns * depth) if merged else (kernel_rows * kernel_columns, depth)
+    tile = 12 + runs * (10 + length * (2 * width + 3)) + width * (2 + operator.finish.num_instructions)
+    return operator.output.num_elements // width * tile
 
 
 def _body(operator: Conv2d, stored: StoredRows, finish: Finish, width: int) -> str:
@@ -123,7 +134,7 @@ def _tile(operator: Conv2d, stored: StoredRows, finish: Finish, width: int) -> l
     window, (batch, height, columns, channels) = operator.window, operator.inputs[0].shape
     num_outputs, kernel_rows, kernel_columns, depth = operator.weight.shape
     per_group = num_outputs // operator.groups
-    group = f" + k / {per_group} * {depth}" if operator.groups > 1 else ""
+    group = f" + {times('k' if per_group == 1 else f'k / {per_group}', depth)}" if operator.groups > 1 else ""
     r_begin, r_end = tap_range(0, window, ("r_begin", "r_end"))
     s_begin, s_end = tap_range(1, window, ("s_begin", "s_end"))
     row = slot(offset({"top": 1, "r": window.dilation[0]}), stored.input(0))
@@ -132,12 +143,12 @@ def _tile(operator: Conv2d, stored: StoredRows, finish: Finish, width: int) -> l
         # All taps of a row lie side by side in the input as in the weights: one run over columns and channels.
         first, start = offset({"left": 1, s_begin: int(s_begin != "0")}), s_begin
         taken = s_end if s_begin == "0" else f"({s_end} - {s_begin})"
-        count = f"{taken} * {depth}" if not taken.isdigit() else str(int(taken) * depth)
+        count = times(taken, depth) if not taken.isdigit() else str(int(taken) * depth)
     else:
         first, start, count = offset({"left": 1, "s": window.dilation[1]}), "s", str(depth)
     run = [
-        f"const float *x = &input[(({row}) * {columns} + {first}) * {channels}{group}];",
-        f"const float *restrict f = &filter[(r * {kernel_columns} + {start}) * {depth * width}];",
+        f"const float *x = &input[{times(f'{times(row, columns)} + {first}', channels)}{group}];",
+        f"const float *restrict f = &filter[{times(offset({'r': kernel_columns, start: int(start != '0')}), depth * width)}];",
         f"for (int32_t c = 0; c < {count}; ++c) {{",
         block([*(f"sum{j} = TVM_EXT_FMA(x[c], f[{j}], sum{j});" for j in range(width)), f"f += {width};"]),
         "}",
@@ -146,11 +157,11 @@ def _tile(operator: Conv2d, stored: StoredRows, finish: Finish, width: int) -> l
         run = [f"for (int32_t s = {s_begin}; s < {s_end}; ++s) {{", block(run), "}"]
     return [
         f"const float *restrict filter = &weights[k * {kernel_rows * kernel_columns * depth}];",
-        *(f"float sum{j} = bias[k + {j}];" for j in range(width)),
+        *(f"float sum{j} = bias[{plus('k', j)}];" for j in range(width)),
         f"for (int32_t r = {r_begin}; r < {r_end}; ++r) {{",
         block(run),
         "}",
-        *(f"output[pixel + k + {j}] = {finished(finish, j)};" for j in range(width)),
+        *(f"output[{plus('pixel + k', j)}] = {finished(finish, j)};" for j in range(width)),
     ]
 
 

@@ -13,6 +13,7 @@ from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Stored
 from codegen_c.kernels.finish import Finish
 from codegen_c.operators import Dense
 from codegen_c.scalar import Operand
+from codegen_c.text import plus, times
 
 
 def reference(operator: Dense, inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -43,14 +44,14 @@ def _body(operator: Dense, finish: Finish) -> str:
 
     def rows(count: int) -> list[str]:
         def store(value: str, p: int, j: int) -> str:
-            place = f"(m + {p}) * {channels} + k + {j}"
+            place = plus(f"{times(plus('m', p), channels)} + k", j)
 
             def operand(o: Operand) -> str:
-                return f"input{o.index}[{place}]" if o.kind == "input" else f"channel{o.index}[k + {j}]"
+                return f"input{o.index}[{place}]" if o.kind == "input" else f"channel{o.index}[{plus('k', j)}]"
 
             return f"output[{place}] = {finish.call(value, operand)};"
 
-        sources = [f"const float *x{p} = &input[(m + {p}) * {depth}];" for p in range(count)]
+        sources = [f"const float *x{p} = &input[{times(plus('m', p), depth)}];" for p in range(count)]
         return [
             *sources,
             *matrix_f32.over_channels(channels, lambda width: matrix_f32.tile(count, width, depth, store)),

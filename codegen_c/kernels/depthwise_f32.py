@@ -13,7 +13,7 @@ from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Stored
 from codegen_c.kernels.finish import Finish
 from codegen_c.kernels.window import clip, offset, slot, spatial, tap_range
 from codegen_c.operators import Conv2d
-from codegen_c.text import block
+from codegen_c.text import block, plus, times
 
 CHANNEL_BLOCK = 4
 
@@ -34,7 +34,7 @@ def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implement
         reference=lambda inputs: conv2d_f32.reference(operator, inputs),
         constants=(("weights", weights), ("bias", operator.bias), *finish.constants()),
         macs=macs,
-        instructions=macs * 4 + operator.output.num_elements * (4 + operator.finish.num_instructions),
+        instructions=macs * 5 + operator.output.num_elements * (6 + operator.finish.num_instructions),
         accumulation="bias, then r, s ascending",
         spatial=spatial(operator.window, operator.inputs[0], operator.output, len(finish.input_parameters())),
     )
@@ -65,16 +65,16 @@ def _tile(operator: Conv2d, stored: StoredRows, finish: Finish, width: int) -> l
     column = offset({"left": 1, "s": window.dilation[1]})
 
     taps = [
-        f"const float *x = &input[(({row}) * {columns} + {column}) * {channels} + k];",
-        f"const float *restrict f = &weights[(r * {window.kernel[1]} + s) * {channels} + k];",
+        f"const float *x = &input[{times(f'{times(row, columns)} + {column}', channels)} + k];",
+        f"const float *restrict f = &weights[{times(offset({'r': window.kernel[1], 's': 1}), channels)} + k];",
         *(f"sum{j} = TVM_EXT_FMA(x[{j}], f[{j}], sum{j});" for j in range(width)),
     ]
     return [
-        *(f"float sum{j} = bias[k + {j}];" for j in range(width)),
+        *(f"float sum{j} = bias[{plus('k', j)}];" for j in range(width)),
         f"for (int32_t r = {r_begin}; r < {r_end}; ++r) {{",
         block([f"for (int32_t s = {s_begin}; s < {s_end}; ++s) {{", block(taps), "}"]),
         "}",
-        *(f"output[pixel + k + {j}] = {conv2d_f32.finished(finish, j)};" for j in range(width)),
+        *(f"output[{plus('pixel + k', j)}] = {conv2d_f32.finished(finish, j)};" for j in range(width)),
     ]
 
 

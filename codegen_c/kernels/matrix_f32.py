@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from codegen_c.text import block
+from codegen_c.text import block, plus
 
 PIXELS, CHANNELS = 2, 4
 
@@ -45,7 +45,7 @@ def tile(pixels: int, width: int, depth: int, store: Callable[[str, int, int], s
     multiply += [f"sum{p}{j} = TVM_EXT_FMA(a{p}, f{j}, sum{p}{j});" for p, j in cells]
     return [
         f"const float *restrict f = &weights[k * {depth}];",
-        *(f"float sum{p}{j} = bias[k + {j}];" for p, j in cells),
+        *(f"float sum{p}{j} = bias[{plus('k', j)}];" for p, j in cells),
         f"for (int32_t c = 0; c < {depth}; ++c) {{",
         block([*multiply, f"f += {width};"]),
         "}",

@@ -12,7 +12,7 @@ from codegen_c.kernels.finish import Finish
 from codegen_c.kernels.window import slot, spatial
 from codegen_c.operators import Conv2d
 from codegen_c.scalar import Operand
-from codegen_c.text import block
+from codegen_c.text import block, plus, times
 
 
 def is_pointwise(operator: Conv2d, target: Target) -> bool:
@@ -52,14 +52,18 @@ def _body(operator: Conv2d, stored: StoredRows, finish: Finish) -> str:
 
     def pixels(count: int) -> list[str]:
         def store(value: str, p: int, j: int) -> str:
-            place = f"(w + {p}) * {channels} + k + {j}"
+            place = plus(f"{times(plus('w', p), channels)} + k", j)
 
             def operand(o: Operand) -> str:
-                return f"input{o.index}[row{o.index} + {place}]" if o.kind == "input" else f"channel{o.index}[k + {j}]"
+                return (
+                    f"input{o.index}[row{o.index} + {place}]"
+                    if o.kind == "input"
+                    else f"channel{o.index}[{plus('k', j)}]"
+                )
 
             return f"output[row + {place}] = {finish.call(value, operand)};"
 
-        sources = [f"const float *x{p} = &x[(w + {p}) * {depth}];" for p in range(count)]
+        sources = [f"const float *x{p} = &x[{times(plus('w', p), depth)}];" for p in range(count)]
         tiles = matrix_f32.over_channels(channels, lambda width: matrix_f32.tile(count, width, depth, store))
         return [*sources, *tiles]
 

@@ -69,7 +69,7 @@ def _body(operator: Pool2d, stored: StoredRows, finish: Finish) -> str:
     ]
     if operator.method == "average":
         lines.append(f"sum0 /= {_count(operator, (r_begin, r_end), (s_begin, s_end))};")
-    lines.append(f"output[pixel + k] = {finish_at_k(finish)};")
+    lines.append(f"output[pixel + k] = {conv2d_f32.finished(finish, 0)};")
     pixel = [
         *clip(1, window, columns, "w", names=("left", "s_begin", "s_end")),
         *conv2d_f32.pixel_offsets(operator, stored, finish),
@@ -79,10 +79,6 @@ def _body(operator: Pool2d, stored: StoredRows, finish: Finish) -> str:
     ]
     rows = clip(0, window, height, "h", names=("top", "r_begin", "r_end"))
     return conv2d_f32.over_pixels(rows, pixel, operator.output.shape)
-
-
-def finish_at_k(finish: Finish) -> str:
-    return conv2d_f32.finished(finish, 0).replace("k + 0", "k")
 
 
 def _count(operator: Pool2d, rows: tuple[str, str], columns: tuple[str, str]) -> str:

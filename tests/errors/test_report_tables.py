@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from tvm_ext.core.errors import BadPackage
-from tvm_ext.report_tables import failed_targets, report_tables
+from tvm_ext.report_tables import report_tables
 
 PASSED = {"passed": True, "max_abs_error": 1e-7, "max_rel_error": 2e-7, "elements": 10}
 REPORT: dict[str, Any] = {
@@ -45,7 +45,7 @@ REPORT: dict[str, Any] = {
             ],
         }
     ],
-    "artifacts": {"library": None, "elf": None},
+    "artifacts": {"library": "libnet.a", "elf": "net.elf"},
     "verify": {"host": PASSED, "qemu": {**PASSED, "instructions": 987654}},
 }
 
@@ -87,10 +87,19 @@ def test_half_verified_names_the_other_half() -> None:
     assert "not verified on qemu" in text and "NOT VERIFIED" not in text
 
 
+def test_where_there_is_no_board_none_is_missed() -> None:
+    text = shown(verify={"host": PASSED, "qemu": None}, artifacts={"library": "libnet.a", "elf": None})
+    assert "not verified" not in text
+
+
+def test_tensors_of_the_caller() -> None:
+    output = {**REPORT["steps"][0]["outputs"][0], "memory": None, "offset": None, "begin": None, "end": None}
+    assert "the caller's" in shown(steps=[{**REPORT["steps"][0], "outputs": [output]}])
+
+
 def test_failure_is_said() -> None:
     verify = {"host": PASSED, "qemu": {**PASSED, "passed": False, "instructions": None}}
     assert "FAILED" in shown(verify=verify)
-    assert failed_targets({**REPORT, "verify": verify}) == ["qemu"]
 
 
 @pytest.mark.parametrize("key", ["steps", "memories", "verify", "model", "arena_bytes"])

@@ -42,10 +42,9 @@ def tensor(shape: tuple[int, ...], dtype: str, scale: float, offset: int) -> Ten
 def run_onnx(operator: Operator, op_type: str, inputs: Arrays, weights: Arrays, attributes: dict[str, Any]) -> Any:
     """What onnxruntime makes of it. inputs: NHWC where of rank 4; weights: float32, as the ONNX operator has them."""
     nodes, initializers, values = [], [], []
-    chain = [t.shape if len(t.shape) != 4 else tuple(t.shape[i] for i in (0, 3, 1, 2)) for t in operator.inputs]
     names: list[str] = []
-    for index, (t, shape) in enumerate(zip(operator.inputs, chain, strict=True)):
-        values.append(helper.make_tensor_value_info(f"x{index}", _type(t), shape))
+    for index, t in enumerate(operator.inputs):
+        values.append(_value(t, f"x{index}"))
         initializers += _pair(t, f"x{index}")
         nodes.append(_node("DequantizeLinear", [f"x{index}", f"x{index}_scale", f"x{index}_zero"], f"x{index}_real"))
         names.append(f"x{index}_real")
@@ -55,9 +54,8 @@ def run_onnx(operator: Operator, op_type: str, inputs: Arrays, weights: Arrays, 
     nodes.append(helper.make_node(op_type, names, ["y_real"], **attributes))
     nodes.append(_node("QuantizeLinear", ["y_real", "y_scale", "y_zero"], "y"))
     initializers += _pair(operator.output, "y")
-    result = helper.make_tensor_value_info("y", _type(operator.output), None)
     model = helper.make_model(
-        helper.make_graph(nodes, "one", values, [result], initializers),
+        helper.make_graph(nodes, "one", values, [_value(operator.output, "y")], initializers),
         opset_imports=[helper.make_opsetid("", 19)],
         ir_version=9,
     )
@@ -71,8 +69,10 @@ def run_onnx(operator: Operator, op_type: str, inputs: Arrays, weights: Arrays, 
     return y.transpose(0, 2, 3, 1) if y.ndim == 4 else y
 
 
-def _type(t: TensorType) -> int:
-    return int(TensorProto.INT8 if t.dtype == "int8" else TensorProto.UINT8)
+def _value(t: TensorType, name: str) -> onnx.ValueInfoProto:
+    """Shape as ONNX has it: channels before rows and columns."""
+    shape = tuple(t.shape[i] for i in (0, 3, 1, 2)) if len(t.shape) == 4 else t.shape
+    return helper.make_tensor_value_info(name, TensorProto.INT8 if t.dtype == "int8" else TensorProto.UINT8, shape)
 
 
 def _pair(t: TensorType, name: str) -> list[onnx.TensorProto]:

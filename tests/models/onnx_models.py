@@ -45,3 +45,9 @@ def saved(model: onnx.ModelProto, folder: Path, name: str = "model.onnx") -> Pat
     path = folder / name
     onnx.save(model, path)
     return path
+
+
+def write(folder: Path, data: bytes, name: str = "model.onnx") -> Path:
+    path = folder / name
+    path.write_bytes(data)
+    return path

@@ -35,7 +35,7 @@ def test_report_is_a_view_of_the_file(compiled: Path) -> None:
     assert json.loads(machine.stdout) == report
     assert f"{report['arena_bytes']:,} B" in shown.stdout
     assert all(step["name"] in shown.stdout for step in report["steps"])
-    assert "not verified on qemu" in shown.stdout and "NOT VERIFIED" not in shown.stdout
+    assert "not verified" not in shown.stdout.lower()
 
 
 def test_run_gives_the_models_own_names(compiled: Path, digits: Path, tmp_path: Path) -> None:

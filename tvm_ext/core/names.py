@@ -13,7 +13,6 @@ _KEYWORDS = frozenset(
 )
 
 
-
 def identifier(text: str, *, fallback: str = "x") -> str:
     """A legal, lower-case C identifier close to `text`; at most 40 characters, never a keyword of C or C++."""
     word = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:40].strip("_") or fallback
