@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from codegen_c.program import Quantization
-from codegen_c.scalar import ScalarProgram
+from codegen_c.scalar import IDENTITY, ScalarProgram
 
 Array = np.ndarray
 Rounding = Literal["onnx", "tflite"]
@@ -73,7 +73,7 @@ class Conv2d(Operator):
     bias: Array
     window: Window
     groups: int = 1
-    finish: ScalarProgram = ScalarProgram()
+    finish: ScalarProgram = IDENTITY
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -82,7 +82,7 @@ class Dense(Operator):
 
     weight: Array
     bias: Array
-    finish: ScalarProgram = ScalarProgram()
+    finish: ScalarProgram = IDENTITY
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -93,7 +93,7 @@ class Pool2d(Operator):
     method: Literal["max", "average"]
     window: Window
     count_include_pad: bool = False
-    finish: ScalarProgram = ScalarProgram()
+    finish: ScalarProgram = IDENTITY
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

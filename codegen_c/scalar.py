@@ -148,3 +148,6 @@ class ScalarProgram:
             lines.append(f"const float v{index} = {FUNCTIONS[instruction.function].c.format(*operands)};")
             names.append(f"v{index}")
         return lines, names[-1]
+
+
+IDENTITY = ScalarProgram()

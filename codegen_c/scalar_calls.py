@@ -94,29 +94,10 @@ def _silu(builder: ProgramBuilder, attrs: Any, operands: list[Operand]) -> Opera
 RULES: dict[str, Rule] = {
     **{
         name: (lambda builder, attrs, operands, _name=name: builder.emit(_name, *operands))
-        for name in [
-            "add",
-            "subtract",
-            "multiply",
-            "divide",
-            "maximum",
-            "minimum",
-            "power",
-            "negative",
-            "abs",
-            "sqrt",
-            "rsqrt",
-            "exp",
-            "log",
-            "sin",
-            "cos",
-            "tanh",
-            "erf",
-            "sigmoid",
-            "floor",
-            "ceil",
-            "round",
-        ]
+        for name in (
+            "add subtract multiply divide maximum minimum power negative abs sqrt rsqrt exp log sin cos tanh erf "
+            "sigmoid floor ceil round"
+        ).split()
     },
     "nn.relu": lambda builder, attrs, operands: builder.emit("maximum", operands[0], number(0.0)),
     "clip": _clip,

@@ -188,36 +188,10 @@ RULES: dict[str, Callable[[relax.Call, _Operands], relax.Expr | None]] = {
     **dict.fromkeys(
         (
             f"relax.{name}"
-            for name in [
-                "add",
-                "subtract",
-                "multiply",
-                "divide",
-                "maximum",
-                "minimum",
-                "power",
-                "negative",
-                "abs",
-                "sqrt",
-                "rsqrt",
-                "exp",
-                "log",
-                "sin",
-                "cos",
-                "tanh",
-                "erf",
-                "sigmoid",
-                "floor",
-                "ceil",
-                "round",
-                "nn.relu",
-                "nn.silu",
-                "nn.gelu",
-                "nn.gelu_tanh",
-                "nn.leakyrelu",
-                "clip",
-                "astype",
-            ]
+            for name in (
+                "add subtract multiply divide maximum minimum power negative abs sqrt rsqrt exp log sin cos tanh erf "
+                "sigmoid floor ceil round nn.relu nn.silu nn.gelu nn.gelu_tanh nn.leakyrelu clip astype"
+            ).split()
         ),
         _same_call,
     ),

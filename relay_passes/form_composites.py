@@ -23,26 +23,11 @@ from tvm_ext.core.names import identifier, unique
 
 ANCHORS = frozenset(
     f"relax.{name}"
-    for name in [
-        "nn.conv2d",
-        "nn.conv1d",
-        "nn.conv3d",
-        "nn.conv2d_transpose",
-        "nn.conv1d_transpose",
-        "matmul",
-        "nn.max_pool2d",
-        "nn.avg_pool2d",
-        "nn.adaptive_avg_pool2d",
-        "nn.softmax",
-        "nn.log_softmax",
-        "mean",
-        "sum",
-        "max",
-        "min",
-        "image.resize2d",
-        "concat",
-        "nn.layer_norm",
-    ]
+    for name in (
+        "nn.conv2d nn.conv1d nn.conv3d nn.conv2d_transpose nn.conv1d_transpose matmul nn.max_pool2d "
+        "nn.avg_pool2d nn.adaptive_avg_pool2d nn.softmax nn.log_softmax mean sum max min image.resize2d "
+        "concat nn.layer_norm"
+    ).split()
 )
 MAX_CHAIN = 12
 

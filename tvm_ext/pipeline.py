@@ -89,7 +89,7 @@ def _single_region(mod: tvm.IRModule) -> tuple[relax.Function, list[int]]:
 
 
 def relax_pipeline(platform: Platform | str, options: BuildOptions | None = None) -> tvm.transform.Pass:
-    """A pipeline for `tvm.compile(mod, target, relax_pipeline=...)`: regions run as our C, the rest as TVM compiles it."""
+    """For `tvm.compile(mod, target, relax_pipeline=...)`: regions run as our C, the rest as TVM compiles it."""
     board = Platform.load(platform) if isinstance(platform, str) else platform
     chosen = options or BuildOptions()
 

@@ -58,7 +58,7 @@ def scratch_name(step_name: str) -> str:
 
 
 def lifetimes(program: Program) -> dict[str, tuple[int, int]]:
-    """Steps [begin, end) during which each tensor's bytes matter: inputs from the first step on, outputs to the last."""
+    """Steps [begin, end) during which each tensor's bytes matter; inputs from the first on, outputs to the last."""
     num_steps = max(len(program.steps), 1)
     begin = {name: 0 for name in program.inputs}
     end = {name: 1 for name in program.inputs}
@@ -115,7 +115,7 @@ def _alive(placement: Placement, step: int) -> bool:
 
 
 def check_capacity(program: Program, plan: MemoryPlan, platform: Platform) -> None:
-    """Raises DoesNotFit, naming the step, what is alive there, and the memory, if an arena or the weights are too large."""
+    """Raises DoesNotFit if an arena or the weights exceed a memory: names the step, what is alive there, the memory."""
     for arena in plan.arenas:
         memory = platform.memory(arena.memory)
         if arena.num_bytes <= memory.capacity_bytes:

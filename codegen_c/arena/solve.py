@@ -52,7 +52,7 @@ def solve(buffers: Sequence[Buffer]) -> list[int]:
 
 
 def _orders(buffers: Sequence[Buffer]) -> list[list[int]]:
-    """Orders worth trying: large first, long-lived first, large areas first, by time; then the tallest moments first."""
+    """Orders worth trying: by size, by lifetime, by area, by time, by how tight the buffer's tightest moment is."""
     indices = range(len(buffers))
     pressure = [
         max(sum(b.size for b in buffers if b.begin <= t < b.end) for t in range(buffer.begin, buffer.end))

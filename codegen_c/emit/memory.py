@@ -67,7 +67,8 @@ def _union(program: Program, plan: MemoryPlan, model: str, memory: str) -> str:
     ]
     asserts.append(f'_Static_assert(sizeof(union {tag}) == {-(-arena.num_bytes // 16) * 16}, "{tag}");')
     peak = program.steps[arena.peak_step].name if program.steps else model
-    note = f"/* {arena.num_bytes} B; no plan of these lifetimes needs fewer than {arena.lower_bound_bytes} B (at {peak}). */"
+    bound = arena.lower_bound_bytes
+    note = f"/* {arena.num_bytes} B; no plan of these lifetimes needs fewer than {bound} B (at {peak}). */"
     return "\n".join([note, f"union {tag} {{", block(members), "};", f"extern union {tag} {tag};", *asserts, ""])
 
 

@@ -19,7 +19,8 @@ def emit_readme(interface: Interface, report: Mapping[str, Any]) -> str:
     sources = [f"`{model}.c`", f"`{model}_memory.c`", f"`{model}_weights.c`", "and the headers beside them"]
     return render(
         "README.md.j2", model=model, generator=report["generator"], source=report["model"]["source"],
-        sha256=report["model"]["sha256"], platform=report["platform"], verified=_verified(verify), usage=_usage(interface),
+        sha256=report["model"]["sha256"], platform=report["platform"], verified=_verified(verify),
+        usage=_usage(interface),
         ports=ports, files=", ".join(sources), board=report["artifacts"]["elf"] is not None, memories=used,
         arena_bytes=report["arena_bytes"], lower_bound_bytes=report["lower_bound_bytes"],
         code_bytes=report["code_bytes"], stack_bytes=report["stack_bytes"],

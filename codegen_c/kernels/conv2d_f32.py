@@ -102,7 +102,7 @@ def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implement
 
 
 def _instructions(operator: Conv2d, width: int) -> int:
-    """Modelled: for each tile some set-up, for each run of inputs its start, for each input loads, FMAs and the loop."""
+    """Modelled: set-up of each tile, start of each run of inputs, loads, FMAs and the loop for each input."""
     _, kernel_rows, kernel_columns, depth = operator.weight.shape
     merged = operator.window.dilation[1] == 1 and operator.groups == 1
     runs, length = (kernel_rows, kernel_columns * depth) if merged else (kernel_rows * kernel_columns, depth)
@@ -146,9 +146,10 @@ def _tile(operator: Conv2d, stored: StoredRows, finish: Finish, width: int) -> l
         count = times(taken, depth) if not taken.isdigit() else str(int(taken) * depth)
     else:
         first, start, count = offset({"left": 1, "s": window.dilation[1]}), "s", str(depth)
+    first_tap = offset({"r": kernel_columns, start: int(start != "0")})
     run = [
         f"const float *x = &input[{times(f'{times(row, columns)} + {first}', channels)}{group}];",
-        f"const float *restrict f = &filter[{times(offset({'r': kernel_columns, start: int(start != '0')}), depth * width)}];",
+        f"const float *restrict f = &filter[{times(first_tap, depth * width)}];",
         f"for (int32_t c = 0; c < {count}; ++c) {{",
         block([*(f"sum{j} = TVM_EXT_FMA(x[c], f[{j}], sum{j});" for j in range(width)), f"f += {width};"]),
         "}",

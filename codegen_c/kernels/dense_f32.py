@@ -24,7 +24,7 @@ def reference(operator: Dense, inputs: list[np.ndarray]) -> list[np.ndarray]:
 
 def implement(operator: Dense, target: Target, stored: StoredRows) -> Implementation:
     finish = Finish(program=operator.finish)
-    num_channels, depth = operator.weight.shape
+    depth = operator.weight.shape[1]
     macs = operator.output.num_elements * depth
     weights = conv2d_f32.pack(operator.weight[:, None, None, :], matrix_f32.CHANNELS)
     parameters = tuple(p for p in conv2d_f32.parameters(finish) if p.role != "row")

@@ -41,7 +41,7 @@ def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implement
 
 
 def _body(operator: Conv2d, stored: StoredRows, finish: Finish) -> str:
-    (batch, height, columns, channels), out = operator.inputs[0].shape, operator.output.shape
+    (_, height, columns, channels), out = operator.inputs[0].shape, operator.output.shape
     pixels = conv2d_f32.pixel_offsets(operator, stored, finish)
     full = channels // CHANNEL_BLOCK * CHANNEL_BLOCK
     lines = [*clip(1, operator.window, columns, "w", names=("left", "s_begin", "s_end")), *pixels]
