@@ -17,8 +17,9 @@ export OMP_NUM_THREADS ?= 1
 demo: $(READY) boards
 	@$(BIN)/python tutorials/demo.py
 
+# Tests call make themselves, and are not to take this one for their caller.
 test: $(READY) boards
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -21,7 +21,7 @@ from codegen_c.emit.tvm_entry import emit_tvm_entry
 from codegen_c.kernels.contract import Refusal, Target
 from codegen_c.scalar_calls import ELEMENTWISE
 from tvm_ext.core.options import BuildOptions
-from tvm_ext.core.platform import Platform, Toolchain
+from tvm_ext.core.platform import HOST_TOOLCHAIN, Platform
 from tvm_ext.core.toolchain import compile_objects
 
 CODEGEN = "tvm_ext"
@@ -83,6 +83,6 @@ def _object(compiled: Compiled) -> tvm.runtime.Module:
         unit.write_text(emit_tvm_entry(compiled.interface, symbol, sorted(sources)), encoding="utf-8")
         includes = [Path(tvm_ffi.libinfo.find_include_path()), Path(tvm_ffi.libinfo.find_dlpack_include_path())]
         (built,) = compile_objects(
-            [unit], folder / "objects", Toolchain(), flags=["-fPIC", "-Wno-error"], include_dirs=[folder, *includes]
+            [unit], folder / "objects", HOST_TOOLCHAIN, flags=["-fPIC", "-Wno-error"], include_dirs=[folder, *includes]
         )
         return tvm.runtime.load_static_library(str(built), [symbol])

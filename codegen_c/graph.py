@@ -59,6 +59,8 @@ class Composite:
                 return [Value(array=expr.value.numpy())]
             if isinstance(expr, relax.Var):
                 return [Value(var=expr, parameter=parameters.get(expr))]
+            if isinstance(expr, tvm.tirx.IntImm | tvm.tirx.FloatImm):  # the bounds of clip
+                return [Value(array=np.array(expr.value, np.float32))]
             return []
 
         calls = []

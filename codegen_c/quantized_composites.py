@@ -107,17 +107,15 @@ def _clamp(body: list[Call], output: TensorType) -> tuple[int, int]:
     low, high = int(info.min), int(info.max)
     while len(body) > 1 and body[-1].name in ("nn.relu", "clip"):
         call = body.pop()
-        below, above = (0.0, np.inf) if call.name == "nn.relu" else _bounds(call)
+        below, above = (0.0, np.inf) if call.name == "nn.relu" else _bounds(call.operands[1:])
         low = max(low, _quantized(below, quantization, low))
         high = min(high, _quantized(above, quantization, high))
     return low, max(low, high)
 
 
-def _bounds(call: Call) -> tuple[float, float]:
-    given = [value.array for value in call.operands[1:]]
-    if len(given) == 2 and given[0] is not None and given[1] is not None:
-        return float(given[0].reshape(-1)[0]), float(given[1].reshape(-1)[0])
-    return float(call.attrs.min), float(call.attrs.max)
+def _bounds(operands: tuple[Value, ...]) -> tuple[float, float]:
+    low, high = (float(value.array) for value in operands if value.array is not None)
+    return low, high
 
 
 def _quantized(real: float, quantization: Quantization, otherwise: int) -> int:

@@ -12,8 +12,6 @@ from typing import Literal
 
 import numpy as np
 
-from codegen_c.text import float_literal
-
 Array = np.ndarray
 
 
@@ -133,19 +131,27 @@ class ScalarProgram:
         assert result is not None, "an empty program needs an element"
         return result
 
-    def statements(self, element: str, read: Callable[[Operand], str]) -> tuple[list[str], str]:
+    def statements(
+        self,
+        element: str,
+        read: Callable[[Operand], str],
+        ctype: str,
+        call: Callable[[str, list[str]], str],
+        number: Callable[[float], str],
+    ) -> tuple[list[str], str]:
         """C statements and the expression of the result.
 
-        `element` is the C expression of value 0; `read` gives the C expression of an input or channel operand.
+        `element` is the C expression of value 0; `read` gives the expression of an input or channel operand;
+        `ctype`, `call` and `number` spell values, functions and literals.
         """
         lines: list[str] = []
         names = [element]
         for index, instruction in enumerate(self.instructions, start=1):
             operands = [
-                names[o.index] if o.kind == "value" else float_literal(o.number) if o.kind == "number" else read(o)
+                names[o.index] if o.kind == "value" else number(o.number) if o.kind == "number" else read(o)
                 for o in instruction.operands
             ]
-            lines.append(f"const float v{index} = {FUNCTIONS[instruction.function].c.format(*operands)};")
+            lines.append(f"const {ctype} v{index} = {call(instruction.function, operands)};")
             names.append(f"v{index}")
         return lines, names[-1]
 

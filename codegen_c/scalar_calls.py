@@ -69,9 +69,7 @@ Rule = Callable[[ProgramBuilder, Any, list[Operand]], Operand]
 
 
 def _clip(builder: ProgramBuilder, attrs: Any, operands: list[Operand]) -> Operand:
-    """clip(x, min, max): bounds are attributes or operands, depending on who built the call."""
-    low = operands[1] if len(operands) > 1 else number(attrs.min)
-    high = operands[2] if len(operands) > 2 else number(attrs.max)
+    low, high = operands[1:]
     return builder.emit("minimum", builder.emit("maximum", operands[0], low), high)
 
 

@@ -48,14 +48,14 @@ class FormComposites:
         self.backend = backend
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
-        return _Rewriter(mod, self.backend).run()
+        return _Rewriter(mod, self.backend).run() if is_dataflow(mod["main"]) else mod
 
 
 class _Rewriter:
     def __init__(self, mod: tvm.IRModule, backend: Backend) -> None:
         self.mod, self.backend = mod, backend
         self.func: relax.Function = mod["main"]
-        self.sequence = bindings(self.func) if is_dataflow(self.func) else []
+        self.sequence = bindings(self.func)
         self.users = users(self.sequence)
         self.returned = {leaf for result in outputs(self.func) for leaf in operands(result)}
         self.producer = {binding.var: binding for binding in self.sequence}
@@ -114,8 +114,6 @@ class _Rewriter:
                 if producer is None or op_name(producer.value) is None or leaf in self.owned:
                     return None
                 name = op_name(producer.value)
-                if not self._is_inner(leaf, members):
-                    return None
                 if name in ANCHORS:
                     anchors.append(producer)
                 elif name not in self.backend.elementwise and name != "relax.dequantize":
@@ -123,7 +121,7 @@ class _Rewriter:
                 members.add(leaf)
                 if name != "relax.dequantize":
                     pending.append(producer)
-        if len(anchors) > 1:
+        if len(anchors) > 1 or not all(self._is_inner(var, members) for var in members - {quantize.var}):
             return None
         ordered = sorted((self.producer[var] for var in members), key=lambda b: self.position[b.var])
         inner = [b for b in ordered if op_name(b.value) not in ("relax.dequantize", "relax.quantize")]

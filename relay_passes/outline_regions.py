@@ -4,6 +4,7 @@ Rewrite:
     main: a = c1(x); b = c2(a); d = foreign(b); e = c3(d)
       ->  main: b = region_0(x); d = foreign(b); e = region_1(d)      region functions carry attribute `Codegen`
     Composites move into their region as local functions; their order is the schedule and stays.
+    A region that is the whole model has the model's signature: every input, every output that is no constant.
 Leaves alone: what is no composite, which stays in main for TVM.
 """
 
@@ -35,6 +36,8 @@ class OutlineRegions:
         results = outputs(main)
         sequence: list[relax.VarBinding] = []
         runs = _runs(mod, bindings(main))
+        if len(runs) == 1 and runs[0][0]:
+            return self._outline_whole(mod, module, runs[0][1])
         for index, (is_region, run) in enumerate(runs):
             if not is_region:
                 sequence.extend(run)
@@ -42,19 +45,41 @@ class OutlineRegions:
             after = [leaf for _, later in runs[index + 1 :] for b in later for leaf in operands(b.value)]
             used = {*after, *(leaf for result in results for leaf in operands(result))}
             escaping = [b.var for b in run if b.var in used]
-            params = list(main.params) if len(runs) == 1 else []
-            arguments, region = _region(mod, run, escaping, params)
-            symbol = unique(f"{self.prefix}_region" if len(runs) > 1 else self.prefix, taken)
-            region = region.with_attrs({"Codegen": self.codegen, "global_symbol": symbol})
-            call = call_new(module, symbol, region, arguments)
-            if len(escaping) == 1:
-                sequence.append(relax.VarBinding(escaping[0], call))
-                continue
-            whole = relax.DataflowVar(f"{symbol}.results", call.ty)
-            sequence.append(relax.VarBinding(whole, call))
-            sequence += [relax.VarBinding(var, relax.TupleGetItem(whole, i)) for i, var in enumerate(escaping)]
+            arguments, region = _region(mod, run, escaping, [])
+            symbol = unique(f"{self.prefix}_region", taken)
+            sequence += self._call(module, symbol, region, arguments, escaping)
         module.update_func(module.get_global_var("main"), rebuild(main, sequence, results))
         return module
+
+    def _outline_whole(self, mod: tvm.IRModule, module: tvm.IRModule, run: list[relax.VarBinding]) -> tvm.IRModule:
+        """One region with the model's signature: an output may also be an input, or stand there twice."""
+        main: relax.Function = mod["main"]
+        returned = [result for result in outputs(main) if isinstance(result, relax.Var)]
+        arguments, region = _region(mod, run, returned, list(main.params))
+        symbol = unique(self.prefix, {var.name_hint for var in module.get_global_vars()})
+        given = [relax.Var(var.name, var.ty) for var in returned]
+        sequence = self._call(module, symbol, region, arguments, given)
+        fresh = iter(given)
+        results = [next(fresh) if isinstance(result, relax.Var) else result for result in outputs(main)]
+        module.update_func(module.get_global_var("main"), rebuild(main, sequence, results))
+        return module
+
+    def _call(
+        self,
+        module: tvm.IRModule,
+        symbol: str,
+        region: relax.Function,
+        arguments: list[relax.Var],
+        given: list[relax.Var],
+    ) -> list[relax.VarBinding]:
+        """Adds the region to the module; the bindings that call it and bind its results to `given`."""
+        region = region.with_attrs({"Codegen": self.codegen, "global_symbol": symbol})
+        call = call_new(module, symbol, region, arguments)
+        if len(given) == 1:
+            return [relax.VarBinding(given[0], call)]
+        whole = relax.DataflowVar(f"{symbol}.results", call.ty)
+        elements = [relax.VarBinding(var, relax.TupleGetItem(whole, i)) for i, var in enumerate(given)]
+        return [relax.VarBinding(whole, call), *elements]
 
 
 def _runs(mod: tvm.IRModule, sequence: list[relax.VarBinding]) -> list[tuple[bool, list[relax.VarBinding]]]:

@@ -3,8 +3,8 @@
 #
 # We take a trained network as an ONNX file, compile it to C for a Cortex-M4, run it there (in QEMU), and look at
 # what was made. Run it as a script, `python tutorials/01_model_to_board.py`, or cell by cell in an editor that
-# knows `# %%`. The cell that runs the board needs `arm-none-eabi-gcc` and `qemu-system-arm`; `make boards`
-# installs them on Debian and Ubuntu.
+# knows `# %%`. The board needs `arm-none-eabi-gcc` and `qemu-system-arm`, which `make boards` installs on Debian and
+# Ubuntu; without them the same is done for this machine.
 
 # %%
 import shutil
@@ -17,6 +17,7 @@ import tvm_ext
 
 here = Path(__file__).parent
 output = Path(tempfile.mkdtemp()) / "digits"
+has_board = bool(shutil.which("arm-none-eabi-gcc") and shutil.which("qemu-system-arm"))
 
 # %% [markdown]
 # ## A platform
@@ -25,7 +26,7 @@ output = Path(tempfile.mkdtemp()) / "digits"
 # file: `Platform.load("my_board.toml")`.
 
 # %%
-platform = tvm_ext.Platform.load("cortex_m4")
+platform = tvm_ext.Platform.load("cortex_m4" if has_board else "host")
 for memory in platform.memories:
     print(f"{memory.name}: {memory.kind}, {memory.capacity_bytes} B")
 
@@ -46,9 +47,7 @@ print(module["main"].params, "->", module["main"].ret_ty)
 # told otherwise, runs it and compares its outputs with onnxruntime's: on this machine, and on the board if it can.
 
 # %%
-has_board = bool(shutil.which("arm-none-eabi-gcc") and shutil.which("qemu-system-arm"))
-options = tvm_ext.BuildOptions(verify=("host", "qemu") if has_board else ("host",))
-package = tvm_ext.build(module, platform, output, options)
+package = tvm_ext.build(module, platform, output)
 for target, result in package.report["verify"].items():
     print(target, result)
 
@@ -88,7 +87,8 @@ print("a", held_out["labels"][0], "taken for a", on_host.argmax(), "with probabi
 assert on_host.argmax() == held_out["labels"][0]
 
 # %% [markdown]
-# The same on the board. Its C library computes `expf` in its own way, so the two agree to rounding.
+# The same on the board. Its multiply-adds are fused and its C library has an `expf` of its own, so the two agree to
+# rounding.
 
 # %%
 if has_board:

@@ -69,10 +69,10 @@ def cost_table(reports: list[dict[str, Any]]) -> Table:
     table = Table("", title="Cost", title_justify="left")
     for report in reports:
         table.add_column(report["platform"], justify="right")
-    for kind in ("ram", "rom"):
+    for kind, label in (("ram", "ram, by memory"), ("rom", "rom, by memory, without code")):
         used = [[m for m in report["memories"] if m["kind"] == kind] for report in reports]
         lines = ["\n".join(f"{m['name']} {count(m['used_bytes'])}" for m in memories) for memories in used]
-        table.add_row(f"{kind}, by memory", *lines)
+        table.add_row(label, *lines)
     for label, key in (("arena", "arena_bytes"), ("its lower bound", "lower_bound_bytes"), ("stack", "stack_bytes")):
         table.add_row(label, *(count(report[key]) for report in reports))
     parts = [(report["weights_bytes"], report["code_bytes"]) for report in reports]
@@ -111,7 +111,7 @@ def main(folder: Path) -> int:
     console.print(accuracy_table(results, labels))
     console.print(cost_table([package.report for package in packages]))
     for package in packages:
-        console.print(verified(package), highlight=False)
+        console.print(verified(package), highlight=False, soft_wrap=True)
     worse = [
         where
         for where, outputs in results.items()

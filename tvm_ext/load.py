@@ -31,7 +31,7 @@ def load(source: str | Path | tvm.IRModule, *, shapes: Shapes | None = None) -> 
     Variables have the names of the model's tensors; the span of each call names the model's node. Module
     attributes, all strings: tvm_ext.source_path (empty for a module), source_format (`onnx`, `relax`),
     source_sha256, model_name (a C prefix), input_names and output_names (JSON lists, in order). A module that
-    `load` made before keeps the first four.
+    `load` made before keeps all but input_names, and output_names while there are as many outputs.
 
     Raises BadModel for what cannot be read, UnsupportedModel for what cannot be compiled, BadOptions for `shapes`
     that do not fit the model.
@@ -63,8 +63,12 @@ def _with_attributes(loaded: Loaded, *, path: str, source_format: str, name: str
     attributes = loaded.mod.attrs or {}
     if all(key in attributes for key in origin):
         origin = {key: attributes[key] for key in origin}
+    output_names = loaded.output_names
+    known = json.loads(str(attributes.get("tvm_ext.output_names", "[]")))
+    if len(known) == len(output_names):  # one value may be several outputs: its variable has one name only
+        output_names = known
     names = {
         "tvm_ext.input_names": json.dumps(loaded.input_names, ensure_ascii=False),
-        "tvm_ext.output_names": json.dumps(loaded.output_names, ensure_ascii=False),
+        "tvm_ext.output_names": json.dumps(output_names, ensure_ascii=False),
     }
     return loaded.mod.with_attrs(origin | names)

@@ -49,14 +49,12 @@ def compile_module(mod: tvm.IRModule, platform: Platform, options: BuildOptions)
     attributes = {str(key): str(value) for key, value in mod.attrs.items()}
     model = options.name or attributes["tvm_ext.model_name"]
     lowered = tvm.transform.Sequential(passes(platform, options, model))(mod)
-    region, order = _single_region(lowered)
     output_names = json.loads(attributes["tvm_ext.output_names"])
-    compiled = compile_region(
+    region = _single_region(lowered, output_names)
+    return compile_region(
         region, platform, options, origin(attributes, platform), model=model,
-        input_names=json.loads(attributes["tvm_ext.input_names"]),
-        output_names=[output_names[index] for index in order],
+        input_names=json.loads(attributes["tvm_ext.input_names"]), output_names=output_names,
     )  # fmt: skip
-    return compiled
 
 
 def origin(attributes: dict[str, str], platform: Platform) -> Origin:
@@ -70,22 +68,27 @@ def origin(attributes: dict[str, str], platform: Platform) -> Origin:
     )
 
 
-def _single_region(mod: tvm.IRModule) -> tuple[relax.Function, list[int]]:
-    """The region that is the whole of main, and for each of its results which output of main it is."""
+def _single_region(mod: tvm.IRModule, output_names: list[str]) -> relax.Function:
+    """The region that is the whole of main."""
     main = mod["main"]
+    constant = [
+        name for name, result in zip(output_names, outputs(main), strict=True) if not isinstance(result, relax.Var)
+    ]
+    if constant:
+        raise UnsupportedModel(
+            f"these outputs do not depend on any input: {', '.join(constant)}. Remove them from the model's outputs."
+        )
     left = [name for binding in bindings(main) if (name := op_name(binding.value))]
     regions = [func for _, func in mod.functions_items() if func.attrs and func.attrs.get("Codegen") == CODEGEN]
+    if not left and not regions:
+        raise UnsupportedModel("the model computes nothing: its outputs are its inputs. There is nothing to compile.")
     if left or len(regions) != 1:
-        listed = ", ".join(f"{name} ({left.count(name)} times)" for name in dict.fromkeys(left)) or "nothing to compute"
+        listed = ", ".join(f"{name} ({left.count(name)} times)" for name in dict.fromkeys(left))
         raise UnsupportedModel(
             f"a package needs the whole model as C, but this is left over: {listed}. Remove these operators from the "
             "model, or run it through tvm.compile with tvm_ext.relax_pipeline, which leaves them to TVM."
         )
-    names = [binding.var for binding in bindings(main) if isinstance(binding.value, relax.TupleGetItem)]
-    results = outputs(main)
-    if not names:
-        return regions[0], [0]
-    return regions[0], [next(i for i, result in enumerate(results) if result.same_as(var)) for var in names]
+    return regions[0]
 
 
 def relax_pipeline(platform: Platform | str, options: BuildOptions | None = None) -> tvm.transform.Pass:

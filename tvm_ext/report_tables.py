@@ -80,6 +80,8 @@ def _totals(report: Report) -> Table:
 def _arena(used: int, bound: int | None) -> str:
     if not bound:
         return _number(used, " B")
+    if used == bound:
+        return f"{used:,} B, its lower bound"
     return f"{used:,} B, {(used - bound) / bound:.1%} above the lower bound of {bound:,} B"
 
 

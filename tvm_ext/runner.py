@@ -21,12 +21,11 @@ from codegen_c.emit.firmware import instruction_shift, qemu_arguments
 from codegen_c.interface import Interface, Port
 from tvm_ext.core.errors import BadInput, BadPackage, RunFailed
 from tvm_ext.core.options import Optimize
-from tvm_ext.core.platform import Board, Platform, Toolchain
+from tvm_ext.core.platform import HOST_TOOLCHAIN, Board, Platform, Toolchain
 from tvm_ext.core.toolchain import compile_objects, find_program, shared_library
 
 Sample = Mapping[str, np.ndarray]
 EMPTY_INSTRUCTIONS = 2  # of the empty function that runtime/measure.h measures
-_HOST = Toolchain()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,7 +53,7 @@ class HostModel:
         folder: Path,
         interface: Interface,
         *,
-        toolchain: Toolchain = _HOST,
+        toolchain: Toolchain = HOST_TOOLCHAIN,
         optimize: Optimize = "speed",
         flags: Sequence[str] = (),
     ) -> None:

@@ -10,7 +10,7 @@ from codegen_c.emit.functions import definition
 from codegen_c.emit.header import signature
 from codegen_c.emit.memory import place, union_name
 from codegen_c.interface import Interface
-from codegen_c.program import Affine, KernelCall, Loop, Program, Tensor, Transfer
+from codegen_c.program import Affine, KernelCall, Loop, Program, Tensor, Transfer, reads
 from codegen_c.text import block, comment
 
 RUNTIME_HEADER = "tvm_ext_kernels.h"
@@ -65,6 +65,9 @@ def _run(program: Program, plan: MemoryPlan, interface: Interface, after_step: b
     used = dict.fromkeys(p.memory for p in plan.placements.values())
     lines = [f"union {union_name(model, memory)} *const {memory} = &{union_name(model, memory)};" for memory in used]
     lines += [""] if lines else []
+    read = {name for step in program.steps for name in reads(step)}
+    unread = [port.name for port in interface.inputs if port.name not in read]
+    lines += [f"(void){name}; /* no step reads it */" for name in unread if interface.io == "caller"]
     for index, step in enumerate(program.steps):
         lines += _step(program, plan, model, step)
         if after_step:

@@ -1,21 +1,32 @@
-"""Depthwise conv2d, float32: every channel by itself, four channels of one output pixel at a time.
+"""Depthwise conv2d, float32: every channel by itself, blocks of output pixels by channels.
 
 float32[N, H, W, C], float32[C, R, S, 1] -> float32[N, P, Q, C]. Each element starts at its bias and adds
-products in the order r, s ascending; products outside the input are left out.
+products in the order r, s ascending; products outside the input are left out. Pixels computed together load
+each input element once, however many windows it is in.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.kernels import conv2d_f32
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, StoredRows, Target
+from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
+from codegen_c.kernels.conv_f32 import (
+    best_pixels,
+    by_pixels,
+    inner_columns,
+    input_row,
+    pixel_offsets,
+    places,
+    reference,
+)  # fmt: skip
 from codegen_c.kernels.finish import Finish
-from codegen_c.kernels.window import clip, offset, slot, spatial, tap_range
+from codegen_c.kernels.lanes import native_lanes
+from codegen_c.kernels.tile import Accumulators, Blocking, Segment, over_channels, segments
+from codegen_c.kernels.window import clip, offset, spatial, tap_range
 from codegen_c.operators import Conv2d
-from codegen_c.text import block, plus, times
+from codegen_c.text import block, times
 
-CHANNEL_BLOCK = 4
+MOST_UNROLLED = 48
 
 
 def is_depthwise(operator: Conv2d, target: Target) -> bool:
@@ -24,57 +35,125 @@ def is_depthwise(operator: Conv2d, target: Target) -> bool:
 
 
 def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implementation:
-    finish = Finish(program=operator.finish)
-    macs = operator.output.num_elements * operator.window.kernel[0] * operator.window.kernel[1]
+    finish, blocking = Finish(program=operator.finish), _blocking(operator, target)
+    source, output = operator.inputs[0].shape, operator.output.shape
+    begin, end = inner_columns(operator.window, source[2], output[2])
+    pixels = best_pixels(end - begin, blocking.pixels, lambda p: _instructions(operator, blocking, p))
+    groups = (end - begin) // pixels if pixels > 1 else 0
+    cost = groups * _instructions(operator, blocking, pixels)
+    cost += (output[2] - groups * pixels) * _instructions(operator, blocking, 1)
     weights = np.ascontiguousarray(operator.weight[..., 0].transpose(1, 2, 0))
-    body = _body(operator, stored, finish)
     return Implementation(
         kernel=KERNEL.name,
-        function=CFunction(parameters=conv2d_f32.parameters(finish), body=body, helpers=finish.helper()),
-        reference=lambda inputs: conv2d_f32.reference(operator, inputs),
+        function=by_pixels(
+            operator, finish, pixels, lambda p: _pixels(operator, stored, finish, blocking, p), [blocking.lanes]
+        ),
+        reference=lambda inputs: reference(operator, inputs),
         constants=(("weights", weights), ("bias", operator.bias), *finish.constants()),
-        macs=macs,
-        instructions=macs * 5 + operator.output.num_elements * (6 + operator.finish.num_instructions),
+        macs=operator.output.num_elements * operator.weight[0].size,
+        instructions=output[0] * output[1] * cost,
         accumulation="bias, then r, s ascending",
-        spatial=spatial(operator.window, operator.inputs[0], operator.output, len(finish.input_parameters())),
+        spatial=spatial(operator.window, operator.inputs[0], operator.output, len(finish.residuals())),
+    )  # fmt: skip
+
+
+def _blocking(operator: Conv2d, target: Target) -> Blocking:
+    """As many pixels as registers hold beside a row of weights."""
+    lanes = native_lanes(target)
+    vectors, pixels = {1: (2, 6), 4: (1, 4), 8: (1, 6)}[lanes.count]
+    if target.optimize == "size" or operator.window.kernel[1] * pixels > MOST_UNROLLED:
+        pixels = 1
+    return Blocking(lanes=lanes, vectors=vectors, pixels=pixels)
+
+
+def _columns_read(operator: Conv2d, pixels: int) -> list[int]:
+    """Input columns, counted from the first one, that windows of adjacent pixels read; ascending."""
+    window = operator.window
+    return sorted(
+        {p * window.strides[1] + s * window.dilation[1] for p in range(pixels) for s in range(window.kernel[1])}
     )
 
 
-def _body(operator: Conv2d, stored: StoredRows, finish: Finish) -> str:
-    (_, height, columns, channels), out = operator.inputs[0].shape, operator.output.shape
-    pixels = conv2d_f32.pixel_offsets(operator, stored, finish)
-    full = channels // CHANNEL_BLOCK * CHANNEL_BLOCK
-    lines = [*clip(1, operator.window, columns, "w", names=("left", "s_begin", "s_end")), *pixels]
-    if full:
-        tile = _tile(operator, stored, finish, CHANNEL_BLOCK)
-        lines += [f"for (int32_t k = 0; k < {full}; k += {CHANNEL_BLOCK}) {{", block(tile), "}"]
-    if channels > full:
-        tile = _tile(operator, stored, finish, channels - full)
-        lines += ["{", block([f"const int32_t k = {full};", *tile]), "}"]
-    rows = clip(0, operator.window, height, "h", names=("top", "r_begin", "r_end"))
-    return conv2d_f32.over_pixels(rows, lines, out)
+def _instructions(operator: Conv2d, blocking: Blocking, pixels: int) -> int:
+    """Modelled, for a group of pixels: set-up of each block, loads and FMAs of each kernel row."""
+    kernel_rows, kernel_columns = operator.window.kernel
+    total = 14
+    for segment in segments(operator.output.shape[3], blocking):
+        loads = len(_columns_read(operator, pixels)) + kernel_columns
+        row = 8 + segment.vectors * (loads + pixels * kernel_columns) + (6 * kernel_columns if pixels == 1 else 0)
+        finish = pixels * segment.vectors * (4 + operator.finish.num_instructions)
+        total += (segment.end - segment.begin) // segment.width * (8 + kernel_rows * row + finish)
+    return total
 
 
-def _tile(operator: Conv2d, stored: StoredRows, finish: Finish, width: int) -> list[str]:
-    """`width` channels of one pixel, from channel k on."""
-    window, (batch, height, columns, channels) = operator.window, operator.inputs[0].shape
-    r_begin, r_end = tap_range(0, window, ("r_begin", "r_end"))
-    s_begin, s_end = tap_range(1, window, ("s_begin", "s_end"))
-    row = slot(offset({"top": 1, "r": window.dilation[0]}), stored.input(0))
-    row = f"n * {height} + {row}" if batch > 1 else row
-    column = offset({"left": 1, "s": window.dilation[1]})
-
-    taps = [
-        f"const float *x = &input[{times(f'{times(row, columns)} + {column}', channels)} + k];",
-        f"const float *restrict f = &weights[{times(offset({'r': window.kernel[1], 's': 1}), channels)} + k];",
-        *(f"sum{j} = TVM_EXT_FMA(x[{j}], f[{j}], sum{j});" for j in range(width)),
+def _pixels(operator: Conv2d, stored: StoredRows, finish: Finish, blocking: Blocking, pixels: int) -> list[str]:
+    """All channels of `pixels` output pixels from (h, w) on."""
+    window, source = operator.window, operator.inputs[0].shape
+    first = offset({"w": window.strides[1]})
+    columns = [
+        f"const int32_t left = {first} - {window.padding[1]};"
+        if window.padding[1]
+        else f"const int32_t left = {first};"
     ]
+    if pixels == 1:
+        columns = clip(1, window, source[2], "w", names=("left", "s_begin", "s_end"))
+    tile = _one_pixel if pixels == 1 else _unrolled
     return [
-        *(f"float sum{j} = bias[{plus('k', j)}];" for j in range(width)),
+        *clip(0, window, source[1], "h", names=("top", "r_begin", "r_end")),
+        *columns,
+        *pixel_offsets(operator, stored, finish),
+        *over_channels(source[3], blocking, lambda segment: tile(operator, stored, finish, segment, pixels)),
+    ]
+
+
+def _one_pixel(operator: Conv2d, stored: StoredRows, finish: Finish, segment: Segment, pixels: int) -> list[str]:
+    """One pixel, its window clipped: a loop over taps."""
+    window, (_, _, columns, channels) = operator.window, operator.inputs[0].shape
+    sums, lanes = Accumulators(segment=segment, pixels=1), segment.lanes
+    s_begin, s_end = tap_range(1, window, ("s_begin", "s_end"))
+    column = offset({"left": 1, "s": window.dilation[1]})
+    taps = [
+        f"const float *x = &input[{times(f'{times(input_row(operator, stored), columns)} + {column}', channels)} + k];",
+        f"const float *restrict f = &weights[{times(offset({'r': window.kernel[1], 's': 1}), channels)} + k];",
+    ]
+    for v in range(segment.vectors):
+        at = str(v * lanes.count)
+        taps.append(f"sum0{v} = {lanes.fma(lanes.load('x', at), lanes.load('f', at), f'sum0{v}')};")
+    inner = [f"for (int32_t s = {s_begin}; s < {s_end}; ++s) {{", block(taps), "}"]
+    return _rows(operator, sums, inner, finish)
+
+
+def _unrolled(operator: Conv2d, stored: StoredRows, finish: Finish, segment: Segment, pixels: int) -> list[str]:
+    """Several pixels inside the input: one kernel row at a time, each input element loaded once."""
+    window, (_, _, columns, channels) = operator.window, operator.inputs[0].shape
+    sums, lanes = Accumulators(segment=segment, pixels=pixels), segment.lanes
+    row = [
+        f"const float *x = &input[{times(f'{times(input_row(operator, stored), columns)} + left', channels)} + k];",
+        f"const float *restrict f = &weights[{times('r', window.kernel[1] * channels)} + k];",
+    ]
+    for v in range(segment.vectors):
+        for s in range(window.kernel[1]):
+            row.append(f"const {lanes.ctype} f{s}_{v} = {lanes.load('f', str(s * channels + v * lanes.count))};")
+    for v in range(segment.vectors):
+        for column in _columns_read(operator, pixels):
+            row.append(
+                f"const {lanes.ctype} x{column}_{v} = {lanes.load('x', str(column * channels + v * lanes.count))};"
+            )
+            for p in range(pixels):
+                s, rest = divmod(column - p * window.strides[1], window.dilation[1])
+                if rest == 0 and 0 <= s < window.kernel[1]:
+                    row.append(f"sum{p}{v} = {lanes.fma(f'x{column}_{v}', f'f{s}_{v}', f'sum{p}{v}')};")
+    return _rows(operator, sums, row, finish)
+
+
+def _rows(operator: Conv2d, sums: Accumulators, row: list[str], finish: Finish) -> list[str]:
+    r_begin, r_end = tap_range(0, operator.window, ("r_begin", "r_end"))
+    return [
+        *sums.start(),
         f"for (int32_t r = {r_begin}; r < {r_end}; ++r) {{",
-        block([f"for (int32_t s = {s_begin}; s < {s_end}; ++s) {{", block(taps), "}"]),
+        block(row),
         "}",
-        *(f"output[{plus('pixel + k', j)}] = {conv2d_f32.finished(finish, j)};" for j in range(width)),
+        *sums.store(finish, *places(operator.output.shape[3])),
     ]
 
 

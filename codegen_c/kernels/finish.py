@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from codegen_c.kernels.contract import Parameter
+from codegen_c.kernels.lanes import SCALAR, VECTOR_FUNCTIONS, Lanes
 from codegen_c.scalar import Operand, ScalarProgram
 from codegen_c.text import block
 
@@ -24,21 +25,23 @@ class Finish:
         used = (o for i in self.program.instructions for o in i.operands if o.kind in ("input", "channel"))
         return tuple(dict.fromkeys(used))
 
-    def helper(self) -> str:
-        """Definition of the function, or nothing."""
+    def fits(self, lanes: Lanes) -> bool:
+        """Whether the program can run on vectors."""
+        return lanes.count == 1 or all(i.function in VECTOR_FUNCTIONS for i in self.program.instructions)
+
+    def helper(self, *widths: Lanes) -> str:
+        """Definitions of the function for one float and for the vectors it fits, or nothing."""
         if not self.program.instructions:
             return ""
-        lines, result = self.program.statements("value", _argument)
-        names = [*(["value"] if self.program.reads_element else []), *map(_argument, self.operands)]
-        arguments = ", ".join(f"float {name}" for name in names)
-        return f"static inline float $_finish({arguments})\n{{\n{block([*lines, f'return {result};'])}\n}}\n"
+        kinds = dict.fromkeys([SCALAR, *(lanes for lanes in widths if self.fits(lanes))])
+        return "\n".join(self._definition(lanes) for lanes in kinds)
 
-    def call(self, value: str, read: Callable[[Operand], str]) -> str:
+    def call(self, value: str, read: Callable[[Operand], str], lanes: Lanes = SCALAR) -> str:
         """C expression of the finished element; `read` gives the element of an input or channel operand."""
         if not self.program.instructions:
             return value
         arguments = [*([value] if self.program.reads_element else []), *map(read, self.operands)]
-        return f"$_finish({', '.join(arguments)})"
+        return f"{_name(lanes)}({', '.join(arguments)})"
 
     def constants(self) -> tuple[tuple[str, np.ndarray], ...]:
         """The program's channel constants as (role, array)."""
@@ -49,8 +52,22 @@ class Finish:
 
     def input_parameters(self) -> tuple[Parameter, ...]:
         """Parameters for the inputs beyond the first: residuals the program reads."""
-        extra = [index for index in self.program.inputs_read() if index > 0]
-        return tuple(Parameter(name=f"input{index}", ctype="float", role="input") for index in extra)
+        return tuple(Parameter(name=f"input{index}", ctype="float", role="input") for index in self.residuals())
+
+    def residuals(self) -> tuple[int, ...]:
+        """Indices of the inputs beyond the first that the program reads."""
+        return tuple(index for index in self.program.inputs_read() if index > 0)
+
+    def _definition(self, lanes: Lanes) -> str:
+        lines, result = self.program.statements("value", _argument, lanes.ctype, lanes.call, lanes.number)
+        names = [*(["value"] if self.program.reads_element else []), *map(_argument, self.operands)]
+        arguments = ", ".join(f"{lanes.ctype} {name}" for name in names)
+        head = f"static inline {lanes.ctype} {_name(lanes)}({arguments})"
+        return f"{head}\n{{\n{block([*lines, f'return {result};'])}\n}}\n"
+
+
+def _name(lanes: Lanes) -> str:
+    return "$_finish" if lanes.count == 1 else f"$_finish_f32x{lanes.count}"
 
 
 def _argument(operand: Operand) -> str:

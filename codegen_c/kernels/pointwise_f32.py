@@ -1,4 +1,4 @@
-"""1x1 conv2d, float32: a matrix product of pixels by channels, two pixels by four channels at a time.
+"""1x1 conv2d, float32: a matrix product of pixels by channels, in blocks of both.
 
 float32[N, H, W, C], float32[K, 1, 1, C] -> float32[N, H, W, K]. Each element starts at its bias and adds
 products with c ascending.
@@ -6,13 +6,14 @@ products with c ascending.
 
 from __future__ import annotations
 
-from codegen_c.kernels import conv2d_f32, matrix_f32
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, StoredRows, Target
+from codegen_c.kernels.conv_f32 import parameters, reference, row_offset
 from codegen_c.kernels.finish import Finish
+from codegen_c.kernels.product_f32 import instructions, over_rows
+from codegen_c.kernels.tile import native_blocking, pack
 from codegen_c.kernels.window import slot, spatial
 from codegen_c.operators import Conv2d
-from codegen_c.scalar import Operand
-from codegen_c.text import block, plus, times
+from codegen_c.text import block, times
 
 
 def is_pointwise(operator: Conv2d, target: Target) -> bool:
@@ -21,57 +22,43 @@ def is_pointwise(operator: Conv2d, target: Target) -> bool:
 
 
 def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implementation:
-    finish = Finish(program=operator.finish)
-    macs = operator.output.num_elements * operator.weight.shape[3]
-    weights = conv2d_f32.pack(operator.weight, matrix_f32.CHANNELS)
-    body = _body(operator, stored, finish)
+    finish, blocking = Finish(program=operator.finish), native_blocking(target)
+    batch, height, columns, depth = operator.inputs[0].shape
+    channels = operator.output.shape[3]
+    if _is_flat(operator, stored):  # rows lie behind each other: one long row of pixels
+        begin, end = times("row_begin", columns), times("row_end", columns)
+        lines = over_rows(begin, end, (depth, channels), finish, blocking)
+    else:
+        starts = {"input": _input_row(operator, stored), "output": row_offset(operator, None, stored)}
+        starts |= {f"input{i}": row_offset(operator, i, stored) for i in finish.residuals()}
+        lines = over_rows("0", str(columns), (depth, channels), finish, blocking, starts)
+        lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"]
+        if batch > 1:
+            lines = [f"for (int32_t n = 0; n < {batch}; ++n) {{", block(lines), "}"]
+    function = CFunction(
+        parameters=parameters(finish), body="\n".join(lines), helpers=finish.helper(blocking.lanes),
+        includes=blocking.lanes.includes,
+    )  # fmt: skip
     return Implementation(
         kernel=KERNEL.name,
-        function=CFunction(parameters=conv2d_f32.parameters(finish), body=body, helpers=finish.helper()),
-        reference=lambda inputs: conv2d_f32.reference(operator, inputs),
-        constants=(("weights", weights), ("bias", operator.bias), *finish.constants()),
-        macs=macs,
-        instructions=macs * 2 + operator.output.num_elements * (4 + operator.finish.num_instructions),
+        function=function,
+        reference=lambda inputs: reference(operator, inputs),
+        constants=(("weights", pack(operator.weight, blocking)), ("bias", operator.bias), *finish.constants()),
+        macs=operator.output.num_elements * depth,
+        instructions=instructions(batch * height * columns, (depth, channels), finish, blocking),
         accumulation="bias, then c ascending",
-        spatial=spatial(operator.window, operator.inputs[0], operator.output, len(finish.input_parameters())),
+        spatial=spatial(operator.window, operator.inputs[0], operator.output, len(finish.residuals())),
     )
 
 
-def _body(operator: Conv2d, stored: StoredRows, finish: Finish) -> str:
-    (batch, height, columns, depth), channels = operator.inputs[0].shape, operator.output.shape[3]
+def _is_flat(operator: Conv2d, stored: StoredRows) -> bool:
+    kept = [stored.output, *(stored.input(index) for index in range(len(operator.inputs)))]
+    return operator.output.shape[0] == 1 and all(rows is None for rows in kept)
 
-    def row(kept: int | None) -> str:
-        return f"(n * {height} + h)" if batch > 1 else slot("h", kept)
 
-    rows = [
-        f"const float *x = &input[{row(stored.input(0))} * {columns * depth}];",
-        f"const int32_t row = {row(stored.output)} * {columns * channels};",
-    ]
-    residuals = [i for i in operator.finish.inputs_read() if i > 0]
-    rows += [f"const int32_t row{i} = {row(stored.input(i))} * {columns * channels};" for i in residuals]
-
-    def pixels(count: int) -> list[str]:
-        def store(value: str, p: int, j: int) -> str:
-            place = plus(f"{times(plus('w', p), channels)} + k", j)
-
-            def operand(o: Operand) -> str:
-                return (
-                    f"input{o.index}[row{o.index} + {place}]"
-                    if o.kind == "input"
-                    else f"channel{o.index}[{plus('k', j)}]"
-                )
-
-            return f"output[row + {place}] = {finish.call(value, operand)};"
-
-        sources = [f"const float *x{p} = &x[{times(plus('w', p), depth)}];" for p in range(count)]
-        tiles = matrix_f32.over_channels(channels, lambda width: matrix_f32.tile(count, width, depth, store))
-        return [*sources, *tiles]
-
-    rows += matrix_f32.over_pixels("w", columns, pixels)
-    lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(rows), "}"]
-    if batch > 1:
-        lines = [f"for (int32_t n = 0; n < {batch}; ++n) {{", block(lines), "}"]
-    return "\n".join(lines)
+def _input_row(operator: Conv2d, stored: StoredRows) -> str:
+    batch, height, columns, _ = operator.inputs[0].shape
+    return times(f"n * {height} + h" if batch > 1 else slot("h", stored.input(0)), columns)
 
 
 KERNEL = Kernel(name="pointwise_f32", operator=Conv2d, implement=implement, constraints=(is_pointwise,))

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.kernels import conv2d_f32
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, StoredRows, Target
+from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
+from codegen_c.kernels.conv_f32 import by_pixels, input_row, pixel_offsets
 from codegen_c.kernels.finish import Finish
-from codegen_c.kernels.window import clip, offset, slot, spatial, tap_range, taps
+from codegen_c.kernels.window import clip, spatial, tap_range, taps
 from codegen_c.operators import Pool2d
-from codegen_c.text import block, float_literal
+from codegen_c.scalar import Operand
+from codegen_c.text import block, float_literal, times
 
 
 def window_holds_input(operator: Pool2d, target: Target) -> bool:
@@ -38,47 +39,46 @@ def reference(operator: Pool2d, inputs: list[np.ndarray]) -> list[np.ndarray]:
 def implement(operator: Pool2d, target: Target, stored: StoredRows) -> Implementation:
     finish = Finish(program=operator.finish)
     num_taps = operator.window.kernel[0] * operator.window.kernel[1]
-    parameters = tuple(p for p in conv2d_f32.parameters(finish) if p.name not in ("weights", "bias"))
     return Implementation(
         kernel=KERNEL.name,
-        function=CFunction(parameters=parameters, body=_body(operator, stored, finish), helpers=finish.helper()),
+        function=by_pixels(operator, finish, 1, lambda _: _pixel(operator, stored, finish), constants=()),
         reference=lambda inputs: reference(operator, inputs),
         constants=finish.constants(),
         instructions=operator.output.num_elements * (6 + 4 * num_taps + operator.finish.num_instructions),
         accumulation="r, s ascending",
-        spatial=spatial(operator.window, operator.inputs[0], operator.output, len(finish.input_parameters())),
+        spatial=spatial(operator.window, operator.inputs[0], operator.output, len(finish.residuals())),
     )
 
 
-def _body(operator: Pool2d, stored: StoredRows, finish: Finish) -> str:
-    window, (batch, height, columns, channels) = operator.window, operator.inputs[0].shape
-    r_begin, r_end = tap_range(0, window, ("r_begin", "r_end"))
-    s_begin, s_end = tap_range(1, window, ("s_begin", "s_end"))
-    row = slot(offset({"top": 1, "r": 1}), stored.input(0))
-    row = f"n * {height} + {row}" if batch > 1 else row
-    element = f"input[(({row}) * {columns} + left + s) * {channels} + k]"
+def _pixel(operator: Pool2d, stored: StoredRows, finish: Finish) -> list[str]:
+    """All channels of one output pixel."""
+    window, (_, height, columns, channels) = operator.window, operator.inputs[0].shape
+    rows, taps_in_row = tap_range(0, window, ("r_begin", "r_end")), tap_range(1, window, ("s_begin", "s_end"))
+    element = f"input[{times(f'{times(input_row(operator, stored), columns)} + left + s', channels)} + k]"
     if operator.method == "max":
-        start, take = "-INFINITY", [f"const float x = {element};", "sum0 = sum0 < x ? x : sum0;"]
+        start, take = "-INFINITY", [f"const float x = {element};", "value = value < x ? x : value;"]
     else:
-        start, take = "0.0f", [f"sum0 += {element};"]
-    lines = [
-        f"float sum0 = {start};",
-        f"for (int32_t r = {r_begin}; r < {r_end}; ++r) {{",
-        block([f"for (int32_t s = {s_begin}; s < {s_end}; ++s) {{", block(take), "}"]),
+        start, take = "0.0f", [f"value += {element};"]
+
+    def read(o: Operand) -> str:
+        return f"input{o.index}[pixel{o.index} + k]" if o.kind == "input" else f"channel{o.index}[k]"
+
+    channel = [
+        f"float value = {start};",
+        f"for (int32_t r = {rows[0]}; r < {rows[1]}; ++r) {{",
+        block([f"for (int32_t s = {taps_in_row[0]}; s < {taps_in_row[1]}; ++s) {{", block(take), "}"]),
         "}",
+        *([f"value /= {_count(operator, rows, taps_in_row)};"] if operator.method == "average" else []),
+        f"output[pixel + k] = {finish.call('value', read)};",
     ]
-    if operator.method == "average":
-        lines.append(f"sum0 /= {_count(operator, (r_begin, r_end), (s_begin, s_end))};")
-    lines.append(f"output[pixel + k] = {conv2d_f32.finished(finish, 0)};")
-    pixel = [
+    return [
+        *clip(0, window, height, "h", names=("top", "r_begin", "r_end")),
         *clip(1, window, columns, "w", names=("left", "s_begin", "s_end")),
-        *conv2d_f32.pixel_offsets(operator, stored, finish),
+        *pixel_offsets(operator, stored, finish),
         f"for (int32_t k = 0; k < {channels}; ++k) {{",
-        block(lines),
+        block(channel),
         "}",
     ]
-    rows = clip(0, window, height, "h", names=("top", "r_begin", "r_end"))
-    return conv2d_f32.over_pixels(rows, pixel, operator.output.shape)
 
 
 def _count(operator: Pool2d, rows: tuple[str, str], columns: tuple[str, str]) -> str:

@@ -23,17 +23,17 @@ from codegen_c.kernels.requantize import (
     MAX_SHIFT,
     Requantize,
     fixed_point,
-    plus,
     quantization,
     quantized_bytes,
     results_fit,
     round_shift,
     rounds_once,
     scale_of,
+    signed,
 )
 from codegen_c.kernels.window import ROW_PARAMETERS, SAME_ROW, slot
 from codegen_c.operators import QBinary, TensorType
-from codegen_c.text import C_TYPES, block
+from codegen_c.text import C_TYPES, block, times
 
 
 def reference(operator: QBinary, inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -45,7 +45,7 @@ def reference(operator: QBinary, inputs: list[np.ndarray]) -> list[np.ndarray]:
     factor_a, factor_b, shift = _common_shift(operator)
     value = round_shift((a - zero_a) * factor_a + (b - zero_b) * factor_b, shift)
     clamped = np.clip(value + quantization(operator.output).zero_point, operator.low, operator.high)
-    return [clamped.astype(operator.output.dtype)]
+    return [np.asarray(clamped).astype(operator.output.dtype)]
 
 
 def same_shape(operator: QBinary, target: Target) -> bool:
@@ -117,16 +117,17 @@ def _helper(operator: QBinary) -> str:
     zero_a, zero_b = (quantization(t).zero_point for t in operator.inputs)
     if operator.function == "multiply":
         finish = _product(operator)
-        factor_a, factor_b = (f"({n}{plus(-z)})" if z else n for n, z in (("a", zero_a), ("b", zero_b)))
+        factor_a, factor_b = (f"({n}{signed(-z)})" if z else n for n, z in (("a", zero_a), ("b", zero_b)))
         lines = [f"return {finish.call(f'{factor_a} * {factor_b}', '')};"]
         before = finish.helper() + "\n"
     else:
         factor_a, factor_b, shift = _common_shift(operator)
-        start = plus(-(zero_a * factor_a + zero_b * factor_b))
+        start = signed(-(zero_a * factor_a + zero_b * factor_b))
         sign = "-" if factor_b < 0 else "+"
+        zero_point = signed(quantization(operator.output).zero_point)
         lines = [
             f"const int64_t sum = (int64_t)a * {factor_a} {sign} (int64_t)b * {abs(factor_b)}{start};",
-            f"const int32_t value = tvm_ext_round_shift(sum, {shift}){plus(quantization(operator.output).zero_point)};",
+            f"const int32_t value = tvm_ext_round_shift(sum, {shift}){zero_point};",
             f"return ({ctype})tvm_ext_clamp(value, {operator.low}, {operator.high});",
         ]
         before = ""
@@ -152,7 +153,7 @@ def over_elements(operands: tuple[Parameter, ...], output: TensorType, stored: S
     lines: list[str] = []
     for operand, rows in zip(operands, kept, strict=True):
         qualifier = "const " if operand.role == "input" else ""
-        place = f"&{operand.name}[{slot('h', rows)} * {count}]" if is_spatial else operand.name
+        place = f"&{operand.name}[{times(slot('h', rows), count)}]" if is_spatial else operand.name
         lines += [f"{qualifier}{operand.ctype} *{operand.name}_row = {place};"]
     store = f"{operands[-1].name}_row[i] = {element};"
     lines += [f"for (int32_t i = 0; i < {count}; ++i) {{", block(store), "}"]

@@ -10,22 +10,31 @@ from __future__ import annotations
 import numpy as np
 
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
-from codegen_c.kernels.conv2d_f32 import over_pixels, pack
 from codegen_c.kernels.requantize import (
     INCLUDES,
     Products,
     Requantize,
     channel_factors,
     integer_weights,
-    plus,
     quantization,
     quantized_bytes,
     results_fit,
     rounds_once,
+    signed,
 )
-from codegen_c.kernels.window import ROW_PARAMETERS, clip, offset, slot, spatial, tap_range, taps
+from codegen_c.kernels.window import (
+    ROW_PARAMETERS,
+    clip,
+    offset,
+    over_pixels,
+    pack_blocks,
+    slot,
+    spatial,
+    tap_range,
+    taps,
+)
 from codegen_c.operators import QConv2d, TensorType, Window
-from codegen_c.text import C_TYPES, block
+from codegen_c.text import C_TYPES, block, plus, times
 
 CHANNEL_BLOCK = 4
 # Modelled instructions around the products: of one run over adjacent taps, and of requantizing one sum.
@@ -80,15 +89,14 @@ def pixel_offset(output: TensorType, stored: StoredRows) -> str:
     """Declaration of `pixel`: offset of output pixel (h, w) of image n."""
     batch, height, columns, channels = output.shape
     image = f"n * {height * columns * channels} + " if batch > 1 else ""
-    return f"const int32_t pixel = {image}({slot('h', stored.output)} * {columns} + w) * {channels};"
+    place = f"{times(slot('h', stored.output), columns)} + w"
+    return f"const int32_t pixel = {image}{times(place, channels)};"
 
 
 def input_row(source: TensorType, window: Window, stored: StoredRows) -> str:
     """C expression of the stored row that tap r of the window reads."""
     row = slot(offset({"top": 1, "r": window.dilation[0]}), stored.input(0))
-    if source.shape[0] > 1:
-        return f"(n * {source.shape[1]} + {row})"
-    return f"({row})" if stored.input(0) is None else row
+    return f"n * {source.shape[1]} + {row}" if source.shape[0] > 1 else row
 
 
 def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
@@ -108,7 +116,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
             includes=INCLUDES,
         ),
         reference=lambda inputs: reference(operator, inputs),
-        constants=(("weights", pack(operator.weight, width)), ("bias", sums.bias), *finish.constants()),
+        constants=(("weights", pack_blocks(operator.weight, width)), ("bias", sums.bias), *finish.constants()),
         macs=macs,
         instructions=macs * (per_activation + 2 * width) // width
         + runs * RUN_INSTRUCTIONS
@@ -150,33 +158,38 @@ def _tile(operator: QConv2d, stored: StoredRows, finish: Requantize, sums: Produ
     """`width` output channels of one pixel, from channel k on."""
     window, source = operator.window, operator.inputs[0]
     num_outputs, kernel_rows, kernel_columns, depth = operator.weight.shape
-    group = f" + k / {num_outputs // operator.groups} * {depth}" if operator.groups > 1 else ""
+    per_group = num_outputs // operator.groups
+    group = f" + {times('k' if per_group == 1 else f'k / {per_group}', depth)}" if operator.groups > 1 else ""
     r_begin, r_end = tap_range(0, window, ("r_begin", "r_end"))
     s_begin, s_end = tap_range(1, window, ("s_begin", "s_end"))
     if _is_one_run(operator):
         column, start = offset({"left": 1, s_begin: int(s_begin != "0")}), s_begin
         taken = s_end if s_begin == "0" else f"({s_end} - {s_begin})"
-        count = f"{taken} * {depth}" if not taken.isdigit() else str(int(taken) * depth)
+        count = str(int(taken) * depth) if taken.isdigit() else times(taken, depth)
     else:
         column, start, count = offset({"left": 1, "s": window.dilation[1]}), "s", str(depth)
-    pixel = f"{input_row(source, window, stored)} * {source.shape[2]} + {column}"
+    pixel = f"{times(input_row(source, window, stored), source.shape[2])} + {column}"
+    tap = offset({"r": kernel_columns, start: int(start != "0")})
     run = [
-        f"const {C_TYPES[source.dtype]} *x = &input[({pixel}) * {source.shape[3]}{group}];",
-        f"const int8_t *restrict f = &filter[(r * {kernel_columns} + {start}) * {depth * width}];",
+        f"const {C_TYPES[source.dtype]} *x = &input[{times(pixel, source.shape[3])}{group}];",
+        f"const int8_t *restrict f = &filter[{times(tap, depth * width)}];",
         f"for (int32_t c = 0; c < {count}; ++c) {{",
-        block([f"const int32_t v = x[c]{plus(-sums.zero_point)};", *(f"sum{j} += v * f[{j}];" for j in range(width))]),
+        block(
+            [f"const int32_t v = x[c]{signed(-sums.zero_point)};", *(f"sum{j} += v * f[{j}];" for j in range(width))]
+        ),
         block(f"f += {width};"),
         "}",
     ]
     if start == "s":
         run = [f"for (int32_t s = {s_begin}; s < {s_end}; ++s) {{", block(run), "}"]
+    each = [plus("k", j) for j in range(width)]
     return [
-        f"const int8_t *restrict filter = &weights[k * {kernel_rows * kernel_columns * depth}];",
-        *(f"int32_t sum{j} = bias[k + {j}];" for j in range(width)),
+        f"const int8_t *restrict filter = &weights[{times('k', kernel_rows * kernel_columns * depth)}];",
+        *(f"int32_t sum{j} = bias[{k}];" for j, k in enumerate(each)),
         f"for (int32_t r = {r_begin}; r < {r_end}; ++r) {{",
         block(run),
         "}",
-        *(f"output[pixel + k + {j}] = {finish.call(f'sum{j}', f'k + {j}')};" for j in range(width)),
+        *(f"output[pixel + {k}] = {finish.call(f'sum{j}', k)};" for j, k in enumerate(each)),
     ]
 
 

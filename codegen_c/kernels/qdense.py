@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
-from codegen_c.kernels.conv2d_f32 import pack
 from codegen_c.kernels.requantize import (
     INCLUDES,
     Products,
@@ -21,8 +20,9 @@ from codegen_c.kernels.requantize import (
     results_fit,
     rounds_once,
 )
+from codegen_c.kernels.window import pack_blocks
 from codegen_c.operators import QDense
-from codegen_c.text import C_TYPES, block
+from codegen_c.text import C_TYPES, block, plus, times
 
 CHANNEL_BLOCK = 4
 REQUANTIZE_INSTRUCTIONS = 20
@@ -56,7 +56,7 @@ def requantize(operator: QDense) -> Requantize:
 def implement(operator: QDense, target: Target, stored: StoredRows) -> Implementation:
     finish = requantize(operator)
     macs = operator.output.num_elements * operator.weight.shape[1]
-    weights = pack(operator.weight[:, np.newaxis, np.newaxis, :], CHANNEL_BLOCK)
+    weights = pack_blocks(operator.weight[:, np.newaxis, np.newaxis, :], CHANNEL_BLOCK)
     return Implementation(
         kernel=KERNEL.name,
         function=CFunction(
@@ -86,9 +86,8 @@ def _body(operator: QDense, finish: Requantize) -> str:
     channels, depth = operator.weight.shape
     rows = operator.output.num_elements // channels
     full = channels // CHANNEL_BLOCK * CHANNEL_BLOCK
-    element = "m * %d + " if rows > 1 else ""
-    lines = [f"const {C_TYPES[operator.inputs[0].dtype]} *x = {f'&input[m * {depth}]' if rows > 1 else 'input'};"]
-    place = element % channels if element else ""
+    place, row = (f"{times('m', channels)} + ", f"&input[{times('m', depth)}]") if rows > 1 else ("", "input")
+    lines = [f"const {C_TYPES[operator.inputs[0].dtype]} *x = {row};"]
     if full:
         tile = _tile(depth, place, finish, CHANNEL_BLOCK)
         lines += [f"for (int32_t k = 0; k < {full}; k += {CHANNEL_BLOCK}) {{", block(tile), "}"]
@@ -102,13 +101,14 @@ def _body(operator: QDense, finish: Requantize) -> str:
 
 def _tile(depth: int, place: str, finish: Requantize, width: int) -> list[str]:
     """`width` output channels of one row, from channel k on; `place` is the offset of the output row."""
+    each = [plus("k", j) for j in range(width)]
     return [
-        f"const int8_t *restrict f = &weights[k * {depth}];",
-        *(f"int32_t sum{j} = bias[k + {j}];" for j in range(width)),
+        f"const int8_t *restrict f = &weights[{times('k', depth)}];",
+        *(f"int32_t sum{j} = bias[{k}];" for j, k in enumerate(each)),
         f"for (int32_t c = 0; c < {depth}; ++c) {{",
         block(["const int32_t v = x[c];", *(f"sum{j} += v * f[{j}];" for j in range(width)), f"f += {width};"]),
         "}",
-        *(f"output[{place}k + {j}] = {finish.call(f'sum{j}', f'k + {j}')};" for j in range(width)),
+        *(f"output[{place}{k}] = {finish.call(f'sum{j}', k)};" for j, k in enumerate(each)),
     ]
 
 

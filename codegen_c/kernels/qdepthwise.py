@@ -11,11 +11,10 @@ import numpy as np
 
 from codegen_c.kernels import qconv2d
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, StoredRows, Target
-from codegen_c.kernels.conv2d_f32 import over_pixels
-from codegen_c.kernels.requantize import INCLUDES, Products, Requantize, plus
-from codegen_c.kernels.window import clip, offset, spatial, tap_range
+from codegen_c.kernels.requantize import INCLUDES, Products, Requantize, signed
+from codegen_c.kernels.window import clip, offset, over_pixels, spatial, tap_range
 from codegen_c.operators import QConv2d
-from codegen_c.text import C_TYPES, block
+from codegen_c.text import C_TYPES, block, plus, times
 
 CHANNEL_BLOCK = 4
 
@@ -77,20 +76,21 @@ def _tile(operator: QConv2d, stored: StoredRows, finish: Requantize, sums: Produ
     r_begin, r_end = tap_range(0, window, ("r_begin", "r_end"))
     s_begin, s_end = tap_range(1, window, ("s_begin", "s_end"))
     column = offset({"left": 1, "s": window.dilation[1]})
-    taken = plus(-sums.zero_point)
+    pixel = f"{times(qconv2d.input_row(source, window, stored), columns)} + {column}"
+    taken = signed(-sums.zero_point)
     activations = [f"(x[{j}]{taken})" if taken else f"x[{j}]" for j in range(width)]
     tap = [
-        f"const {C_TYPES[source.dtype]} *x = "
-        f"&input[({qconv2d.input_row(source, window, stored)} * {columns} + {column}) * {channels} + k];",
-        f"const int8_t *restrict f = &weights[(r * {window.kernel[1]} + s) * {channels} + k];",
+        f"const {C_TYPES[source.dtype]} *x = &input[{times(pixel, channels)} + k];",
+        f"const int8_t *restrict f = &weights[{times(offset({'r': window.kernel[1], 's': 1}), channels)} + k];",
         *(f"sum{j} += {activation} * f[{j}];" for j, activation in enumerate(activations)),
     ]
+    each = [plus("k", j) for j in range(width)]
     return [
-        *(f"int32_t sum{j} = bias[k + {j}];" for j in range(width)),
+        *(f"int32_t sum{j} = bias[{k}];" for j, k in enumerate(each)),
         f"for (int32_t r = {r_begin}; r < {r_end}; ++r) {{",
         block([f"for (int32_t s = {s_begin}; s < {s_end}; ++s) {{", block(tap), "}"]),
         "}",
-        *(f"output[pixel + k + {j}] = {finish.call(f'sum{j}', f'k + {j}')};" for j in range(width)),
+        *(f"output[pixel + {k}] = {finish.call(f'sum{j}', k)};" for j, k in enumerate(each)),
     ]
 
 

@@ -11,21 +11,20 @@ from __future__ import annotations
 import numpy as np
 
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
-from codegen_c.kernels.conv2d_f32 import over_pixels
 from codegen_c.kernels.qconv2d import input_row, pixel_offset
 from codegen_c.kernels.requantize import (
     INCLUDES,
     Requantize,
-    plus,
     quantization,
     quantized_bytes,
     results_fit,
     rounds_once,
     scale_of,
+    signed,
 )
-from codegen_c.kernels.window import ROW_PARAMETERS, clip, offset, spatial, tap_range, taps
+from codegen_c.kernels.window import ROW_PARAMETERS, clip, offset, over_pixels, spatial, tap_range, taps
 from codegen_c.operators import QPool2d
-from codegen_c.text import C_TYPES, block
+from codegen_c.text import C_TYPES, block, plus, times
 
 CHANNEL_BLOCK = 4
 
@@ -156,28 +155,26 @@ def _tile(operator: QPool2d, stored: StoredRows, finish: Requantize | None, widt
     r_begin, r_end = tap_range(0, window, ("r_begin", "r_end"))
     s_begin, s_end = tap_range(1, window, ("s_begin", "s_end"))
     column = offset({"left": 1, "s": window.dilation[1]})
+    pixel = f"{times(input_row(source, window, stored), columns)} + {column}"
     if finish:
         # Without padding every window has the same taps: their zero points are taken off at once.
         padded = any(window.padding)
         name, start = "sum", 0 if padded else -zero_point * window.kernel[0] * window.kernel[1]
-        taken = plus(-zero_point) if padded else ""
+        taken = signed(-zero_point) if padded else ""
         steps = [f"sum{j} += x[{j}]{taken};" for j in range(width)]
-        index = f"count{plus(-int(counted_taps(operator).min()))}"
+        index = f"count{signed(-int(counted_taps(operator).min()))}"
         results = [finish.call(f"sum{j}", index) for j in range(width)]
     else:
         name, start, ctype = "max", operator.low, C_TYPES[operator.output.dtype]
         steps = [f"max{j} = x[{j}] > max{j} ? x[{j}] : max{j};" for j in range(width)]
         results = [f"({ctype})tvm_ext_clamp(max{j}, {operator.low}, {operator.high})" for j in range(width)]
-    pointer = (
-        f"const {C_TYPES[source.dtype]} *x = "
-        f"&input[({input_row(source, window, stored)} * {columns} + {column}) * {channels} + k];"
-    )
+    pointer = f"const {C_TYPES[source.dtype]} *x = &input[{times(pixel, channels)} + k];"
     return [
         *(f"int32_t {name}{j} = {start};" for j in range(width)),
         f"for (int32_t r = {r_begin}; r < {r_end}; ++r) {{",
         block([f"for (int32_t s = {s_begin}; s < {s_end}; ++s) {{", block([pointer, *steps]), "}"]),
         "}",
-        *(f"output[pixel + k + {j}] = {result};" for j, result in enumerate(results)),
+        *(f"output[pixel + {plus('k', j)}] = {result};" for j, result in enumerate(results)),
     ]
 
 

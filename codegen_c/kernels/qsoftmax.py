@@ -15,13 +15,13 @@ from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parame
 from codegen_c.kernels.requantize import (
     INCLUDES,
     MAX_SHIFT,
-    plus,
     quantization,
     quantized_bytes,
     results_fit,
     round_shift,
     rounds_once,
     scale_of,
+    signed,
 )
 from codegen_c.operators import QSoftmax
 from codegen_c.text import C_TYPES, block
@@ -115,7 +115,7 @@ def _body(operator: QSoftmax, rows: int) -> str:
         block(
             [
                 f"const int32_t value = tvm_ext_requantize(exponential[max - x[c]], factor, {shift})"
-                f"{plus(zero_point)};",
+                f"{signed(zero_point)};",
                 f"y[c] = ({C_TYPES[output.dtype]})tvm_ext_clamp(value, {limits.min}, {limits.max});",
             ]
         ),

@@ -18,7 +18,7 @@ from codegen_c.text import C_TYPES
 
 def reference(operator: QUnary, inputs: list[np.ndarray]) -> list[np.ndarray]:
     """The operator in numpy, bit for bit."""
-    return [table(operator)[inputs[0].view(np.uint8)]]
+    return [np.take(table(operator), inputs[0].view(np.uint8))]
 
 
 def depends_on_element_alone(operator: QUnary, target: Target) -> bool:

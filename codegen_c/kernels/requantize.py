@@ -92,7 +92,7 @@ def results_fit(low: Array, high: Array, factors: Array) -> bool:
     return bool((largest * factors < RESULT_LIMIT).all())
 
 
-def plus(number: int) -> str:
+def signed(number: int) -> str:
     """` + number` or ` - number` as C text; nothing for zero."""
     return f" {'-' if number < 0 else '+'} {abs(number)}" if number else ""
 
@@ -172,9 +172,14 @@ class Requantize:
 
     def run(self, sums: Array, index: Array | None = None) -> Array:
         """Elements of int64 sums; the factor is that of the last axis' position, or of `index` where given."""
-        chosen = slice(None) if index is None or self.is_uniform else index
-        value = round_shift(sums * self.mantissa[chosen].astype(np.int64), self.shift[chosen])
-        return np.clip(value + quantization(self.output).zero_point, self.low, self.high).astype(self.output.dtype)
+        if self.is_uniform:
+            mantissa, shift = self.mantissa[0], self.shift[0]
+        else:
+            mantissa, shift = (
+                (self.mantissa, self.shift) if index is None else (self.mantissa[index], self.shift[index])
+            )
+        value = round_shift(sums * mantissa.astype(np.int64), shift) + quantization(self.output).zero_point
+        return np.asarray(np.clip(value, self.low, self.high)).astype(self.output.dtype)
 
     def helper(self) -> str:
         """Definition of the function."""
@@ -182,7 +187,7 @@ class Requantize:
         tables = "" if self.is_uniform else ", int32_t multiplier, int32_t shift"
         factor = f"{self.mantissa[0]}, {self.shift[0]}" if self.is_uniform else "multiplier, shift"
         lines = [
-            f"const int32_t value = tvm_ext_requantize(sum, {factor}){plus(quantization(self.output).zero_point)};",
+            f"const int32_t value = tvm_ext_requantize(sum, {factor}){signed(quantization(self.output).zero_point)};",
             f"return ({ctype})tvm_ext_clamp(value, {self.low}, {self.high});",
         ]
         return f"static inline {ctype} $_requantize(int32_t sum{tables})\n{{\n{block(lines)}\n}}\n"

@@ -8,6 +8,7 @@ import numpy as np
 
 from codegen_c.kernels.contract import Parameter, RowAccess, Spatial
 from codegen_c.operators import TensorType, Window
+from codegen_c.text import block
 
 ROW_PARAMETERS = (
     Parameter(name="row_begin", ctype="int32_t", role="row"),
@@ -78,3 +79,19 @@ def taps(
             rows = slice(y, y + (output[0] - 1) * window.strides[0] + 1, window.strides[0])
             columns = slice(x, x + (output[1] - 1) * window.strides[1] + 1, window.strides[1])
             yield r, s, padded[:, rows, columns, :]
+
+
+def over_pixels(rows: list[str], pixel: list[str], output: tuple[int, ...]) -> str:
+    """Loops over images, rows [row_begin, row_end) and columns around the text of one output pixel."""
+    columns = [f"for (int32_t w = 0; w < {output[2]}; ++w) {{", block(pixel), "}"]
+    lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block([*rows, *columns]), "}"]
+    if output[0] > 1:
+        lines = [f"for (int32_t n = 0; n < {output[0]}; ++n) {{", block(lines), "}"]
+    return "\n".join(lines)
+
+
+def pack_blocks(weight: np.ndarray, width: int) -> np.ndarray:
+    """[K, ...] -> blocks of `width` output channels side by side, [K / width][...][width], tail block last."""
+    full = weight.shape[0] // width * width
+    head = np.moveaxis(weight[:full].reshape(-1, width, *weight.shape[1:]), 1, -1)
+    return np.concatenate([head.ravel(), np.moveaxis(weight[full:], 0, -1).ravel()])

@@ -87,6 +87,10 @@ def test_half_verified_names_the_other_half() -> None:
     assert "not verified on qemu" in text and "NOT VERIFIED" not in text
 
 
+def test_an_arena_at_its_bound() -> None:
+    assert "1,000 B, its lower bound" in shown(arena_bytes=1000)
+
+
 def test_where_there_is_no_board_none_is_missed() -> None:
     text = shown(verify={"host": PASSED, "qemu": None}, artifacts={"library": "libnet.a", "elf": None})
     assert "not verified" not in text

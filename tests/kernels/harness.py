@@ -68,7 +68,7 @@ def run_kernel(
     entry = entry or compile_kernels([implementation])[0]
     guarded = [_Guarded(t.shape, t.dtype) for t in operator.outputs]
     outputs = [buffer.array for buffer in guarded]
-    whole = [(0, implementation.spatial.output_rows if implementation.spatial else 1)]
+    whole = [(0, _num_rows(implementation))]
     for begin, end in rows or whole:
         _call(entry, implementation, inputs, outputs, begin, end)
     assert all(buffer.is_intact() for buffer in guarded), "written outside the output"
@@ -104,12 +104,26 @@ def run_ring(
     return [result]
 
 
+def run_in_place(
+    implementation: Implementation, inputs: list[np.ndarray], index: int, entry: Entry | None = None
+) -> np.ndarray:
+    """The output of the compiled kernel, written over a copy of input `index`."""
+    entry = entry or compile_kernels([implementation])[0]
+    copies = [np.array(array, order="C") for array in inputs]
+    _call(entry, implementation, copies, [copies[index]], 0, _num_rows(implementation))
+    return copies[index]
+
+
 def smallest_rings(implementation: Implementation) -> StoredRows:
     """As few rows of each operand as computing row by row needs."""
     spatial = implementation.spatial
     assert spatial is not None
     reads = [[access.read(row, row + 1) for row in range(spatial.output_rows)] for access in spatial.inputs]
     return StoredRows(inputs=tuple(max(1, *(end - begin for begin, end in rows)) for rows in reads), output=1)
+
+
+def _num_rows(implementation: Implementation) -> int:
+    return implementation.spatial.output_rows if implementation.spatial else 1
 
 
 class _Guarded:

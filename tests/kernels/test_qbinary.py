@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,6 +70,13 @@ def test_every_sum_is_rounded_once_and_halves_to_even() -> None:
     (result,) = assert_c_equals_reference([operator], [[a, b]], qbinary.KERNEL)
     exact = (a.astype(np.int64) - 3) / 4 + (b.astype(np.int64) + 9) / 2
     np.testing.assert_array_equal(result, np.clip(np.rint(exact) + 1, -128, 127))
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_scalars_keep_rank_zero(function: str) -> None:
+    tensor = byte_tensor((), 0.5)
+    operator = QBinary(inputs=(tensor, tensor), outputs=(tensor,), function=function, low=-128, high=127)
+    assert_c_equals_reference([operator], [[np.array(9, np.int8), np.array(6, np.int8)]], qbinary.KERNEL)
 
 
 def test_output_may_take_the_place_of_either_input() -> None:

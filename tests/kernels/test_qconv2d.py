@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from codegen_c.kernels import qconv2d, qdepthwise, select
 from codegen_c.kernels.contract import Kernel, StoredRows
 from codegen_c.kernels.requantize import quantization, scale_of
+from codegen_c.kernels.window import pack_blocks
 from codegen_c.operators import QConv2d, TensorType, Window
 from codegen_c.program import Quantization
 from tests.kernels.harness import HOST
@@ -114,7 +115,7 @@ def test_zero_point_is_folded_into_the_bias_without_padding(operator: QConv2d) -
 
 def test_weights_are_packed_in_the_order_they_are_read() -> None:
     weight = np.arange(6 * 2).reshape(6, 1, 1, 2).astype(np.int8)
-    packed = qconv2d.pack(weight, qconv2d.CHANNEL_BLOCK)
+    packed = pack_blocks(weight, qconv2d.CHANNEL_BLOCK)
     assert packed.tolist() == [0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 9, 11]
 
 

@@ -83,6 +83,10 @@ class Toolchain:
     size_flags: tuple[Flag, ...] = ("-Os",)
 
 
+HOST_TOOLCHAIN = Toolchain(flags=("-march=native",))
+"""How C is compiled for the machine at hand."""
+
+
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
 class Board:
     """A QEMU machine that stands in for the real board.

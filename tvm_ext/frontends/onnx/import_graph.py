@@ -19,6 +19,7 @@ from tvm import relax
 from relay_passes.dataflow import build, constant, live, substitute
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.frontends.onnx.element_types import contradictions, dtype_of, type_name
+from tvm_ext.frontends.onnx.fold_node import fold_node
 from tvm_ext.frontends.onnx.function_body import (
     attribute_values,
     bind_attributes,
@@ -126,7 +127,8 @@ class _Importer:
             self._refuse_early(node, opsets, depth)
             inputs = [scope[name] for name in node.input]
             if not any(isinstance(value, _Unknown) for value in inputs):
-                results = self._results(node, inputs, scope, label, opsets, depth)
+                folded = fold_node(node, inputs, opsets.get(_domain(node.domain), 1))
+                results = folded or self._results(node, inputs, scope, label, opsets, depth)
         except UnsupportedModel:
             raise
         except Refused as error:

@@ -8,11 +8,20 @@ from __future__ import annotations
 
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from tvm_ext.frontends.onnx.operators import constants, elementwise, older_opsets
+from tvm_ext.frontends.onnx.operators import (
+    constants,
+    elementwise,
+    integers,
+    older_opsets,
+    predicates,
+    recurrent,
+    reductions,
+    resize,
+)
 
 Converters = dict[tuple[str, str], type[onnx_frontend.OnnxOpConverter]]
 
-_FAMILIES = (constants, elementwise, older_opsets)
+_FAMILIES = (constants, elementwise, integers, older_opsets, predicates, recurrent, reductions, resize)
 
 # TVM finds converters by name only. These belong to the domain com.microsoft and to no other.
 _MICROSOFT_ONLY = frozenset(

@@ -1,0 +1,73 @@
+"""Totals as JSON and, for readers, a table of what is refused and why."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.conformance.cases import MODES
+
+VERDICTS = ("pass", "refused", "wrong", "crash")
+Records = Mapping[str, Mapping[str, Any]]
+
+
+def totals(records: Records) -> dict[str, Any]:
+    """Cases by mode and verdict; `either`: passed as they are or baked."""
+    by_mode: dict[str, Any] = {}
+    passed: dict[str, set[str]] = {}
+    for mode in MODES:
+        mine = {key.split("/", 1)[1]: record for key, record in records.items() if key.startswith(f"{mode}/")}
+        counted = Counter(record["verdict"] for record in mine.values())
+        kinds: dict[str, Counter[str]] = defaultdict(Counter)
+        for name, record in mine.items():
+            kinds[name.split("/")[0]][record["verdict"]] += 1
+        by_mode[mode] = {
+            "cases": len(mine),
+            **{verdict: counted[verdict] for verdict in VERDICTS},
+            "by_kind": {kind: {v: kinds[kind][v] for v in VERDICTS} for kind in sorted(kinds)},
+        }
+        passed[mode] = {name for name, record in mine.items() if record["verdict"] == "pass"}
+    return {"modes": by_mode, "passed_either_way": len(set().union(*passed.values()))}
+
+
+def write_tables(summary: dict[str, Any], records: Records, folder: Path) -> None:
+    """`totals.json` and `RESULTS.md`."""
+    (folder / "totals.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    (folder / "RESULTS.md").write_text(_markdown(summary, records), encoding="utf-8")
+
+
+def _markdown(summary: dict[str, Any], records: Records) -> str:
+    lines = [
+        "# ONNX backend suite, through the generated C",
+        "",
+        "Written by `python benchmarks/onnx_conformance.py --tables`. A case passes, or is refused by name before anything",
+        "is built; `baked`: inputs other than the first are initializers.",
+        "",
+        "| mode | cases | pass | refused | wrong | crash |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for mode, counted in summary["modes"].items():
+        lines.append(f"| {mode} | {counted['cases']} | " + " | ".join(str(counted[v]) for v in VERDICTS) + " |")
+    lines += ["", f"{summary['passed_either_way']} cases pass as they are or baked.", ""]
+    for mode in MODES:
+        lines += [f"## Refused, {mode}", "", "| cases | reason | operators |", "|---:|---|---|"]
+        lines += [f"| {count} | {reason} | {operators} |" for count, reason, operators in _reasons(records, mode)]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _reasons(records: Records, mode: str) -> list[tuple[int, str, str]]:
+    """Count, reason, operators; the most frequent first."""
+    grouped: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for key, record in records.items():
+        if key.startswith(f"{mode}/") and record["verdict"] != "pass":
+            grouped[record["reason"].replace("|", "/")].append(record)
+    rows = []
+    for reason, group in grouped.items():
+        operators = sorted({operator for record in group for operator in record["operators"]})
+        short = [operator.removeprefix("ai.onnx.") for operator in operators]
+        rows.append((len(group), reason, ", ".join(short)))
+    return sorted(rows, key=lambda row: (-row[0], row[1]))

@@ -1,0 +1,77 @@
+"""C text of a float matrix product with constant weights: rows of the left side by channels, in blocks of both.
+
+Dense layers and 1x1 convolutions share it. Weights are packed by `tile.pack`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from codegen_c.kernels.finish import Finish
+from codegen_c.kernels.tile import Accumulators, Blocking, Segment, over_channels, segments
+from codegen_c.text import block, plus, times
+
+
+def over_rows(
+    begin: str,
+    end: str,
+    shape: tuple[int, int],
+    finish: Finish,
+    blocking: Blocking,
+    starts: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Rows [begin, end), C expressions, of input[.., depth] -> output[.., channels]; shape: (depth, channels).
+
+    starts: first row of `input`, `output` and residuals `input<i>`, where it is not 0.
+    """
+    starts = starts or {}
+    lines = [f"int32_t m = {begin};"]
+    if blocking.pixels > 1:
+        whole = f"{end} - m" if begin != "0" else end
+        lines.append(f"const int32_t whole = {end} - ({whole}) % {blocking.pixels};")
+        lines.append(f"for (; m < whole; m += {blocking.pixels}) {{")
+        lines += [block(_rows(blocking.pixels, shape, finish, blocking, starts)), "}"]
+    return [*lines, f"for (; m < {end}; ++m) {{", block(_rows(1, shape, finish, blocking, starts)), "}"]
+
+
+def instructions(num_rows: int, shape: tuple[int, int], finish: Finish, blocking: Blocking) -> int:
+    """Modelled: set-up of each block, loads, FMAs and the loop for each input element."""
+
+    def group(rows: int) -> int:
+        total = 10
+        for segment in segments(shape[1], blocking):
+            sums = rows * segment.vectors
+            run = shape[0] * (rows + segment.vectors + sums + 3)
+            done = sums * (3 + finish.program.num_instructions)
+            total += (segment.end - segment.begin) // segment.width * (8 + run + done)
+        return total
+
+    return num_rows // blocking.pixels * group(blocking.pixels) + num_rows % blocking.pixels * group(1)
+
+
+def _rows(
+    count: int, shape: tuple[int, int], finish: Finish, blocking: Blocking, starts: Mapping[str, str]
+) -> list[str]:
+    """`count` rows from m on, all channels."""
+    depth, channels = shape
+
+    def first(name: str) -> str:
+        return f"{starts[name]} + m" if starts.get(name, "0") != "0" else "m"
+
+    rows = [f"const float *x0 = &input[{times(first('input'), depth)}];"]
+    rows += [f"const float *x{p} = x0 + {p * depth};" for p in range(1, count)]
+    rows.append(f"const int32_t row = {times(first('output'), channels)};")
+    rows += [f"const int32_t row{i} = {times(first(f'input{i}'), channels)};" for i in finish.residuals()]
+
+    def tile(segment: Segment) -> list[str]:
+        sums = Accumulators(segment=segment, pixels=count)
+        return [
+            f"const float *restrict f = &weights[{times('k', depth)}];",
+            *sums.start(),
+            f"for (int32_t c = 0; c < {depth}; ++c) {{",
+            block([*sums.multiply(), f"f += {segment.width};"]),
+            "}",
+            *sums.store(finish, lambda p: plus("row", p * channels), lambda i, p: plus(f"row{i}", p * channels)),
+        ]
+
+    return [*rows, *over_channels(channels, blocking, tile)]

@@ -1,0 +1,168 @@
+/* Vectors of 4 floats for generated kernels: Helium with floats, plain C everywhere else.
+ * Each lane computes what one float would (TVM_EXT_FMA included), so results do not depend on which it is. */
+#ifndef TVM_EXT_F32X4_H
+#define TVM_EXT_F32X4_H
+
+#include "tvm_ext_kernels.h"
+
+#if defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 2)
+
+#include <arm_mve.h>
+
+typedef float32x4_t tvm_ext_f32x4;
+
+static inline tvm_ext_f32x4 tvm_ext_f32x4_load(const float *source)
+{
+    return vld1q_f32(source);
+}
+
+static inline void tvm_ext_f32x4_store(float *target, tvm_ext_f32x4 value)
+{
+    vst1q_f32(target, value);
+}
+
+static inline tvm_ext_f32x4 tvm_ext_f32x4_splat(float value)
+{
+    return vdupq_n_f32(value);
+}
+
+static inline tvm_ext_f32x4 tvm_ext_f32x4_add(tvm_ext_f32x4 a, tvm_ext_f32x4 b)
+{
+    return vaddq_f32(a, b);
+}
+
+static inline tvm_ext_f32x4 tvm_ext_f32x4_subtract(tvm_ext_f32x4 a, tvm_ext_f32x4 b)
+{
+    return vsubq_f32(a, b);
+}
+
+static inline tvm_ext_f32x4 tvm_ext_f32x4_multiply(tvm_ext_f32x4 a, tvm_ext_f32x4 b)
+{
+    return vmulq_f32(a, b);
+}
+
+/* a < b ? b : a, which keeps a NaN of a. */
+static inline tvm_ext_f32x4 tvm_ext_f32x4_maximum(tvm_ext_f32x4 a, tvm_ext_f32x4 b)
+{
+    return vpselq_f32(b, a, vcmpltq_f32(a, b));
+}
+
+/* b < a ? b : a, which keeps a NaN of a. */
+static inline tvm_ext_f32x4 tvm_ext_f32x4_minimum(tvm_ext_f32x4 a, tvm_ext_f32x4 b)
+{
+    return vpselq_f32(b, a, vcmpltq_f32(b, a));
+}
+
+/* a * b + c. */
+static inline tvm_ext_f32x4 tvm_ext_f32x4_fma(tvm_ext_f32x4 a, tvm_ext_f32x4 b, tvm_ext_f32x4 c)
+{
+    return vfmaq_f32(c, a, b);
+}
+
+/* a * b + c with one a for all lanes. */
+static inline tvm_ext_f32x4 tvm_ext_f32x4_fma_n(float a, tvm_ext_f32x4 b, tvm_ext_f32x4 c)
+{
+    return vfmaq_n_f32(c, b, a);
+}
+
+#else
+
+typedef struct {
+    float lane[4];
+} tvm_ext_f32x4;
+
+static inline tvm_ext_f32x4 tvm_ext_f32x4_load(const float *source)
+{
+    tvm_ext_f32x4 result;
+    for (int32_t i = 0; i < 4; ++i) {
+        result.lane[i] = source[i];
+    }
+    return result;
+}
+
+static inline void tvm_ext_f32x4_store(float *target, tvm_ext_f32x4 value)
+{
+    for (int32_t i = 0; i < 4; ++i) {
+        target[i] = value.lane[i];
+    }
+}
+
+static inline tvm_ext_f32x4 tvm_ext_f32x4_splat(float value)
+{
+    tvm_ext_f32x4 result;
+    for (int32_t i = 0; i < 4; ++i) {
+        result.lane[i] = value;
+    }
+    return result;
+}
+
+static inline tvm_ext_f32x4 tvm_ext_f32x4_add(tvm_ext_f32x4 a, tvm_ext_f32x4 b)
+{
+    tvm_ext_f32x4 result;
+    for (int32_t i = 0; i < 4; ++i) {
+        result.lane[i] = a.lane[i] + b.lane[i];
+    }
+    return result;
+}
+
+static inline tvm_ext_f32x4 tvm_ext_f32x4_subtract(tvm_ext_f32x4 a, tvm_ext_f32x4 b)
+{
+    tvm_ext_f32x4 result;
+    for (int32_t i = 0; i < 4; ++i) {
+        result.lane[i] = a.lane[i] - b.lane[i];
+    }
+    return result;
+}
+
+static inline tvm_ext_f32x4 tvm_ext_f32x4_multiply(tvm_ext_f32x4 a, tvm_ext_f32x4 b)
+{
+    tvm_ext_f32x4 result;
+    for (int32_t i = 0; i < 4; ++i) {
+        result.lane[i] = a.lane[i] * b.lane[i];
+    }
+    return result;
+}
+
+/* a < b ? b : a, which keeps a NaN of a. */
+static inline tvm_ext_f32x4 tvm_ext_f32x4_maximum(tvm_ext_f32x4 a, tvm_ext_f32x4 b)
+{
+    tvm_ext_f32x4 result;
+    for (int32_t i = 0; i < 4; ++i) {
+        result.lane[i] = a.lane[i] < b.lane[i] ? b.lane[i] : a.lane[i];
+    }
+    return result;
+}
+
+/* b < a ? b : a, which keeps a NaN of a. */
+static inline tvm_ext_f32x4 tvm_ext_f32x4_minimum(tvm_ext_f32x4 a, tvm_ext_f32x4 b)
+{
+    tvm_ext_f32x4 result;
+    for (int32_t i = 0; i < 4; ++i) {
+        result.lane[i] = b.lane[i] < a.lane[i] ? b.lane[i] : a.lane[i];
+    }
+    return result;
+}
+
+/* a * b + c. */
+static inline tvm_ext_f32x4 tvm_ext_f32x4_fma(tvm_ext_f32x4 a, tvm_ext_f32x4 b, tvm_ext_f32x4 c)
+{
+    tvm_ext_f32x4 result;
+    for (int32_t i = 0; i < 4; ++i) {
+        result.lane[i] = TVM_EXT_FMA(a.lane[i], b.lane[i], c.lane[i]);
+    }
+    return result;
+}
+
+/* a * b + c with one a for all lanes. */
+static inline tvm_ext_f32x4 tvm_ext_f32x4_fma_n(float a, tvm_ext_f32x4 b, tvm_ext_f32x4 c)
+{
+    tvm_ext_f32x4 result;
+    for (int32_t i = 0; i < 4; ++i) {
+        result.lane[i] = TVM_EXT_FMA(a, b.lane[i], c.lane[i]);
+    }
+    return result;
+}
+
+#endif
+
+#endif

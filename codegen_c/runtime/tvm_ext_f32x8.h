@@ -1,0 +1,168 @@
+/* Vectors of 8 floats for generated kernels: AVX2 with FMA, plain C everywhere else.
+ * Each lane computes what one float would (TVM_EXT_FMA included), so results do not depend on which it is. */
+#ifndef TVM_EXT_F32X8_H
+#define TVM_EXT_F32X8_H
+
+#include "tvm_ext_kernels.h"
+
+#if defined(__AVX2__) && defined(__FMA__)
+
+#include <immintrin.h>
+
+typedef __m256 tvm_ext_f32x8;
+
+static inline tvm_ext_f32x8 tvm_ext_f32x8_load(const float *source)
+{
+    return _mm256_loadu_ps(source);
+}
+
+static inline void tvm_ext_f32x8_store(float *target, tvm_ext_f32x8 value)
+{
+    _mm256_storeu_ps(target, value);
+}
+
+static inline tvm_ext_f32x8 tvm_ext_f32x8_splat(float value)
+{
+    return _mm256_set1_ps(value);
+}
+
+static inline tvm_ext_f32x8 tvm_ext_f32x8_add(tvm_ext_f32x8 a, tvm_ext_f32x8 b)
+{
+    return _mm256_add_ps(a, b);
+}
+
+static inline tvm_ext_f32x8 tvm_ext_f32x8_subtract(tvm_ext_f32x8 a, tvm_ext_f32x8 b)
+{
+    return _mm256_sub_ps(a, b);
+}
+
+static inline tvm_ext_f32x8 tvm_ext_f32x8_multiply(tvm_ext_f32x8 a, tvm_ext_f32x8 b)
+{
+    return _mm256_mul_ps(a, b);
+}
+
+/* a < b ? b : a, which keeps a NaN of a. */
+static inline tvm_ext_f32x8 tvm_ext_f32x8_maximum(tvm_ext_f32x8 a, tvm_ext_f32x8 b)
+{
+    return _mm256_max_ps(b, a);
+}
+
+/* b < a ? b : a, which keeps a NaN of a. */
+static inline tvm_ext_f32x8 tvm_ext_f32x8_minimum(tvm_ext_f32x8 a, tvm_ext_f32x8 b)
+{
+    return _mm256_min_ps(b, a);
+}
+
+/* a * b + c. */
+static inline tvm_ext_f32x8 tvm_ext_f32x8_fma(tvm_ext_f32x8 a, tvm_ext_f32x8 b, tvm_ext_f32x8 c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+
+/* a * b + c with one a for all lanes. */
+static inline tvm_ext_f32x8 tvm_ext_f32x8_fma_n(float a, tvm_ext_f32x8 b, tvm_ext_f32x8 c)
+{
+    return _mm256_fmadd_ps(_mm256_set1_ps(a), b, c);
+}
+
+#else
+
+typedef struct {
+    float lane[8];
+} tvm_ext_f32x8;
+
+static inline tvm_ext_f32x8 tvm_ext_f32x8_load(const float *source)
+{
+    tvm_ext_f32x8 result;
+    for (int32_t i = 0; i < 8; ++i) {
+        result.lane[i] = source[i];
+    }
+    return result;
+}
+
+static inline void tvm_ext_f32x8_store(float *target, tvm_ext_f32x8 value)
+{
+    for (int32_t i = 0; i < 8; ++i) {
+        target[i] = value.lane[i];
+    }
+}
+
+static inline tvm_ext_f32x8 tvm_ext_f32x8_splat(float value)
+{
+    tvm_ext_f32x8 result;
+    for (int32_t i = 0; i < 8; ++i) {
+        result.lane[i] = value;
+    }
+    return result;
+}
+
+static inline tvm_ext_f32x8 tvm_ext_f32x8_add(tvm_ext_f32x8 a, tvm_ext_f32x8 b)
+{
+    tvm_ext_f32x8 result;
+    for (int32_t i = 0; i < 8; ++i) {
+        result.lane[i] = a.lane[i] + b.lane[i];
+    }
+    return result;
+}
+
+static inline tvm_ext_f32x8 tvm_ext_f32x8_subtract(tvm_ext_f32x8 a, tvm_ext_f32x8 b)
+{
+    tvm_ext_f32x8 result;
+    for (int32_t i = 0; i < 8; ++i) {
+        result.lane[i] = a.lane[i] - b.lane[i];
+    }
+    return result;
+}
+
+static inline tvm_ext_f32x8 tvm_ext_f32x8_multiply(tvm_ext_f32x8 a, tvm_ext_f32x8 b)
+{
+    tvm_ext_f32x8 result;
+    for (int32_t i = 0; i < 8; ++i) {
+        result.lane[i] = a.lane[i] * b.lane[i];
+    }
+    return result;
+}
+
+/* a < b ? b : a, which keeps a NaN of a. */
+static inline tvm_ext_f32x8 tvm_ext_f32x8_maximum(tvm_ext_f32x8 a, tvm_ext_f32x8 b)
+{
+    tvm_ext_f32x8 result;
+    for (int32_t i = 0; i < 8; ++i) {
+        result.lane[i] = a.lane[i] < b.lane[i] ? b.lane[i] : a.lane[i];
+    }
+    return result;
+}
+
+/* b < a ? b : a, which keeps a NaN of a. */
+static inline tvm_ext_f32x8 tvm_ext_f32x8_minimum(tvm_ext_f32x8 a, tvm_ext_f32x8 b)
+{
+    tvm_ext_f32x8 result;
+    for (int32_t i = 0; i < 8; ++i) {
+        result.lane[i] = b.lane[i] < a.lane[i] ? b.lane[i] : a.lane[i];
+    }
+    return result;
+}
+
+/* a * b + c. */
+static inline tvm_ext_f32x8 tvm_ext_f32x8_fma(tvm_ext_f32x8 a, tvm_ext_f32x8 b, tvm_ext_f32x8 c)
+{
+    tvm_ext_f32x8 result;
+    for (int32_t i = 0; i < 8; ++i) {
+        result.lane[i] = TVM_EXT_FMA(a.lane[i], b.lane[i], c.lane[i]);
+    }
+    return result;
+}
+
+/* a * b + c with one a for all lanes. */
+static inline tvm_ext_f32x8 tvm_ext_f32x8_fma_n(float a, tvm_ext_f32x8 b, tvm_ext_f32x8 c)
+{
+    tvm_ext_f32x8 result;
+    for (int32_t i = 0; i < 8; ++i) {
+        result.lane[i] = TVM_EXT_FMA(a, b.lane[i], c.lane[i]);
+    }
+    return result;
+}
+
+#endif
+
+#endif

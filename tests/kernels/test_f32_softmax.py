@@ -1,0 +1,42 @@
+"""Float softmax and log-softmax."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codegen_c.kernels import softmax_f32
+from codegen_c.operators import Softmax
+from tests.kernels.float32 import FEW, assert_kernel, elements, floats, run_once, seeds
+
+
+@st.composite
+def softmaxes(draw: st.DrawFn) -> Softmax:
+    shape = tuple(draw(st.lists(st.integers(1, 6), min_size=1, max_size=4)))
+    return Softmax(inputs=(floats(*shape),), outputs=(floats(*shape),), log=draw(st.booleans()))
+
+
+@FEW
+@given(st.lists(softmaxes(), min_size=3, max_size=8), seeds, st.sampled_from((1.0, 30.0)))
+def test_softmax(operators: list[Softmax], seed: int, spread: float) -> None:
+    inputs = [[elements(operator.inputs[0], seed) * np.float32(spread)] for operator in operators]
+    assert_kernel(operators, inputs, softmax_f32.KERNEL)
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_large_values_do_not_overflow(log: bool) -> None:
+    operator = Softmax(inputs=(floats(1, 3),), outputs=(floats(1, 3),), log=log)
+    x = np.array([[3e38, 3e38, -3e38]], np.float32)
+    result = run_once(operator, softmax_f32.KERNEL, [x])
+    if log:
+        np.testing.assert_array_equal(result[0, 2], -np.inf)
+    else:
+        np.testing.assert_array_equal(result, [[0.5, 0.5, 0]])
+
+
+def test_minus_infinity_is_probability_zero() -> None:
+    operator = Softmax(inputs=(floats(1, 2),), outputs=(floats(1, 2),))
+    x = np.array([[-np.inf, 5]], np.float32)
+    np.testing.assert_array_equal(run_once(operator, softmax_f32.KERNEL, [x]), [[0, 1]])

@@ -1,0 +1,232 @@
+"""RNN, GRU and LSTM, unrolled over the sequence: its length is static, so every step is a few calls.
+
+The product with the input weights is one matmul for all steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tvm import relax
+from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
+
+from relay_passes.dataflow import static_shape
+from tvm_ext.frontends.onnx.operators.activations import Activation, activations
+from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, ints_of
+from tvm_ext.frontends.onnx.refusals import Refused
+
+Inputs = Sequence["relax.Expr | None"]
+Attributes = Mapping[str, object]
+State = tuple[relax.Expr, ...]
+
+_MAX_STEPS = 512
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cell:
+    """One direction's weights. gates(x): the input's share [batch, num_gates * hidden] of one step, bias not added.
+
+    recurrent [hidden, num_gates * hidden]; input_bias and recurrent_bias [num_gates * hidden] or None;
+    peephole [3 * hidden] or None; limit: values before an activation are clipped to [-limit, limit].
+    """
+
+    hidden: int
+    recurrent: relax.Expr
+    input_bias: relax.Expr | None
+    recurrent_bias: relax.Expr | None
+    peephole: relax.Expr | None
+    functions: Sequence[Activation]
+    limit: float | None
+    attributes: Attributes
+
+
+Step = Callable[[Emitter, Cell, relax.Expr, State], State]
+
+
+class RNN(OnnxOpConverter):
+    @classmethod
+    def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        return _unrolled(Emitter(bb), [*inputs, *[None] * 8], attr, _rnn_step, 1, (b"Tanh",), num_states=1)
+
+
+class GRU(OnnxOpConverter):
+    @classmethod
+    def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        default = (b"Sigmoid", b"Tanh")
+        return _unrolled(Emitter(bb), [*inputs, *[None] * 8], attr, _gru_step, 3, default, num_states=1)
+
+
+class LSTM(OnnxOpConverter):
+    @classmethod
+    def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        default = (b"Sigmoid", b"Tanh", b"Tanh")
+        return _unrolled(Emitter(bb), [*inputs, *[None] * 8], attr, _lstm_step, 4, default, num_states=2)
+
+
+def _unrolled(
+    emit: Emitter,
+    inputs: list[relax.Expr | None],
+    attr: Attributes,
+    step: Step,
+    num_gates: int,
+    default: tuple[bytes, ...],
+    *,
+    num_states: int,
+) -> relax.Expr:
+    batch_first = bool(attr.get("layout", 0))
+    x = emit.transposed(inputs[0], [1, 0, 2]) if batch_first else inputs[0]
+    steps, batch, _ = static_shape(x)
+    if steps > _MAX_STEPS:
+        raise Refused(f"a sequence of {steps} steps is not unrolled; {_MAX_STEPS} is the limit")
+    lengths = _lengths(inputs[4], steps)
+    direction = attr.get("direction", b"forward")
+    num_directions = 2 if direction == b"bidirectional" else 1
+    names = attr.get("activations") or default * num_directions
+    functions = activations(emit, names, attr.get("activation_alpha", ()), attr.get("activation_beta", ()))
+    outputs, states = [], []
+    for index in range(num_directions):
+        is_backward = direction == b"reverse" or index == 1
+        if is_backward and lengths is not None:
+            raise Refused("sequences of different lengths are read backward")
+        own = functions[index * len(default) : (index + 1) * len(default)]
+        cell = _cell(emit, inputs, attr, index, num_gates, own)
+        state = tuple(
+            _initial(emit, given, index, batch_first, (batch, cell.hidden), dtype_name(x))
+            for given in inputs[5 : 5 + num_states]
+        )
+        shares = _input_shares(emit, x, inputs[1], index)
+        order = range(steps - 1, -1, -1) if is_backward else range(steps)
+        found: dict[int, relax.Expr] = {}
+        for time in order:
+            share = emit.reshaped(emit.slice(shares, 0, time, time + 1), (batch, static_shape(shares)[2]))
+            new = step(emit, cell, share, state)
+            if lengths is not None:
+                running = emit.reshaped(emit.greater(lengths, time), (batch, 1))
+                zero = emit.zeros((batch, cell.hidden), dtype_name(x))
+                found[time] = emit.where(running, new[0], zero)
+                new = tuple(emit.where(running, after, before) for after, before in zip(new, state, strict=True))
+            else:
+                found[time] = new[0]
+            state = new
+        outputs.append(emit.stack([found[time] for time in range(steps)], axis=0))
+        states.append(state)
+    y = emit.stack(outputs, axis=1)  # [steps, directions, batch, hidden]
+    last = [emit.stack([state[k] for state in states], axis=0) for k in range(num_states)]
+    if batch_first:
+        y, last = emit.transposed(y, [2, 0, 1, 3]), [emit.transposed(value, [1, 0, 2]) for value in last]
+    return relax.Tuple([y, *last])
+
+
+def _lengths(given: relax.Expr | None, steps: int) -> relax.Expr | None:
+    """Lengths of the sequences where they may differ from the number of steps."""
+    known = ints_of(given)
+    return None if given is None or (known is not None and set(known) == {steps}) else given
+
+
+def _row(emit: Emitter, x: relax.Expr, index: int) -> relax.Expr:
+    """x[index] of a tensor whose first axis is the direction."""
+    return emit.reshaped(emit.slice(x, 0, index, index + 1), static_shape(x)[1:])
+
+
+def _cell(
+    emit: Emitter, inputs: Inputs, attr: Attributes, index: int, num_gates: int, functions: Sequence[Activation]
+) -> Cell:
+    recurrent = emit.transposed(_row(emit, inputs[2], index), [1, 0])
+    width = static_shape(recurrent)[1]
+    bias = None if inputs[3] is None else _row(emit, inputs[3], index)
+    peephole = inputs[7] if num_gates == 4 else None
+    return Cell(
+        hidden=width // num_gates,
+        recurrent=recurrent,
+        input_bias=None if bias is None else emit.slice(bias, 0, 0, width),
+        recurrent_bias=None if bias is None else emit.slice(bias, 0, width, 2 * width),
+        peephole=None if peephole is None else _row(emit, peephole, index),
+        functions=functions,
+        limit=float(attr["clip"]) if attr.get("clip") else None,
+        attributes=attr,
+    )
+
+
+def _initial(
+    emit: Emitter, given: relax.Expr | None, index: int, batch_first: bool, shape: tuple[int, int], dtype: str
+) -> relax.Expr:
+    if given is None:
+        return emit.zeros(shape, dtype)
+    return _row(emit, emit.transposed(given, [1, 0, 2]) if batch_first else given, index)
+
+
+def _input_shares(emit: Emitter, x: relax.Expr, weights: relax.Expr, index: int) -> relax.Expr:
+    """[steps, batch, num_gates * hidden]: the input times its weights, for all steps at once."""
+    steps, batch, width = static_shape(x)
+    weight = emit.transposed(_row(emit, weights, index), [1, 0])
+    flat = emit.matmul(emit.reshaped(x, (steps * batch, width)), weight)
+    return emit.reshaped(flat, (steps, batch, static_shape(weight)[1]))
+
+
+def _sum(emit: Emitter, *terms: relax.Expr | None) -> relax.Expr:
+    present = [term for term in terms if term is not None]
+    total = present[0]
+    for term in present[1:]:
+        total = emit.add(total, term)
+    return total
+
+
+def _clipped(emit: Emitter, cell: Cell, x: relax.Expr) -> relax.Expr:
+    return x if cell.limit is None else emit.clip(x, -cell.limit, cell.limit)
+
+
+def _gate(emit: Emitter, cell: Cell, x: relax.Expr | None, index: int) -> relax.Expr | None:
+    """The part of the last axis that belongs to one gate."""
+    if x is None:
+        return None
+    axis = len(static_shape(x)) - 1
+    return emit.slice(x, axis, index * cell.hidden, (index + 1) * cell.hidden)
+
+
+def _rnn_step(emit: Emitter, cell: Cell, share: relax.Expr, state: State) -> State:
+    total = _sum(emit, share, emit.matmul(state[0], cell.recurrent), cell.input_bias, cell.recurrent_bias)
+    return (cell.functions[0](_clipped(emit, cell, total)),)
+
+
+def _gru_step(emit: Emitter, cell: Cell, share: relax.Expr, state: State) -> State:
+    """Gates in the order z, r, h."""
+    f, g = cell.functions
+    (h,) = state
+    shares = _sum(emit, share, cell.input_bias)
+    by_gate = lambda x: [_gate(emit, cell, x, index) for index in range(3)]  # noqa: E731
+    wz, wr, wh = by_gate(shares)
+    rz, rr, rh = by_gate(_sum(emit, emit.matmul(h, cell.recurrent), cell.recurrent_bias))
+    z = f(_clipped(emit, cell, emit.add(wz, rz)))
+    r = f(_clipped(emit, cell, emit.add(wr, rr)))
+    if cell.attributes.get("linear_before_reset", 0):
+        candidate = emit.multiply(r, rh)
+    else:
+        weight, bias = _gate(emit, cell, cell.recurrent, 2), _gate(emit, cell, cell.recurrent_bias, 2)
+        candidate = _sum(emit, emit.matmul(emit.multiply(r, h), weight), bias)
+    new = g(_clipped(emit, cell, emit.add(wh, candidate)))
+    return (emit.add(emit.multiply(emit.subtract(1.0, z), new), emit.multiply(z, h)),)
+
+
+def _lstm_step(emit: Emitter, cell: Cell, share: relax.Expr, state: State) -> State:
+    """Gates in the order i, o, f, c; peepholes in the order i, o, f."""
+    f, g, h = cell.functions
+    hidden, memory = state
+    total = _sum(emit, share, emit.matmul(hidden, cell.recurrent), cell.input_bias, cell.recurrent_bias)
+    gi, go, gf, gc = (_gate(emit, cell, total, index) for index in range(4))
+
+    def through_peephole(gate: relax.Expr, index: int, value: relax.Expr) -> relax.Expr:
+        weights = _gate(emit, cell, cell.peephole, index)
+        return gate if weights is None else emit.add(gate, emit.multiply(weights, value))
+
+    i = f(_clipped(emit, cell, through_peephole(gi, 0, memory)))
+    if cell.attributes.get("input_forget", 0):
+        forget = emit.subtract(1.0, i)
+    else:
+        forget = f(_clipped(emit, cell, through_peephole(gf, 2, memory)))
+    new = emit.add(emit.multiply(forget, memory), emit.multiply(i, g(_clipped(emit, cell, gc))))
+    o = f(_clipped(emit, cell, through_peephole(go, 1, new)))
+    return (emit.multiply(o, h(new)), new)
+
+
+CONVERTERS = {("", "RNN"): RNN, ("", "GRU"): GRU, ("", "LSTM"): LSTM}

@@ -1,0 +1,172 @@
+"""Resize and Upsample in all modes: separable, with tables of indices and weights made at compile time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from tvm import relax, te, tirx
+from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
+
+from relay_passes.dataflow import array_of, constant, static_shape
+from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, ints_of, number
+from tvm_ext.frontends.onnx.operators.sampling import Axis, Interpolation, Taps, taps
+from tvm_ext.frontends.onnx.refusals import Refused
+
+Inputs = Sequence["relax.Expr | None"]
+Attributes = Mapping[str, object]
+
+
+class Resize(OnnxOpConverter):
+    @classmethod
+    def _impl_v10(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        """Opset 10 had inputs x, scales and sampled at asymmetric coordinates, rounding down."""
+        return _upsampled(Emitter(bb), inputs[0], _floats(inputs[1], "scales"), attr)
+
+    @classmethod
+    def _impl_v11(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        x, roi, scales, sizes = (*inputs[:4], *[None] * (4 - len(inputs[:4])))
+        how = Interpolation(
+            mode=_text(attr, "mode", "nearest"),
+            coordinates=_text(attr, "coordinate_transformation_mode", "half_pixel"),
+            nearest_mode=_text(attr, "nearest_mode", "round_prefer_floor"),
+            cubic_coeff_a=float(attr.get("cubic_coeff_a", -0.75)),
+            exclude_outside=bool(attr.get("exclude_outside", 0)),
+            antialias=bool(attr.get("antialias", 0)),
+        )
+        axes = _axes(static_shape(x), attr, scales, sizes)
+        if how.coordinates == "tf_crop_and_resize":
+            corners = _floats(roi, "roi")
+            pairs = zip(corners[: len(axes)], corners[len(axes) :], strict=True)
+            axes = {index: replace(axis, roi=pair) for (index, axis), pair in zip(axes.items(), pairs, strict=True)}
+        return _resized(Emitter(bb), x, axes, how, float(attr.get("extrapolation_value", 0.0)))
+
+
+class Upsample(OnnxOpConverter):
+    """Resize of opset 10 under its older name; opset 7 has the scales as an attribute."""
+
+    @classmethod
+    def _impl_v7(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        return _upsampled(Emitter(bb), inputs[0], list(attr["scales"]), attr)
+
+    @classmethod
+    def _impl_v9(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        return _upsampled(Emitter(bb), inputs[0], _floats(inputs[1], "scales"), attr)
+
+
+def _upsampled(emit: Emitter, x: relax.Expr, scales: Sequence[float], attr: Attributes) -> relax.Expr:
+    how = Interpolation(mode=_text(attr, "mode", "nearest"), coordinates="asymmetric", nearest_mode="floor")
+    return _resized(emit, x, _scaled(static_shape(x), range(len(scales)), scales), how, 0.0)
+
+
+def _text(attr: Attributes, name: str, default: str) -> str:
+    value = attr.get(name, default)
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _floats(x: relax.Expr | None, what: str) -> list[float]:
+    array = None if x is None else array_of(x)
+    if array is None:
+        raise Refused(f"its {what} depend on data")
+    return [float(value) for value in array.reshape(-1)]
+
+
+def _axes(
+    shape: Sequence[int], attr: Attributes, scales: relax.Expr | None, sizes: relax.Expr | None
+) -> dict[int, Axis]:
+    """The axes the operator names, in its order."""
+    chosen = [axis % len(shape) for axis in attr.get("axes") or range(len(shape))]
+    if scales is not None and static_shape(scales) != (0,):
+        return _scaled(shape, chosen, _floats(scales, "scales"))
+    wanted = ints_of(sizes)
+    if wanted is None:
+        raise Refused("the shape of its output depends on data")
+    policy = _text(attr, "keep_aspect_ratio_policy", "stretch")
+    if policy == "stretch":
+        return {
+            axis: Axis(source=shape[axis], target=size, scale=size / shape[axis])
+            for axis, size in zip(chosen, wanted, strict=True)
+        }
+    ratios = [size / shape[axis] for axis, size in zip(chosen, wanted, strict=True)]
+    scale = min(ratios) if policy == "not_larger" else max(ratios)
+    return {
+        axis: Axis(source=shape[axis], target=int(np.floor(scale * shape[axis] + 0.5)), scale=scale) for axis in chosen
+    }
+
+
+def _scaled(shape: Sequence[int], axes: Sequence[int], scales: Sequence[float]) -> dict[int, Axis]:
+    return {
+        axis: Axis(source=shape[axis], target=int(np.floor(np.float32(shape[axis]) * np.float32(scale))), scale=scale)
+        for axis, scale in zip(axes, scales, strict=True)
+    }
+
+
+def _resized(
+    emit: Emitter, x: relax.Expr, axes: Mapping[int, Axis], how: Interpolation, extrapolation_value: float
+) -> relax.Expr:
+    tables = {index: taps(axis, how) for index, axis in axes.items()}
+    tables = {index: table for index, table in tables.items() if not _is_identity(table, axes[index])}
+    if not tables:
+        return x
+    if dtype_name(x) not in ("float32", "float64") and (how.mode != "nearest" or _extrapolates(tables)):
+        raise Refused(f"interpolation of {dtype_name(x)}")
+    if how.mode == "nearest":
+        result = _gathered(emit, x, tables)
+    else:
+        # The axis that shrinks most comes first: less to do for the others.
+        result = x
+        for index in sorted(tables, key=lambda axis: axes[axis].target / axes[axis].source):
+            result = _interpolated(emit, result, index, tables[index])
+    if not _extrapolates(tables):
+        return result
+    outside = np.zeros(static_shape(result), "bool")
+    for index, table in tables.items():
+        outside |= table.outside.reshape([-1 if axis == index else 1 for axis in range(outside.ndim)])
+    return emit.where(constant(outside), number(extrapolation_value, dtype_name(x)), result)
+
+
+def _extrapolates(tables: Mapping[int, Taps]) -> bool:
+    return any(table.outside.any() for table in tables.values())
+
+
+def _is_identity(table: Taps, axis: Axis) -> bool:
+    if axis.source != axis.target or table.outside.any():
+        return False
+    chosen = table.weights == 1
+    plain = bool((chosen.sum(1) == 1).all() and ((table.weights == 0) | chosen).all())
+    return plain and bool((table.indices[chosen] == np.arange(axis.source)).all())
+
+
+def _gathered(emit: Emitter, x: relax.Expr, tables: Mapping[int, Taps]) -> relax.Expr:
+    order = sorted(tables)
+    shape = [tables[axis].indices.shape[0] if axis in tables else n for axis, n in enumerate(static_shape(x))]
+
+    def compute(source: te.Tensor, *indices: te.Tensor) -> te.Tensor:
+        table_of = dict(zip(order, indices, strict=True))
+        pick = lambda axis, i: table_of[axis][i] if axis in table_of else i  # noqa: E731
+        return te.compute(shape, lambda *at: source(*(pick(axis, i) for axis, i in enumerate(at))), "resize")
+
+    return emit.te(compute, x, *(constant(tables[axis].indices[:, 0]) for axis in order), name="resize_nearest")
+
+
+def _interpolated(emit: Emitter, x: relax.Expr, axis: int, table: Taps) -> relax.Expr:
+    target, num_taps = table.indices.shape
+    shape = [target if index == axis else extent for index, extent in enumerate(static_shape(x))]
+    dtype = dtype_name(x)
+
+    def compute(source: te.Tensor, indices: te.Tensor, weights: te.Tensor) -> te.Tensor:
+        tap = te.reduce_axis((0, num_taps), "tap")
+
+        def element(*at: tirx.Var) -> tirx.Expr:
+            place = [indices[i, tap] if index == axis else i for index, i in enumerate(at)]
+            return te.sum(source(*place) * weights[at[axis], tap], axis=tap)
+
+        return te.compute(shape, element, "resize")
+
+    return emit.te(
+        compute, x, constant(table.indices), constant(table.weights.astype(dtype)), name="resize_interpolate"
+    )
+
+
+CONVERTERS = {("", "Resize"): Resize, ("", "Upsample"): Upsample}
