@@ -79,7 +79,7 @@ def _object(compiled: Compiled) -> tvm.runtime.Module:
         folder = Path(name)
         for file_name, text in sources.items():
             (folder / file_name).write_text(text, encoding="utf-8")
-        unit = folder / "tvm_entry.c"
+        unit = folder / "tvm_ext_entry.c"
         unit.write_text(emit_tvm_entry(compiled.interface, symbol, sorted(sources)), encoding="utf-8")
         includes = [Path(tvm_ffi.libinfo.find_include_path()), Path(tvm_ffi.libinfo.find_dlpack_include_path())]
         (built,) = compile_objects(

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.packages import Packages
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -39,6 +41,12 @@ def shared_models(shared: Path) -> Path:
 def digits() -> Path:
     """Folder of the small network that the project carries: digits.onnx, digits_test.npz."""
     return ROOT / "tutorials" / "digits"
+
+
+@pytest.fixture(scope="session")
+def packages(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Packages:
+    """Packages built once for all tests of the session that ask for them."""
+    return Packages(models=lambda: request.getfixturevalue("shared_models"), folder=tmp_path_factory.mktemp("packages"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

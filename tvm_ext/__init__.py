@@ -42,6 +42,8 @@ def __getattr__(name: str) -> object:
     if name == "errors":
         return import_module("tvm_ext.core.errors")
     value = getattr(import_module(_HOMES[name]), name)
+    if name == "load":
+        import_module("tvm_ext.pipeline")  # so that tvm.compile knows our pipelines by name, too
     globals()[name] = value
     return value
 

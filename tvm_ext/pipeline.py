@@ -113,3 +113,6 @@ def register_pipelines() -> None:
     """Makes every shipped platform known to Relax as `tvm_ext.<platform>`."""
     for name in Platform.shipped():
         relax.register_pipeline(f"tvm_ext.{name}")(lambda name=name: relax_pipeline(name))
+
+
+register_pipelines()

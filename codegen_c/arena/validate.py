@@ -17,6 +17,7 @@ NOBODY = -1
 
 def validate(program: Program, plan: MemoryPlan) -> None:
     """Raises PlanRejected with the step, the tensor and who overwrote it."""
+    _require_places(program, plan)
     owners = _empty_memories(program, plan)
     numbers = {name: number for number, name in enumerate(plan.placements)}
     names = list(plan.placements)
@@ -47,6 +48,18 @@ def validate(program: Program, plan: MemoryPlan) -> None:
                 require(name, where)
     for name in program.outputs:
         require(name, "the end")
+
+
+def _require_places(program: Program, plan: MemoryPlan) -> None:
+    """Everything has a place, but for inputs and outputs, which the caller may hold."""
+    known = {*plan.placements, *program.inputs, *program.outputs}
+    for index, step in enumerate(program.steps):
+        for inner in _inner(step):
+            inputs, outputs = _operands(inner)
+            has_scratch = isinstance(inner, KernelCall) and inner.implementation.scratch_bytes > 0
+            for name in (*inputs, *outputs, *([f"{step.name}_scratch"] if has_scratch else [])):
+                if name not in known:
+                    raise PlanRejected(f"step {index} ({step.name}): {name} has no place.")
 
 
 def _empty_memories(program: Program, plan: MemoryPlan) -> dict[str, np.ndarray]:

@@ -124,7 +124,7 @@ def test_the_special_kernels_are_chosen_where_they_apply() -> None:
         assert isinstance(implementation, Implementation)
         return implementation.kernel
 
-    assert chosen(make(POINT, (1, 4, 4, 8), (1, 4, 4, 8))) == "pointwise_f32"
+    assert chosen(make(POINT, (1, 16, 16, 64), (1, 16, 16, 64))) == "pointwise_f32"
     assert chosen(make(Window(kernel=(3, 3)), (1, 4, 4, 8), (1, 2, 2, 8), groups=8)) == "depthwise_f32"
     assert chosen(make(Window(kernel=(3, 3)), (1, 4, 4, 8), (1, 2, 2, 8))) == "conv2d_f32"
 

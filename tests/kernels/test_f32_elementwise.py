@@ -30,8 +30,8 @@ FIRST, SECOND = Operand(kind="input", index=0), Operand(kind="input", index=1)
 
 @st.composite
 def chains(draw: st.DrawFn) -> Elementwise:
-    shape = tuple(draw(st.lists(st.integers(1, 5), max_size=4)))
-    finish, residuals = draw(finishes(shape[-1] if shape else 1, first=FIRST))
+    shape = tuple(draw(st.lists(st.integers(1, 5), min_size=1, max_size=4)))
+    finish, residuals = draw(finishes(shape[-1], first=FIRST))
     others = [draw(st.sampled_from((shape, shape, shape[-1:], (1,)))) for _ in range(residuals)]
     return Elementwise(
         inputs=(floats(*shape), *(floats(*other) for other in others)), outputs=(floats(*shape),), finish=finish
@@ -43,6 +43,11 @@ def chains(draw: st.DrawFn) -> Elementwise:
 def test_elementwise(operators: list[Elementwise], seed: int) -> None:
     inputs = [[elements(t, seed + i) for i, t in enumerate(operator.inputs)] for operator in operators]
     assert_kernel(operators, inputs, elementwise_f32.KERNEL)
+
+
+def test_a_tensor_of_rank_zero() -> None:
+    operator = Elementwise(inputs=(floats(),), outputs=(floats(),), finish=program(("add", FIRST, number(0.25))))
+    assert_kernel([operator], [[elements(floats(), 0)]], elementwise_f32.KERNEL)
 
 
 def test_only_inputs_of_the_output_s_shape_may_be_overwritten() -> None:

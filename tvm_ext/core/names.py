@@ -12,6 +12,16 @@ _KEYWORDS = frozenset(
     public template this throw try typename union using virtual catch nullptr constexpr""".split()  # noqa: SIM905
 )
 
+_C_HEADERS = frozenset(
+    """assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign stdarg stdatomic
+    stdbool stddef stdint stdio stdlib stdnoreturn string tgmath threads time uchar wchar wctype""".split()  # noqa: SIM905
+)
+
+
+def hides_header(model: str) -> bool:
+    """Whether `<model>.h`, which lies where the compiler looks first, would be read in place of C's header or ours."""
+    return model in _C_HEADERS or model.startswith("tvm_ext")
+
 
 def identifier(text: str, *, fallback: str = "x") -> str:
     """A legal, lower-case C identifier close to `text`; at most 40 characters, never a keyword of C or C++."""

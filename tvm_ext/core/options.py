@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tvm_ext.core.errors import BadOptions
+from tvm_ext.core.names import hides_header
 
 Optimize = Literal["speed", "size"]
 Io = Literal["arena", "caller"]
@@ -41,3 +42,5 @@ class BuildOptions:
                 f"name = {self.name!r}: it prefixes C identifiers; use lower case letters, digits "
                 "and underscores, a letter first, at most 48 characters."
             )
+        if self.name is not None and hides_header(self.name):
+            raise BadOptions(f"name = {self.name!r}: {self.name}.h would hide another header; choose another name.")

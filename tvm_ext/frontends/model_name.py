@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from tvm_ext.core.names import hides_header
+
 _MAX_LENGTH = 48
 # C's words, and C++'s, whose compilers read the public header too.
 _RESERVED = (
@@ -17,11 +19,11 @@ _RESERVED = (
 
 
 def model_name(stem: str) -> str:
-    """`MobileNet-V2 (1.0)` -> `mobilenet_v2_1_0`: [a-z][a-z0-9_]*, at most 48 characters, no word of C or C++."""
+    """`MobileNet-V2 (1.0)` -> `mobilenet_v2_1_0`: [a-z][a-z0-9_]*, at most 48 characters, no word or header of C, or C++."""
     plain = unicodedata.normalize("NFKD", stem.casefold()).encode("ascii", "ignore").decode()
     name = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")[:_MAX_LENGTH].strip("_")
     if not name:
         return "model"
-    if not name[0].isalpha() or name in _RESERVED.split():
+    if not name[0].isalpha() or name in _RESERVED.split() or hides_header(name):
         return f"model_{name}"[:_MAX_LENGTH].strip("_")
     return name

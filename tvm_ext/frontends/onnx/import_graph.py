@@ -33,6 +33,7 @@ from tvm_ext.frontends.onnx.translate_node import NodeTranslator
 
 # Functions of a model may call each other; the standard's nest four deep.
 _MAX_DEPTH = 16
+_CONTROL_FLOW = frozenset(["If"])
 # Functions that call functions can make a small file a huge graph.
 _MAX_NODES = 100_000
 
@@ -124,11 +125,10 @@ class _Importer:
         if self._num_translated > _MAX_NODES:
             raise UnsupportedModel(f"{self._path}: has more than {_MAX_NODES} nodes once its functions are expanded.")
         try:
-            self._refuse_early(node, opsets, depth)
             inputs = [scope[name] for name in node.input]
+            self._refuse_early(node, inputs, opsets, depth)
             if not any(isinstance(value, _Unknown) for value in inputs):
-                folded = fold_node(node, inputs, opsets.get(_domain(node.domain), 1))
-                results = folded or self._results(node, inputs, scope, label, opsets, depth)
+                results = self._results(node, inputs, scope, label, opsets, depth)
         except UnsupportedModel:
             raise
         except Refused as error:
@@ -137,14 +137,17 @@ class _Importer:
             self._refuse(operator_of(node), label, f"TVM's importer fails: {_summary(error)}")
         scope.update({name: value for name, value in zip(node.output, results, strict=False) if name})
 
-    def _refuse_early(self, node: onnx.NodeProto, opsets: Opsets, depth: int) -> None:
-        """Judge what needs no inputs, so that nodes after a failing one are judged too. Raises Refused."""
+    def _refuse_early(
+        self, node: onnx.NodeProto, inputs: Sequence[object], opsets: Opsets, depth: int
+    ) -> None:
+        """Judge what needs no values, so that nodes after a failing one are judged too. Raises Refused."""
         reason = refusal(node)
         if reason:
             raise Refused(reason)
         domain = _domain(node.domain)
         known = (domain, node.op_type) in self._converters or (node.domain, node.op_type) in self._functions
-        if not known and node.op_type != "If" and not has_standard_body(node, opsets.get(domain, 1)):
+        known = known or (domain == "" and node.op_type in _CONTROL_FLOW) or _all_constant(inputs)
+        if not known and not has_standard_body(node, opsets.get(domain, 1)):
             raise Refused("there is neither a converter for it nor a definition by other operators")
         if depth > _MAX_DEPTH:
             raise Refused(f"functions nest deeper than {_MAX_DEPTH}")
@@ -166,8 +169,27 @@ class _Importer:
         if domain == "" and node.op_type == "If":
             return self._branch(node, inputs[0], scope, label, opsets, depth)
         converter = self._converters.get((domain, node.op_type))
-        if converter is not None:
-            return self._nodes.translate(converter.get_converter(opset), node, inputs, label)
+        if converter is None:
+            return self._by_definition(node, inputs, label, opset, depth)
+        # A dequantized weight stays one: kernels compute with its integers.
+        may_fold = _all_constant(inputs) and node.op_type != "DequantizeLinear"
+        try:
+            results = self._nodes.translate(converter.get_converter(opset), node, inputs, label)
+        except Exception:
+            folded = fold_node(node, inputs, opset) if may_fold else None
+            if folded is None:
+                raise
+            return folded
+        is_known = all(isinstance(result, tvm.ir.GenericConst) for result in results)
+        return results if is_known or not may_fold else fold_node(node, inputs, opset) or results
+
+    def _by_definition(
+        self, node: onnx.NodeProto, inputs: list[relax.Expr | None], label: str, opset: int, depth: int
+    ) -> Sequence[relax.Expr | _Unknown | None]:
+        """The node by the operators that the standard defines it by, or its numbers where they are known."""
+        folded = fold_node(node, inputs, opset) if _all_constant(inputs) else None
+        if folded is not None:
+            return folded
         body = standard_body(node, opset, inputs)
         if body is None:
             raise Refused("the standard defines it by other operators only for other types of inputs")
@@ -212,6 +234,12 @@ class _Importer:
 
 def _reason(data_type: int) -> str:
     return f"its element type {type_name(data_type)} is not supported"
+
+
+def _all_constant(inputs: Sequence[object]) -> bool:
+    """Whether there are inputs, and the numbers of all of them are known."""
+    given = [value for value in inputs if value is not None]
+    return bool(given) and all(isinstance(value, tvm.ir.GenericConst) for value in given)
 
 
 def _is_expr(value: object) -> bool:

@@ -1,0 +1,132 @@
+"""The validator rejects every planted fault, and says which."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from codegen_c.arena.plan import Arena, MemoryPlan, Placement, plan_memory
+from codegen_c.arena.validate import validate
+from codegen_c.program import Loop, Program
+from tests.arena.programs import call, program
+from tvm_ext.core.errors import PlanRejected
+
+PROGRAM = program(
+    {"x": 64, "a": 32, "b": 32, "y": 16},
+    call("s0", "x", "a"),
+    call("s1", "a", "b", scratch_bytes=40),
+    call("s2", "a b", "y"),
+)
+
+
+def plan(**changes: dict[str, Any]) -> MemoryPlan:
+    """Everything beside everything: x 0, a 64, b 96, y 128, scratch of s1 144; then changed as given."""
+    offsets = {"x": (0, 64), "a": (64, 32), "b": (96, 32), "y": (128, 16), "s1_scratch": (144, 40)}
+    placements = {
+        name: Placement(
+            name=name, memory="ram", offset=offset, num_bytes=size, begin=0, end=3, is_scratch=name == "s1_scratch"
+        )
+        for name, (offset, size) in offsets.items()
+    }
+    placements |= {name: replace(placements[name], **change) for name, change in changes.items()}
+    return MemoryPlan(
+        placements=placements, arenas=(Arena(memory="ram", num_bytes=192, lower_bound_bytes=104, peak_step=1),)
+    )
+
+
+def rejected(made: MemoryPlan, of: Program = PROGRAM) -> str:
+    with pytest.raises(PlanRejected) as raised:
+        validate(of, made)
+    return str(raised.value)
+
+
+def test_the_plan_as_it_stands() -> None:
+    validate(PROGRAM, plan())
+
+
+def test_dead_bytes_may_be_used_again() -> None:
+    """x is dead behind s0: b and y may lie there."""
+    validate(PROGRAM, plan(b={"offset": 0}, y={"offset": 32}, s1_scratch={"offset": 128}))
+
+
+def test_overlap_of_an_input_and_a_result() -> None:
+    message = rejected(plan(a={"offset": 48}))
+    assert message == "step 0 (s0): 16 B of x are not its own any more but hold a."
+
+
+def test_overlap_of_two_inputs() -> None:
+    two = program({"x": 16, "u": 16, "y": 16}, call("s0", "x u", "y"), inputs="x u")
+    good = plan_memory(two, activations="ram")
+    validate(two, good)
+    bad = replace(good, placements=good.placements | {"u": replace(good.placements["x"], name="u")})
+    assert "step 0 (s0): 16 B of x are not its own any more but hold u." in rejected(bad, two)
+
+
+def test_premature_reuse() -> None:
+    """b takes the place of a, which s2 still reads."""
+    assert rejected(plan(b={"offset": 64})) == "step 1 (s1): 32 B of a are not its own any more but hold b."
+
+
+def test_an_output_overwritten_behind_its_step() -> None:
+    late = program({"x": 16, "y": 16, "z": 16}, call("s0", "x", "y"), call("s1", "x", "z"), outputs="y z")
+    good = plan_memory(late, activations="ram")
+    bad = replace(good, placements=good.placements | {"z": replace(good.placements["y"], name="z")})
+    assert rejected(bad, late).startswith("the end: 16 B of y are not its own any more but hold z")
+
+
+def test_scratch_over_an_input_of_its_step() -> None:
+    assert rejected(plan(s1_scratch={"offset": 64})).startswith("step 1 (s1): 32 B of a are not")
+
+
+def test_scratch_over_a_value_that_is_read_later() -> None:
+    message = rejected(plan(b={"offset": 0}, a={"offset": 64}, s1_scratch={"offset": 0}))
+    assert "of b are not its own" in message or "of a are not its own" in message
+
+
+def test_too_small() -> None:
+    assert rejected(plan(a={"num_bytes": 31})) == "a: has 31 B and needs 32 B."
+    assert rejected(plan(s1_scratch={"num_bytes": 39})) == "s1_scratch: has 39 B and needs 40 B."
+
+
+def test_misaligned() -> None:
+    assert rejected(plan(y={"offset": 136})) == "y: offset 136 is no multiple of 16."
+
+
+@pytest.mark.parametrize("offset", [-16, 176, 192, 1 << 40])
+def test_outside_of_the_arena(offset: int) -> None:
+    assert rejected(plan(a={"offset": offset})).startswith(f"a: bytes {offset} to {offset + 32} leave ram.")
+
+
+def test_in_a_memory_without_an_arena() -> None:
+    assert "leave dtcm" in rejected(plan(a={"memory": "dtcm"}))
+
+
+def test_read_before_it_was_written() -> None:
+    backwards = replace(PROGRAM, steps=PROGRAM.steps[::-1])
+    assert "of a are not its own any more but hold nothing (it was never written)" in rejected(plan(), backwards)
+
+
+def test_without_a_place() -> None:
+    """Only what the caller holds may have none, and that is an input or an output."""
+    made = plan()
+    missing = replace(made, placements={name: p for name, p in made.placements.items() if name != "a"})
+    assert rejected(missing) == "step 0 (s0): a has no place."
+    no_scratch = replace(made, placements={name: p for name, p in made.placements.items() if name != "s1_scratch"})
+    assert rejected(no_scratch) == "step 1 (s1): s1_scratch has no place."
+    ports = {name: p for name, p in made.placements.items() if name not in ("x", "y")}
+    validate(PROGRAM, replace(made, placements=ports))
+
+
+def test_what_a_later_iteration_of_a_loop_reads() -> None:
+    """The first iteration is fine: r is read, then overwritten by y. The second finds y in its place."""
+    body = (call("c0", "x", "r"), call("c1", "r u", "y"))
+    loop = program({"x": 16, "u": 16, "r": 16, "y": 16}, Loop(name="l", count=2, body=body), inputs="x u")
+    good = plan_memory(loop, activations="ram")
+    validate(loop, good)
+    bad = replace(good, placements=good.placements | {"r": replace(good.placements["u"], name="r")})
+    assert "of u are not its own any more but hold r" in rejected(bad, loop)
+    over_x = replace(good, placements=good.placements | {"y": replace(good.placements["x"], name="y")})
+    assert "step 0 (l): 16 B of x are not its own any more but hold y." in rejected(over_x, loop)
+    validate(replace(loop, steps=(Loop(name="l", count=1, body=body),)), over_x)
