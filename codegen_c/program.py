@@ -134,7 +134,7 @@ class Program:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     tensors: dict[str, Tensor]
-    constants: dict[str, Constant] = field(default_factory=dict)
+    constants: dict[str, Constant] = field(default_factory=dict[str, "Constant"])
     steps: tuple[Step, ...] = ()
 
     def kernel_calls(self) -> Iterator[KernelCall]:

@@ -138,7 +138,7 @@ def _weights(chain: _Chain, value: Value) -> tuple[np.ndarray, np.ndarray] | NoM
 
 def _bias(chain: _Chain, anchor: Call, scale: np.ndarray, channels: int) -> np.ndarray | NoMatch:
     """The int32 bias added after the anchor, in units of `scale`; zeros if nothing is added."""
-    rest = chain.body[1:]
+    rest = list(chain.body[1:])
     if not rest:
         return np.zeros(channels, dtype=np.int32)
     if len(rest) > 1 or rest[0].name != "add":

@@ -31,6 +31,14 @@ def _erf(x: Array) -> Array:
     return np.vectorize(erf, otypes=[np.float32])(x)
 
 
+def _rsqrt(x: Array) -> Array:
+    return np.float32(1) / np.sqrt(x)
+
+
+def _sigmoid(x: Array) -> Array:
+    return np.float32(1) / (np.float32(1) + np.exp(-x))
+
+
 FUNCTIONS: dict[str, Function] = {
     "add": Function(numpy=np.add, c="{0} + {1}", arity=2),
     "subtract": Function(numpy=np.subtract, c="{0} - {1}", arity=2),
@@ -42,16 +50,14 @@ FUNCTIONS: dict[str, Function] = {
     "negative": Function(numpy=np.negative, c="-{0}"),
     "abs": Function(numpy=np.abs, c="fabsf({0})"),
     "sqrt": Function(numpy=np.sqrt, c="sqrtf({0})", instructions=14),
-    "rsqrt": Function(numpy=lambda x: np.float32(1) / np.sqrt(x), c="1.0f / sqrtf({0})", instructions=28),
+    "rsqrt": Function(numpy=_rsqrt, c="1.0f / sqrtf({0})", instructions=28),
     "exp": Function(numpy=np.exp, c="expf({0})", instructions=40),
     "log": Function(numpy=np.log, c="logf({0})", instructions=40),
     "sin": Function(numpy=np.sin, c="sinf({0})", instructions=60),
     "cos": Function(numpy=np.cos, c="cosf({0})", instructions=60),
     "tanh": Function(numpy=np.tanh, c="tanhf({0})", instructions=80),
     "erf": Function(numpy=_erf, c="erff({0})", instructions=80),
-    "sigmoid": Function(
-        numpy=lambda x: np.float32(1) / (np.float32(1) + np.exp(-x)), c="1.0f / (1.0f + expf(-{0}))", instructions=56
-    ),
+    "sigmoid": Function(numpy=_sigmoid, c="1.0f / (1.0f + expf(-{0}))", instructions=56),
     "floor": Function(numpy=np.floor, c="floorf({0})", instructions=8),
     "ceil": Function(numpy=np.ceil, c="ceilf({0})", instructions=8),
     "round": Function(numpy=np.round, c="rintf({0})", instructions=8),

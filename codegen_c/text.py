@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from textwrap import indent
 
@@ -34,8 +35,8 @@ def float_literal(value: float) -> str:
 
 def comment(text: str) -> str:
     """Model-supplied text made harmless inside a C comment: printable ASCII, no end of comment, no line splice."""
-    printable = "".join(c if " " <= c <= "~" else "?" for c in text)
-    return printable.replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?").replace("\\", "/")
+    printable = "".join(c if " " <= c <= "~" else "?" for c in text).replace("\\", "/")
+    return re.sub(r"\*(?=/)|/(?=\*)|\?(?=\?)", r"\g<0> ", printable)
 
 
 def plus(expression: str, number: int) -> str:
@@ -47,8 +48,14 @@ def times(expression: str, factor: int) -> str:
     """`(h + 1) * 40`, and the expression itself for one; parentheses where it is a sum."""
     if factor == 1:
         return expression
-    is_sum = " " in expression and not (expression.startswith("(") and expression.endswith(")"))
+    is_sum = " " in expression and not _is_in_parentheses(expression)
     return f"({expression}) * {factor}" if is_sum else f"{expression} * {factor}"
+
+
+def _is_in_parentheses(expression: str) -> bool:
+    """Whether the first character is a parenthesis that the last one closes."""
+    depths = [expression[: end + 1].count("(") - expression[: end + 1].count(")") for end in range(len(expression))]
+    return expression.endswith(")") and 0 not in depths[:-1]
 
 
 def block(lines: Iterable[str] | str, depth: int = 1) -> str:

@@ -36,7 +36,7 @@ MAX_CHAIN = 12
 class Group:
     """Bindings, in order, that become one composite; the last one's variable is its result."""
 
-    members: tuple[relax.VarBinding, ...]
+    members: list[relax.VarBinding]
     anchor: relax.VarBinding
 
 
@@ -86,7 +86,7 @@ class _Rewriter:
             ),
             *self._accepted(self._anchored(b) for b in reversed(self.sequence) if op_name(b.value) in ANCHORS),
             *self._accepted(self._anchored(b) for b in self.sequence if op_name(b.value) in self.backend.elementwise),
-            *self._accepted(Group(members=(b,), anchor=b) for b in self.sequence if op_name(b.value)),
+            *self._accepted(Group(members=[b], anchor=b) for b in self.sequence if op_name(b.value)),
         ]
         return iter(found)
 
@@ -127,7 +127,7 @@ class _Rewriter:
         inner = [b for b in ordered if op_name(b.value) not in ("relax.dequantize", "relax.quantize")]
         if not inner:
             return None
-        return Group(members=tuple(ordered), anchor=(anchors or inner)[0])
+        return Group(members=ordered, anchor=(anchors or inner)[0])
 
     def _anchored(self, anchor: relax.VarBinding) -> Group | None:
         """The anchor and the longest run of element-wise operators on it that leaves one value behind."""
@@ -146,7 +146,7 @@ class _Rewriter:
             known.add(candidate.var)
             if all(self._is_inner(member.var, known) for member in members[:-1]):
                 best = len(members)
-        return Group(members=tuple(members[:best]), anchor=anchor)
+        return Group(members=members[:best], anchor=anchor)
 
     def _fuses(self, candidate: relax.VarBinding, anchor: relax.VarBinding, known: set[relax.Var]) -> bool:
         """Whether an operator runs element by element on what the anchor gives, with operands of its shape."""

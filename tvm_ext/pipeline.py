@@ -13,6 +13,7 @@ from codegen_c.byoc import CODEGEN, CodegenBackend, codegen_options
 from codegen_c.emit.banner import Origin
 from codegen_c.kernels.contract import Target
 from relay_passes.convert_layout import ConvertLayout
+from relay_passes.copy_results import CopyResults
 from relay_passes.dataflow import bindings, op_name, outputs
 from relay_passes.duplicate_dequantize import DuplicateDequantize
 from relay_passes.fold_constants import FoldConstants
@@ -33,6 +34,7 @@ def passes(platform: Platform, options: BuildOptions, prefix: str) -> list[tvm.t
         DuplicateDequantize(),
         # Phase 2. Every operator becomes one composite; quantized chains are matched before anything touches them.
         FormComposites(backend),
+        CopyResults(),
         # Phase 3. Layout: channels last inside, the model's own order at its borders.
         ConvertLayout(),
         # Phase 4. Runs of composites become regions; the order of bindings is the schedule.

@@ -67,7 +67,7 @@ def refusal(error: TvmExtError) -> Outcome:
     if isinstance(error, BuildFailed):
         return Outcome(verdict="crash", reason="BuildFailed", detail=str(error))
     listed = re.findall(r"^  (.+?), (?:once|\d+ times) \(.*?\): (.*)$", str(error), re.MULTILINE)
-    reason = listed[0][1] if listed else str(error).splitlines()[0]
+    reason = listed[0][1] if listed else re.sub(r"^\S*model\.onnx: ", "", str(error).splitlines()[0])
     return Outcome(
         verdict="refused", reason=f"{type(error).__name__}: {reason}"[:300],
         operators=tuple(operator for operator, _ in listed), detail=str(error)[:3000],

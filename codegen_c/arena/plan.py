@@ -89,7 +89,7 @@ def plan_memory(program: Program, *, activations: str, held_by_caller: Iterable[
         if scratch_bytes(step)
     ]
     placements: dict[str, Placement] = {}
-    arenas = []
+    arenas: list[Arena] = []
     for memory in dict.fromkeys([activations, *(item[1] for item in wanted)]):
         items = [item for item in wanted if item[1] == memory]
         buffers = [Buffer(begin=b, end=e, size=size, alignment=ALIGNMENT_BYTES) for _, _, size, (b, e), _ in items]

@@ -57,15 +57,21 @@ def _orders(buffers: Sequence[Buffer]) -> list[list[int]]:
     # What is alive only grows where a buffer begins: those are the moments that can be the tallest.
     alive = {time: sum(b.size for b in buffers if b.begin <= time < b.end) for time in {b.begin for b in buffers}}
     pressure = [max(alive[t] for t in alive if buffer.begin <= t < buffer.end) for buffer in buffers]
-    keys = (
-        lambda i: (-buffers[i].size, buffers[i].begin),
-        lambda i: (-(buffers[i].end - buffers[i].begin), -buffers[i].size),
-        lambda i: (-buffers[i].size * (buffers[i].end - buffers[i].begin), buffers[i].begin),
-        lambda i: (buffers[i].begin, -buffers[i].size),
-        lambda i: (-buffers[i].end, -buffers[i].size),
-        lambda i: (-pressure[i], -buffers[i].size, buffers[i].begin),
-    )
-    return [sorted(indices, key=lambda i: (*key(i), i)) for key in keys]
+
+    def keys(i: int) -> tuple[tuple[int, ...], ...]:
+        b = buffers[i]
+        length = b.end - b.begin
+        return (
+            (-b.size, b.begin, i),
+            (-length, -b.size, i),
+            (-b.size * length, b.begin, i),
+            (b.begin, -b.size, i),
+            (-b.end, -b.size, i),
+            (-pressure[i], -b.size, b.begin, i),
+        )
+
+    ranked = [keys(i) for i in indices]
+    return [sorted(indices, key=lambda i: ranked[i][number]) for number in range(len(ranked[0]) if ranked else 0)]
 
 
 def _first_fit(buffers: Sequence[Buffer], neighbours: Sequence[Sequence[int]], order: Sequence[int]) -> list[int]:

@@ -95,7 +95,7 @@ def _definition(model: str, memory: Memory) -> str:
 
 
 def _accessors(program: Program, plan: MemoryPlan, interface: Interface) -> list[str]:
-    texts = []
+    texts: list[str] = []
     for port in (*interface.inputs, *interface.outputs):
         memory = plan.placements[port.name].memory
         body = block(f"return {union_name(interface.model, memory)}.{port.name};")

@@ -93,7 +93,7 @@ def _call_lines(
         return _step(program, plan, model, call)
     inputs, outputs, constants = iter(call.inputs), iter(call.outputs), iter(call.constants)
     rows = iter(_row_bounds(call))
-    arguments = []
+    arguments: list[str] = []
     for parameter in call.implementation.function.parameters:
         if parameter.role == "input":
             arguments.append(place(program, plan, next(inputs)))

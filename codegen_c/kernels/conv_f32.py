@@ -19,7 +19,7 @@ def reference(operator: Conv2d, inputs: list[np.ndarray]) -> list[np.ndarray]:
     output, groups = operator.output.shape, operator.groups
     total = np.zeros((*output[:3], groups, output[3] // groups))
     weight = operator.weight.astype(np.float64).reshape(groups, output[3] // groups, *operator.weight.shape[1:])
-    for r, s, x in taps(inputs[0], operator.window, output[1:3], 0.0):
+    for r, s, x in taps(inputs[0], operator.window, (output[1], output[2]), 0.0):
         split = x.reshape(*x.shape[:3], groups, -1).astype(np.float64)
         total += np.einsum("nhwgc,gkc->nhwgk", split, weight[:, :, r, s], optimize=True)
     element = (total.reshape(output) + operator.bias).astype(np.float32)

@@ -26,13 +26,13 @@ def window_holds_input(operator: Pool2d, target: Target) -> bool:
 
 def reference(operator: Pool2d, inputs: list[np.ndarray]) -> list[np.ndarray]:
     """The operator in numpy, float64 sums rounded once."""
-    size = operator.output.shape[1:3]
+    size = operator.output.shape[1], operator.output.shape[2]
     if operator.method == "max":
         slices = [x for _, _, x in taps(inputs[0], operator.window, size, -np.inf)]
         return [operator.finish.run(np.max(slices, axis=0), inputs)]
-    total = sum(x.astype(np.float64) for _, _, x in taps(inputs[0], operator.window, size, 0.0))
+    total = np.sum([x.astype(np.float64) for _, _, x in taps(inputs[0], operator.window, size, 0.0)], axis=0)
     ones = np.ones_like(inputs[0], dtype=np.float64)
-    counted = sum(x for _, _, x in taps(ones, operator.window, size, float(operator.count_include_pad)))
+    counted = np.sum([x for _, _, x in taps(ones, operator.window, size, float(operator.count_include_pad))], axis=0)
     return [operator.finish.run((total / counted).astype(np.float32), inputs)]
 
 

@@ -57,7 +57,8 @@ class Segment:
 
 def segments(num_channels: int, blocking: Blocking) -> list[Segment]:
     """How `num_channels` are cut."""
-    found, begin = [], 0
+    found: list[Segment] = []
+    begin = 0
     for lanes, vectors in ((blocking.lanes, blocking.vectors), (blocking.lanes, 1), (SCALAR, 4)):
         width = lanes.count * vectors
         end = begin + (num_channels - begin) // width * width
@@ -71,7 +72,7 @@ def segments(num_channels: int, blocking: Blocking) -> list[Segment]:
 
 def pack(weight: np.ndarray, blocking: Blocking) -> np.ndarray:
     """[K, ...] -> block after block, [...][block's channels] each, as the segments read them."""
-    parts = []
+    parts: list[np.ndarray] = []
     for segment in segments(weight.shape[0], blocking):
         blocks = weight[segment.begin : segment.end].reshape(-1, segment.width, *weight.shape[1:])
         parts.append(np.moveaxis(blocks, 1, -1).ravel())
@@ -127,7 +128,7 @@ class Accumulators:
         lanes = self.segment.lanes
         if not finish.fits(lanes):
             return [line for p in range(self.pixels) for line in self._store_one_by_one(finish, p, place, residual)]
-        lines = []
+        lines: list[str] = []
         for p, v in self.cells():
 
             def read(operand: Operand, p: int = p, v: int = v) -> str:

@@ -53,8 +53,8 @@ def _printed(lowered: tirx.PrimFunc, merged: Merged) -> PlainC:
         printer.names[var] = parameter.name
     taken = {parameter.name for parameter in parameters} | {"scratch"}
     lines = StatementPrinter(printer, storage, taken).body(lowered.body)
-    unused = [parameter.name for parameter in parameters if parameter.name not in _read(lowered, storage.aliases)]
-    unused = [name for name in unused if not name.startswith("output")]
+    touched = _touched(lowered, storage.aliases)
+    unused = [parameter.name for parameter in parameters if parameter.name not in touched]
     if storage.scratch_bytes:
         parameters.append(Parameter(name="scratch", ctype="uint8_t", role="scratch"))
     return PlainC(
@@ -79,10 +79,17 @@ def _parameters(lowered: tirx.PrimFunc, merged: Merged, printer: ExpressionPrint
     ]
 
 
-def _read(lowered: tirx.PrimFunc, aliases: dict[Var, Var]) -> set[str]:
+def _touched(lowered: tirx.PrimFunc, aliases: dict[Var, Var]) -> set[str]:
+    """Names of the buffers that are read or written; a tensor without elements is neither."""
     names: set[str] = set()
-    visit = lambda load: names.add(aliases.get(load.source, load.source).name)  # noqa: E731
-    tvm_ffi.structural_walk(lowered.body, [(TensorLoad, visit)])
+
+    def visit(buffer: Var) -> None:
+        names.add(aliases.get(buffer, buffer).name)
+
+    tvm_ffi.structural_walk(
+        lowered.body,
+        [(TensorLoad, lambda load: visit(load.source)), (tirx.BufferStore, lambda store: visit(store.buffer))],
+    )
     return names
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -118,11 +119,24 @@ def _with_accesses(block: s_tir.SBlock, literals: dict[tirx.Buffer, tirx.Expr]) 
         writes,
         block.name_hint,
         block.body,
-        block.init,
+        _true_start(block),
         block.alloc_buffers,
         block.match_buffers,
         block.annotations,
     )
+
+
+def _true_start(block: s_tir.SBlock) -> tirx.Stmt | None:
+    """What a reduction starts from: TVM begins a maximum with the least finite float, which minus infinity is below."""
+    init, body = block.init, block.body
+    if not isinstance(init, tirx.BufferStore) or not isinstance(init.value, tirx.FloatImm):
+        return init
+    is_max = isinstance(body, tirx.BufferStore) and isinstance(body.value, tirx.Max)
+    is_min = isinstance(body, tirx.BufferStore) and isinstance(body.value, tirx.Min)
+    if not is_max and not is_min:
+        return init
+    start = tirx.const(-math.inf if is_max else math.inf, str(init.value.ty.dtype))
+    return tirx.BufferStore(init.buffer, start, init.indices)
 
 
 def _touched(body: tirx.Stmt) -> tuple[list[tirx.Buffer], list[tirx.Buffer]]:

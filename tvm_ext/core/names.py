@@ -9,7 +9,10 @@ _KEYWORDS = frozenset(
     register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
     _Alignas _Alignof _Atomic _Bool _Complex _Generic _Imaginary _Noreturn _Static_assert _Thread_local bool true
     false asm typeof main alignas alignof class delete export friend mutable namespace new operator private protected
-    public template this throw try typename union using virtual catch nullptr constexpr""".split()  # noqa: SIM905
+    public template this throw try typename union using virtual catch nullptr constexpr and and_eq bitand bitor compl
+    not not_eq or or_eq xor xor_eq char8_t char16_t char32_t wchar_t concept consteval constinit const_cast co_await
+    co_return co_yield decltype dynamic_cast explicit noexcept reinterpret_cast requires static_assert static_cast
+    thread_local typeid linux unix""".split()  # noqa: SIM905
 )
 
 _C_HEADERS = frozenset(

@@ -10,9 +10,9 @@ from tvm import relax
 from relay_passes.dataflow import static_shape
 from tvm_ext.frontends.onnx.refusals import Problem, operator_of
 
-# Strings, complex numbers, bfloat16 and types of less than a byte are not here: TVM computes the narrow ones wrong.
+# Strings, complex numbers, 16-bit floats and types of less than a byte are not here: C11 has none of them.
 _INTEGERS = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
-SUPPORTED_DTYPES = frozenset({"bool", "float16", "float32", "float64"} | _INTEGERS)
+SUPPORTED_DTYPES = frozenset({"bool", "float32", "float64"} | _INTEGERS)
 
 
 def dtype_of(data_type: int) -> str | None:

@@ -18,6 +18,7 @@ from tvm import relax
 
 from relay_passes.dataflow import build, constant, live, substitute
 from tvm_ext.core.errors import BadModel, UnsupportedModel
+from tvm_ext.frontends.onnx.control_flow import take_branch, unroll_loop, unroll_scan
 from tvm_ext.frontends.onnx.element_types import contradictions, dtype_of, type_name
 from tvm_ext.frontends.onnx.fold_node import fold_node
 from tvm_ext.frontends.onnx.function_body import (
@@ -33,7 +34,7 @@ from tvm_ext.frontends.onnx.translate_node import NodeTranslator
 
 # Functions of a model may call each other; the standard's nest four deep.
 _MAX_DEPTH = 16
-_CONTROL_FLOW = frozenset(["If"])
+_CONTROL_FLOW = {"If": take_branch, "Loop": unroll_loop, "Scan": unroll_scan}
 # Functions that call functions can make a small file a huge graph.
 _MAX_NODES = 100_000
 
@@ -166,8 +167,8 @@ class _Importer:
         function = self._functions.get((node.domain, node.op_type))
         if function is not None:
             return self._expand(function, node, inputs, label, depth, prefix=f"{label}/")
-        if domain == "" and node.op_type == "If":
-            return self._branch(node, inputs[0], scope, label, opsets, depth)
+        if domain == "" and node.op_type in _CONTROL_FLOW:
+            return self._control_flow(node, inputs, scope, label, opsets, depth)
         converter = self._converters.get((domain, node.op_type))
         if converter is None:
             return self._by_definition(node, inputs, label, opset, depth)
@@ -216,20 +217,25 @@ class _Importer:
             self._convert(bind_attributes(inner, values), scope, name, opsets, depth + 1)
         return [scope.get(name) if wanted else None for name, wanted in zip(function.output, node.output, strict=False)]
 
-    def _branch(
-        self, node: onnx.NodeProto, condition: relax.Expr, scope: Scope, label: str, opsets: Opsets, depth: int
-    ) -> list[relax.Expr | _Unknown]:
-        """The branch of an If that a constant condition takes."""
-        if not isinstance(condition, tvm.ir.GenericConst):
-            raise Refused("control flow that depends on data")
-        chosen = "then_branch" if condition.value.numpy().all() else "else_branch"
-        graph = next(attribute.g for attribute in node.attribute if attribute.name == chosen)
-        inner_scope = dict(scope)
-        self._add_initializers(graph, inner_scope)
-        for index, inner in enumerate(graph.node):
-            name = f"{label}/{inner.name or f'{inner.op_type}_{index}'}"
-            self._convert(inner, inner_scope, name, opsets, depth + 1)
-        return [inner_scope[value.name] for value in graph.output]
+    def _control_flow(
+        self, node: onnx.NodeProto, inputs: list[relax.Expr | None], scope: Scope, label: str, opsets: Opsets, depth: int
+    ) -> Sequence[relax.Expr]:
+        """The branch that an If takes, the passes of a Loop or Scan one after the other."""
+
+        def run(graph: onnx.GraphProto, values: Sequence[relax.Expr], prefix: str) -> list[relax.Expr]:
+            inner = dict(scope) | dict(zip([value.name for value in graph.input], values, strict=True))
+            self._add_initializers(graph, inner)
+            for index, body_node in enumerate(graph.node):
+                name = f"{prefix}/{body_node.name or f'{body_node.op_type}_{index}'}"
+                self._convert(body_node, inner, name, opsets, depth + 1)
+            results = [inner[value.name] for value in graph.output]
+            if not all(_is_expr(result) for result in results):
+                raise Refused("its body cannot be compiled")
+            return results
+
+        unroll = _CONTROL_FLOW[node.op_type]
+        opset = opsets.get(_domain(node.domain), 1)
+        return unroll(node, inputs, opset, label, run=run, emit=lambda build: self._nodes.emit(build, label))
 
 
 def _reason(data_type: int) -> str:

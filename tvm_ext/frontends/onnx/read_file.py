@@ -15,7 +15,7 @@ from tvm_ext.core.errors import BadModel, UnsupportedModel
 
 # What protobuf can hold; larger models keep their weights in external files.
 _MAX_FILE_BYTES = (1 << 31) - 1
-_OLDEST_OPSET = 7
+_OLDEST_OPSET = 6
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -27,7 +27,7 @@ class OnnxFile:
 
 
 def read_onnx(path: Path) -> OnnxFile:
-    """Read and check `path`. Raises BadModel, and UnsupportedModel for operator sets older than 7."""
+    """Read and check `path`. Raises BadModel, and UnsupportedModel for operator sets older than 6."""
     data = _read_bytes(path)
     model = _parse(path, data)
     digest = hashlib.sha256(data)

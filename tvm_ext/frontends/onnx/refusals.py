@@ -14,7 +14,6 @@ from tvm_ext.core.errors import UnsupportedModel
 _NUM_NODES_NAMED = 3
 _RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 _STRINGS = ("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "TfIdfVectorizer", "LabelEncoder")
-_LOOPS = ("Loop", "Scan", "SequenceMap")
 
 
 class Refused(Exception):
@@ -41,8 +40,6 @@ def refusal(node: onnx.NodeProto) -> str | None:
         return "it belongs to training; export the model for inference"
     if node.domain not in ("", "ai.onnx"):
         return None
-    if node.op_type in _LOOPS:
-        return "control flow; unroll the loop when exporting"
     if node.op_type.startswith(("Sequence", "Optional")) or node.op_type in ("SplitToSequence", "ConcatFromSequence"):
         return "sequences and optionals have no static size"
     if node.op_type in _STRINGS:

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 import tvm
+import tvm_ffi
 from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import onnx_input
 
 from relay_passes.analysis.constant_value import evaluate
-from relay_passes.dataflow import bindings, constant, operands, substitute, with_span
+from relay_passes.dataflow import bindings, constant, op_name, operands, static_shape, substitute, with_span
 from tvm_ext.frontends.onnx.element_types import SUPPORTED_DTYPES
 from tvm_ext.frontends.onnx.refusals import Refused
+
+_SHAPERS = frozenset(f"relax.{name}" for name in ("astype", "broadcast_to", "reshape", "permute_dims", "squeeze"))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,9 +47,17 @@ class NodeTranslator:
         """The node's results: variables of new statements, or constants. Raises Refused, and what converters raise."""
         attributes: dict[str, object] = {attribute.name: _attribute(attribute) for attribute in node.attribute}
         attributes["tvm_custom"] = {"name": node.name, "num_outputs": len(node.output)}
+        values = self.emit(lambda bb: converter(bb, onnx_input(inputs), attributes, [{}, {}]), label)
+        missing = [name for name in node.output[len(values) :] if name]
+        if missing:
+            raise Refused(f"its output {missing[0]!r} is not computed")
+        return values
+
+    def emit(self, build: Callable[[relax.BlockBuilder], relax.Expr], label: str) -> list[relax.Expr]:
+        """What `build` returns, its fields if it is a tuple: variables of new statements, or constants."""
         self._builder._begin_dataflow_block()
         try:
-            expr = self._builder.normalize(converter(self._builder, onnx_input(inputs), attributes, [{}, {}]))
+            expr = self._builder.normalize(build(self._builder))
         finally:
             block = self._builder._end_block()
         span = tvm.ir.Span(tvm.ir.SourceName(label), 0, 0, 0, 0)
@@ -60,9 +71,6 @@ class NodeTranslator:
         if len(values) == 1 and isinstance(values[0].ty, relax.TupleType):
             elements = range(len(values[0].ty.fields))
             values = [self._keep(relax.TupleGetItem(values[0], index), span) for index in elements]
-        missing = [name for name in node.output[len(values) :] if name]
-        if missing:
-            raise Refused(f"its output {missing[0]!r} is not computed")
         return [_tensor(value) for value in values]
 
     def helpers(self, main: relax.Function) -> dict[tvm.ir.GlobalVar, tvm.tirx.PrimFunc]:
@@ -78,7 +86,11 @@ class NodeTranslator:
         folded = evaluate(value)
         if folded is not None:
             return folded
+        if is_no_op(value):
+            return value.args[0]
         _check_type(value.ty)
+        if isinstance(value.ty, relax.TensorType) and 0 in static_shape(value):
+            return constant(np.empty(static_shape(value), str(value.ty.dtype)))
         var = relax.DataflowVar("", value.ty)
         self.statements.append(Statement(var=var, value=with_span(value, span), tensor=self.tensor))
         return var
@@ -89,6 +101,19 @@ def _tensor(value: relax.Expr) -> relax.Expr:
     if isinstance(value, relax.ShapeExpr):
         return constant(np.array([int(dim) for dim in value.values], "int64"))
     return constant(np.array(int(value), "int64")) if isinstance(value, tvm.tirx.IntImm) else value
+
+
+def is_no_op(value: relax.Expr) -> bool:
+    """Whether a call gives its first operand back as it is: a cast to its own type, a reshape to its own shape."""
+    if op_name(value) not in _SHAPERS or not isinstance(value.ty, relax.TensorType):
+        return False
+    same_type = tvm_ffi.structural_equal(value.ty, value.args[0].ty)
+    return same_type and (op_name(value) != "relax.permute_dims" or value.attrs.axes is not None and _in_order(value))
+
+
+def _in_order(call: relax.Call) -> bool:
+    axes = [int(axis) for axis in call.attrs.axes]
+    return axes == list(range(len(axes)))
 
 
 def _check_type(ty: relax.Type) -> None:

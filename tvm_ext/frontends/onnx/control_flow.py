@@ -1,0 +1,126 @@
+"""If, Loop and Scan, decided at import: the branch taken, the passes written out one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import onnx
+from tvm import relax
+
+from relay_passes.dataflow import array_of, constant, static_shape
+from tvm_ext.frontends.onnx.operators.emitter import Emitter
+from tvm_ext.frontends.onnx.refusals import Refused
+
+# Runs a body on the values of its inputs, its nodes labelled under a prefix.
+Run = Callable[[onnx.GraphProto, Sequence[relax.Expr], str], list[relax.Expr]]
+# Builds calls and hands back the variables that stand for their results.
+Emit = Callable[[Callable[[relax.BlockBuilder], relax.Expr]], list[relax.Expr]]
+Inputs = Sequence["relax.Expr | None"]
+
+_MAX_PASSES = 1024
+_DATA_DEPENDENT = "control flow that depends on data"
+
+
+def take_branch(
+    node: onnx.NodeProto, inputs: Inputs, opset: int, label: str, *, run: Run, emit: Emit
+) -> list[relax.Expr]:
+    """The branch of an If that a constant condition takes. Raises Refused."""
+    chosen = "then_branch" if _condition(inputs[0]) else "else_branch"
+    return run(_graph(node, chosen), [], label)
+
+
+def unroll_loop(
+    node: onnx.NodeProto, inputs: Inputs, opset: int, label: str, *, run: Run, emit: Emit
+) -> list[relax.Expr]:
+    """A Loop whose number of passes is known: inputs are the most passes, the condition, the state. Raises Refused."""
+    body = _graph(node, "body")
+    most = _MAX_PASSES + 1 if inputs[0] is None else int(_known(inputs[0]).reshape(-1)[0])
+    goes_on = inputs[1] is None or _condition(inputs[1])
+    state = [value for value in inputs[2:] if value is not None]
+    scanned: list[list[relax.Expr]] = [[] for _ in range(len(body.output) - 1 - len(state))]
+    index = 0
+    while goes_on and index < most:
+        if index == _MAX_PASSES:
+            raise Refused(f"more than {_MAX_PASSES} passes are not unrolled")
+        given = [constant(np.array(index, "int64")), constant(np.array(True)), *state]
+        condition, *rest = run(body, given, f"{label}/{index}")
+        goes_on = _condition(condition)
+        state, elements = rest[: len(state)], rest[len(state) :]
+        for sequence, element in zip(scanned, elements, strict=True):
+            sequence.append(element)
+        index += 1
+    return [*state, *(_stacked(sequence, 0, emit) for sequence in scanned)]
+
+
+def unroll_scan(
+    node: onnx.NodeProto, inputs: Inputs, opset: int, label: str, *, run: Run, emit: Emit
+) -> list[relax.Expr]:
+    """A Scan over axes of static extent: inputs are the state, then what is scanned. Raises Refused."""
+    if opset < 9:
+        raise Refused("Scan of opset 8, which has a batch axis of its own; export with opset 9 or newer")
+    body, attr = _graph(node, "body"), {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+    num_scanned = int(attr["num_scan_inputs"])
+    num_state = len(inputs) - num_scanned
+    state, sources = [_given(value) for value in inputs[:num_state]], [_given(value) for value in inputs[num_state:]]
+    axes = attr.get("scan_input_axes") or [0] * num_scanned
+    backward = attr.get("scan_input_directions") or [0] * num_scanned
+    axes = [axis % len(static_shape(source)) for axis, source in zip(axes, sources, strict=True)]
+    lengths = {static_shape(source)[axis] for source, axis in zip(sources, axes, strict=True)}
+    if len(lengths) != 1 or max(lengths) > _MAX_PASSES:
+        raise Refused(f"scans of {sorted(lengths)} elements; all must have one length of at most {_MAX_PASSES}")
+    (length,) = lengths
+    num_results = len(body.output) - num_state
+    scanned: list[list[relax.Expr]] = [[] for _ in range(num_results)]
+    for index in range(length):
+        places = [length - 1 - index if reverse else index for reverse in backward]
+        elements = [
+            _element(source, axis, place, emit) for source, axis, place in zip(sources, axes, places, strict=True)
+        ]
+        results = run(body, [*state, *elements], f"{label}/{index}")
+        state = results[:num_state]
+        for sequence, element in zip(scanned, results[num_state:], strict=True):
+            sequence.append(element)
+    out_axes = attr.get("scan_output_axes") or [0] * num_results
+    out_backward = attr.get("scan_output_directions") or [0] * num_results
+    ordered = [s[::-1] if reverse else s for s, reverse in zip(scanned, out_backward, strict=True)]
+    return [*state, *(_stacked(sequence, axis, emit) for sequence, axis in zip(ordered, out_axes, strict=True))]
+
+
+def _graph(node: onnx.NodeProto, name: str) -> onnx.GraphProto:
+    return next(attribute.g for attribute in node.attribute if attribute.name == name)
+
+
+def _known(value: relax.Expr | None) -> np.ndarray:
+    array = None if value is None else array_of(value)
+    if array is None:
+        raise Refused(_DATA_DEPENDENT)
+    return array
+
+
+def _given(value: relax.Expr | None) -> relax.Expr:
+    if value is None:
+        raise Refused("an input it needs is missing")
+    return value
+
+
+def _condition(value: relax.Expr | None) -> bool:
+    return bool(_known(value).all())
+
+
+def _element(source: relax.Expr, axis: int, place: int, emit: Emit) -> relax.Expr:
+    shape = static_shape(source)
+    kept = [extent for index, extent in enumerate(shape) if index != axis]
+
+    def build(bb: relax.BlockBuilder) -> relax.Expr:
+        emitter = Emitter(bb)
+        return emitter.reshaped(emitter.slice(source, axis, place, place + 1), kept)
+
+    return emit(build)[0]
+
+
+def _stacked(sequence: list[relax.Expr], axis: int, emit: Emit) -> relax.Expr:
+    if not sequence:
+        raise Refused("a scan of no elements has no known shape")
+    rank = len(static_shape(sequence[0])) + 1
+    return emit(lambda bb: Emitter(bb).stack(sequence, axis=axis % rank))[0]
