@@ -177,7 +177,10 @@ def _composite(mod: tvm.IRModule, group: Group) -> tuple[list[relax.Var], relax.
     prim_funcs = {leaf: mod[leaf] for leaf in leaves if isinstance(leaf, tvm.ir.GlobalVar)}
     attrs = attributes(kind, nodes, prim_funcs=prim_funcs)
     replace = dict(zip(arguments, params, strict=True))
-    func = build(params, group.members, [group.members[-1].var], attrs=attrs, as_tuple=False, replace=replace)
+    last = group.members[-1]
+    result = relax.Var(last.var.name, last.var.ty)  # the variable itself stays in main: each is bound only once
+    members = [*group.members[:-1], relax.VarBinding(result, last.value)]
+    func = build(params, members, [result], attrs=attrs, as_tuple=False, replace=replace)
     return arguments, func
 
 

@@ -110,6 +110,9 @@ def _region(
     leaves = dict.fromkeys([*first, *(leaf for binding in run for leaf in operands(binding.value))])
     arguments = [leaf for leaf in leaves if isinstance(leaf, relax.Var) and leaf not in inside]
     params = [relax.Var(var.name, var.ty) for var in arguments]
+    # Variables seen outside stay in main: each is bound only once.
+    kinds = {binding.var: relax.Var if binding.var in set(escaping) else relax.DataflowVar for binding in run}
+    own = {var: kind(var.name, var.ty) for var, kind in kinds.items()}
     sequence = []
     for binding in run:
         value = binding.value
@@ -118,6 +121,6 @@ def _region(
             local = relax.DataflowVar(value.op.name_hint, function.ty)
             sequence.append(relax.VarBinding(local, function))
             value = relax.Call(local, value.args, value.attrs, value.ty_args, value.span, value.ty)
-        sequence.append(relax.VarBinding(binding.var, value))
-    region = build(params, sequence, escaping, replace=dict(zip(arguments, params, strict=True)))
+        sequence.append(relax.VarBinding(own[binding.var], value))
+    region = build(params, sequence, escaping, replace=dict(zip(arguments, params, strict=True)) | own)
     return arguments, region

@@ -13,6 +13,10 @@ from tests.support.packages import Packages
 ROOT = Path(__file__).parent.parent
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden/expected from what comes out now")
+
+
 @pytest.fixture(scope="session")
 def repository() -> Path:
     """Root of the project."""

@@ -14,24 +14,31 @@ from tvm_ext.frontends.model_name import model_name
 from tvm_ext.frontends.onnx.load_onnx import load_onnx
 from tvm_ext.frontends.relax_module import load_relax
 from tvm_ext.frontends.shapes import ModelNotice
+from tvm_ext.frontends.tflite.load_tflite import load_tflite
+from tvm_ext.frontends.torch_export import load_torch
 
 __all__ = ["ModelNotice", "load"]
 
 Shapes = Mapping[str, Sequence[int]]
 
-_READERS: dict[str, tuple[str, Callable[[Path, Shapes | None], Loaded]]] = {".onnx": ("onnx", load_onnx)}
+_READERS: dict[str, tuple[str, Callable[[Path, Shapes | None], Loaded]]] = {
+    ".onnx": ("onnx", load_onnx),
+    ".tflite": ("tflite", load_tflite),
+    ".pt2": ("torch", load_torch),
+}
 
 
 def load(source: str | Path | tvm.IRModule, *, shapes: Shapes | None = None) -> tvm.IRModule:
     """A module whose `main` is one pure dataflow block: weights constants, every shape static.
 
-    source: path of an .onnx file, or a Relax module with a function `main`.
+    source: path of an .onnx, .tflite or .pt2 file, or a Relax module with a function `main`.
     shapes: shapes of inputs by name, for those with symbolic dimensions; the rest become 1, with a ModelNotice.
 
     Variables have the names of the model's tensors; the span of each call names the model's node. Module
-    attributes, all strings: tvm_ext.source_path (empty for a module), source_format (`onnx`, `relax`),
-    source_sha256, model_name (a C prefix), input_names and output_names (JSON lists, in order). A module that
-    `load` made before keeps all but input_names, and output_names while there are as many outputs.
+    attributes, all strings: tvm_ext.source_path (empty for a module), source_format (`onnx`, `tflite`,
+    `torch`, `relax`), source_sha256, model_name (a C prefix), rounding (what quantized arithmetic means: `onnx`,
+    `tflite`), input_names and output_names (JSON lists, in order). A module that `load` made before keeps all but
+    input_names, and output_names while there are as many outputs.
 
     Raises BadModel for what cannot be read, UnsupportedModel for what cannot be compiled, BadOptions for `shapes`
     that do not fit the model.
@@ -59,6 +66,7 @@ def _with_attributes(loaded: Loaded, *, path: str, source_format: str, name: str
         "tvm_ext.source_format": source_format,
         "tvm_ext.source_sha256": loaded.sha256,
         "tvm_ext.model_name": name,
+        "tvm_ext.rounding": loaded.rounding,
     }
     attributes = loaded.mod.attrs or {}
     if all(key in attributes for key in origin):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from codegen_c.arena.solve import Buffer, lower_bound, solve
+from codegen_c.arena.bound import live_bytes
+from codegen_c.arena.overlap import distances
+from codegen_c.arena.solve import Buffer, height, solve
 from codegen_c.program import Program, reads, scratch_bytes, writes
 from tvm_ext.core.errors import DoesNotFit
 from tvm_ext.core.platform import Platform
@@ -88,26 +90,31 @@ def plan_memory(program: Program, *, activations: str, held_by_caller: Iterable[
         for index, step in enumerate(program.steps)
         if scratch_bytes(step)
     ]
+    near = distances(program)
+    alive = {name: span for name, span in lifetimes(program).items() if name not in outside}
     placements: dict[str, Placement] = {}
     arenas: list[Arena] = []
     for memory in dict.fromkeys([activations, *(item[1] for item in wanted)]):
         items = [item for item in wanted if item[1] == memory]
+        index = {item[0]: number for number, item in enumerate(items)}
         buffers = [Buffer(begin=b, end=e, size=size, alignment=ALIGNMENT_BYTES) for _, _, size, (b, e), _ in items]
-        for item, buffer, offset in zip(items, buffers, solve(buffers), strict=True):
+        closer = {(index[o], index[i]): bytes_ for (o, i), bytes_ in near.items() if o in index and i in index}
+        live = live_bytes(program, alive, near, memory, scratch=memory == activations)
+        offsets = solve(buffers, closer, max(live))
+        for item, buffer, offset in zip(items, buffers, offsets, strict=True):
             placements[item[0]] = Placement(
                 name=item[0], memory=memory, offset=offset, num_bytes=buffer.size, begin=buffer.begin,
                 end=buffer.end, is_scratch=item[4],
             )  # fmt: skip
-        arenas.append(_arena(memory, [p for p in placements.values() if p.memory == memory]))
+        arenas.append(
+            Arena(
+                memory=memory,
+                num_bytes=height(buffers, offsets),
+                lower_bound_bytes=max(live),
+                peak_step=live.index(max(live)),
+            )  # fmt: skip
+        )
     return MemoryPlan(placements=placements, arenas=tuple(arenas))
-
-
-def _arena(memory: str, placements: list[Placement]) -> Arena:
-    buffers = [Buffer(begin=p.begin, end=p.end, size=p.num_bytes) for p in placements]
-    bound = lower_bound(buffers)
-    peak = next((b.begin for b in buffers if sum(p.num_bytes for p in placements if _alive(p, b.begin)) == bound), 0)
-    used = max((p.offset + p.num_bytes for p in placements), default=0)
-    return Arena(memory=memory, num_bytes=used, lower_bound_bytes=bound, peak_step=peak)
 
 
 def _alive(placement: Placement, step: int) -> bool:

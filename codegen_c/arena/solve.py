@@ -6,7 +6,7 @@ it stops early at the lower bound, which no allocation can beat.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -24,6 +24,10 @@ class Buffer:
         return self.begin < other.end and other.begin < self.end
 
 
+Distances = Mapping[tuple[int, int], int]
+"""(lower, upper) -> bytes from the begin of one buffer to that of another above it, where less than its size is enough."""
+
+
 def lower_bound(buffers: Sequence[Buffer]) -> int:
     """Most bytes alive at one time."""
     starts = {buffer.begin for buffer in buffers}
@@ -35,15 +39,19 @@ def height(buffers: Sequence[Buffer], offsets: Sequence[int]) -> int:
     return max((offset + buffer.size for buffer, offset in zip(buffers, offsets, strict=True)), default=0)
 
 
-def solve(buffers: Sequence[Buffer]) -> list[int]:
-    """Offset of each buffer. The same problem gives the same offsets."""
-    bound = lower_bound(buffers)
+def solve(buffers: Sequence[Buffer], distances: Distances | None = None, bound: int | None = None) -> list[int]:
+    """Offset of each buffer. The same problem gives the same offsets.
+
+    distances: pairs that may overlap partly. bound: what is known to be needed; by default the most bytes alive.
+    """
+    closer = distances or {}
+    bound = lower_bound(buffers) if bound is None else bound
     neighbours = [
         [j for j, other in enumerate(buffers) if j != i and buffer.overlaps(other)] for i, buffer in enumerate(buffers)
     ]
     best: list[int] | None = None
     for order in _orders(buffers):
-        offsets = _first_fit(buffers, neighbours, order)
+        offsets = _first_fit(buffers, neighbours, closer, order)
         if best is None or height(buffers, offsets) < height(buffers, best):
             best = offsets
         if height(buffers, best) == bound:
@@ -74,15 +82,23 @@ def _orders(buffers: Sequence[Buffer]) -> list[list[int]]:
     return [sorted(indices, key=lambda i: ranked[i][number]) for number in range(len(ranked[0]) if ranked else 0)]
 
 
-def _first_fit(buffers: Sequence[Buffer], neighbours: Sequence[Sequence[int]], order: Sequence[int]) -> list[int]:
-    """Each buffer in turn at the lowest offset free of the neighbours placed before it."""
+def _first_fit(
+    buffers: Sequence[Buffer], neighbours: Sequence[Sequence[int]], closer: Distances, order: Sequence[int]
+) -> list[int]:
+    """Each buffer in turn at the lowest offset its neighbours placed before it leave free."""
     offsets = [-1] * len(buffers)
     for index in order:
-        taken = sorted((offsets[j], offsets[j] + buffers[j].size) for j in neighbours[index] if offsets[j] >= 0)
-        offset, alignment = 0, buffers[index].alignment
-        for begin, end in taken:
-            if offset + buffers[index].size <= begin:
+        size, alignment = buffers[index].size, buffers[index].alignment
+        forbidden = sorted(
+            (offsets[j] - closer.get((index, j), size), offsets[j] + closer.get((j, index), buffers[j].size))
+            for j in neighbours[index]
+            if offsets[j] >= 0
+        )
+        offset = 0
+        for low, high in forbidden:  # open intervals, ascending
+            if offset <= low:
                 break
-            offset = max(offset, -(-end // alignment) * alignment)
+            if offset < high:
+                offset = -(-high // alignment) * alignment
         offsets[index] = offset
     return offsets

@@ -44,8 +44,9 @@ def validate(program: Program, plan: MemoryPlan) -> None:
             for name in (*outputs, f"{step.name}_scratch"):
                 if name in plan.placements:
                     bytes_of(name)[:] = numbers[name]
-            for name in inputs:  # a kernel reads while it writes: its inputs must outlive its outputs and scratch
-                require(name, where)
+            for position, name in enumerate(inputs):  # a kernel reads while it writes
+                if not _is_read_ahead(inner, position, plan):
+                    require(name, where)
     for name in program.outputs:
         require(name, "the end")
 
@@ -99,3 +100,45 @@ def _inner(step: Step) -> tuple[KernelCall | Transfer, ...]:
 
 def _operands(step: KernelCall | Transfer) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return ((step.source,), (step.target,)) if isinstance(step, Transfer) else (step.inputs, step.outputs)
+
+
+def _is_read_ahead(step: KernelCall | Transfer, position: int, plan: MemoryPlan) -> bool:
+    """Whether every byte of an input is read for the last time before the kernel writes there.
+
+    Replayed row by row: which input rows are still needed when an output row is written, and which bytes that
+    row takes. Kernels that go element by element read each before they write it.
+    """
+    if isinstance(step, Transfer) or step.rows is not None or step.inputs.count(step.inputs[position]) > 1:
+        return False
+    source, target = plan.placements.get(step.inputs[position]), plan.placements.get(step.outputs[0])
+    if source is None or target is None or source.memory != target.memory:
+        return False
+    if step.implementation.scratch_bytes and _meets(plan.placements.get(f"{step.name}_scratch"), source):
+        return False
+    if any(_meets(plan.placements.get(name), source) for name in step.outputs[1:]):
+        return False
+    if position in step.implementation.in_place and target.offset <= source.offset:
+        return target.num_bytes == source.num_bytes
+    spatial = step.implementation.spatial
+    if spatial is None or position >= len(spatial.inputs):
+        return False
+    access = spatial.inputs[position]
+    input_row, rest = divmod(source.num_bytes, access.input_rows)
+    output_row, other_rest = divmod(target.num_bytes, spatial.output_rows)
+    if rest or other_rest:
+        return False
+    for row in range(spatial.output_rows):
+        written = range(target.offset + row * output_row, target.offset + (row + 1) * output_row)
+        for later in range(max(0, row - spatial.behind), spatial.output_rows):
+            first, last = access.read(later, later + 1)
+            needed = range(source.offset + first * input_row, source.offset + last * input_row)
+            if needed and written.start < needed.stop and needed.start < written.stop:
+                return False
+    return True
+
+
+def _meets(one: Placement | None, other: Placement) -> bool:
+    """Whether two places share a byte."""
+    if one is None or one.memory != other.memory:
+        return False
+    return one.offset < other.offset + other.num_bytes and other.offset < one.offset + one.num_bytes

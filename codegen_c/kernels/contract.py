@@ -71,11 +71,23 @@ class RowAccess:
 class Spatial:
     """Row behaviour of a spatial kernel: rows of an output image, and for each input what they read.
 
-    A row range applies to every image of a batch; windows of stored rows are for single images.
+    A row range applies to every image of a batch; windows of stored rows are for single images. Output rows are
+    written in ascending order; while one is written, the inputs of at most `behind` rows before it are still read.
     """
 
     output_rows: int
     inputs: tuple[RowAccess, ...]
+    behind: int = 0
+
+    def needed_from(self, index: int, row: int) -> int:
+        """First row of an input that may still be read while output row `row` is written."""
+        access = self.inputs[index]
+        first = max(0, row - self.behind)
+        for later in range(first, self.output_rows):
+            begin, end = access.read(later, later + 1)
+            if end > begin:  # windows move down only: what comes later begins no earlier
+                return begin
+        return access.input_rows
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,8 @@ products with c ascending.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, StoredRows, Target
 from codegen_c.kernels.conv_f32 import parameters, reference, row_offset
 from codegen_c.kernels.finish import Finish
@@ -47,7 +49,10 @@ def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implement
         macs=operator.output.num_elements * depth,
         instructions=instructions(batch * height * columns, (depth, channels), finish, blocking),
         accumulation="bias, then c ascending",
-        spatial=spatial(operator.window, operator.inputs[0], operator.output, len(finish.residuals())),
+        spatial=replace(
+            spatial(operator.window, operator.inputs[0], operator.output, len(finish.residuals())),
+            behind=-(-(blocking.pixels - 1) // columns),  # a group of pixels may span rows
+        ),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import tvm
 
@@ -11,10 +12,12 @@ import tvm
 class Loaded:
     """A module whose `main` is one pure, static dataflow block, and the model's names of what it takes and returns.
 
-    sha256: of everything the model was read from.
+    sha256: of everything the model was read from. rounding: what the format means by quantized arithmetic, one
+    rounding of an exact result (`onnx`), or TensorFlow Lite's own (`tflite`).
     """
 
     mod: tvm.IRModule
     sha256: str
     input_names: tuple[str, ...]
     output_names: tuple[str, ...]
+    rounding: Literal["onnx", "tflite"] = "onnx"

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import tvm
 from tvm import relax
 
-from relay_passes.dataflow import bindings, is_dataflow, outputs, rebuild
+from relay_passes.dataflow import bindings, is_dataflow, outputs, rebuild, with_span
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.frontends.loaded import Loaded
 from tvm_ext.frontends.shapes import DeclaredInput, fix_shapes
@@ -29,7 +29,7 @@ def load_relax(mod: tvm.IRModule, shapes: Mapping[str, Sequence[int]] | None) ->
     static = relax.transform.CanonicalizeBindings()(relax.transform.Normalize()(static))
     if not is_dataflow(static["main"]):
         static = relax.transform.ConvertToDataflow(1)(static)
-    func = _with_results_opened(static["main"])
+    func = _without_source_lines(_with_results_opened(static["main"]))
     _check_static(func)
     static = static.clone()
     static.update_func(static.get_global_var("main"), func)
@@ -76,6 +76,17 @@ def _with_results_opened(func: relax.Function) -> relax.Function:
         return func
     kept = [binding for binding in sequence if binding.var is not func.body.body and binding.value is not value]
     return rebuild(func, kept, list(value.fields), as_tuple=True)
+
+
+def _without_source_lines(func: relax.Function) -> relax.Function:
+    """Spans that name no node of a model but a line of a TVMScript file are dropped: its path must not get into C."""
+
+    def strip(binding: relax.VarBinding) -> relax.VarBinding:
+        span = binding.value.span
+        is_line = span is not None and span.line > 0
+        return relax.VarBinding(binding.var, with_span(binding.value, None)) if is_line else binding
+
+    return rebuild(func, [strip(binding) for binding in bindings(func)])
 
 
 def _check_static(func: relax.Function) -> None:

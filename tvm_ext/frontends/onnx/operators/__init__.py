@@ -12,6 +12,8 @@ from tvm_ext.frontends.onnx.operators import (
     constants,
     elementwise,
     integers,
+    movement,
+    normalization,
     older_opsets,
     predicates,
     recurrent,
@@ -21,7 +23,9 @@ from tvm_ext.frontends.onnx.operators import (
 
 Converters = dict[tuple[str, str], type[onnx_frontend.OnnxOpConverter]]
 
-_FAMILIES = (constants, elementwise, integers, older_opsets, predicates, recurrent, reductions, resize)
+_FAMILIES = (
+    constants, elementwise, integers, movement, normalization, older_opsets, predicates, recurrent, reductions, resize,
+)  # fmt: skip
 
 # TVM finds converters by name only. These belong to the domain com.microsoft and to no other.
 _MICROSOFT_ONLY = frozenset(

@@ -1,18 +1,22 @@
-"""Older forms of operators that TVM reads in their newest form only: brought into it, then handed to TVM."""
+"""Older forms of operators: brought into the newest form, then handed to TVM's converter of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
-from tvm.relax.frontend.onnx.onnx_frontend import onnx_input
+from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter, onnx_input
 
-from relay_passes.dataflow import constant
+from relay_passes.dataflow import constant, static_shape
 
 Inputs = Sequence["relax.Expr | None"]
 Attributes = Mapping[str, object]
+Convert = Callable[..., relax.Expr]
+
+_FIRST_WITH_BROADCASTING = 7
+_BINARY = ("Add", "Sub", "Mul", "Div", "And", "Or", "Xor", "Equal", "Less", "Greater")
 
 
 class Slice(onnx_frontend.Slice):
@@ -30,4 +34,29 @@ class Slice(onnx_frontend.Slice):
         return cls._impl_v13(bb, inputs, attr, params)
 
 
-CONVERTERS = {("", "Slice"): Slice}
+def with_alignment(converter: type[OnnxOpConverter]) -> type[OnnxOpConverter]:
+    """A binary operator: before opset 7, attribute `axis` said where the second operand's axes begin."""
+
+    def get_converter(cls: type, opset: int) -> Convert:
+        newer = converter.get_converter(max(opset, _FIRST_WITH_BROADCASTING))
+        if opset >= _FIRST_WITH_BROADCASTING:
+            return newer
+
+        def convert(bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+            left, right = inputs[:2]
+            rest = {key: value for key, value in attr.items() if key not in ("axis", "broadcast")}
+            if "axis" in attr and attr.get("broadcast", 0):
+                rank, shape = len(static_shape(left)), static_shape(right)
+                behind = rank - int(attr["axis"]) % rank - len(shape)
+                right = bb.normalize(relax.op.reshape(right, [*shape, *[1] * behind]))
+            return newer(bb, onnx_input([left, right]), rest, params)
+
+        return convert
+
+    return type(converter.__name__, (OnnxOpConverter,), {"get_converter": classmethod(get_converter)})
+
+
+CONVERTERS = {
+    ("", "Slice"): Slice,
+    **{("", name): with_alignment(getattr(onnx_frontend, name)) for name in _BINARY},
+}

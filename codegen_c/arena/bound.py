@@ -1,0 +1,66 @@
+"""What no plan of given lifetimes can go below: the most bytes that matter at one moment of a run.
+
+A moment is a row of a step: the rows of the output written so far, the rows of dying inputs still needed, and
+everything else that is alive. Where nothing may overlap, a step is one moment with all its tensors whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from codegen_c.program import KernelCall, Program, Tensor, scratch_bytes
+
+
+def live_bytes(
+    program: Program,
+    lifetimes: Mapping[str, tuple[int, int]],
+    overlapping: Collection[tuple[str, str]],
+    memory: str,
+    *,
+    scratch: bool,
+) -> list[int]:
+    """Per step, the most bytes of `memory` that matter at one of its moments.
+
+    lifetimes: step ranges of the tensors that have a place in a plan. overlapping: (output, input) pairs that may
+    share bytes. scratch: whether kernels' scratch lies in this memory.
+    """
+    result: list[int] = []
+    for index, step in enumerate(program.steps):
+        alive = [program.tensors[n] for n, (begin, end) in lifetimes.items() if begin <= index < end]
+        alive = [tensor for tensor in alive if tensor.memory == memory]
+        total = sum(tensor.num_bytes for tensor in alive) + (scratch_bytes(step) if scratch else 0)
+        names = {tensor.name for tensor in alive}
+        saved = 0
+        if isinstance(step, KernelCall) and step.outputs[0] in names:
+            output = program.tensors[step.outputs[0]]
+            dying = [
+                (position, program.tensors[name])
+                for position, name in enumerate(step.inputs)
+                if (output.name, name) in overlapping and name in names
+            ]
+            saved = _shared(step, output, dying)
+        result.append(total - saved)
+    return result or [sum(program.tensors[n].num_bytes for n in lifetimes if program.tensors[n].memory == memory)]
+
+
+def _shared(step: KernelCall, output: Tensor, dying: list[tuple[int, Tensor]]) -> int:
+    """Bytes that output and dying inputs together never need at one moment."""
+    if not dying:
+        return 0
+    spatial = step.implementation.spatial
+    if spatial is None:  # element for element: the output takes the place of all of them
+        return min(output.num_bytes, sum(tensor.num_bytes for _, tensor in dying))
+    whole = output.num_bytes + sum(tensor.num_bytes for _, tensor in dying)
+    in_place = [tensor for position, tensor in dying if position in step.implementation.in_place]
+    if in_place:
+        return min(output.num_bytes, sum(tensor.num_bytes for tensor in in_place))
+    written = output.num_bytes // spatial.output_rows
+    most = 0
+    for row in range(spatial.output_rows):
+        needed = sum(
+            tensor.num_bytes
+            - spatial.needed_from(position, row) * (tensor.num_bytes // spatial.inputs[position].input_rows)
+            for position, tensor in dying
+        )
+        most = max(most, (row + 1) * written + needed)
+    return whole - most

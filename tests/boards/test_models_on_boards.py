@@ -1,0 +1,65 @@
+"""The shared networks and small models on both boards."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tvm_ext.builder
+from tests.support.onnx_models import SMALL_MODELS, saved
+from tests.support.packages import Packages, assert_close, sample
+from tvm_ext import BuildOptions
+from tvm_ext.core.errors import VerificationFailed
+from tvm_ext.core.platform import Platform
+
+pytestmark = pytest.mark.board
+
+BOTH = BuildOptions(verify=("host", "qemu"))
+SMALL = BuildOptions(io="caller", optimize="size", verify=("host", "qemu"))
+
+
+@pytest.mark.parametrize("name", ["kws_fp32", "kws_int8", "resnet_fp32", "resnet_int8"])
+def test_shared_models(packages: Packages, shared_models, board: Platform, name: str) -> None:
+    """Verified on host and board; a run of one's own agrees, bytes for integers, and instructions are counted."""
+    package = packages.shared(name, board.name, BOTH)
+    verify, report = package.report["verify"], package.report
+    assert verify["host"]["passed"] and verify["qemu"]["passed"]
+    assert verify["qemu"]["instructions"] > report["macs"] / 4
+    assert 0 < report["stack_bytes"] < 4096
+    assert (package.folder / report["artifacts"]["elf"]).is_file()
+    assert (package.folder / report["artifacts"]["library"]).is_file()
+    stored = np.load(shared_models / f"{name}.npz")
+    (input_name,) = package.inputs
+    inputs = {input_name: stored["in0"]}
+    result = package.run_board([inputs])
+    on_host = package.run(inputs, on="host")
+    assert_close(result.outputs[0], on_host, tolerance=1e-5)
+    assert result.instructions > report["macs"] / 4
+    arenas = {"kws_fp32": 64_000, "resnet_fp32": 196_608}
+    assert 0 <= report["arena_bytes"] - arenas.get(name, report["arena_bytes"]) <= 256
+
+
+@pytest.mark.parametrize("name", ["branches", "gathers", "moves_data", "nasty_names", "output_that_is_an_input"])
+@pytest.mark.parametrize("options", [BOTH, SMALL], ids=["arena", "caller"])
+def test_small_models(packages: Packages, name: str, options: BuildOptions) -> None:
+    package = packages.small(name, SMALL_MODELS[name], "cortex_m4", options)
+    assert package.report["verify"]["qemu"]["passed"]
+    inputs = sample(package)
+    assert_close(package.run(inputs, on="qemu"), package.run(inputs, on="host"), tolerance=1e-5)
+
+
+def test_a_board_that_computes_something_else_fails_verification(tmp_path, monkeypatch) -> None:
+    real = tvm_ext.builder.run_qemu
+
+    def wrong(*arguments: object) -> object:
+        result = real(*arguments)
+        for outputs in result.outputs:
+            for array in outputs.values():
+                array += np.float32(0.01)
+        return result
+
+    monkeypatch.setattr(tvm_ext.builder, "run_qemu", wrong)
+    mod = tvm_ext.load(saved(SMALL_MODELS["branches"](), tmp_path))
+    with pytest.raises(VerificationFailed, match=r"board: outputs differ from the host's by 0\.0"):
+        tvm_ext.build(mod, "cortex_m4", tmp_path / "out", BOTH)
+    assert not (tmp_path / "out").exists()

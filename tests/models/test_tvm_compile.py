@@ -1,0 +1,127 @@
+"""tvm.compile through our pipeline: TVM's virtual machine calls our C, in the process and from a library."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+from onnx import helper
+from tvm import relax
+
+import tvm_ext
+from tests.support.onnx_models import INT64, SMALL_MODELS, model_of, saved, weights
+from tests.support.packages import assert_close
+from tvm_ext import BuildOptions
+from tvm_ext.references import onnx_outputs, random_inputs
+
+NODE = helper.make_node
+
+
+def run(executable: object, inputs: list[np.ndarray]) -> tuple[list[np.ndarray], list[str]]:
+    """Outputs, and the names of all functions the virtual machine called, in order."""
+    machine = relax.VirtualMachine(executable, tvm.cpu())
+    called: list[str] = []
+
+    def watch(_function: object, name: str, before: bool, *_: object) -> int:
+        if before:
+            called.append(str(name))
+        return 0
+
+    machine.set_instrument(watch)
+    result = machine["main"](*(tvm.runtime.tensor(array) for array in inputs))
+    outputs = [result.numpy()] if isinstance(result, tvm.runtime.Tensor) else [field.numpy() for field in result]
+    return outputs, [name for name in called if not name.startswith("vm.")]
+
+
+@pytest.mark.parametrize("name", ["kws_fp32", "kws_int8", "resnet_fp32", "resnet_int8"])
+def test_shared_models(shared_models: Path, tmp_path: Path, packages, name: str) -> None:
+    """The one function called is ours; the exported library holds it, and gives the same bits."""
+    stored = np.load(shared_models / f"{name}.npz")
+    mod = tvm_ext.load(shared_models / f"{name}.onnx")
+    executable = tvm.compile(mod, target="llvm", relax_pipeline=tvm_ext.relax_pipeline("host"))
+    (found,), called = run(executable, [stored["in0"]])
+    assert called == [name]
+    package = packages.shared(name)
+    (expected,) = package.run({next(iter(package.inputs)): stored["in0"]}).values()
+    np.testing.assert_array_equal(found, expected)
+
+    library = tmp_path / "model.so"
+    executable.export_library(str(library))
+    symbols = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True).stdout
+    assert f" T __tvm_ffi_{name}\n" in symbols
+    (again,), called = run(tvm.runtime.load_module(str(library)), [stored["in0"]])
+    assert called == [name]
+    np.testing.assert_array_equal(again, expected)
+
+
+def test_without_our_pipeline_nothing_of_ours_is_called(shared_models: Path) -> None:
+    stored = np.load(shared_models / "kws_fp32.npz")
+    executable = tvm.compile(tvm_ext.load(shared_models / "kws_fp32.onnx"), target="llvm")
+    _, called = run(executable, [stored["in0"]])
+    assert called and "kws_fp32" not in called
+
+
+@pytest.mark.parametrize("name", SMALL_MODELS)
+def test_small_models(tmp_path: Path, name: str) -> None:
+    model = SMALL_MODELS[name]()
+    mod = tvm_ext.load(saved(model, tmp_path, name))
+    specs = {param.name: (tuple(int(d) for d in param.ty.shape.values), str(param.ty.dtype)) for param in _params(mod)}
+    inputs = random_inputs(specs, seed=5)
+    executable = tvm.compile(mod, target="llvm", relax_pipeline=tvm_ext.relax_pipeline("cortex_m4"))
+    found, called = run(executable, list(inputs.values()))
+    (expected,) = onnx_outputs(model, [inputs])
+    assert_close(dict(zip(expected, found, strict=True)), expected)
+    assert called == [name]
+
+
+def test_ports_of_the_caller(tmp_path: Path) -> None:
+    model = SMALL_MODELS["two_inputs_two_outputs"]()
+    mod = tvm_ext.load(saved(model, tmp_path))
+    inputs = random_inputs({"left": ((2, 6), "float32"), "right": ((2, 6), "float32")}, seed=1)
+    pipeline = tvm_ext.relax_pipeline("host", BuildOptions(io="caller", name="own_name"))
+    found, called = run(tvm.compile(mod, target="llvm", relax_pipeline=pipeline), list(inputs.values()))
+    (expected,) = onnx_outputs(model, [inputs])
+    assert_close(dict(zip(expected, found, strict=True)), expected)
+    assert called == ["own_name"]
+
+
+def test_what_no_kernel_takes_is_left_to_tvm(tmp_path: Path) -> None:
+    """TopK stays TVM's; before and behind it our regions run. The pipeline is found by its name."""
+    nodes = [
+        NODE("MatMul", ["x", "w"], ["m"]),
+        NODE("TopK", ["m", "k"], ["values", "indices"]),
+        NODE("Relu", ["values"], ["y"]),
+    ]
+    model = model_of(
+        nodes, {"x": (1, 6)}, ["y", ("indices", INT64)], {"w": weights(6, 8), "k": np.array([3])}
+    )
+    mod = tvm_ext.load(saved(model, tmp_path, "mixed"))
+    inputs = random_inputs({"x": ((1, 6), "float32")}, seed=1)
+    found, called = run(tvm.compile(mod, target="llvm", relax_pipeline="tvm_ext.host"), list(inputs.values()))
+    (expected,) = onnx_outputs(model, [inputs])
+    assert_close(dict(zip(expected, found, strict=True)), expected)
+    assert [name for name in called if name.startswith("mixed")] == ["mixed_region", "mixed_region_2"]
+    assert len(called) > 2
+
+
+@pytest.mark.parametrize("platform", ["host", "cortex_m4", "cortex_m55"])
+def test_pipelines_are_known_by_name(platform: str) -> None:
+    assert tvm_ext.load is not None
+    assert relax.get_pipeline(f"tvm_ext.{platform}") is not None
+
+
+def test_an_output_that_is_an_input_and_one_that_is_constant(tmp_path: Path) -> None:
+    table = weights(2)
+    model = model_of([NODE("Relu", ["x"], ["y"])], {"x": (1, 4)}, ["c", "x", "y"], {"c": table})
+    mod = tvm_ext.load(saved(model, tmp_path))
+    x = np.array([[-1, 0, 1, 2]], np.float32)
+    found, _ = run(tvm.compile(mod, target="llvm", relax_pipeline=tvm_ext.relax_pipeline("host")), [x])
+    for array, wanted in zip(found, (table, x, np.maximum(x, 0)), strict=True):
+        np.testing.assert_array_equal(array, wanted)
+
+
+def _params(mod: tvm.IRModule) -> list[relax.Var]:
+    return list(mod["main"].params)

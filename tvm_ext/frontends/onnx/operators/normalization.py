@@ -1,0 +1,88 @@
+"""Normalizations whose statistics are asked for too, or which TVM imports for some axes only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tvm import relax
+from tvm.relax.frontend.onnx import onnx_frontend
+from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
+
+from relay_passes.dataflow import array_of, static_shape
+from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, number
+
+Inputs = Sequence["relax.Expr | None"]
+Attributes = Mapping[str, object]
+
+
+class LayerNormalization(onnx_frontend.LayerNormalization):
+    """Relax's operator gives no statistics: with them, written out."""
+
+    @classmethod
+    def _impl_v17(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        if attr["tvm_custom"]["num_outputs"] == 1:
+            return super()._impl_v17(bb, inputs, attr, params)
+        emit, x, scale, bias = Emitter(bb), inputs[0], inputs[1], inputs[2] if len(inputs) > 2 else None
+        rank = len(static_shape(x))
+        axes = list(range(int(attr.get("axis", -1)) % rank, rank))
+        mean = emit.mean(x, axis=axes, keepdims=True)
+        centred = emit.subtract(x, mean)
+        variance = emit.mean(emit.multiply(centred, centred), axis=axes, keepdims=True)
+        inverse = emit.divide(1.0, emit.sqrt(emit.add(variance, float(attr.get("epsilon", 1e-5)))))
+        result = emit.multiply(emit.multiply(centred, inverse), scale)
+        return relax.Tuple([result if bias is None else emit.add(result, bias), mean, inverse])
+
+
+class RMSNormalization(OnnxOpConverter):
+    @classmethod
+    def _impl_v23(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        emit, x, scale = Emitter(bb), inputs[0], inputs[1]
+        rank = len(static_shape(x))
+        axes = list(range(int(attr.get("axis", -1)) % rank, rank))
+        square = emit.mean(emit.multiply(x, x), axis=axes, keepdims=True)
+        root = emit.sqrt(emit.add(square, float(attr.get("epsilon", 1e-5))))
+        return emit.multiply(emit.divide(x, root), scale)
+
+
+class LpNormalization(OnnxOpConverter):
+    """x / ||x|| along one axis; a norm of zero gives zeros."""
+
+    @classmethod
+    def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        emit, x = Emitter(bb), inputs[0]
+        axes = [int(attr.get("axis", -1))]
+        if int(attr.get("p", 2)) == 1:
+            norm = emit.sum(emit.abs(x), axis=axes, keepdims=True)
+        else:
+            norm = emit.sqrt(emit.sum(emit.multiply(x, x), axis=axes, keepdims=True))
+        zero = number(0, dtype_name(x))
+        return emit.where(emit.equal(norm, zero), zero, emit.divide(x, norm))
+
+
+class PRelu(OnnxOpConverter):
+    @classmethod
+    def _impl_v6(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        """The slope has one element, or one for each channel, which is axis 1."""
+        emit, (x, slope) = Emitter(bb), inputs[:2]
+        count, rank = static_shape(slope)[0] if static_shape(slope) else 1, len(static_shape(x))
+        aligned = emit.reshaped(slope, [count] + [1] * (rank - 2)) if count > 1 and rank > 2 else slope
+        return _leaky(emit, x, aligned)
+
+    @classmethod
+    def _impl_v7(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        return _leaky(Emitter(bb), inputs[0], inputs[1])
+
+
+def _leaky(emit: Emitter, x: relax.Expr, slope: relax.Expr) -> relax.Expr:
+    known = array_of(slope)
+    if known is not None and known.size == 1 and dtype_name(x).startswith("float"):
+        return emit.nn.leakyrelu(x, float(known.reshape(-1)[0]))
+    return emit.where(emit.less(x, number(0, dtype_name(x))), emit.multiply(x, slope), x)
+
+
+CONVERTERS = {
+    ("", "LayerNormalization"): LayerNormalization,
+    ("", "RMSNormalization"): RMSNormalization,
+    ("", "LpNormalization"): LpNormalization,
+    ("", "PRelu"): PRelu,
+}

@@ -1,0 +1,1 @@
+"""TensorFlow Lite files as static Relax modules."""

@@ -1,0 +1,199 @@
+"""A TensorFlow Lite graph as one Relax function that keeps the model's names and its layout (NHWC).
+
+A quantized operator becomes dequantize, the operator on real numbers, quantize; the integers between operators have
+the model's names. What only moves numbers stays on integers.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import tflite
+import tvm
+from tvm import relax
+
+from relay_passes.dataflow import array_of, bindings, build, constant, infer, live, operands, static_shape, substitute
+from tvm_ext.frontends.onnx.name_variables import name_variables
+from tvm_ext.frontends.statements import NotStatic, Statements
+from tvm_ext.frontends.tflite.converter import FloatConverter
+from tvm_ext.frontends.tflite.layers import LAYERS, Operand, dequantized, options_of, quantized
+from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
+from tvm_ext.frontends.tflite.refusals import Problem, Refused, refusal, unsupported
+
+# Operators that move numbers, add none of their own, and mean the same on integers of one scale.
+_MOVES = frozenset(
+    "RESHAPE SQUEEZE EXPAND_DIMS TRANSPOSE SLICE STRIDED_SLICE SPLIT SPLIT_V PACK UNPACK GATHER GATHER_ND TILE "
+    "DEPTH_TO_SPACE SPACE_TO_DEPTH REVERSE_V2 RESIZE_NEAREST_NEIGHBOR CONCATENATION BROADCAST_TO MIRROR_PAD "
+    "ARG_MAX ARG_MIN".split()
+)
+_CASTS = frozenset(["QUANTIZE", "DEQUANTIZE"])
+
+
+def import_graph(path: Path, file: TfliteFile, shapes: Mapping[str, tuple[int, ...]]) -> tvm.IRModule:
+    """A module with one function `main`, inputs of the given shapes, weights bound as constants.
+
+    Raises UnsupportedModel that lists every operator that cannot be translated.
+    """
+    return _Importer(path, file, shapes).run()
+
+
+class _Importer:
+    """Lives for one model."""
+
+    def __init__(self, path: Path, file: TfliteFile, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        self._path, self._file, self._shapes = path, file, shapes
+        self._statements = Statements()
+        self._problems: list[Problem] = []
+        self._params: list[relax.Var] = []
+        self._values: dict[int, relax.Expr] = {}
+        # Shapes that the file gives for inner tensors hold only for the shapes it gives for its inputs.
+        self._as_declared = all(shapes[file.tensors[i].name] == file.tensors[i].shape for i in file.inputs)
+
+    def run(self) -> tvm.IRModule:
+        for index in self._file.inputs:
+            self._add_input(self._file.tensors[index], index)
+        for index, tensor in enumerate(self._file.tensors):
+            if tensor.data is not None:
+                self._values[index] = constant(tensor.data)
+        with warnings.catch_warnings():
+            # Converters warn about choices of TVM's that a user of this package cannot make.
+            warnings.simplefilter("ignore")
+            for node in self._file.nodes:
+                self._convert(node)
+        if self._problems:
+            raise unsupported(self._path, self._problems)
+        return self._module()
+
+    def _module(self) -> tvm.IRModule:
+        tensors = self._file.tensors
+        named = {tensors[index].name: value for index, value in self._values.items()}
+        output_names = [tensors[index].name for index in self._file.outputs]
+        sequence, renamed = name_variables(self._statements.list, named, output_names)
+        results = [substitute(self._values[index], renamed) for index in self._file.outputs]
+        attrs = tvm.ir.make_node("ir.DictAttrs", global_symbol="main", num_input=len(self._params))
+        main = build(self._params, live(sequence, results), results, attrs=attrs)
+        called = {leaf for binding in bindings(main) for leaf in operands(binding.value)}
+        return tvm.IRModule({tvm.ir.GlobalVar("main"): main, **self._statements.helpers(called)})
+
+    def _add_input(self, tensor: TfliteTensor, index: int) -> None:
+        if tensor.dtype is None:
+            reason = f"its element type {tensor.type_name} is not supported"
+            raise unsupported(self._path, [Problem(operator="graph input", node=tensor.name, reason=reason)])
+        self._values[index] = relax.Var(tensor.name, relax.TensorType(self._shapes[tensor.name], tensor.dtype))
+        self._params.append(self._values[index])
+
+    def _convert(self, node: TfliteNode) -> None:
+        """Translate `node` and add its results; what cannot be is a problem, and its results stay unknown."""
+        try:
+            reason = refusal(self._file, node)
+            if reason:
+                raise Refused(reason)
+            if all(index in self._values for index in node.inputs if index >= 0):
+                self._values.update(zip(node.outputs, self._results(node), strict=True))
+        except (Refused, NotStatic) as error:
+            self._refuse(node, str(error))
+        except Exception as error:  # converters raise whatever they like, from KeyError to InternalError
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            summary = f"{type(error).__name__}: {lines[-1][:200]}" if lines else type(error).__name__
+            self._refuse(node, f"TVM's importer fails: {summary}")
+
+    def _refuse(self, node: TfliteNode, reason: str) -> None:
+        self._problems.append(Problem(operator=node.operator, node=node.label, reason=reason))
+
+    def _results(self, node: TfliteNode) -> list[relax.Expr]:
+        wanted = [self._file.tensors[index] for index in node.outputs]
+
+        def make(builder: relax.BlockBuilder) -> relax.Expr:
+            moves = self._moves(node)
+            result = builder.normalize(self._computed(node, builder, moves))
+            fields = self._fields(result, len(wanted), builder)
+            finished = [
+                self._finished(builder.normalize(field), tensor, moves)
+                for field, tensor in zip(fields, wanted, strict=True)
+            ]
+            return finished[0] if len(finished) == 1 else relax.Tuple(finished)
+
+        return self._statements.collect(make, operator=node.label, tensor=wanted[0].name)
+
+    def _fields(self, result: relax.Expr, count: int, builder: relax.BlockBuilder) -> list[relax.Expr]:
+        if not isinstance(result.ty, relax.TupleType):
+            fields = [result]
+        elif isinstance(result, relax.Tuple):
+            fields = list(result.fields)
+        else:
+            bound = builder.emit(result)
+            fields = [relax.TupleGetItem(bound, index) for index in range(len(result.ty.fields))]
+        if len(fields) != count:
+            raise Refused(f"TVM's importer gives {len(fields)} of its {count} outputs")
+        return fields
+
+    def _moves(self, node: TfliteNode) -> bool:
+        """Whether the operator runs on the integers themselves."""
+        tensors = [self._file.tensors[index] for index in (*node.inputs, *node.outputs) if index >= 0]
+        scaled = [tensor for tensor in tensors if tensor.scales is not None and tensor.dtype in ("int8", "uint8")]
+        same = all(scaled[0].scales.equals(tensor.scales) and scaled[0].dtype == tensor.dtype for tensor in scaled)
+        if node.operator == "CONCATENATION" and options_of(node.table, tflite.ConcatenationOptions).FusedActivationFunction():
+            return False
+        return same and (node.operator in _MOVES or node.operator.startswith("PAD"))
+
+    def _computed(self, node: TfliteNode, builder: relax.BlockBuilder, moves: bool) -> relax.Expr:
+        given = [None if index < 0 else self._operand(index) for index in node.inputs]
+        if node.operator in LAYERS:
+            return LAYERS[node.operator](node.table, given)
+        values = {
+            index: operand.value if moves else builder.normalize(operand.real())
+            for index, operand in zip(node.inputs, given, strict=True)
+            if operand is not None
+        }
+        if node.operator in _CASTS:
+            return values[node.inputs[0]]
+        if moves and node.operator.startswith("PAD"):
+            return self._padded(node, values)
+        if node.operator == "SOFTMAX":
+            beta = options_of(node.table, tflite.SoftmaxOptions).Beta()
+            data = values[node.inputs[0]]
+            return relax.op.nn.softmax(data if beta == 1 else relax.op.multiply(data, relax.const(beta, "float32")), -1)
+        # TVM reads parameters (axes, shapes) out of the file itself, and asks for a value first.
+        known = {i: v for i, v in values.items() if not (array_of(v) is not None and self._is_parameter(i))}
+        return FloatConverter(self._file.model, builder, known).convert(node.operator, node.table)
+
+    def _is_parameter(self, index: int) -> bool:
+        tensor = self._file.tensors[index]
+        return tensor.data is not None and tensor.scales is None
+
+    def _operand(self, index: int) -> Operand:
+        tensor = self._file.tensors[index]
+        is_quantized = tensor.scales is not None and (tensor.dtype in ("int8", "uint8") or tensor.data is not None)
+        return Operand(value=self._values[index], scales=tensor.scales if is_quantized else None)
+
+    def _padded(self, node: TfliteNode, values: Mapping[int, relax.Expr]) -> relax.Expr:
+        """PAD and PADV2 on integers: with the zero point, or the number the model gives."""
+        width, data = array_of(values[node.inputs[1]]), values[node.inputs[0]]
+        if width is None:
+            raise Refused("its padding depends on data")
+        scales = self._file.tensors[node.inputs[0]].scales
+        filled = 0 if scales is None else int(scales.zero_point[0])
+        if len(node.inputs) == 3:
+            number = array_of(values[node.inputs[2]])
+            if number is None or number.size != 1:
+                raise Refused("what it pads with depends on data")
+            filled = number.item()
+        return relax.op.nn.pad(data, [int(extent) for extent in width.ravel()], pad_value=filled)
+
+    def _finished(self, value: relax.Expr, tensor: TfliteTensor, moves: bool) -> relax.Expr:
+        """The result as the file declares it: quantized, of its element type and its shape."""
+        assert tensor.dtype is not None, "refused before"
+        if tensor.scales is not None and tensor.dtype in ("int8", "uint8") and not moves:
+            value = infer(quantized(value, tensor.scales, tensor.dtype))
+        elif str(value.ty.dtype) != tensor.dtype:
+            value = infer(relax.op.astype(value, tensor.dtype))
+        if self._as_declared and static_shape(value) != tensor.shape:
+            if int(np.prod(static_shape(value))) != int(np.prod(tensor.shape)):
+                raise Refused(f"its output is {list(tensor.shape)} in the file, {list(static_shape(value))} by its inputs")
+            value = infer(relax.op.reshape(value, tensor.shape))
+        return value
+
+

@@ -1,0 +1,169 @@
+"""Converters of our own: layers with weights, which stay in the layout the kernels read, [K, R, S, C].
+
+TVM's own converters turn them to HWIO, and give matrices the shape of their input where TensorFlow Lite flattens it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tflite
+from tvm import relax
+
+from relay_passes.dataflow import array_of, constant, infer, static_shape
+from tvm_ext.frontends.tflite.read_file import Scales
+from tvm_ext.frontends.tflite.refusals import Refused
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Operand:
+    """An input of a layer: its value in the graph; for a quantized constant its integers and their scales too."""
+
+    value: relax.Expr
+    scales: Scales | None = None
+
+    def real(self, *, axes: tuple[int, ...] | None = None) -> relax.Expr:
+        """As real numbers, with its axes in another order if given: moved at compile time where it is constant."""
+        array, value, axis = array_of(self.value), self.value, self.scales.axis if self.scales else 0
+        if axes is not None:
+            moved = None if array is None else constant(np.ascontiguousarray(array.transpose(axes)))
+            value = moved or infer(relax.op.permute_dims(value, list(axes)))
+            axis = axes.index(axis)
+        return value if self.scales is None else dequantized(value, self.scales, axis)
+
+
+def dequantized(value: relax.Expr, scales: Scales, axis: int) -> relax.Expr:
+    """Real numbers of a quantized value."""
+    return relax.op.dequantize(value, scale_constant(scales), zero_point_constant(scales, value), axis=axis)
+
+
+def quantized(value: relax.Expr, scales: Scales, dtype: str) -> relax.Expr:
+    """A real value as integers with one scale."""
+    if scales.scale.size != 1:
+        raise Refused("its output has a scale for each channel")
+    zero_point = constant(scales.zero_point.astype(dtype)[0])
+    return relax.op.quantize(value, scale_constant(scales), zero_point, axis=scales.axis, out_dtype=dtype)
+
+
+def scale_constant(scales: Scales) -> relax.Expr:
+    return constant(scales.scale if scales.scale.size > 1 else scales.scale[0])
+
+
+def zero_point_constant(scales: Scales, value: relax.Expr) -> relax.Expr:
+    dtype = np.dtype(str(value.ty.dtype))
+    limits = np.iinfo(dtype)
+    if (scales.zero_point < limits.min).any() or (scales.zero_point > limits.max).any():
+        raise Refused(f"a zero point lies outside {dtype}")
+    numbers = scales.zero_point.astype(dtype)
+    return constant(numbers if numbers.size > 1 else numbers[0])
+
+
+def options_of(table: tflite.Operator, kind: type) -> Any:
+    """The operator's options; those a file leaves out have their defaults."""
+    union = table.BuiltinOptions()
+    if union is None:
+        raise Refused("its options are missing from the file")
+    options = kind()
+    options.Init(union.Bytes, union.Pos)
+    return options
+
+
+def activated(value: relax.Expr, function: int) -> relax.Expr:
+    """The activation fused into a layer, on real numbers."""
+    kinds = tflite.ActivationFunctionType
+    rules: dict[int, Callable[[], relax.Expr]] = {
+        kinds.NONE: lambda: value,
+        kinds.RELU: lambda: relax.op.nn.relu(value),
+        kinds.RELU_N1_TO_1: lambda: relax.op.clip(value, -1, 1),
+        kinds.RELU6: lambda: relax.op.clip(value, 0, 6),
+        kinds.TANH: lambda: relax.op.tanh(value),
+    }
+    if function not in rules:
+        raise Refused(f"its fused activation {function} is not supported")
+    return rules[function]()
+
+
+def convolution(table: tflite.Operator, operands: list[Operand | None]) -> relax.Expr:
+    """CONV_2D: weights [K, R, S, C / groups] in the file."""
+    data, weight = _given(operands[0]), _given(operands[1])
+    options = options_of(table, tflite.Conv2DOptions)
+    depth, per_group = static_shape(data.value)[3], static_shape(weight.value)[3]
+    if per_group == 0 or depth % per_group:
+        raise Refused(f"{depth} input channels do not divide into groups of {per_group}")
+    return _convolve(data, weight.real(), operands[2:], options, groups=depth // per_group)
+
+
+def depthwise(table: tflite.Operator, operands: list[Operand | None]) -> relax.Expr:
+    """DEPTHWISE_CONV_2D: weights [1, R, S, C * multiplier] in the file."""
+    data, weight = _given(operands[0]), _given(operands[1])
+    options = options_of(table, tflite.DepthwiseConv2DOptions)
+    depth, num_outputs = static_shape(data.value)[3], static_shape(weight.value)[3]
+    if static_shape(weight.value)[0] != 1 or depth == 0 or num_outputs % depth:
+        raise Refused(f"{num_outputs} output channels are no multiple of {depth} input channels")
+    return _convolve(data, weight.real(axes=(3, 1, 2, 0)), operands[2:], options, groups=depth)
+
+
+def _convolve(
+    data: Operand, weight: relax.Expr, rest: list[Operand | None], options: Any, *, groups: int
+) -> relax.Expr:
+    kernel = static_shape(infer(weight))[1:3]
+    strides, dilation = (options.StrideH(), options.StrideW()), (options.DilationHFactor(), options.DilationWFactor())
+    extents = static_shape(data.value)[1:3]
+    if min(*strides, *dilation) < 1:
+        raise Refused("its strides or dilations are below 1")
+    padding = [0, 0, 0, 0]
+    if options.Padding() == tflite.Padding.SAME:
+        for axis in (0, 1):
+            padding[axis], padding[axis + 2] = same_padding(extents[axis], kernel[axis], strides[axis], dilation[axis])
+    result = relax.op.nn.conv2d(
+        data.real(), weight, strides=strides, padding=padding, dilation=dilation, groups=groups,
+        data_layout="NHWC", kernel_layout="OHWI", out_layout="NHWC",
+    )  # fmt: skip
+    return activated(_biased(result, rest), options.FusedActivationFunction())
+
+
+def same_padding(extent: int, kernel: int, stride: int, dilation: int) -> tuple[int, int]:
+    """(before, after) such that there are ceil(extent / stride) outputs; the odd one goes behind."""
+    outputs = -(-extent // stride)
+    total = max((outputs - 1) * stride + (kernel - 1) * dilation + 1 - extent, 0)
+    return total // 2, total - total // 2
+
+
+def fully_connected(table: tflite.Operator, operands: list[Operand | None]) -> relax.Expr:
+    """FULLY_CONNECTED: weights [K, C] in the file; the input's leading axes are flattened, its elements taken C at a time."""
+    data, weight = _given(operands[0]), _given(operands[1])
+    options = options_of(table, tflite.FullyConnectedOptions)
+    if options.WeightsFormat() != 0:
+        raise Refused("its weights are shuffled for one processor")
+    shape, depth = static_shape(data.value), static_shape(weight.value)[1]
+    num_elements = int(np.prod(shape))
+    if depth == 0 or num_elements % depth:
+        raise Refused(f"{num_elements} inputs do not divide into rows of {depth}")
+    keeps = options.KeepNumDims() and shape[-1:] == (depth,)
+    rows = data.value
+    if not keeps and shape != (num_elements // depth, depth):
+        rows = infer(relax.op.reshape(rows, (num_elements // depth, depth)))
+    given = Operand(value=rows, scales=data.scales)
+    result = relax.op.matmul(given.real(), weight.real(axes=(1, 0)))
+    return activated(_biased(result, operands[2:]), options.FusedActivationFunction())
+
+
+def _biased(result: relax.Expr, rest: list[Operand | None]) -> relax.Expr:
+    bias = rest[0] if rest else None
+    return result if bias is None else relax.op.add(result, bias.real())
+
+
+def _given(operand: Operand | None) -> Operand:
+    if operand is None:
+        raise Refused("an input it needs is left out")
+    return operand
+
+
+LAYERS: dict[str, Callable[[tflite.Operator, list[Operand | None]], relax.Expr]] = {
+    "CONV_2D": convolution,
+    "DEPTHWISE_CONV_2D": depthwise,
+    "FULLY_CONNECTED": fully_connected,
+}

@@ -1,0 +1,239 @@
+"""Read a TensorFlow Lite file that nobody vouched for: every table touched once, and checked, before it is used."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tflite
+
+from tvm_ext.core.errors import BadModel, UnsupportedModel
+
+_IDENTIFIER = b"TFL3"
+# Offsets of a flatbuffer are 32 bits wide, and half of them point backwards.
+_MAX_FILE_BYTES = (1 << 31) - 1
+# What the flatbuffers library and numpy raise on offsets that lead nowhere.
+_DAMAGE = (struct.error, ValueError, TypeError, IndexError, OverflowError, AttributeError, AssertionError)
+
+_DTYPES = {
+    getattr(tflite.TensorType, name): dtype
+    for name, dtype in [
+        *((kind.upper(), kind) for kind in "float16 float32 int8 int16 int32 int64 uint8 uint32 uint64 bool".split()),
+    ]
+}
+_TYPE_NAMES = {value: name for name, value in vars(tflite.TensorType).items() if not name.startswith("_")}
+_OPERATOR_NAMES = {value: name for name, value in vars(tflite.BuiltinOperator).items() if not name.startswith("_")}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scales:
+    """How integers of a tensor stand for real numbers: one scale, or one for each index of `axis`.
+
+    scale: float32[n], zero_point: int64[n], n = 1 or the extent of `axis`.
+    """
+
+    scale: np.ndarray
+    zero_point: np.ndarray
+    axis: int
+
+    def equals(self, other: Scales | None) -> bool:
+        return (
+            other is not None
+            and np.array_equal(self.scale, other.scale)
+            and np.array_equal(self.zero_point, other.zero_point)
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TfliteTensor:
+    """A tensor of the graph. dims: the shape with None where the model leaves it open; data: None unless constant.
+
+    dtype is None for a type that cannot be compiled, which type_name then names.
+    """
+
+    name: str
+    dtype: str | None
+    type_name: str
+    shape: tuple[int, ...]
+    dims: tuple[int | None, ...]
+    data: np.ndarray | None
+    scales: Scales | None
+    is_variable: bool
+    is_sparse: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TfliteNode:
+    """An operator: `CONV_2D`, a custom one's own name, with the indices of its tensors (-1: left out)."""
+
+    operator: str
+    label: str
+    is_custom: bool
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    table: tflite.Operator
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TfliteFile:
+    """A model of one subgraph, and the sha256 of its file."""
+
+    model: tflite.Model
+    sha256: str
+    tensors: tuple[TfliteTensor, ...]
+    nodes: tuple[TfliteNode, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+def read_tflite(path: Path) -> TfliteFile:
+    """Read and check `path`. Raises BadModel, and UnsupportedModel for more than one subgraph."""
+    data = _read_bytes(path)
+    if len(data) < 8 or data[4:8] != _IDENTIFIER:
+        raise BadModel(f"{path}: is not a TensorFlow Lite file: its bytes 4 to 8 are not 'TFL3'.")
+    try:
+        model = tflite.Model.GetRootAs(data, 0)
+        num_subgraphs = model.SubgraphsLength()
+        if num_subgraphs > 1:
+            raise UnsupportedModel(
+                f"{path}: has {num_subgraphs} subgraphs, which are the branches of control flow or several signatures; "
+                "one can be compiled. Export one function without control flow."
+            )
+        if num_subgraphs == 0:
+            raise BadModel(f"{path}: is not a complete TensorFlow Lite model: it has no subgraph.")
+        return _file(path, model, hashlib.sha256(data).hexdigest())
+    except _DAMAGE as error:
+        raise BadModel(f"{path}: is truncated or damaged; its {len(data)} B cannot be followed: {error}.") from None
+
+
+def _read_bytes(path: Path) -> bytes:
+    if path.is_dir():
+        raise BadModel(f"{path}: is a directory; give the path of a .tflite file.")
+    try:
+        size = path.stat().st_size
+        if size > _MAX_FILE_BYTES:
+            raise BadModel(f"{path}: {size} B is more than the {_MAX_FILE_BYTES} B a TensorFlow Lite file can have.")
+        data = path.read_bytes()
+    except OSError as error:
+        raise BadModel(f"{path}: cannot be read: {error.strerror}.") from None
+    if not data:
+        raise BadModel(f"{path}: is empty (0 B).")
+    return data
+
+
+def _file(path: Path, model: tflite.Model, sha256: str) -> TfliteFile:
+    graph = model.Subgraphs(0)
+    tensors = tuple(_tensors(path, model, graph))
+    nodes = tuple(_nodes(model, graph, len(tensors)))
+    inputs, outputs = (_indices(array, len(tensors)) for array in (graph.InputsAsNumpy(), graph.OutputsAsNumpy()))
+    if not outputs or -1 in (*inputs, *outputs):
+        raise BadModel(f"{path}: is not a complete TensorFlow Lite model: it has no outputs, or ports without a tensor.")
+    known = {index for index, tensor in enumerate(tensors) if tensor.data is not None} | {-1, *inputs}
+    for node in nodes:
+        unknown = [index for index in node.inputs if index not in known and not tensors[index].is_variable]
+        if unknown:
+            raise BadModel(f"{path}: {node.label} reads {tensors[unknown[0]].name!r}, which nothing computes before it.")
+        known.update(node.outputs)
+    missing = [index for index in outputs if index not in known]
+    if missing:
+        raise BadModel(f"{path}: nothing computes the output {tensors[missing[0]].name!r}.")
+    return TfliteFile(model=model, sha256=sha256, tensors=tensors, nodes=nodes, inputs=inputs, outputs=outputs)
+
+
+def _tensors(path: Path, model: tflite.Model, graph: tflite.SubGraph) -> Iterator[TfliteTensor]:
+    taken: set[str] = set()
+    for index in range(graph.TensorsLength()):
+        table = graph.Tensors(index)
+        name = _free_name((table.Name() or b"").decode("utf-8", "replace") or f"tensor_{index}", taken)
+        shape = _numbers(table.ShapeAsNumpy())
+        signature = _numbers(table.ShapeSignatureAsNumpy())
+        dims = tuple(None if extent < 0 else extent for extent in signature) if signature else shape
+        if min(shape, default=0) < 0 or len(dims) != len(shape):
+            raise BadModel(f"{path}: tensor {name!r} has the impossible shape {list(shape)}.")
+        type_name = _TYPE_NAMES.get(table.Type(), str(table.Type()))
+        dtype = _DTYPES.get(table.Type())
+        is_sparse = table.Sparsity() is not None
+        yield TfliteTensor(
+            name=name, dtype=dtype, type_name=type_name, shape=shape, dims=dims,
+            data=None if is_sparse else _data(path, model, table, name, shape, dtype),
+            scales=_scales(path, table, name, shape), is_variable=bool(table.IsVariable()), is_sparse=is_sparse,
+        )  # fmt: skip
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    """The name, or name.1, name.2 ... where tensors before have it: files are free to repeat names."""
+    candidate, number = name, 0
+    while candidate in taken:
+        number += 1
+        candidate = f"{name}.{number}"
+    taken.add(candidate)
+    return candidate
+
+
+def _data(
+    path: Path, model: tflite.Model, table: tflite.Tensor, name: str, shape: tuple[int, ...], dtype: str | None
+) -> np.ndarray | None:
+    """Numbers of a constant tensor; None for one that is computed, or has a type that cannot be compiled."""
+    if table.Buffer() >= model.BuffersLength():
+        raise BadModel(f"{path}: tensor {name!r} is kept in buffer {table.Buffer()}; there are {model.BuffersLength()}.")
+    buffer = model.Buffers(table.Buffer())
+    if buffer.Size() > 0:
+        raise UnsupportedModel(f"{path}: tensor {name!r} is kept behind the model in the file; convert it to under 2 GB.")
+    if buffer.DataLength() == 0 or dtype is None:
+        return None
+    raw = bytes(buffer.DataAsNumpy())
+    wanted = int(np.prod(shape, dtype=object)) * np.dtype(dtype).itemsize
+    if len(raw) != wanted:
+        raise BadModel(f"{path}: tensor {name!r}, {dtype}{list(shape)}, needs {wanted} B; its buffer has {len(raw)}.")
+    return np.frombuffer(raw, np.dtype(dtype).newbyteorder("<")).astype(dtype).reshape(shape)
+
+
+def _scales(path: Path, table: tflite.Tensor, name: str, shape: tuple[int, ...]) -> Scales | None:
+    quantization = table.Quantization()
+    if quantization is None or quantization.ScaleLength() == 0:
+        return None
+    scale = np.array(quantization.ScaleAsNumpy(), np.float32)
+    zero_point = np.zeros(scale.shape, np.int64)
+    if quantization.ZeroPointLength():
+        zero_point = np.array(quantization.ZeroPointAsNumpy(), np.int64)
+    axis = int(quantization.QuantizedDimension())
+    if not np.isfinite(scale).all() or (scale < 0).any():
+        raise BadModel(f"{path}: tensor {name!r} has a scale that is negative or not finite.")
+    fits = scale.size == 1 or (0 <= axis < len(shape) and shape[axis] == scale.size)
+    if not fits or zero_point.size not in (1, scale.size):
+        raise BadModel(f"{path}: tensor {name!r} has {scale.size} scales and {zero_point.size} zero points for {shape}.")
+    return Scales(scale=scale, zero_point=np.broadcast_to(zero_point, scale.shape), axis=axis if scale.size > 1 else 0)
+
+
+def _nodes(model: tflite.Model, graph: tflite.SubGraph, num_tensors: int) -> Iterator[TfliteNode]:
+    for index in range(graph.OperatorsLength()):
+        table = graph.Operators(index)
+        if table.OpcodeIndex() >= model.OperatorCodesLength():
+            raise ValueError(f"operator {index} has no code")
+        code = model.OperatorCodes(table.OpcodeIndex())
+        # Files from before 2020 know the older field only; later ones fill in both.
+        number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+        name = _OPERATOR_NAMES.get(number, f"operator {number}")
+        is_custom = number == tflite.BuiltinOperator.CUSTOM
+        if is_custom:
+            name = (code.CustomCode() or b"custom").decode("utf-8", "replace")
+        yield TfliteNode(
+            operator=name, label=f"{name}_{index}", is_custom=is_custom, table=table,
+            inputs=_indices(table.InputsAsNumpy(), num_tensors), outputs=_indices(table.OutputsAsNumpy(), num_tensors),
+        )  # fmt: skip
+
+
+def _indices(array: np.ndarray | int, num_tensors: int) -> tuple[int, ...]:
+    indices = _numbers(array)
+    if any(not -1 <= index < num_tensors for index in indices):
+        raise ValueError(f"there is no tensor {max(indices)}")
+    return indices
+
+
+def _numbers(array: np.ndarray | int) -> tuple[int, ...]:
+    """A vector of the file; the flatbuffers library says 0 for one that is absent."""
+    return tuple(int(number) for number in array) if isinstance(array, np.ndarray) else ()

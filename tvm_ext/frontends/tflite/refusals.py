@@ -1,0 +1,85 @@
+"""What a TensorFlow Lite model may hold that cannot be compiled, and the one error that lists all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from tvm_ext.core.errors import UnsupportedModel
+from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
+
+_NUM_NODES_NAMED = 3
+_CONTROL_FLOW = frozenset("IF WHILE CALL CALL_ONCE STABLEHLO_WHILE STABLEHLO_COMPOSITE STABLEHLO_CUSTOM_CALL".split())
+_RANDOM = frozenset("RANDOM_UNIFORM RANDOM_STANDARD_NORMAL MULTINOMIAL STABLEHLO_RNG_BIT_GENERATOR".split())
+_TABLES = ("HASHTABLE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE")
+_QUANTIZED_TYPES = ("int8", "uint8")
+# Bit by bit the same in the schema, but another meaning: weights, biases, indices, shapes.
+_INTEGER_DATA = ("int32", "int64")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One node that cannot be compiled."""
+
+    operator: str
+    node: str
+    reason: str
+
+
+class Refused(Exception):
+    """Raised while a node is translated: it cannot be compiled, for the reason given."""
+
+
+def refusal(file: TfliteFile, node: TfliteNode) -> str | None:
+    """Why a node can be refused from its name and tensors alone; None when it cannot."""
+    if node.operator.startswith("Flex"):
+        return "a TensorFlow operator carried along (select TF); convert with built-in operators only"
+    if node.is_custom:
+        return "a custom operator; its meaning is not in the file"
+    if node.operator in _CONTROL_FLOW:
+        return "control flow; unroll it before converting"
+    if node.operator in _RANDOM:
+        return "its result is random"
+    if node.operator.startswith(_TABLES):
+        return "it keeps state between runs"
+    tensors = [file.tensors[index] for index in (*node.inputs, *node.outputs) if index >= 0]
+    reasons = (_of_tensor(tensor) for tensor in tensors)
+    return next((reason for reason in reasons if reason), None) or _of_weights(file, node)
+
+
+def _of_tensor(tensor: TfliteTensor) -> str | None:
+    if tensor.is_variable:
+        return f"its tensor {tensor.name!r} keeps state between runs"
+    if tensor.is_sparse:
+        return f"its tensor {tensor.name!r} is stored sparse; convert the model with dense weights"
+    if tensor.dtype is None:
+        return f"its element type {tensor.type_name} is not supported"
+    if tensor.scales is not None and tensor.dtype not in (*_QUANTIZED_TYPES, *_INTEGER_DATA):
+        return f"{tensor.dtype} quantization is not supported; quantize to int8"
+    return None
+
+
+def _of_weights(file: TfliteFile, node: TfliteNode) -> str | None:
+    """Integer weights of a float layer: TensorFlow Lite quantizes the activations as it runs."""
+    given = [file.tensors[index] for index in node.inputs if index >= 0]
+    if node.operator == "DEQUANTIZE" or not given or given[0].dtype != "float32":
+        return None
+    if any(tensor.data is not None and tensor.scales is not None for tensor in given[1:]):
+        return "its weights are integers, its activations float (dynamic-range quantization); quantize both, or none"
+    return None
+
+
+def unsupported(path: Path, problems: Sequence[Problem]) -> UnsupportedModel:
+    """One error for all problems, grouped by operator and reason."""
+    ordered = sorted(problems, key=lambda problem: (problem.operator, problem.reason))
+    lines = []
+    for (operator, reason), group in groupby(ordered, key=lambda problem: (problem.operator, problem.reason)):
+        nodes = [problem.node for problem in group]
+        named = ", ".join(nodes[:_NUM_NODES_NAMED]) + (", ..." if len(nodes) > _NUM_NODES_NAMED else "")
+        times = "once" if len(nodes) == 1 else f"{len(nodes)} times"
+        lines.append(f"  {operator}, {times} ({named}): {reason}")
+    head = f"{path}: cannot be compiled because of:"
+    foot = "Convert the model without them, with static shapes and built-in operators only."
+    return UnsupportedModel("\n".join([head, *lines, foot]))

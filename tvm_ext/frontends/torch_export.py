@@ -1,0 +1,2 @@
+def load_torch(path, shapes):
+    raise NotImplementedError
