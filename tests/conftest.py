@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden/expected from what comes out now")
+    parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden/expected from what comes out")
 
 
 @pytest.fixture(scope="session")

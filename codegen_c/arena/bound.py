@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from codegen_c.arena.overlap import row_bytes
 from codegen_c.program import KernelCall, Program, Tensor, scratch_bytes
 
 
@@ -21,8 +22,8 @@ def live_bytes(
 ) -> list[int]:
     """Per step, the most bytes of `memory` that matter at one of its moments.
 
-    lifetimes: step ranges of the tensors that have a place in a plan. overlapping: (output, input) pairs that may
-    share bytes. scratch: whether kernels' scratch lies in this memory.
+    lifetimes: step ranges of the tensors that have a place in a plan. overlapping: pairs of an output and an input that
+    may share bytes. scratch: whether kernels' scratch lies in this memory.
     """
     result: list[int] = []
     for index, step in enumerate(program.steps):
@@ -36,7 +37,7 @@ def live_bytes(
             dying = [
                 (position, program.tensors[name])
                 for position, name in enumerate(step.inputs)
-                if (output.name, name) in overlapping and name in names
+                if name in names and ((output.name, name) in overlapping or (name, output.name) in overlapping)
             ]
             saved = _shared(step, output, dying)
         result.append(total - saved)
@@ -44,23 +45,23 @@ def live_bytes(
 
 
 def _shared(step: KernelCall, output: Tensor, dying: list[tuple[int, Tensor]]) -> int:
-    """Bytes that output and dying inputs together never need at one moment."""
+    """Bytes that output and dying inputs together never need at one moment, rows in whichever order is better."""
     if not dying:
         return 0
+    in_place = sum(t.num_bytes for position, t in dying if position in step.implementation.in_place)
     spatial = step.implementation.spatial
-    if spatial is None:  # element for element: the output takes the place of all of them
-        return min(output.num_bytes, sum(tensor.num_bytes for _, tensor in dying))
+    if spatial is None or in_place:
+        return min(output.num_bytes, in_place)
     whole = output.num_bytes + sum(tensor.num_bytes for _, tensor in dying)
-    in_place = [tensor for position, tensor in dying if position in step.implementation.in_place]
-    if in_place:
-        return min(output.num_bytes, sum(tensor.num_bytes for tensor in in_place))
-    written = output.num_bytes // spatial.output_rows
-    most = 0
+    sizes = [row_bytes(spatial, position, tensor, output) for position, tensor in dying]
+    up = down = 0
     for row in range(spatial.output_rows):
-        needed = sum(
-            tensor.num_bytes
-            - spatial.needed_from(position, row) * (tensor.num_bytes // spatial.inputs[position].input_rows)
-            for position, tensor in dying
-        )
-        most = max(most, (row + 1) * written + needed)
-    return whole - most
+        above = below = 0
+        for (position, tensor), size in zip(dying, sizes, strict=True):
+            read = size[0] if size else 0
+            above += tensor.num_bytes - spatial.needed_from(position, row) * read
+            below += spatial.needed_to(position, row) * read if size else tensor.num_bytes
+        written = output.num_bytes // spatial.output_rows
+        up = max(up, (row + 1) * written + above)
+        down = max(down, (spatial.output_rows - row) * written + below)
+    return whole - min(up, down)

@@ -1,61 +1,83 @@
 """How far an output may reach into an input that dies in the same step: partial overlap, from declared row accesses.
 
-A spatial kernel computes output rows in ascending order. While it writes output row r it may still read input rows
-from `Spatial.needed_from(r)` on; everything before is finished with. So the output may begin `distance` bytes
-below the input, where every row it writes ends at or before the first byte still needed:
+A spatial kernel computes output rows in order. While it writes output row r it may still read some input rows;
+all others are finished with. Going up (rows ascending) the output may begin below the input, going down above it:
 
-    output + (r + 1) * output_row_bytes <= input + needed_from(r) * input_row_bytes      for all r
-
-    input            |    row 0    |    row 1    |    row 2    |
-    output   |   row 0   |   row 1   |   row 2   |
-             <- distance ->
+    input             |   row 0   |   row 1   |   row 2   |
+    output    |   row 0   |   row 1   |   row 2   |             ascending: row r ends before the first row needed
+              <- distance ->
+    output                  |   row 0   |   row 1   |   row 2   |   descending: row r begins after the last row needed
+                      <- distance ->
 
 A kernel that reads each element for the last time before it writes the element of the same position (`in_place`)
-has distance 0.
+needs no distance at all.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
-from codegen_c.kernels.contract import Implementation
+from codegen_c.kernels.contract import Spatial
 from codegen_c.program import KernelCall, Program, Tensor, reads
 
 
-def distances(program: Program) -> dict[tuple[str, str], int]:
-    """(output, input) -> least bytes from the output's begin up to the input's, where less than a whole output is enough.
+@dataclass(frozen=True, kw_only=True)
+class Overlaps:
+    """What one step allows: (lower, upper) -> least bytes between the begins of its output and a dying input.
 
-    Only inputs whose last reader is the step itself, and that the step reads once.
+    ascending holds when its rows run from first to last, descending when they run from last to first. Pairs that
+    are not there need the lower one's whole size.
     """
+
+    ascending: dict[tuple[str, str], int]
+    descending: dict[tuple[str, str], int]
+
+
+def overlaps(program: Program) -> list[Overlaps]:
+    """Of every step that allows any. Only inputs whose last reader is the step itself, and that the step reads once."""
     last_reader = {name: index for index, step in enumerate(program.steps) for name in reads(step)}
-    kept = set(program.outputs)
-    found: dict[tuple[str, str], int] = {}
+    found: list[Overlaps] = []
     for index, step in enumerate(program.steps):
         if not isinstance(step, KernelCall) or step.rows is not None:
             continue
-        output = program.tensors[step.outputs[0]]
-        counts = Counter(step.inputs)
+        output, counts = program.tensors[step.outputs[0]], Counter(step.inputs)
+        ascending: dict[tuple[str, str], int] = {}
+        descending: dict[tuple[str, str], int] = {}
         for position, name in enumerate(step.inputs):
             source = program.tensors[name]
-            if counts[name] > 1 or last_reader[name] != index or name in kept or source.memory != output.memory:
+            dies = last_reader[name] == index and counts[name] == 1 and name not in program.outputs
+            if not dies or source.memory != output.memory:
                 continue
-            distance = _distance(step.implementation, position, source, output)
-            if distance < output.num_bytes:
-                found[output.name, name] = distance
+            up, down = _distances(step, position, source, output)
+            if up < output.num_bytes:
+                ascending[output.name, name] = up
+            if down < source.num_bytes:
+                descending[name, output.name] = down
+        if ascending or descending:
+            found.append(Overlaps(ascending=ascending, descending=descending))
     return found
 
 
-def _distance(implementation: Implementation, position: int, source: Tensor, output: Tensor) -> int:
-    """Least bytes from output to input for one operand; the output's whole size where they must not overlap."""
-    choices = [output.num_bytes]
-    if position in implementation.in_place and source.num_bytes == output.num_bytes:
-        choices.append(0)
-    spatial = implementation.spatial
-    if spatial is not None and position < len(spatial.inputs) and output.shape[0] == 1:
-        rows = spatial.inputs[position].input_rows
-        if source.num_bytes % rows == 0 and output.num_bytes % spatial.output_rows == 0:
-            written, read = output.num_bytes // spatial.output_rows, source.num_bytes // rows
-            choices.append(
-                max((r + 1) * written - spatial.needed_from(position, r) * read for r in range(spatial.output_rows))
-            )
-    return max(0, min(choices))
+def row_bytes(spatial: Spatial, position: int, source: Tensor, output: Tensor) -> tuple[int, int] | None:
+    """Bytes of a row of one input and of the output; None where they are not made of equal rows of one image."""
+    rows = spatial.inputs[position].input_rows if position < len(spatial.inputs) else 0
+    if rows == 0 or output.shape[0] != 1 or source.num_bytes % rows or output.num_bytes % spatial.output_rows:
+        return None
+    return source.num_bytes // rows, output.num_bytes // spatial.output_rows
+
+
+def _distances(step: KernelCall, position: int, source: Tensor, output: Tensor) -> tuple[int, int]:
+    """Least distances with the output below the input and above it; whole sizes where they must not overlap."""
+    spatial = step.implementation.spatial
+    if position in step.implementation.in_place and source.num_bytes == output.num_bytes:
+        return 0, source.num_bytes
+    sizes = row_bytes(spatial, position, source, output) if spatial else None
+    if spatial is None or sizes is None:
+        return output.num_bytes, source.num_bytes
+    read, written = sizes
+    rows = range(spatial.output_rows)
+    up = max((r + 1) * written - spatial.needed_from(position, r) * read for r in rows)
+    down = max(spatial.needed_to(position, r) * read - r * written for r in rows)
+    can_descend = spatial.behind == 0 and spatial.output_rows > 1
+    return max(0, up), max(0, down) if can_descend else source.num_bytes

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from codegen_c.arena.bound import live_bytes
-from codegen_c.arena.overlap import distances
+from codegen_c.arena.overlap import overlaps
 from codegen_c.arena.solve import Buffer, height, solve
 from codegen_c.program import Program, reads, scratch_bytes, writes
 from tvm_ext.core.errors import DoesNotFit
@@ -90,7 +90,8 @@ def plan_memory(program: Program, *, activations: str, held_by_caller: Iterable[
         for index, step in enumerate(program.steps)
         if scratch_bytes(step)
     ]
-    near = distances(program)
+    near = overlaps(program)
+    pairs = {pair for step in near for pair in (*step.ascending, *step.descending)}
     alive = {name: span for name, span in lifetimes(program).items() if name not in outside}
     placements: dict[str, Placement] = {}
     arenas: list[Arena] = []
@@ -98,9 +99,12 @@ def plan_memory(program: Program, *, activations: str, held_by_caller: Iterable[
         items = [item for item in wanted if item[1] == memory]
         index = {item[0]: number for number, item in enumerate(items)}
         buffers = [Buffer(begin=b, end=e, size=size, alignment=ALIGNMENT_BYTES) for _, _, size, (b, e), _ in items]
-        closer = {(index[o], index[i]): bytes_ for (o, i), bytes_ in near.items() if o in index and i in index}
-        live = live_bytes(program, alive, near, memory, scratch=memory == activations)
-        offsets = solve(buffers, closer, max(live))
+        choices = [
+            tuple({(index[a], index[b]): n for (a, b), n in way.items() if a in index and b in index} for way in ways)
+            for ways in ((step.ascending, step.descending) for step in near)
+        ]
+        live = live_bytes(program, alive, pairs, memory, scratch=memory == activations)
+        offsets = solve(buffers, choices, max(live))
         for item, buffer, offset in zip(items, buffers, offsets, strict=True):
             placements[item[0]] = Placement(
                 name=item[0], memory=memory, offset=offset, num_bytes=buffer.size, begin=buffer.begin,
@@ -112,7 +116,7 @@ def plan_memory(program: Program, *, activations: str, held_by_caller: Iterable[
                 num_bytes=height(buffers, offsets),
                 lower_bound_bytes=max(live),
                 peak_step=live.index(max(live)),
-            )  # fmt: skip
+            )
         )
     return MemoryPlan(placements=placements, arenas=tuple(arenas))
 

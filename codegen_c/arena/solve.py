@@ -6,8 +6,12 @@ it stops early at the lower bound, which no allocation can beat.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+MOST_WORK = 2_000_000
+"""Comparisons of two buffers that a search may spend."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +29,10 @@ class Buffer:
 
 
 Distances = Mapping[tuple[int, int], int]
-"""(lower, upper) -> bytes from the begin of one buffer to that of another above it, where less than its size is enough."""
+"""(lower, upper) -> bytes between the begins of two buffers, where less than the lower one's size is enough."""
+
+Choice = tuple[Distances, ...]
+"""Distances of which one holds, for pairs that may overlap in one of several ways."""
 
 
 def lower_bound(buffers: Sequence[Buffer]) -> int:
@@ -39,24 +46,59 @@ def height(buffers: Sequence[Buffer], offsets: Sequence[int]) -> int:
     return max((offset + buffer.size for buffer, offset in zip(buffers, offsets, strict=True)), default=0)
 
 
-def solve(buffers: Sequence[Buffer], distances: Distances | None = None, bound: int | None = None) -> list[int]:
+def solve(buffers: Sequence[Buffer], choices: Sequence[Choice] = (), bound: int | None = None) -> list[int]:
     """Offset of each buffer. The same problem gives the same offsets.
 
-    distances: pairs that may overlap partly. bound: what is known to be needed; by default the most bytes alive.
+    choices: pairs that may overlap partly. bound: what is known to be needed; by default the most bytes alive.
     """
-    closer = distances or {}
     bound = lower_bound(buffers) if bound is None else bound
     neighbours = [
         [j for j, other in enumerate(buffers) if j != i and buffer.overlaps(other)] for i, buffer in enumerate(buffers)
     ]
-    best: list[int] | None = None
+    if not buffers:
+        return []
+    best: tuple[int, list[int], list[int], list[int]] | None = None
     for order in _orders(buffers):
-        offsets = _first_fit(buffers, neighbours, closer, order)
-        if best is None or height(buffers, offsets) < height(buffers, best):
-            best = offsets
-        if height(buffers, best) == bound:
+        for taken in ([0] * len(choices), [index % len(choice) for index, choice in enumerate(choices)]):
+            candidate = _first_fit(buffers, neighbours, _chosen(choices, taken), order)
+            rank = height(buffers, candidate)
+            if rank == bound:
+                return candidate
+            if best is None or rank < best[0]:
+                best = (rank, candidate, order, taken)
+    assert best is not None, "there are several orders"
+    return _search(buffers, neighbours, choices, bound, best)
+
+
+def _chosen(choices: Sequence[Choice], taken: Sequence[int]) -> dict[tuple[int, int], int]:
+    return {pair: n for choice, index in zip(choices, taken, strict=True) for pair, n in choice[index].items()}
+
+
+def _search(
+    buffers: Sequence[Buffer],
+    neighbours: Sequence[Sequence[int]],
+    choices: Sequence[Choice],
+    bound: int,
+    start: tuple[int, list[int], list[int], list[int]],
+) -> list[int]:
+    """From the best simple start on: move a buffer within the order, or change a choice, while that is no worse."""
+    rng = random.Random(0)
+    rank, best, order, taken = start
+    work = max(1, sum(map(len, neighbours)))
+    for _ in range(min(4000, MOST_WORK // work) if len(buffers) > 1 else 0):
+        if rank == bound:
             break
-    return best or []
+        new_order, new_taken = list(order), list(taken)
+        if choices and rng.random() < 0.5:
+            index = rng.randrange(len(choices))
+            new_taken[index] = (new_taken[index] + 1) % len(choices[index])
+        else:
+            new_order.insert(rng.randrange(len(order)), new_order.pop(rng.randrange(len(order))))
+        candidate = _first_fit(buffers, neighbours, _chosen(choices, new_taken), new_order)
+        new_rank = height(buffers, candidate)
+        if new_rank <= rank:
+            order, taken, best, rank = new_order, new_taken, candidate, new_rank
+    return best
 
 
 def _orders(buffers: Sequence[Buffer]) -> list[list[int]]:

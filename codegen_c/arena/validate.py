@@ -37,7 +37,7 @@ def validate(program: Program, plan: MemoryPlan) -> None:
             bytes_of(name)[:] = numbers[name]
     for index, step in enumerate(program.steps):
         where = f"step {index} ({step.name})"
-        for inner in _inner(step):
+        for inner, order in _inner(step):
             inputs, outputs = _operands(inner)
             for name in inputs:
                 require(name, where)
@@ -45,7 +45,7 @@ def validate(program: Program, plan: MemoryPlan) -> None:
                 if name in plan.placements:
                     bytes_of(name)[:] = numbers[name]
             for position, name in enumerate(inputs):  # a kernel reads while it writes
-                if not _is_read_ahead(inner, position, plan):
+                if not _is_read_ahead(inner, position, plan, order):
                     require(name, where)
     for name in program.outputs:
         require(name, "the end")
@@ -55,7 +55,7 @@ def _require_places(program: Program, plan: MemoryPlan) -> None:
     """Everything has a place, but for inputs and outputs, which the caller may hold."""
     known = {*plan.placements, *program.inputs, *program.outputs}
     for index, step in enumerate(program.steps):
-        for inner in _inner(step):
+        for inner, _ in _inner(step):
             inputs, outputs = _operands(inner)
             has_scratch = isinstance(inner, KernelCall) and inner.implementation.scratch_bytes > 0
             for name in (*inputs, *outputs, *([f"{step.name}_scratch"] if has_scratch else [])):
@@ -83,7 +83,7 @@ def _check_size(program: Program, place: Placement) -> None:
             inner.implementation.scratch_bytes
             for step in program.steps
             if f"{step.name}_scratch" == place.name
-            for inner in _inner(step)
+            for inner, _ in _inner(step)
             if isinstance(inner, KernelCall)
         )
     else:
@@ -93,47 +93,66 @@ def _check_size(program: Program, place: Placement) -> None:
         raise PlanRejected(f"{place.name}: has {place.num_bytes} B and needs {need} B.")
 
 
-def _inner(step: Step) -> tuple[KernelCall | Transfer, ...]:
-    """The calls a step makes; a loop's body twice, so that what its second iteration reads is checked too."""
-    return step.body * min(step.count, 2) if isinstance(step, Loop) else (step,)
+def _inner(step: Step) -> list[tuple[KernelCall | Transfer, list[int]]]:
+    """The calls a step makes, each with the output rows it computes, in order.
+
+    A loop over one kernel that computes every row once counts as one call. The body of any other loop is replayed
+    twice, so that what its second iteration reads is checked too.
+    """
+    if not isinstance(step, Loop):
+        spatial = step.implementation.spatial if isinstance(step, KernelCall) and step.rows is None else None
+        return [(step, list(range(spatial.output_rows)) if spatial else [])]
+    call = step.body[0]
+    if len(step.body) == 1 and isinstance(call, KernelCall) and call.rows and call.implementation.spatial:
+        ranges = [range(call.rows.begin.at(i), call.rows.end.at(i)) for i in range(step.count)]
+        order = [row for rows in ranges for row in rows]
+        if sorted(order) == list(range(call.implementation.spatial.output_rows)):
+            return [(call, order)]
+    return [(call, []) for call in step.body * min(step.count, 2)]
 
 
 def _operands(step: KernelCall | Transfer) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return ((step.source,), (step.target,)) if isinstance(step, Transfer) else (step.inputs, step.outputs)
 
 
-def _is_read_ahead(step: KernelCall | Transfer, position: int, plan: MemoryPlan) -> bool:
+def _is_read_ahead(step: KernelCall | Transfer, position: int, plan: MemoryPlan, order: list[int]) -> bool:
     """Whether every byte of an input is read for the last time before the kernel writes there.
 
-    Replayed row by row: which input rows are still needed when an output row is written, and which bytes that
-    row takes. Kernels that go element by element read each before they write it.
+    Replayed row by row in the order the rows are computed: which input rows are still needed when an output row
+    is written, and which bytes that row takes. Kernels that go element by element read each before they write it.
     """
-    if isinstance(step, Transfer) or step.rows is not None or step.inputs.count(step.inputs[position]) > 1:
+    if isinstance(step, Transfer) or step.inputs.count(step.inputs[position]) > 1:
         return False
     source, target = plan.placements.get(step.inputs[position]), plan.placements.get(step.outputs[0])
     if source is None or target is None or source.memory != target.memory:
         return False
-    if step.implementation.scratch_bytes and _meets(plan.placements.get(f"{step.name}_scratch"), source):
-        return False
-    if any(_meets(plan.placements.get(name), source) for name in step.outputs[1:]):
+    others = [f"{step.name}_scratch", *step.outputs[1:]]
+    if any(_meets(plan.placements.get(name), source) for name in others):
         return False
     if position in step.implementation.in_place and target.offset <= source.offset:
         return target.num_bytes == source.num_bytes
     spatial = step.implementation.spatial
-    if spatial is None or position >= len(spatial.inputs):
+    if spatial is None or position >= len(spatial.inputs) or not order:
         return False
     access = spatial.inputs[position]
     input_row, rest = divmod(source.num_bytes, access.input_rows)
     output_row, other_rest = divmod(target.num_bytes, spatial.output_rows)
     if rest or other_rest:
         return False
-    for row in range(spatial.output_rows):
-        written = range(target.offset + row * output_row, target.offset + (row + 1) * output_row)
-        for later in range(max(0, row - spatial.behind), spatial.output_rows):
-            first, last = access.read(later, later + 1)
-            needed = range(source.offset + first * input_row, source.offset + last * input_row)
-            if needed and written.start < needed.stop and needed.start < written.stop:
-                return False
+    first, last = access.input_rows, 0  # input rows needed from a row on to the end, gathered backwards
+    needed: list[tuple[int, int]] = []
+    for row in reversed(order):
+        begin, end = access.read(row, row + 1)
+        if begin < end:
+            first, last = min(first, begin), max(last, end)
+        needed.append((first, last))
+    needed.reverse()
+    for place, row in enumerate(order):
+        begin, end = needed[max(0, place - spatial.behind)]
+        low, high = source.offset + begin * input_row, source.offset + end * input_row
+        written = target.offset + row * output_row
+        if low < high and written < high and low < written + output_row:
+            return False
     return True
 
 

@@ -118,5 +118,7 @@ def _row_bounds(call: KernelCall) -> tuple[str, str]:
 def _affine(value: Affine) -> str:
     if not value.step:
         return str(value.base)
-    scaled = "i" if value.step == 1 else f"i * {value.step}"
+    scaled = "i" if abs(value.step) == 1 else f"i * {abs(value.step)}"
+    if value.step < 0:
+        return f"{value.base} - {scaled}"
     return f"{value.base} + {scaled}" if value.base else scaled

@@ -89,6 +89,14 @@ class Spatial:
                 return begin
         return access.input_rows
 
+    def needed_to(self, index: int, row: int) -> int:
+        """End of the input rows that may still be read while row `row` is written and rows are computed descending."""
+        for later in range(row, -1, -1):
+            begin, end = self.inputs[index].read(later, later + 1)
+            if end > begin:
+                return end
+        return 0
+
 
 @dataclass(frozen=True, kw_only=True)
 class StoredRows:

@@ -2,7 +2,7 @@
 
 int8 or uint8[N, H, W, C], int8[K, R, S, C / groups] -> int8 or uint8[N, P, Q, K], sums in int32. A sum starts
 at its bias and adds (x - zero point) * w in the order r, s, c ascending; products outside the input are left
-out, as padding is a real zero. Rounding "onnx": once, halves to even.
+out, as padding is a real zero. Either rounding.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import numpy as np
 
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.requantize import (
-    INCLUDES,
     Products,
     Requantize,
     channel_factors,
@@ -19,7 +18,6 @@ from codegen_c.kernels.requantize import (
     quantization,
     quantized_bytes,
     results_fit,
-    rounds_once,
     signed,
 )
 from codegen_c.kernels.window import (
@@ -70,7 +68,10 @@ def products(operator: QConv2d) -> Products:
 
 
 def requantize(operator: QConv2d) -> Requantize:
-    return Requantize.of(channel_factors(operator), output=operator.output, low=operator.low, high=operator.high)
+    return Requantize.of(
+        channel_factors(operator), output=operator.output, low=operator.low, high=operator.high,
+        rounding=operator.rounding,
+    )  # fmt: skip
 
 
 def parameters(operator: QConv2d, finish: Requantize) -> tuple[Parameter, ...]:
@@ -113,7 +114,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
             parameters=parameters(operator, finish),
             body=_body(operator, stored, finish, sums, width),
             helpers=finish.helper(),
-            includes=INCLUDES,
+            includes=finish.includes,
         ),
         reference=lambda inputs: reference(operator, inputs),
         constants=(("weights", pack_blocks(operator.weight, width)), ("bias", sums.bias), *finish.constants()),
@@ -193,5 +194,5 @@ def _tile(operator: QConv2d, stored: StoredRows, finish: Requantize, sums: Produ
     ]
 
 
-CONSTRAINTS = (rounds_once, quantized_bytes, integer_weights, sums_fit, rescaled_sums_fit)
+CONSTRAINTS = (quantized_bytes, integer_weights, sums_fit, rescaled_sums_fit)
 KERNEL = Kernel(name="qconv2d_i8", operator=QConv2d, implement=implement, constraints=CONSTRAINTS)

@@ -1,8 +1,7 @@
 """Dense layer of a QDQ chain, integers only: four output channels at a time.
 
 int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], sums in int32. A sum starts at its bias, from which
-the input's zero point times the weights is taken off beforehand, and adds x * w with c ascending.
-Rounding "onnx": once, halves to even.
+the input's zero point times the weights is taken off beforehand, and adds x * w with c ascending. Either rounding.
 """
 
 from __future__ import annotations
@@ -11,14 +10,13 @@ import numpy as np
 
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.requantize import (
-    INCLUDES,
     Products,
     Requantize,
     channel_factors,
     integer_weights,
     quantized_bytes,
     results_fit,
-    rounds_once,
+    scale_of,
 )
 from codegen_c.kernels.window import pack_blocks
 from codegen_c.operators import QDense
@@ -50,7 +48,22 @@ def products(operator: QDense) -> Products:
 
 
 def requantize(operator: QDense) -> Requantize:
-    return Requantize.of(channel_factors(operator), output=operator.output, low=operator.low, high=operator.high)
+    return Requantize.of(
+        layer_factors(operator), output=operator.output, low=operator.low, high=operator.high,
+        rounding=operator.rounding,
+    )  # fmt: skip
+
+
+def layer_factors(operator: QDense) -> np.ndarray:
+    """Output steps of one unit of each channel's sum, float64[K].
+
+    TensorFlow Lite multiplies the two scales of a layer in single precision where all channels share them.
+    """
+    scale = operator.weight_scale
+    if operator.rounding == "onnx" or np.unique(scale).size > 1:
+        return channel_factors(operator)
+    products = np.float32(scale_of(operator.inputs[0])) * scale
+    return products.astype(np.float64) / scale_of(operator.output)
 
 
 def implement(operator: QDense, target: Target, stored: StoredRows) -> Implementation:
@@ -69,7 +82,7 @@ def implement(operator: QDense, target: Target, stored: StoredRows) -> Implement
             ),
             body=_body(operator, finish),
             helpers=finish.helper(),
-            includes=INCLUDES,
+            includes=finish.includes,
         ),
         reference=lambda inputs: reference(operator, inputs),
         constants=(("weights", weights), ("bias", products(operator).bias), *finish.constants()),
@@ -116,5 +129,5 @@ KERNEL = Kernel(
     name="qdense_i8",
     operator=QDense,
     implement=implement,
-    constraints=(rounds_once, quantized_bytes, integer_weights, sums_fit, rescaled_sums_fit),
+    constraints=(quantized_bytes, integer_weights, sums_fit, rescaled_sums_fit),
 )

@@ -2,7 +2,7 @@
 
 int8 or uint8[N, H, W, C], int8[C, R, S, 1] -> int8 or uint8[N, P, Q, C], sums in int32. A sum starts at its
 bias and adds (x - zero point) * w in the order r, s ascending; products outside the input are left out, as
-padding is a real zero. Rounding "onnx": once, halves to even.
+padding is a real zero. Either rounding.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 
 from codegen_c.kernels import qconv2d
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, StoredRows, Target
-from codegen_c.kernels.requantize import INCLUDES, Products, Requantize, signed
+from codegen_c.kernels.requantize import Products, Requantize, signed
 from codegen_c.kernels.window import clip, offset, over_pixels, spatial, tap_range
 from codegen_c.operators import QConv2d
 from codegen_c.text import C_TYPES, block, plus, times
@@ -34,7 +34,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
             parameters=qconv2d.parameters(operator, finish),
             body=_body(operator, stored, finish, sums),
             helpers=finish.helper(),
-            includes=INCLUDES,
+            includes=finish.includes,
         ),
         reference=lambda inputs: qconv2d.reference(operator, inputs),
         constants=(("weights", pack(operator.weight)), ("bias", sums.bias), *finish.constants()),

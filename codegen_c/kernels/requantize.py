@@ -3,7 +3,8 @@
 A positive real factor is mantissa / 2^shift with a mantissa of 31 bits. "onnx" rounding of a sum is
 round-half-to-even(sum * mantissa / 2^shift) + zero point, clamped: one rounding of an exact 64-bit product,
 here and in tvm_ext_requantize.h. The mantissa is within 2^-32 of the double-precision factor, so results
-differ from real arithmetic only where a sum lies that close to a tie.
+differ from real arithmetic only where a sum lies that close to a tie. "tflite" rounding, requantize_tflite.py, is
+done twice and on halves away from zero; which of the two a layer means is a field of its operator.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from typing import Self
 
 import numpy as np
 
+from codegen_c.kernels import requantize_tflite
 from codegen_c.kernels.contract import Parameter, Target
-from codegen_c.operators import Array, Operator, QConv2d, QDense, TensorType
+from codegen_c.operators import Array, Operator, QConv2d, QDense, Rounding, TensorType
 from codegen_c.program import Quantization
 from codegen_c.text import C_TYPES, block
 
@@ -27,7 +29,7 @@ RESULT_LIMIT = 1 << 30
 
 
 def rounds_once(operator: Operator, target: Target) -> bool:
-    """TFLite's double rounding is not supported yet; only ONNX's is: one rounding, halves to even"""
+    """TFLite's double rounding is not supported; only ONNX's is: one rounding, halves to even"""
     return getattr(operator, "rounding", "onnx") == "onnx"
 
 
@@ -153,10 +155,12 @@ class Requantize:
     output: TensorType
     low: int
     high: int
+    rounding: Rounding = "onnx"
 
     @classmethod
-    def of(cls, factors: Array, *, output: TensorType, low: int, high: int) -> Self:
-        pairs = [fixed_point(float(factor)) for factor in factors]
+    def of(cls, factors: Array, *, output: TensorType, low: int, high: int, rounding: Rounding = "onnx") -> Self:
+        split = fixed_point if rounding == "onnx" else requantize_tflite.fixed_point
+        pairs = [split(float(factor)) for factor in factors]
         pairs = pairs[:1] if len(set(pairs)) == 1 else pairs
         return cls(
             mantissa=np.array([mantissa for mantissa, _ in pairs], dtype=np.int32),
@@ -164,7 +168,13 @@ class Requantize:
             output=output,
             low=low,
             high=high,
+            rounding=rounding,
         )
+
+    @property
+    def includes(self) -> tuple[str, ...]:
+        """Headers the helper needs."""
+        return INCLUDES if self.rounding == "onnx" else requantize_tflite.INCLUDES
 
     @property
     def is_uniform(self) -> bool:
@@ -178,7 +188,11 @@ class Requantize:
             mantissa, shift = (
                 (self.mantissa, self.shift) if index is None else (self.mantissa[index], self.shift[index])
             )
-        value = round_shift(sums * mantissa.astype(np.int64), shift) + quantization(self.output).zero_point
+        if self.rounding == "onnx":
+            value = round_shift(sums * mantissa.astype(np.int64), shift)
+        else:
+            value = requantize_tflite.multiply(sums, mantissa, shift)
+        value = value + quantization(self.output).zero_point
         return np.asarray(np.clip(value, self.low, self.high)).astype(self.output.dtype)
 
     def helper(self) -> str:
@@ -186,8 +200,9 @@ class Requantize:
         ctype = C_TYPES[self.output.dtype]
         tables = "" if self.is_uniform else ", int32_t multiplier, int32_t shift"
         factor = f"{self.mantissa[0]}, {self.shift[0]}" if self.is_uniform else "multiplier, shift"
+        function = "tvm_ext_requantize" if self.rounding == "onnx" else "tvm_ext_requantize_tflite"
         lines = [
-            f"const int32_t value = tvm_ext_requantize(sum, {factor}){signed(quantization(self.output).zero_point)};",
+            f"const int32_t value = {function}(sum, {factor}){signed(quantization(self.output).zero_point)};",
             f"return ({ctype})tvm_ext_clamp(value, {self.low}, {self.high});",
         ]
         return f"static inline {ctype} $_requantize(int32_t sum{tables})\n{{\n{block(lines)}\n}}\n"

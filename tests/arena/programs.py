@@ -21,7 +21,11 @@ def call(name: str, inputs: str, outputs: str, scratch_bytes: int = 0) -> Kernel
 
 
 def program(
-    sizes: Mapping[str, int], *steps: Step, inputs: str = "x", outputs: str = "y", memory: Mapping[str, str] | None = None
+    sizes: Mapping[str, int],
+    *steps: Step,
+    inputs: str = "x",
+    outputs: str = "y",
+    memory: Mapping[str, str] | None = None,
 ) -> Program:
     """sizes: bytes of each tensor, in memory `ram` unless `memory` says otherwise."""
     places = memory or {}

@@ -101,7 +101,7 @@ def plain() -> Program:
 
 
 def ringed() -> Program:
-    """Copy; rows 0 and 1 of the middle; then row i + 2 of the middle and row i + 1 of the output; both borders apart."""
+    """Copy; rows 0 and 1 of the middle; then row i + 2 of it and row i + 1 of the output; both borders apart."""
     to_ring, from_ring = StoredRows(output=RING_ROWS), StoredRows(inputs=(RING_ROWS,))
     body = (
         call("one_row", "first", FIRST, ("held", "middle"), to_ring, rows(2, 3, step=1)),

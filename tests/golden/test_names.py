@@ -42,7 +42,23 @@ def test_examples(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "keyword", "and asm bool class const delete int namespace or register restrict true typename xor".split()
+    "keyword",
+    [
+        "and",
+        "asm",
+        "bool",
+        "class",
+        "const",
+        "delete",
+        "int",
+        "namespace",
+        "or",
+        "register",
+        "restrict",
+        "true",
+        "typename",
+        "xor",
+    ],
 )
 def test_never_a_keyword_of_c_or_cplusplus(keyword: str) -> None:
     assert identifier(keyword) != keyword
@@ -61,7 +77,7 @@ def test_unique_counts_on() -> None:
 
 
 @MANY
-@given(st.lists(st.sampled_from("a a_2 a_3 a_2_2 b".split()), max_size=12))
+@given(st.lists(st.sampled_from(["a", "a_2", "a_3", "a_2_2", "b"]), max_size=12))
 def test_unique_names_differ(words: list[str]) -> None:
     taken: set[str] = set()
     names = [unique(word, taken) for word in words]

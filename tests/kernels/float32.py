@@ -58,7 +58,9 @@ def finishes(draw: st.DrawFn, num_channels: int, *, first: Operand | None = None
 
     if first is not None:
         emit("add", first, number(0.25))
-    for kind in draw(st.lists(st.sampled_from("relu relu6 scale channel residual silu tanh".split()), max_size=3)):
+    for kind in draw(
+        st.lists(st.sampled_from(["relu", "relu6", "scale", "channel", "residual", "silu", "tanh"]), max_size=3)
+    ):
         last = value(len(instructions))
         if kind == "relu":
             emit("maximum", last, number(0.0))

@@ -84,7 +84,10 @@ SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0], np.float32)
     [
         (program(("maximum", FIRST, number(0.0))), [np.nan, np.inf, 0, 0, 0, 1, 0]),
         (program(("minimum", FIRST, number(0.5))), [np.nan, 0.5, -np.inf, 0, 0, 0.5, -1]),
-        (program(("maximum", FIRST, number(-0.5)), ("minimum", value(1), number(0.5))), [np.nan, 0.5, -0.5, 0, 0, 0.5, -0.5]),
+        (
+            program(("maximum", FIRST, number(-0.5)), ("minimum", value(1), number(0.5))),
+            [np.nan, 0.5, -0.5, 0, 0, 0.5, -0.5],
+        ),
     ],
     ids=["relu", "minimum", "clip"],
 )  # fmt: skip

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ import pytest
 from codegen_c import kernels as package
 from codegen_c.kernels import kernels, select
 from codegen_c.kernels.contract import Kernel, Refusal
-from codegen_c.operators import Conv2d, Elementwise, Operator, Pool2d, Window
+from codegen_c.operators import Conv2d, Elementwise, Operator, Pool2d, Softmax, Window
 from codegen_c.scalar import Operand
 from tests.kernels.float32 import floats, program
 from tests.kernels.harness import HOST
@@ -62,8 +61,6 @@ def test_a_new_file_is_a_new_kernel(fresh: None, tmp_path: Path, monkeypatch: py
     )
     monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
     monkeypatch.delitem(sys.modules, "codegen_c.kernels.zz_new", raising=False)
-    from codegen_c.operators import Softmax
-
     chosen = select(Softmax(inputs=(floats(4),), outputs=(floats(4),)), HOST)
     sys.modules.pop("codegen_c.kernels.zz_new", None)
     assert getattr(chosen, "kernel", chosen) == "new"

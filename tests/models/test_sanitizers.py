@@ -62,5 +62,9 @@ def _selftest(package: Package, folder: Path) -> subprocess.CompletedProcess[str
     program = folder / "selftest"
     command = [*find_compiler(toolchain), *SANITIZE, *map(str, objects), "-lm", "-o", str(program)]
     subprocess.run(command, check=True, capture_output=True)
-    environment = {**os.environ, "ASAN_OPTIONS": "detect_stack_use_after_return=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
+    environment = {
+        **os.environ,
+        "ASAN_OPTIONS": "detect_stack_use_after_return=1",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+    }
     return subprocess.run([str(program)], capture_output=True, text=True, timeout=300, env=environment)

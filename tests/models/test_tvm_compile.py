@@ -95,9 +95,7 @@ def test_what_no_kernel_takes_is_left_to_tvm(tmp_path: Path) -> None:
         NODE("TopK", ["m", "k"], ["values", "indices"]),
         NODE("Relu", ["values"], ["y"]),
     ]
-    model = model_of(
-        nodes, {"x": (1, 6)}, ["y", ("indices", INT64)], {"w": weights(6, 8), "k": np.array([3])}
-    )
+    model = model_of(nodes, {"x": (1, 6)}, ["y", ("indices", INT64)], {"w": weights(6, 8), "k": np.array([3])})
     mod = tvm_ext.load(saved(model, tmp_path, "mixed"))
     inputs = random_inputs({"x": ((1, 6), "float32")}, seed=1)
     found, called = run(tvm.compile(mod, target="llvm", relax_pipeline="tvm_ext.host"), list(inputs.values()))

@@ -8,7 +8,7 @@ from tvm import relax
 
 from relay_passes.dataflow import bindings, op_name
 
-ELEMENTWISE = frozenset(f"relax.{name}" for name in "add multiply nn.relu sigmoid clip exp".split())
+ELEMENTWISE = frozenset(f"relax.{name}" for name in ["add", "multiply", "nn.relu", "sigmoid", "clip", "exp"])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -48,9 +48,9 @@ def test_an_anchor_takes_what_follows_it() -> None:
     @I.ir_module
     class Before:
         @R.function
-        def main(
-            x: R.Tensor((1, 2, 4, 4), "float32"), r: R.Tensor((1, 2, 4, 4), "float32")
-        ) -> R.Tensor((1, 2, 4, 4), "float32"):
+        def main(x: R.Tensor((1, 2, 4, 4), "float32"), r: R.Tensor((1, 2, 4, 4), "float32")) -> R.Tensor(
+            (1, 2, 4, 4), "float32"
+        ):
             with R.dataflow():
                 c = R.nn.conv2d(x, R.const(WEIGHTS, "float32"))
                 a = R.add(c, r)
@@ -61,9 +61,9 @@ def test_an_anchor_takes_what_follows_it() -> None:
     @I.ir_module
     class Expected:
         @R.function(private=True)
-        def y(
-            x: R.Tensor((1, 2, 4, 4), "float32"), r: R.Tensor((1, 2, 4, 4), "float32")
-        ) -> R.Tensor((1, 2, 4, 4), "float32"):
+        def y(x: R.Tensor((1, 2, 4, 4), "float32"), r: R.Tensor((1, 2, 4, 4), "float32")) -> R.Tensor(
+            (1, 2, 4, 4), "float32"
+        ):
             R.func_attr({"Composite": "tvm_ext.nn_conv2d", "Primitive": True, "source_nodes": []})
             with R.dataflow():
                 c = R.nn.conv2d(x, R.const(WEIGHTS, "float32"))
@@ -73,9 +73,9 @@ def test_an_anchor_takes_what_follows_it() -> None:
             return y
 
         @R.function
-        def main(
-            x: R.Tensor((1, 2, 4, 4), "float32"), r: R.Tensor((1, 2, 4, 4), "float32")
-        ) -> R.Tensor((1, 2, 4, 4), "float32"):
+        def main(x: R.Tensor((1, 2, 4, 4), "float32"), r: R.Tensor((1, 2, 4, 4), "float32")) -> R.Tensor(
+            (1, 2, 4, 4), "float32"
+        ):
             cls = Expected
             with R.dataflow():
                 y = cls.y(x, r)
@@ -144,7 +144,7 @@ def test_functions_with_control_flow_are_left_alone() -> None:
     class Module:
         @R.function
         def main(x: R.Tensor((2,), "float32"), flag: R.Tensor((), "bool")) -> R.Tensor((2,), "float32"):
-            if flag:
+            if flag:  # noqa: SIM108
                 y = R.nn.relu(x)
             else:
                 y = R.exp(x)

@@ -29,7 +29,7 @@ def regions(mod: tvm.IRModule) -> dict[str, relax.Function]:
 
 def schedule(region: relax.Function) -> list[str]:
     """Names of the values a region computes, in order, without the local functions themselves."""
-    return [b.var.name for block in region.body.blocks for b in block.bindings if not isinstance(b.value, relax.Function)]
+    return [b.var.name for b in bindings(region) if not isinstance(b.value, relax.Function)]
 
 
 def chain(*names: str, refused: tuple[str, ...] = ()) -> tvm.IRModule:

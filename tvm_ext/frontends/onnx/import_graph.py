@@ -138,9 +138,7 @@ class _Importer:
             self._refuse(operator_of(node), label, f"TVM's importer fails: {_summary(error)}")
         scope.update({name: value for name, value in zip(node.output, results, strict=False) if name})
 
-    def _refuse_early(
-        self, node: onnx.NodeProto, inputs: Sequence[object], opsets: Opsets, depth: int
-    ) -> None:
+    def _refuse_early(self, node: onnx.NodeProto, inputs: Sequence[object], opsets: Opsets, depth: int) -> None:
         """Judge what needs no values, so that nodes after a failing one are judged too. Raises Refused."""
         reason = refusal(node)
         if reason:
@@ -218,7 +216,13 @@ class _Importer:
         return [scope.get(name) if wanted else None for name, wanted in zip(function.output, node.output, strict=False)]
 
     def _control_flow(
-        self, node: onnx.NodeProto, inputs: list[relax.Expr | None], scope: Scope, label: str, opsets: Opsets, depth: int
+        self,
+        node: onnx.NodeProto,
+        inputs: list[relax.Expr | None],
+        scope: Scope,
+        label: str,
+        opsets: Opsets,
+        depth: int,
     ) -> Sequence[relax.Expr]:
         """The branch that an If takes, the passes of a Loop or Scan one after the other."""
 

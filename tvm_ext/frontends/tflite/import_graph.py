@@ -15,11 +15,11 @@ import tflite
 import tvm
 from tvm import relax
 
-from relay_passes.dataflow import array_of, bindings, build, constant, infer, live, operands, static_shape, substitute
+from relay_passes.dataflow import array_of, bindings, build, constant, live, operands, static_shape, substitute
 from tvm_ext.frontends.onnx.name_variables import name_variables
 from tvm_ext.frontends.statements import NotStatic, Statements
 from tvm_ext.frontends.tflite.converter import FloatConverter
-from tvm_ext.frontends.tflite.layers import LAYERS, Operand, dequantized, options_of, quantized
+from tvm_ext.frontends.tflite.layers import LAYERS, Operand, options_of, quantized
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
 from tvm_ext.frontends.tflite.refusals import Problem, Refused, refusal, unsupported
 
@@ -111,8 +111,7 @@ class _Importer:
             result = builder.normalize(self._computed(node, builder, moves))
             fields = self._fields(result, len(wanted), builder)
             finished = [
-                self._finished(builder.normalize(field), tensor, moves)
-                for field, tensor in zip(fields, wanted, strict=True)
+                self._finished(field, tensor, moves, builder) for field, tensor in zip(fields, wanted, strict=True)
             ]
             return finished[0] if len(finished) == 1 else relax.Tuple(finished)
 
@@ -135,7 +134,10 @@ class _Importer:
         tensors = [self._file.tensors[index] for index in (*node.inputs, *node.outputs) if index >= 0]
         scaled = [tensor for tensor in tensors if tensor.scales is not None and tensor.dtype in ("int8", "uint8")]
         same = all(scaled[0].scales.equals(tensor.scales) and scaled[0].dtype == tensor.dtype for tensor in scaled)
-        if node.operator == "CONCATENATION" and options_of(node.table, tflite.ConcatenationOptions).FusedActivationFunction():
+        if (
+            node.operator == "CONCATENATION"
+            and options_of(node.table, tflite.ConcatenationOptions).FusedActivationFunction()
+        ):
             return False
         return same and (node.operator in _MOVES or node.operator.startswith("PAD"))
 
@@ -144,7 +146,7 @@ class _Importer:
         if node.operator in LAYERS:
             return LAYERS[node.operator](node.table, given)
         values = {
-            index: operand.value if moves else builder.normalize(operand.real())
+            index: operand.value if moves else builder.emit(operand.real())
             for index, operand in zip(node.inputs, given, strict=True)
             if operand is not None
         }
@@ -183,17 +185,20 @@ class _Importer:
             filled = number.item()
         return relax.op.nn.pad(data, [int(extent) for extent in width.ravel()], pad_value=filled)
 
-    def _finished(self, value: relax.Expr, tensor: TfliteTensor, moves: bool) -> relax.Expr:
+    def _finished(
+        self, value: relax.Expr, tensor: TfliteTensor, moves: bool, builder: relax.BlockBuilder
+    ) -> relax.Expr:
         """The result as the file declares it: quantized, of its element type and its shape."""
         assert tensor.dtype is not None, "refused before"
+        value = builder.emit(value)
         if tensor.scales is not None and tensor.dtype in ("int8", "uint8") and not moves:
-            value = infer(quantized(value, tensor.scales, tensor.dtype))
+            value = builder.emit(quantized(value, tensor.scales, tensor.dtype))
         elif str(value.ty.dtype) != tensor.dtype:
-            value = infer(relax.op.astype(value, tensor.dtype))
+            value = builder.emit(relax.op.astype(value, tensor.dtype))
         if self._as_declared and static_shape(value) != tensor.shape:
             if int(np.prod(static_shape(value))) != int(np.prod(tensor.shape)):
-                raise Refused(f"its output is {list(tensor.shape)} in the file, {list(static_shape(value))} by its inputs")
-            value = infer(relax.op.reshape(value, tensor.shape))
+                raise Refused(
+                    f"its output is {list(tensor.shape)} in the file, {list(static_shape(value))} by its inputs"
+                )
+            value = builder.emit(relax.op.reshape(value, tensor.shape))
         return value
-
-

@@ -131,12 +131,16 @@ def _file(path: Path, model: tflite.Model, sha256: str) -> TfliteFile:
     nodes = tuple(_nodes(model, graph, len(tensors)))
     inputs, outputs = (_indices(array, len(tensors)) for array in (graph.InputsAsNumpy(), graph.OutputsAsNumpy()))
     if not outputs or -1 in (*inputs, *outputs):
-        raise BadModel(f"{path}: is not a complete TensorFlow Lite model: it has no outputs, or ports without a tensor.")
+        raise BadModel(
+            f"{path}: is not a complete TensorFlow Lite model: it has no outputs, or ports without a tensor."
+        )
     known = {index for index, tensor in enumerate(tensors) if tensor.data is not None} | {-1, *inputs}
     for node in nodes:
         unknown = [index for index in node.inputs if index not in known and not tensors[index].is_variable]
         if unknown:
-            raise BadModel(f"{path}: {node.label} reads {tensors[unknown[0]].name!r}, which nothing computes before it.")
+            raise BadModel(
+                f"{path}: {node.label} reads {tensors[unknown[0]].name!r}, which nothing computes before it."
+            )
         known.update(node.outputs)
     missing = [index for index in outputs if index not in known]
     if missing:
@@ -179,10 +183,14 @@ def _data(
 ) -> np.ndarray | None:
     """Numbers of a constant tensor; None for one that is computed, or has a type that cannot be compiled."""
     if table.Buffer() >= model.BuffersLength():
-        raise BadModel(f"{path}: tensor {name!r} is kept in buffer {table.Buffer()}; there are {model.BuffersLength()}.")
+        raise BadModel(
+            f"{path}: tensor {name!r} is kept in buffer {table.Buffer()}; there are {model.BuffersLength()}."
+        )
     buffer = model.Buffers(table.Buffer())
     if buffer.Size() > 0:
-        raise UnsupportedModel(f"{path}: tensor {name!r} is kept behind the model in the file; convert it to under 2 GB.")
+        raise UnsupportedModel(
+            f"{path}: tensor {name!r} is kept behind the model in the file; convert it to under 2 GB."
+        )
     if buffer.DataLength() == 0 or dtype is None:
         return None
     raw = bytes(buffer.DataAsNumpy())
@@ -205,7 +213,9 @@ def _scales(path: Path, table: tflite.Tensor, name: str, shape: tuple[int, ...])
         raise BadModel(f"{path}: tensor {name!r} has a scale that is negative or not finite.")
     fits = scale.size == 1 or (0 <= axis < len(shape) and shape[axis] == scale.size)
     if not fits or zero_point.size not in (1, scale.size):
-        raise BadModel(f"{path}: tensor {name!r} has {scale.size} scales and {zero_point.size} zero points for {shape}.")
+        raise BadModel(
+            f"{path}: tensor {name!r} has {scale.size} scales and {zero_point.size} zero points for {shape}."
+        )
     return Scales(scale=scale, zero_point=np.broadcast_to(zero_point, scale.shape), axis=axis if scale.size > 1 else 0)
 
 

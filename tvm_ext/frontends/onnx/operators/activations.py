@@ -52,7 +52,7 @@ def _function(emit: Emitter, name: str, a: float, b: float) -> Activation:
         "softsign": lambda x: emit.divide(x, emit.add(emit.abs(x), 1.0)),
         "softplus": lambda x: emit.nn.softplus(x),
         "affine": lambda x: emit.add(emit.multiply(x, a), b),
-        "leakyrelu": lambda x: emit.nn.leakyrelu(x, a),
+        "leakyrelu": lambda x: emit.nn.leakyrelu(x, alpha=a),
         "thresholdedrelu": lambda x: emit.where(emit.greater(x, a), x, number(0, dtype_name(x))),
         "scaledtanh": lambda x: emit.multiply(emit.tanh(emit.multiply(x, b)), a),
         "hardsigmoid": lambda x: emit.clip(emit.add(emit.multiply(x, a), b), 0.0, 1.0),

@@ -76,7 +76,7 @@ class PRelu(OnnxOpConverter):
 def _leaky(emit: Emitter, x: relax.Expr, slope: relax.Expr) -> relax.Expr:
     known = array_of(slope)
     if known is not None and known.size == 1 and dtype_name(x).startswith("float"):
-        return emit.nn.leakyrelu(x, float(known.reshape(-1)[0]))
+        return emit.nn.leakyrelu(x, alpha=float(known.reshape(-1)[0]))
     return emit.where(emit.less(x, number(0, dtype_name(x))), emit.multiply(x, slope), x)
 
 

@@ -1,0 +1,77 @@
+"""Networks for measuring: known architectures with random weights, as float32 and as int8 in QDQ form.
+
+    python benchmarks/zoo.py mcunet_320k_int8 mobilenet_v2_035_144_fp32 --output out/zoo
+
+Weights and inputs of the calibration come from fixed seeds, so figures repeat; such a network classifies nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import onnx
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.networks.mobile import MCUNET_5FPS_VWW, MCUNET_320K, mcunet, mobilenet_v2  # noqa: E402
+from benchmarks.networks.quantize import quantized  # noqa: E402
+from benchmarks.networks.tiny import autoencoder, ds_cnn, mobilenet_v1, resnet8  # noqa: E402
+
+_FIXED: dict[str, Callable[[str], onnx.ModelProto]] = {
+    "ds_cnn": ds_cnn,
+    "mobilenet_v1_025_96": mobilenet_v1,
+    "resnet8": resnet8,
+    "autoencoder": autoencoder,
+    "mcunet_5fps_vww": partial(mcunet, blocks=MCUNET_5FPS_VWW, size=80, num_classes=2),
+    "mcunet_320k": partial(mcunet, blocks=MCUNET_320K, size=176, num_classes=1000),
+}
+_MOBILENET_V2 = ("mobilenet_v2_035_144", "mobilenet_v2_100_224")
+
+
+def names() -> list[str]:
+    """The networks that are measured, float32 and int8 of each, smallest first."""
+    return [f"{network}_{dtype}" for network in (*_FIXED, *_MOBILENET_V2) for dtype in ("fp32", "int8")]
+
+
+def build(name: str) -> onnx.ModelProto:
+    """A network by name: one of `names()`, or `mobilenet_v2_WWW_SSS_fp32` (or `_int8`) of any width in hundredths
+    and image size in pixels. Input and output are called `input` and `output`.
+
+    Raises KeyError for a name that is neither.
+    """
+    parts = re.fullmatch(r"(.+)_(fp32|int8)", name)
+    if parts is None:
+        raise KeyError(f"{name!r}: the name of a network ends with _fp32 or _int8; there are {', '.join(names())}.")
+    model = _network(parts[1])
+    return quantized(model) if parts[2] == "int8" else model
+
+
+def _network(name: str) -> onnx.ModelProto:
+    if name in _FIXED:
+        return _FIXED[name](name)
+    sizes = re.fullmatch(r"mobilenet_v2_(\d{3})_(\d{2,3})", name)
+    if sizes is None:
+        raise KeyError(f"{name!r}: no such network; there are {', '.join(names())}.")
+    return mobilenet_v2(name, width=int(sizes[1]) / 100, size=int(sizes[2]))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write networks as .onnx files."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=names(), help="default: all")
+    parser.add_argument("--output", type=Path, default=Path("out/zoo"))
+    options = parser.parse_args(arguments)
+    options.output.mkdir(parents=True, exist_ok=True)
+    for name in options.names:
+        onnx.save(build(name), options.output / f"{name}.onnx")
+        print(options.output / f"{name}.onnx")
+
+
+if __name__ == "__main__":
+    main()

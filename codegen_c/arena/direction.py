@@ -1,0 +1,27 @@
+"""Which steps run their rows from the last to the first: those whose output the plan put above a dying input."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from codegen_c.arena.plan import MemoryPlan
+from codegen_c.program import Affine, KernelCall, Loop, Program, Rows, Step
+
+
+def with_directions(program: Program, plan: MemoryPlan) -> Program:
+    """The program with such steps as loops over single rows, last row first."""
+    return replace(program, steps=tuple(_directed(step, plan) for step in program.steps))
+
+
+def _directed(step: Step, plan: MemoryPlan) -> Step:
+    if not isinstance(step, KernelCall) or step.implementation.spatial is None:
+        return step
+    output = plan.placements.get(step.outputs[0])
+    inputs = [plan.placements[name] for name in step.inputs if name in plan.placements]
+    if output is None or not any(
+        p.memory == output.memory and p.offset < output.offset < p.offset + p.num_bytes for p in inputs
+    ):
+        return step
+    last = step.implementation.spatial.output_rows - 1
+    rows = Rows(begin=Affine(base=last, step=-1), end=Affine(base=last + 1, step=-1))
+    return Loop(name=step.name, count=last + 1, body=(replace(step, rows=rows),))

@@ -1,0 +1,118 @@
+"""Ranges of activations, measured on calibration samples.
+
+Two runs over the samples, so that memory does not grow with their number: the first finds the smallest and largest
+number of each tensor, the second counts a histogram between them. Of some percentiles, the range whose int8 steps lie
+nearest the counted numbers (least mean squared error) is chosen; the whole range is one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from tvm import relax
+
+from relay_passes.analysis.int8_parameters import PROBABILITY, Affine, affine_of_range
+from relay_passes.analysis.quantization_units import Unit, is_float_tensor
+from relay_passes.analysis.run_units import Sample, UnitRunner
+from tvm_ext.core.errors import UnsupportedModel
+
+Array = np.ndarray
+
+NUM_BINS = 4096
+# Percentages of the numbers that stay inside the range, both ends together.
+PERCENTILES = (100.0, 99.999, 99.99, 99.9, 99.5)
+
+
+@dataclass(kw_only=True)
+class _Range:
+    """What is known of one group of tensors that share their parameters."""
+
+    low: float = 0.0
+    high: float = 0.0
+    counts: Array = field(default_factory=lambda: np.zeros(NUM_BINS, "int64"))
+
+    def widen(self, array: Array) -> None:
+        if array.size:
+            self.low, self.high = min(self.low, float(array.min())), max(self.high, float(array.max()))
+
+    def count(self, array: Array) -> None:
+        if self.high > self.low:
+            self.counts += np.histogram(array, NUM_BINS, (self.low, self.high))[0]
+
+
+def calibrate(runner: UnitRunner, samples: Sequence[Sample]) -> dict[relax.Var, Affine]:
+    """Parameters of every activation an int8 unit might read or write.
+
+    Values that are the same numbers in other places share theirs. Raises UnsupportedModel for a value that is not
+    finite on some sample.
+    """
+    groups = _groups(runner.units)
+    ranges: dict[relax.Var, _Range] = {group: _Range() for group in groups.values()}
+    for var, array in _values(runner, samples, groups):
+        if not np.isfinite(array).all():
+            raise UnsupportedModel(f"{var.name!r} is not finite on a calibration sample, and cannot be quantized.")
+        ranges[groups[var]].widen(array)
+    for var, array in _values(runner, samples, groups):
+        ranges[groups[var]].count(array)
+    fixed = {groups[unit.result] for unit in runner.units if _gives_probabilities(unit)}
+    chosen = {group: choose_range(r.counts, r.low, r.high) for group, r in ranges.items()}
+    return {
+        var: PROBABILITY if group in fixed and chosen[group].scale < PROBABILITY.scale * 1.01 else chosen[group]
+        for var, group in groups.items()
+    }
+
+
+def choose_range(counts: Array, low: float, high: float) -> Affine:
+    """The parameters of least mean squared error for a histogram over [low, high], which holds zero."""
+    total = int(counts.sum())
+    if total == 0:
+        return affine_of_range(low, high)
+    edges = np.linspace(low, high, len(counts) + 1)
+    centres = (edges[:-1] + edges[1:]) / 2
+    below = np.cumsum(counts)
+    best, least = affine_of_range(low, high), np.inf
+    for percentile in PERCENTILES:
+        outside = total * (1 - percentile / 100) / 2
+        first = int(np.searchsorted(below, outside, side="right"))
+        last = int(np.searchsorted(below, total - outside, side="left"))
+        candidate = affine_of_range(float(edges[first]), float(edges[min(last, len(counts) - 1) + 1]))
+        error = float((counts * (candidate.rounded(centres.astype("float32")) - centres) ** 2).sum())
+        if error < least * (1 - 1e-9):
+            best, least = candidate, error
+    return best
+
+
+def _groups(units: Sequence[Unit]) -> dict[relax.Var, relax.Var]:
+    """Per value its group, named by one of its members: a union of what moves and choices of numbers connect."""
+    parent: dict[relax.Var, relax.Var] = {}
+
+    def root(var: relax.Var) -> relax.Var:
+        while parent.setdefault(var, var) is not var:
+            var = parent[var]
+        return var
+
+    for unit in units:
+        if unit.kind == "float":
+            continue
+        for var in (*unit.inputs, unit.result):
+            root(var)
+        if unit.keeps_parameters:
+            for var in unit.inputs:
+                parent[root(var)] = root(unit.result)
+    return {var: root(var) for var in parent}
+
+
+def _values(
+    runner: UnitRunner, samples: Sequence[Sample], wanted: Mapping[relax.Var, relax.Var]
+) -> Iterable[tuple[relax.Var, Array]]:
+    for sample in samples:
+        yield from ((var, array) for var, array in runner.start(sample).items() if var in wanted)
+        for unit, value in zip(runner.units, runner.walk(sample), strict=True):
+            if unit.result in wanted and is_float_tensor(unit.result):
+                yield unit.result, value
+
+
+def _gives_probabilities(unit: Unit) -> bool:
+    return unit.kind == "compute" and unit.operator == "relax.nn.softmax"

@@ -1,0 +1,94 @@
+"""Scales and zero points: real = scale * (integer - zero point), with the arithmetic TVM defines for them.
+
+Activations: one pair a tensor, any zero point. Weights: one scale an output channel, zero point 0. Biases: int32 in
+units of activation scale * weight scale.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+Array = np.ndarray
+
+INT8 = np.iinfo("int8")
+_LARGEST_WEIGHT = 127
+# Bias and products share one int32, so a bias gets a quarter of it at most.
+_LARGEST_BIAS = 1 << 29
+
+
+@dataclass(frozen=True, kw_only=True)
+class Affine:
+    """Parameters of one int8 activation tensor; `scale` is a float32 number."""
+
+    scale: float
+    zero_point: int
+
+    def quantize(self, real: Array) -> Array:
+        """float32 -> int8: one division, rounded half to even."""
+        steps = np.rint(real.astype("float32", copy=False) / np.float32(self.scale)) + np.float32(self.zero_point)
+        return np.clip(steps, INT8.min, INT8.max).astype("int8")
+
+    def dequantize(self, integers: Array) -> Array:
+        """int8 -> float32."""
+        return (integers.astype("int32") - self.zero_point).astype("float32") * np.float32(self.scale)
+
+    def rounded(self, real: Array) -> Array:
+        """float32 -> the nearest values that int8 can say, as float32."""
+        return self.dequantize(self.quantize(real))
+
+
+# What softmax gives lies in [0, 1): every step is one 256th.
+PROBABILITY = Affine(scale=1 / 256, zero_point=INT8.min)
+
+
+def affine_of_range(low: float, high: float) -> Affine:
+    """Parameters that cover [low, high] and zero, which padding and relu need to be exact."""
+    low, high = min(low, 0.0), max(high, 0.0)
+    scale = float(np.float32((high - low) / (INT8.max - INT8.min)))
+    if scale < np.finfo("float32").tiny:  # a tensor that is always zero
+        return Affine(scale=1.0, zero_point=0)
+    return Affine(scale=scale, zero_point=int(np.clip(round(INT8.min - low / scale), INT8.min, INT8.max)))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LinearInt8:
+    """Weights int8 with one scale for each index of `axis`, and the bias int32[K] in units of `bias_scale`."""
+
+    weight: Array
+    weight_scale: Array
+    axis: int
+    bias: Array
+    bias_scale: Array
+
+    @property
+    def real_weight(self) -> Array:
+        """The weights as float32, as dequantize gives them."""
+        shape = [-1 if axis == self.axis else 1 for axis in range(self.weight.ndim)]
+        return self.weight.astype("float32") * self.weight_scale.reshape(shape)
+
+    @property
+    def real_bias(self) -> Array:
+        """The bias as float32[K]."""
+        return self.bias.astype("float32") * self.bias_scale
+
+
+def quantize_linear(weight: Array, axis: int, bias: Array, input_scale: float) -> LinearInt8:
+    """Weights float32[..., K, ...] (K at `axis`) and bias float32[K] as integers.
+
+    A channel's scale is that of its largest weight, or larger where the bias would else not fit its integer.
+    """
+    others = tuple(index for index in range(weight.ndim) if index != axis)
+    largest = np.abs(weight).max(axis=others, initial=0.0).astype("float64")
+    needed = np.abs(bias.astype("float64")) / (input_scale * _LARGEST_BIAS)
+    scale = np.maximum(largest / _LARGEST_WEIGHT, needed).astype("float32")
+    scale = np.where(scale < np.finfo("float32").tiny, np.float32(1), scale)
+    shape = [-1 if index == axis else 1 for index in range(weight.ndim)]
+    integers = np.clip(np.rint(weight / scale.reshape(shape)), -_LARGEST_WEIGHT, _LARGEST_WEIGHT)
+    bias_scale = (np.float32(input_scale) * scale).astype("float32")
+    bias_scale = np.maximum(bias_scale, np.finfo("float32").tiny)
+    steps = np.rint(bias.astype("float64") / bias_scale.astype("float64"))
+    return LinearInt8(
+        weight=integers.astype("int8"), weight_scale=scale, axis=axis, bias=steps.astype("int32"), bias_scale=bias_scale
+    )

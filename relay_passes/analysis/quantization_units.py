@@ -1,0 +1,213 @@
+"""A float function as units: runs of bindings that int8 code computes as one operator.
+
+    linear    conv2d, or matmul by a constant matrix; the bias added to it; relu and clip behind that
+    compute   one operator that reads a neighbourhood, two activations combined, or a chain of element-wise
+              operators on one activation; relu and clip behind two combined activations
+    move      the same numbers in other places; its result has its inputs' parameters
+    float     everything else: computed as the model has it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from tvm import relax
+
+from relay_passes.dataflow import array_of, bindings, op_name, operands, outputs, static_shape, users
+
+Kind = Literal["linear", "compute", "move", "float"]
+
+_LINEAR = frozenset({"relax.nn.conv2d", "relax.matmul"})
+_MOVES = frozenset(
+    f"relax.{name}" for name in "reshape permute_dims expand_dims squeeze flatten concat strided_slice tile".split()
+)
+_ANCHORS = frozenset(
+    f"relax.{name}" for name in "matmul nn.max_pool2d nn.avg_pool2d mean nn.softmax image.resize2d max min".split()
+)
+_CLAMPS = frozenset({"relax.nn.relu", "relax.clip"})
+_SAME_NUMBERS = frozenset({"relax.nn.max_pool2d", "relax.max", "relax.min"})
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Unit:
+    """Bindings, in order, that become one quantized operator, or none.
+
+    inputs: activations read from outside, each once. weight, axis: of a linear unit, with the axis of its output
+    channels; bias: float32[K], zeros where the model adds none. clamps: how many of the last members only clamp.
+    """
+
+    name: str
+    kind: Kind
+    members: tuple[relax.VarBinding, ...]
+    inputs: tuple[relax.Var, ...]
+    weight: np.ndarray | None = None
+    axis: int = 0
+    bias: np.ndarray | None = None
+    clamps: int = 0
+
+    @property
+    def result(self) -> relax.Var:
+        return self.members[-1].var
+
+    @property
+    def operator(self) -> str:
+        """Relax's name of the operator that says what the unit is."""
+        return op_name(self.members[0].value) or type(self.members[0].value).__name__
+
+    @property
+    def keeps_parameters(self) -> bool:
+        """Whether the result's numbers are some of the input's, so that both share scale and zero point."""
+        nearest = self.operator == "relax.image.resize2d" and self.members[0].value.attrs.method == "nearest_neighbor"
+        return self.kind == "move" or (self.kind == "compute" and (nearest or self.operator in _SAME_NUMBERS))
+
+
+def is_float_tensor(var: relax.Expr) -> bool:
+    """Whether a value is a float32 tensor."""
+    return isinstance(var.ty, relax.TensorType) and str(var.ty.dtype) == "float32"
+
+
+def units_of(func: relax.Function, elementwise: frozenset[str]) -> list[Unit]:
+    """The units of a function of one dataflow block, in order. elementwise: what the backend computes so."""
+    return list(_Grouping(func, elementwise).run())
+
+
+class _Grouping:
+    def __init__(self, func: relax.Function, elementwise: frozenset[str]) -> None:
+        self.sequence, self.elementwise = bindings(func), elementwise
+        self.users = users(self.sequence)
+        self.returned = {leaf for result in outputs(func) for leaf in operands(result)}
+        self.owned: set[relax.Var] = set()
+
+    def run(self) -> Iterator[Unit]:
+        """A unit stands where its last member stood: what it reads comes before that."""
+        units: dict[relax.Var, Unit] = {}
+        for index, binding in enumerate(self.sequence):
+            if binding.var in self.owned:
+                continue
+            unit = self._unit(binding, index)
+            self.owned.update(member.var for member in unit.members)
+            units[unit.result] = unit
+        return (units[binding.var] for binding in self.sequence if binding.var in units)
+
+    def _unit(self, binding: relax.VarBinding, index: int) -> Unit:
+        name = op_name(binding.value)
+        leaves = _activations(binding)
+        if name is None or not leaves or not all(is_float_tensor(value) for value in (*leaves, binding.var)):
+            return _plain("float", [binding])
+        if name in _LINEAR and (linear := self._linear(binding)) is not None:
+            return linear
+        if name in _MOVES:
+            whole = all(array_of(leaf) is None for leaf in operands(binding.value))
+            return _plain("move" if whole else "float", [binding])
+        if name in _ANCHORS:
+            return _plain("compute", [binding])
+        if name not in self.elementwise:
+            return _plain("float", [binding])
+        if len(leaves) == 1:
+            return self._function_of_one(binding, index)
+        clamps = self._clamps(binding)
+        return _plain("compute", [binding, *clamps], clamps=len(clamps))
+
+    def _linear(self, anchor: relax.VarBinding) -> Unit | None:
+        """The anchor, its bias and clamps; None unless the weight alone is constant."""
+        call, weight = anchor.value, array_of(anchor.value.args[1])
+        if weight is None or array_of(call.args[0]) is not None:
+            return None
+        is_matrix = op_name(call) == "relax.matmul"
+        if is_matrix and weight.ndim != 2:
+            return None
+        axis = 1 if is_matrix else str(call.attrs.kernel_layout).index("O")
+        channels = weight.shape[axis]
+        members, bias = [anchor], np.zeros(channels, "float32")
+        follower = self._sole_user(anchor.var)
+        if follower is not None and op_name(follower.value) == "relax.add":
+            added = _per_channel(anchor.var, follower, _channel_axis(call, anchor.var), channels)
+            if added is not None:
+                members, bias = [anchor, follower], added
+        clamps = self._clamps(members[-1])
+        unit = _plain("linear", [*members, *clamps], clamps=len(clamps))
+        return replace(unit, weight=weight, axis=axis, bias=bias)
+
+    def _clamps(self, last: relax.VarBinding) -> list[relax.VarBinding]:
+        """relu and clip, each the only reader of what stands before it."""
+        found: list[relax.VarBinding] = []
+        while (follower := self._sole_user(last.var)) is not None and op_name(follower.value) in _CLAMPS:
+            found.append(follower)
+            last = follower
+        return found
+
+    def _function_of_one(self, first: relax.VarBinding, index: int) -> Unit:
+        """The longest run of element-wise operators on one activation and numbers that leaves one value behind."""
+        source = _activations(first)[0]
+        known, members, best = {source, first.var}, [first], 1
+        if not _adds_numbers_only(first, source):
+            return _plain("compute" if _same_shape(first, source) else "float", [first])
+        for candidate in self.sequence[index + 1 :]:
+            leaves = set(_activations(candidate))
+            if not leaves or not leaves <= known or candidate.var in self.owned:
+                continue
+            if op_name(candidate.value) not in self.elementwise or not _adds_numbers_only(candidate, source):
+                continue
+            members.append(candidate)
+            known.add(candidate.var)
+            inside = {member.var for member in members}
+            if all(self._is_inner(member.var, inside) for member in members[:-1]):
+                best = len(members)
+        return _plain("compute", members[:best])
+
+    def _is_inner(self, var: relax.Var, members: set[relax.Var]) -> bool:
+        return var not in self.returned and all(user.var in members for user in self.users.get(var, []))
+
+    def _sole_user(self, var: relax.Var) -> relax.VarBinding | None:
+        readers = self.users.get(var, [])
+        return readers[0] if len(readers) == 1 and var not in self.returned else None
+
+
+def _plain(kind: Kind, members: Sequence[relax.VarBinding], *, clamps: int = 0) -> Unit:
+    inside = {member.var for member in members}
+    leaves = dict.fromkeys(leaf for member in members for leaf in _activations(member))
+    return Unit(
+        name=_name(members), kind=kind, members=tuple(members), clamps=clamps,
+        inputs=tuple(leaf for leaf in leaves if leaf not in inside),
+    )  # fmt: skip
+
+
+def _activations(binding: relax.VarBinding) -> list[relax.Var]:
+    """What a binding reads that is no constant, each once."""
+    return [leaf for leaf in dict.fromkeys(operands(binding.value)) if isinstance(leaf, relax.Var)]
+
+
+def _name(members: Sequence[relax.VarBinding]) -> str:
+    """The model's own name of the first operator, else that of the result."""
+    span = members[0].value.span
+    return span.source_name.name if span is not None else members[-1].var.name
+
+
+def _same_shape(binding: relax.VarBinding, source: relax.Var) -> bool:
+    return is_float_tensor(binding.var) and static_shape(binding.var) == static_shape(source)
+
+
+def _adds_numbers_only(binding: relax.VarBinding, source: relax.Var) -> bool:
+    arrays = [array for leaf in operands(binding.value) if (array := array_of(leaf)) is not None]
+    return _same_shape(binding, source) and all(array.size == 1 for array in arrays)
+
+
+def _channel_axis(call: relax.Call, var: relax.Var) -> int:
+    if op_name(call) == "relax.matmul":
+        return len(static_shape(var)) - 1
+    return str(call.attrs.out_layout or call.attrs.data_layout).index("C")
+
+
+def _per_channel(var: relax.Var, add: relax.VarBinding, axis: int, channels: int) -> np.ndarray | None:
+    """The constant of an addition as float32[channels], if it has one number a channel."""
+    arrays = [array for leaf in operands(add.value) if (array := array_of(leaf)) is not None]
+    rank = len(static_shape(var))
+    if len(arrays) != 1 or arrays[0].ndim > rank or not _same_shape(add, var):
+        return None
+    shape = (1,) * (rank - arrays[0].ndim) + arrays[0].shape
+    if any(extent != 1 for index, extent in enumerate(shape) if index != axis):
+        return None
+    return np.broadcast_to(arrays[0].reshape(-1), channels).astype("float32")

@@ -1,0 +1,189 @@
+"""Runs a function unit by unit in TVM's virtual machine, in float or as its int8 form would compute it.
+
+Every unit is compiled once, with weights and biases as arguments, so that any choice of units in int8 can be tried
+without compiling again. Rounding activations, weights and biases to what int8 can say, and computing in float between,
+is exactly what the QDQ form means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from relay_passes.analysis.int8_parameters import Affine, LinearInt8
+from relay_passes.analysis.quantization_units import Unit
+from relay_passes.dataflow import build, infer, operands, outputs
+
+Array = np.ndarray
+Sample = Mapping[str, Array]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Int8Choice:
+    """Which units compute in int8, and with what parameters; the default computes everything in float.
+
+    units: indices. activations: parameters of every value an int8 unit reads or writes. linear: of linear units.
+    inputs: parameters of the function that come as int8.
+    """
+
+    units: frozenset[int] = frozenset()
+    activations: Mapping[relax.Var, Affine] = field(default_factory=dict)
+    linear: Mapping[int, LinearInt8] = field(default_factory=dict)
+    inputs: frozenset[relax.Var] = frozenset()
+
+
+FLOAT = Int8Choice()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UnitResult:
+    """What a unit computed. before_clamps: of a linear unit, before relu and clip."""
+
+    value: Any
+    before_clamps: Array | None = None
+
+
+class UnitRunner:
+    """The units of `mod`'s main, compiled for this machine."""
+
+    def __init__(self, mod: tvm.IRModule, units: Sequence[Unit]) -> None:
+        self.units = units
+        self.params: list[relax.Var] = list(mod["main"].params)
+        self.results = outputs(mod["main"])
+        last_readers = {var: index for index, unit in enumerate(units) for var in unit.inputs}
+        kept = {leaf for result in self.results for leaf in operands(result)}
+        self.dead_after: dict[int, list[relax.Var]] = {}
+        for var, index in last_readers.items():
+            if var not in kept:
+                self.dead_after.setdefault(index, []).append(var)
+        self.machine = _machine(mod, units)
+
+    def compute(self, index: int, values: Mapping[relax.Var, Any], choice: Int8Choice = FLOAT) -> UnitResult:
+        """Unit `index`, given the values it reads."""
+        unit = self.units[index]
+        in_int8 = index in choice.units
+        read = [choice.activations[var].rounded(values[var]) if in_int8 else values[var] for var in unit.inputs]
+        if not isinstance(unit.members[0].value, relax.Call):
+            return UnitResult(value=_select(unit.members[0].value, values))
+        if unit.kind == "linear":
+            quantized = choice.linear.get(index) if in_int8 else None
+            read += [quantized.real_weight, quantized.real_bias] if quantized else [unit.weight, unit.bias]
+        given = self.machine[f"unit_{index}"](*map(_to_tvm, read))
+        value = _to_numpy(given)
+        before = None
+        if unit.kind == "linear" and unit.clamps:
+            before, value = value
+        elif unit.kind == "linear":
+            before = value
+        return UnitResult(value=choice.activations[unit.result].rounded(value) if in_int8 else value,
+                          before_clamps=before)  # fmt: skip
+
+    def start(self, sample: Sample, choice: Int8Choice = FLOAT) -> dict[relax.Var, Any]:
+        """Values of the parameters for one sample, arrays by the parameters' names."""
+        arrays = {param: sample[param.name] for param in self.params}
+        return {
+            param: choice.activations[param].rounded(array) if param in choice.inputs else array
+            for param, array in arrays.items()
+        }
+
+    def walk(self, sample: Sample, choice: Int8Choice = FLOAT) -> Iterator[Any]:
+        """The result of each unit in order; a value is dropped once nothing reads it any more."""
+        values = self.start(sample, choice)
+        for index, unit in enumerate(self.units):
+            values[unit.result] = self.compute(index, values, choice).value
+            yield values[unit.result]
+            for var in self.dead_after.get(index, ()):
+                del values[var]
+
+    def outputs(self, sample: Sample, choice: Int8Choice = FLOAT) -> list[Array]:
+        """What the function returns for one sample; an int8 choice gives real numbers too."""
+        wanted: dict[relax.Var, Any] = self.start(sample, choice)
+        wanted = {var: wanted[var] for var in self.results if var in wanted}
+        for unit, value in zip(self.units, self.walk(sample, choice), strict=True):
+            if unit.result in self.results:
+                wanted[unit.result] = value
+        return [wanted[var] for var in self.results if isinstance(var, relax.Var)]
+
+
+def _machine(mod: tvm.IRModule, units: Sequence[Unit]) -> relax.VirtualMachine:
+    functions = {var: func for var, func in mod.functions_items() if var.name_hint != "main"}
+    module = tvm.IRModule(functions)
+    for index, unit in enumerate(units):
+        if isinstance(unit.members[0].value, relax.Call):
+            module[f"unit_{index}"] = _function(unit).with_attr("global_symbol", f"unit_{index}")
+    return relax.VirtualMachine(tvm.compile(module, target="llvm"), tvm.cpu())
+
+
+def _function(unit: Unit) -> relax.Function:
+    """A unit by itself. A linear one takes weight and bias too, and gives what it has before its clamps as well."""
+    params = [relax.Var(var.name, var.ty) for var in unit.inputs]
+    replace: dict[relax.Var, relax.Expr] = dict(zip(unit.inputs, params, strict=True))
+    if unit.kind != "linear":
+        return build(params, unit.members, [unit.result], replace=replace)
+    weight = relax.Var("weight", relax.TensorType(unit.weight.shape, "float32"))
+    bias = relax.Var("bias", relax.TensorType(unit.bias.shape, "float32"))
+    sequence, before = linear_bindings(unit, replace[unit.inputs[0]], weight, bias)
+    results = [before, sequence[-1].var] if unit.clamps else [before]
+    return build([*params, weight, bias], sequence, results)
+
+
+def linear_bindings(
+    unit: Unit, data: relax.Expr, weight: relax.Expr, bias: relax.Expr
+) -> tuple[list[relax.VarBinding], relax.Var]:
+    """Bindings of a linear unit on other operands, and the value before its clamps.
+
+    bias: float32[K], or of the rank of the result.
+    """
+    anchor = unit.members[0]
+    call = anchor.value
+    product = infer(relax.Call(call.op, [data, weight], call.attrs, call.ty_args, call.span))
+    sequence: list[relax.VarBinding] = []
+
+    def bind(name: str, value: relax.Expr) -> relax.Var:
+        var = relax.DataflowVar(name, value.ty)
+        sequence.append(relax.VarBinding(var, value))
+        return var
+
+    total = bind(f"{unit.result.name}.product", product)
+    if bias.ty.ndim == 1 and (shape := bias_shape(unit)) != (len(unit.bias),):
+        bias = bind(f"{unit.result.name}.bias", infer(relax.op.reshape(bias, shape)))
+    add = infer(relax.op.add(total, bias))
+    before = total = bind(f"{unit.result.name}.sum", relax.Call(add.op, add.args, add.attrs, [], call.span, add.ty))
+    for member in unit.members[len(unit.members) - unit.clamps :]:
+        value = member.value
+        clamped = infer(relax.Call(value.op, [total, *value.args[1:]], value.attrs, value.ty_args, value.span))
+        total = bind(f"{member.var.name}.clamped", clamped)
+    return sequence, before
+
+
+def bias_shape(unit: Unit) -> tuple[int, ...]:
+    """Shape in which the bias of a linear unit meets its result: [K] for a matmul, else of the result's rank."""
+    if unit.operator == "relax.matmul":
+        return (len(unit.bias),)
+    attrs = unit.members[0].value.attrs
+    layout = str(attrs.out_layout or attrs.data_layout)
+    return tuple(len(unit.bias) if letter == "C" else 1 for letter in layout)
+
+
+def _select(value: relax.Expr, values: Mapping[relax.Var, Any]) -> Any:
+    """A binding that computes nothing: an element of a tuple, another name, a tuple."""
+    if isinstance(value, relax.TupleGetItem):
+        return values[value.tuple_value][value.index]
+    if isinstance(value, relax.Tuple):
+        return [_select(part, values) for part in value.fields]
+    return values[value] if isinstance(value, relax.Var) else value.value.numpy()
+
+
+def _to_tvm(value: Any) -> Any:
+    return [_to_tvm(part) for part in value] if isinstance(value, list) else tvm.runtime.tensor(
+        np.ascontiguousarray(value)
+    )  # fmt: skip
+
+
+def _to_numpy(value: Any) -> Any:
+    return value.numpy() if isinstance(value, tvm.runtime.Tensor) else [_to_numpy(part) for part in value]

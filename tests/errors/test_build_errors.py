@@ -1,0 +1,131 @@
+"""Models a build refuses: one clear error, and nothing is left behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import tvm
+from onnx import TensorProto, helper
+
+import tvm_ext
+from tests.support.onnx_models import INT64, SMALL_MODELS, image_in_and_out, model_of, saved, weights
+from tvm_ext import BuildOptions
+from tvm_ext.core.errors import BadModel, BadOptions, MissingTool, TvmExtError, UnsupportedModel
+
+NODE = helper.make_node
+
+
+def refused(path: Path, kind: type[TvmExtError], message: str) -> None:
+    """Loading and building raises, and makes nothing beside what stood there."""
+    before = sorted(path.parent.rglob("*"))
+    with pytest.raises(kind, match=message):
+        tvm_ext.build(tvm_ext.load(path), "host", path.parent / "out")
+    assert sorted(path.parent.rglob("*")) == before
+
+
+def test_not_an_onnx_file(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_text("hello")
+    refused(path, BadModel, "not an ONNX")
+
+
+def test_truncated(tmp_path: Path) -> None:
+    path = saved(image_in_and_out(), tmp_path)
+    path.write_bytes(path.read_bytes()[:-100])
+    refused(path, BadModel, "small.onnx")
+
+
+def test_unsupported_operators_are_all_listed(tmp_path: Path) -> None:
+    nodes = [
+        NODE("Relu", ["x"], ["a"]),
+        NODE("Mystery", ["a"], ["b"], domain="com.example"),
+        NODE("Mystery", ["b"], ["c"], domain="com.example"),
+        NODE("NonZero", ["c"], ["y"]),
+    ]
+    model = model_of(nodes, {"x": (1, 4)}, [("y", INT64)])
+    model.opset_import.append(helper.make_opsetid("com.example", 1))
+    with pytest.raises(UnsupportedModel) as error:
+        tvm_ext.load(saved(model, tmp_path))
+    assert "Mystery" in str(error.value) and "NonZero" in str(error.value) and "2 times" in str(error.value)
+
+
+def test_shape_that_depends_on_data(tmp_path: Path) -> None:
+    model = model_of([NODE("NonZero", ["x"], ["y"])], {"x": (1, 4)}, [("y", INT64)])
+    refused(saved(model, tmp_path), UnsupportedModel, "NonZero.*depends on data")
+
+
+def test_external_data_outside_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(weights(1, 4).tobytes())
+    folder = tmp_path / "model"
+    folder.mkdir()
+    model = model_of([NODE("Add", ["x", "w"], ["y"])], {"x": (1, 4)}, ["y"], {"w": weights(1, 4)})
+    onnx.save(model, folder / "small.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    model = onnx.load(folder / "small.onnx", load_external_data=False)
+    model.graph.initializer[0].external_data[0].value = "../secret"
+    (folder / "small.onnx").write_bytes(model.SerializeToString())
+    refused(folder / "small.onnx", BadModel, r"\.\./secret")
+
+
+def sort_model() -> onnx.ModelProto:
+    nodes = [NODE("Relu", ["x"], ["r"]), NODE("TopK", ["r", "k"], ["y", "i"])]
+    return model_of(nodes, {"x": (1, 8)}, ["y", ("i", INT64)], {"k": np.array([3])})
+
+
+def half_model() -> onnx.ModelProto:
+    nodes = [
+        NODE("Cast", ["x"], ["h"], to=TensorProto.FLOAT16),
+        NODE("Abs", ["h"], ["a"]),
+        NODE("Cast", ["a"], ["y"], to=TensorProto.FLOAT),
+    ]
+    return model_of(nodes, {"x": (1, 8)}, ["y"])
+
+
+@pytest.mark.parametrize(
+    ("make", "operator"), [(sort_model, r"relax\.topk"), (half_model, r"relax\.astype \(2 times\)")]
+)
+def test_operators_left_over_are_named_and_tvm_runs_them(tmp_path: Path, make, operator: str) -> None:
+    path = saved(make(), tmp_path)
+    refused(path, UnsupportedModel, rf"left over: .*{operator}.*tvm\.compile")
+    executable = tvm.compile(tvm_ext.load(path), target="llvm", relax_pipeline=tvm_ext.relax_pipeline("host"))
+    x = np.arange(8, dtype=np.float32).reshape(1, 8)
+    result = tvm.relax.VirtualMachine(executable, tvm.cpu())["main"](tvm.runtime.tensor(x))
+    first = result if isinstance(result, tvm.runtime.Tensor) else result[0]
+    expected = x if make is half_model else np.array([[7, 6, 5]], np.float32)
+    np.testing.assert_array_equal(first.numpy(), expected)
+
+
+def test_constant_outputs_are_named(tmp_path: Path) -> None:
+    model = model_of([NODE("Relu", ["x"], ["y"])], {"x": (1, 4)}, ["y", "table"], {"table": weights(2)})
+    refused(saved(model, tmp_path), UnsupportedModel, "do not depend on any input: table")
+
+
+def test_a_model_that_computes_nothing(tmp_path: Path) -> None:
+    model = model_of([NODE("Identity", ["x"], ["y"])], {"x": (1, 4)}, ["y"])
+    refused(saved(model, tmp_path), UnsupportedModel, "computes nothing")
+
+
+@pytest.mark.parametrize("verify", [(), None], ids=["unverified", "verified"])
+def test_missing_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verify: tuple[str, ...] | None) -> None:
+    mod = tvm_ext.load(saved(SMALL_MODELS["unused_input"](), tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing here"))
+    monkeypatch.delenv("CC", raising=False)
+    for platform, compiler in (("host", "gcc"), ("cortex_m4", "arm-none-eabi-gcc")):
+        with pytest.raises(MissingTool, match=rf"^{compiler} is not on PATH; .*apt install"):
+            tvm_ext.build(mod, platform, tmp_path / "out", BuildOptions(verify=verify))
+    assert [item.name for item in tmp_path.iterdir()] == ["small.onnx"]
+
+
+def test_verifying_on_a_board_that_is_not_there(tmp_path: Path) -> None:
+    mod = tvm_ext.load(saved(SMALL_MODELS["unused_input"](), tmp_path))
+    with pytest.raises(BadOptions, match="verify = qemu: host has no board"):
+        tvm_ext.build(mod, "host", tmp_path / "out", BuildOptions(verify=("host", "qemu")))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["math", "stdint", "tvm_ext_kernels", "Upper", "9lives", "", "a" * 49])
+def test_names_that_cannot_prefix_c(name: str) -> None:
+    with pytest.raises(BadOptions, match=r"name = "):
+        BuildOptions(name=name)

@@ -1,0 +1,133 @@
+"""Platforms a build refuses, and models too large for one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import tvm_ext
+from tests.support.onnx_models import SMALL_MODELS, image_in_and_out, saved
+from tvm_ext import BuildOptions, Platform
+from tvm_ext.core.errors import BadPlatform, DoesNotFit
+
+GOOD = """\
+name = "mine"
+description = "A platform of a test."
+activations = "ram"
+weights = "rom"
+[[processors]]
+name = "cpu"
+isa = "host"
+clock_hz = 1_000_000
+simd = "host"
+fpu = "double"
+[[memories]]
+name = "ram"
+kind = "ram"
+capacity_bytes = 1_000_000
+read_bytes_per_cycle = 4
+write_bytes_per_cycle = 4
+[[memories]]
+name = "rom"
+kind = "rom"
+capacity_bytes = 1_000_000
+read_bytes_per_cycle = 4
+write_bytes_per_cycle = 0
+[[links]]
+source = "cpu"
+target = "ram"
+bytes_per_cycle = 4
+[[links]]
+source = "cpu"
+target = "rom"
+bytes_per_cycle = 4
+[toolchain]
+flags = []
+"""
+
+
+def platform_file(folder: Path, old: str = "", new: str = "") -> Path:
+    """The good platform with its first `old` replaced."""
+    assert old in GOOD
+    path = folder / "mine.toml"
+    path.write_text(GOOD.replace(old, new, 1), encoding="utf-8")
+    return path
+
+
+def test_the_good_one_builds(tmp_path: Path) -> None:
+    platform = Platform.load(platform_file(tmp_path))
+    mod = tvm_ext.load(saved(SMALL_MODELS["unused_input"](), tmp_path))
+    package = tvm_ext.build(mod, platform, tmp_path / "out", BuildOptions(verify=("host",)))
+    assert package.report["platform"] == "mine" and package.platform == platform
+
+
+def test_unknown_platform(tmp_path: Path) -> None:
+    mod = tvm_ext.load(saved(SMALL_MODELS["unused_input"](), tmp_path))
+    with pytest.raises(BadPlatform, match=r"unknown platform 'cortex_m3'\. Did you mean .*Shipped: .*host"):
+        tvm_ext.build(mod, "cortex_m3", tmp_path / "out")
+    with pytest.raises(BadPlatform, match=r"absent\.toml: cannot be read: No such file"):
+        tvm_ext.build(mod, str(tmp_path / "absent.toml"), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('name = "mine"', 'name = "mine"\ncolour = "red"', r"colour: unknown key; allowed here: name, description"),
+        ("clock_hz", "clock_mhz", r"processors\[0\]\.clock_mhz: unknown key; allowed here: .*clock_hz"),
+        ("1_000_000", '"1 MHz"', r"processors\[0\]\.clock_hz = '1 MHz': .*a plain number of hz"),
+        (
+            "capacity_bytes = 1_000_000",
+            'capacity_bytes = "1M"',
+            r"memories\[0\]\.capacity_bytes = '1M': .*number of bytes",
+        ),
+        ("capacity_bytes = 1_000_000", "capacity_bytes = 1.5", r"memories\[0\]\.capacity_bytes = 1\.5"),
+        ("capacity_bytes = 1_000_000", "capacity_bytes = -1", r"memories\[0\]\.capacity_bytes = -1: .*greater than"),
+        ("capacity_bytes = 1_000_000\n", "", r"memories\[0\]\.capacity_bytes: is missing"),
+        ("read_bytes_per_cycle = 4", "read_bytes_per_cycle = -4", r"memories\[0\]\.read_bytes_per_cycle = -4"),
+        ('kind = "ram"', 'kind = "tape"', r"memories\[0\]\.kind = 'tape': .*'ram' or 'rom'"),
+        ('target = "ram"', 'target = "rom"', r"memories\.ram: no processor reaches it; add a \[\[links\]\]"),
+        ('target = "ram"', 'target = "moon"', r"links\[0\]\.target = 'moon' is neither a processor nor a memory"),
+        ('name = "rom"', 'name = "ram"', r"name = 'ram' is used more than once"),
+        ('activations = "ram"', 'activations = "rom"', r"activations = 'rom' is a rom; a ram is needed"),
+        ('weights = "rom"', 'weights = "flash"', r"weights = 'flash' is not a memory: ram, rom"),
+        ("flags = []", 'flags = ["-fplugin=evil.so"]', r"toolchain\.flags\[0\] = '-fplugin=evil\.so'"),
+        ("flags = []", 'flags = ["-mcpu=x; rm -rf /"]', r"toolchain\.flags\[0\]"),
+        ("flags = []", 'flags = ["@response"]', r"toolchain\.flags\[0\]"),
+        ('name = "mine"', "name = ", r"is not TOML"),
+        ('name = "mine"', 'name = "../up"', r"name = '\.\./up'"),
+    ],
+)
+def test_broken_platform_files(tmp_path: Path, old: str, new: str, message: str) -> None:
+    path = platform_file(tmp_path, old, new)
+    with pytest.raises(BadPlatform, match=message) as error:
+        Platform.load(path)
+    assert str(error.value).startswith(str(path))
+
+
+def test_memory_too_small_names_step_bytes_and_memory(tmp_path: Path) -> None:
+    mod = tvm_ext.load(saved(image_in_and_out(), tmp_path))
+    platform = Platform.load(platform_file(tmp_path, "capacity_bytes = 1_000_000", "capacity_bytes = 2_000"))
+    with pytest.raises(DoesNotFit) as error:
+        tvm_ext.build(mod, platform, tmp_path / "out")
+    said = str(error.value)
+    for part in ("stem", "3360 B are alive at step 1", "ram of mine holds 2000 B", "Try a larger memory"):
+        assert part in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_flash_too_small_for_the_weights(tmp_path: Path) -> None:
+    mod = tvm_ext.load(saved(image_in_and_out(), tmp_path))
+    text = 'kind = "rom"\ncapacity_bytes = 1_000_000'
+    platform = Platform.load(platform_file(tmp_path, text, text.replace("1_000_000", "1_000")))
+    with pytest.raises(DoesNotFit, match=r"weights are 1\d\d\d B; rom of mine holds 1000 B\. Try a larger memory"):
+        tvm_ext.build(mod, platform, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_memory_that_just_suffices(tmp_path: Path) -> None:
+    mod = tvm_ext.load(saved(image_in_and_out(), tmp_path))
+    platform = Platform.load(platform_file(tmp_path, "capacity_bytes = 1_000_000", "capacity_bytes = 3_360"))
+    package = tvm_ext.build(mod, platform, tmp_path / "out", BuildOptions(verify=()))
+    assert package.report["arena_bytes"] == 3360

@@ -1,0 +1,134 @@
+"""Pools that TVM lacks or gets wrong: MaxPool with indices, LpPool, and average pools over dilated windows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from tvm import relax, te, tirx
+from tvm.relax.frontend.onnx import onnx_frontend
+from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
+
+from relay_passes.dataflow import static_shape
+from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name
+from tvm_ext.frontends.onnx.operators.windows import Windows, reduced, windows
+from tvm_ext.frontends.onnx.refusals import Refused
+
+Inputs = Sequence["relax.Expr | None"]
+Attributes = Mapping[str, object]
+
+
+class MaxPool(onnx_frontend.MaxPool):
+    """Relax's own where that is all; with indices, the first place of each window that holds its maximum."""
+
+    @classmethod
+    def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        x = inputs[0]
+        is_float = dtype_name(x).startswith("float")
+        if attr["tvm_custom"]["num_outputs"] == 1 and is_float and attr.get("auto_pad", b"NOTSET") == b"NOTSET":
+            return super()._impl_v1(bb, inputs, attr, params)
+        shape = static_shape(x)
+        how = windows(shape[2:], attr)
+        emit = Emitter(bb)
+        largest = emit.te(lambda source: _largest(source, shape, how), x, name="max_pool")
+        if attr["tvm_custom"]["num_outputs"] == 1:
+            return largest
+        column_major = bool(attr.get("storage_order", 0))
+        indices = emit.te(
+            lambda source, found: _places(source, found, shape, how, column_major), x, largest, name="max_pool_indices"
+        )
+        return relax.Tuple([largest, indices])
+
+
+def _largest(source: te.Tensor, shape: Sequence[int], how: Windows) -> te.Tensor:
+    dtype = str(source.dtype)
+    least = tirx.const(-math.inf, dtype) if dtype.startswith("float") else tirx.min_value(dtype)
+    return reduced(shape, how, lambda at, place, inside: tirx.if_then_else(inside, source(*place), least), te.max)
+
+
+def _places(source: te.Tensor, largest: te.Tensor, shape: Sequence[int], how: Windows, column_major: bool) -> te.Tensor:
+    """Flat indices into the whole tensor; column_major: the spatial axes count from the first."""
+    order = [0, 1, *(range(len(shape) - 1, 1, -1) if not column_major else range(2, len(shape)))]
+    strides, stride = {}, 1
+    for axis in order[2:]:
+        strides[axis], stride = stride, stride * shape[axis]
+    strides[1], strides[0] = stride, stride * shape[1]
+    beyond = tirx.max_value("int64")
+
+    def element(at: list[tirx.Expr], place: list[tirx.Expr], inside: tirx.Expr) -> tirx.Expr:
+        flat = sum(tirx.Cast("int64", i) * strides[axis] for axis, i in enumerate(place))
+        is_largest = tirx.if_then_else(inside, source(*place) == largest(*at), tirx.const(False, "bool"))
+        return tirx.if_then_else(is_largest, flat, beyond)
+
+    return reduced(shape, how, element, te.min)
+
+
+class AveragePool(onnx_frontend.AveragePool):
+    """Relax's own for plain windows; rounded-up sizes and dilations count what lies inside the padded input only."""
+
+    @classmethod
+    def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        dilated = any(int(d) != 1 for d in attr.get("dilations") or ())
+        plain = not dilated and attr.get("auto_pad", b"NOTSET") in (b"NOTSET", b"VALID")
+        if plain and not (attr.get("ceil_mode", 0) and attr.get("count_include_pad", 0)):
+            return super()._impl_v1(bb, inputs, attr, params)
+        x, shape = inputs[0], static_shape(inputs[0])
+        how = windows(shape[2:], attr)
+        pads = [int(p) for p in attr.get("pads") or (0,) * (2 * (len(shape) - 2))]
+        ends = [extent + pads[len(shape) - 2 + axis] for axis, extent in enumerate(shape[2:])]
+        counts_padding = bool(attr.get("count_include_pad", 0)) and attr.get("auto_pad", b"NOTSET") == b"NOTSET"
+
+        def compute(source: te.Tensor) -> te.Tensor:
+            zero = tirx.const(0, str(source.dtype))
+            total = reduced(shape, how, lambda at, p, inside: tirx.if_then_else(inside, source(*p), zero), te.sum)
+
+            def mean(*at: tirx.Var) -> tirx.Expr:
+                count = tirx.const(1, "int32")
+                for axis, i in enumerate(at[2:]):
+                    taps = [
+                        i * how.strides[axis] - how.begins[axis] + k * how.dilations[axis]
+                        for k in range(how.kernel[axis])
+                    ]
+                    low, high = (-how.begins[axis], ends[axis]) if counts_padding else (0, shape[2 + axis])
+                    inside = [tirx.Cast("int32", tirx.all(tap >= low, tap < high)) for tap in taps]
+                    count = count * sum(inside[1:], inside[0])
+                return total(*at) / tirx.Cast(str(source.dtype), count)
+
+            return te.compute(total.shape, mean, "average")
+
+        return Emitter(bb).te(compute, x, name="average_pool")
+
+
+class LpPool(OnnxOpConverter):
+    """(sum |x|^p)^(1/p) over each window."""
+
+    @classmethod
+    def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        emit, x, power = Emitter(bb), inputs[0], float(attr.get("p", 2))
+        shape = static_shape(x)
+        how = windows(shape[2:], attr)
+        raised = emit.abs(x) if power == 1 else emit.multiply(x, x) if power == 2 else emit.power(emit.abs(x), power)
+
+        def compute(source: te.Tensor) -> te.Tensor:
+            zero = tirx.const(0, str(source.dtype))
+            return reduced(shape, how, lambda at, p, inside: tirx.if_then_else(inside, source(*p), zero), te.sum)
+
+        total = emit.te(compute, raised, name="lp_pool")
+        return total if power == 1 else emit.sqrt(total) if power == 2 else emit.power(total, 1 / power)
+
+
+class GlobalLpPool(OnnxOpConverter):
+    @classmethod
+    def _impl_v2(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        extents = static_shape(inputs[0])[2:]
+        if not extents:
+            raise Refused("there is nothing to pool over")
+        return LpPool._impl_v1(bb, inputs, {**attr, "kernel_shape": extents}, params)
+
+
+CONVERTERS = {
+    ("", "MaxPool"): MaxPool,
+    ("", "AveragePool"): AveragePool,
+    ("", "LpPool"): LpPool,
+    ("", "GlobalLpPool"): GlobalLpPool,
+}

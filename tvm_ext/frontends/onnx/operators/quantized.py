@@ -1,0 +1,198 @@
+"""Operators on quantized tensors: as dequantize, float operator, quantize where all parameters are known.
+
+That is the form kernels take as a whole. Otherwise integer arithmetic, exact, with one rounding at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from tvm import relax
+from tvm.relax.frontend.onnx import onnx_frontend
+from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter, get_type
+
+from relay_passes.dataflow import array_of, constant, static_shape
+from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, number
+from tvm_ext.frontends.onnx.operators.windows import windows
+from tvm_ext.frontends.onnx.refusals import Refused
+
+Inputs = Sequence["relax.Expr | None"]
+Attributes = Mapping[str, object]
+
+
+def _all_known(*values: relax.Expr | None) -> bool:
+    return all(value is None or array_of(value) is not None for value in values)
+
+
+def _convolution(emit: Emitter, x: relax.Expr, weight: relax.Expr, attr: Attributes, out_dtype: str) -> relax.Expr:
+    shape, kernel = static_shape(x), static_shape(weight)[2:]
+    how = windows(shape[2:], {**attr, "kernel_shape": kernel})
+    ends = [
+        (o - 1) * s + (k - 1) * d + 1 - extent - begin
+        for o, s, k, d, extent, begin in zip(
+            how.output, how.strides, kernel, how.dilations, shape[2:], how.begins, strict=True
+        )
+    ]
+    convolve = {1: emit.nn.conv1d, 2: emit.nn.conv2d, 3: emit.nn.conv3d}.get(len(kernel))
+    if convolve is None:
+        raise Refused(f"a convolution over {len(kernel)} axes")
+    # A window that does not reach the end leaves elements unread: their negative padding is none.
+    return convolve(
+        x, weight, strides=list(how.strides), padding=[*how.begins, *(max(end, 0) for end in ends)],
+        dilation=list(how.dilations), groups=int(attr.get("group", 1)), out_dtype=out_dtype,
+    )  # fmt: skip
+
+
+def _centred(emit: Emitter, x: relax.Expr, zero_point: relax.Expr | None, axis: int) -> relax.Expr:
+    """x - zero point as int32; a zero point per slice lies along `axis`."""
+    wide = emit.cast(x, "int32")
+    if zero_point is None:
+        return wide
+    zero = emit.cast(zero_point, "int32")
+    if len(static_shape(zero)) == 1:
+        shape = [1] * len(static_shape(x))
+        shape[axis] = static_shape(zero)[0]
+        zero = emit.reshaped(zero, shape)
+    return emit.subtract(wide, zero)
+
+
+def _requantized(
+    emit: Emitter, total: relax.Expr, scale: relax.Expr, y_scale: relax.Expr, y_zero: relax.Expr
+) -> relax.Expr:
+    """int32 sums to y's type: one multiplication, rounded half to even."""
+    dtype = dtype_name(y_zero)
+    real = emit.divide(
+        emit.multiply(emit.cast(total, "float32"), emit.cast(scale, "float32")), emit.cast(y_scale, "float32")
+    )
+    shifted = emit.add(emit.round(real), emit.cast(y_zero, "float32"))
+    limits = np.iinfo(dtype)
+    return emit.cast(emit.clip(shifted, int(limits.min), int(limits.max)), dtype)
+
+
+class QLinearConv(OnnxOpConverter):
+    @classmethod
+    def _impl_v10(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        emit = Emitter(bb)
+        x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = inputs[:8]
+        bias = inputs[8] if len(inputs) > 8 else None
+        channels = [1, -1] + [1] * (len(static_shape(x)) - 2)
+        if _all_known(x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias):
+            data = emit.dequantize(x, _scalar(x_scale), _scalar(x_zero), axis=1)
+            weight = emit.dequantize(w, _scalar(w_scale), _scalar(w_zero), axis=0)
+            y = _convolution(emit, data, weight, attr, "float32")
+            if bias is not None:
+                scale = (array_of(x_scale).reshape(-1) * array_of(w_scale).reshape(-1)).astype("float32")
+                real = emit.dequantize(bias, _scalar(constant(scale)), number(0, "int32"), axis=0)
+                y = emit.add(y, emit.reshape(real, channels))
+            return emit.quantize(y, _scalar(y_scale), _scalar(y_zero), axis=1, out_dtype=dtype_name(y_zero))
+        total = _convolution(emit, _centred(emit, x, x_zero, 1), _centred(emit, w, w_zero, 0), attr, "int32")
+        if bias is not None:
+            total = emit.add(total, emit.reshape(bias, channels))
+        scale = emit.multiply(x_scale, w_scale)
+        if len(static_shape(scale)) == 1 and static_shape(scale) != (1,):
+            scale = emit.reshape(scale, channels)
+        return _requantized(emit, total, scale, y_scale, y_zero)
+
+
+class QLinearMatMul(OnnxOpConverter):
+    @classmethod
+    def _impl_v10(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        emit = Emitter(bb)
+        a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = inputs
+        parameters = (a_scale, a_zero, b_scale, b_zero, y_scale, y_zero)
+        if _all_known(b, *parameters) and all(array_of(value).size == 1 for value in parameters):
+            left = emit.dequantize(a, _scalar(a_scale), _scalar(a_zero))
+            right = emit.dequantize(b, _scalar(b_scale), _scalar(b_zero))
+            y = emit.matmul(left, right)
+            return emit.quantize(y, _scalar(y_scale), _scalar(y_zero), out_dtype=dtype_name(y_zero))
+        rows, columns = len(static_shape(a)) - 2, len(static_shape(b)) - 1
+        left, right = _centred(emit, a, a_zero, rows), _centred(emit, b, b_zero, columns)
+        total = emit.matmul(left, right, out_dtype="int32")
+        rank = len(static_shape(total))
+        scale = emit.multiply(_along(emit, a_scale, rank, rank - 2), _along(emit, b_scale, rank, rank - 1))
+        return _requantized(emit, total, scale, y_scale, y_zero)
+
+
+def _along(emit: Emitter, x: relax.Expr, rank: int, axis: int) -> relax.Expr:
+    """A vector of more than one element along an axis of a tensor of the given rank."""
+    if len(static_shape(x)) != 1 or static_shape(x) == (1,):
+        return x
+    return emit.reshape(x, [static_shape(x)[0] if index == axis else 1 for index in range(rank)])
+
+
+def _scalar(x: relax.Expr | None) -> relax.Expr:
+    """A constant of one element without axes, so that it counts as one for the whole tensor."""
+    if x is None:
+        return number(0, "int8")
+    array = array_of(x)
+    return constant(array.reshape(())) if array is not None and array.size == 1 else x
+
+
+class ConvInteger(OnnxOpConverter):
+    @classmethod
+    def _impl_v10(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        emit = Emitter(bb)
+        x, w, x_zero, w_zero = (*inputs[:4], *[None] * (4 - len(inputs[:4])))
+        return _convolution(emit, _centred(emit, x, x_zero, 1), _centred(emit, w, w_zero, 0), attr, "int32")
+
+
+class QuantizeLinear(onnx_frontend.QuantizeLinear):
+    """Blocks along an axis have a scale each: the scales are repeated."""
+
+    @classmethod
+    def _impl_v21(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        block = int(attr.get("block_size", 0))
+        if attr.get("precision", 0):
+            raise Refused("a precision of its own for the division")
+        if not block:
+            return super()._impl_v21(bb, inputs, attr, params)
+        emit, x, axis = Emitter(bb), inputs[0], int(attr.get("axis", 1))
+        dtype = get_type(attr["output_dtype"]) if attr.get("output_dtype", 0) else "uint8"
+        zero = inputs[2] if len(inputs) > 2 else None
+        dtype = dtype if zero is None else dtype_name(zero)
+        if dtype not in ("int8", "uint8", "int16", "uint16"):
+            raise Refused(f"its element type {dtype} is not supported")
+        rounded = emit.round(emit.divide(x, _repeated(emit, inputs[1], x, axis, block)))
+        if zero is not None:
+            rounded = emit.add(rounded, emit.cast(_repeated(emit, zero, x, axis, block), dtype_name(x)))
+        limits = np.iinfo(dtype)
+        return emit.cast(emit.clip(rounded, int(limits.min), int(limits.max)), dtype)
+
+    @classmethod
+    def _impl_v23(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        return cls._impl_v21(bb, inputs, attr, params)
+
+
+class DequantizeLinear(onnx_frontend.DequantizeLinear):
+    @classmethod
+    def _impl_v21(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        block = int(attr.get("block_size", 0))
+        if not block:
+            return super()._impl_v21(bb, inputs, attr, params)
+        emit, x, axis = Emitter(bb), inputs[0], int(attr.get("axis", 1))
+        scale = _repeated(emit, inputs[1], x, axis, block)
+        zero = None if len(inputs) < 3 or inputs[2] is None else _repeated(emit, inputs[2], x, axis, block)
+        wide = emit.cast(x, "int32")
+        whole = wide if zero is None else emit.subtract(wide, emit.cast(zero, "int32"))
+        return emit.multiply(emit.cast(whole, dtype_name(scale)), scale)
+
+    @classmethod
+    def _impl_v23(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        if attr.get("output_dtype", 0) and get_type(attr["output_dtype"]) != dtype_name(inputs[1]):
+            raise Refused("an output of another type than its scale")
+        return cls._impl_v21(bb, inputs, attr, params)
+
+
+def _repeated(emit: Emitter, x: relax.Expr, like: relax.Expr, axis: int, block: int) -> relax.Expr:
+    axis %= len(static_shape(like))
+    return emit.slice(emit.repeat(x, block, axis=axis), axis, 0, static_shape(like)[axis])
+
+
+CONVERTERS = {
+    ("", "QLinearConv"): QLinearConv,
+    ("", "QLinearMatMul"): QLinearMatMul,
+    ("", "ConvInteger"): ConvInteger,
+    ("", "QuantizeLinear"): QuantizeLinear,
+    ("", "DequantizeLinear"): DequantizeLinear,
+}
