@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from tvm import relax
 
-from codegen_c.arena.direction import with_directions
-from codegen_c.arena.plan import MemoryPlan, check_capacity, plan_memory
+from codegen_c.arena.memory_plan import MemoryPlan
+from codegen_c.arena.plan import check_capacity, plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.sources import emit_sources
@@ -57,8 +57,7 @@ def compile_region(
     reserved = {*RESERVED, *(memory.name for memory in platform.memories)}
     program = lower_region(region, platform, target, reserved=reserved)
     held = {*program.inputs, *program.outputs} if options.io == "caller" else set()
-    plan = plan_memory(program, activations=platform.activations, held_by_caller=held)
-    program = with_directions(program, plan)
+    program, plan = plan_memory(program, activations=platform.activations, held_by_caller=held)
     validate(program, plan)
     check_capacity(program, plan, platform)
     interface = Interface(

@@ -13,7 +13,7 @@ import numpy as np
 
 from codegen_c.float_composites import Match, reaching, window_of
 from codegen_c.graph import Call, Composite, NoMatch, Value
-from codegen_c.operators import QBinary, QConv2d, QDense, QPool2d, QSoftmax, QUnary, TensorType, Window
+from codegen_c.operators import QBinary, QConv2d, QDense, QPool2d, QSoftmax, QUnary, Rounding, TensorType, Window
 from codegen_c.program import Quantization
 from codegen_c.scalar_calls import ProgramBuilder
 
@@ -30,6 +30,7 @@ class _Chain:
     body: tuple[Call, ...]
     low: int
     high: int
+    rounding: Rounding
     parameters: dict[Any, int]
     constants: dict[Any, tuple[np.ndarray, np.ndarray, int]]
 
@@ -79,10 +80,12 @@ def _read(composite: Composite) -> _Chain | NoMatch:
     types = [*inputs, output]
     if any(t.dtype not in INTEGERS or t.quantization is None or not _usable(t.quantization) for t in types) or not body:
         return NoMatch("its inputs and result are not all int8 or uint8 with a positive scale")
-    clamp = _clamp(body, output)
+    attrs = composite.function.attrs or {}
+    rounding: Rounding = "tflite" if attrs.get("rounding", "onnx") == "tflite" else "onnx"
+    clamp = _clamp(body, output, rounding)
     chain = _Chain(
         composite=composite, inputs=tuple(inputs), output=output, body=tuple(body), low=clamp[0], high=clamp[1],
-        parameters=parameters, constants=constants,
+        rounding=rounding, parameters=parameters, constants=constants,
     )  # fmt: skip
     return chain
 
@@ -97,7 +100,7 @@ def _usable(quantization: Quantization) -> bool:
     return 0.0 < quantization.scale < np.inf and abs(quantization.zero_point) < 1 << 16
 
 
-def _clamp(body: list[Call], output: TensorType) -> tuple[int, int]:
+def _clamp(body: list[Call], output: TensorType, rounding: Rounding) -> tuple[int, int]:
     """Integer bounds of the output: those of its type, narrowed by relu and clip at the end of the chain.
 
     Bounds commute with quantize: both are monotonic. The calls that set them are removed from `body`.
@@ -108,8 +111,8 @@ def _clamp(body: list[Call], output: TensorType) -> tuple[int, int]:
     while len(body) > 1 and body[-1].name in ("nn.relu", "clip"):
         call = body.pop()
         below, above = (0.0, np.inf) if call.name == "nn.relu" else _bounds(call.operands[1:])
-        low = max(low, _quantized(below, quantization, low))
-        high = min(high, _quantized(above, quantization, high))
+        low = max(low, _quantized(below, quantization, low, rounding))
+        high = min(high, _quantized(above, quantization, high, rounding))
     return low, max(low, high)
 
 
@@ -118,10 +121,12 @@ def _bounds(operands: tuple[Value, ...]) -> tuple[float, float]:
     return low, high
 
 
-def _quantized(real: float, quantization: Quantization, otherwise: int) -> int:
+def _quantized(real: float, quantization: Quantization, otherwise: int, rounding: Rounding) -> int:
     if not np.isfinite(real):
         return otherwise
-    return int(np.round(np.float32(real) / np.float32(quantization.scale))) + quantization.zero_point
+    steps = np.float32(real) / np.float32(quantization.scale)
+    whole = np.round(steps) if rounding == "onnx" else np.copysign(np.floor(np.abs(steps) + 0.5), steps)
+    return int(whole) + quantization.zero_point
 
 
 def _weights(chain: _Chain, value: Value) -> tuple[np.ndarray, np.ndarray] | NoMatch:
@@ -146,6 +151,8 @@ def _bias(chain: _Chain, anchor: Call, scale: np.ndarray, channels: int) -> np.n
     added = next((v for v in rest[0].operands if v.var is not anchor.var and v.var != anchor.var), None)
     if added is not None and added.var in chain.constants:
         data, own_scale, zero_point = chain.constants[added.var]
+        if chain.rounding == "tflite" and data.dtype == np.int32 and data.shape == (channels,):
+            return np.ascontiguousarray(data)  # in TensorFlow Lite these are the units, whatever their scale says
         real = (data.astype(np.float64).reshape(-1) - zero_point) * own_scale.astype(np.float64)
     elif added is not None and added.array is not None:
         real = added.array.astype(np.float64).reshape(-1)
@@ -187,7 +194,7 @@ def _conv2d(chain: _Chain, anchor: Call) -> Match | NoMatch:
         return window
     operator = QConv2d(
         inputs=chain.inputs, outputs=(chain.output,), weight=weight, weight_scale=scale, bias=bias, window=window,
-        low=chain.low, high=chain.high, groups=int(attrs.groups),
+        low=chain.low, high=chain.high, groups=int(attrs.groups), rounding=chain.rounding,
     )  # fmt: skip
     return operator, (0,)
 
@@ -202,7 +209,7 @@ def _dense(chain: _Chain, anchor: Call) -> Match | NoMatch:
         return NoMatch("its weights are not a matrix")
     operator = QDense(
         inputs=chain.inputs, outputs=(chain.output,), weight=np.ascontiguousarray(weight.T), weight_scale=scale,
-        bias=bias, low=chain.low, high=chain.high,
+        bias=bias, low=chain.low, high=chain.high, rounding=chain.rounding,
     )  # fmt: skip
     return operator, (0,)
 
@@ -233,7 +240,7 @@ def _pool(chain: _Chain, anchor: Call, window: Window | NoMatch, include: bool) 
         output = replace(output, shape=(output.shape[0], 1, 1, output.shape[1]))
     operator = QPool2d(
         inputs=chain.inputs, outputs=(output,), method="max" if anchor.name == "nn.max_pool2d" else "average",
-        window=window, low=chain.low, high=chain.high, count_include_pad=include,
+        window=window, low=chain.low, high=chain.high, count_include_pad=include, rounding=chain.rounding,
     )  # fmt: skip
     return operator, (0,)
 
@@ -245,7 +252,7 @@ def _binary(chain: _Chain, anchor: Call) -> Match | NoMatch:
     arguments = tuple(index for index in indices if index is not None)
     operator = QBinary(
         inputs=tuple(chain.inputs[i] for i in arguments), outputs=(chain.output,), function=anchor.name,  # type: ignore[arg-type]
-        low=chain.low, high=chain.high,
+        low=chain.low, high=chain.high, rounding=chain.rounding,
     )  # fmt: skip
     return operator, arguments
 
@@ -263,14 +270,14 @@ def _unary(chain: _Chain, anchor: Call) -> Match | NoMatch:
             builder.element(call.var)
         elif failed := builder.add(call, 1):
             return failed
-    return QUnary(inputs=chain.inputs, outputs=(chain.output,), finish=builder.program()), (0,)
+    return QUnary(inputs=chain.inputs, outputs=(chain.output,), finish=builder.program(), rounding=chain.rounding), (0,)
 
 
 def _softmax(chain: _Chain, anchor: Call) -> Match | NoMatch:
     rank = len(chain.output.shape)
     if len(chain.body) != 1 or int(anchor.attrs.axis) % rank != rank - 1:
         return NoMatch("is not a softmax over the last axis")
-    return QSoftmax(inputs=chain.inputs, outputs=(chain.output,)), (0,)
+    return QSoftmax(inputs=chain.inputs, outputs=(chain.output,), rounding=chain.rounding), (0,)
 
 
 _ANCHORS = {

@@ -29,16 +29,18 @@ def attributes(
     *,
     layout: Sequence[int] = (),
     prim_funcs: Mapping[tvm.ir.GlobalVar, tvm.tirx.PrimFunc] | None = None,
+    rounding: str = "onnx",
 ) -> tvm.ir.DictAttrs:
     """Attributes of a composite.
 
     source_nodes: the model's own names of its operators. layout: the model's axes in the order its result is
     stored in, where that is another than the model's. prim_funcs: functions its `call_tir` name, so that it is
-    whole without its module.
+    whole without its module. rounding: what quantized arithmetic means, where that is not `onnx`'s one rounding.
     """
     entries = {"Composite": f"tvm_ext.{kind}", "Primitive": True, "source_nodes": list(source_nodes)}
     entries |= {"layout": list(layout)} if layout else {}
     entries |= {"prim_funcs": dict(prim_funcs)} if prim_funcs else {}
+    entries |= {"rounding": rounding} if rounding != "onnx" else {}
     return tvm.ir.make_node("ir.DictAttrs", **entries)
 
 

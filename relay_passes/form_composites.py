@@ -4,6 +4,7 @@ Rewrite: three shapes, in this order; constants move inside, the last member's p
     quantize(f(dequantize(a), dequantize(b) ...))  ->  c(a, b ...)      f: float operators, at most one anchor
     relu(add(conv2d(x, w), r))                     ->  c(x, r)          an anchor and what follows it element by element
     op(x)                                          ->  c(x)             everything else
+A quantized chain carries what the model means by rounding (module attribute tvm_ext.rounding) as its own attribute.
 Leaves alone: operators the backend refuses, tuple access, and a chain one of whose inner values is used outside it.
 """
 
@@ -175,7 +176,8 @@ def _composite(mod: tvm.IRModule, group: Group) -> tuple[list[relax.Var], relax.
     kind = f"{'q' if quantized else ''}{kind_of(group.anchor.value)}"
     nodes = list(dict.fromkeys(node for m in group.members if (node := _node(m))))
     prim_funcs = {leaf: mod[leaf] for leaf in leaves if isinstance(leaf, tvm.ir.GlobalVar)}
-    attrs = attributes(kind, nodes, prim_funcs=prim_funcs)
+    rounding = str(mod.attrs.get("tvm_ext.rounding", "onnx")) if quantized and mod.attrs else "onnx"
+    attrs = attributes(kind, nodes, prim_funcs=prim_funcs, rounding=rounding)
     replace = dict(zip(arguments, params, strict=True))
     last = group.members[-1]
     result = relax.Var(last.var.name, last.var.ty)  # the variable itself stays in main: each is bound only once

@@ -64,8 +64,8 @@ def with_ports_in_arena(compiled: Compiled) -> Compiled:
     """The same program with inputs and outputs in the arena."""
     if compiled.interface.io == "arena":
         return compiled
-    plan = plan_memory(compiled.program, activations=compiled.platform.activations)
-    return replace(compiled, plan=plan, interface=replace(compiled.interface, io="arena"))
+    program, plan = plan_memory(compiled.program, activations=compiled.platform.activations)
+    return replace(compiled, program=program, plan=plan, interface=replace(compiled.interface, io="arena"))
 
 
 def _view(library: ctypes.CDLL, symbol: str, num_bytes: int) -> Array:

@@ -14,15 +14,48 @@ from codegen_c.emit.banner import Origin
 from codegen_c.kernels.contract import Target
 from relay_passes.convert_layout import ConvertLayout
 from relay_passes.copy_results import CopyResults
-from relay_passes.dataflow import bindings, op_name, outputs
+from relay_passes.dataflow import bindings, op_name, outputs, static_shape
 from relay_passes.duplicate_dequantize import DuplicateDequantize
 from relay_passes.fold_constants import FoldConstants
 from relay_passes.form_composites import FormComposites
 from relay_passes.outline_regions import OutlineRegions
-from tvm_ext.core.errors import UnsupportedModel
+from relay_passes.quantize_int8 import REPORT as QUANTIZATION
+from relay_passes.quantize_int8 import QuantizeInt8
+from tvm_ext.calibration import Source, read_calibration
+from tvm_ext.core.errors import BadOptions, UnsupportedModel
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.load import load
+
+
+def quantize(
+    mod: tvm.IRModule, platform: Platform, options: BuildOptions, calibration: Source | None
+) -> tvm.IRModule:
+    """A loaded module as `options.quantize` wants it: QDQ, with what was measured as attribute, or as it is.
+
+    calibration: as `read_calibration` takes it. Raises BadOptions where the two do not go together, BadInput,
+    UnsupportedModel.
+    """
+    if options.quantize == "none":
+        if calibration is not None:
+            raise BadOptions("calibration data is given, but quantize = 'none'; ask for quantize = 'int8'.")
+        return mod
+    if calibration is None:
+        raise BadOptions("quantize = 'int8' needs calibration data: samples of what the model will see.")
+    has_fpu = platform.processor.fpu != "none"
+    if options.io_type == "float32" and not has_fpu:
+        raise BadOptions(f"io_type = 'float32': {platform.name} has no FPU; leave inputs and outputs int8.")
+    backend = CodegenBackend(target=Target(processor=platform.processor, optimize=options.optimize))
+    main = mod["main"]
+    data = read_calibration(calibration, {p.name: (static_shape(p), str(p.ty.dtype)) for p in main.params})
+    stages = [
+        FoldConstants(),
+        QuantizeInt8(
+            data.samples, labels=data.labels, elementwise=backend.elementwise, float_allowed=has_fpu,
+            float_io=options.io_type == "float32", min_snr_db=options.min_snr_db,
+        ),
+    ]  # fmt: skip
+    return tvm.transform.Sequential(stages)(mod)
 
 
 def passes(platform: Platform, options: BuildOptions, prefix: str) -> list[tvm.transform.Pass]:
@@ -93,14 +126,16 @@ def _single_region(mod: tvm.IRModule, output_names: list[str]) -> relax.Function
     return regions[0]
 
 
-def relax_pipeline(platform: Platform | str, options: BuildOptions | None = None) -> tvm.transform.Pass:
+def relax_pipeline(
+    platform: Platform | str, options: BuildOptions | None = None, *, calibration: Source | None = None
+) -> tvm.transform.Pass:
     """For `tvm.compile(mod, target, relax_pipeline=...)`: regions run as our C, the rest as TVM compiles it."""
     board = Platform.load(platform) if isinstance(platform, str) else platform
     chosen = options or BuildOptions()
 
     @tvm.transform.module_pass(opt_level=0, name=f"tvm_ext.{board.name}")
     def pipeline(mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
-        loaded = load(mod)
+        loaded = quantize(load(mod), board, chosen, calibration)
         prefix = chosen.name or str(loaded.attrs["tvm_ext.model_name"])
         lowered = tvm.transform.Sequential(
             [*passes(board, chosen, prefix), relax.transform.RunCodegen(codegen_options(board, chosen))]

@@ -11,6 +11,7 @@ import onnxruntime as ort
 import tvm
 from tvm import relax
 
+from relay_passes.dataflow import bindings, rebuild
 from tvm_ext.core.errors import TvmExtError
 from tvm_ext.frontends.onnx.read_file import read_onnx
 
@@ -63,6 +64,15 @@ def original_onnx(attributes: Mapping[str, str]) -> onnx.ModelProto | None:
     except TvmExtError:
         return None
     return file.model if file.sha256 == attributes["tvm_ext.source_sha256"] else None
+
+
+def module_values(mod: tvm.IRModule, samples: Sequence[Sample]) -> list[dict[str, Array]]:
+    """Every tensor of main by its variable's name, per sample, from TVM's virtual machine."""
+    main = mod["main"]
+    inner = [binding.var for binding in bindings(main) if isinstance(binding.var.ty, relax.TensorType)]
+    watched = mod.clone()
+    watched.update_func(mod.get_global_var("main"), rebuild(main, bindings(main), inner, as_tuple=True))
+    return module_outputs(watched, [var.name for var in inner], samples)
 
 
 def module_outputs(mod: tvm.IRModule, output_names: Sequence[str], samples: Sequence[Sample]) -> list[dict[str, Array]]:

@@ -2,7 +2,7 @@
 
 Float models: every output within 1e-4 of the largest reference magnitude. Quantized models: (a) every integer
 step gives the very bytes of its kernel's reference, (b) every integer step fed onnxruntime's own values lies
-within 1 of onnxruntime's result, (c) the end-to-end difference is reported, not judged: onnxruntime differs
+within 1 of onnxruntime's result, (for a model quantized here: TVM's) (c) the end-to-end difference is reported, not judged: onnxruntime differs
 from itself by more. A board must agree with the host: bytes for integers, 1e-5 for floats.
 """
 
@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 import onnx
+import tvm
 
 from codegen_c import reference
 from codegen_c.build import Compiled
 from codegen_c.program import KernelCall, Loop, Step, Tensor, Transfer, reads, writes
 from tvm_ext.instrumented import trace, with_ports_in_arena
-from tvm_ext.references import onnx_outputs
+from tvm_ext.references import module_values, onnx_outputs
 
 Array = np.ndarray
 Sample = Mapping[str, Array]
@@ -94,16 +95,20 @@ class StepErrors:
         return not self.against_reference and not self.against_onnxruntime
 
 
-def check_steps(compiled: Compiled, samples: Sequence[Sample], model: onnx.ModelProto | None) -> StepErrors:
-    """Rules (a) and (b) for every step of a quantized model; without an ONNX model only (a)."""
+def check_steps(
+    compiled: Compiled, samples: Sequence[Sample], model: onnx.ModelProto | tvm.IRModule | None
+) -> StepErrors:
+    """Rules (a) and (b) for every step of a quantized model; without a model only (a). A module runs in TVM's VM."""
     compiled = with_ports_in_arena(compiled)
     kernels = [error for sample in samples for error in _against_reference(compiled, sample)]
     operators: list[str] = []
     compared = 0
     if model is not None:
         sources = [tensor.source for tensor in compiled.program.tensors.values()]
-        for sample, known in zip(samples, onnx_outputs(model, samples, inner=sources), strict=True):
-            found, count = _against_onnxruntime(compiled, {**sample, **known})
+        is_module = isinstance(model, tvm.IRModule)
+        values = module_values(model, samples) if is_module else onnx_outputs(model, samples, inner=sources)
+        for sample, known in zip(samples, values, strict=True):
+            found, count = _against_model(compiled, {**sample, **known}, "TVM" if is_module else "onnxruntime")
             operators += found
             compared += count
     return StepErrors(
@@ -133,8 +138,8 @@ def _is_exact(step: Step) -> bool:
     return all(call.implementation.exact for call in calls if isinstance(call, KernelCall))
 
 
-def _against_onnxruntime(compiled: Compiled, known: Mapping[str, Array]) -> tuple[list[str], int]:
-    """(b): each integer step's reference, given onnxruntime's values, against onnxruntime's result."""
+def _against_model(compiled: Compiled, known: Mapping[str, Array], who: str) -> tuple[list[str], int]:
+    """(b): each integer step's reference, given the values `who` computed, against its result."""
     program = compiled.program
     values = {}
     for tensor in program.tensors.values():
@@ -151,12 +156,12 @@ def _against_onnxruntime(compiled: Compiled, known: Mapping[str, Array]) -> tupl
             absolute, _ = difference(result, values[name])
             compared += 1
             if absolute > OPERATOR_TOLERANCE_LSB:
-                errors.append(f"{step.name}: {program.tensors[name].source} is {absolute:g} LSB from onnxruntime's")
+                errors.append(f"{step.name}: {program.tensors[name].source} is {absolute:g} LSB from {who}'s")
     return errors, compared
 
 
 def _as_stored(array: Array | None, tensor: Tensor) -> Array | None:
-    """onnxruntime's array as the program stores it; None where the two are not the same tensor."""
+    """The model's array as the program stores it; None where the two are not the same tensor."""
     if array is None or array.size != tensor.num_elements or str(array.dtype) != tensor.dtype:
         return None
     if tensor.layout and array.ndim == len(tensor.layout):

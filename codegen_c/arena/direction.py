@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-from codegen_c.arena.plan import MemoryPlan
+from codegen_c.arena.memory_plan import Placement
 from codegen_c.program import Affine, KernelCall, Loop, Program, Rows, Step
 
 
-def with_directions(program: Program, plan: MemoryPlan) -> Program:
+def with_directions(program: Program, placements: Mapping[str, Placement]) -> Program:
     """The program with such steps as loops over single rows, last row first."""
-    return replace(program, steps=tuple(_directed(step, plan) for step in program.steps))
+    return replace(program, steps=tuple(_directed(step, placements) for step in program.steps))
 
 
-def _directed(step: Step, plan: MemoryPlan) -> Step:
+def _directed(step: Step, placements: Mapping[str, Placement]) -> Step:
     if not isinstance(step, KernelCall) or step.implementation.spatial is None:
         return step
-    output = plan.placements.get(step.outputs[0])
-    inputs = [plan.placements[name] for name in step.inputs if name in plan.placements]
+    output = placements.get(step.outputs[0])
+    inputs = [placements[name] for name in step.inputs if name in placements]
     if output is None or not any(
         p.memory == output.memory and p.offset < output.offset < p.offset + p.num_bytes for p in inputs
     ):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from codegen_c.arena.bound import live_bytes
+from codegen_c.arena.direction import with_directions
+from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement, scratch_name
 from codegen_c.arena.overlap import overlaps
 from codegen_c.arena.solve import Buffer, height, solve
 from codegen_c.program import Program, reads, scratch_bytes, writes
@@ -13,50 +14,6 @@ from tvm_ext.core.errors import DoesNotFit
 from tvm_ext.core.platform import Platform
 
 ALIGNMENT_BYTES = 16
-
-
-@dataclass(frozen=True, kw_only=True)
-class Placement:
-    """Bytes [offset, offset + num_bytes) of a memory, during steps [begin, end)."""
-
-    name: str
-    memory: str
-    offset: int
-    num_bytes: int
-    begin: int
-    end: int
-    is_scratch: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Arena:
-    """One memory's share: bytes used, the most bytes alive at a step, and that step."""
-
-    memory: str
-    num_bytes: int
-    lower_bound_bytes: int
-    peak_step: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class MemoryPlan:
-    """A place for every tensor and every kernel's scratch. Tensors that the caller holds have none."""
-
-    placements: dict[str, Placement]
-    arenas: tuple[Arena, ...]
-
-    @property
-    def arena_bytes(self) -> int:
-        return sum(arena.num_bytes for arena in self.arenas)
-
-    @property
-    def lower_bound_bytes(self) -> int:
-        return sum(arena.lower_bound_bytes for arena in self.arenas)
-
-
-def scratch_name(step_name: str) -> str:
-    """Name under which a step's scratch stands in the plan."""
-    return f"{step_name}_scratch"
 
 
 def lifetimes(program: Program) -> dict[str, tuple[int, int]]:
@@ -74,8 +31,10 @@ def lifetimes(program: Program) -> dict[str, tuple[int, int]]:
     return {name: (begin[name], end[name]) for name in begin}
 
 
-def plan_memory(program: Program, *, activations: str, held_by_caller: Iterable[str] = ()) -> MemoryPlan:
-    """Offsets for all tensors of a program and its kernels' scratch.
+def plan_memory(
+    program: Program, *, activations: str, held_by_caller: Iterable[str] = ()
+) -> tuple[Program, MemoryPlan]:
+    """Offsets for all tensors of a program and its kernels' scratch, and the program with the row order they ask for.
 
     activations: memory of the scratch. held_by_caller: tensors that get no place here.
     """
@@ -118,7 +77,7 @@ def plan_memory(program: Program, *, activations: str, held_by_caller: Iterable[
                 peak_step=live.index(max(live)),
             )
         )
-    return MemoryPlan(placements=placements, arenas=tuple(arenas))
+    return with_directions(program, placements), MemoryPlan(placements=placements, arenas=tuple(arenas))
 
 
 def _alive(placement: Placement, step: int) -> bool:

@@ -85,7 +85,7 @@ def _search(
     rng = random.Random(0)
     rank, best, order, taken = start
     work = max(1, sum(map(len, neighbours)))
-    for _ in range(min(4000, MOST_WORK // work) if len(buffers) > 1 else 0):
+    for _ in range(min(1000, MOST_WORK // work) if len(buffers) > 1 else 0):
         if rank == bound:
             break
         new_order, new_taken = list(order), list(taken)

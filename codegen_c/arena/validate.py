@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.arena.plan import MemoryPlan, Placement
+from codegen_c.arena.memory_plan import MemoryPlan, Placement
 from codegen_c.program import KernelCall, Loop, Program, Step, Transfer
 from tvm_ext.core.errors import PlanRejected
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codegen_c.arena.plan import MemoryPlan, Placement
+from codegen_c.arena.memory_plan import MemoryPlan, Placement
 from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.header import accessor_signature
 from codegen_c.interface import Interface

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textwrap import wrap
 
-from codegen_c.arena.plan import MemoryPlan, scratch_name
+from codegen_c.arena.memory_plan import MemoryPlan, scratch_name
 from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.functions import definition
 from codegen_c.emit.header import signature

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from codegen_c.arena.plan import MemoryPlan
+from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.header import emit_header
 from codegen_c.emit.memory import emit_memory

@@ -1,13 +1,15 @@
 """add, subtract and multiply of two QDQ tensors of one shape, integers only, element by element.
 
-int8 or uint8[...], int8 or uint8[...] -> int8 or uint8[...]. Sums and differences share one shift, so that they
-are rounded once; products are exact in int32. Rounding "onnx": once, halves to even.
+int8 or uint8[...], int8 or uint8[...] -> int8 or uint8[...]. Products are exact in int32, then rounded either way.
+Sums and differences share one shift in rounding "onnx", so that they are rounded once; in "tflite" both inputs are
+brought to 2^-20 of twice the larger scale, added there, and brought to the output's scale.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from codegen_c.kernels import requantize_tflite
 from codegen_c.kernels.contract import (
     CFunction,
     Implementation,
@@ -27,13 +29,15 @@ from codegen_c.kernels.requantize import (
     quantized_bytes,
     results_fit,
     round_shift,
-    rounds_once,
     scale_of,
     signed,
 )
 from codegen_c.kernels.window import ROW_PARAMETERS, SAME_ROW, slot
 from codegen_c.operators import QBinary, TensorType
 from codegen_c.text import C_TYPES, block, times
+
+# Bits after the point of what TensorFlow Lite adds, in units of twice the larger input scale.
+TFLITE_SHIFT = 20
 
 
 def reference(operator: QBinary, inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -42,8 +46,11 @@ def reference(operator: QBinary, inputs: list[np.ndarray]) -> list[np.ndarray]:
     zero_a, zero_b = (quantization(t).zero_point for t in operator.inputs)
     if operator.function == "multiply":
         return [_product(operator).run((a - zero_a) * (b - zero_b))]
-    factor_a, factor_b, shift = _common_shift(operator)
-    value = round_shift((a - zero_a) * factor_a + (b - zero_b) * factor_b, shift)
+    if operator.rounding == "tflite":
+        value = _tflite_sum(operator, a - zero_a, b - zero_b)
+    else:
+        factor_a, factor_b, shift = _common_shift(operator)
+        value = round_shift((a - zero_a) * factor_a + (b - zero_b) * factor_b, shift)
     clamped = np.clip(value + quantization(operator.output).zero_point, operator.low, operator.high)
     return [np.asarray(clamped).astype(operator.output.dtype)]
 
@@ -74,7 +81,26 @@ def _product_factor(operator: QBinary) -> np.ndarray:
 
 
 def _product(operator: QBinary) -> Requantize:
-    return Requantize.of(_product_factor(operator), output=operator.output, low=operator.low, high=operator.high)
+    return Requantize.of(
+        _product_factor(operator), output=operator.output, low=operator.low, high=operator.high,
+        rounding=operator.rounding,
+    )  # fmt: skip
+
+
+def _tflite_factors(operator: QBinary) -> list[tuple[int, int]]:
+    """(mantissa, shift) that bring input 0, input 1, and then their sum to the next scale."""
+    scales = [scale_of(t) for t in operator.inputs]
+    common = 2 * max(scales)
+    factors = [scale / common for scale in scales] + [common / ((1 << TFLITE_SHIFT) * scale_of(operator.output))]
+    return [requantize_tflite.fixed_point(factor) for factor in factors]
+
+
+def _tflite_sum(operator: QBinary, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    to_common, from_b, to_output = _tflite_factors(operator)
+    first, second = (
+        requantize_tflite.multiply(x << TFLITE_SHIFT, *factor) for x, factor in ((a, to_common), (b, from_b))
+    )
+    return requantize_tflite.multiply(first - second if operator.function == "subtract" else first + second, *to_output)
 
 
 def _common_shift(operator: QBinary) -> tuple[int, int, int]:
@@ -100,7 +126,7 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
             parameters=(*operands, *(ROW_PARAMETERS if rows else ())),
             body=over_elements(operands, operator.output, stored, "$_apply(input0_row[i], input1_row[i])"),
             helpers=_helper(operator),
-            includes=INCLUDES,
+            includes=INCLUDES if operator.rounding == "onnx" else requantize_tflite.INCLUDES,
         ),
         reference=lambda inputs: reference(operator, inputs),
         macs=operator.output.num_elements if operator.function == "multiply" else 0,
@@ -120,6 +146,21 @@ def _helper(operator: QBinary) -> str:
         factor_a, factor_b = (f"({n}{signed(-z)})" if z else n for n, z in (("a", zero_a), ("b", zero_b)))
         lines = [f"return {finish.call(f'{factor_a} * {factor_b}', '')};"]
         before = finish.helper() + "\n"
+    elif operator.rounding == "tflite":
+        offsets = [f"({n}{signed(-z)})" if z else n for n, z in (("a", zero_a), ("b", zero_b))]
+        *inputs, (mantissa, shift) = _tflite_factors(operator)
+        sign = "-" if operator.function == "subtract" else "+"
+        lines = [
+            *(
+                f"const int32_t {name} = tvm_ext_requantize_tflite({offset} * {1 << TFLITE_SHIFT}, {factor}, {shift});"
+                for name, offset, (factor, shift) in zip(("first", "second"), offsets, inputs, strict=True)
+            ),
+            f"const int32_t sum = first {sign} second;",
+            f"const int32_t value = tvm_ext_requantize_tflite(sum, {mantissa}, {shift})"
+            f"{signed(quantization(operator.output).zero_point)};",
+            f"return ({ctype})tvm_ext_clamp(value, {operator.low}, {operator.high});",
+        ]
+        before = ""
     else:
         factor_a, factor_b, shift = _common_shift(operator)
         start = signed(-(zero_a * factor_a + zero_b * factor_b))
@@ -166,5 +207,5 @@ KERNEL = Kernel(
     name="qbinary_i8",
     operator=QBinary,
     implement=implement,
-    constraints=(rounds_once, quantized_bytes, same_shape, results_in_range),
+    constraints=(quantized_bytes, same_shape, results_in_range),
 )

@@ -2,14 +2,15 @@
 
 int8 or uint8[N, H, W, C] -> int8 or uint8[N, P, Q, C]. Max takes the largest tap inside the input. Average adds
 x - zero point in int32, r then s ascending, and multiplies by input scale / (output scale * number of taps): of
-those inside the input, or of the whole window (padding then being real zeros). Rounding "onnx": once, halves
-to even.
+those inside the input, or of the whole window (padding then being real zeros); rounded once, halves to even. In
+rounding "tflite" the integers themselves are averaged, on one scale, halves away from zero.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from codegen_c.kernels import requantize_tflite
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.qconv2d import input_row, pixel_offset
 from codegen_c.kernels.requantize import (
@@ -18,7 +19,6 @@ from codegen_c.kernels.requantize import (
     quantization,
     quantized_bytes,
     results_fit,
-    rounds_once,
     scale_of,
     signed,
 )
@@ -38,18 +38,27 @@ def reference(operator: QPool2d, inputs: list[np.ndarray]) -> list[np.ndarray]:
         for _, _, x in taps(inputs[0], operator.window, size, operator.low):
             largest = np.maximum(largest, x)
         return [np.minimum(largest, operator.high).astype(output.dtype)]
-    sums = np.zeros(output.shape, dtype=np.int64)
+    sums, counts = np.zeros(output.shape, dtype=np.int64), counted_taps(operator)
+    if operator.rounding == "tflite":
+        for _, _, x in taps(inputs[0], operator.window, size, 0):
+            sums += x
+        averages = requantize_tflite.divide(sums, counts[:, :, np.newaxis])
+        return [np.clip(averages, operator.low, operator.high).astype(output.dtype)]
     for _, _, x in taps(inputs[0], operator.window, size, zero_point):
         sums += x.astype(np.int64) - zero_point
-    counts = counted_taps(operator)
     return [_average(operator).run(sums, (counts - counts.min())[:, :, np.newaxis])]
 
 
 def keeps_quantization(operator: QPool2d, target: Target) -> bool:
-    """max pooling must have the same type, scale and zero point on both sides"""
+    """max pooling, and averages as TFLite takes them, must have one type, scale and zero point on both sides"""
     source, output = operator.inputs[0], operator.output
     same = source.dtype == output.dtype and quantization(source) == quantization(output)
-    return operator.method == "average" or same
+    return same or (operator.method == "average" and operator.rounding == "onnx")
+
+
+def counts_what_it_reads(operator: QPool2d, target: Target) -> bool:
+    """an average as TFLite takes it must leave padding out of its count"""
+    return operator.rounding == "onnx" or not operator.count_include_pad
 
 
 def windows_meet_input(operator: QPool2d, target: Target) -> bool:
@@ -93,7 +102,7 @@ def _average(operator: QPool2d) -> Requantize:
 
 
 def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implementation:
-    finish = _average(operator) if operator.method == "average" else None
+    finish = _average(operator) if operator.method == "average" and operator.rounding == "onnx" else None
     num_taps = operator.output.num_elements * operator.window.kernel[0] * operator.window.kernel[1]
     per_tap = 2 if operator.method == "average" and not any(operator.window.padding) else 3
     return Implementation(
@@ -107,13 +116,13 @@ def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implemen
             ),
             body=_body(operator, stored, finish),
             helpers=finish.helper() if finish else "",
-            includes=INCLUDES,
+            includes=INCLUDES if operator.rounding == "onnx" else requantize_tflite.INCLUDES,
         ),
         reference=lambda inputs: reference(operator, inputs),
         constants=finish.constants() if finish else (),
         instructions=num_taps * per_tap
         + num_taps // CHANNEL_BLOCK * 6
-        + operator.output.num_elements * (20 if finish else 6),
+        + operator.output.num_elements * (20 if operator.method == "average" else 6),
         accumulation="r, s ascending",
         spatial=spatial(operator.window, operator.inputs[0], operator.output),
         exact=True,
@@ -126,7 +135,7 @@ def _body(operator: QPool2d, stored: StoredRows, finish: Requantize | None) -> s
     full = channels // CHANNEL_BLOCK * CHANNEL_BLOCK
     lines = clip(1, window, columns, "w", names=("left", "s_begin", "s_end"))
     lines += [pixel_offset(operator.output, stored)]
-    if finish and not finish.is_uniform:
+    if (finish and not finish.is_uniform) or _divides(operator):
         lines += [f"const int32_t count = {_count(operator)};"]
     if full:
         tile = _tile(operator, stored, finish, CHANNEL_BLOCK)
@@ -136,6 +145,10 @@ def _body(operator: QPool2d, stored: StoredRows, finish: Requantize | None) -> s
         lines += ["{", block([f"const int32_t k = {full};", *tile]), "}"]
     rows = clip(0, window, height, "h", names=("top", "r_begin", "r_end"))
     return over_pixels(rows, lines, operator.output.shape)
+
+
+def _divides(operator: QPool2d) -> bool:
+    return operator.method == "average" and operator.rounding == "tflite"
 
 
 def _count(operator: QPool2d) -> str:
@@ -164,6 +177,13 @@ def _tile(operator: QPool2d, stored: StoredRows, finish: Requantize | None, widt
         steps = [f"sum{j} += x[{j}]{taken};" for j in range(width)]
         index = f"count{signed(-int(counted_taps(operator).min()))}"
         results = [finish.call(f"sum{j}", index) for j in range(width)]
+    elif _divides(operator):
+        name, start, ctype = "sum", 0, C_TYPES[operator.output.dtype]
+        steps = [f"sum{j} += x[{j}];" for j in range(width)]
+        results = [
+            f"({ctype})tvm_ext_clamp(tvm_ext_average(sum{j}, count), {operator.low}, {operator.high})"
+            for j in range(width)
+        ]
     else:
         name, start, ctype = "max", operator.low, C_TYPES[operator.output.dtype]
         steps = [f"max{j} = x[{j}] > max{j} ? x[{j}] : max{j};" for j in range(width)]
@@ -182,5 +202,5 @@ KERNEL = Kernel(
     name="qpool2d_i8",
     operator=QPool2d,
     implement=implement,
-    constraints=(rounds_once, quantized_bytes, keeps_quantization, windows_meet_input, sums_fit),
+    constraints=(quantized_bytes, keeps_quantization, counts_what_it_reads, windows_meet_input, sums_fit),
 )

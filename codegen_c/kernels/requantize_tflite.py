@@ -14,7 +14,7 @@ import numpy as np
 from codegen_c.kernels.contract import Array, Target
 from codegen_c.operators import Operator
 
-INCLUDES = ("tvm_ext_requantize_tflite.h",)
+INCLUDES = ("tvm_ext_requantize.h", "tvm_ext_requantize_tflite.h")
 # Bits of a mantissa; factors below 2^-32 are zero.
 _BITS = 31
 _SMALLEST_EXPONENT = -31

@@ -16,6 +16,9 @@ typedef int8x16_t tvm_ext_i8x16;
 typedef int16x8_t tvm_ext_i16x8;
 typedef int32x4_t tvm_ext_i32x4;
 
+/* Fixes the order of what is before and behind it: loads ahead of their use would not find registers. */
+#define TVM_EXT_IN_ORDER(a, b) __asm__ volatile("" : "+w"(a), "+w"(b) : : "memory")
+
 /* One step of 16 products for two rows of x and four channels of f: loads and sums take turns. */
 #define TVM_EXT_DOTS_2X4_STEP(mac)                                                                                   \
     "vldrb.u8 %q[v0], [%[x0]], #16\n\t"                                                                              \
@@ -100,42 +103,78 @@ static inline tvm_ext_i8x16 tvm_ext_i8x16_load(const int8_t *source)
     return vldrbq_s8(source);
 }
 
-static inline tvm_ext_i32x4 tvm_ext_i32x4_load(const int32_t *source)
+/* The first `count` bytes, zeros behind them. */
+static inline tvm_ext_i8x16 tvm_ext_i8x16_load_first(const void *source, int32_t count)
 {
-    return vldrwq_s32(source);
+    return vldrbq_z_s8((const int8_t *)source, vctp8q((uint32_t)count));
 }
 
-static inline tvm_ext_i32x4 tvm_ext_i32x4_add(tvm_ext_i32x4 a, tvm_ext_i32x4 b)
+static inline void tvm_ext_i8x16_store_first(void *target, tvm_ext_i8x16 a, int32_t count)
 {
-    return vaddq_s32(a, b);
+    vstrbq_p_s8((int8_t *)target, a, vctp8q((uint32_t)count));
 }
 
-/* a * 2^shift, which must fit; shift: 0 to 31. */
-static inline tvm_ext_i32x4 tvm_ext_i32x4_shift_left(tvm_ext_i32x4 a, int32_t shift)
+static inline tvm_ext_i8x16 tvm_ext_i8x16_splat(int8_t value)
 {
-    return vshlq_r_s32(a, shift);
+    return vdupq_n_s8(value);
 }
 
-/* a * multiplier / 2^(32 - shift), rounded once, halves up; multiplier: 0 to 2^31 - 1, shift: -31 to -1.
- * The rounding shift of the product's high word rounds the product: its low word cannot carry. */
-static inline tvm_ext_i32x4 tvm_ext_i32x4_scale(tvm_ext_i32x4 a, tvm_ext_i32x4 multiplier, tvm_ext_i32x4 shift)
+static inline tvm_ext_i8x16 tvm_ext_i8x16_xor(tvm_ext_i8x16 a, tvm_ext_i8x16 b)
 {
-    return vrshlq_s32(vmulhq_s32(a, multiplier), shift);
+    return veorq_s8(a, b);
 }
 
-/* The same, halves to even: where the low word is 0 and the result would be even, one is taken off the high word. */
-static inline tvm_ext_i32x4 tvm_ext_i32x4_scale_even(tvm_ext_i32x4 a, tvm_ext_i32x4 multiplier, tvm_ext_i32x4 shift)
+static inline tvm_ext_i8x16 tvm_ext_i8x16_max(tvm_ext_i8x16 a, tvm_ext_i8x16 b)
 {
-    const int32x4_t high = vmulhq_s32(a, multiplier);
-    const int32x4_t even = vbicq_s32(vdupq_n_s32(1), vshlq_s32(high, shift));
-    const mve_pred16_t whole = vcmpeqq_n_s32(vmulq_s32(a, multiplier), 0);
-    return vrshlq_s32(vsubq_m_s32(high, high, even, whole), shift);
+    return vmaxq_s8(a, b);
 }
 
-/* a to the even lanes, b to the odd ones, limited to 16 bits. */
-static inline tvm_ext_i16x8 tvm_ext_i16x8_narrow(tvm_ext_i32x4 a, tvm_ext_i32x4 b)
+static inline tvm_ext_i8x16 tvm_ext_i8x16_min(tvm_ext_i8x16 a, tvm_ext_i8x16 b)
 {
-    return vqmovntq_s32(vqmovnbq_s32(vreinterpretq_s16_s32(a), a), b);
+    return vminq_s8(a, b);
+}
+
+/* The even lanes of a in the low, those of b in the high byte of each pair: their low bytes. */
+static inline tvm_ext_i8x16 tvm_ext_i8x16_of(tvm_ext_i16x8 even, tvm_ext_i16x8 odd)
+{
+    return vmovntq_s16(vreinterpretq_s8_s16(even), odd);
+}
+
+/* The same, each limited to int8_t. */
+static inline tvm_ext_i8x16 tvm_ext_i8x16_limited(tvm_ext_i16x8 even, tvm_ext_i16x8 odd)
+{
+    return vqmovntq_s16(vqmovnbq_s16(vuninitializedq_s8(), even), odd);
+}
+
+static inline tvm_ext_i16x8 tvm_ext_i16x8_splat(int16_t value)
+{
+    return vdupq_n_s16(value);
+}
+
+static inline tvm_ext_i16x8 tvm_ext_i16x8_even(tvm_ext_i8x16 a)
+{
+    return vmovlbq_s8(a);
+}
+
+static inline tvm_ext_i16x8 tvm_ext_i16x8_odd(tvm_ext_i8x16 a)
+{
+    return vmovltq_s8(a);
+}
+
+/* Products of the even, and of the odd, lanes. */
+static inline tvm_ext_i16x8 tvm_ext_i16x8_multiply_even(tvm_ext_i8x16 a, tvm_ext_i8x16 b)
+{
+    return vmullbq_int_s8(a, b);
+}
+
+static inline tvm_ext_i16x8 tvm_ext_i16x8_multiply_odd(tvm_ext_i8x16 a, tvm_ext_i8x16 b)
+{
+    return vmulltq_int_s8(a, b);
+}
+
+static inline tvm_ext_i16x8 tvm_ext_i16x8_add(tvm_ext_i16x8 a, tvm_ext_i16x8 b)
+{
+    return vaddq_s16(a, b);
 }
 
 /* a + b, limited to 16 bits. */
@@ -149,10 +188,16 @@ static inline tvm_ext_i16x8 tvm_ext_i16x8_clamp(tvm_ext_i16x8 a, int16_t low, in
     return vminq_s16(vmaxq_s16(a, vdupq_n_s16(low)), vdupq_n_s16(high));
 }
 
-/* The low byte of each lane is a, limited to int8_t; the rest of the lane may be anything. */
-static inline tvm_ext_i16x8 tvm_ext_i16x8_even_to_i8(tvm_ext_i16x8 a)
+/* a in the even lanes, b in the odd ones, limited to 16 bits. */
+static inline tvm_ext_i16x8 tvm_ext_i16x8_narrow(tvm_ext_i32x4 a, tvm_ext_i32x4 b)
 {
-    return vreinterpretq_s16_s8(vqmovnbq_s16(vreinterpretq_s8_s16(a), a));
+    return vqmovntq_s32(vqmovnbq_s32(vuninitializedq_s16(), a), b);
+}
+
+/* The low byte of each lane is a, limited to int8_t; the high byte is not to be read. */
+static inline tvm_ext_i16x8 tvm_ext_i16x8_limited(tvm_ext_i16x8 a)
+{
+    return vreinterpretq_s16_s8(vqmovnbq_s16(vuninitializedq_s8(), a));
 }
 
 /* The low bytes of the first `count` even lanes; count: 1 to 4. */
@@ -172,7 +217,341 @@ static inline void tvm_ext_i16x8_store_odd(void *target, tvm_ext_i16x8 a, int32_
     tvm_ext_i16x8_store_even(target, vreinterpretq_s16_u32(low), count);
 }
 
+static inline tvm_ext_i32x4 tvm_ext_i32x4_load(const int32_t *source)
+{
+    return vldrwq_s32(source);
+}
+
+/* Up to four bytes, widened; zeros behind them. */
+static inline tvm_ext_i32x4 tvm_ext_i32x4_load_i8(const int8_t *source, int32_t count)
+{
+    return count >= 4 ? vldrbq_s32(source) : vldrbq_z_s32(source, vctp32q((uint32_t)count));
+}
+
+static inline tvm_ext_i32x4 tvm_ext_i32x4_load_u8(const uint8_t *source, int32_t count)
+{
+    const uint32x4_t a = count >= 4 ? vldrbq_u32(source) : vldrbq_z_u32(source, vctp32q((uint32_t)count));
+    return vreinterpretq_s32_u32(a);
+}
+
+static inline tvm_ext_i32x4 tvm_ext_i32x4_splat(int32_t value)
+{
+    return vdupq_n_s32(value);
+}
+
+/* The even, and the odd, lanes. */
+static inline tvm_ext_i32x4 tvm_ext_i32x4_even(tvm_ext_i16x8 a)
+{
+    return vmovlbq_s16(a);
+}
+
+static inline tvm_ext_i32x4 tvm_ext_i32x4_odd(tvm_ext_i16x8 a)
+{
+    return vmovltq_s16(a);
+}
+
+static inline tvm_ext_i32x4 tvm_ext_i32x4_add(tvm_ext_i32x4 a, tvm_ext_i32x4 b)
+{
+    return vaddq_s32(a, b);
+}
+
+static inline tvm_ext_i32x4 tvm_ext_i32x4_multiply(tvm_ext_i32x4 a, tvm_ext_i32x4 b)
+{
+    return vmulq_s32(a, b);
+}
+
+/* a + b * c. */
+static inline tvm_ext_i32x4 tvm_ext_i32x4_mla(tvm_ext_i32x4 a, tvm_ext_i32x4 b, int32_t c)
+{
+    return vmlaq_n_s32(a, b, c);
+}
+
+/* a * 2^shift rounded down; the result must fit. shift: -31 to 31. */
+static inline tvm_ext_i32x4 tvm_ext_i32x4_shift(tvm_ext_i32x4 a, int32_t shift)
+{
+    return vshlq_r_s32(a, shift);
+}
+
+/* a * 2^shift, rounded once, halves up; shift: -31 to -1. */
+static inline tvm_ext_i32x4 tvm_ext_i32x4_round_shift(tvm_ext_i32x4 a, tvm_ext_i32x4 shift)
+{
+    return vrshlq_s32(a, shift);
+}
+
+/* The same for a number a + low / 2^32, halves to even: low is 0 where it has no such part. */
+static inline tvm_ext_i32x4 tvm_ext_i32x4_round_shift_even(tvm_ext_i32x4 a, tvm_ext_i32x4 low, tvm_ext_i32x4 shift)
+{
+    const int32x4_t is_even = vbicq_s32(vdupq_n_s32(1), vshlq_s32(a, shift));
+    return vrshlq_s32(vsubq_m_s32(a, a, is_even, vcmpeqq_n_s32(low, 0)), shift);
+}
+
+/* High words of the products. */
+static inline tvm_ext_i32x4 tvm_ext_i32x4_multiply_high(tvm_ext_i32x4 a, tvm_ext_i32x4 b)
+{
+    return vmulhq_s32(a, b);
+}
+
 #else
+
+typedef struct {
+    int8_t lane[16];
+} tvm_ext_i8x16;
+
+typedef struct {
+    int16_t lane[8];
+} tvm_ext_i16x8;
+
+typedef struct {
+    int32_t lane[4];
+} tvm_ext_i32x4;
+
+#define TVM_EXT_IN_ORDER(a, b) ((void)0)
+#define TVM_EXT_EACH(type, count, value)                                                                             \
+    type result;                                                                                                     \
+    for (int32_t i = 0; i < (count); ++i) {                                                                          \
+        result.lane[i] = (value);                                                                                    \
+    }                                                                                                                \
+    return result
+
+/* Sums and products of int32_t as the hardware makes them: modulo 2^32. */
+static inline int32_t tvm_ext_wrap(int64_t value)
+{
+    const uint32_t word = (uint32_t)((uint64_t)value & UINT32_MAX);
+    int32_t result;
+    memcpy(&result, &word, sizeof(result));
+    return result;
+}
+
+static inline tvm_ext_i32x4 tvm_ext_dots(
+    int32_t runs, int32_t steps, const int8_t *x, int32_t skip, const int8_t *f, tvm_ext_i32x4 sum)
+{
+    for (int32_t r = 0; r < runs; ++r) {
+        for (int32_t s = 0; s < steps; ++s) {
+            for (int32_t i = 0; i < 64; ++i) {
+                sum.lane[i / 16] = tvm_ext_wrap((int64_t)sum.lane[i / 16] + x[i % 16] * f[i]);
+            }
+            x += 16;
+            f += 64;
+        }
+        if (r + 1 < runs) {
+            x += skip;
+        }
+    }
+    return sum;
+}
+
+#define TVM_EXT_DOTS_2X4(runs, steps, row0, row1, skip, f, sum0, sum1)                                               \
+    do {                                                                                                             \
+        (sum0) = tvm_ext_dots((runs), (steps), (row0), (skip), (f), (sum0));                                         \
+        (sum1) = tvm_ext_dots((runs), (steps), (row1), (skip), (f), (sum1));                                         \
+        (f) += (runs) * (steps) * 64;                                                                                \
+    } while (0)
+
+#define TVM_EXT_DOTS_1X4(runs, steps, row0, skip, f, sum0)                                                           \
+    do {                                                                                                             \
+        (sum0) = tvm_ext_dots((runs), (steps), (row0), (skip), (f), (sum0));                                         \
+        (f) += (runs) * (steps) * 64;                                                                                \
+    } while (0)
+
+static inline void tvm_ext_copy_i8(int8_t *target, const void *source, int32_t count, int8_t flip)
+{
+    for (int32_t i = 0; i < count; ++i) {
+        target[i] = (int8_t)(((const int8_t *)source)[i] ^ flip);
+    }
+}
+
+static inline void tvm_ext_fill_i8(int8_t *target, int8_t value, int32_t count)
+{
+    for (int32_t i = 0; i < count; ++i) {
+        target[i] = value;
+    }
+}
+
+static inline int16_t tvm_ext_limit_i16(int32_t value)
+{
+    return (int16_t)tvm_ext_clamp(value, INT16_MIN, INT16_MAX);
+}
+
+static inline tvm_ext_i8x16 tvm_ext_i8x16_load_first(const void *source, int32_t count)
+{
+    TVM_EXT_EACH(tvm_ext_i8x16, 16, i < count ? ((const int8_t *)source)[i] : 0);
+}
+
+static inline tvm_ext_i8x16 tvm_ext_i8x16_load(const int8_t *source)
+{
+    return tvm_ext_i8x16_load_first(source, 16);
+}
+
+static inline void tvm_ext_i8x16_store_first(void *target, tvm_ext_i8x16 a, int32_t count)
+{
+    memcpy(target, a.lane, (size_t)(count < 16 ? count : 16));
+}
+
+static inline tvm_ext_i8x16 tvm_ext_i8x16_splat(int8_t value)
+{
+    TVM_EXT_EACH(tvm_ext_i8x16, 16, value);
+}
+
+static inline tvm_ext_i8x16 tvm_ext_i8x16_xor(tvm_ext_i8x16 a, tvm_ext_i8x16 b)
+{
+    TVM_EXT_EACH(tvm_ext_i8x16, 16, (int8_t)(a.lane[i] ^ b.lane[i]));
+}
+
+static inline tvm_ext_i8x16 tvm_ext_i8x16_max(tvm_ext_i8x16 a, tvm_ext_i8x16 b)
+{
+    TVM_EXT_EACH(tvm_ext_i8x16, 16, a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i]);
+}
+
+static inline tvm_ext_i8x16 tvm_ext_i8x16_min(tvm_ext_i8x16 a, tvm_ext_i8x16 b)
+{
+    TVM_EXT_EACH(tvm_ext_i8x16, 16, a.lane[i] < b.lane[i] ? a.lane[i] : b.lane[i]);
+}
+
+static inline tvm_ext_i8x16 tvm_ext_i8x16_of(tvm_ext_i16x8 even, tvm_ext_i16x8 odd)
+{
+    TVM_EXT_EACH(tvm_ext_i8x16, 16, (int8_t)(uint8_t)((i % 2 ? odd : even).lane[i / 2] & 255));
+}
+
+static inline tvm_ext_i8x16 tvm_ext_i8x16_limited(tvm_ext_i16x8 even, tvm_ext_i16x8 odd)
+{
+    TVM_EXT_EACH(tvm_ext_i8x16, 16, (int8_t)tvm_ext_clamp((i % 2 ? odd : even).lane[i / 2], INT8_MIN, INT8_MAX));
+}
+
+static inline tvm_ext_i16x8 tvm_ext_i16x8_splat(int16_t value)
+{
+    TVM_EXT_EACH(tvm_ext_i16x8, 8, value);
+}
+
+static inline tvm_ext_i16x8 tvm_ext_i16x8_even(tvm_ext_i8x16 a)
+{
+    TVM_EXT_EACH(tvm_ext_i16x8, 8, a.lane[2 * i]);
+}
+
+static inline tvm_ext_i16x8 tvm_ext_i16x8_odd(tvm_ext_i8x16 a)
+{
+    TVM_EXT_EACH(tvm_ext_i16x8, 8, a.lane[2 * i + 1]);
+}
+
+static inline tvm_ext_i16x8 tvm_ext_i16x8_multiply_even(tvm_ext_i8x16 a, tvm_ext_i8x16 b)
+{
+    TVM_EXT_EACH(tvm_ext_i16x8, 8, (int16_t)(a.lane[2 * i] * b.lane[2 * i]));
+}
+
+static inline tvm_ext_i16x8 tvm_ext_i16x8_multiply_odd(tvm_ext_i8x16 a, tvm_ext_i8x16 b)
+{
+    TVM_EXT_EACH(tvm_ext_i16x8, 8, (int16_t)(a.lane[2 * i + 1] * b.lane[2 * i + 1]));
+}
+
+static inline tvm_ext_i16x8 tvm_ext_i16x8_add(tvm_ext_i16x8 a, tvm_ext_i16x8 b)
+{
+    TVM_EXT_EACH(tvm_ext_i16x8, 8, (int16_t)(uint16_t)((a.lane[i] + b.lane[i]) & 0xFFFF));
+}
+
+static inline tvm_ext_i16x8 tvm_ext_i16x8_add_n(tvm_ext_i16x8 a, int16_t b)
+{
+    TVM_EXT_EACH(tvm_ext_i16x8, 8, tvm_ext_limit_i16(a.lane[i] + b));
+}
+
+static inline tvm_ext_i16x8 tvm_ext_i16x8_clamp(tvm_ext_i16x8 a, int16_t low, int16_t high)
+{
+    TVM_EXT_EACH(tvm_ext_i16x8, 8, (int16_t)tvm_ext_clamp(a.lane[i], low, high));
+}
+
+static inline tvm_ext_i16x8 tvm_ext_i16x8_narrow(tvm_ext_i32x4 a, tvm_ext_i32x4 b)
+{
+    TVM_EXT_EACH(tvm_ext_i16x8, 8, tvm_ext_limit_i16((i % 2 ? b : a).lane[i / 2]));
+}
+
+static inline tvm_ext_i16x8 tvm_ext_i16x8_limited(tvm_ext_i16x8 a)
+{
+    return tvm_ext_i16x8_clamp(a, INT8_MIN, INT8_MAX);
+}
+
+static inline void tvm_ext_i16x8_store_even(void *target, tvm_ext_i16x8 a, int32_t count)
+{
+    for (int32_t i = 0; i < 4 && i < count; ++i) {
+        ((uint8_t *)target)[i] = (uint8_t)(a.lane[2 * i] & 255);
+    }
+}
+
+static inline void tvm_ext_i16x8_store_odd(void *target, tvm_ext_i16x8 a, int32_t count)
+{
+    for (int32_t i = 0; i < 4 && i < count; ++i) {
+        ((uint8_t *)target)[i] = (uint8_t)(a.lane[2 * i + 1] & 255);
+    }
+}
+
+static inline tvm_ext_i32x4 tvm_ext_i32x4_load(const int32_t *source)
+{
+    TVM_EXT_EACH(tvm_ext_i32x4, 4, source[i]);
+}
+
+static inline tvm_ext_i32x4 tvm_ext_i32x4_load_i8(const int8_t *source, int32_t count)
+{
+    TVM_EXT_EACH(tvm_ext_i32x4, 4, i < count ? source[i] : 0);
+}
+
+static inline tvm_ext_i32x4 tvm_ext_i32x4_load_u8(const uint8_t *source, int32_t count)
+{
+    TVM_EXT_EACH(tvm_ext_i32x4, 4, i < count ? source[i] : 0);
+}
+
+static inline tvm_ext_i32x4 tvm_ext_i32x4_splat(int32_t value)
+{
+    TVM_EXT_EACH(tvm_ext_i32x4, 4, value);
+}
+
+static inline tvm_ext_i32x4 tvm_ext_i32x4_even(tvm_ext_i16x8 a)
+{
+    TVM_EXT_EACH(tvm_ext_i32x4, 4, a.lane[2 * i]);
+}
+
+static inline tvm_ext_i32x4 tvm_ext_i32x4_odd(tvm_ext_i16x8 a)
+{
+    TVM_EXT_EACH(tvm_ext_i32x4, 4, a.lane[2 * i + 1]);
+}
+
+static inline tvm_ext_i32x4 tvm_ext_i32x4_add(tvm_ext_i32x4 a, tvm_ext_i32x4 b)
+{
+    TVM_EXT_EACH(tvm_ext_i32x4, 4, tvm_ext_wrap((int64_t)a.lane[i] + b.lane[i]));
+}
+
+static inline tvm_ext_i32x4 tvm_ext_i32x4_multiply(tvm_ext_i32x4 a, tvm_ext_i32x4 b)
+{
+    TVM_EXT_EACH(tvm_ext_i32x4, 4, tvm_ext_wrap((int64_t)a.lane[i] * b.lane[i]));
+}
+
+static inline tvm_ext_i32x4 tvm_ext_i32x4_mla(tvm_ext_i32x4 a, tvm_ext_i32x4 b, int32_t c)
+{
+    TVM_EXT_EACH(tvm_ext_i32x4, 4, tvm_ext_wrap(a.lane[i] + (int64_t)b.lane[i] * c));
+}
+
+static inline tvm_ext_i32x4 tvm_ext_i32x4_shift(tvm_ext_i32x4 a, int32_t shift)
+{
+    const int64_t factor = (int64_t)1 << (shift > 0 ? shift : 0);
+    TVM_EXT_EACH(tvm_ext_i32x4, 4, tvm_ext_wrap((a.lane[i] >> (shift < 0 ? -shift : 0)) * factor));
+}
+
+static inline tvm_ext_i32x4 tvm_ext_i32x4_round_shift(tvm_ext_i32x4 a, tvm_ext_i32x4 shift)
+{
+    TVM_EXT_EACH(
+        tvm_ext_i32x4, 4, (int32_t)((a.lane[i] + ((int64_t)1 << (-shift.lane[i] - 1))) >> -shift.lane[i]));
+}
+
+static inline tvm_ext_i32x4 tvm_ext_i32x4_round_shift_even(tvm_ext_i32x4 a, tvm_ext_i32x4 low, tvm_ext_i32x4 shift)
+{
+    for (int32_t i = 0; i < 4; ++i) {
+        const int32_t is_even = 1 & ~(a.lane[i] >> -shift.lane[i]);
+        a.lane[i] = tvm_ext_wrap((int64_t)a.lane[i] - (low.lane[i] == 0 ? is_even : 0));
+    }
+    return tvm_ext_i32x4_round_shift(a, shift);
+}
+
+static inline tvm_ext_i32x4 tvm_ext_i32x4_multiply_high(tvm_ext_i32x4 a, tvm_ext_i32x4 b)
+{
+    TVM_EXT_EACH(tvm_ext_i32x4, 4, (int32_t)(((int64_t)a.lane[i] * b.lane[i]) >> 32));
+}
+
 #endif
 
 #endif

@@ -89,8 +89,8 @@ def _groups(units: Sequence[Unit]) -> dict[relax.Var, relax.Var]:
     parent: dict[relax.Var, relax.Var] = {}
 
     def root(var: relax.Var) -> relax.Var:
-        while parent.setdefault(var, var) is not var:
-            var = parent[var]
+        while not (above := parent.setdefault(var, var)).same_as(var):
+            var = above
         return var
 
     for unit in units:

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from codegen_c.arena.plan import MemoryPlan, plan_memory
+from codegen_c.arena.memory_plan import MemoryPlan
+from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.sources import emit_sources
@@ -128,7 +129,7 @@ def sources(program: Program, plan: MemoryPlan) -> tuple[dict[str, str], Interfa
 
 def run(program: Program, x: np.ndarray, folder: Path) -> np.ndarray:
     """Planned, validated, compiled without a warning, run twice: the second time on a used arena."""
-    plan = plan_memory(program, activations=PLATFORM.activations)
+    program, plan = plan_memory(program, activations=PLATFORM.activations)
     validate(program, plan)
     texts, interface = sources(program, plan)
     folder.mkdir()
@@ -149,14 +150,14 @@ def test_rows_through_a_ring_give_the_same_bits(tmp_path: Path) -> None:
 
 
 def test_the_ring_is_smaller_and_lives_from_its_first_row_to_its_last() -> None:
-    plan = plan_memory(ringed(), activations=PLATFORM.activations)
+    _, plan = plan_memory(ringed(), activations=PLATFORM.activations)
     ring = plan.placements["middle"]
     assert ring.num_bytes == RING_ROWS * SIZE * CHANNELS * 4 and (ring.begin, ring.end) == (1, 5)
 
 
 def test_the_run_reads_as_a_loop() -> None:
     program = ringed()
-    text = sources(program, plan_memory(program, activations=PLATFORM.activations))[0]["m.c"]
+    text = sources(*plan_memory(program, activations=PLATFORM.activations))[0]["m.c"]
     memory = PLATFORM.activations
     assert f"memcpy({memory}->held, {memory}->x, {SIZE * SIZE * CHANNELS * 4}u);" in text
     assert f"for (int32_t i = 0; i < {SIZE - 2}; ++i) {{" in text
@@ -168,7 +169,7 @@ def test_the_run_reads_as_a_loop() -> None:
 def test_a_wrong_plan_of_it_is_rejected(name: str, onto: str) -> None:
     """While the loop runs, its input, its ring and its output are all alive."""
     program = ringed()
-    plan = plan_memory(program, activations=PLATFORM.activations)
+    program, plan = plan_memory(program, activations=PLATFORM.activations)
     moved = replace(plan.placements[name], offset=plan.placements[onto].offset)
     room = tuple(replace(arena, num_bytes=1 << 20) for arena in plan.arenas)
     with pytest.raises(PlanRejected):

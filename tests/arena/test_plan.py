@@ -34,19 +34,19 @@ def test_an_early_output_lives_to_the_end_and_an_unread_input_for_a_step() -> No
 def test_a_result_that_nobody_reads_lives_during_its_step() -> None:
     spare = program({"x": 16, "y": 16, "d": 16}, call("s0", "x", "y d"), call("s1", "x", "y"))
     assert lifetimes(spare)["d"] == (0, 1)
-    validate(spare, plan_memory(spare, activations="ram"))
+    validate(*plan_memory(spare, activations="ram"))
 
 
 def test_what_a_loop_touches_lives_during_the_whole_of_it() -> None:
     body = (call("c0", "x", "r"), call("c1", "r", "y"))
     looped = program({"x": 16, "r": 16, "y": 16}, Loop(name="l", count=3, body=body), call("s", "y", "y"))
     assert lifetimes(looped) == {"x": (0, 1), "r": (0, 1), "y": (0, 2)}
-    validate(looped, plan_memory(looped, activations="ram"))
+    validate(*plan_memory(looped, activations="ram"))
 
 
 def test_scratch_is_placed_for_its_step_only() -> None:
     with_scratch = program({"x": 64, "y": 16}, call("s0", "x", "y", scratch_bytes=100), call("s1", "x", "y"))
-    plan = plan_memory(with_scratch, activations="ram")
+    _, plan = plan_memory(with_scratch, activations="ram")
     scratch = plan.placements["s0_scratch"]
     assert (scratch.num_bytes, scratch.begin, scratch.end, scratch.is_scratch) == (100, 0, 1, True)
     assert "s1_scratch" not in plan.placements and plan.lower_bound_bytes == 64 + 16 + 100
@@ -58,14 +58,14 @@ def test_memories_are_planned_apart() -> None:
         {"x": 64, "a": 64, "y": 16}, Transfer(name="t", source="x", target="a"), call("s", "a", "y"),
         memory={"a": "dtcm"},
     )  # fmt: skip
-    plan = plan_memory(split, activations="ram")
+    _, plan = plan_memory(split, activations="ram")
     assert {arena.memory: arena.num_bytes for arena in plan.arenas} == {"ram": 64, "dtcm": 64}
     assert plan.placements["a"].offset == plan.placements["y"].offset == 0 and plan.arena_bytes == 128
     validate(split, plan)
 
 
 def test_what_the_caller_holds_has_no_place() -> None:
-    plan = plan_memory(CHAIN, activations="ram", held_by_caller=["x", "y"])
+    _, plan = plan_memory(CHAIN, activations="ram", held_by_caller=["x", "y"])
     assert set(plan.placements) == {"a", "b"}
     validate(CHAIN, plan)
 
@@ -84,26 +84,26 @@ def programs(draw: st.DrawFn) -> Program:
     return program(sizes, *steps, outputs=" ".join(outputs))
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(programs())
 def test_any_program(made: Program) -> None:
     """Valid, aligned, never below the bound, and the same again."""
-    plan = plan_memory(made, activations="ram")
+    _, plan = plan_memory(made, activations="ram")
     validate(made, plan)
     assert all(place.offset % ALIGNMENT_BYTES == 0 for place in plan.placements.values())
     assert plan.lower_bound_bytes <= plan.arena_bytes
-    assert plan == plan_memory(made, activations="ram")
+    assert plan == plan_memory(made, activations="ram")[1]
 
 
 def test_a_plan_that_fits_passes() -> None:
     platform = Platform.load("cortex_m4")
-    check_capacity(CHAIN, plan_memory(CHAIN, activations="ram"), _with_memory(platform, capacity_bytes=192))
+    check_capacity(CHAIN, plan_memory(CHAIN, activations="ram")[1], _with_memory(platform, capacity_bytes=192))
 
 
 def test_too_small_a_memory_names_step_tensors_and_limits() -> None:
     platform = _with_memory(Platform.load("cortex_m4"), capacity_bytes=191)
     with pytest.raises(DoesNotFit) as raised:
-        check_capacity(CHAIN, plan_memory(CHAIN, activations="ram"), platform)
+        check_capacity(CHAIN, plan_memory(CHAIN, activations="ram")[1], platform)
     message = str(raised.value)
     for part in ("s0: 192 B are alive at step 0", "a (128 B), x (64 B)", "ram of cortex_m4 holds 191 B", "Try"):
         assert part in message
@@ -114,7 +114,9 @@ def test_too_small_a_memory_for_the_weights() -> None:
     heavy = replace(CHAIN, constants={"w": constant})
     with pytest.raises(DoesNotFit, match=r"its weights are 200 B; ram of cortex_m4 holds 192 B"):
         check_capacity(
-            heavy, plan_memory(heavy, activations="ram"), _with_memory(Platform.load("cortex_m4"), capacity_bytes=192)
+            heavy,
+            plan_memory(heavy, activations="ram")[1],
+            _with_memory(Platform.load("cortex_m4"), capacity_bytes=192),
         )
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from codegen_c.arena.solve import Buffer, height, lower_bound, solve
 
-PROBLEMS = settings(max_examples=150, deadline=None, derandomize=True)
+PROBLEMS = settings(max_examples=40, deadline=None, derandomize=True)
 
 
 @st.composite

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from codegen_c.arena.plan import Arena, MemoryPlan, Placement, plan_memory
+from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement
+from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.program import Loop, Program
 from tests.arena.programs import call, program
@@ -58,7 +59,7 @@ def test_overlap_of_an_input_and_a_result() -> None:
 
 def test_overlap_of_two_inputs() -> None:
     two = program({"x": 16, "u": 16, "y": 16}, call("s0", "x u", "y"), inputs="x u")
-    good = plan_memory(two, activations="ram")
+    _, good = plan_memory(two, activations="ram")
     validate(two, good)
     bad = replace(good, placements=good.placements | {"u": replace(good.placements["x"], name="u")})
     assert "step 0 (s0): 16 B of x are not its own any more but hold u." in rejected(bad, two)
@@ -71,7 +72,7 @@ def test_premature_reuse() -> None:
 
 def test_an_output_overwritten_behind_its_step() -> None:
     late = program({"x": 16, "y": 16, "z": 16}, call("s0", "x", "y"), call("s1", "x", "z"), outputs="y z")
-    good = plan_memory(late, activations="ram")
+    _, good = plan_memory(late, activations="ram")
     bad = replace(good, placements=good.placements | {"z": replace(good.placements["y"], name="z")})
     assert rejected(bad, late).startswith("the end: 16 B of y are not its own any more but hold z")
 
@@ -123,7 +124,7 @@ def test_what_a_later_iteration_of_a_loop_reads() -> None:
     """The first iteration is fine: r is read, then overwritten by y. The second finds y in its place."""
     body = (call("c0", "x", "r"), call("c1", "r u", "y"))
     loop = program({"x": 16, "u": 16, "r": 16, "y": 16}, Loop(name="l", count=2, body=body), inputs="x u")
-    good = plan_memory(loop, activations="ram")
+    _, good = plan_memory(loop, activations="ram")
     validate(loop, good)
     bad = replace(good, placements=good.placements | {"r": replace(good.placements["u"], name="r")})
     assert "of u are not its own any more but hold r" in rejected(bad, loop)

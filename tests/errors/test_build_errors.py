@@ -97,16 +97,6 @@ def test_operators_left_over_are_named_and_tvm_runs_them(tmp_path: Path, make, o
     np.testing.assert_array_equal(first.numpy(), expected)
 
 
-def test_constant_outputs_are_named(tmp_path: Path) -> None:
-    model = model_of([NODE("Relu", ["x"], ["y"])], {"x": (1, 4)}, ["y", "table"], {"table": weights(2)})
-    refused(saved(model, tmp_path), UnsupportedModel, "do not depend on any input: table")
-
-
-def test_a_model_that_computes_nothing(tmp_path: Path) -> None:
-    model = model_of([NODE("Identity", ["x"], ["y"])], {"x": (1, 4)}, ["y"])
-    refused(saved(model, tmp_path), UnsupportedModel, "computes nothing")
-
-
 @pytest.mark.parametrize("verify", [(), None], ids=["unverified", "verified"])
 def test_missing_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verify: tuple[str, ...] | None) -> None:
     mod = tvm_ext.load(saved(SMALL_MODELS["unused_input"](), tmp_path))

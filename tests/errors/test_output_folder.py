@@ -49,7 +49,7 @@ def test_foreign_files_are_not_replaced(mod, tmp_path: Path) -> None:
 
 def test_a_parent_that_is_a_file(mod, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(BadPackage, match="cannot be written: (Not a directory|File exists)"):
+    with pytest.raises(BadPackage, match=r"cannot be written: (Not a directory|File exists)"):
         tvm_ext.build(mod, "host", tmp_path / "file" / "out", FAST)
 
 

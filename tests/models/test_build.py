@@ -37,11 +37,11 @@ def test_shared_models_give_the_stored_outputs(packages: Packages, shared_models
     assert package.report["verify"]["host"]["passed"]
 
 
-@pytest.mark.parametrize(("name", "minimum"), [("kws_fp32", 64_000), ("resnet_fp32", 196_608)])
-def test_arenas_are_as_small_as_they_can_be(packages: Packages, name: str, minimum: int) -> None:
-    """Scratch, inputs and outputs count; the minimum is what is alive at the widest step."""
+@pytest.mark.parametrize(("name", "alive_bytes"), [("kws_fp32", 64_000), ("resnet_fp32", 196_608)])
+def test_arenas_are_small(packages: Packages, name: str, alive_bytes: int) -> None:
+    """Scratch, inputs and outputs count. alive_bytes: whole tensors at the widest step; overlap may do with less."""
     report = packages.shared(name).report
-    assert minimum <= report["arena_bytes"] <= minimum + 256
+    assert report["arena_bytes"] <= alive_bytes + 256
     assert report["lower_bound_bytes"] <= report["arena_bytes"]
     assert next(m for m in report["memories"] if m["name"] == "ram")["used_bytes"] == report["arena_bytes"]
 

@@ -89,6 +89,14 @@ def output_that_is_an_input() -> onnx.ModelProto:
     return model_of([NODE("Relu", ["x"], ["y"])], {"x": (1, 4)}, ["x", "y"])
 
 
+def output_that_is_constant() -> onnx.ModelProto:
+    return model_of([NODE("Relu", ["x"], ["y"])], {"x": (1, 4)}, ["table", "y"], {"table": weights(2)})
+
+
+def nothing_to_compute() -> onnx.ModelProto:
+    return model_of([NODE("Identity", ["x"], ["y"])], {"x": (1, 4)}, ["y"])
+
+
 def one_value_under_two_names() -> onnx.ModelProto:
     nodes = [NODE("Relu", ["x"], ["y"]), NODE("Identity", ["y"], ["z"])]
     return model_of(nodes, {"x": (1, 4)}, ["y", "z"])
@@ -189,8 +197,8 @@ def symbolic_batch() -> onnx.ModelProto:
 SMALL_MODELS: dict[str, Callable[[], onnx.ModelProto]] = {
     function.__name__: function
     for function in (
-        branches, gathers, image_in_and_out, moves_data, nasty_names, one_value_under_two_names,
-        output_that_is_an_input, reduces_and_normalises, reshape_only, two_inputs_two_outputs, unused_input,
+        branches, gathers, image_in_and_out, moves_data, nasty_names, nothing_to_compute,
+        one_value_under_two_names, output_that_is_an_input, output_that_is_constant, reduces_and_normalises, reshape_only, two_inputs_two_outputs, unused_input,
         value_that_is_output_and_read_on,
     )
 }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Literal
@@ -12,6 +13,8 @@ from tvm_ext.core.names import hides_header
 Optimize = Literal["speed", "size"]
 Io = Literal["arena", "caller"]
 Target = Literal["host", "qemu"]
+Quantize = Literal["none", "int8"]
+IoType = Literal["int8", "float32"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,17 +26,35 @@ class BuildOptions:
     verify: where the package is run and compared; None means the host, and QEMU where the platform
         has a board and QEMU is installed. An empty tuple verifies nothing, and the package says so.
     name: C prefix of everything generated; None derives it from the model file's name.
+    quantize: `int8` turns a float model into an int8 one by calibration data, which the build is given beside.
+    io_type: of a model quantized here, whether its float inputs and outputs become `int8`, with scale and zero
+        point in the report, or stay `float32`.
+    min_snr_db: of a model quantized here, the ratio of signal to noise every output has to reach on the
+        calibration data; operators that lose too much stay float until it does.
     """
 
     optimize: Optimize = "speed"
     io: Io = "arena"
     verify: tuple[Target, ...] | None = None
     name: str | None = None
+    quantize: Quantize = "none"
+    io_type: IoType = "int8"
+    min_snr_db: float = 10.0
 
     def __post_init__(self) -> None:
-        for key, allowed in (("optimize", ("speed", "size")), ("io", ("arena", "caller"))):
+        choices = {
+            "optimize": ("speed", "size"),
+            "io": ("arena", "caller"),
+            "quantize": ("none", "int8"),
+            "io_type": ("int8", "float32"),
+        }
+        for key, allowed in choices.items():
             if getattr(self, key) not in allowed:
                 raise BadOptions(f"{key} = {getattr(self, key)!r}: allowed are {', '.join(allowed)}.")
+        if self.quantize == "none" and self.io_type != "int8":
+            raise BadOptions("io_type = 'float32': it says what quantization leaves; it needs quantize = 'int8'.")
+        if not math.isfinite(self.min_snr_db):
+            raise BadOptions(f"min_snr_db = {self.min_snr_db!r}: a finite number of decibels is needed.")
         for target in self.verify or ():
             if target not in ("host", "qemu"):
                 raise BadOptions(f"verify = {target!r}: allowed are host, qemu, or nothing at all.")

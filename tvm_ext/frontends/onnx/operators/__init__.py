@@ -10,22 +10,43 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from tvm_ext.frontends.onnx.operators import (
     constants,
+    convolution,
     elementwise,
+    fourier,
     integers,
     movement,
     normalization,
     older_opsets,
+    pooling,
     predicates,
+    quantized,
     recurrent,
     reductions,
+    regions,
     resize,
+    selection,
 )
 
 Converters = dict[tuple[str, str], type[onnx_frontend.OnnxOpConverter]]
 
 _FAMILIES = (
-    constants, elementwise, integers, movement, normalization, older_opsets, predicates, recurrent, reductions, resize,
-)  # fmt: skip
+    constants,
+    convolution,
+    elementwise,
+    fourier,
+    integers,
+    movement,
+    normalization,
+    older_opsets,
+    pooling,
+    predicates,
+    quantized,
+    recurrent,
+    reductions,
+    regions,
+    resize,
+    selection,
+)
 
 # TVM finds converters by name only. These belong to the domain com.microsoft and to no other.
 _MICROSOFT_ONLY = frozenset(

@@ -63,7 +63,5 @@ CONVERTERS = {
     ("", "Shape"): Shape,
     ("", "Size"): Size,
     ("", "NonZero"): NonZero,
-    **dict.fromkeys(
-        [("", "Unique"), ("", "Compress"), ("", "NonMaxSuppression"), ("com.microsoft", "AllClassNMS")], DataDependent
-    ),
+    **dict.fromkeys([("", "Unique"), ("", "NonMaxSuppression"), ("com.microsoft", "AllClassNMS")], DataDependent),
 }

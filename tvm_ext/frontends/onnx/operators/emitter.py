@@ -11,10 +11,15 @@ from tvm import relax
 from relay_passes.dataflow import array_of, constant, static_shape
 
 
+_ELEMENT_WISE = frozenset(
+    "add subtract multiply divide power maximum minimum greater greater_equal less less_equal equal not_equal".split()
+)
+
+
 class Emitter:
     """`emit.add(x, 1.0)` is `bb.normalize(relax.op.add(x, const))`; `emit.nn.relu(x)` likewise.
 
-    Numbers beside a tensor take the type of the first tensor among the operands.
+    A number beside a tensor takes its type, in arithmetic and comparisons.
     """
 
     def __init__(self, bb: relax.BlockBuilder, namespace: Any = relax.op) -> None:
@@ -22,11 +27,12 @@ class Emitter:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._namespace, name)
-        return self._method(found) if callable(found) else Emitter(self._bb, found)
+        return self._method(name, found) if callable(found) else Emitter(self._bb, found)
 
-    def _method(self, make: Callable[..., relax.Expr]) -> Callable[..., relax.Expr]:
+    def _method(self, name: str, make: Callable[..., relax.Expr]) -> Callable[..., relax.Expr]:
         def emitted(*operands: Any, **attributes: Any) -> relax.Expr:
-            return self._bb.normalize(make(*_typed(operands), **attributes))
+            given = _typed(operands) if name in _ELEMENT_WISE else operands
+            return self._bb.normalize(make(*given, **attributes))
 
         return emitted
 
@@ -56,14 +62,9 @@ class Emitter:
 
 
 def _typed(operands: tuple[Any, ...]) -> list[Any]:
-    """Numbers in element-wise calls as constants of the tensors' type."""
-    is_number = [isinstance(operand, int | float) and not isinstance(operand, bool) for operand in operands]
-    tensor = next((o for o in operands if isinstance(o, relax.Expr) and isinstance(o.ty, relax.TensorType)), None)
-    both = len(operands) in (2, 3) and any(is_number) and tensor is not None and is_number != [False, True, True]
-    if not both:
-        return list(operands)
-    dtype = dtype_name(tensor)
-    return [number(o, dtype) if plain else o for o, plain in zip(operands, is_number, strict=True)]
+    """Numbers as constants of the tensor's type."""
+    dtype = next(dtype_name(operand) for operand in operands if isinstance(operand, relax.Expr))
+    return [number(operand, dtype) if isinstance(operand, int | float) else operand for operand in operands]
 
 
 def number(value: float, dtype: str) -> relax.Expr:

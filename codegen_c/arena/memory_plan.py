@@ -1,0 +1,49 @@
+"""What planning decides, as plain data: a place for every tensor, and what each memory's arena comes to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """Bytes [offset, offset + num_bytes) of a memory, during steps [begin, end)."""
+
+    name: str
+    memory: str
+    offset: int
+    num_bytes: int
+    begin: int
+    end: int
+    is_scratch: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arena:
+    """One memory's share: bytes used, the most bytes alive at a step, and that step."""
+
+    memory: str
+    num_bytes: int
+    lower_bound_bytes: int
+    peak_step: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryPlan:
+    """A place for every tensor and every kernel's scratch. Tensors that the caller holds have none."""
+
+    placements: dict[str, Placement]
+    arenas: tuple[Arena, ...]
+
+    @property
+    def arena_bytes(self) -> int:
+        return sum(arena.num_bytes for arena in self.arenas)
+
+    @property
+    def lower_bound_bytes(self) -> int:
+        return sum(arena.lower_bound_bytes for arena in self.arenas)
+
+
+def scratch_name(step_name: str) -> str:
+    """Name under which a step's scratch stands in the plan."""
+    return f"{step_name}_scratch"

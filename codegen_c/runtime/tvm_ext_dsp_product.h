@@ -1,0 +1,233 @@
+/* Products of activations, expanded to 16-bit pairs, with weights of two output channels side by side.
+ *
+ * Activations: cells, one pair (x[0], x[2]) or (x[1], x[3]) of four adjacent depths each; a unit is two cells of
+ * every pixel, the pixels side by side. Weights: a word holds one pair of depths of two channels A and B, as bytes
+ * a0 b0 a1 b1. Each sum starts at its channel's bias; all sums are modulo 2^32.
+ *
+ * The `joined` functions use a word as it stands, which is the pair (a0 + 256 b0, a1 + 256 b1): the difference of
+ * those products and A's is 256 times B's. They need every a + 256 b to fit 16 bits, and the products of each
+ * channel B to add up to less than 2^23, whatever the activations.
+ */
+#ifndef TVM_EXT_DSP_PRODUCT_H
+#define TVM_EXT_DSP_PRODUCT_H
+
+#include "tvm_ext_dsp.h"
+
+#if TVM_EXT_DSP
+#define TVM_EXT_DSP_SHARED static __attribute__((noinline, unused))
+#else
+#define TVM_EXT_DSP_SHARED static inline
+#endif
+
+/* Cells of one of STEP pixels side by side, from `count` adjacent bytes. A rest of one byte or two fills one cell,
+ * of three bytes two: (x[0], x[1]), (x[2], 0). Returns where the pixel's next cell goes. */
+#define TVM_EXT_DSP_DEFINE_EXPAND(STEP, SUFFIX, TYPE)                                                                 \
+    TVM_EXT_DSP_SHARED uint32_t *tvm_ext_dsp_expand_##STEP##_##SUFFIX(uint32_t *cell, const TYPE *x, int32_t count)   \
+    {                                                                                                                 \
+        for (; count >= 16; count -= 16) {                                                                            \
+            const uint32_t x0 = tvm_ext_dsp_load(x), x1 = tvm_ext_dsp_load(x + 4);                                    \
+            const uint32_t x2 = tvm_ext_dsp_load(x + 8), x3 = tvm_ext_dsp_load(x + 12);                               \
+            cell[0] = tvm_ext_dsp_even_##SUFFIX(x0);                                                                  \
+            cell[STEP] = tvm_ext_dsp_odd_##SUFFIX(x0);                                                                \
+            cell[2 * STEP] = tvm_ext_dsp_even_##SUFFIX(x1);                                                           \
+            cell[3 * STEP] = tvm_ext_dsp_odd_##SUFFIX(x1);                                                            \
+            cell[4 * STEP] = tvm_ext_dsp_even_##SUFFIX(x2);                                                           \
+            cell[5 * STEP] = tvm_ext_dsp_odd_##SUFFIX(x2);                                                            \
+            cell[6 * STEP] = tvm_ext_dsp_even_##SUFFIX(x3);                                                           \
+            cell[7 * STEP] = tvm_ext_dsp_odd_##SUFFIX(x3);                                                            \
+            cell += 8 * STEP;                                                                                         \
+            x += 16;                                                                                                  \
+        }                                                                                                             \
+        for (; count >= 4; count -= 4) {                                                                              \
+            const uint32_t x0 = tvm_ext_dsp_load(x);                                                                  \
+            cell[0] = tvm_ext_dsp_even_##SUFFIX(x0);                                                                  \
+            cell[STEP] = tvm_ext_dsp_odd_##SUFFIX(x0);                                                                \
+            cell += 2 * STEP;                                                                                         \
+            x += 4;                                                                                                   \
+        }                                                                                                             \
+        for (; count > 0; count -= 2) {                                                                               \
+            *cell = tvm_ext_dsp_lows((uint32_t)(int32_t)x[0], count > 1 ? (uint32_t)(int32_t)x[1] : 0u);              \
+            cell += STEP;                                                                                             \
+            x += 2;                                                                                                   \
+        }                                                                                                             \
+        return cell;                                                                                                  \
+    }
+
+TVM_EXT_DSP_DEFINE_EXPAND(1, s8, int8_t)
+TVM_EXT_DSP_DEFINE_EXPAND(1, u8, uint8_t)
+TVM_EXT_DSP_DEFINE_EXPAND(3, s8, int8_t)
+TVM_EXT_DSP_DEFINE_EXPAND(3, u8, uint8_t)
+
+/* `count` cells of one of 3 pixels, all the same. Returns where the pixel's next cell goes. */
+TVM_EXT_DSP_SHARED uint32_t *tvm_ext_dsp_fill_3(uint32_t *cell, uint32_t pair, int32_t count)
+{
+    for (; count > 0; --count) {
+        *cell = pair;
+        cell += 3;
+    }
+    return cell;
+}
+
+#if TVM_EXT_DSP
+
+/* Registers: r0 sums, r1 cells, r2 weights, r3 bias, r12 units (at least 1), then the end of the weights.
+ * The loop holds four units; the first round enters it where the rest of the division by four begins.
+ * r7 and r11 may be frame pointers, so they are saved here and not named to the compiler. */
+#define TVM_EXT_DSP_ENTER(UNIT_BYTES, WEIGHT_SHIFT)                                                                   \
+    "push {r0, r3, r7, r11}\n\t"                                                                                      \
+    "rsb r0, r12, #0\n\t"                                                                                             \
+    "and r0, r0, #3\n\t"                                                                                              \
+    "add r12, r2, r12, lsl #" WEIGHT_SHIFT "\n\t"                                                                     \
+    "movs r4, #" UNIT_BYTES "\n\t"                                                                                    \
+    "adr r5, 1f\n\t"                                                                                                  \
+    "mla r4, r0, r4, r5\n\t"
+#define TVM_EXT_DSP_LOOP(UNIT)                                                                                        \
+    "mov pc, r4\n\t"                                                                                                  \
+    ".balign 4\n"                                                                                                     \
+    "1:\n\t" UNIT UNIT UNIT UNIT "cmp r2, r12\n\t"                                                                    \
+    "bne 1b\n\t"
+#define TVM_EXT_DSP_LEAVE "pop {r0, r3, r7, r11}\n\t"
+
+#define TVM_EXT_DSP_SMLAD(SUM, A, B) "smlad " SUM ", " A ", " B ", " SUM "\n\t"
+#define TVM_EXT_DSP_SMLAD_3(SUM0, SUM1, SUM2, W)                                                                      \
+    TVM_EXT_DSP_SMLAD(SUM0, "r4", W) TVM_EXT_DSP_SMLAD(SUM1, "r5", W) TVM_EXT_DSP_SMLAD(SUM2, "r6", W)
+
+#define TVM_EXT_DSP_3X2_CELL(W)                                                                                       \
+    "ldmia r1!, {r4, r5, r6}\n\t"                                                                                     \
+    "sxtb16 r3, " W "\n\t" TVM_EXT_DSP_SMLAD_3("r7", "r8", "r9", "r3")                                                \
+    "sxtb16 r3, " W ", ror #8\n\t" TVM_EXT_DSP_SMLAD_3("r10", "r11", "lr", "r3")
+#define TVM_EXT_DSP_3X2_UNIT                                                                                          \
+    "ldr r0, [r2], #4\n\t" TVM_EXT_DSP_3X2_CELL("r0") "ldr r0, [r2], #4\n\t" TVM_EXT_DSP_3X2_CELL("r0")
+
+#define TVM_EXT_DSP_3X2_JOINED_CELL(W)                                                                                \
+    "ldmia r1!, {r4, r5, r6}\n\t" TVM_EXT_DSP_SMLAD_3("r10", "r11", "lr", W)                                          \
+    "sxtb16 " W ", " W "\n\t" TVM_EXT_DSP_SMLAD_3("r7", "r8", "r9", W)
+#define TVM_EXT_DSP_3X2_JOINED_UNIT                                                                                   \
+    "ldrd r0, r3, [r2], #8\n\t" TVM_EXT_DSP_3X2_JOINED_CELL("r0") TVM_EXT_DSP_3X2_JOINED_CELL("r3")
+
+#define TVM_EXT_DSP_1X4_WORD(X, W, A, B)                                                                              \
+    "sxtb16 lr, " W "\n\t" TVM_EXT_DSP_SMLAD(A, X, "lr")                                                              \
+    "sxtb16 " W ", " W ", ror #8\n\t" TVM_EXT_DSP_SMLAD(B, X, W)
+#define TVM_EXT_DSP_1X4_JOINED_WORD(X, W, A, B)                                                                       \
+    TVM_EXT_DSP_SMLAD(B, X, W) "sxtb16 " W ", " W "\n\t" TVM_EXT_DSP_SMLAD(A, X, W)
+#define TVM_EXT_DSP_1X4_UNIT(WORD)                                                                                    \
+    "ldmia r2!, {r4, r5, r6, r11}\n\t"                                                                                \
+    "ldrd r0, r3, [r1], #8\n\t"                                                                                       \
+    WORD("r0", "r4", "r7", "r8") WORD("r0", "r5", "r9", "r10")                                                        \
+    WORD("r3", "r6", "r7", "r8") WORD("r3", "r11", "r9", "r10")
+
+#define TVM_EXT_DSP_PRODUCT(NAME, TEXT)                                                                               \
+    TVM_EXT_DSP_SHARED void NAME(                                                                                     \
+        int32_t *sums, const uint32_t *cells, const int8_t *weights, const int32_t *bias, int32_t units)              \
+    {                                                                                                                 \
+        register int32_t *r0 __asm__("r0") = sums;                                                                    \
+        register const uint32_t *r1 __asm__("r1") = cells;                                                            \
+        register const int8_t *r2 __asm__("r2") = weights;                                                            \
+        register const int32_t *r3 __asm__("r3") = bias;                                                              \
+        register int32_t r12 __asm__("r12") = units;                                                                  \
+        __asm__ volatile(TEXT                                                                                         \
+                         : "+r"(r0), "+r"(r1), "+r"(r2), "+r"(r3), "+r"(r12)                                          \
+                         :                                                                                            \
+                         : "r4", "r5", "r6", "r8", "r9", "r10", "lr", "cc", "memory");                                \
+    }
+
+/* Sums of 3 pixels by channels A and B: sums A of each pixel, then sums B. weights: 8 bytes a unit. */
+TVM_EXT_DSP_PRODUCT(
+    tvm_ext_dsp_product_3x2,
+    TVM_EXT_DSP_ENTER("76", "3")
+    "ldrd r7, r10, [r3]\n\t"
+    "mov r8, r7\n\t"
+    "mov r9, r7\n\t"
+    "mov r11, r10\n\t"
+    "mov lr, r10\n\t"
+    TVM_EXT_DSP_LOOP(TVM_EXT_DSP_3X2_UNIT)
+    "ldr r0, [sp]\n\t"
+    "stm r0, {r7, r8, r9, r10, r11, lr}\n\t"
+    TVM_EXT_DSP_LEAVE)
+
+TVM_EXT_DSP_PRODUCT(
+    tvm_ext_dsp_product_3x2_joined,
+    TVM_EXT_DSP_ENTER("64", "3")
+    "ldr r7, [r3]\n\t"
+    "mov r8, r7\n\t"
+    "mov r9, r7\n\t"
+    "mov r10, r7\n\t"
+    "mov r11, r7\n\t"
+    "mov lr, r7\n\t"
+    TVM_EXT_DSP_LOOP(TVM_EXT_DSP_3X2_JOINED_UNIT)
+    "ldrd r0, r3, [sp]\n\t"
+    "ldr r3, [r3, #4]\n\t"
+    "sub r10, r10, r7\n\t"
+    "sub r11, r11, r8\n\t"
+    "sub lr, lr, r9\n\t"
+    "add r10, r3, r10, asr #8\n\t"
+    "add r11, r3, r11, asr #8\n\t"
+    "add lr, r3, lr, asr #8\n\t"
+    "stm r0, {r7, r8, r9, r10, r11, lr}\n\t"
+    TVM_EXT_DSP_LEAVE)
+
+/* Sums of 1 pixel by channels A, B, C and D. weights: a word of A and B, one of C and D, 16 bytes a unit. */
+TVM_EXT_DSP_PRODUCT(
+    tvm_ext_dsp_product_1x4,
+    TVM_EXT_DSP_ENTER("72", "4")
+    "ldm r3, {r7, r8, r9, r10}\n\t"
+    TVM_EXT_DSP_LOOP(TVM_EXT_DSP_1X4_UNIT(TVM_EXT_DSP_1X4_WORD))
+    "ldr r0, [sp]\n\t"
+    "stm r0, {r7, r8, r9, r10}\n\t"
+    TVM_EXT_DSP_LEAVE)
+
+TVM_EXT_DSP_PRODUCT(
+    tvm_ext_dsp_product_1x4_joined,
+    TVM_EXT_DSP_ENTER("56", "4")
+    "ldr r7, [r3]\n\t"
+    "ldr r9, [r3, #8]\n\t"
+    "mov r8, r7\n\t"
+    "mov r10, r9\n\t"
+    TVM_EXT_DSP_LOOP(TVM_EXT_DSP_1X4_UNIT(TVM_EXT_DSP_1X4_JOINED_WORD))
+    "ldrd r0, r3, [sp]\n\t"
+    "ldr r4, [r3, #4]\n\t"
+    "ldr r5, [r3, #12]\n\t"
+    "sub r8, r8, r7\n\t"
+    "sub r10, r10, r9\n\t"
+    "add r8, r4, r8, asr #8\n\t"
+    "add r10, r5, r10, asr #8\n\t"
+    "stm r0, {r7, r8, r9, r10}\n\t"
+    TVM_EXT_DSP_LEAVE)
+
+#else
+
+static inline void tvm_ext_dsp_product(
+    int32_t *sums, const uint32_t *cells, const int8_t *weights, const int32_t *bias, int32_t units, int32_t pixels,
+    int32_t channels)
+{
+    for (int32_t p = 0; p < pixels; ++p) {
+        for (int32_t k = 0; k < channels; ++k) {
+            int32_t sum = bias[k];
+            for (int32_t c = 0; c < 2 * units; ++c) {
+                const int8_t *pair = &weights[(c * channels + k / 2 * 2) * 2 + k % 2];
+                sum = tvm_ext_dsp_smlad(
+                    cells[c * pixels + p], tvm_ext_dsp_lows((uint32_t)(int32_t)pair[0], (uint32_t)(int32_t)pair[2]), sum);
+            }
+            sums[k * pixels + p] = sum;
+        }
+    }
+}
+
+static inline void tvm_ext_dsp_product_3x2(
+    int32_t *sums, const uint32_t *cells, const int8_t *weights, const int32_t *bias, int32_t units)
+{
+    tvm_ext_dsp_product(sums, cells, weights, bias, units, 3, 2);
+}
+
+static inline void tvm_ext_dsp_product_1x4(
+    int32_t *sums, const uint32_t *cells, const int8_t *weights, const int32_t *bias, int32_t units)
+{
+    tvm_ext_dsp_product(sums, cells, weights, bias, units, 1, 4);
+}
+
+#define tvm_ext_dsp_product_3x2_joined tvm_ext_dsp_product_3x2
+#define tvm_ext_dsp_product_1x4_joined tvm_ext_dsp_product_1x4
+
+#endif
+
+#endif

@@ -1,0 +1,24 @@
+"""What the tests of DSP kernels share: a Cortex-M4 as target, also where the C runs on the host."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
+from codegen_c.operators import Operator
+from tvm_ext.core.platform import Platform
+
+CORTEX_M4 = Target(processor=Platform.load("cortex_m4").processor)
+
+
+def for_cortex_m4(kernel: Kernel) -> Kernel:
+    """The kernel as it is for a Cortex-M4, whatever target it is asked for."""
+
+    def implement(operator: Operator, target: Target, stored: StoredRows) -> Implementation:
+        return kernel.implement(operator, CORTEX_M4, stored)
+
+    def is_taken(operator: Operator, target: Target) -> bool:
+        """the kernel must take it on a Cortex-M4"""
+        return kernel.refuses(operator, CORTEX_M4) is None
+
+    return replace(kernel, implement=implement, constraints=(is_taken,))

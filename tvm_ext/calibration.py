@@ -1,0 +1,131 @@
+"""Calibration data as users give it: an .npz file, a dict of stacked arrays, or samples one by one.
+
+Whatever is wrong with it is said before anything is computed. Files are untrusted: pickled arrays are refused.
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tvm_ext.core.errors import BadInput
+
+Array = np.ndarray
+# What `tvm_ext.build(calibration=...)` takes.
+Source = str | Path | Mapping[str, Array] | Iterable[Mapping[str, Array]]
+# Per input: shape and dtype.
+Specs = Mapping[str, tuple[tuple[int, ...], str]]
+
+LABELS = "labels"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Calibration:
+    """Samples by the model's input names, of exactly its shapes and types; labels: one integer a sample, or None."""
+
+    samples: Sequence[Mapping[str, Array]]
+    labels: Sequence[int] | None = None
+
+
+def read_calibration(source: Source, inputs: Specs) -> Calibration:
+    """Check calibration data against a model's inputs.
+
+    source: path of an .npz file or a dict, with one array a name: the input's shape behind an axis of samples (where
+    the input's first extent is 1, that axis may also take its place); or an iterable of dicts, one a sample, with
+    arrays of the input's shape. `labels` holds an integer a sample: the index of the largest element of the model's
+    first output. Names that are no input's are ignored.
+
+    Raises BadInput for an unreadable file, a missing input, another shape or type, NaN or infinity, no samples, and
+    labels that are not one integer a sample.
+    """
+    if isinstance(source, str | Path):
+        where, arrays = str(source), _read(Path(source), {*inputs, LABELS})
+    elif isinstance(source, Mapping):
+        where, arrays = "calibration data", dict(source)
+    else:
+        where, arrays = "calibration data", _stacked(source, inputs)
+    stacked = {name: _checked(where, name, arrays, *spec) for name, spec in inputs.items()}
+    counts = {name: len(array) for name, array in stacked.items()}
+    if len(set(counts.values())) != 1:
+        listed = ", ".join(f"{name}: {count}" for name, count in counts.items())
+        raise BadInput(f"{where}: the inputs differ in their number of samples ({listed}); give as many of each.")
+    count = next(iter(counts.values()))
+    labels = None if LABELS in inputs else _labels(where, arrays.get(LABELS), count)
+    samples = [{name: array[index] for name, array in stacked.items()} for index in range(count)]
+    return Calibration(samples=samples, labels=labels)
+
+
+def _read(path: Path, wanted: set[str]) -> dict[str, Array]:
+    problem = "write one with numpy.savez, arrays only: pickled objects are not read"
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if not isinstance(file, np.lib.npyio.NpzFile):
+                raise BadInput(f"{path}: is one array, not an .npz file; {problem}.")
+            return {key: file[key] for key in file.files if key in wanted}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, MemoryError) as error:
+        raise BadInput(f"{path}: is not an .npz file that can be read ({error}); {problem}.") from None
+
+
+def _stacked(samples: Iterable[Mapping[str, Array]], inputs: Specs) -> dict[str, Array]:
+    """Samples one by one, brought together under their names."""
+    try:
+        listed = list(samples)
+    except TypeError:
+        listed = [None]
+    if not all(isinstance(sample, Mapping) for sample in listed):
+        raise BadInput("calibration data: is no path, no dict of arrays, and no iterable of dicts; give one of these.")
+    if not listed:
+        raise BadInput("calibration data: holds no sample; give at least one, better a hundred.")
+    found: dict[str, Array] = {}
+    for name in (*inputs, LABELS):
+        missing = [index for index, sample in enumerate(listed) if name not in sample]
+        if missing and (name in inputs or len(missing) < len(listed)):
+            raise BadInput(f"calibration data: sample {missing[0]} has no {name!r}; every sample needs one.")
+        if missing:
+            continue
+        arrays = [np.asarray(sample[name]) for sample in listed]
+        expected = inputs[name][0] if name in inputs else ()
+        for index, array in enumerate(arrays):
+            if array.shape != expected:
+                raise BadInput(
+                    f"calibration data: {name!r} of sample {index} has shape {array.shape}; {expected} is needed."
+                )
+        found[name] = np.stack(arrays)
+    return found
+
+
+def _checked(where: str, name: str, arrays: Mapping[str, Array], shape: tuple[int, ...], dtype: str) -> Array:
+    """The samples of one input, dtype[N, *shape]."""
+    if name not in arrays:
+        there = ", ".join(sorted(arrays)) or "nothing"
+        raise BadInput(f"{where}: has no array for the input {name!r}; it holds {there}.")
+    array = np.asarray(arrays[name])
+    if str(array.dtype) != dtype:
+        raise BadInput(f"{where}: {name!r} is {array.dtype}, the model's input {dtype}; prepare it as for the model.")
+    if array.shape[1:] != shape and shape[:1] == (1,) and array.shape[1:] == shape[1:]:
+        array = array.reshape(-1, *shape)
+    if array.ndim == 0 or array.shape[1:] != shape:
+        wanted = f"(N, {', '.join(map(str, shape))})" if shape else "(N,)"
+        raise BadInput(f"{where}: {name!r} has shape {array.shape}; {wanted} is needed, N being the number of samples.")
+    if len(array) == 0:
+        raise BadInput(f"{where}: {name!r} holds no sample; give at least one, better a hundred.")
+    finite = np.isfinite(array).reshape(len(array), -1).all(axis=1) if array.dtype.kind == "f" else np.array([True])
+    if not finite.all():
+        raise BadInput(f"{where}: {name!r} holds NaN or infinity, first in sample {int(np.argmin(finite))}.")
+    return array
+
+
+def _labels(where: str, labels: Array | None, count: int) -> Sequence[int] | None:
+    if labels is None:
+        return None
+    labels = np.asarray(labels)
+    if labels.dtype.kind not in "iu" or labels.ndim != 1:
+        raise BadInput(f"{where}: labels are {labels.dtype}{list(labels.shape)}; one integer a sample is needed.")
+    if len(labels) != count:
+        raise BadInput(f"{where}: {len(labels)} labels for {count} samples; one for each is needed.")
+    return [int(label) for label in labels]
