@@ -14,17 +14,28 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
+from codegen_c.arena.bound import shared_bytes
 from codegen_c.build import Compiled, compile_region
 from codegen_c.composites import lower_operator
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.tvm_entry import emit_tvm_entry
 from codegen_c.kernels.contract import Refusal, Target
+from codegen_c.operators import TensorType
+from codegen_c.program import Tensor
 from codegen_c.scalar_calls import ELEMENTWISE
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import HOST_TOOLCHAIN, Platform
 from tvm_ext.core.toolchain import compile_objects
 
 CODEGEN = "tvm_ext"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Footprint:
+    """Memory one composite needs beside its inputs and outputs (`relay_passes.backend.Footprint`)."""
+
+    scratch_bytes: int
+    shared_bytes: Mapping[int, int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +52,24 @@ class CodegenBackend:
         """Why a composite can't become C, None when it can."""
         lowered = lower_operator(composite, self.target)
         return lowered.reason if isinstance(lowered, Refusal) else None
+
+    def footprint(self, composite: relax.Function) -> Footprint:
+        """Scratch of a composite, and for each parameter what the output shares with it if it dies there."""
+        lowered = lower_operator(composite, self.target)
+        if isinstance(lowered, Refusal) or lowered.implementation is None:
+            return Footprint(scratch_bytes=0, shared_bytes={})
+        implementation, operator = lowered.implementation, lowered.operator
+        output = _tensor("output", operator.output)
+        shared = {
+            argument: shared_bytes(implementation, output, [(position, _tensor("input", operator.inputs[position]))])
+            for position, argument in enumerate(lowered.arguments)
+            if lowered.arguments.count(argument) == 1
+        }
+        return Footprint(scratch_bytes=implementation.scratch_bytes, shared_bytes=shared)
+
+
+def _tensor(name: str, kind: TensorType) -> Tensor:
+    return Tensor(name=name, source=name, shape=kind.shape, dtype=kind.dtype, memory="")
 
 
 def codegen_options(platform: Platform, options: BuildOptions) -> dict[str, dict[str, str]]:

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from tvm import relax
+
+
+class Footprint(Protocol):
+    """Memory one composite needs beside its inputs and outputs.
+
+    shared_bytes: parameter -> bytes that the output shares with it where the parameter is read for the last time.
+    """
+
+    @property
+    def scratch_bytes(self) -> int: ...
+    @property
+    def shared_bytes(self) -> Mapping[int, int]: ...
 
 
 class Backend(Protocol):
@@ -18,4 +31,8 @@ class Backend(Protocol):
 
     def refuses(self, composite: relax.Function) -> str | None:
         """Why it can't compile a composite, in words for the user; None when it can."""
+        ...
+
+    def footprint(self, composite: relax.Function) -> Footprint:
+        """Scratch of a composite it compiles, and what its output may share with inputs that die there."""
         ...

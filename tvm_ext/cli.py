@@ -24,7 +24,7 @@ from rich.markup import escape
 
 import tvm_ext
 from tvm_ext.core.errors import BadInput, BadOptions, TvmExtError
-from tvm_ext.core.options import BuildOptions, Io, Optimize, Target
+from tvm_ext.core.options import BuildOptions, Io, IoType, Optimize, Quantize, Target
 from tvm_ext.core.platform import Platform
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.report_tables import platform_table, read_report, report_tables
@@ -70,6 +70,17 @@ def compile_command(
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="C prefix of what is generated. Default: the file's name.")] = None,
+    quantize: Annotated[Quantize, typer.Option(help="Turn a float model into int8; needs --calibration.")] = "none",
+    calibration: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.npz", help="Samples: an array [N, ...] per input, and labels [N] if there are any."),
+    ] = None,
+    io_type: Annotated[
+        IoType, typer.Option(help="With --quantize int8: type of inputs and outputs that are float in the model.")
+    ] = "int8",
+    min_snr: Annotated[
+        float, typer.Option(metavar="DB", help="With --quantize int8: operators stay float until outputs reach this.")
+    ] = 10.0,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -77,11 +88,16 @@ def compile_command(
     shapes = _parse_shapes(shape or [])
     targets = _parse_verify(verify)
     with _errors_reported(as_json, debug):
-        options = BuildOptions(optimize=optimize, io=io, verify=targets, name=name)
+        options = BuildOptions(
+            optimize=optimize, io=io, verify=targets, name=name, quantize=quantize, io_type=io_type, min_snr_db=min_snr
+        )
         board = Platform.load(platform)
         with _stderr.status(f"Loading {escape(model.name)}") as status:
             module = tvm_ext.load(model, shapes=shapes)
-            package = tvm_ext.build(module, board, output, options, progress=lambda stage: status.update(escape(stage)))
+            package = tvm_ext.build(
+                module, board, output, options, calibration=calibration,
+                progress=lambda stage: status.update(escape(stage)),
+            )  # fmt: skip
         _show_report(package.report, as_json)
 
 

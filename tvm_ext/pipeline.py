@@ -21,6 +21,7 @@ from relay_passes.form_composites import FormComposites
 from relay_passes.outline_regions import OutlineRegions
 from relay_passes.quantize_int8 import REPORT as QUANTIZATION
 from relay_passes.quantize_int8 import QuantizeInt8
+from relay_passes.schedule_operators import ScheduleOperators
 from tvm_ext.calibration import Source, read_calibration
 from tvm_ext.core.errors import BadOptions, UnsupportedModel
 from tvm_ext.core.options import BuildOptions
@@ -28,9 +29,7 @@ from tvm_ext.core.platform import Platform
 from tvm_ext.load import load
 
 
-def quantize(
-    mod: tvm.IRModule, platform: Platform, options: BuildOptions, calibration: Source | None
-) -> tvm.IRModule:
+def quantize(mod: tvm.IRModule, platform: Platform, options: BuildOptions, calibration: Source | None) -> tvm.IRModule:
     """A loaded module as `options.quantize` wants it: QDQ, with what was measured as attribute, or as it is.
 
     calibration: as `read_calibration` takes it. Raises BadOptions where the two do not go together, BadInput,
@@ -70,7 +69,9 @@ def passes(platform: Platform, options: BuildOptions, prefix: str) -> list[tvm.t
         CopyResults(),
         # Phase 3. Layout: channels last inside, the model's own order at its borders.
         ConvertLayout(),
-        # Phase 4. Runs of composites become regions; the order of bindings is the schedule.
+        # Phase 4. Memory: the order of operators that keeps the fewest bytes alive.
+        ScheduleOperators(backend),
+        # Phase 5. Runs of composites become regions; the order of bindings is the schedule.
         OutlineRegions(CODEGEN, prefix),
     ]
 
@@ -86,10 +87,29 @@ def compile_module(mod: tvm.IRModule, platform: Platform, options: BuildOptions)
     lowered = tvm.transform.Sequential(passes(platform, options, model))(mod)
     output_names = json.loads(attributes["tvm_ext.output_names"])
     region = _single_region(lowered, output_names)
-    return compile_region(
+    compiled = compile_region(
         region, platform, options, origin(attributes, platform), model=model,
         input_names=json.loads(attributes["tvm_ext.input_names"]), output_names=output_names,
     )  # fmt: skip
+    if options.quantize == "int8" and platform.processor.fpu == "none":
+        _refuse_floats(compiled)
+    return compiled
+
+
+def _refuse_floats(compiled: Compiled) -> None:
+    """Raises UnsupportedModel naming the steps of a quantized model whose C computes in float."""
+    calls = [call for call in compiled.program.kernel_calls() if not call.implementation.exact]
+    computing = [
+        call for call in calls
+        if "float" in call.implementation.function.body + "".join(p.ctype for p in call.implementation.function.parameters)
+    ]  # fmt: skip
+    if computing:
+        names = [", ".join(call.source_nodes) or call.name for call in computing]
+        raise UnsupportedModel(
+            f"{compiled.platform.name} has no FPU, and these steps have no integer kernel: {'; '.join(names[:5])}"
+            f"{f' and {len(names) - 5} more' if len(names) > 5 else ''}. Replace them in the model, or choose a "
+            "processor with an FPU."
+        )
 
 
 def origin(attributes: dict[str, str], platform: Platform) -> Origin:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,7 +24,10 @@ def make_report(
     artifacts: Mapping[str, str | None],
     verify: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The report of a build as JSON-ready values; None where something was not measured."""
+    """The report of a build as JSON-ready values; None where something was not measured.
+
+    quantization: what quantizing the model here measured on the calibration samples; None for other models.
+    """
     plan, program, platform = compiled.plan, compiled.program, compiled.platform
     used = dict(compiled.origin.memories)
     return {
@@ -36,7 +40,7 @@ def make_report(
             "format": attributes["tvm_ext.source_format"],
         },
         "platform": platform.name,
-        "options": {"optimize": options.optimize, "io": options.io},
+        "options": {"optimize": options.optimize, "io": options.io, "quantize": options.quantize},
         "memories": [
             {
                 "name": memory.name,
@@ -55,6 +59,7 @@ def make_report(
         "inputs": [_port(port) for port in compiled.interface.inputs],
         "outputs": [_port(port) for port in compiled.interface.outputs],
         "steps": [_step(compiled, index, step) for index, step in enumerate(program.steps)],
+        "quantization": json.loads(attributes.get("tvm_ext.quantization", "null")),
         "artifacts": dict(artifacts),
         "verify": dict(verify),
     }

@@ -39,9 +39,10 @@ def read_report(folder: Path) -> Report:
 
 
 def report_tables(report: Report) -> list[RenderableType]:
-    """Everything a report says, top to bottom: totals, memories, steps, verification. Raises BadPackage if damaged."""
+    """Everything a report says: totals, memories, steps, quantization, verification. Raises BadPackage if damaged."""
     try:
-        return [_totals(report), _memories(report), _steps(report["steps"]), _verification(report)]
+        quantized = [_quantization(report["quantization"])] if report.get("quantization") else []
+        return [_totals(report), _memories(report), _steps(report["steps"]), *quantized, _verification(report)]
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise BadPackage(f"report.json: is damaged at {error}. Compile the model again.") from None
 
@@ -122,6 +123,25 @@ def _steps(steps: list[Report]) -> Table:
             escape("\n".join(places)),
         )
     return table
+
+
+def _quantization(quantization: Report) -> RenderableType:
+    """Error per operator beside the float network, why operators are float, accuracy on the calibration samples."""
+    reasons = {left["name"]: left["reason"] for left in quantization["left_float"]}
+    table = Table("operator", "type", title="Quantization", title_justify="left")
+    table.add_column("signal to noise", justify="right")
+    table.add_column("left float because", overflow="fold")
+    for operator in quantization["operators"]:
+        name = operator["name"]
+        reason = reasons.get(name, "") if operator["dtype"] != "int8" else ""
+        table.add_row(escape(name), operator["dtype"], f"{operator['snr_db']:.2f} dB", escape(reason))
+    before, after = (_percent(quantization[key]) for key in ("accuracy_float", "accuracy_int8"))
+    summary = f"{quantization['samples']} calibration samples; accuracy on them: float {before}, quantized {after}"
+    return Group(table, Text(summary))
+
+
+def _percent(value: float | None) -> str:
+    return "not measured" if value is None else f"{value:.2%}"
 
 
 def _verification(report: Report) -> RenderableType:

@@ -2,8 +2,8 @@
 
 Float models: every output within 1e-4 of the largest reference magnitude. Quantized models: (a) every integer
 step gives the very bytes of its kernel's reference, (b) every integer step fed onnxruntime's own values lies
-within 1 of onnxruntime's result, (for a model quantized here: TVM's) (c) the end-to-end difference is reported, not judged: onnxruntime differs
-from itself by more. A board must agree with the host: bytes for integers, 1e-5 for floats.
+within 1 of onnxruntime's result (TVM's, for a model quantized here), (c) the end-to-end difference is reported, not
+judged: onnxruntime differs from itself by more. A board must agree with the host: bytes for integers, 1e-5 for floats.
 """
 
 from __future__ import annotations

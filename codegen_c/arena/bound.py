@@ -6,9 +6,10 @@ everything else that is alive. Where nothing may overlap, a step is one moment w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from codegen_c.arena.overlap import row_bytes
+from codegen_c.kernels.contract import Implementation
 from codegen_c.program import KernelCall, Program, Tensor, scratch_bytes
 
 
@@ -39,17 +40,17 @@ def live_bytes(
                 for position, name in enumerate(step.inputs)
                 if name in names and ((output.name, name) in overlapping or (name, output.name) in overlapping)
             ]
-            saved = _shared(step, output, dying)
+            saved = shared_bytes(step.implementation, output, dying)
         result.append(total - saved)
     return result or [sum(program.tensors[n].num_bytes for n in lifetimes if program.tensors[n].memory == memory)]
 
 
-def _shared(step: KernelCall, output: Tensor, dying: list[tuple[int, Tensor]]) -> int:
+def shared_bytes(implementation: Implementation, output: Tensor, dying: Sequence[tuple[int, Tensor]]) -> int:
     """Bytes that output and dying inputs together never need at one moment, rows in whichever order is better."""
     if not dying:
         return 0
-    in_place = sum(t.num_bytes for position, t in dying if position in step.implementation.in_place)
-    spatial = step.implementation.spatial
+    in_place = sum(t.num_bytes for position, t in dying if position in implementation.in_place)
+    spatial = implementation.spatial
     if spatial is None or in_place:
         return min(output.num_bytes, in_place)
     whole = output.num_bytes + sum(tensor.num_bytes for _, tensor in dying)

@@ -41,7 +41,7 @@ class PairedWeights:
     """Weights of `pixels` x `width` blocks, as the C code reads them.
 
     weights: int8[K / width][cell][width / 2][a0 b0 a1 b1], cells two a unit; bias: int32[K], both with zeros for
-    channels and a cell that fill up the last block and unit. joined: words serve as they stand, see the header.
+    channels and a cell that fill up the last block and unit. joined: a + 256 b instead of a and b, see the header.
     """
 
     weights: Array
@@ -65,13 +65,17 @@ class PairedWeights:
         bias = np.zeros(filled.shape[0], np.int64)
         bias[:channels] = start
         blocks = filled.reshape(-1, width // 2, 2, filled.shape[1], 2)  # block, word, channel of two, cell, of a pair
+        joined = _can_join(filled, source)
+        packed = blocks.transpose(0, 3, 1, 4, 2).copy()
+        if joined:
+            packed[..., 1] -= packed[..., 0] < 0  # the upper byte of a + 256 b
         return cls(
-            weights=np.ascontiguousarray(blocks.transpose(0, 3, 1, 4, 2)).ravel(),
+            weights=packed.ravel(),
             bias=bias.astype(np.uint64).astype(np.uint32).view(np.int32),  # modulo 2^32, as the sums are
             units=filled.shape[1] // 2,
             pixels=pixels,
             width=width,
-            joined=_can_join(filled, source),
+            joined=joined,
         )
 
     @property

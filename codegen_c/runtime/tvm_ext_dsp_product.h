@@ -4,9 +4,9 @@
  * every pixel, the pixels side by side. Weights: a word holds one pair of depths of two channels A and B, as bytes
  * a0 b0 a1 b1. Each sum starts at its channel's bias; all sums are modulo 2^32.
  *
- * The `joined` functions use a word as it stands, which is the pair (a0 + 256 b0, a1 + 256 b1): the difference of
- * those products and A's is 256 times B's. They need every a + 256 b to fit 16 bits, and the products of each
- * channel B to add up to less than 2^23, whatever the activations.
+ * For the `joined` functions it holds the pair of numbers (a0 + 256 b0, a1 + 256 b1), used as it stands: the
+ * difference of those products and A's is 256 times B's. They need every a + 256 b to fit 16 bits, and the products
+ * of each channel B to add up to less than 2^23, whatever the activations.
  */
 #ifndef TVM_EXT_DSP_PRODUCT_H
 #define TVM_EXT_DSP_PRODUCT_H
@@ -198,35 +198,36 @@ TVM_EXT_DSP_PRODUCT(
 
 static inline void tvm_ext_dsp_product(
     int32_t *sums, const uint32_t *cells, const int8_t *weights, const int32_t *bias, int32_t units, int32_t pixels,
-    int32_t channels)
+    int32_t channels, int32_t joined)
 {
     for (int32_t p = 0; p < pixels; ++p) {
         for (int32_t k = 0; k < channels; ++k) {
             int32_t sum = bias[k];
             for (int32_t c = 0; c < 2 * units; ++c) {
-                const int8_t *pair = &weights[(c * channels + k / 2 * 2) * 2 + k % 2];
-                sum = tvm_ext_dsp_smlad(
-                    cells[c * pixels + p], tvm_ext_dsp_lows((uint32_t)(int32_t)pair[0], (uint32_t)(int32_t)pair[2]), sum);
+                const int8_t *word = &weights[(c * channels + k / 2 * 2) * 2];
+                int32_t w0 = word[k % 2], w1 = word[2 + k % 2];
+                if (joined && k % 2 == 1) {
+                    w0 += word[0] < 0;
+                    w1 += word[2] < 0;
+                }
+                sum = tvm_ext_dsp_smlad(cells[c * pixels + p], tvm_ext_dsp_lows((uint32_t)w0, (uint32_t)w1), sum);
             }
             sums[k * pixels + p] = sum;
         }
     }
 }
 
-static inline void tvm_ext_dsp_product_3x2(
-    int32_t *sums, const uint32_t *cells, const int8_t *weights, const int32_t *bias, int32_t units)
-{
-    tvm_ext_dsp_product(sums, cells, weights, bias, units, 3, 2);
-}
+#define TVM_EXT_DSP_PRODUCT(NAME, PIXELS, CHANNELS, JOINED)                                                           \
+    static inline void NAME(                                                                                         \
+        int32_t *sums, const uint32_t *cells, const int8_t *weights, const int32_t *bias, int32_t units)             \
+    {                                                                                                                \
+        tvm_ext_dsp_product(sums, cells, weights, bias, units, PIXELS, CHANNELS, JOINED);                            \
+    }
 
-static inline void tvm_ext_dsp_product_1x4(
-    int32_t *sums, const uint32_t *cells, const int8_t *weights, const int32_t *bias, int32_t units)
-{
-    tvm_ext_dsp_product(sums, cells, weights, bias, units, 1, 4);
-}
-
-#define tvm_ext_dsp_product_3x2_joined tvm_ext_dsp_product_3x2
-#define tvm_ext_dsp_product_1x4_joined tvm_ext_dsp_product_1x4
+TVM_EXT_DSP_PRODUCT(tvm_ext_dsp_product_3x2, 3, 2, 0)
+TVM_EXT_DSP_PRODUCT(tvm_ext_dsp_product_3x2_joined, 3, 2, 1)
+TVM_EXT_DSP_PRODUCT(tvm_ext_dsp_product_1x4, 1, 4, 0)
+TVM_EXT_DSP_PRODUCT(tvm_ext_dsp_product_1x4_joined, 1, 4, 1)
 
 #endif
 

@@ -48,7 +48,11 @@ class Ratio:
 
 
 def choose(
-    runner: UnitRunner, samples: Sequence[Sample], everything: Int8Choice, params: Sequence[relax.Var], *,
+    runner: UnitRunner,
+    samples: Sequence[Sample],
+    everything: Int8Choice,
+    params: Sequence[relax.Var],
+    *,
     min_snr_db: float,
 ) -> tuple[Int8Choice, list[LeftFloat]]:
     """`everything`, less the units that have to stay float for every output to reach `min_snr_db`.

@@ -1,10 +1,10 @@
 """A float function as units: runs of bindings that int8 code computes as one operator.
 
-    linear    conv2d, or matmul by a constant matrix; the bias added to it; relu and clip behind that
-    compute   one operator that reads a neighbourhood, two activations combined, or a chain of element-wise
-              operators on one activation; relu and clip behind two combined activations
-    move      the same numbers in other places; its result has its inputs' parameters
-    float     everything else: computed as the model has it
+linear    conv2d, or matmul by a constant matrix; the bias added to it; relu and clip behind that
+compute   one operator that reads a neighbourhood, two activations combined, or a chain of element-wise
+          operators on one activation; relu and clip behind two combined activations
+move      the same numbers in other places; its result has its inputs' parameters
+float     everything else: computed as the model has it
 """
 
 from __future__ import annotations

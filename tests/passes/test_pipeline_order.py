@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import tvm
 from tvm import relax
+from tvm.script import ir as I
+from tvm.script import relax as R
 
 from codegen_c.byoc import CODEGEN
 from relay_passes.composites import composite_of
@@ -14,7 +16,7 @@ from relay_passes.dataflow import bindings, is_dataflow, op_name
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.load import load
-from tvm_ext.pipeline import passes, register_pipelines
+from tvm_ext.pipeline import compile_module, passes, register_pipelines
 
 MODELS = ("kws_fp32", "kws_int8", "resnet_fp32", "resnet_int8")
 
@@ -70,6 +72,24 @@ def test_the_module_handed_in_stays_as_it_was(digits: Path) -> None:
 def test_the_same_module_gives_the_same_text(digits: Path) -> None:
     first, second = (stages(load(digits / "digits.onnx"))["OutlineRegions"].script(show_meta=True) for _ in range(2))
     assert first == second
+
+
+def test_lines_of_a_script_are_no_names_of_a_model() -> None:
+    """TVMScript gives each call the path of its file: that must not get into names, comments, or reports."""
+
+    @I.ir_module
+    class Script:
+        @R.function
+        def main(x: R.Tensor((1, 4), "float32")) -> R.Tensor((1, 4), "float32"):
+            with R.dataflow():
+                y = R.exp(x)
+                R.output(y)
+            return y
+
+    mod = load(Script)
+    assert all(binding.value.span is None for binding in bindings(mod["main"]))
+    compiled = compile_module(mod, Platform.load("host"), BuildOptions())
+    assert Path(__file__).stem not in "".join(compiled.sources().values())
 
 
 def test_shipped_platforms_are_registered_with_relax() -> None:

@@ -197,9 +197,9 @@ def symbolic_batch() -> onnx.ModelProto:
 SMALL_MODELS: dict[str, Callable[[], onnx.ModelProto]] = {
     function.__name__: function
     for function in (
-        branches, gathers, image_in_and_out, moves_data, nasty_names, nothing_to_compute,
-        one_value_under_two_names, output_that_is_an_input, output_that_is_constant, reduces_and_normalises, reshape_only, two_inputs_two_outputs, unused_input,
-        value_that_is_output_and_read_on,
+        branches, gathers, image_in_and_out, moves_data, nasty_names, nothing_to_compute, one_value_under_two_names,
+        output_that_is_an_input, output_that_is_constant, reduces_and_normalises, reshape_only,
+        two_inputs_two_outputs, unused_input, value_that_is_output_and_read_on,
     )
 }  # fmt: skip
 

@@ -1,0 +1,180 @@
+"""conv2d of a QDQ chain with Helium: two output pixels by four channels at a time.
+
+int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], sums in int32. Where a row of the
+window is a whole number of vectors, pixels whose window lies inside the input are read in place; windows of all
+other pixels are copied to scratch first, padding filled in with the zero point. Rounding "onnx".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from codegen_c.kernels import qconv2d
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
+from codegen_c.kernels.conv_f32 import inner_columns
+from codegen_c.kernels.helium import INCLUDES, Limits, Rescale, has_helium, flip, signed_zero_point
+from codegen_c.kernels.patch_helium import Patch
+from codegen_c.kernels.product_helium import PARAMETERS, STEP, Product, padded
+from codegen_c.kernels.window import ROW_PARAMETERS, slot, spatial
+from codegen_c.operators import Array, QConv2d
+from codegen_c.text import C_TYPES, block, times
+
+
+def has_no_groups(operator: QConv2d, target: Target) -> bool:
+    """the convolution must not have groups"""
+    return operator.groups == 1
+
+
+def sums_leave_room(operator: QConv2d, target: Target) -> bool:
+    """where a channel's factor is one quarter or more, its sums must be small enough to be scaled up"""
+    return rescale(operator).fits(*qconv2d.products(operator).range())
+
+
+def rescale(operator: QConv2d) -> Rescale:
+    return Rescale.of(qconv2d.requantize(operator), *qconv2d.products(operator).range())
+
+
+def start(operator: QConv2d) -> Array:
+    """int64[K]: bias less the zero point times all weights, as padding is read like the input."""
+    taps = operator.weight.reshape(operator.weight.shape[0], -1).astype(np.int64)
+    return operator.bias.astype(np.int64) - signed_zero_point(operator.inputs[0]) * taps.sum(axis=1)
+
+
+def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
+    source, output = operator.inputs[0], operator.output
+    kernel_rows, kernel_columns, depth = operator.weight.shape[1:]
+    direct = _reads_in_place(operator)
+    runs = kernel_rows if direct else 1
+    product = Product.of(
+        runs=runs, run_bytes=operator.weight[0].size // runs, channels=output.shape[3], rescale=rescale(operator),
+        limits=Limits(output=output, low=operator.low, high=operator.high), target=target,
+    )  # fmt: skip
+    patch = Patch(window=operator.window, source=source, depth=depth)
+    copied = output.num_elements // output.shape[3] - _num_in_place(operator, stored)
+    pairs = -(-output.num_elements // output.shape[3] // 2)
+    return Implementation(
+        kernel=KERNEL.name,
+        function=CFunction(
+            parameters=(
+                Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
+                Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
+                *PARAMETERS,
+                Parameter(name="patches", ctype="int8_t", role="scratch"),
+                *ROW_PARAMETERS,
+            ),
+            body=_body(operator, stored, product, patch),
+            helpers=f"{product.function(2)}\n{patch.function(stored)}",
+            includes=INCLUDES,
+        ),
+        reference=lambda inputs: qconv2d.reference(operator, inputs),
+        constants=product.constants(operator.weight, start(operator)),
+        scratch_bytes=2 * padded(patch.num_bytes),
+        macs=output.num_elements * operator.weight[0].size,
+        instructions=pairs * (product.instructions(2) + 16) + copied * (patch.instructions + 10),
+        accumulation="products with r, s, c ascending in vectors of 16, then bias",
+        spatial=spatial(operator.window, source, output),
+        exact=True,
+    )
+
+
+def _reads_in_place(operator: QConv2d) -> bool:
+    """Whether a window inside the input can be read as it is: rows of whole vectors of int8."""
+    kernel_columns, depth = operator.weight.shape[2:]
+    adjacent = kernel_columns == 1 or operator.window.dilation[1] == 1
+    return adjacent and kernel_columns * depth % STEP == 0 and flip(operator.inputs[0]) == 0
+
+
+def _inside(operator: QConv2d) -> tuple[int, int]:
+    """Output columns that are read in place, where the rows of the window lie inside the input: pairs only."""
+    if not _reads_in_place(operator):
+        return 0, 0
+    begin, end = inner_columns(operator.window, operator.inputs[0].shape[2], operator.output.shape[2])
+    return begin, begin + (end - begin) // 2 * 2
+
+
+def _num_in_place(operator: QConv2d, stored: StoredRows) -> int:
+    """Output pixels that are read in place, about."""
+    begin, end = _inside(operator)
+    window, height = operator.window, operator.inputs[0].shape[1]
+    reach = (window.kernel[0] - 1) * window.dilation[0]
+    tops = np.arange(operator.output.shape[1]) * window.strides[0] - window.padding[0]
+    whole = (tops >= 0) & (tops + reach < height)
+    kept = stored.input(0)
+    if kept is not None:
+        whole &= tops % kept + reach < kept
+    return int(whole.sum()) * (end - begin) * operator.output.shape[0]
+
+
+def _body(operator: QConv2d, stored: StoredRows, product: Product, patch: Patch) -> str:
+    """Row by row: pairs that are read in place, then pairs of all other columns."""
+    batch, height, columns, depth = operator.inputs[0].shape
+    output = operator.output.shape
+    begin, end = _inside(operator)
+    image = "input" if batch == 1 else "image"
+    row = slot("h", stored.output) if batch == 1 else f"n * {output[1]} + h"
+    lines = [f"{C_TYPES[operator.output.dtype]} *row = &output[{times(f'({row})', output[2] * output[3])}];"]
+    if end > begin:
+        lines += _in_place(operator, stored, image, begin, end)
+        before = f"(i < {begin} ? i : done + i)" if begin else "(done + i)"
+        after = before.replace("i <", "i + 1 <").replace("? i", "? i + 1").replace("done + i", "done + i + 1")
+        rest = f"{output[2]} - done"
+    else:
+        before, after, rest = "i", "i + 1", str(output[2])
+    second = f"&patches[{padded(patch.num_bytes)}]"
+    other = [
+        f"const int32_t w0 = {before.strip('()') if begin == 0 else before};",
+        f"const int32_t w1 = i + 1 < {rest} ? {after} : w0;",
+        f"$_patch(patches, {image}, h, w0);",
+        f"$_patch({second}, {image}, h, w1);",
+        f"$_two(patches, {second}, 0, &row[{times('w0', output[3])}], &row[{times('w1', output[3])}], weights, factors);",
+    ]
+    lines += [f"for (int32_t i = 0; i < {rest}; i += 2) {{", block(other), "}"]
+    lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"]
+    if batch > 1:
+        place = f"const {C_TYPES[operator.inputs[0].dtype]} *image = &input[n * {height * columns * depth}];"
+        lines = [f"for (int32_t n = 0; n < {batch}; ++n) {{", block([place, *lines]), "}"]
+    return "\n".join(lines)
+
+
+def _in_place(operator: QConv2d, stored: StoredRows, image: str, begin: int, end: int) -> list[str]:
+    """Pairs of columns [begin, end), unless a row of the window is missing. `done`: columns that are finished."""
+    (_, height, columns, depth), window = operator.inputs[0].shape, operator.window
+    channels = operator.output.shape[3]
+    reach, kept = (window.kernel[0] - 1) * window.dilation[0], stored.input(0)
+    top = f"{times('h', window.strides[0])}{f' - {window.padding[0]}' if window.padding[0] else ''}"
+    conditions = ["top >= 0"] if window.padding[0] else []
+    conditions += [f"top + {reach} < {height}"] if window.padding[2] else []
+    conditions += [f"top % {kept} + {reach} < {kept}"] if kept is not None and reach else []
+    pitch = window.dilation[0] * columns * depth
+    left = begin * window.strides[1] - window.padding[1]
+    step = window.strides[1] * depth
+    first = f"{times(f'({slot("top", kept)})', columns)}{f' + {left}' if left else ''}"
+    pairs = [
+        f"const int8_t *x = &{image}[{times(first, depth)}];",
+        f"for (int32_t w = {begin}; w < {end}; w += 2) {{",
+        block(
+            [
+                f"{C_TYPES[operator.output.dtype]} *y = &row[{times('w', channels)}];",
+                f"$_two(x, x + {step}, {pitch - window.kernel[1] * depth}, y, y + {channels}, weights, factors);",
+                f"x += {2 * step};",
+            ]
+        ),
+        "}",
+    ]
+    if not conditions:
+        return [f"const int32_t top = {top};", f"const int32_t done = {end - begin};", *pairs]
+    return [
+        f"const int32_t top = {top};",
+        "int32_t done = 0;",
+        f"if ({' && '.join(conditions)}) {{",
+        block([*pairs, f"done = {end - begin};"]),
+        "}",
+    ]
+
+
+KERNEL = Kernel(
+    name="qconv2d_helium",
+    operator=QConv2d,
+    implement=implement,
+    constraints=(has_helium, has_no_groups, *qconv2d.CONSTRAINTS, sums_leave_room),
+)

@@ -1,0 +1,70 @@
+"""Helium convolutions on the host: the portable kernels' bytes, whatever the shape."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codegen_c.kernels import qconv2d_helium, qpointwise_helium
+from codegen_c.operators import QConv2d, Window
+from tests.kernels.helium import M55, M55_SIZE, assert_same_bytes, takes
+from tests.kernels.quantized import FEW, clamps, extents, seeds, tensor_types, windows
+from codegen_c.kernels.requantize import scale_of
+
+WINDOWS = (
+    Window(kernel=(3, 3), padding=(1, 1, 1, 1)),
+    Window(kernel=(3, 3), strides=(2, 2), padding=(0, 0, 1, 1)),
+    Window(kernel=(1, 1), strides=(2, 2)),
+    Window(kernel=(10, 4), strides=(2, 2), padding=(4, 1, 5, 1)),
+)
+
+
+@st.composite
+def convolutions(draw: st.DrawFn, *, pointwise: bool = False) -> QConv2d:
+    """Any window, or those of known networks; depths around the 16 lanes of a vector."""
+    window = Window(kernel=(1, 1)) if pointwise else draw(st.sampled_from(WINDOWS) | windows())
+    (height, columns), (out_height, out_columns) = draw(extents(window))
+    depth = draw(st.sampled_from((16, 16, 32, 64, 1, 3, 8)) | st.integers(1, 40))
+    channels = draw(st.sampled_from((4, 16)) | st.integers(1, 9))
+    batch = draw(st.sampled_from((1, 1, 1, 2)))
+    random = np.random.default_rng(draw(seeds))
+    weight = random.integers(-128, 128, (channels, *window.kernel, depth)).astype(np.int8)
+    # Powers of two have ties.
+    scales = np.exp2(random.uniform(-9, -4, channels) if draw(st.booleans()) else random.integers(-9, -4, channels))
+    source = draw(tensor_types((batch, height, columns, depth), scale=draw(st.sampled_from((0.5, 0.017)))))
+    spread = scale_of(source) * float(scales.max()) * 90 * 73 * weight[0].size ** 0.5
+    exponent = float(np.floor(np.log2(spread / 64 * draw(st.sampled_from((0.3, 1.0, 10.0))))))
+    output = draw(tensor_types((batch, out_height, out_columns, channels), scale=2.0**exponent))
+    low, high = draw(clamps(output))
+    return QConv2d(
+        inputs=(source,),
+        outputs=(output,),
+        weight=weight,
+        weight_scale=(scales if draw(st.booleans()) else np.full_like(scales, scales[0])).astype(np.float32),
+        bias=random.integers(-20000, 20000, channels).astype(np.int32),
+        window=window,
+        low=low,
+        high=high,
+    )
+
+
+CONVOLUTIONS = st.lists(convolutions().filter(takes(qconv2d_helium.KERNEL)), min_size=1, max_size=5)
+POINTWISE = st.lists(
+    convolutions(pointwise=True).filter(takes(qpointwise_helium.KERNEL)), min_size=1, max_size=5
+)
+
+
+@pytest.mark.parametrize("target", [M55, M55_SIZE], ids=["speed", "size"])
+@FEW
+@given(operators=CONVOLUTIONS, seed=seeds)
+def test_conv2d(target, operators: list[QConv2d], seed: int) -> None:
+    assert_same_bytes(qconv2d_helium.KERNEL, operators, seed, target)
+
+
+@pytest.mark.parametrize("target", [M55, M55_SIZE], ids=["speed", "size"])
+@FEW
+@given(operators=POINTWISE, seed=seeds)
+def test_pointwise(target, operators: list[QConv2d], seed: int) -> None:
+    assert_same_bytes(qpointwise_helium.KERNEL, operators, seed, target)
