@@ -32,7 +32,7 @@ Record = dict[str, object]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status 0 if no case is wrong and none crashes."""
     options = _options(arguments)
-    cases = _chosen(load_cases(options.mode), options)
+    cases = _chosen(load_cases([options.mode]), options)
     done = {} if options.again else read_records(options.results)
     open_cases = [case for case in cases if done.get(case.key, {}).get("content") != case.content]
     print(f"{len(cases)} cases, {len(open_cases)} to run", flush=True)

@@ -77,7 +77,7 @@ def double_literal(value: float) -> str:
 def literal(array: np.ndarray) -> list[str]:
     """Every element of a flat array as a C literal of its own type, for an initializer."""
     if array.dtype == np.float32:
-        return [float_literal(value) for value in array]
+        return _float_literals(array)
     if array.dtype == np.float64:
         return [double_literal(value) for value in array]
     if array.dtype == np.bool_:
@@ -89,3 +89,26 @@ def literal(array: np.ndarray) -> list[str]:
     if extreme:
         return [extreme if value == least else word + suffix for value, word in zip(array.tolist(), words, strict=True)]
     return [word + suffix for word in words]
+
+
+def _float_literals(array: np.ndarray) -> list[str]:
+    """`float_literal` of every element. What numpy prints is that literal unless it takes an exponent."""
+    words = [f"({word}f)" if word[0] == "-" else f"{word}f" for word in array.astype("U").tolist()]
+    size = np.abs(array)
+    for index in np.flatnonzero(~((size == 0) | ((size > 1e-4) & (size < 1e5)))):
+        words[index] = float_literal(array[index])
+    return words
+
+
+def filled(words: Iterable[str], width: int) -> list[str]:
+    """`a, b, c,` as lines of at most `width` characters, each as full as it can be."""
+    lines: list[str] = []
+    line: list[str] = []
+    length = -1
+    for word in words:
+        length += len(word) + 2
+        if length > width and line:
+            lines.append(f"{', '.join(line)},")
+            line, length = [], len(word) + 1
+        line.append(word)
+    return [*lines, f"{', '.join(line)},"] if line else lines

@@ -3,11 +3,12 @@
     pip install "tvm-ext[train]"
     python tutorials/train_digits.py
 
-Writes `digits/digits.onnx` (float32[1, 1, 8, 8] in, 10 probabilities out) and `digits/digits_test.npz`
-(images uint8[359, 8, 8], labels uint8[359]). Data: the UCI handwritten digits that scikit-learn carries;
-grey levels are 0 to 16, and the network expects them divided by 16. One fifth is held out by a fixed
+Writes `digits/digits.onnx` (float32[1, 1, 8, 8] in, 10 probabilities out), `digits/digits_test.npz`
+(images uint8[359, 8, 8], labels uint8[359]) and, for quantization, `digits/digits_calibration.npz` (100 of the
+training images: image float32[100, 1, 1, 8, 8], labels uint8[100]). Data: the UCI handwritten digits that scikit-learn
+carries; grey levels are 0 to 16, and the network expects them divided by 16. One fifth is held out by a fixed
 shuffle and never seen in training. Fixed seeds and one thread: two runs on one machine give one file.
-Both files are committed, so neither the demo nor the tests need torch.
+The files are committed, so neither the demo nor the tests need torch.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from torch import nn
 FOLDER = Path(__file__).parent / "digits"
 GREY_LEVELS = 16.0
 SEED = 7
+NUM_CALIBRATION = 100
 
 
 class Digits(nn.Module):
@@ -137,7 +139,7 @@ def rename(graph: onnx.GraphProto) -> None:
 
 
 def main() -> None:
-    """Train, export, measure on the held-out images, write both files."""
+    """Train, export, measure on the held-out images, write the files."""
     train_images, train_labels, test_images, test_labels = split(SEED)
     model = export(train(train_images, train_labels, seed=SEED))
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
@@ -149,6 +151,8 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     onnx.save(model, str(FOLDER / "digits.onnx"))
     np.savez_compressed(FOLDER / "digits_test.npz", images=test_images, labels=test_labels)
+    calibration = (train_images[:NUM_CALIBRATION] / GREY_LEVELS).astype(np.float32).reshape(-1, 1, 1, 8, 8)
+    np.savez_compressed(FOLDER / "digits_calibration.npz", image=calibration, labels=train_labels[:NUM_CALIBRATION])
     print(f"{len(test_labels)} held-out images, {accuracy:.2%} right; {len(model.SerializeToString())} B of ONNX")
 
 

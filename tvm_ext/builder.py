@@ -19,6 +19,7 @@ from codegen_c.emit.build_files import emit_build_files
 from codegen_c.emit.firmware import emit_firmware
 from codegen_c.emit.readme import emit_readme
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
+from relay_passes.quantize_int8 import REPORT as QUANTIZATION
 from tvm_ext.calibration import Source
 from tvm_ext.core.errors import BadOptions, VerificationFailed
 from tvm_ext.core.options import BuildOptions
@@ -26,7 +27,7 @@ from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects, link_elf, section_sizes, static_library
 from tvm_ext.load import load
 from tvm_ext.package import PLATFORM_FILE, Package, replaced_folder
-from tvm_ext.pipeline import QUANTIZATION, compile_module, quantize
+from tvm_ext.pipeline import compile_module, quantize
 from tvm_ext.references import module_outputs, onnx_outputs, original_onnx, random_inputs
 from tvm_ext.report import make_report
 from tvm_ext.runner import HostModel, QemuResult, library_sources, run_qemu

@@ -15,7 +15,7 @@ from tvm_ext.frontends.onnx.load_onnx import load_onnx
 from tvm_ext.frontends.relax_module import load_relax
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.frontends.tflite.load_tflite import load_tflite
-from tvm_ext.frontends.torch_export import load_torch
+from tvm_ext.frontends.pytorch.load_torch import load_torch
 
 __all__ = ["ModelNotice", "load"]
 

@@ -43,8 +43,8 @@ def _markdown(summary: dict[str, Any], records: Records) -> str:
     lines = [
         "# ONNX backend suite, through the generated C",
         "",
-        "Written by `python benchmarks/onnx_conformance.py --tables`. A case passes, or is refused by name before anything",
-        "is built; `baked`: inputs other than the first are initializers.",
+        "Written by `python benchmarks/onnx_conformance.py --tables`. A case passes, or is refused by name before",
+        "anything is built; `baked`: inputs other than the first are initializers.",
         "",
         "| mode | cases | pass | refused | wrong | crash |",
         "|---|---:|---:|---:|---:|---:|",

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from textwrap import wrap
 from typing import Literal
 
 import numpy as np
 
 from codegen_c.emit.templates import render
 from codegen_c.interface import Interface, Port
-from codegen_c.text import C_TYPES, float_literal
+from codegen_c.text import C_TYPES, filled, literal
 
 Side = Literal["inputs", "outputs"]
 SIDES: tuple[Side, Side] = ("inputs", "outputs")
@@ -130,15 +129,14 @@ def _all_finite(vectors: Sequence[TestVector]) -> bool:
 
 
 def _lines(array: np.ndarray) -> list[str]:
-    literal = _literal(array.dtype)
-    text = ", ".join(literal(value) for value in array.ravel()) or literal(array.dtype.type(0))
-    return wrap(f"{text},", _LINE_LENGTH, break_long_words=False, break_on_hyphens=False)
+    flat = array.ravel() if array.size else np.zeros(1, array.dtype)
+    if flat.dtype == np.float32:
+        return filled(literal(flat), _LINE_LENGTH)
+    return filled(map(_literal(flat.dtype), flat), _LINE_LENGTH)
 
 
 def _literal(dtype: np.dtype) -> Callable[[np.generic], str]:
-    """How one element is written in C."""
-    if dtype == np.float32:
-        return lambda value: float_literal(float(value))
+    """How one element that is no float32 is written in C."""
     if dtype == np.float64:
         return lambda value: _double_literal(float(value))
     if dtype == np.bool_:

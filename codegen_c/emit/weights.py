@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from textwrap import wrap
 
 import numpy as np
 
 from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.memory import define_section, section_macro
 from codegen_c.program import Constant, Program
-from codegen_c.text import C_TYPES, block, comment, literal
+from codegen_c.text import C_TYPES, block, comment, filled, literal
 from tvm_ext.core.platform import Platform
 
 _LINE_LENGTH = 108
@@ -51,5 +50,4 @@ def _definition(constant: Constant, model: str) -> str:
 
 
 def _lines(array: np.ndarray) -> Sequence[str]:
-    text = ", ".join(literal(array)) or "0"
-    return wrap(f"{text},", _LINE_LENGTH, break_long_words=False, break_on_hyphens=False)
+    return filled(literal(array) or ["0"], _LINE_LENGTH)

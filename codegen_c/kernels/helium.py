@@ -35,6 +35,11 @@ def flip(tensor: TensorType) -> int:
     return -128 if tensor.dtype == "uint8" else 0
 
 
+def copy(tensor: TensorType, target: str, source: str, count: int | str) -> str:
+    """Statement that copies elements of a tensor as int8."""
+    return f"tvm_ext_copy_{'u8' if flip(tensor) else 'i8'}({target}, {source}, {count});"
+
+
 def signed_zero_point(tensor: TensorType) -> int:
     """The zero point of the tensor's elements once they are turned into int8."""
     return quantization(tensor).zero_point + flip(tensor)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from codegen_c.kernels.contract import StoredRows
-from codegen_c.kernels.helium import flip, signed_zero_point
-from codegen_c.kernels.window import clip, slot, tap_range
+from codegen_c.kernels.helium import copy, signed_zero_point
+from codegen_c.kernels.window import clip, offset, slot, tap_range
 from codegen_c.operators import TensorType, Window
 from codegen_c.text import C_TYPES, block, times
 
@@ -31,9 +31,10 @@ class Patch:
     def instructions(self) -> int:
         """Modelled, of one copy."""
         rows, columns = self.window.kernel
+        fill = self.num_bytes // 8 if any(self.window.padding) else 0
         if self._is_run:
-            return 30 + rows * (18 + columns * self.depth // 4)
-        return 30 + rows * (12 + columns * (16 + self.depth // 4))
+            return 50 + fill + rows * (12 + columns * self.depth * 3 // 16)
+        return 50 + fill + rows * (8 + columns * (9 + self.depth * 3 // 16))
 
     @property
     def _is_run(self) -> bool:
@@ -42,57 +43,51 @@ class Patch:
 
     def function(self, stored: StoredRows) -> str:
         """Definition of `$_patch`; input: the image's first byte; h, w: the output pixel."""
-        (_, height, columns, _), (rows, _) = self.source.shape, self.window.kernel
-        row_bytes = self.window.kernel[1] * self.depth
-        r_range, s_range = tap_range(0, self.window, ("r_begin", "r_end")), tap_range(1, self.window, ("s_begin", "s_end"))
-        row = slot(f"top + {times('r', self.window.dilation[0])}", stored.input(0))
-        body = [
-            f"int8_t *to = &patch[r * {row_bytes}];",
-            *self._skip_row(row_bytes, r_range),
-            f"const {C_TYPES[self.source.dtype]} *from = &input[({times(f'({row})', columns)} + left) * {self.source.shape[3]}];",
-            *(self._run(row_bytes, s_range) if self._is_run else self._taps(row_bytes, s_range)),
-        ]
-        lines = [
-            *clip(0, self.window, height, "h", names=("top", "r_begin", "r_end")),
-            *clip(1, self.window, columns, "w", names=("left", "s_begin", "s_end")),
-            f"for (int32_t r = 0; r < {rows}; ++r) {{",
-            block(body),
-            "}",
-        ]
-        head = f"TVM_EXT_STEP void $_patch(int8_t *restrict patch, const {C_TYPES[self.source.dtype]} *input, int32_t h, int32_t w)"
+        _, height, columns, channels = self.source.shape
+        names = (("top", "r_begin", "r_end"), ("left", "s_begin", "s_end"))
+        lines = clip(0, self.window, height, "h", names=names[0]) + clip(1, self.window, columns, "w", names=names[1])
+        (r_begin, r_end), (s_begin, s_end) = (tap_range(axis, self.window, names[axis][1:]) for axis in (0, 1))
+        lines += self._fill((r_begin, r_end, s_begin, s_end))
+        start = f"&patch[{times(r_begin, self.window.kernel[1] * self.depth)}]" if r_begin != "0" else "patch"
+        lines += [f"int8_t *to = {start};"]
+        ctype, dilation, kept = C_TYPES[self.source.dtype], self.window.dilation[0], stored.input(0)
+        copies = self._run(s_begin, s_end) if self._is_run else self._taps(s_begin, s_end)
+        advance = [f"to += {self.window.kernel[1] * self.depth};"]
+
+        def row(r: str) -> str:
+            pixel = f"{times(f'({slot(r, kept)})', columns)} + left"
+            return f"const {ctype} *from = &input[({pixel}) * {channels}];"
+
+        if kept is None:
+            lines += [row(offset({"top": 1, r_begin: dilation if r_begin != "0" else 0}))]
+            advance += [f"from += {dilation * columns * channels};"]
+        else:
+            copies = [row(offset({"top": 1, "r": dilation})), *copies]
+        lines += [f"for (int32_t r = {r_begin}; r < {r_end}; ++r) {{", block([*copies, *advance]), "}"]
+        head = f"TVM_EXT_STEP void $_patch(int8_t *restrict patch, const {ctype} *input, int32_t h, int32_t w)"
         return f"{head}\n{{\n{block(lines)}\n}}\n"
 
-    def _fill(self, place: str, count: str) -> str:
-        return f"tvm_ext_fill_i8({place}, {signed_zero_point(self.source)}, {count});"
-
-    def _skip_row(self, row_bytes: int, bounds: tuple[str, str]) -> list[str]:
-        """Rows outside the input."""
-        begin, end = bounds
-        outside = [f"r < {begin}"] if begin != "0" else []
-        outside += [] if end.isdigit() else [f"r >= {end}"]
+    def _fill(self, bounds: tuple[str, str, str, str]) -> list[str]:
+        """The zero point everywhere, where a part of the window lies outside the input."""
+        begins, ends = bounds[0::2], zip(bounds[1::2], self.window.kernel, strict=True)
+        outside = [f"{begin} > 0" for begin in begins if begin != "0"]
+        outside += [f"{end} < {size}" for end, size in ends if not end.isdigit()]
         if not outside:
             return []
-        return [f"if ({' || '.join(outside)}) {{", block([self._fill("to", str(row_bytes)), "continue;"]), "}"]
+        fill = f"tvm_ext_fill_i8(patch, {signed_zero_point(self.source)}, {self.num_bytes});"
+        return [f"if ({' || '.join(outside)}) {{", block(fill), "}"]
 
-    def _run(self, row_bytes: int, bounds: tuple[str, str]) -> list[str]:
-        """One copy between what padding fills."""
-        begin, end = bounds
-        first, last = times(begin, self.depth), times(end, self.depth)
-        lines: list[str] = []
-        if begin != "0":
-            lines += [self._fill("to", first)]
-        if not end.isdigit():
-            lines += [self._fill(f"&to[{last}]", f"{row_bytes} - {last}")]
-        count = str(row_bytes) if begin == "0" and end.isdigit() else f"{times(f'({end} - {begin})', self.depth)}"
+    def _run(self, begin: str, end: str) -> list[str]:
+        """All taps of a row at once."""
+        first = times(begin, self.depth)
         to, source = ("to", "from") if begin == "0" else (f"&to[{first}]", f"&from[{first}]")
-        return [*lines, f"tvm_ext_copy_i8({to}, {source}, {count}, {flip(self.source)});"]
+        taps = end if begin == "0" else f"({end} - {begin})"
+        count = int(taps) * self.depth if taps.isdigit() else times(taps, self.depth)
+        return [copy(self.source, to, source, count)]
 
-    def _taps(self, row_bytes: int, bounds: tuple[str, str]) -> list[str]:
+    def _taps(self, begin: str, end: str) -> list[str]:
         """Every tap by itself."""
-        begin, end = bounds
         channels = self.source.shape[3]
-        step = self.window.dilation[1] * channels
-        copy = f"tvm_ext_copy_i8(&to[s * {self.depth}], &from[s * {step}], {channels}, {flip(self.source)});"
-        padded = begin != "0" or not end.isdigit()
-        fill = [self._fill("to", str(row_bytes))] if padded else []
-        return [*fill, f"for (int32_t s = {begin}; s < {end}; ++s) {{", block(copy), "}"]
+        source = f"&from[s * {self.window.dilation[1] * channels}]"
+        one = copy(self.source, f"&to[s * {self.depth}]", source, channels)
+        return [f"for (int32_t s = {begin}; s < {end}; ++s) {{", block(one), "}"]

@@ -11,12 +11,11 @@ from typing import Self
 
 import numpy as np
 
-from codegen_c.kernels import requantize_dsp
 from codegen_c.kernels.contract import Target
 from codegen_c.kernels.requantize import Products
 from codegen_c.operators import Array, Operator, TensorType
 
-INCLUDES = ("tvm_ext_dsp_product.h", *requantize_dsp.INCLUDES)
+INCLUDES = ("tvm_ext_dsp_product.h",)
 # Of one call: the call itself, saving registers, entering and leaving the loop.
 CALL_INSTRUCTIONS = 34
 # Of products that the difference of two sums must hold, less 8 bits.

@@ -149,3 +149,4 @@ PARAMETERS = (
     Parameter(name="weights", ctype="int8_t", role="constant"),
     Parameter(name="factors", ctype="int32_t", role="constant"),
 )
+SCRATCH = Parameter(name="scratch", ctype="uint8_t", role="scratch")

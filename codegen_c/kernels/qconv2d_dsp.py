@@ -37,7 +37,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
             parameters=(*parameters[:-2], Parameter(name="scratch", ctype="uint8_t", role="scratch"), *rows),
             body=_body(operator, stored, finish, paired),
             helpers=f"{finish.helper()}\n{_product(operator, finish, paired)}",
-            includes=INCLUDES,
+            includes=(*INCLUDES, *finish.includes),
         ),
         reference=lambda inputs: qconv2d.reference(operator, inputs),
         constants=(("weights", paired.weights), ("bias", paired.bias), *finish.constants()),

@@ -12,12 +12,12 @@ import numpy as np
 from codegen_c.kernels import qconv2d
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.conv_f32 import inner_columns
-from codegen_c.kernels.helium import INCLUDES, Limits, Rescale, has_helium, flip, signed_zero_point
+from codegen_c.kernels.helium import INCLUDES, Limits, Rescale, flip, has_helium, signed_zero_point
 from codegen_c.kernels.patch_helium import Patch
-from codegen_c.kernels.product_helium import PARAMETERS, STEP, Product, padded
+from codegen_c.kernels.product_helium import PARAMETERS, SCRATCH, STEP, Product, padded
 from codegen_c.kernels.window import ROW_PARAMETERS, slot, spatial
 from codegen_c.operators import Array, QConv2d
-from codegen_c.text import C_TYPES, block, times
+from codegen_c.text import C_TYPES, block, plus, times
 
 
 def has_no_groups(operator: QConv2d, target: Target) -> bool:
@@ -59,7 +59,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
                 Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
                 Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
                 *PARAMETERS,
-                Parameter(name="patches", ctype="int8_t", role="scratch"),
+                SCRATCH,
                 *ROW_PARAMETERS,
             ),
             body=_body(operator, stored, product, patch),
@@ -130,6 +130,7 @@ def _body(operator: QConv2d, stored: StoredRows, product: Product, patch: Patch)
     ]
     lines += [f"for (int32_t i = 0; i < {rest}; i += 2) {{", block(other), "}"]
     lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"]
+    lines = ["int8_t *patches = (int8_t *)scratch;", *lines]
     if batch > 1:
         place = f"const {C_TYPES[operator.inputs[0].dtype]} *image = &input[n * {height * columns * depth}];"
         lines = [f"for (int32_t n = 0; n < {batch}; ++n) {{", block([place, *lines]), "}"]
@@ -148,7 +149,7 @@ def _in_place(operator: QConv2d, stored: StoredRows, image: str, begin: int, end
     pitch = window.dilation[0] * columns * depth
     left = begin * window.strides[1] - window.padding[1]
     step = window.strides[1] * depth
-    first = f"{times(f'({slot("top", kept)})', columns)}{f' + {left}' if left else ''}"
+    first = plus(times(f"({slot('top', kept)})", columns), left)
     pairs = [
         f"const int8_t *x = &{image}[{times(first, depth)}];",
         f"for (int32_t w = {begin}; w < {end}; w += 2) {{",

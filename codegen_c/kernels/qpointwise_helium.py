@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from codegen_c.kernels import qconv2d
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
-from codegen_c.kernels.helium import INCLUDES, Limits, flip, has_helium
-from codegen_c.kernels.product_helium import PARAMETERS, Product, padded
+from codegen_c.kernels.helium import INCLUDES, Limits, copy, flip, has_helium
+from codegen_c.kernels.product_helium import PARAMETERS, SCRATCH, Product, padded
 from codegen_c.kernels.qconv2d_helium import rescale, start, sums_leave_room
 from codegen_c.kernels.window import ROW_PARAMETERS, slot, spatial
 from codegen_c.operators import QConv2d
@@ -34,7 +34,6 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
     pairs = -(-output.num_elements // channels // 2)
     copying = 2 * (8 + depth // 4) if copies else 0
     spans = output.shape[0] == 1 and stored.output is None and stored.input(0) is None
-    scratch = (Parameter(name="rows", ctype="int8_t", role="scratch"),) if copies else ()
     return Implementation(
         kernel=KERNEL.name,
         function=CFunction(
@@ -42,7 +41,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
                 Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
                 Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
                 *PARAMETERS,
-                *scratch,
+                *((SCRATCH,) if copies else ()),
                 *ROW_PARAMETERS,
             ),
             body=_body(operator, stored, spans),
@@ -74,7 +73,9 @@ def _body(operator: QConv2d, stored: StoredRows, spans: bool) -> str:
     if spans:
         return "\n".join(_pairs(operator, times("row_begin", columns), times("row_end", columns), "m", "m"))
     rows = ["h", "h"] if batch == 1 else [f"n * {height} + h"] * 2
-    first = [times(f"({slot(row, kept)})", columns) for row, kept in zip(rows, (stored.input(0), stored.output), strict=True)]
+    first = [
+        times(f"({slot(row, kept)})", columns) for row, kept in zip(rows, (stored.input(0), stored.output), strict=True)
+    ]
     lines = [
         f"const int32_t source = {first[0]};",
         f"const int32_t target = {first[1]};",
@@ -98,8 +99,9 @@ def _pairs(operator: QConv2d, begin: str, end: str, source: str, target: str) ->
     rows = ("x", f"x + next * {depth}")
     if needs_copy(operator):
         second = f"rows + {padded(depth)}"
+        lines.append("int8_t *rows = (int8_t *)scratch;")
         for row, place in zip(rows, ("rows", second), strict=True):
-            lines.append(f"tvm_ext_copy_i8({place}, {row}, {depth}, {flip(operator.inputs[0])});")
+            lines.append(copy(operator.inputs[0], place, row, depth))
         rows = ("rows", second)
     lines.append(f"$_two({', '.join(rows)}, 0, y, y + next * {channels}, weights, factors);")
     return [f"for (int32_t m = {begin}; m < {end}; m += 2) {{", block(lines), "}"]

@@ -8,6 +8,9 @@ With shift s >= 33, half = s - 33 and h = floor(sum * mantissa / 2^32), rounding
 as the 32 bits below h cannot carry into it. Half up is half to even where no product is a tie. A tie needs a
 sum with s - 1 - t trailing zeros, t being those of the mantissa: none has them if |sum| < 2^(s - 1 - t). The
 zero point z is added before the shift: 2^half + z * 2^(half + 1) = (2 z + 1) * 2^half.
+
+TensorFlow Lite rounds twice: the high product of the doubled sum, halves up, as one instruction does; then the
+division by 2^(s - 31), here half = s - 32, halves away from zero: up after taking one off a negative number.
 """
 
 from __future__ import annotations
@@ -17,23 +20,20 @@ from typing import Self
 
 import numpy as np
 
-from codegen_c.kernels import requantize
 from codegen_c.kernels.contract import Parameter
 from codegen_c.kernels.requantize import Requantize, quantization
 from codegen_c.operators import Array
 from codegen_c.text import C_TYPES, block
 
-HIGH_BITS = 32
 # (2 * 255 + 1) * 2^half and half of an int32's range must fit an int32 together.
 MAX_HALF = 20
-INCLUDES = ("tvm_ext_dsp.h", *requantize.INCLUDES)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FastRequantize:
     """The interface of Requantize. is_fast: by high products; else as the portable kernels do it.
 
-    exact: the mantissas and shifts the C code reads, shifts less 33 where fast.
+    exact: the mantissas and shifts the C code reads; where fast, `half` instead of shifts.
     """
 
     exact: Requantize
@@ -44,7 +44,8 @@ class FastRequantize:
         """low, high: bounds of the sums, int64, one pair for each factor (or one for all)."""
         largest = np.broadcast_to(np.maximum(np.abs(low), np.abs(high)), np.shape(low)).astype(np.int64)
         largest = largest.max(keepdims=True) if exact.is_uniform else largest
-        pairs = [_fast(int(m), int(s), int(b)) for m, s, b in zip(exact.mantissa, exact.shift, largest, strict=True)]
+        fast = _fast if exact.rounding == "onnx" else _fast_tflite
+        pairs = [fast(int(m), int(s), int(b)) for m, s, b in zip(exact.mantissa, exact.shift, largest, strict=True)]
         found = [pair for pair in pairs if pair is not None]
         if len(found) < len(pairs):
             return cls(exact=exact, is_fast=False)
@@ -53,9 +54,16 @@ class FastRequantize:
         return cls(exact=replace(exact, mantissa=mantissa, shift=half), is_fast=True)
 
     @property
+    def includes(self) -> tuple[str, ...]:
+        """Headers the helper needs."""
+        return ("tvm_ext_dsp.h", *self.exact.includes)
+
+    @property
     def instructions(self) -> int:
         """Modelled, of one sum: loads of its factor are shared by the sums of a channel."""
-        return 6 if self.is_fast else 20
+        if self.is_fast:
+            return 6 if self.exact.rounding == "onnx" else 9
+        return 20
 
     def helper(self) -> str:
         """Definition of the function."""
@@ -73,8 +81,14 @@ class FastRequantize:
         saturated = f"tvm_ext_dsp_saturate_{'s8' if limits.min < 0 else 'u8'}(value)"
         if (self.exact.low, self.exact.high) != (limits.min, limits.max):
             saturated = f"tvm_ext_clamp(value, {self.exact.low}, {self.exact.high})"
+        high = f"tvm_ext_dsp_high_product(sum, {multiplier}, {added})"
+        first = []
+        if self.exact.rounding == "tflite":
+            first = [f"const int32_t high = tvm_ext_dsp_high_product_rounded(sum * 2, {multiplier});"]
+            high = f"(high + (high >> 31) + {added})"
         lines = [
-            f"const int32_t value = tvm_ext_dsp_high_product(sum, {multiplier}, {added}) >> {_parenthesized(shift)};",
+            *first,
+            f"const int32_t value = {high} >> {_parenthesized(shift)};",
             f"return ({C_TYPES[output.dtype]}){saturated};",
         ]
         head = f"static inline {C_TYPES[output.dtype]} $_requantize(int32_t sum{tables})"
@@ -92,13 +106,19 @@ class FastRequantize:
 
 
 def _fast(mantissa: int, shift: int, largest: int) -> tuple[int, int] | None:
-    """(mantissa, shift - 33) for sums up to `largest`, where the high product rounds as the whole one does."""
+    """(mantissa, half) for sums up to `largest`, where the high product rounds as the whole one does."""
     if mantissa == 0 or largest * mantissa < 1 << (shift - 1):  # every result is the zero point
         return 0, 0
-    half = shift - HIGH_BITS - 1
     trailing_zeros = (mantissa & -mantissa).bit_length() - 1
     no_tie = largest < 1 << max(shift - 1 - trailing_zeros, 0)
-    return (mantissa, half) if 0 <= half <= MAX_HALF and no_tie else None
+    return (mantissa, shift - 33) if 33 <= shift <= 33 + MAX_HALF and no_tie else None
+
+
+def _fast_tflite(mantissa: int, shift: int, largest: int) -> tuple[int, int] | None:
+    """The same for TensorFlow Lite's roundings: sums that can be doubled, and something left to divide by."""
+    if mantissa == 0 or (shift >= 32 and largest * mantissa < 1 << (shift - 2)):  # below a half, also once it is rounded up
+        return 0, 0
+    return (mantissa, shift - 32) if 32 <= shift <= 32 + MAX_HALF and largest < 1 << 30 else None
 
 
 def _parenthesized(expression: str) -> str:

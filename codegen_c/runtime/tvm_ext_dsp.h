@@ -27,19 +27,6 @@ static inline uint32_t tvm_ext_dsp_load(const void *bytes)
 #endif
 }
 
-static inline void tvm_ext_dsp_store(void *bytes, uint32_t word)
-{
-#if TVM_EXT_DSP
-    memcpy(bytes, &word, sizeof word);
-#else
-    uint8_t *b = (uint8_t *)bytes;
-    b[0] = (uint8_t)word;
-    b[1] = (uint8_t)(word >> 8);
-    b[2] = (uint8_t)(word >> 16);
-    b[3] = (uint8_t)(word >> 24);
-#endif
-}
-
 /* A pair holds two signed 16-bit numbers: the first in the low half. */
 static inline int32_t tvm_ext_dsp_low(uint32_t pair)
 {
@@ -151,6 +138,17 @@ static inline int32_t tvm_ext_dsp_high_low(uint32_t a, uint32_t b, int32_t sum)
     return tvm_ext_dsp_low_high(b, a, sum);
 }
 
+static inline int32_t tvm_ext_dsp_high_high(uint32_t a, uint32_t b, int32_t sum)
+{
+#if TVM_EXT_DSP
+    int32_t result;
+    __asm__("smlatt %0, %1, %2, %3" : "=r"(result) : "r"(a), "r"(b), "r"(sum));
+    return result;
+#else
+    return (int32_t)((uint32_t)sum + (uint32_t)(tvm_ext_dsp_high(a) * tvm_ext_dsp_high(b)));
+#endif
+}
+
 /* sum + floor(a * b / 2^32) */
 static inline int32_t tvm_ext_dsp_high_product(int32_t a, int32_t b, int32_t sum)
 {
@@ -160,6 +158,18 @@ static inline int32_t tvm_ext_dsp_high_product(int32_t a, int32_t b, int32_t sum
     return result;
 #else
     return (int32_t)((int64_t)a * b >> 32) + sum;
+#endif
+}
+
+/* a * b / 2^32, rounded to nearest, halves up */
+static inline int32_t tvm_ext_dsp_high_product_rounded(int32_t a, int32_t b)
+{
+#if TVM_EXT_DSP
+    int32_t result;
+    __asm__("smmulr %0, %1, %2" : "=r"(result) : "r"(a), "r"(b));
+    return result;
+#else
+    return (int32_t)(((int64_t)a * b + ((int64_t)1 << 31)) >> 32);
 #endif
 }
 

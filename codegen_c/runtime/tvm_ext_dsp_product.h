@@ -13,8 +13,11 @@
 
 #include "tvm_ext_dsp.h"
 
-#if TVM_EXT_DSP
+/* One copy for all layers. */
+#if TVM_EXT_DSP && defined(__clang__)
 #define TVM_EXT_DSP_SHARED static __attribute__((noinline, unused))
+#elif TVM_EXT_DSP
+#define TVM_EXT_DSP_SHARED static __attribute__((noinline, noclone, unused))
 #else
 #define TVM_EXT_DSP_SHARED static inline
 #endif

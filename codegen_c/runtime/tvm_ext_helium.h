@@ -19,6 +19,25 @@ typedef int32x4_t tvm_ext_i32x4;
 /* Fixes the order of what is before and behind it: loads ahead of their use would not find registers. */
 #define TVM_EXT_IN_ORDER(a, b) __asm__ volatile("" : "+w"(a), "+w"(b) : : "memory")
 
+/* Products of 16 bytes at `x` and `f`, of even and of odd lanes. */
+#define TVM_EXT_MULTIPLY_I8X16(even, odd, x, f)                                                                      \
+    do {                                                                                                             \
+        const int8x16_t multiply_x = vldrbq_s8(x), multiply_f = vldrbq_s8(f);                                        \
+        (even) = vmullbq_int_s8(multiply_x, multiply_f);                                                             \
+        (odd) = vmulltq_int_s8(multiply_x, multiply_f);                                                              \
+        TVM_EXT_IN_ORDER(even, odd);                                                                                 \
+    } while (0)
+
+/* The same, added to even and odd. x is loaded twice, as there is no register to keep it in. */
+#define TVM_EXT_MULTIPLY_ADD_I8X16(even, odd, x, f)                                                                  \
+    do {                                                                                                             \
+        const int8x16_t multiply_f = vldrbq_s8(f);                                                                   \
+        (even) = vaddq_s16((even), vmullbq_int_s8(vldrbq_s8(x), multiply_f));                                        \
+        TVM_EXT_IN_ORDER(even, odd);                                                                                 \
+        (odd) = vaddq_s16((odd), vmulltq_int_s8(vldrbq_s8(x), multiply_f));                                          \
+        TVM_EXT_IN_ORDER(even, odd);                                                                                 \
+    } while (0)
+
 /* One step of 16 products for two rows of x and four channels of f: loads and sums take turns. */
 #define TVM_EXT_DOTS_2X4_STEP(mac)                                                                                   \
     "vldrb.u8 %q[v0], [%[x0]], #16\n\t"                                                                              \
@@ -35,20 +54,20 @@ typedef int32x4_t tvm_ext_i32x4;
     "vldrb.u8 %q[v2], [%[f]], #16\n\t" mac " r4, %q[v0], %q[v2]\n\t"                                                 \
     "vldrb.u8 %q[v3], [%[f]], #16\n\t" mac " r6, %q[v0], %q[v3]\n\t"
 
-/* sum0 and sum1, four channels each, += two rows x0 and x1 times channels f, over `runs` runs of `steps` * 16
- * elements. Runs of x lie `skip` bytes apart, end to begin; f holds 16 elements of each channel by turns and is
+/* sum0 and sum1, four channels each, += two rows x0 and x1 times the channels' `filters`, over `runs` runs of `steps` * 16
+ * elements. Runs of x lie `skip` bytes apart, end to begin; `filters` holds 16 elements of each channel by turns and is
  * advanced past them. runs, steps: digits. The sums take all even registers. */
-#define TVM_EXT_DOTS_2X4(runs, steps, row0, row1, skip, f, sum0, sum1)                                               \
+#define TVM_EXT_DOTS_2X4(runs, steps, row0, row1, skip, filters, sum0, sum1)                                               \
     do {                                                                                                             \
         const int8_t *dots_x0 = (row0), *dots_x1 = (row1);                                                           \
         int8x16_t dots_v0, dots_v1, dots_v2, dots_v3;                                                                \
-        __asm__(TVM_EXT_DOTS_2X4_STEP("vmladav.s8") ".rept " #steps "-1\n\t"                                         \
+        __asm__ volatile(TVM_EXT_DOTS_2X4_STEP("vmladav.s8") ".rept " #steps "-1\n\t"                                         \
                 TVM_EXT_DOTS_2X4_STEP("vmladava.s8") ".endr\n\t"                                                     \
                 ".rept " #runs "-1\n\tadd %[x0], %[x0], %[jump]\n\tadd %[x1], %[x1], %[jump]\n\t"                    \
                 ".rept " #steps "\n\t" TVM_EXT_DOTS_2X4_STEP("vmladava.s8") ".endr\n\t.endr\n\t"                     \
                 "vmov %q[v0][2], %q[v0][0], r0, r4\n\tvmov %q[v0][3], %q[v0][1], r2, r6\n\t"                         \
                 "vmov %q[v1][2], %q[v1][0], r8, r12\n\tvmov %q[v1][3], %q[v1][1], r10, lr\n\t"                       \
-                : [x0] "+r"(dots_x0), [x1] "+r"(dots_x1), [f] "+r"(f), [v0] "=&w"(dots_v0), [v1] "=&w"(dots_v1),     \
+                : [x0] "+r"(dots_x0), [x1] "+r"(dots_x1), [f] "+r"(filters), [v0] "=&w"(dots_v0), [v1] "=&w"(dots_v1),     \
                   [v2] "=&w"(dots_v2), [v3] "=&w"(dots_v3)                                                           \
                 : [jump] "r"(skip)                                                                                   \
                 : "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "memory");                                       \
@@ -57,40 +76,52 @@ typedef int32x4_t tvm_ext_i32x4;
     } while (0)
 
 /* The same for one row. */
-#define TVM_EXT_DOTS_1X4(runs, steps, row0, skip, f, sum0)                                                           \
+#define TVM_EXT_DOTS_1X4(runs, steps, row0, skip, filters, sum0)                                                           \
     do {                                                                                                             \
         const int8_t *dots_x0 = (row0);                                                                              \
         int8x16_t dots_v0, dots_v2, dots_v3;                                                                         \
-        __asm__(TVM_EXT_DOTS_1X4_STEP("vmladav.s8") ".rept " #steps "-1\n\t"                                         \
+        __asm__ volatile(TVM_EXT_DOTS_1X4_STEP("vmladav.s8") ".rept " #steps "-1\n\t"                                         \
                 TVM_EXT_DOTS_1X4_STEP("vmladava.s8") ".endr\n\t"                                                     \
                 ".rept " #runs "-1\n\tadd %[x0], %[x0], %[jump]\n\t"                                                 \
                 ".rept " #steps "\n\t" TVM_EXT_DOTS_1X4_STEP("vmladava.s8") ".endr\n\t.endr\n\t"                     \
                 "vmov %q[v0][2], %q[v0][0], r0, r4\n\tvmov %q[v0][3], %q[v0][1], r2, r6\n\t"                         \
-                : [x0] "+r"(dots_x0), [f] "+r"(f), [v0] "=&w"(dots_v0), [v2] "=&w"(dots_v2), [v3] "=&w"(dots_v3)     \
+                : [x0] "+r"(dots_x0), [f] "+r"(filters), [v0] "=&w"(dots_v0), [v2] "=&w"(dots_v2), [v3] "=&w"(dots_v3)     \
                 : [jump] "r"(skip)                                                                                   \
                 : "r0", "r2", "r4", "r6", "memory");                                                                 \
         (sum0) = vaddq_s32((sum0), vreinterpretq_s32_s8(dots_v0));                                                   \
     } while (0)
 
-/* target[0, count) = source, each byte with the bits of `flip` turned over; 16 at a time. */
-static inline void tvm_ext_copy_i8(int8_t *target, const void *source, int32_t count, int8_t flip)
+/* target[0, count) = source, 16 bytes at a time. */
+static inline void tvm_ext_copy_i8(int8_t *target, const void *source, int32_t count)
 {
-    const int8x16_t bits = vdupq_n_s8(flip);
     int8x16_t value;
-    __asm__("wlstp.8 lr, %[n], 2f\n"
-            "1:\n\tvldrb.u8 %q[v], [%[from]], #16\n\tveor %q[v], %q[v], %q[bits]\n\t"
-            "vstrb.8 %q[v], [%[to]], #16\n\tletp lr, 1b\n"
-            "2:\n\t"
-            : [v] "=&w"(value), [from] "+r"(source), [to] "+r"(target)
-            : [n] "r"(count), [bits] "w"(bits)
-            : "lr", "cc", "memory");
+    __asm__ volatile("wlstp.8 lr, %[n], 2f\n"
+                     "1:\n\tvldrb.u8 %q[v], [%[from]], #16\n\tvstrb.8 %q[v], [%[to]], #16\n\tletp lr, 1b\n"
+                     "2:\n\t"
+                     : [v] "=&w"(value), [from] "+r"(source), [to] "+r"(target)
+                     : [n] "r"(count)
+                     : "lr", "cc", "memory");
+}
+
+/* The same with the highest bit of each byte turned over: uint8_t as int8_t, 128 less. */
+static inline void tvm_ext_copy_u8(int8_t *target, const void *source, int32_t count)
+{
+    const int8x16_t bits = vdupq_n_s8(INT8_MIN);
+    int8x16_t value;
+    __asm__ volatile("wlstp.8 lr, %[n], 2f\n"
+                     "1:\n\tvldrb.u8 %q[v], [%[from]], #16\n\tveor %q[v], %q[v], %q[bits]\n\t"
+                     "vstrb.8 %q[v], [%[to]], #16\n\tletp lr, 1b\n"
+                     "2:\n\t"
+                     : [v] "=&w"(value), [from] "+r"(source), [to] "+r"(target)
+                     : [n] "r"(count), [bits] "w"(bits)
+                     : "lr", "cc", "memory");
 }
 
 /* target[0, count) = value. */
 static inline void tvm_ext_fill_i8(int8_t *target, int8_t value, int32_t count)
 {
     const int8x16_t values = vdupq_n_s8(value);
-    __asm__("wlstp.8 lr, %[n], 2f\n"
+    __asm__ volatile("wlstp.8 lr, %[n], 2f\n"
             "1:\n\tvstrb.8 %q[v], [%[to]], #16\n\tletp lr, 1b\n"
             "2:\n\t"
             : [to] "+r"(target)
@@ -107,6 +138,11 @@ static inline tvm_ext_i8x16 tvm_ext_i8x16_load(const int8_t *source)
 static inline tvm_ext_i8x16 tvm_ext_i8x16_load_first(const void *source, int32_t count)
 {
     return vldrbq_z_s8((const int8_t *)source, vctp8q((uint32_t)count));
+}
+
+static inline void tvm_ext_i8x16_store(void *target, tvm_ext_i8x16 a)
+{
+    vstrbq_s8((int8_t *)target, a);
 }
 
 static inline void tvm_ext_i8x16_store_first(void *target, tvm_ext_i8x16 a, int32_t count)
@@ -143,7 +179,9 @@ static inline tvm_ext_i8x16 tvm_ext_i8x16_of(tvm_ext_i16x8 even, tvm_ext_i16x8 o
 /* The same, each limited to int8_t. */
 static inline tvm_ext_i8x16 tvm_ext_i8x16_limited(tvm_ext_i16x8 even, tvm_ext_i16x8 odd)
 {
-    return vqmovntq_s16(vqmovnbq_s16(vuninitializedq_s8(), even), odd);
+    int8x16_t result;
+    __asm__("vqmovnb.s16 %q0, %q1\n\tvqmovnt.s16 %q0, %q2" : "=&w"(result) : "w"(even), "w"(odd));
+    return result;
 }
 
 static inline tvm_ext_i16x8 tvm_ext_i16x8_splat(int16_t value)
@@ -159,17 +197,6 @@ static inline tvm_ext_i16x8 tvm_ext_i16x8_even(tvm_ext_i8x16 a)
 static inline tvm_ext_i16x8 tvm_ext_i16x8_odd(tvm_ext_i8x16 a)
 {
     return vmovltq_s8(a);
-}
-
-/* Products of the even, and of the odd, lanes. */
-static inline tvm_ext_i16x8 tvm_ext_i16x8_multiply_even(tvm_ext_i8x16 a, tvm_ext_i8x16 b)
-{
-    return vmullbq_int_s8(a, b);
-}
-
-static inline tvm_ext_i16x8 tvm_ext_i16x8_multiply_odd(tvm_ext_i8x16 a, tvm_ext_i8x16 b)
-{
-    return vmulltq_int_s8(a, b);
 }
 
 static inline tvm_ext_i16x8 tvm_ext_i16x8_add(tvm_ext_i16x8 a, tvm_ext_i16x8 b)
@@ -191,13 +218,17 @@ static inline tvm_ext_i16x8 tvm_ext_i16x8_clamp(tvm_ext_i16x8 a, int16_t low, in
 /* a in the even lanes, b in the odd ones, limited to 16 bits. */
 static inline tvm_ext_i16x8 tvm_ext_i16x8_narrow(tvm_ext_i32x4 a, tvm_ext_i32x4 b)
 {
-    return vqmovntq_s32(vqmovnbq_s32(vuninitializedq_s16(), a), b);
+    int16x8_t result;
+    __asm__("vqmovnb.s32 %q0, %q1\n\tvqmovnt.s32 %q0, %q2" : "=&w"(result) : "w"(a), "w"(b));
+    return result;
 }
 
 /* The low byte of each lane is a, limited to int8_t; the high byte is not to be read. */
 static inline tvm_ext_i16x8 tvm_ext_i16x8_limited(tvm_ext_i16x8 a)
 {
-    return vreinterpretq_s16_s8(vqmovnbq_s16(vuninitializedq_s8(), a));
+    int16x8_t result;
+    __asm__("vqmovnb.s16 %q0, %q1" : "=w"(result) : "w"(a));
+    return result;
 }
 
 /* The low bytes of the first `count` even lanes; count: 1 to 4. */
@@ -281,8 +312,9 @@ static inline tvm_ext_i32x4 tvm_ext_i32x4_round_shift(tvm_ext_i32x4 a, tvm_ext_i
 /* The same for a number a + low / 2^32, halves to even: low is 0 where it has no such part. */
 static inline tvm_ext_i32x4 tvm_ext_i32x4_round_shift_even(tvm_ext_i32x4 a, tvm_ext_i32x4 low, tvm_ext_i32x4 shift)
 {
-    const int32x4_t is_even = vbicq_s32(vdupq_n_s32(1), vshlq_s32(a, shift));
-    return vrshlq_s32(vsubq_m_s32(a, a, is_even, vcmpeqq_n_s32(low, 0)), shift);
+    /* 32 leading zeros: a whole number. Predicates would say so, too, but GCC 12 breaks on some of theirs. */
+    const int32x4_t is_whole = vshrq_n_s32(vclzq_s32(low), 5);
+    return vrshlq_s32(vsubq_s32(a, vbicq_s32(is_whole, vshlq_s32(a, shift))), shift);
 }
 
 /* High words of the products. */
@@ -340,23 +372,28 @@ static inline tvm_ext_i32x4 tvm_ext_dots(
     return sum;
 }
 
-#define TVM_EXT_DOTS_2X4(runs, steps, row0, row1, skip, f, sum0, sum1)                                               \
+#define TVM_EXT_DOTS_2X4(runs, steps, row0, row1, skip, filters, sum0, sum1)                                               \
     do {                                                                                                             \
-        (sum0) = tvm_ext_dots((runs), (steps), (row0), (skip), (f), (sum0));                                         \
-        (sum1) = tvm_ext_dots((runs), (steps), (row1), (skip), (f), (sum1));                                         \
-        (f) += (runs) * (steps) * 64;                                                                                \
+        (sum0) = tvm_ext_dots((runs), (steps), (row0), (skip), (filters), (sum0));                                         \
+        (sum1) = tvm_ext_dots((runs), (steps), (row1), (skip), (filters), (sum1));                                         \
+        (filters) += (runs) * (steps) * 64;                                                                                \
     } while (0)
 
-#define TVM_EXT_DOTS_1X4(runs, steps, row0, skip, f, sum0)                                                           \
+#define TVM_EXT_DOTS_1X4(runs, steps, row0, skip, filters, sum0)                                                           \
     do {                                                                                                             \
-        (sum0) = tvm_ext_dots((runs), (steps), (row0), (skip), (f), (sum0));                                         \
-        (f) += (runs) * (steps) * 64;                                                                                \
+        (sum0) = tvm_ext_dots((runs), (steps), (row0), (skip), (filters), (sum0));                                         \
+        (filters) += (runs) * (steps) * 64;                                                                                \
     } while (0)
 
-static inline void tvm_ext_copy_i8(int8_t *target, const void *source, int32_t count, int8_t flip)
+static inline void tvm_ext_copy_i8(int8_t *target, const void *source, int32_t count)
+{
+    memcpy(target, source, (size_t)count);
+}
+
+static inline void tvm_ext_copy_u8(int8_t *target, const void *source, int32_t count)
 {
     for (int32_t i = 0; i < count; ++i) {
-        target[i] = (int8_t)(((const int8_t *)source)[i] ^ flip);
+        target[i] = (int8_t)(((const uint8_t *)source)[i] - 128);
     }
 }
 
@@ -380,6 +417,11 @@ static inline tvm_ext_i8x16 tvm_ext_i8x16_load_first(const void *source, int32_t
 static inline tvm_ext_i8x16 tvm_ext_i8x16_load(const int8_t *source)
 {
     return tvm_ext_i8x16_load_first(source, 16);
+}
+
+static inline void tvm_ext_i8x16_store(void *target, tvm_ext_i8x16 a)
+{
+    memcpy(target, a.lane, sizeof(a.lane));
 }
 
 static inline void tvm_ext_i8x16_store_first(void *target, tvm_ext_i8x16 a, int32_t count)
@@ -432,15 +474,21 @@ static inline tvm_ext_i16x8 tvm_ext_i16x8_odd(tvm_ext_i8x16 a)
     TVM_EXT_EACH(tvm_ext_i16x8, 8, a.lane[2 * i + 1]);
 }
 
-static inline tvm_ext_i16x8 tvm_ext_i16x8_multiply_even(tvm_ext_i8x16 a, tvm_ext_i8x16 b)
-{
-    TVM_EXT_EACH(tvm_ext_i16x8, 8, (int16_t)(a.lane[2 * i] * b.lane[2 * i]));
-}
+#define TVM_EXT_MULTIPLY_I8X16(even, odd, x, f)                                                                      \
+    do {                                                                                                             \
+        for (int32_t i = 0; i < 8; ++i) {                                                                            \
+            (even).lane[i] = (int16_t)((x)[2 * i] * (f)[2 * i]);                                                     \
+            (odd).lane[i] = (int16_t)((x)[2 * i + 1] * (f)[2 * i + 1]);                                              \
+        }                                                                                                            \
+    } while (0)
 
-static inline tvm_ext_i16x8 tvm_ext_i16x8_multiply_odd(tvm_ext_i8x16 a, tvm_ext_i8x16 b)
-{
-    TVM_EXT_EACH(tvm_ext_i16x8, 8, (int16_t)(a.lane[2 * i + 1] * b.lane[2 * i + 1]));
-}
+#define TVM_EXT_MULTIPLY_ADD_I8X16(even, odd, x, f)                                                                  \
+    do {                                                                                                             \
+        for (int32_t i = 0; i < 8; ++i) {                                                                            \
+            (even).lane[i] = (int16_t)((even).lane[i] + (x)[2 * i] * (f)[2 * i]);                                    \
+            (odd).lane[i] = (int16_t)((odd).lane[i] + (x)[2 * i + 1] * (f)[2 * i + 1]);                              \
+        }                                                                                                            \
+    } while (0)
 
 static inline tvm_ext_i16x8 tvm_ext_i16x8_add(tvm_ext_i16x8 a, tvm_ext_i16x8 b)
 {

@@ -59,7 +59,7 @@ def choose(
 
     Where the whole is too far off, each unit is quantized alone; those that do the most harm at the outputs are left
     float one after the other, until it is reached. Moves follow their neighbours.
-    """  # fmt: skip
+    """
     samples = spread(samples, _NUM_TRIAL_SAMPLES)
     choice, left = follow_neighbours(runner, everything, params), []
     reached = output_db(runner, samples, choice)

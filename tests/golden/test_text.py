@@ -7,13 +7,14 @@ import math
 import struct
 import subprocess
 from pathlib import Path
+from textwrap import wrap
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codegen_c.text import C_TYPES, block, comment, double_literal, float_literal, literal, plus, times
+from codegen_c.text import C_TYPES, block, comment, double_literal, filled, float_literal, literal, plus, times
 from tests.kernels.harness import WARNINGS
 
 MANY = settings(max_examples=400, deadline=None, derandomize=True)
@@ -120,3 +121,20 @@ def test_times_of_two_parentheses() -> None:
 
 def test_blocks_leave_empty_lines_empty() -> None:
     assert block(["a", "", "b"], 2) == "        a\n\n        b"
+
+
+def test_arrays_are_written_as_their_elements_are() -> None:
+    random = np.random.default_rng(0)
+    bits = random.integers(0, 2**32, 20_000, dtype=np.uint32).view(np.float32)
+    usual = (10 ** random.uniform(-6, 9, 20_000) * random.choice([-1, 1], 20_000)).astype(np.float32)
+    near = [np.nextafter(np.float32(edge), np.float32(to)) for edge in (1e-4, 1e5, 1e7) for to in (0, edge, np.inf)]
+    values = np.concatenate([bits, usual, EDGES, np.array(near, np.float32)])
+    assert literal(values) == [float_literal(value) for value in values]
+
+
+@pytest.mark.parametrize("width", [3, 20, 108])
+@pytest.mark.parametrize("number", [1, 2, 5, 300])
+def test_lines_are_filled_and_no_longer_than_they_may_be(number: int, width: int) -> None:
+    words = [str(value) for value in np.random.default_rng(0).integers(0, 10_000, number)]
+    expected = wrap(f"{', '.join(words)},", width, break_long_words=False, break_on_hyphens=False)
+    assert filled(words, width) == expected

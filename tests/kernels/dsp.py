@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
 from codegen_c.operators import Operator
+from tests.kernels.quantized import FEW
 from tvm_ext.core.platform import Platform
 
 CORTEX_M4 = Target(processor=Platform.load("cortex_m4").processor)
+SOME = settings(FEW, max_examples=10)
 
 
 def for_cortex_m4(kernel: Kernel) -> Kernel:
@@ -22,3 +28,9 @@ def for_cortex_m4(kernel: Kernel) -> Kernel:
         return kernel.refuses(operator, CORTEX_M4) is None
 
     return replace(kernel, implement=implement, constraints=(is_taken,))
+
+
+def taken_by(kernel: Kernel, operators: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Operators of either rounding that the kernel takes on a Cortex-M4."""
+    either = st.builds(replace, operators, rounding=st.sampled_from(("onnx", "tflite")))
+    return either.filter(lambda operator: kernel.refuses(operator, CORTEX_M4) is None)

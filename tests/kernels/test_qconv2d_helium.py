@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codegen_c.kernels import qconv2d_helium, qpointwise_helium
+from codegen_c.kernels.requantize import scale_of
 from codegen_c.operators import QConv2d, Window
 from tests.kernels.helium import M55, M55_SIZE, assert_same_bytes, takes
 from tests.kernels.quantized import FEW, clamps, extents, seeds, tensor_types, windows
-from codegen_c.kernels.requantize import scale_of
 
 WINDOWS = (
     Window(kernel=(3, 3), padding=(1, 1, 1, 1)),
@@ -51,9 +51,7 @@ def convolutions(draw: st.DrawFn, *, pointwise: bool = False) -> QConv2d:
 
 
 CONVOLUTIONS = st.lists(convolutions().filter(takes(qconv2d_helium.KERNEL)), min_size=1, max_size=5)
-POINTWISE = st.lists(
-    convolutions(pointwise=True).filter(takes(qpointwise_helium.KERNEL)), min_size=1, max_size=5
-)
+POINTWISE = st.lists(convolutions(pointwise=True).filter(takes(qpointwise_helium.KERNEL)), min_size=1, max_size=5)
 
 
 @pytest.mark.parametrize("target", [M55, M55_SIZE], ids=["speed", "size"])

@@ -12,7 +12,7 @@ from onnx import helper
 from tvm import relax
 
 import tvm_ext
-from tests.support.onnx_models import INT64, SMALL_MODELS, model_of, saved, weights
+from tests.support.onnx_models import SMALL_MODELS, model_of, saved, weights
 from tests.support.packages import assert_close
 from tests.support.refusing import refuse
 from tvm_ext import BuildOptions
@@ -90,15 +90,15 @@ def test_ports_of_the_caller(tmp_path: Path) -> None:
 
 
 def test_what_no_kernel_takes_is_left_to_tvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """TopK stays TVM's; before and behind it our regions run. The pipeline is found by its name."""
-    refuse(monkeypatch, "topk")
+    """CumSum stays TVM's; before and behind it our regions run. The pipeline is found by its name."""
+    refuse(monkeypatch, "cumsum")
     nodes = [
         NODE("MatMul", ["x", "w"], ["m"]),
-        NODE("TopK", ["m", "k"], ["values", "indices"]),
-        NODE("Relu", ["values"], ["y"]),
+        NODE("CumSum", ["m", "axis"], ["sum"]),
+        NODE("Relu", ["sum"], ["y"]),
     ]
-    constants = {"w": weights(6, 8), "k": np.array([3])}
-    model = model_of(nodes, {"x": (1, 6)}, ["y", ("indices", INT64)], constants)
+    constants = {"w": weights(6, 8), "axis": np.array(1)}
+    model = model_of(nodes, {"x": (1, 6)}, ["y", "m"], constants)
     mod = tvm_ext.load(saved(model, tmp_path, "mixed"))
     inputs = random_inputs({"x": ((1, 6), "float32")}, seed=1)
     found, called = run(tvm.compile(mod, target="llvm", relax_pipeline="tvm_ext.host"), list(inputs.values()))

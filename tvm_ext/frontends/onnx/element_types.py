@@ -32,6 +32,11 @@ def type_name(data_type: int) -> str:
     return known.get(data_type, str(data_type))
 
 
+def not_supported(data_type: int) -> str:
+    """Why a tensor of such elements is refused."""
+    return f"its element type {type_name(data_type)} is not supported"
+
+
 def contradictions(
     model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]], tensors: Mapping[str, relax.Expr]
 ) -> list[Problem]:

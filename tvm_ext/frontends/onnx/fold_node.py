@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx
 import onnxruntime
+import tvm
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 from tvm import relax
@@ -22,8 +23,7 @@ _MAX_IR_VERSION = 11
 def fold_node(node: onnx.NodeProto, inputs: Sequence[relax.Expr | None], opset: int) -> list[relax.Expr] | None:
     """The node's results as constants; None where an input is not known, or the node cannot be computed alone."""
     arrays = [None if value is None else array_of(value) for value in inputs]
-    unknown = any(array is None for array, value in zip(arrays, inputs, strict=True) if value is not None)
-    if unknown or not any(array is not None for array in arrays) or any(_is_graph(a) for a in node.attribute):
+    if not all_constant(inputs) or any(_is_graph(a) for a in node.attribute):
         return None
     given = {name: array for name, array in zip(node.input, arrays, strict=False) if name and array is not None}
     model = _model(node, given, opset)
@@ -36,6 +36,12 @@ def fold_node(node: onnx.NodeProto, inputs: Sequence[relax.Expr | None], opset: 
             continue
         return _constants(node, results)
     return None
+
+
+def all_constant(inputs: Sequence[object]) -> bool:
+    """Whether there are inputs, and the numbers of all of them are known."""
+    given = [value for value in inputs if value is not None]
+    return bool(given) and all(isinstance(value, tvm.ir.GenericConst) for value in given)
 
 
 def _is_graph(attribute: onnx.AttributeProto) -> bool:

@@ -19,8 +19,8 @@ from tvm import relax
 from relay_passes.dataflow import build, constant, live, substitute
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.frontends.onnx.control_flow import take_branch, unroll_loop, unroll_scan
-from tvm_ext.frontends.onnx.element_types import contradictions, dtype_of, type_name
-from tvm_ext.frontends.onnx.fold_node import fold_node
+from tvm_ext.frontends.onnx.element_types import contradictions, dtype_of, not_supported
+from tvm_ext.frontends.onnx.fold_node import all_constant, fold_node
 from tvm_ext.frontends.onnx.function_body import (
     attribute_values,
     bind_attributes,
@@ -29,7 +29,7 @@ from tvm_ext.frontends.onnx.function_body import (
 )
 from tvm_ext.frontends.onnx.name_variables import name_variables
 from tvm_ext.frontends.onnx.operators import converters
-from tvm_ext.frontends.onnx.refusals import Problem, Refused, operator_of, refusal, unsupported
+from tvm_ext.frontends.onnx.refusals import Problem, Refused, operator_of, refusal, summary, unsupported
 from tvm_ext.frontends.onnx.translate_node import NodeTranslator
 
 # Functions of a model may call each other; the standard's nest four deep.
@@ -98,7 +98,7 @@ class _Importer:
     def _parameter(self, value: onnx.ValueInfoProto, shape: tuple[int, ...]) -> relax.Var:
         dtype = dtype_of(value.type.tensor_type.elem_type)
         if dtype is None:
-            reason = _reason(value.type.tensor_type.elem_type)
+            reason = not_supported(value.type.tensor_type.elem_type)
             raise unsupported(self._path, [Problem(operator="graph input", node=value.name, reason=reason)])
         return relax.Var(value.name, relax.TensorType(shape, dtype))
 
@@ -106,7 +106,7 @@ class _Importer:
         for tensor in graph.initializer:
             if dtype_of(tensor.data_type) is None:
                 scope[tensor.name] = _UNKNOWN
-                self._refuse("initializer", tensor.name, _reason(tensor.data_type))
+                self._refuse("initializer", tensor.name, not_supported(tensor.data_type))
                 continue
             try:
                 scope[tensor.name] = constant(numpy_helper.to_array(tensor))
@@ -135,7 +135,7 @@ class _Importer:
         except Refused as error:
             self._refuse(operator_of(node), label, str(error))
         except Exception as error:  # converters raise whatever they like, from KeyError to InternalError
-            self._refuse(operator_of(node), label, f"TVM's importer fails: {_summary(error)}")
+            self._refuse(operator_of(node), label, f"TVM's importer fails: {summary(error)}")
         scope.update({name: value for name, value in zip(node.output, results, strict=False) if name})
 
     def _refuse_early(self, node: onnx.NodeProto, inputs: Sequence[object], opsets: Opsets, depth: int) -> None:
@@ -145,7 +145,7 @@ class _Importer:
             raise Refused(reason)
         domain = _domain(node.domain)
         known = (domain, node.op_type) in self._converters or (node.domain, node.op_type) in self._functions
-        known = known or (domain == "" and node.op_type in _CONTROL_FLOW) or _all_constant(inputs)
+        known = known or (domain == "" and node.op_type in _CONTROL_FLOW) or all_constant(inputs)
         if not known and not has_standard_body(node, opsets.get(domain, 1)):
             raise Refused("there is neither a converter for it nor a definition by other operators")
         if depth > _MAX_DEPTH:
@@ -169,9 +169,9 @@ class _Importer:
             return self._control_flow(node, inputs, scope, label, opsets, depth)
         converter = self._converters.get((domain, node.op_type))
         if converter is None:
-            return self._by_definition(node, inputs, label, opset, depth)
+            return self._by_definition(node, inputs, label, opsets, depth)
         # A dequantized weight stays one: kernels compute with its integers.
-        may_fold = _all_constant(inputs) and node.op_type != "DequantizeLinear"
+        may_fold = all_constant(inputs) and node.op_type != "DequantizeLinear"
         try:
             results = self._nodes.translate(converter.get_converter(opset), node, inputs, label)
         except Exception:
@@ -183,16 +183,17 @@ class _Importer:
         return results if is_known or not may_fold else fold_node(node, inputs, opset) or results
 
     def _by_definition(
-        self, node: onnx.NodeProto, inputs: list[relax.Expr | None], label: str, opset: int, depth: int
+        self, node: onnx.NodeProto, inputs: list[relax.Expr | None], label: str, opsets: Opsets, depth: int
     ) -> Sequence[relax.Expr | _Unknown | None]:
         """The node by the operators that the standard defines it by, or its numbers where they are known."""
-        folded = fold_node(node, inputs, opset) if _all_constant(inputs) else None
+        opset = opsets.get(_domain(node.domain), 1)
+        folded = fold_node(node, inputs, opset) if all_constant(inputs) else None
         if folded is not None:
             return folded
         body = standard_body(node, opset, inputs)
         if body is None:
             raise Refused("the standard defines it by other operators only for other types of inputs")
-        return self._expand(body, node, inputs, label, depth, caller_opset=opset)
+        return self._expand(body, node, inputs, label, depth, outer=opsets)
 
     def _expand(
         self,
@@ -203,13 +204,16 @@ class _Importer:
         depth: int,
         *,
         prefix: str = "",
-        caller_opset: int = 1,
+        outer: Opsets | None = None,
     ) -> list[relax.Expr | _Unknown | None]:
-        """The nodes of a function in its place. prefix: for their labels; empty when all carry the caller's."""
+        """The nodes of a function in its place. prefix: for their labels; empty when all carry the caller's.
+
+        outer: operator sets of the caller, for a body of the standard, which may name none of its own.
+        """
         given = inputs + [None] * (len(function.input) - len(inputs))
         scope: Scope = {"": None, **dict(zip(function.input, given, strict=False))}
-        opsets = {_domain(entry.domain): entry.version for entry in function.opset_import}
-        values = attribute_values(function, node, caller_opset)
+        opsets = dict(outer or {}) | {_domain(entry.domain): entry.version for entry in function.opset_import}
+        values = attribute_values(function, node, (outer or {}).get(_domain(node.domain), 1))
         for index, inner in enumerate(function.node):
             name = f"{prefix}{inner.name or f'{inner.op_type}_{index}'}" if prefix else label
             self._convert(bind_attributes(inner, values), scope, name, opsets, depth + 1)
@@ -242,24 +246,9 @@ class _Importer:
         return unroll(node, inputs, opset, label, run=run, emit=lambda build: self._nodes.emit(build, label))
 
 
-def _reason(data_type: int) -> str:
-    return f"its element type {type_name(data_type)} is not supported"
-
-
-def _all_constant(inputs: Sequence[object]) -> bool:
-    """Whether there are inputs, and the numbers of all of them are known."""
-    given = [value for value in inputs if value is not None]
-    return bool(given) and all(isinstance(value, tvm.ir.GenericConst) for value in given)
-
-
 def _is_expr(value: object) -> bool:
     return isinstance(value, relax.Expr)
 
 
 def _domain(name: str) -> str:
     return "" if name == "ai.onnx" else name
-
-
-def _summary(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[-1][:200]}" if lines else type(error).__name__

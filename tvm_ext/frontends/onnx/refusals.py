@@ -63,3 +63,9 @@ def unsupported(path: Path, problems: Sequence[Problem]) -> UnsupportedModel:
     head = f"{path}: cannot be compiled because of:"
     foot = "Export the model without them, with static shapes, or replace them by operators of the ONNX standard."
     return UnsupportedModel("\n".join([head, *lines, foot]))
+
+
+def summary(error: Exception) -> str:
+    """Type and last line of an error that is not ours."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[-1][:200]}" if lines else type(error).__name__

@@ -108,7 +108,7 @@ def is_no_op(value: relax.Expr) -> bool:
     if op_name(value) not in _SHAPERS or not isinstance(value.ty, relax.TensorType):
         return False
     same_type = tvm_ffi.structural_equal(value.ty, value.args[0].ty)
-    return same_type and (op_name(value) != "relax.permute_dims" or value.attrs.axes is not None and _in_order(value))
+    return same_type and (op_name(value) != "relax.permute_dims" or (value.attrs.axes is not None and _in_order(value)))
 
 
 def _in_order(call: relax.Call) -> bool:

@@ -93,7 +93,8 @@ def convolution(table: tflite.Operator, operands: list[Operand | None]) -> relax
     depth, per_group = static_shape(data.value)[3], static_shape(weight.value)[3]
     if per_group == 0 or depth % per_group:
         raise Refused(f"{depth} input channels do not divide into groups of {per_group}")
-    return _convolve(data, weight.real(), operands[2:], options, groups=depth // per_group)
+    kernel = static_shape(weight.value)[1:3]
+    return _convolve(data, weight.real(), kernel, operands[2:], options, groups=depth // per_group)
 
 
 def depthwise(table: tflite.Operator, operands: list[Operand | None]) -> relax.Expr:
@@ -103,13 +104,19 @@ def depthwise(table: tflite.Operator, operands: list[Operand | None]) -> relax.E
     depth, num_outputs = static_shape(data.value)[3], static_shape(weight.value)[3]
     if static_shape(weight.value)[0] != 1 or depth == 0 or num_outputs % depth:
         raise Refused(f"{num_outputs} output channels are no multiple of {depth} input channels")
-    return _convolve(data, weight.real(axes=(3, 1, 2, 0)), operands[2:], options, groups=depth)
+    kernel = static_shape(weight.value)[1:3]
+    return _convolve(data, weight.real(axes=(3, 1, 2, 0)), kernel, operands[2:], options, groups=depth)
 
 
 def _convolve(
-    data: Operand, weight: relax.Expr, rest: list[Operand | None], options: Any, *, groups: int
+    data: Operand,
+    weight: relax.Expr,
+    kernel: tuple[int, ...],
+    rest: list[Operand | None],
+    options: Any,
+    *,
+    groups: int,
 ) -> relax.Expr:
-    kernel = static_shape(infer(weight))[1:3]
     strides, dilation = (options.StrideH(), options.StrideW()), (options.DilationHFactor(), options.DilationWFactor())
     extents = static_shape(data.value)[1:3]
     if min(*strides, *dilation) < 1:
@@ -133,7 +140,7 @@ def same_padding(extent: int, kernel: int, stride: int, dilation: int) -> tuple[
 
 
 def fully_connected(table: tflite.Operator, operands: list[Operand | None]) -> relax.Expr:
-    """FULLY_CONNECTED: weights [K, C] in the file; the input's leading axes are flattened, its elements taken C at a time."""
+    """FULLY_CONNECTED: weights [K, C] in the file; the input is taken as rows of C, whatever its axes."""
     data, weight = _given(operands[0]), _given(operands[1])
     options = options_of(table, tflite.FullyConnectedOptions)
     if options.WeightsFormat() != 0:

@@ -25,6 +25,7 @@ from tvm_ext.frontends.onnx.operators import (
     regions,
     resize,
     selection,
+    shapes,
 )
 
 Converters = dict[tuple[str, str], type[onnx_frontend.OnnxOpConverter]]
@@ -46,6 +47,7 @@ _FAMILIES = (
     regions,
     resize,
     selection,
+    shapes,
 )
 
 # TVM finds converters by name only. These belong to the domain com.microsoft and to no other.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from tvm import relax
 
-from tvm_ext.frontends.onnx.operators.emitter import Emitter, number, dtype_name
+from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, number
 from tvm_ext.frontends.onnx.refusals import Refused
 
 Activation = Callable[[relax.Expr], relax.Expr]
@@ -30,7 +30,7 @@ _PARAMETERS: dict[str, tuple[float, ...]] = {
 def activations(
     emit: Emitter, names: Sequence[bytes | str], alphas: Sequence[float], betas: Sequence[float]
 ) -> list[Activation]:
-    """One function a name; alphas and betas are consumed in order by those that have such parameters. Raises Refused."""
+    """One function a name; alphas and betas go in order to those that have such parameters. Raises Refused."""
     alpha, beta = iter(alphas), iter(betas)
     made = []
     for encoded in names:

@@ -10,7 +10,6 @@ from tvm import relax
 
 from relay_passes.dataflow import array_of, constant, static_shape
 
-
 _ELEMENT_WISE = frozenset(
     "add subtract multiply divide power maximum minimum greater greater_equal less less_equal equal not_equal".split()
 )

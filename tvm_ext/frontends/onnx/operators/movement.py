@@ -1,4 +1,4 @@
-"""Operators that move, repeat or drop elements: Concat, Pad, Tile, Trilu, ReverseSequence, SpaceToDepth, DepthToSpace."""
+"""Operators that move, repeat or drop elements: Concat, Pad, Tile, Trilu, ReverseSequence, blocks to and from depth."""
 
 from __future__ import annotations
 

@@ -40,7 +40,8 @@ def _aligned(emit: Emitter, inputs: Inputs, attr: Attributes, default: bytes) ->
     return emit.vision.roi_align(
         x, emit.concat([indices, rois], axis=1),
         pooled_size=(int(attr.get("output_height", 1)), int(attr.get("output_width", 1))),
-        spatial_scale=scale, sample_ratio=int(attr.get("sampling_ratio", 0)), aligned=half_pixel, layout="NCHW", mode="avg",
+        spatial_scale=scale, sample_ratio=int(attr.get("sampling_ratio", 0)),
+        aligned=half_pixel, layout="NCHW", mode="avg",
     )  # fmt: skip
 
 

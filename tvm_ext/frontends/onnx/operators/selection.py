@@ -1,4 +1,4 @@
-"""Operators that pick elements: TopK, OneHot, Compress by a known condition, TensorScatter, products so far, Det."""
+"""Operators that pick elements: TopK, OneHot, Compress by a known condition, TensorScatter, CumSum, CumProd, Det."""
 
 from __future__ import annotations
 
@@ -129,16 +129,20 @@ class TensorScatter(OnnxOpConverter):
         return Emitter(bb).te(compute, cache, update, begins, name="tensor_scatter")
 
 
-class CumProd(OnnxOpConverter):
-    @classmethod
-    def _impl_v26(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+def _running(name: str, operator: str) -> type[OnnxOpConverter]:
+    """Sums or products so far along one axis, without the element itself if exclusive, from the end if reverse."""
+
+    def convert(cls: type, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
         emit, x, axes = Emitter(bb), inputs[0], ints_of(inputs[1])
-        if axes is None:
+        rank = len(static_shape(x))
+        if axes is None and rank > 1:
             raise Refused("its axis depends on data")
-        axis, backward = axes[0] % len(static_shape(x)), bool(attr.get("reverse", 0))
+        axis, backward = axes[0] % rank if axes else 0, bool(attr.get("reverse", 0))
         source = emit.reversed(x, axis) if backward else x
-        result = emit.cumprod(source, axis=axis, exclusive=bool(attr.get("exclusive", 0)))
+        result = getattr(emit, operator)(source, axis=axis, exclusive=bool(attr.get("exclusive", 0)))
         return emit.reversed(result, axis) if backward else result
+
+    return type(name, (OnnxOpConverter,), {"_impl_v11": classmethod(convert)})
 
 
 class Det(OnnxOpConverter):
@@ -174,6 +178,7 @@ CONVERTERS = {
     ("", "OneHot"): OneHot,
     ("", "Compress"): Compress,
     ("", "TensorScatter"): TensorScatter,
-    ("", "CumProd"): CumProd,
+    ("", "CumSum"): _running("CumSum", "cumsum"),
+    ("", "CumProd"): _running("CumProd", "cumprod"),
     ("", "Det"): Det,
 }

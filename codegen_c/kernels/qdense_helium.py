@@ -1,0 +1,96 @@
+"""Dense layer of a QDQ chain with Helium: two rows, or the only one, by four output channels at a time.
+
+int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], sums in int32. Rounding "onnx".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from codegen_c.kernels import qdense
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
+from codegen_c.kernels.helium import INCLUDES, Limits, Rescale, copy, flip, has_helium, signed_zero_point
+from codegen_c.kernels.product_helium import PARAMETERS, SCRATCH, Product, padded
+from codegen_c.operators import Array, QDense
+from codegen_c.text import C_TYPES, block
+
+
+def sums_leave_room(operator: QDense, target: Target) -> bool:
+    """where a channel's factor is one quarter or more, its sums must be small enough to be scaled up"""
+    return _rescale(operator).fits(*qdense.products(operator).range())
+
+
+def _rescale(operator: QDense) -> Rescale:
+    return Rescale.of(qdense.requantize(operator), *qdense.products(operator).range())
+
+
+def _start(operator: QDense) -> Array:
+    """int64[K]: bias less the zero point, of the input as int8, times all weights."""
+    return operator.bias.astype(np.int64) - signed_zero_point(operator.inputs[0]) * operator.weight.astype(
+        np.int64
+    ).sum(axis=1)
+
+
+def implement(operator: QDense, target: Target, stored: StoredRows) -> Implementation:
+    source, output = operator.inputs[0], operator.output
+    channels, depth = operator.weight.shape
+    num_rows = output.num_elements // channels
+    at_once = min(num_rows, 2)
+    product = Product.of(
+        runs=1, run_bytes=depth, channels=channels, rescale=_rescale(operator),
+        limits=Limits(output=output, low=operator.low, high=operator.high), target=target,
+    )  # fmt: skip
+    copies = depth != padded(depth) or flip(source) != 0
+    copying = at_once * (8 + depth // 4) if copies else 0
+    return Implementation(
+        kernel=KERNEL.name,
+        function=CFunction(
+            parameters=(
+                Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
+                Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
+                *PARAMETERS,
+                *((SCRATCH,) if copies else ()),
+            ),
+            body=_body(operator, num_rows, copies),
+            helpers=product.function(at_once),
+            includes=INCLUDES,
+        ),
+        reference=lambda inputs: qdense.reference(operator, inputs),
+        constants=product.constants(operator.weight, _start(operator)),
+        scratch_bytes=at_once * padded(depth) if copies else 0,
+        macs=output.num_elements * depth,
+        instructions=-(-num_rows // 2) * (product.instructions(at_once) + copying),
+        accumulation="products with c ascending in vectors of 16, then bias",
+        exact=True,
+    )
+
+
+def _body(operator: QDense, num_rows: int, copies: bool) -> str:
+    """All rows, in pairs; the last one may be a pair with itself."""
+    channels, depth = operator.weight.shape
+    names = ["rows", f"rows + {padded(depth)}"]
+    lines = ["int8_t *rows = (int8_t *)scratch;"] if copies else []
+    if num_rows == 1:
+        lines += [copy(operator.inputs[0], "rows", "input", depth)] if copies else []
+        return "\n".join([*lines, f"$_one({'rows' if copies else 'input'}, 0, output, weights, factors);"])
+    pair = [
+        f"const int32_t next = m + 1 < {num_rows} ? 1 : 0;",
+        f"const {C_TYPES[operator.inputs[0].dtype]} *x = &input[m * {depth}];",
+        f"{C_TYPES[operator.output.dtype]} *y = &output[m * {channels}];",
+    ]
+    sources = ["x", f"x + next * {depth}"]
+    if copies:
+        pair += [
+            copy(operator.inputs[0], name, source, depth) for name, source in zip(names, sources, strict=True)
+        ]
+        sources = names
+    pair += [f"$_two({', '.join(sources)}, 0, y, y + next * {channels}, weights, factors);"]
+    return "\n".join([*lines, f"for (int32_t m = 0; m < {num_rows}; m += 2) {{", block(pair), "}"])
+
+
+KERNEL = Kernel(
+    name="qdense_helium",
+    operator=QDense,
+    implement=implement,
+    constraints=(has_helium, *qdense.KERNEL.constraints, sums_leave_room),
+)

@@ -1,0 +1,88 @@
+"""Helium kernels on the M55: the bytes of the portable kernels' reference."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from codegen_c.emit.build_files import emit_build_files
+from codegen_c.emit.firmware import emit_firmware
+from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
+from codegen_c.interface import Interface, Port
+from codegen_c.kernels.contract import Implementation, StoredRows
+from codegen_c.operators import Operator
+from codegen_c.text import C_TYPES, block, literal
+from tests.boards.toy import build_elf, write_texts
+from tests.kernels.harness import source_text
+from tests.kernels.helium import M55, SAMPLES, implementation
+from tests.kernels.quantized import elements
+from tvm_ext.core.platform import Platform
+from tvm_ext.runner import QemuResult, run_qemu
+
+pytestmark = pytest.mark.board
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLES))
+def test_gives_the_reference_bytes_on_the_board(name: str, tmp_path: Path) -> None:
+    kernel, operator = SAMPLES[name]
+    chosen = implementation(kernel, operator, StoredRows(), M55)
+    inputs = [elements(tensor, 7 + index) for index, tensor in enumerate(operator.inputs)]
+    result = run_on_board(tmp_path, operator, chosen, inputs)
+    np.testing.assert_array_equal(result.outputs[0]["y"], chosen.reference(inputs)[0])
+
+
+def run_on_board(folder: Path, operator: Operator, chosen: Implementation, inputs: list[np.ndarray]) -> QemuResult:
+    """One kernel as a model of its own, for Cortex-M55."""
+    platform = Platform.load("cortex_m55")
+    ports = [
+        Port(name=f"x{i}", source=f"x{i}", shape=t.shape, dtype=t.dtype, quantization=t.quantization)
+        for i, t in enumerate(operator.inputs)
+    ]
+    tensor = operator.output
+    target = Port(name="y", source="y", shape=tensor.shape, dtype=tensor.dtype, quantization=tensor.quantization)
+    interface = Interface(model="toy", io="caller", inputs=tuple(ports), outputs=(target,))
+    sample = {port.source: array for port, array in zip(ports, inputs, strict=True)}
+    vector = TestVector(inputs=sample, outputs={"y": np.zeros(tensor.shape, tensor.dtype)})
+    arguments = [*(f"const {C_TYPES[p.dtype]} *{p.name}" for p in ports), f"{C_TYPES[tensor.dtype]} *y"]
+    head = f"int32_t toy_run({', '.join(arguments)})"
+    sizes = "".join(f"#define TOY_{p.name.upper()}_SIZE {int(np.prod(p.shape))}\n" for p in (*ports, target))
+    write_texts(
+        folder,
+        {
+            "toy.h": f"#ifndef TOY_H\n#define TOY_H\n#include <stdint.h>\n{sizes}{head};\n#endif\n",
+            "toy.c": f'#include "toy.h"\n{source_text([chosen])}\n{_tables(chosen)}\n{head}\n{{\n{block(_call(chosen))}\n}}\n',
+            **{p.name: p.read_text() for p in Path(str(files("codegen_c") / "runtime")).glob("tvm_ext_*.h")},
+            **emit_vectors(interface, [vector]),
+            **emit_selftest(interface),
+            **emit_build_files("toy", ["toy.c"], platform, "speed"),
+            **emit_firmware(interface, platform),
+        },
+    )
+    return run_qemu(build_elf(folder, platform, folder / "build"), platform, interface, [sample])
+
+
+def _tables(chosen: Implementation) -> str:
+    """Constants and scratch of the kernel."""
+    constants = [
+        f"static const {C_TYPES[str(a.dtype)]} {name}[] = {{{', '.join(literal(a.ravel()))}}};"
+        for name, a in chosen.constants
+    ]
+    scratch = [f"static uint8_t scratch[{chosen.scratch_bytes}];"] if chosen.scratch_bytes else []
+    return "\n".join([*constants, *scratch])
+
+
+def _call(chosen: Implementation) -> list[str]:
+    inputs = iter(range(len(chosen.function.parameters)))
+    rows = iter(("0", str(chosen.spatial.output_rows if chosen.spatial else 1)))
+    constants = iter(name for name, _ in chosen.constants)
+    taken = {
+        "input": lambda: f"x{next(inputs)}",
+        "output": lambda: "y",
+        "constant": lambda: next(constants),
+        "scratch": lambda: "scratch",
+        "row": lambda: next(rows),
+    }
+    return [f"kernel0({', '.join(taken[p.role]() for p in chosen.function.parameters)});", "return 0;"]

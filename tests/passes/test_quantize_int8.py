@@ -1,0 +1,345 @@
+"""QuantizeInt8: units, parameters, the QDQ form, and what stays float."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+from tvm.script import ir as I
+from tvm.script import relax as R
+
+from relay_passes.analysis.calibrate import calibrate, choose_range
+from relay_passes.analysis.correct_biases import correct_biases
+from relay_passes.analysis.int8_parameters import affine_of_range, quantize_linear
+from relay_passes.analysis.quantization_units import units_of
+from relay_passes.analysis.run_units import Int8Choice, UnitRunner
+from relay_passes.dataflow import bindings, op_name, static_shape
+from relay_passes.quantize_int8 import REPORT, QuantizeInt8
+from tests.passes.modules import module_of, without_spans
+from tests.passes.stub_backend import ELEMENTWISE
+from tvm_ext.core.errors import UnsupportedModel
+
+OP = relax.op
+IMAGE = (1, 2, 4, 4)
+RNG = np.random.default_rng(3)
+WEIGHTS = RNG.normal(size=(2, 2, 3, 3)).astype("float32")
+BIAS = RNG.normal(size=(1, 2, 1, 1)).astype("float32")
+
+
+def image(name: str = "x") -> relax.Var:
+    return relax.Var(name, relax.TensorType(IMAGE, "float32"))
+
+
+def conv(x: relax.Expr) -> relax.Expr:
+    return OP.nn.conv2d(x, relax.const(WEIGHTS), padding=(1, 1))
+
+
+def samples_of(mod: tvm.IRModule, count: int = 4) -> list[dict[str, np.ndarray]]:
+    rng = np.random.default_rng(5)
+    params = mod["main"].params
+    return [{p.name: rng.normal(size=static_shape(p)).astype("float32") for p in params} for _ in range(count)]
+
+
+def quantized(mod: tvm.IRModule, **options: object) -> tvm.IRModule:
+    after = QuantizeInt8(samples_of(mod), elementwise=ELEMENTWISE, **options)(mod)
+    relax.analysis.well_formed(after)
+    return after
+
+
+def operators(mod: tvm.IRModule) -> list[str]:
+    """What computes, in order: constants' and activations' dequantize left out, dtype behind what moves."""
+    found = []
+    for binding in bindings(mod["main"]):
+        name = (op_name(binding.value) or "").removeprefix("relax.")
+        if name != "dequantize":
+            found.append(f"{name} {binding.var.ty.dtype}")
+    return found
+
+
+def build(body: Callable[[relax.BlockBuilder, relax.Var], relax.Expr]) -> tvm.IRModule:
+    x = image()
+    return module_of([x], lambda b: body(b, x))
+
+
+def test_a_convolution() -> None:
+    """Numbers that int8 can say exactly, so that nothing is clipped and no bias corrected."""
+    weight = np.array([127 / 64, -1.0], "float32").reshape(2, 1, 1, 1)
+    bias = np.array([1.0, -2.0], "float32").reshape(1, 2, 1, 1)
+    scales = np.array([1 / 64, np.float32(1) / np.float32(127)], "float32")
+    steps = np.rint(bias.reshape(-1).astype("float64") / (scales / np.float32(64))).astype("int32")
+    integers = np.array([127, -127], "int8").reshape(2, 1, 1, 1)
+    data = np.array([-2, 127 / 64, 0, 1], "float32").reshape(1, 1, 2, 2)
+
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((1, 1, 2, 2), "float32")) -> R.Tensor((1, 2, 2, 2), "float32"):
+            with R.dataflow():
+                c = R.nn.conv2d(x, R.const(weight, "float32"))
+                a = R.add(c, R.const(bias, "float32"))
+                y = R.nn.relu(a)
+                R.output(y)
+            return y
+
+    after = QuantizeInt8([{"x": data}], elementwise=ELEMENTWISE)(without_spans(Before))
+    out = next(b.value for b in bindings(after["main"]) if op_name(b.value) == "relax.quantize")
+    out_scale = float(out.args[1].value.numpy())
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor((1, 1, 2, 2), "int8")) -> R.Tensor((1, 2, 2, 2), "int8"):
+            with R.dataflow():
+                d = R.dequantize(x, R.const(1 / 64, "float32"), R.const(0, "int8"), out_dtype="float32")
+                w = R.dequantize(
+                    R.const(integers, "int8"), R.const(scales, "float32"), R.const(np.zeros(2, "int8")),
+                    out_dtype="float32", axis=0,
+                )  # fmt: skip
+                b = R.dequantize(
+                    R.const(steps.reshape(1, 2, 1, 1), "int32"), R.const(scales / np.float32(64), "float32"),
+                    R.const(np.zeros(2, "int32")), out_dtype="float32", axis=1,
+                )  # fmt: skip
+                c = R.nn.conv2d(d, w)
+                a = R.add(c, b)
+                r = R.nn.relu(a)
+                y = R.quantize(r, R.const(out_scale, "float32"), R.const(-128, "int8"), out_dtype="int8")
+                R.output(y)
+            return y
+
+    tvm.ir.assert_structural_equal(after.without_attr(REPORT)["main"], without_spans(Expected)["main"], True)
+    largest = 127 / 64 * 127 / 64 + 1
+    assert out_scale == pytest.approx(largest / 255, rel=1e-6)
+
+
+def test_names_stay_with_the_int8_values() -> None:
+    def body(b: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
+        s = b.emit(OP.add(b.emit(conv(x), "c"), relax.const(BIAS)), "sum")
+        return b.emit(OP.exp(b.emit(OP.nn.relu(s), "first")), "second")
+
+    names = [b.var.name for b in bindings(quantized(build(body))["main"]) if str(b.var.ty.dtype) == "int8"]
+    assert names[0] == "first" and len(names) == 2
+
+
+def test_a_residual_block_adds_what_the_convolution_gave_in_int8() -> None:
+    def body(b: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
+        first = b.emit(OP.nn.relu(b.emit(OP.add(b.emit(conv(x)), relax.const(BIAS)))))
+        second = b.emit(OP.add(b.emit(conv(first)), relax.const(BIAS)))
+        return b.emit(OP.nn.relu(b.emit(OP.add(first, second))))
+
+    linear = ["nn.conv2d float32", "add float32"]
+    expected = [*linear, "nn.relu float32", "quantize int8", *linear, "quantize int8"]
+    assert operators(quantized(build(body))) == [*expected, "add float32", "nn.relu float32", "quantize int8"]
+
+
+def test_moves_work_on_int8_and_keep_parameters() -> None:
+    def body(b: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
+        turned = b.emit(OP.permute_dims(b.emit(OP.nn.max_pool2d(x, (2, 2), strides=(2, 2))), [0, 2, 3, 1]))
+        joined = b.emit(OP.concat([turned, turned], axis=3))
+        return b.emit(OP.exp(b.emit(OP.reshape(joined, (1, 16)))))
+
+    mod = quantized(build(body))
+    assert operators(mod)[1:5] == ["quantize int8", "permute_dims int8", "concat int8", "reshape int8"]
+    parameters = {
+        (float(b.value.args[1].value.numpy()), int(b.value.args[2].value.numpy()))
+        for b in bindings(mod["main"])
+        if op_name(b.value) in ("relax.quantize", "relax.dequantize")
+    }
+    assert len(parameters) == 2, "one pair before exp, one behind it"
+
+
+def test_silu_is_one_operator() -> None:
+    def body(b: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
+        c = b.emit(conv(x))
+        return b.emit(OP.multiply(c, b.emit(OP.sigmoid(c))))
+
+    mod = build(body)
+    assert [(unit.kind, len(unit.members)) for unit in units_of(mod["main"], ELEMENTWISE)] == [
+        ("linear", 1),
+        ("compute", 2),
+    ]
+    assert operators(quantized(mod)).count("quantize int8") == 2
+
+
+def test_a_value_read_elsewhere_is_no_inner_one() -> None:
+    def body(b: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
+        c = b.emit(conv(x))
+        s = b.emit(OP.add(c, relax.const(BIAS)))
+        return b.emit(OP.multiply(b.emit(OP.nn.relu(s)), s))
+
+    units = units_of(build(body)["main"], ELEMENTWISE)
+    assert [len(unit.members) for unit in units] == [2, 2], "relu stays out of the convolution that is read twice"
+
+
+def test_what_has_no_int8_form_stays_float() -> None:
+    def body(b: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
+        return b.emit(conv(b.emit(OP.cumsum(b.emit(conv(x)), axis=3))))
+
+    mod = quantized(build(body))
+    assert operators(mod) == [
+        "nn.conv2d float32", "add float32", "quantize int8", "cumsum float32",
+        "quantize int8", "nn.conv2d float32", "add float32", "quantize int8",
+    ]  # fmt: skip
+    left = json.loads(str(mod.attrs[REPORT]))["left_float"]
+    assert [entry["reason"] for entry in left] == ["cumsum has no int8 form here"]
+
+
+def test_without_fpu_it_is_named() -> None:
+    mod = build(lambda b, x: b.emit(OP.cumsum(b.emit(conv(x), "c"), axis=3), "running_sum"))
+    with pytest.raises(UnsupportedModel, match=r"no FPU.*running_sum \(cumsum has no int8 form"):
+        quantized(mod, float_allowed=False)
+
+
+def test_borders_may_stay_float() -> None:
+    mod = quantized(build(lambda b, x: b.emit(OP.reshape(b.emit(conv(x)), (1, 32)), "y")), float_io=True)
+    assert str(mod["main"].params[0].ty.dtype) == "float32" and str(mod["main"].ret_ty.dtype) == "float32"
+    assert operators(mod)[0] == "quantize int8" and op_name(bindings(mod["main"])[-1].value) == "relax.dequantize"
+
+
+def test_operators_that_lose_too_much_are_left_float_the_worst_first() -> None:
+    """exp of numbers up to 20 spans nine decades: int8 keeps one of them."""
+
+    def body(b: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
+        c = b.emit(conv(x), "c")
+        wide = b.emit(OP.exp(b.emit(OP.multiply(c, relax.const(3.0)))), "wide")
+        return b.emit(OP.sigmoid(b.emit(OP.multiply(wide, relax.const(0.01)))), "narrow")
+
+    mod = build(body)
+    everything = json.loads(str(quantized(mod, min_snr_db=-100.0).attrs[REPORT]))
+    assert not everything["left_float"] and all(entry["dtype"] == "int8" for entry in everything["operators"])
+    some = json.loads(str(quantized(mod, min_snr_db=100.0).attrs[REPORT]))
+    assert some["left_float"] and all("dB" in entry["reason"] for entry in some["left_float"])
+    floats = {entry["name"] for entry in some["operators"] if entry["dtype"] == "float32"}
+    assert floats == {entry["name"] for entry in some["left_float"]}
+
+
+@pytest.mark.parametrize("float_io", [False, True])
+def test_the_trial_run_is_what_the_module_computes(float_io: bool) -> None:
+    """The numbers the report is made of are those of the QDQ module in TVM, bit for bit."""
+
+    def body(b: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
+        first = b.emit(OP.nn.relu(b.emit(OP.add(b.emit(conv(x)), relax.const(BIAS)))))
+        second = b.emit(OP.add(first, b.emit(conv(b.emit(OP.cumsum(first, axis=2))))))
+        pooled = b.emit(OP.nn.avg_pool2d(second, (2, 2), strides=(2, 2)))
+        flat = b.emit(OP.reshape(pooled, (1, 8)))
+        return b.emit(OP.nn.softmax(b.emit(OP.matmul(flat, relax.const(RNG.normal(size=(8, 3)).astype("float32"))))))
+
+    mod = build(body)
+    qdq = quantized(mod, float_io=float_io, min_snr_db=-100.0)
+    labels = _guesses(qdq, samples_of(mod), float_io)
+    right = json.loads(str(quantized(mod, float_io=float_io, labels=labels, min_snr_db=-100.0).attrs[REPORT]))
+    wrong = [(label + 1) % 3 for label in labels]
+    none = json.loads(str(quantized(mod, float_io=float_io, labels=wrong, min_snr_db=-100.0).attrs[REPORT]))
+    assert right["accuracy_int8"] == 1.0 and none["accuracy_int8"] == 0.0
+    assert json.loads(str(qdq.attrs[REPORT]))["accuracy_int8"] is None
+    units = units_of(mod["main"], ELEMENTWISE)
+    runner = UnitRunner(mod, units)
+    by_name = {unit.result.name: unit.result for unit in units} | {"x": mod["main"].params[0]}
+    activations = {
+        by_name[b.var.name.removesuffix(".dequantized")]: affine_from(b.value)
+        for b in bindings(qdq["main"])
+        if b.var.name.endswith(".dequantized") and b.var.name.removesuffix(".dequantized") in by_name
+    }
+    assert activations == {var: a for var, a in calibrate(runner, samples_of(mod)).items() if var in activations}
+
+
+def affine_from(call: relax.Call) -> object:
+    scale, zero_point = (arg.value.numpy() for arg in call.args[1:3])
+    return type(affine_of_range(0, 1))(scale=float(scale), zero_point=int(zero_point))
+
+
+def _guesses(qdq: tvm.IRModule, samples: Sequence[dict[str, np.ndarray]], float_io: bool) -> list[int]:
+    machine = relax.VirtualMachine(tvm.compile(qdq, "llvm"), tvm.cpu())
+    read = next(b.value for b in bindings(qdq["main"]) if op_name(b.value) == "relax.dequantize")
+    affine = affine_from(read)
+    given = [s["x"] if float_io else affine.quantize(s["x"]) for s in samples]
+    return [int(machine["main"](tvm.runtime.tensor(x)).numpy().argmax()) for x in given]
+
+
+def test_already_quantized() -> None:
+    mod = quantized(build(lambda b, x: b.emit(conv(x))))
+    with pytest.raises(UnsupportedModel, match="quantized already"):
+        quantized(mod)
+
+
+def test_nothing_to_quantize() -> None:
+    with pytest.raises(UnsupportedModel, match="no float operator"):
+        quantized(build(lambda b, x: b.emit(OP.cumsum(x, axis=3))))
+
+
+def test_infinite_activations_are_named() -> None:
+    mod = build(lambda b, x: b.emit(conv(b.emit(OP.exp(b.emit(OP.multiply(x, relax.const(1e4)))), "huge"))))
+    with pytest.raises(UnsupportedModel, match="'huge' is not finite"):
+        quantized(mod)
+
+
+def test_ranges_are_clipped_where_that_helps() -> None:
+    even = choose_range(np.full(4096, 10, "int64"), -1.0, 1.0)
+    assert even == affine_of_range(-1.0, 1.0)
+    outlier = np.zeros(4096, "int64")
+    outlier[:400], outlier[-1] = 1000, 1
+    assert choose_range(outlier, 0.0, 10.0).scale < affine_of_range(0.0, 10.0).scale / 5
+    assert choose_range(np.zeros(4096, "int64"), 0.0, 0.0).scale == 1.0
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 6.0), (-1.0, 1.0), (-3.0, -1.0), (2.0, 3.0), (-1e-3, 1e3), (0, 1e-44)])
+def test_zero_is_exact(low: float, high: float) -> None:
+    affine = affine_of_range(low, high)
+    assert affine.rounded(np.zeros(1, "float32")) == 0
+    ends = np.array([min(low, 0.0), max(high, 0.0)], "float32")
+    assert np.abs(affine.rounded(ends) - ends).max() <= affine.scale
+
+
+def test_weights_and_biases() -> None:
+    """A channel of zeros, and one whose bias would not fit 32 bits at the scale its weights ask for."""
+    weight = np.array([[0.0, 0.0], [1.0, -0.5], [1e-9, 0.0]], "float32")
+    linear = quantize_linear(weight, 0, np.array([0.0, 0.25, 8.0], "float32"), 0.1)
+    assert linear.weight.tolist()[:2] == [[0, 0], [127, -64]]
+    np.testing.assert_allclose(linear.real_bias, [0.0, 0.25, 8.0], rtol=1e-6, atol=1e-3)
+    assert np.abs(linear.bias.astype("int64")).max() <= 1 << 29 and (linear.weight_scale > 0).all()
+
+
+def test_bias_correction_takes_back_the_mean_error() -> None:
+    rng = np.random.default_rng(0)
+    weight = rng.normal(size=(2, 2, 3, 3)).astype("float32")
+    weight[:, 0, 0, 0] = 12.0  # one large weight a channel: the others are rounded coarsely
+    x = image()
+    mod = module_of([x], lambda b: b.emit(OP.nn.conv2d(x, relax.const(weight))))
+    samples = [{"x": rng.uniform(0.5, 1.5, IMAGE).astype("float32")} for _ in range(16)]
+    runner = UnitRunner(mod, units_of(mod["main"], ELEMENTWISE))
+    activations = calibrate(runner, samples)
+    corrected = correct_biases(runner, samples, activations, frozenset(mod["main"].params))
+    plain = {0: quantize_linear(weight, 0, np.zeros(2, "float32"), activations[mod["main"].params[0]].scale)}
+
+    def mean_error(linear: dict[int, object]) -> float:
+        choice = Int8Choice(units=frozenset({0}), activations=activations, linear=linear)
+        errors = [
+            runner.compute(0, runner.start(s)).before_clamps - runner.compute(0, runner.start(s), choice).before_clamps
+            for s in samples
+        ]
+        return float(np.abs(np.mean(errors, axis=(0, 1, 3, 4))).max())
+
+    assert mean_error(corrected) < mean_error(plain) / 10
+
+
+def test_functions_with_several_outputs_and_an_unquantized_input() -> None:
+    indices = relax.Var("indices", relax.TensorType((2,), "int64"))
+    x = image()
+
+    def body(b: relax.BlockBuilder) -> relax.Expr:
+        c = b.emit(conv(x), "c")
+        return relax.Tuple([c, b.emit(OP.take(c, indices, axis=3), "taken")])
+
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, indices]):
+        with builder.dataflow():
+            result = builder.emit_output(body(builder))
+        builder.emit_func_output(result)
+    mod = relax.transform.CanonicalizeBindings()(builder.get())
+    samples = [{"x": np.ones(IMAGE, "float32"), "indices": np.array([0, 1])}]
+    after = QuantizeInt8(samples, elementwise=ELEMENTWISE)(mod)
+    relax.analysis.well_formed(after)
+    assert [str(param.ty.dtype) for param in after["main"].params] == ["int8", "int64"]

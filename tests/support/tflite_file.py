@@ -1,0 +1,202 @@
+"""Writes TensorFlow Lite files: tensors, operators with options by name, one subgraph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import flatbuffers
+import numpy as np
+import tflite
+
+_TYPES = {
+    "float32": tflite.TensorType.FLOAT32,
+    "float16": tflite.TensorType.FLOAT16,
+    "int32": tflite.TensorType.INT32,
+    "int64": tflite.TensorType.INT64,
+    "int8": tflite.TensorType.INT8,
+    "int16": tflite.TensorType.INT16,
+    "uint8": tflite.TensorType.UINT8,
+    "bool": tflite.TensorType.BOOL,
+    "string": tflite.TensorType.STRING,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantized:
+    """Scale and zero point of a tensor; `scale` may be one for each index of `axis`."""
+
+    scale: float | Sequence[float]
+    zero_point: int = 0
+    axis: int = 0
+
+
+@dataclass(kw_only=True)
+class _Tensor:
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    buffer: int
+    quantized: Quantized | None
+    signature: tuple[int, ...] | None
+    is_variable: bool = False
+
+
+@dataclass(kw_only=True)
+class TfliteWriter:
+    """Collects a model; tensors are their indices."""
+
+    tensors: list[_Tensor] = field(default_factory=list)
+    buffers: list[bytes] = field(default_factory=lambda: [b""])
+    codes: list[int | str] = field(default_factory=list)
+    operators: list[tuple[int, list[int], list[int], str, Mapping[str, Any]]] = field(default_factory=list)
+    inputs: list[int] = field(default_factory=list)
+
+    def tensor(
+        self,
+        name: str,
+        shape: Sequence[int],
+        dtype: str = "float32",
+        quantized: Quantized | None = None,
+        *,
+        signature: Sequence[int] | None = None,
+        is_variable: bool = False,
+    ) -> int:
+        self.tensors.append(
+            _Tensor(
+                name=name, shape=tuple(shape), dtype=dtype, buffer=0, quantized=quantized,
+                signature=tuple(signature) if signature else None, is_variable=is_variable,
+            )
+        )  # fmt: skip
+        return len(self.tensors) - 1
+
+    def input(self, name: str, shape: Sequence[int], *args: Any, **named: Any) -> int:
+        self.inputs.append(self.tensor(name, shape, *args, **named))
+        return self.inputs[-1]
+
+    def constant(self, name: str, array: np.ndarray, quantized: Quantized | None = None) -> int:
+        index = self.tensor(name, array.shape, str(array.dtype), quantized)
+        self.buffers.append(np.ascontiguousarray(array).tobytes())
+        self.tensors[index].buffer = len(self.buffers) - 1
+        return index
+
+    def operator(
+        self,
+        name: str,
+        inputs: Sequence[int],
+        output: int | Sequence[int],
+        options: str = "",
+        **fields: Any,
+    ) -> int:
+        """A built-in operator by its name, or a custom one (`Flex...`, anything else); its first output."""
+        code = getattr(tflite.BuiltinOperator, name, name)
+        if code not in self.codes:
+            self.codes.append(code)
+        outputs = [output] if isinstance(output, int) else list(output)
+        self.operators.append((self.codes.index(code), list(inputs), outputs, options, fields))
+        return outputs[0]
+
+    def finish(self, outputs: Sequence[int], *, num_subgraphs: int = 1) -> bytes:
+        """The file."""
+        b = flatbuffers.Builder(1024)
+        buffers = [self._buffer(b, data) for data in self.buffers]
+        codes = [self._code(b, code) for code in self.codes]
+        tensors = [self._tensor(b, tensor) for tensor in self.tensors]
+        operators = [self._operator(b, *operator) for operator in self.operators]
+        graphs = [self._graph(b, tensors, operators, outputs) for _ in range(num_subgraphs)]
+        description = b.CreateString("written by a test")
+        tables = [_offsets(b, table) for table in (codes, graphs, buffers)]
+        tflite.ModelStart(b)
+        tflite.ModelAddVersion(b, 3)
+        tflite.ModelAddOperatorCodes(b, tables[0])
+        tflite.ModelAddSubgraphs(b, tables[1])
+        tflite.ModelAddBuffers(b, tables[2])
+        tflite.ModelAddDescription(b, description)
+        b.Finish(tflite.ModelEnd(b), file_identifier=b"TFL3")
+        return bytes(b.Output())
+
+    def _graph(self, b: Any, tensors: list[int], operators: list[int], outputs: Sequence[int]) -> int:
+        parts = [_offsets(b, tensors), _ints(b, self.inputs), _ints(b, outputs), _offsets(b, operators)]
+        tflite.SubGraphStart(b)
+        tflite.SubGraphAddTensors(b, parts[0])
+        tflite.SubGraphAddInputs(b, parts[1])
+        tflite.SubGraphAddOutputs(b, parts[2])
+        tflite.SubGraphAddOperators(b, parts[3])
+        return tflite.SubGraphEnd(b)
+
+    def _buffer(self, b: Any, data: bytes) -> int:
+        vector = b.CreateNumpyVector(np.frombuffer(data, np.uint8)) if data else None
+        tflite.BufferStart(b)
+        if vector is not None:
+            tflite.BufferAddData(b, vector)
+        return tflite.BufferEnd(b)
+
+    def _code(self, b: Any, code: int | str) -> int:
+        custom = b.CreateString(code) if isinstance(code, str) else None
+        number = tflite.BuiltinOperator.CUSTOM if isinstance(code, str) else code
+        tflite.OperatorCodeStart(b)
+        tflite.OperatorCodeAddDeprecatedBuiltinCode(b, min(number, 127))
+        tflite.OperatorCodeAddBuiltinCode(b, number)
+        tflite.OperatorCodeAddVersion(b, 1)
+        if custom is not None:
+            tflite.OperatorCodeAddCustomCode(b, custom)
+        return tflite.OperatorCodeEnd(b)
+
+    def _tensor(self, b: Any, tensor: _Tensor) -> int:
+        name, shape = b.CreateString(tensor.name), _ints(b, tensor.shape)
+        signature = _ints(b, tensor.signature) if tensor.signature else None
+        quantization = self._quantization(b, tensor.quantized) if tensor.quantized else None
+        tflite.TensorStart(b)
+        tflite.TensorAddShape(b, shape)
+        tflite.TensorAddType(b, _TYPES[tensor.dtype])
+        tflite.TensorAddBuffer(b, tensor.buffer)
+        tflite.TensorAddName(b, name)
+        tflite.TensorAddIsVariable(b, tensor.is_variable)
+        if signature is not None:
+            tflite.TensorAddShapeSignature(b, signature)
+        if quantization is not None:
+            tflite.TensorAddQuantization(b, quantization)
+        return tflite.TensorEnd(b)
+
+    def _quantization(self, b: Any, quantized: Quantized) -> int:
+        scales = np.atleast_1d(np.array(quantized.scale, np.float32))
+        scale = b.CreateNumpyVector(scales)
+        zero_point = b.CreateNumpyVector(np.full(scales.shape, quantized.zero_point, np.int64))
+        tflite.QuantizationParametersStart(b)
+        tflite.QuantizationParametersAddScale(b, scale)
+        tflite.QuantizationParametersAddZeroPoint(b, zero_point)
+        tflite.QuantizationParametersAddQuantizedDimension(b, quantized.axis)
+        return tflite.QuantizationParametersEnd(b)
+
+    def _operator(
+        self, b: Any, code: int, inputs: list[int], outputs: list[int], options: str, fields: Mapping[str, Any]
+    ) -> int:
+        union = self._options(b, options, fields) if options else None
+        vectors = _ints(b, inputs), _ints(b, outputs)
+        tflite.OperatorStart(b)
+        tflite.OperatorAddOpcodeIndex(b, code)
+        tflite.OperatorAddInputs(b, vectors[0])
+        tflite.OperatorAddOutputs(b, vectors[1])
+        if union is not None:
+            tflite.OperatorAddBuiltinOptionsType(b, getattr(tflite.BuiltinOptions, options))
+            tflite.OperatorAddBuiltinOptions(b, union)
+        return tflite.OperatorEnd(b)
+
+    def _options(self, b: Any, options: str, fields: Mapping[str, Any]) -> int:
+        values = {key: _ints(b, value) if isinstance(value, list | tuple) else value for key, value in fields.items()}
+        getattr(tflite, f"{options}Start")(b)
+        for key, value in values.items():
+            getattr(tflite, f"{options}Add{key}")(b, value)
+        return getattr(tflite, f"{options}End")(b)
+
+
+def _ints(b: Any, numbers: Sequence[int]) -> int:
+    return b.CreateNumpyVector(np.array(numbers, np.int32))
+
+
+def _offsets(b: Any, offsets: list[int]) -> int:
+    b.StartVector(4, len(offsets), 4)
+    for offset in reversed(offsets):
+        b.PrependUOffsetTRelative(offset)
+    return b.EndVector()

@@ -1,0 +1,1 @@
+"""PyTorch's exported programs (.pt2) as static Relax modules."""

@@ -1,0 +1,113 @@
+"""An exported program as one Relax function that keeps the names of torch's graph."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from relay_passes.dataflow import bindings, is_dataflow, outputs, rebuild, substitute, with_span
+from tvm_ext.core.errors import UnsupportedModel
+
+
+def import_program(path: Path, program: Any) -> tvm.IRModule:
+    """A module with one function `main`, weights bound; program: a torch.export.ExportedProgram.
+
+    Variables are called after the nodes of torch's graph in ATen operators, outputs as the program calls them; spans
+    name the module an operator stands in: `stem.0/convolution`. Raises UnsupportedModel listing every operator that
+    TVM has no converter for.
+    """
+    from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
+
+    class NamingImporter(ExportedProgramImporter):
+        """Remembers which variable each node became, and refuses what has no converter with our own error."""
+
+        labels: Mapping[str, tuple[str, str]]
+
+        def _check_unsupported_func_type(self, nodes: Any) -> None:
+            called = [node.target.__name__ for node in nodes if node.op == "call_function"]
+            missing = Counter(name for name in called if name not in self.convert_map)
+            if missing:
+                listed = "\n".join(f"  {name}, {count} times" for name, count in sorted(missing.items()))
+                raise UnsupportedModel(
+                    f"{path}: cannot be compiled because of operators without a converter:\n{listed}"
+                )
+
+        def _translate_fx_graph(self, *args: Any, **kwargs: Any) -> Any:
+            results = super()._translate_fx_graph(*args, **kwargs)
+            made = [(node, value) for node, value in self.env.items() if isinstance(value, relax.Var)]
+            self.labels = {value.name: (node.name, _place(node)) for node, value in made}
+            return results
+
+    with warnings.catch_warnings():
+        # torch and TVM warn about choices that a user of this package cannot make.
+        warnings.simplefilter("ignore")
+        decomposed = program.run_decompositions()
+        importer = NamingImporter()
+        try:
+            mod = importer.from_exported_program(decomposed, False, False, False, None)
+        except UnsupportedModel:
+            raise
+        except Exception as error:  # converters raise whatever they like, from KeyError to InternalError
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            summary = f"{type(error).__name__}: {lines[-1][:200]}" if lines else type(error).__name__
+            raise UnsupportedModel(f"{path}: cannot be compiled: TVM's importer fails: {summary}") from None
+    return _named(mod, importer.labels, [str(name) for name in program.graph_signature.user_outputs])
+
+
+def _place(node: Any) -> str:
+    """The module an operator stands in, and the operator: `stem.0/convolution`."""
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    module = str(stack[-1][0]) if stack else ""
+    return f"{module}/{node.name}" if module else node.name
+
+
+def _named(mod: tvm.IRModule, made: Mapping[str, tuple[str, str]], output_names: Sequence[str]) -> tvm.IRModule:
+    """Variables called after torch's nodes; those inside what one node became are `node.1`, `node.2`.
+
+    made: for the variable a node became, by name, the names of the node and of its place.
+    """
+    func = mod["main"]
+    if not is_dataflow(func):
+        return mod
+    sequence = bindings(func)
+    names: dict[relax.Var, str] = {}
+    labels: dict[relax.Var, str] = {}
+    pending: list[relax.Var] = []
+    for binding in sequence:
+        pending.append(binding.var)
+        if binding.var.name not in made:
+            continue
+        node, place = made[binding.var.name]
+        names |= {var: f"{node}.{index}" for index, var in enumerate(pending[:-1], 1)} | {binding.var: node}
+        labels |= dict.fromkeys(pending, place)
+        pending = []
+    taken = {*names.values(), *(param.name for param in func.params)}
+    for result, name in zip(_results(func), output_names, strict=False):
+        if result in names and name not in taken:
+            names[result] = name
+    renamed: dict[relax.Var, relax.Var] = {}
+    rewritten = []
+    for binding in sequence:
+        value, label = substitute(binding.value, renamed), labels.get(binding.var)
+        if label is not None and isinstance(value, relax.Call):
+            value = with_span(value, tvm.ir.Span(tvm.ir.SourceName(label), 0, 0, 0, 0))
+        renamed[binding.var] = relax.DataflowVar(names.get(binding.var, binding.var.name), binding.var.ty)
+        rewritten.append(relax.VarBinding(renamed[binding.var], value))
+    results = [substitute(result, renamed) for result in outputs(func)]
+    changed = mod.clone()
+    changed.update_func(changed.get_global_var("main"), rebuild(func, rewritten, results))
+    return changed
+
+
+def _results(func: relax.Function) -> list[relax.Expr]:
+    """What the function returns, a tuple bound to a variable opened."""
+    values = {binding.var: binding.value for binding in bindings(func)}
+    (first, *rest) = outputs(func)
+    bound = values.get(first)
+    return list(bound.fields) if not rest and isinstance(bound, relax.Tuple) else [first, *rest]

@@ -1,0 +1,65 @@
+"""A .pt2 file as a static Relax module: screened, loaded by torch, imported, its shapes fixed."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import tvm
+
+from relay_passes.dataflow import bindings, live, outputs, rebuild
+from tvm_ext.core.errors import BadModel
+from tvm_ext.frontends.loaded import Loaded
+from tvm_ext.frontends.pytorch.import_program import import_program
+from tvm_ext.frontends.pytorch.screen_archive import screened_archive
+from tvm_ext.frontends.relax_module import load_relax
+
+
+def load_torch(path: Path, shapes: Mapping[str, Sequence[int]] | None) -> Loaded:
+    """Read and import what torch.export.save wrote. Raises BadModel, BadOptions, UnsupportedModel."""
+    if path.is_dir():
+        raise BadModel(f"{path}: is a directory; give the path of a .pt2 file.")
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise BadModel(f"{path}: cannot be read: {error.strerror}.") from None
+    if not data:
+        raise BadModel(f"{path}: is empty (0 B).")
+    archive = screened_archive(path, data)
+    loaded = load_relax(import_program(path, _program(path, archive)), shapes)
+    return replace(loaded, mod=_without_dead(loaded.mod), sha256=hashlib.sha256(data).hexdigest())
+
+
+def _without_dead(mod: tvm.IRModule) -> tvm.IRModule:
+    """Without what no output needs: the indices of a max pool, the tuple of the results."""
+    main = mod["main"]
+    kept = mod.clone()
+    kept.update_func(kept.get_global_var("main"), rebuild(main, live(bindings(main), outputs(main))))
+    return kept
+
+
+def _program(path: Path, archive: Any) -> Any:
+    """The torch.export.ExportedProgram in a screened archive."""
+    try:
+        import torch
+    except ImportError:
+        raise BadModel(f'{path}: reading .pt2 files needs PyTorch: pip install "tvm-ext[torch]".') from None
+    logger = logging.getLogger("torch.export")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)  # what went wrong is in the exception too
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return torch.export.load(archive)
+    except Exception as error:  # a damaged archive can make torch raise anything
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise BadModel(
+            f"{path}: torch {torch.__version__} cannot load it: {(lines or ['damaged'])[-1][:200]}"
+        ) from None
+    finally:
+        logger.setLevel(level)
