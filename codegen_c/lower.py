@@ -124,6 +124,8 @@ class _Lowering:
     def _tensor(
         self, source: str, kind: TensorType, *, role: Any = "intermediate", layout: tuple[int, ...] = ()
     ) -> str:
+        if 0 in kind.shape:
+            raise UnsupportedModel(f"{source}: is {kind}, a tensor without elements; there is nothing to compute.")
         name = unique(identifier(source, fallback="t"), self.taken)
         for suffix in FORM_SUFFIXES:
             source = source.removesuffix(suffix)
@@ -156,4 +158,30 @@ class _Lowering:
             source = source.removesuffix(suffix)
         layout = tensor.layout if tensor.shape == view.shape else ()
         self.tensors[tensor.name] = replace(tensor, role="output", shape=view.shape, source=source, layout=layout)
-        return tensor.name
+        return tensor.name if tensor.source == source else self._rename(tensor.name, source)
+
+    def _rename(self, old: str, source: str) -> str:
+        """A result that is a view of another tensor carries the result's name: it is part of the public interface."""
+        new = unique(identifier(source, fallback="t"), self.taken)
+        self.tensors = {
+            (new if name == old else name): (replace(tensor, name=new) if name == old else tensor)
+            for name, tensor in self.tensors.items()
+        }
+        for value, view in self.views.items():
+            if isinstance(view, _View) and view.tensor == old:
+                self.views[value] = replace(view, tensor=new)
+        self.steps = [_with_name(step, old, new) for step in self.steps]
+        return new
+
+
+def _with_name(step: Step, old: str, new: str) -> Step:
+    """The step with one tensor under another name."""
+
+    def renamed(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(new if name == old else name for name in names)
+
+    if isinstance(step, KernelCall):
+        return replace(step, inputs=renamed(step.inputs), outputs=renamed(step.outputs))
+    assert isinstance(step, Transfer), "loops come after lowering"
+    source, target = renamed((step.source, step.target))
+    return replace(step, source=source, target=target)

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Describe a board of your own
 #
-# A platform is one TOML file. We describe a board that nobody sells: a Cortex-M4 with less RAM than
-# the digits network needs. The compiler says so before it writes anything, and says where. Then the board gets more
-# RAM, and the network runs on it. Run this as a script, `python tutorials/02_describe_a_board.py`, or cell by cell in
+# A platform is one TOML file. We describe a board that nobody sells: a Cortex-M4 with less RAM than the digits network
+# needs. The compiler says so before it writes anything, and says where. Then the board gets more RAM, and the network
+# runs on it. Run this as a script, `python tutorials/02_describe_a_board.py`, or cell by cell in
 # an editor that knows `# %%`. Without `arm-none-eabi-gcc` and `qemu-system-arm` (`make boards` installs both) the
 # last step is left out.
 
@@ -130,18 +130,18 @@ else:
 # %% [markdown]
 # ## Too small
 #
-# With 2 KiB for tensors, the network does not fit. The message names the step where most is alive, the tensors and
-# their bytes, and the memory. Nothing is written.
+# With 256 B for tensors, there is room for the image and for nothing else. The message names the step where most is
+# alive, the tensors and their bytes, and the memory. Nothing is written.
 
 # %%
 module = tvm_ext.load(here / "digits" / "digits.onnx")
 output = work / "digits"
 try:
-    tvm_ext.build(module, describe(2048), output, BuildOptions(verify=()))
+    tvm_ext.build(module, describe(256), output, BuildOptions(verify=()))
 except errors.DoesNotFit as error:
     print(error)
 else:
-    raise AssertionError("2 KiB are too little")
+    raise AssertionError("256 B are too little")
 assert not output.exists()
 
 # %% [markdown]

@@ -5,13 +5,12 @@ Whatever is wrong with it is said before anything is computed. Files are untrust
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.lib.npyio import NpzFile
 
 from tvm_ext.core.errors import BadInput
 
@@ -61,14 +60,16 @@ def read_calibration(source: Source, inputs: Specs) -> Calibration:
 
 
 def _read(path: Path, wanted: set[str]) -> dict[str, Array]:
-    problem = "write one with numpy.savez, arrays only: pickled objects are not read"
+    advice = "Write one with numpy.savez, arrays only: pickled objects are not read."
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise BadInput(f"{path}: is one array, not an .npz file; {problem}.")
-            return {key: file[key] for key in file.files if key in wanted}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, MemoryError) as error:
-        raise BadInput(f"{path}: is not an .npz file that can be read ({error}); {problem}.") from None
+        file = np.load(path, allow_pickle=False)
+        arrays = {key: file[key] for key in file.files if key in wanted} if isinstance(file, NpzFile) else None
+    except Exception as error:  # numpy, zipfile and the parser of array headers raise what they like on damaged files
+        raise BadInput(f"{path}: is not an .npz file that can be read ({error}). {advice}") from None
+    if arrays is None:
+        raise BadInput(f"{path}: is a single array, no .npz file. {advice}")
+    file.close()
+    return arrays
 
 
 def _stacked(samples: Iterable[Mapping[str, Array]], inputs: Specs) -> dict[str, Array]:

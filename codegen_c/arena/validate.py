@@ -57,6 +57,11 @@ def _require_places(program: Program, plan: MemoryPlan) -> None:
     for index, step in enumerate(program.steps):
         for inner, _ in _inner(step):
             inputs, outputs = _operands(inner)
+            if (
+                isinstance(inner, Transfer)
+                and program.tensors[inner.source].num_bytes != program.tensors[inner.target].num_bytes
+            ):
+                raise PlanRejected(f"step {index} ({step.name}): {inner.source} and {inner.target} differ in bytes.")
             has_scratch = isinstance(inner, KernelCall) and inner.implementation.scratch_bytes > 0
             for name in (*inputs, *outputs, *([f"{step.name}_scratch"] if has_scratch else [])):
                 if name not in known:

@@ -77,7 +77,8 @@ class Network:
 
     def conv(
         self, source: int, channels: int, kernel: tuple[int, int], name: str, *,
-        stride: tuple[int, int] = (1, 1), padding: int = SAME, activation: int = RELU, dilation: tuple[int, int] = (1, 1),
+        stride: tuple[int, int] = (1, 1), padding: int = SAME, activation: int = RELU,
+        dilation: tuple[int, int] = (1, 1),
     ) -> int:  # fmt: skip
         n, height, width, depth = self.shape(source)
         given = self.weights(name, (channels, *kernel, depth), 0, source)

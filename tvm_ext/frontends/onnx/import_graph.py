@@ -82,7 +82,9 @@ class _Importer:
             for index, node in enumerate(graph.node):
                 self._nodes.tensor = next((name for name in node.output if name), "")
                 self._convert(node, scope, node.name or f"{node.op_type}_{index}", opsets, 0)
-        self._problems += contradictions(self._model, shapes, {k: v for k, v in scope.items() if _is_expr(v)})
+        self._problems += contradictions(
+            self._model, shapes, {k: v for k, v in scope.items() if isinstance(v, relax.Expr)}
+        )
         if self._problems:
             raise unsupported(self._path, self._problems)
         return self._module(params, scope)
@@ -206,10 +208,7 @@ class _Importer:
         prefix: str = "",
         outer: Opsets | None = None,
     ) -> list[relax.Expr | _Unknown | None]:
-        """The nodes of a function in its place. prefix: for their labels; empty when all carry the caller's.
-
-        outer: operator sets of the caller, for a body of the standard, which may name none of its own.
-        """
+        """The nodes of a function in its place. prefix: of their labels; outer: operator sets a body may leave out."""
         given = inputs + [None] * (len(function.input) - len(inputs))
         scope: Scope = {"": None, **dict(zip(function.input, given, strict=False))}
         opsets = dict(outer or {}) | {_domain(entry.domain): entry.version for entry in function.opset_import}
@@ -237,17 +236,13 @@ class _Importer:
                 name = f"{prefix}/{body_node.name or f'{body_node.op_type}_{index}'}"
                 self._convert(body_node, inner, name, opsets, depth + 1)
             results = [inner[value.name] for value in graph.output]
-            if not all(_is_expr(result) for result in results):
+            if not all(isinstance(result, relax.Expr) for result in results):
                 raise Refused("its body cannot be compiled")
             return results
 
         unroll = _CONTROL_FLOW[node.op_type]
         opset = opsets.get(_domain(node.domain), 1)
         return unroll(node, inputs, opset, label, run=run, emit=lambda build: self._nodes.emit(build, label))
-
-
-def _is_expr(value: object) -> bool:
-    return isinstance(value, relax.Expr)
 
 
 def _domain(name: str) -> str:

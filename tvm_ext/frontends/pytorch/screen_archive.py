@@ -98,9 +98,8 @@ def _check_program(path: Path, program: dict[str, Any]) -> None:
     refused = sorted(target for target in targets if not _TARGET.fullmatch(target))
     if refused:
         listed = "\n".join(f"  {target}: only operators of ATen can be compiled" for target in refused[:20])
-        raise UnsupportedModel(
-            f"{path}: cannot be compiled because of:\n{listed}\nExport the model without custom operators and control flow."
-        )
+        way_out = "Export the model without custom operators and control flow."
+        raise UnsupportedModel(f"{path}: cannot be compiled because of:\n{listed}\n{way_out}")
     for key, text in _strings(program, ""):
         if key == "expr_str" and not _is_plain(text):
             raise BadModel(f"{path}: a symbolic size is no arithmetic expression: {text[:80]!r}.")

@@ -13,6 +13,8 @@ import numpy as np
 
 from tvm_ext.frontends.onnx.refusals import Refused
 
+_MAX_TARGET = 1 << 16
+
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
@@ -49,7 +51,9 @@ class Taps:
 
 
 def taps(axis: Axis, how: Interpolation) -> Taps:
-    """Raises Refused for modes the standard does not have."""
+    """Raises Refused for modes the standard does not have, and for axes too long to make tables for."""
+    if not 0 < axis.target <= _MAX_TARGET:
+        raise Refused(f"an axis of {axis.target} elements; 1 to {_MAX_TARGET} can be resized to")
     rows = [_row(_coordinate(axis, how.coordinates, x), axis, how) for x in range(axis.target)]
     positions = [_coordinate(axis, how.coordinates, x) for x in range(axis.target)]
     is_cropped = how.coordinates == "tf_crop_and_resize"

@@ -17,6 +17,7 @@ Inputs = Sequence["relax.Expr | None"]
 Attributes = Mapping[str, object]
 
 _MAX_DETERMINANT = 4
+_MAX_DEPTH = 1 << 20
 
 
 class TopK(OnnxOpConverter):
@@ -82,6 +83,8 @@ class OneHot(OnnxOpConverter):
         if given is None:
             raise Refused("the shape of its output depends on data")
         count, dtype = int(np.asarray(given).reshape(-1)[0]), dtype_name(indices)
+        if not 0 < count <= _MAX_DEPTH:
+            raise Refused(f"a depth of {count}; 1 to {_MAX_DEPTH} can be compiled")
         axis = int(attr.get("axis", -1)) % (len(static_shape(indices)) + 1)
         wrapped = emit.where(emit.less(indices, number(0, dtype)), emit.add(indices, number(count, dtype)), indices)
         shape = [count if index == axis else 1 for index in range(len(static_shape(indices)) + 1)]
