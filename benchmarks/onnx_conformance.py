@@ -34,10 +34,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     cases = _chosen(load_cases([options.mode]), options)
     done = {} if options.again else read_records(options.results)
-    open_cases = [case for case in cases if done.get(case.key, {}).get("content") != case.content]
+    # A case with one input at most is the same in both modes: its result holds for both.
+    by_content = {record["content"]: record for record in done.values()}
+    open_cases = [case for case in cases if case.content not in by_content]
+    stale = [case for case in cases if done.get(case.key, {}).get("content") != case.content]
+    known = [case for case in stale if case.content in by_content]
     print(f"{len(cases)} cases, {len(open_cases)} to run", flush=True)
     options.results.parent.mkdir(parents=True, exist_ok=True)
     with options.results.open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps({**by_content[case.content], "key": case.key}) + "\n" for case in known)
         ended = run_all(open_cases, num_workers=options.workers, time_limit_s=options.time_limit)
         for index, (case, outcome) in enumerate(ended, start=1):
             record = {"key": case.key, "content": case.content, **asdict(outcome)}

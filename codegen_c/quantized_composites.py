@@ -44,13 +44,13 @@ def quantized_operator(composite: Composite) -> Match | NoMatch:
     chain = _read(composite)
     if isinstance(chain, NoMatch):
         return chain
-    anchor = chain.body[0]
+    anchor = chain.body[0] if chain.body else composite.calls[-1]
     make = _ANCHORS.get(anchor.name, _unary)
     return make(chain, anchor)
 
 
 def _read(composite: Composite) -> _Chain | NoMatch:
-    if len(composite.calls) < 3 or composite.calls[-1].name != "quantize" or len(composite.outputs) != 1:
+    if len(composite.calls) < 2 or composite.calls[-1].name != "quantize" or len(composite.outputs) != 1:
         return NoMatch("is no chain from dequantize to quantize")
     inputs: list[TensorType] = list(composite.inputs)
     parameters: dict[Any, int] = {}
@@ -78,7 +78,7 @@ def _read(composite: Composite) -> _Chain | NoMatch:
     quantization = Quantization(scale=float(scale.reshape(-1)[0]), zero_point=_one(zero_point))
     output = replace(composite.outputs[0], quantization=quantization)
     types = [*inputs, output]
-    if any(t.dtype not in INTEGERS or t.quantization is None or not _usable(t.quantization) for t in types) or not body:
+    if any(t.dtype not in INTEGERS or t.quantization is None or not _usable(t.quantization) for t in types):
         return NoMatch("its inputs and result are not all int8 or uint8 with a positive scale")
     attrs = composite.function.attrs or {}
     rounding: Rounding = "tflite" if attrs.get("rounding", "onnx") == "tflite" else "onnx"

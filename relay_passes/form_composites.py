@@ -126,9 +126,8 @@ class _Rewriter:
             return None
         ordered = sorted((self.producer[var] for var in members), key=lambda b: self.position[b.var])
         inner = [b for b in ordered if op_name(b.value) not in ("relax.dequantize", "relax.quantize")]
-        if not inner:
-            return None
-        return Group(members=ordered, anchor=(anchors or inner)[0])
+        # With nothing between them, dequantize and quantize bring integers to another scale.
+        return Group(members=ordered, anchor=(anchors or inner or [quantize])[0])
 
     def _anchored(self, anchor: relax.VarBinding) -> Group | None:
         """The anchor and the longest run of element-wise operators on it that leaves one value behind."""

@@ -74,11 +74,8 @@ def _read(path: Path, wanted: set[str]) -> dict[str, Array]:
 
 def _stacked(samples: Iterable[Mapping[str, Array]], inputs: Specs) -> dict[str, Array]:
     """Samples one by one, brought together under their names."""
-    try:
-        listed = list(samples)
-    except TypeError:
-        listed = [None]
-    if not all(isinstance(sample, Mapping) for sample in listed):
+    listed = list(samples) if isinstance(samples, Iterable) else []
+    if not isinstance(samples, Iterable) or not all(isinstance(sample, Mapping) for sample in listed):
         raise BadInput("calibration data: is no path, no dict of arrays, and no iterable of dicts; give one of these.")
     if not listed:
         raise BadInput("calibration data: holds no sample; give at least one, better a hundred.")

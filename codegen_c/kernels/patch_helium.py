@@ -31,10 +31,10 @@ class Patch:
     def instructions(self) -> int:
         """Modelled, of one copy."""
         rows, columns = self.window.kernel
-        fill = self.num_bytes // 8 if any(self.window.padding) else 0
+        fill = self.num_bytes // 16 if any(self.window.padding) else 0
         if self._is_run:
-            return 50 + fill + rows * (12 + columns * self.depth * 3 // 16)
-        return 50 + fill + rows * (8 + columns * (9 + self.depth * 3 // 16))
+            return 25 + fill + rows * (8 + columns * self.depth * 3 // 16)
+        return 25 + fill + rows * (8 + columns * (9 + self.depth * 3 // 16))
 
     @property
     def _is_run(self) -> bool:

@@ -14,12 +14,14 @@ import numpy as np
 from codegen_c.kernels.contract import Target
 from codegen_c.kernels.requantize import Products
 from codegen_c.operators import Array, Operator, TensorType
+from codegen_c.text import block
 
 INCLUDES = ("tvm_ext_dsp_product.h",)
 # Of one call: the call itself, saving registers, entering and leaving the loop.
 CALL_INSTRUCTIONS = 34
 # Of products that the difference of two sums must hold, less 8 bits.
 JOINED_LIMIT = 1 << 23
+MOST_COLUMNS = 100
 
 
 def has_dsp(operator: Operator, target: Target) -> bool:
@@ -28,7 +30,7 @@ def has_dsp(operator: Operator, target: Target) -> bool:
 
 
 def cell_pairs(length: int) -> list[tuple[int, int | None]]:
-    """Which of `length` adjacent elements share a cell: of four (0, 2), (1, 3), as bytes widen; of a rest neighbours."""
+    """Which of `length` adjacent elements share a cell: of four (0, 2) and (1, 3), of a rest neighbours."""
     full = length // 4 * 4
     fours = [(i + j, i + j + 2) for i in range(0, full, 4) for j in (0, 1)]
     rest = [(i, i + 1 if i + 1 < length else None) for i in range(full, length, 2)]
@@ -70,7 +72,7 @@ class PairedWeights:
             packed[..., 1] -= packed[..., 0] < 0  # the upper byte of a + 256 b
         return cls(
             weights=packed.ravel(),
-            bias=bias.astype(np.uint64).astype(np.uint32).view(np.int32),  # modulo 2^32, as the sums are
+            bias=wrapped(bias),
             units=filled.shape[1] // 2,
             pixels=pixels,
             width=width,
@@ -111,6 +113,19 @@ def _can_join(filled: Array, source: TensorType) -> bool:
 def start(source: TensorType, weight: Array, bias: Array) -> Array:
     """Where sums of x * w begin, int64[K]: bias less zero point times weights; padding is then a zero point."""
     return Products.of(source=source, weight=weight, bias=bias, padded=False).start
+
+
+def wrapped(sums: Array) -> Array:
+    """int64 -> int32 modulo 2^32, as the sums themselves are."""
+    return sums.astype(np.uint64).astype(np.uint32).view(np.int32)
+
+
+def shared_function(name: str, parameters: list[str], lines: list[str]) -> str:
+    """Definition of a C function without result, one copy for all that call it."""
+    head = f"TVM_EXT_DSP_SHARED void {name}({', '.join(parameters)})"
+    if len(head) > MOST_COLUMNS:
+        head = f"TVM_EXT_DSP_SHARED void {name}(\n" + block(",\n".join(parameters)) + ")"
+    return f"{head}\n{{\n{block(lines)}\n}}\n"
 
 
 def suffix(source: TensorType) -> str:

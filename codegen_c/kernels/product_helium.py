@@ -22,7 +22,7 @@ CHANNEL_BLOCK = 4
 MOST_STEPS = {"speed": 12, "size": 2}
 # Modelled instructions: of a step, of a block of four channels around its steps, of a call for two rows.
 STEP_INSTRUCTIONS = {2: 14, 1: 9}
-BLOCK_INSTRUCTIONS = {2: 34, 1: 24}
+BLOCK_INSTRUCTIONS = {2: 31, 1: 22}
 CALL_INSTRUCTIONS = 50
 
 

@@ -1,27 +1,43 @@
 """add and subtract of two QDQ tensors of one shape by high products and saturation, element by element.
 
-int8 or uint8[...], int8 or uint8[...] -> int8 or uint8[...]. Rounding "onnx": both factors share one shift, and a
-sum of 64 bits that starts at half a step, the zero points folded in, is shifted once: halves up. Taken only where
-that is halves to even for each of the 65536 pairs of elements. Rounding "tflite": its two roundings of each
-factor, as in requantize_dsp.py.
+int8 or uint8[...], int8 or uint8[...] -> int8 or uint8[...]. With both factors on one shift, a result is
+
+    (floor(a * 2^k * factor_a / 2^32) + floor(b * 2^k * factor_b / 2^32) + start) / 2^n, rounded down
+
+the zero points and half a step being in the start. That drops bits, so it is taken only where it gives the portable
+kernel's bytes for each of the 65536 pairs of elements, in whichever rounding; a start next to it may.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
 from codegen_c.kernels import qbinary
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.product_dsp import has_dsp, suffix
-from codegen_c.kernels.requantize import INCLUDES, quantization, round_shift, signed
+from codegen_c.kernels.requantize import INCLUDES, fixed_point, quantization, scale_of
 from codegen_c.kernels.window import ROW_PARAMETERS, slot
 from codegen_c.operators import QBinary
 from codegen_c.text import C_TYPES, block, times
 
-# A zero point of 8 bits times 2^shift and the sum must fit 63 bits together.
-MOST_SHIFT = 52
+# Elements of 9 bits and a sign, and factors of 31, leave a product in 32 bits this much.
+MOST_LEFT = 22
+# Bits after the point of a result; above it are its 9, and some to saturate.
+FRACTION_BITS = 20
 UNROLLED = 4
-TFLITE_SHIFT = 20
+ELEMENT_INSTRUCTIONS = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Formula:
+    """The constants above: left is k, right is n."""
+
+    factors: tuple[int, int]
+    left: int
+    right: int
+    start: int
 
 
 def is_sum(operator: QBinary, target: Target) -> bool:
@@ -29,24 +45,35 @@ def is_sum(operator: QBinary, target: Target) -> bool:
     return operator.function in ("add", "subtract")
 
 
-def rounds_half_up(operator: QBinary, target: Target) -> bool:
-    """no two elements may add up to half a step of the output that rounds down, nor factors be tiny"""
-    if operator.rounding == "tflite":
-        return all(31 <= shift < 63 for _, shift in qbinary._tflite_factors(operator))
-    factor_a, factor_b, shift = qbinary._common_shift(operator)
-    if shift > MOST_SHIFT:
-        return False
-    a, b = (_elements(operator, index) for index in (0, 1))
-    sums = (a * factor_a)[:, np.newaxis] + (b * factor_b)[np.newaxis, :]
-    half_up = (sums + (np.int64(1) << np.int64(shift - 1))) >> np.int64(shift)
-    return bool((half_up == round_shift(sums, shift)).all())
+def is_exact(operator: QBinary, target: Target) -> bool:
+    """sums of two high products must give the portable kernel's bytes for every pair of elements"""
+    return _formula(operator) is not None
 
 
-def _elements(operator: QBinary, index: int) -> np.ndarray:
-    """Every value of an input less its zero point, int64[256]."""
-    tensor = operator.inputs[index]
-    limits = np.iinfo(tensor.dtype)
-    return np.arange(limits.min, limits.max + 1, dtype=np.int64) - quantization(tensor).zero_point
+def _formula(operator: QBinary) -> Formula | None:
+    """The constants that give the reference's bytes for every pair of elements, if any."""
+    ratios = [scale_of(t) / scale_of(operator.output) for t in operator.inputs]
+    shift = fixed_point(max(ratios))[1]
+    factor_a, factor_b = (round(ratio * 2.0**shift) for ratio in ratios)
+    factor_b = -factor_b if operator.function == "subtract" else factor_b
+    left = min(MOST_LEFT, 32 + FRACTION_BITS - shift)
+    right = shift - 32 + left
+    if left < 0 or not 1 <= right < 31:
+        return None
+    zero_a, zero_b = (quantization(t).zero_point for t in operator.inputs)
+    limits = [np.iinfo(t.dtype) for t in operator.inputs]
+    a, b = np.meshgrid(*(np.arange(i.min, i.max + 1, dtype=np.int64) for i in limits), indexing="ij")
+    (expected,) = qbinary.reference(operator, [a, b])
+    products = ((a << left) * factor_a >> 32) + ((b << left) * factor_b >> 32)
+    zero_point = quantization(operator.output).zero_point
+    start = (zero_point << right) + (1 << (right - 1)) - ((zero_a * factor_a + zero_b * factor_b) >> (32 - left))
+    if max(np.abs(products).max() + abs(start), abs(start)) >= (1 << 31) - 2:
+        return None
+    for nearby in (start + 1, start, start + 2):
+        result = np.clip((products + nearby) >> right, operator.low, operator.high)
+        if (result == expected).all():
+            return Formula(factors=(factor_a, factor_b), left=left, right=right, start=nearby)
+    return None
 
 
 def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implementation:
@@ -57,7 +84,6 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
         for name, ctype in zip(names, ctypes, strict=True)
     ]
     rows = qbinary.rows_of(operator.output, num_inputs=2)
-    per_element = 13 if operator.rounding == "onnx" else 20
     return Implementation(
         kernel=KERNEL.name,
         function=CFunction(
@@ -67,7 +93,7 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
             includes=("tvm_ext_dsp.h", *INCLUDES),
         ),
         reference=lambda inputs: qbinary.reference(operator, inputs),
-        instructions=operator.output.num_elements * per_element,
+        instructions=operator.output.num_elements * ELEMENT_INSTRUCTIONS,
         spatial=rows,
         in_place=(0, 1),
         exact=True,
@@ -76,50 +102,21 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
 
 def _helper(operator: QBinary) -> str:
     """`$_apply(a, b)`: one element."""
-    output, limits = operator.output, np.iinfo(operator.output.dtype)
-    lines = _tflite_value(operator) if operator.rounding == "tflite" else _value(operator)
+    output, limits, formula = operator.output, np.iinfo(operator.output.dtype), _formula(operator)
+    assert formula is not None, "refused before"
+    scaled = [times(name, 1 << formula.left) for name in "ab"]
+    first = f"tvm_ext_dsp_high_product({scaled[0]}, {formula.factors[0]}, {formula.start})"
     saturated = f"tvm_ext_dsp_saturate_{suffix(output)}(value)"
     if (operator.low, operator.high) != (limits.min, limits.max):
         saturated = f"tvm_ext_clamp(value, {operator.low}, {operator.high})"
     ctype = C_TYPES[output.dtype]
-    body = block([*lines, f"return ({ctype}){saturated};"])
-    return f"static inline {ctype} $_apply(int32_t a, int32_t b)\n{{\n{body}\n}}\n"
-
-
-def _value(operator: QBinary) -> list[str]:
-    """Declaration of the rounded sum, zero point added."""
-    factor_a, factor_b, shift = qbinary._common_shift(operator)
-    zero_a, zero_b = (quantization(t).zero_point for t in operator.inputs)
-    start = (1 << (shift - 1)) + (quantization(operator.output).zero_point << shift)
-    start -= zero_a * factor_a + zero_b * factor_b
-    sum_ = f"(int64_t)a * {factor_a} {'-' if factor_b < 0 else '+'} (int64_t)b * {abs(factor_b)}"
-    return [f"const int64_t sum = {sum_} + INT64_C({start});", f"const int32_t value = (int32_t)(sum >> {shift});"]
-
-
-def _tflite_value(operator: QBinary) -> list[str]:
-    """The same with TensorFlow Lite's steps: inputs to a common scale, their sum to the output's."""
-    zero_a, zero_b = (quantization(t).zero_point for t in operator.inputs)
-    *factors, (mantissa, shift) = qbinary._tflite_factors(operator)
-    lines: list[str] = []
-    for name, zero_point, (factor, right) in zip("ab", (zero_a, zero_b), factors, strict=True):
-        doubled = f"{times(name + signed(-zero_point), 2 << TFLITE_SHIFT)}"
-        lines += _scaled(f"common_{name}", doubled, factor, right - 31)
-    sign = "-" if operator.function == "subtract" else "+"
-    lines += [f"const int32_t sum = common_a {sign} common_b;", *_scaled("scaled", "sum * 2", mantissa, shift - 31)]
-    return [*lines, f"const int32_t value = scaled{signed(quantization(operator.output).zero_point)};"]
-
-
-def _scaled(name: str, doubled: str, mantissa: int, right: int) -> list[str]:
-    """Declaration of a value, given twice itself, times mantissa / 2^(31 + right) with both roundings."""
-    if mantissa == 1 << 30 and right == 0 and not doubled.startswith("sum"):  # half of an even number
-        return [f"const int32_t {name} = ({doubled}) / 4;"]
-    product = f"tvm_ext_dsp_high_product_rounded({doubled}, {mantissa})"
-    if right == 0:
-        return [f"const int32_t {name} = {product};"]
-    return [
-        f"const int32_t high_{name} = {product};",
-        f"const int32_t {name} = (high_{name} + (high_{name} >> 31) + {1 << (right - 1)}) >> {right};",
+    lines = [
+        f"const int32_t first = {first};",
+        f"const int32_t sum = tvm_ext_dsp_high_product({scaled[1]}, {formula.factors[1]}, first);",
+        f"const int32_t value = sum >> {formula.right};",
+        f"return ({ctype}){saturated};",
     ]
+    return f"static inline {ctype} $_apply(int32_t a, int32_t b)\n{{\n{block(lines)}\n}}\n"
 
 
 def _body(operator: QBinary, operands: list[Parameter], stored: StoredRows, unrolled: int) -> str:
@@ -151,5 +148,5 @@ KERNEL = Kernel(
     name="qbinary_dsp",
     operator=QBinary,
     implement=implement,
-    constraints=(has_dsp, is_sum, *qbinary.KERNEL.constraints, rounds_half_up),
+    constraints=(has_dsp, is_sum, *qbinary.KERNEL.constraints, is_exact),
 )

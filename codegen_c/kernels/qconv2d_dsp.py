@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from codegen_c.kernels import qconv2d
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
-from codegen_c.kernels.product_dsp import INCLUDES, PairedWeights, cell_pairs, has_dsp, start, suffix
+from codegen_c.kernels.product_dsp import INCLUDES, PairedWeights, cell_pairs, has_dsp, shared_function, start, suffix
 from codegen_c.kernels.requantize import quantization
 from codegen_c.kernels.requantize_dsp import FastRequantize
 from codegen_c.kernels.window import offset, over_pixels, spatial
@@ -46,6 +46,8 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         instructions=_instructions(operator, finish, paired),
         accumulation="exact",
         spatial=spatial(operator.window, operator.inputs[0], operator.output),
+        # A pixel is expanded before it is written.
+        in_place=(0,) if operator.window.is_pointwise and operator.inputs[0].shape == operator.output.shape else (),
         exact=True,
     )
 
@@ -84,9 +86,7 @@ def _product(operator: QConv2d, finish: FastRequantize, paired: PairedWeights) -
     """
     ctype, channels = C_TYPES[operator.output.dtype], operator.output.shape[3]
     constants = [p for p in qconv2d.parameters(operator, finish.exact) if p.role == "constant"]
-    head = ", ".join(
-        [f"{ctype} *output", *(p.declaration() for p in constants), "const uint32_t *cells", "const int32_t *place"]
-    )
+    names = [f"{ctype} *output", *(p.declaration() for p in constants), "const uint32_t *cells", "const int32_t *place"]
 
     def tile(width: int) -> list[str]:
         stores = [
@@ -107,7 +107,7 @@ def _product(operator: QConv2d, finish: FastRequantize, paired: PairedWeights) -
         lines += [f"for (int32_t k = 0; k < {full}; k += {WIDTH}) {{", block(tile(WIDTH)), "}"]
     if channels > full:
         lines += ["{", block([f"const int32_t k = {full};", *tile(channels - full)]), "}"]
-    return f"TVM_EXT_DSP_SHARED void $_product({head})\n{{\n{block(lines)}\n}}\n"
+    return shared_function("$_product", names, lines)
 
 
 def _body(operator: QConv2d, stored: StoredRows, finish: FastRequantize, paired: PairedWeights) -> str:
@@ -152,8 +152,8 @@ def _window_row(operator: QConv2d, stored: StoredRows, paired: PairedWeights) ->
     window, source = operator.window, operator.inputs[0]
     _, height, columns, depth = source.shape
     top, _, bottom, _ = window.padding
-    row = f"const {C_TYPES[source.dtype]} *row = &input[{times(qconv2d.input_row(source, window, stored), columns * depth)}];"
-    lines = [row, *_run(operator, paired)]
+    place = times(qconv2d.input_row(source, window, stored), columns * depth)
+    lines = [f"const {C_TYPES[source.dtype]} *row = &input[{place}];", *_run(operator, paired)]
     if not top and not bottom:
         return lines
     num_cells = len(cell_pairs(_run_length(operator))) * (window.kernel[1] if _by_taps(operator) else 1)

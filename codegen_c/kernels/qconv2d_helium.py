@@ -42,16 +42,16 @@ def start(operator: QConv2d) -> Array:
 
 def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
     source, output = operator.inputs[0], operator.output
-    kernel_rows, kernel_columns, depth = operator.weight.shape[1:]
-    direct = _reads_in_place(operator)
-    runs = kernel_rows if direct else 1
+    kernel_rows, _, depth = operator.weight.shape[1:]
+    runs = kernel_rows if _reads_in_place(operator) else 1
     product = Product.of(
         runs=runs, run_bytes=operator.weight[0].size // runs, channels=output.shape[3], rescale=rescale(operator),
         limits=Limits(output=output, low=operator.low, high=operator.high), target=target,
     )  # fmt: skip
     patch = Patch(window=operator.window, source=source, depth=depth)
-    copied = output.num_elements // output.shape[3] - _num_in_place(operator, stored)
-    pairs = -(-output.num_elements // output.shape[3] // 2)
+    num_pixels = output.num_elements // output.shape[3]
+    copied = num_pixels - _num_in_place(operator, stored)
+    copies = copied > 0
     return Implementation(
         kernel=KERNEL.name,
         function=CFunction(
@@ -59,18 +59,18 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
                 Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
                 Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
                 *PARAMETERS,
-                SCRATCH,
+                *((SCRATCH,) if copies else ()),
                 *ROW_PARAMETERS,
             ),
-            body=_body(operator, stored, product, patch),
-            helpers=f"{product.function(2)}\n{patch.function(stored)}",
+            body=_body(operator, stored, patch if copies else None),
+            helpers="\n".join([product.function(2), *([patch.function(stored)] if copies else [])]),
             includes=INCLUDES,
         ),
         reference=lambda inputs: qconv2d.reference(operator, inputs),
         constants=product.constants(operator.weight, start(operator)),
-        scratch_bytes=2 * padded(patch.num_bytes),
+        scratch_bytes=2 * padded(patch.num_bytes) if copies else 0,
         macs=output.num_elements * operator.weight[0].size,
-        instructions=pairs * (product.instructions(2) + 16) + copied * (patch.instructions + 10),
+        instructions=-(-num_pixels // 2) * (product.instructions(2) + 16) + copied * (patch.instructions + 10),
         accumulation="products with r, s, c ascending in vectors of 16, then bias",
         spatial=spatial(operator.window, source, output),
         exact=True,
@@ -93,7 +93,7 @@ def _inside(operator: QConv2d) -> tuple[int, int]:
 
 
 def _num_in_place(operator: QConv2d, stored: StoredRows) -> int:
-    """Output pixels that are read in place, about."""
+    """Output pixels that are read in place."""
     begin, end = _inside(operator)
     window, height = operator.window, operator.inputs[0].shape[1]
     reach = (window.kernel[0] - 1) * window.dilation[0]
@@ -105,36 +105,63 @@ def _num_in_place(operator: QConv2d, stored: StoredRows) -> int:
     return int(whole.sum()) * (end - begin) * operator.output.shape[0]
 
 
-def _body(operator: QConv2d, stored: StoredRows, product: Product, patch: Patch) -> str:
-    """Row by row: pairs that are read in place, then pairs of all other columns."""
+def _body(operator: QConv2d, stored: StoredRows, patch: Patch | None) -> str:
+    """Pairs of pixels: row by row, or on from row to row where nothing is read in place."""
     batch, height, columns, depth = operator.inputs[0].shape
-    output = operator.output.shape
-    begin, end = _inside(operator)
+    output, (begin, end) = operator.output.shape, _inside(operator)
     image = "input" if batch == 1 else "image"
-    row = slot("h", stored.output) if batch == 1 else f"n * {output[1]} + h"
-    lines = [f"{C_TYPES[operator.output.dtype]} *row = &output[{times(f'({row})', output[2] * output[3])}];"]
-    if end > begin:
-        lines += _in_place(operator, stored, image, begin, end)
-        before = f"(i < {begin} ? i : done + i)" if begin else "(done + i)"
-        after = before.replace("i <", "i + 1 <").replace("? i", "? i + 1").replace("done + i", "done + i + 1")
-        rest = f"{output[2]} - done"
+    if patch and begin == end and batch == 1 and stored.output is None:
+        lines = _flat(operator, patch)
     else:
-        before, after, rest = "i", "i + 1", str(output[2])
-    second = f"&patches[{padded(patch.num_bytes)}]"
-    other = [
-        f"const int32_t w0 = {before.strip('()') if begin == 0 else before};",
-        f"const int32_t w1 = i + 1 < {rest} ? {after} : w0;",
-        f"$_patch(patches, {image}, h, w0);",
-        f"$_patch({second}, {image}, h, w1);",
-        f"$_two(patches, {second}, 0, &row[{times('w0', output[3])}], &row[{times('w1', output[3])}], weights, factors);",
-    ]
-    lines += [f"for (int32_t i = 0; i < {rest}; i += 2) {{", block(other), "}"]
-    lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"]
-    lines = ["int8_t *patches = (int8_t *)scratch;", *lines]
+        row = slot("h", stored.output) if batch == 1 else f"n * {output[1]} + h"
+        lines = [f"{C_TYPES[operator.output.dtype]} *row = &output[{times(f'({row})', output[2] * output[3])}];"]
+        lines += _in_place(operator, stored, image, begin, end) if end > begin else []
+        lines += _others(operator, image, patch, begin, "done" if end > begin else "") if patch else []
+        lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"]
+    lines = ["int8_t *patches = (int8_t *)scratch;", *lines] if patch else lines
     if batch > 1:
         place = f"const {C_TYPES[operator.inputs[0].dtype]} *image = &input[n * {height * columns * depth}];"
         lines = [f"for (int32_t n = 0; n < {batch}; ++n) {{", block([place, *lines]), "}"]
     return "\n".join(lines)
+
+
+def _flat(operator: QConv2d, patch: Patch) -> list[str]:
+    """All pixels from copies; the last one may be a pair with itself."""
+    columns, channels = operator.output.shape[2:]
+    second = f"&patches[{padded(patch.num_bytes)}]"
+    pair = [
+        "const int32_t next = m + 1 < end ? m + 1 : m;",
+        f"$_patch(patches, input, m / {columns}, m % {columns});",
+        f"$_patch({second}, input, next / {columns}, next % {columns});",
+        f"{C_TYPES[operator.output.dtype]} *y = &output[{times('m', channels)}];",
+        f"$_two(patches, {second}, 0, y, &output[{times('next', channels)}], weights, factors);",
+    ]
+    return [
+        f"const int32_t end = {times('row_end', columns)};",
+        f"for (int32_t m = {times('row_begin', columns)}; m < end; m += 2) {{",
+        block(pair),
+        "}",
+    ]
+
+
+def _others(operator: QConv2d, image: str, patch: Patch, begin: int, done: str) -> list[str]:
+    """Columns of a row that are left, from copies: those before `begin`, and those behind the `done` ones."""
+    columns, channels = operator.output.shape[2:]
+
+    def column(i: str) -> str:
+        behind = f"{done} + {i}" if done else i
+        return f"({i} < {begin} ? {i} : {behind})" if begin and done else behind
+
+    second, count = f"&patches[{padded(patch.num_bytes)}]", f"{columns} - {done}" if done else str(columns)
+    places = [f"&row[{times(w, channels)}]" for w in ("w0", "w1")]
+    pair = [
+        f"const int32_t w0 = {column('i')};",
+        f"const int32_t w1 = i + 1 < {count} ? {column('i + 1')} : w0;",
+        f"$_patch(patches, {image}, h, w0);",
+        f"$_patch({second}, {image}, h, w1);",
+        f"$_two(patches, {second}, 0, {', '.join(places)}, weights, factors);",
+    ]
+    return [f"for (int32_t i = 0; i < {count}; i += 2) {{", block(pair), "}"]
 
 
 def _in_place(operator: QConv2d, stored: StoredRows, image: str, begin: int, end: int) -> list[str]:
@@ -163,7 +190,8 @@ def _in_place(operator: QConv2d, stored: StoredRows, image: str, begin: int, end
         "}",
     ]
     if not conditions:
-        return [f"const int32_t top = {top};", f"const int32_t done = {end - begin};", *pairs]
+        done = [] if end - begin == operator.output.shape[2] else [f"const int32_t done = {end - begin};"]
+        return [f"const int32_t top = {top};", *done, *pairs]
     return [
         f"const int32_t top = {top};",
         "int32_t done = 0;",

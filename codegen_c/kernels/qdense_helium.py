@@ -80,9 +80,7 @@ def _body(operator: QDense, num_rows: int, copies: bool) -> str:
     ]
     sources = ["x", f"x + next * {depth}"]
     if copies:
-        pair += [
-            copy(operator.inputs[0], name, source, depth) for name, source in zip(names, sources, strict=True)
-        ]
+        pair += [copy(operator.inputs[0], name, source, depth) for name, source in zip(names, sources, strict=True)]
         sources = names
     pair += [f"$_two({', '.join(sources)}, 0, y, y + next * {channels}, weights, factors);"]
     return "\n".join([*lines, f"for (int32_t m = 0; m < {num_rows}; m += 2) {{", block(pair), "}"])

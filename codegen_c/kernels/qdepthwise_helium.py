@@ -64,7 +64,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
     weights = np.ascontiguousarray(in_order.reshape(len(taps), -1, VECTOR).transpose(1, 0, 2))
     num_pixels = output.num_elements // num_channels
     copied = num_pixels - _num_in_place(operator, stored)
-    each = len(taps) * 7 + len(groups) * 7 + 40 + LANES * finish.instructions
+    each = len(taps) * 6 + len(groups) * 7 + 40 + LANES * finish.instructions
     return Implementation(
         kernel=KERNEL.name,
         function=CFunction(

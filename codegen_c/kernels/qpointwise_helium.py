@@ -68,8 +68,7 @@ def needs_copy(operator: QConv2d) -> bool:
 
 def _body(operator: QConv2d, stored: StoredRows, spans: bool) -> str:
     """Pairs of pixels: of all rows where pairs may span them, else row by row."""
-    batch, height, columns, depth = operator.inputs[0].shape
-    channels = operator.output.shape[3]
+    batch, height, columns, _ = operator.inputs[0].shape
     if spans:
         return "\n".join(_pairs(operator, times("row_begin", columns), times("row_end", columns), "m", "m"))
     rows = ["h", "h"] if batch == 1 else [f"n * {height} + h"] * 2

@@ -1,7 +1,8 @@
 """Any function of one QDQ tensor, element by element: a table of 256 results worked out at compile time.
 
 int8 or uint8[...] -> int8 or uint8[...]. A result is the float32 function of the dequantized element, divided
-by the output scale, rounded "onnx" (halves to even) and clamped to the type; nan becomes the zero point.
+by the output scale, rounded "onnx" (halves to even) and clamped to the type; nan becomes the zero point. What
+rounding "tflite" means here: tflite_table.py.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import numpy as np
 
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.qbinary import over_elements, rows_of
-from codegen_c.kernels.requantize import quantization, quantized_bytes, rounds_once, scale_of
+from codegen_c.kernels.requantize import quantization, quantized_bytes, results_fit, scale_of
+from codegen_c.kernels.tflite_table import tflite_table
 from codegen_c.kernels.window import ROW_PARAMETERS
 from codegen_c.operators import QUnary
 from codegen_c.text import C_TYPES
@@ -27,8 +29,16 @@ def depends_on_element_alone(operator: QUnary, target: Target) -> bool:
     return all(o.kind in ("value", "number") or (o.kind == "input" and o.index == 0) for o in operands)
 
 
+def steps_fit(operator: QUnary, target: Target) -> bool:
+    """one step of the input must be less than 2^22 steps of the output"""
+    ratio = scale_of(operator.inputs[0]) / scale_of(operator.output)
+    return operator.rounding == "onnx" or results_fit(np.array(-255), np.array(255), np.array(ratio))
+
+
 def table(operator: QUnary) -> np.ndarray:
     """Results by the input's bit pattern (0 to 255), [256] of the output's type."""
+    if operator.rounding == "tflite":
+        return tflite_table(operator)
     source, output = operator.inputs[0], operator.output
     patterns = np.arange(256, dtype=np.uint8).view(source.dtype).astype(np.int32)
     element = (patterns - quantization(source).zero_point).astype(np.float32) * np.float32(scale_of(source))
@@ -70,5 +80,5 @@ KERNEL = Kernel(
     name="qunary_i8",
     operator=QUnary,
     implement=implement,
-    constraints=(rounds_once, quantized_bytes, depends_on_element_alone),
+    constraints=(quantized_bytes, depends_on_element_alone, steps_fit),
 )

@@ -116,7 +116,9 @@ def _fast(mantissa: int, shift: int, largest: int) -> tuple[int, int] | None:
 
 def _fast_tflite(mantissa: int, shift: int, largest: int) -> tuple[int, int] | None:
     """The same for TensorFlow Lite's roundings: sums that can be doubled, and something left to divide by."""
-    if mantissa == 0 or (shift >= 32 and largest * mantissa < 1 << (shift - 2)):  # below a half, also once it is rounded up
+    if mantissa == 0 or (
+        shift >= 32 and largest * mantissa < 1 << (shift - 2)
+    ):  # below a half, also once it is rounded up
         return 0, 0
     return (mantissa, shift - 32) if 32 <= shift <= 32 + MAX_HALF and largest < 1 << 30 else None
 

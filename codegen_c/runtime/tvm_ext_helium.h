@@ -8,7 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__ARM_FEATURE_MVE) && defined(__GNUC__)
+/* Without optimisation compilers run out of registers below. */
+#if defined(__ARM_FEATURE_MVE) && defined(__GNUC__) && defined(__OPTIMIZE__)
 
 #include <arm_mve.h>
 
@@ -69,7 +70,7 @@ typedef int32x4_t tvm_ext_i32x4;
                 "vmov %q[v1][2], %q[v1][0], r8, r12\n\tvmov %q[v1][3], %q[v1][1], r10, lr\n\t"                       \
                 : [x0] "+r"(dots_x0), [x1] "+r"(dots_x1), [f] "+r"(filters), [v0] "=&w"(dots_v0), [v1] "=&w"(dots_v1),     \
                   [v2] "=&w"(dots_v2), [v3] "=&w"(dots_v3)                                                           \
-                : [jump] "r"(skip)                                                                                   \
+                : [jump] "rI"(skip)                                                                                  \
                 : "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "memory");                                       \
         (sum0) = vaddq_s32((sum0), vreinterpretq_s32_s8(dots_v0));                                                   \
         (sum1) = vaddq_s32((sum1), vreinterpretq_s32_s8(dots_v1));                                                   \
@@ -86,7 +87,7 @@ typedef int32x4_t tvm_ext_i32x4;
                 ".rept " #steps "\n\t" TVM_EXT_DOTS_1X4_STEP("vmladava.s8") ".endr\n\t.endr\n\t"                     \
                 "vmov %q[v0][2], %q[v0][0], r0, r4\n\tvmov %q[v0][3], %q[v0][1], r2, r6\n\t"                         \
                 : [x0] "+r"(dots_x0), [f] "+r"(filters), [v0] "=&w"(dots_v0), [v2] "=&w"(dots_v2), [v3] "=&w"(dots_v3)     \
-                : [jump] "r"(skip)                                                                                   \
+                : [jump] "rI"(skip)                                                                                  \
                 : "r0", "r2", "r4", "r6", "memory");                                                                 \
         (sum0) = vaddq_s32((sum0), vreinterpretq_s32_s8(dots_v0));                                                   \
     } while (0)

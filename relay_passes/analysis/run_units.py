@@ -102,8 +102,7 @@ class UnitRunner:
 
     def outputs(self, sample: Sample, choice: Int8Choice = FLOAT) -> list[Array]:
         """What the function returns for one sample; an int8 choice gives real numbers too."""
-        wanted: dict[relax.Var, Any] = self.start(sample, choice)
-        wanted = {var: wanted[var] for var in self.results if var in wanted}
+        wanted = {var: value for var, value in self.start(sample, choice).items() if var in self.results}
         for unit, value in zip(self.units, self.walk(sample, choice), strict=True):
             if unit.result in self.results:
                 wanted[unit.result] = value

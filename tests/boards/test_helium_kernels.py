@@ -17,7 +17,8 @@ from codegen_c.operators import Operator
 from codegen_c.text import C_TYPES, block, literal
 from tests.boards.toy import build_elf, write_texts
 from tests.kernels.harness import source_text
-from tests.kernels.helium import M55, SAMPLES, implementation
+from tests.kernels.helium import M55, implementation
+from tests.kernels.helium_samples import SAMPLES
 from tests.kernels.quantized import elements
 from tvm_ext.core.platform import Platform
 from tvm_ext.runner import QemuResult, run_qemu
@@ -53,7 +54,9 @@ def run_on_board(folder: Path, operator: Operator, chosen: Implementation, input
         folder,
         {
             "toy.h": f"#ifndef TOY_H\n#define TOY_H\n#include <stdint.h>\n{sizes}{head};\n#endif\n",
-            "toy.c": f'#include "toy.h"\n{source_text([chosen])}\n{_tables(chosen)}\n{head}\n{{\n{block(_call(chosen))}\n}}\n',
+            "toy.c": "\n".join(
+                ['#include "toy.h"', source_text([chosen]), _tables(chosen), head, "{", block(_call(chosen)), "}\n"]
+            ),
             **{p.name: p.read_text() for p in Path(str(files("codegen_c") / "runtime")).glob("tvm_ext_*.h")},
             **emit_vectors(interface, [vector]),
             **emit_selftest(interface),

@@ -210,3 +210,33 @@ def test_functions_that_multiply(tmp_path: Path) -> None:
     model = model_of([node], {"x": (1, 4)}, ["y"], functions=functions, domains=["own"])
     with pytest.raises(UnsupportedModel, match="more than"):
         load(saved(model, tmp_path))
+
+
+def test_sequence_as_input(tmp_path: Path) -> None:
+    model = relu_model()
+    tensor = helper.make_tensor_type_proto(TensorProto.FLOAT, [1])
+    model.graph.input.append(helper.make_value_info("list", helper.make_sequence_type_proto(tensor)))
+    with pytest.raises(UnsupportedModel, match=r"graph input, once \(list\): it is a sequence"):
+        load(saved(model, tmp_path))
+
+
+def test_loop_that_never_ends(tmp_path: Path) -> None:
+    index, goes_on, goes_on_too = (
+        helper.make_tensor_value_info(name, dtype, [])
+        for name, dtype in (("i", TensorProto.INT64), ("c", TensorProto.BOOL), ("c2", TensorProto.BOOL))
+    )
+    state, after = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in ("s", "s2"))
+    nodes = [NODE("Identity", ["c"], ["c2"]), NODE("Relu", ["s"], ["s2"])]
+    body = helper.make_graph(nodes, "body", [index, goes_on, state], [goes_on_too, after])
+    node = NODE("Loop", ["", "yes", "x"], ["y"], body=body, name="loop")
+    model = model_of([node], {"x": (1, 4)}, ["y"], constants={"yes": np.array(True)})
+    with pytest.raises(UnsupportedModel, match=r"\(loop\): more than 1024 passes are not unrolled"):
+        load(saved(model, tmp_path))
+
+
+def test_resize_to_no_size_at_all(tmp_path: Path) -> None:
+    """A few bytes may ask for tables of any length."""
+    node = NODE("Resize", ["x", "", "", "sizes"], ["y"], mode="nearest")
+    model = model_of([node], {"x": (1, 1, 1, 4)}, ["y"], constants={"sizes": np.array([1, 1, 1, 1 << 40])})
+    with pytest.raises(UnsupportedModel, match="can be resized to"):
+        load(saved(model, tmp_path))

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels import qconv2d_dsp
-from codegen_c.operators import QConv2d
-from tests.kernels.dsp import SOME, for_cortex_m4, taken_by
+from codegen_c.kernels import qconv2d_dsp, select
+from codegen_c.kernels.contract import StoredRows
+from codegen_c.operators import QConv2d, TensorType, Window
+from codegen_c.program import Quantization
+from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by
+from tests.kernels.harness import HOST, run_in_place
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
+from tests.kernels.test_q_refusals import CONV
 from tests.kernels.test_qconv2d import convolutions
 
 
@@ -17,3 +25,70 @@ from tests.kernels.test_qconv2d import convolutions
 def test_conv2d(operators: list[QConv2d], seed: int) -> None:
     inputs = [[elements(tensor, seed + i) for i, tensor in enumerate(operator.inputs)] for operator in operators]
     assert_c_equals_reference(list(operators), inputs, for_cortex_m4(qconv2d_dsp.KERNEL))
+
+
+def image(*shape: int, dtype: str = "int8", scale: float = 0.1, zero_point: int = 3) -> TensorType:
+    return TensorType(shape=shape, dtype=dtype, quantization=Quantization(scale=scale, zero_point=zero_point))
+
+
+def pointwise(weight: np.ndarray, *, dtype: str = "int8", scale: float = 0.013) -> QConv2d:
+    """7 pixels, so that the last group of three holds one."""
+    channels, depth = weight.shape
+    return QConv2d(
+        inputs=(image(1, 1, 7, depth, dtype=dtype),), outputs=(image(1, 1, 7, channels, scale=400.0),),
+        weight=weight.reshape(channels, 1, 1, depth).astype(np.int8),
+        weight_scale=np.linspace(scale, 2 * scale, channels).astype(np.float32),
+        bias=np.arange(channels, dtype=np.int32) * 100, window=Window(kernel=(1, 1)), low=-128, high=127,
+    )  # fmt: skip
+
+
+def code(operator: QConv2d) -> str:
+    implementation = qconv2d_dsp.KERNEL.implement(operator, CORTEX_M4, StoredRows())
+    return implementation.function.helpers
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize(
+    ("weight", "joined"),
+    [
+        (np.full((4, 8), -127), True),
+        (np.full((4, 8), 127), True),
+        (np.full((4, 8), -128), False),  # -128 * 256 - 128 takes more than 16 bits
+        (np.full((2, 1040), 127), False),  # 255 * 127 * 1040 takes more than 24 bits, as do 128 * 127 * 1040
+        (np.array([[-128] * 8, [127] * 8]), True),  # -128 may stand in the lower byte
+    ],
+)
+def test_channels_are_joined_only_where_that_is_exact(dtype: str, weight: np.ndarray, joined: bool) -> None:
+    operator = pointwise(weight, dtype=dtype)
+    assert ("_joined(" in code(operator)) == joined
+    x = elements(operator.inputs[0], 1)
+    x[0, 0, 0], x[0, 0, 1] = np.iinfo(dtype).min, np.iinfo(dtype).max
+    assert_c_equals_reference([operator], [[x]], for_cortex_m4(qconv2d_dsp.KERNEL))
+
+
+def test_ties_go_to_the_portable_rounding() -> None:
+    """Scales that are powers of two make sums of exactly half a step."""
+    operator = pointwise(np.arange(-16, 16).reshape(4, 8))
+    scales = np.full(4, 2.0**-3, np.float32)
+    tied = replace(
+        operator, inputs=(image(1, 1, 7, 8, scale=0.5),), outputs=(image(1, 1, 7, 4, scale=4.0),), weight_scale=scales
+    )
+    assert "high_product" in code(operator) and "high_product" not in code(tied)
+    x = elements(tied.inputs[0], 2)
+    assert_c_equals_reference([tied], [[x]], for_cortex_m4(qconv2d_dsp.KERNEL))
+
+
+def test_other_processors_keep_the_portable_kernel() -> None:
+    refusal = qconv2d_dsp.KERNEL.refuses(CONV, HOST)
+    assert refusal is not None and refusal.reason == "the processor must have the DSP extension"
+    assert getattr(select(CONV, CORTEX_M4), "kernel", None) == "qconv2d_dsp"
+    assert getattr(select(CONV, HOST), "kernel", None) == "qconv2d_i8"
+
+
+def test_a_pixel_may_be_written_where_it_was_read() -> None:
+    operator = pointwise(np.arange(64).reshape(8, 8))
+    operator = replace(operator, outputs=(image(1, 1, 7, 8, scale=40.0),))
+    implementation = qconv2d_dsp.KERNEL.implement(operator, CORTEX_M4, StoredRows())
+    assert implementation.in_place == (0,)
+    x = elements(operator.inputs[0], 3)
+    np.testing.assert_array_equal(run_in_place(implementation, [x], 0), implementation.reference([x])[0])

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels import qdepthwise_dsp
-from codegen_c.operators import QConv2d
-from tests.kernels.dsp import SOME, for_cortex_m4, taken_by
+from codegen_c.kernels import qdepthwise_dsp, select
+from codegen_c.kernels.contract import StoredRows
+from codegen_c.kernels.planes_dsp import Plane
+from codegen_c.operators import QConv2d, TensorType, Window
+from codegen_c.program import Quantization
+from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by
+from tests.kernels.harness import run_in_place
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
 from tests.kernels.test_qconv2d import convolutions
 
@@ -17,3 +25,55 @@ from tests.kernels.test_qconv2d import convolutions
 def test_depthwise(operators: list[QConv2d], seed: int) -> None:
     inputs = [[elements(tensor, seed + i) for i, tensor in enumerate(operator.inputs)] for operator in operators]
     assert_c_equals_reference(list(operators), inputs, for_cortex_m4(qdepthwise_dsp.KERNEL))
+
+
+def tall(channels: int, window: Window, *, rows: int = 23, columns: int = 5, out: tuple[int, int]) -> QConv2d:
+    """More rows than a strip has."""
+    random = np.random.default_rng(7)
+
+    def image(height: int, width: int, scale: float) -> TensorType:
+        quantization = Quantization(scale=scale, zero_point=-5)
+        return TensorType(shape=(1, height, width, channels), dtype="int8", quantization=quantization)
+
+    return QConv2d(
+        inputs=(image(rows, columns, 0.1),), outputs=(image(*out, 0.9),),
+        weight=random.integers(-128, 128, (channels, *window.kernel, 1)).astype(np.int8),
+        weight_scale=np.linspace(0.01, 0.02, channels).astype(np.float32),
+        bias=np.arange(channels, dtype=np.int32), window=window, low=-128, high=127, groups=channels,
+    )  # fmt: skip
+
+
+SAME = Window(kernel=(3, 3), padding=(1, 1, 1, 1))
+WINDOWS = [
+    (SAME, (23, 5)),
+    (replace(SAME, strides=(2, 2)), (12, 3)),
+    (replace(SAME, strides=(2, 1), dilation=(2, 1), padding=(1, 1, 2, 1)), (11, 5)),
+    (Window(kernel=(1, 2), strides=(3, 1)), (8, 4)),
+]
+
+
+@pytest.mark.parametrize("channels", [4, 11])
+@pytest.mark.parametrize(("window", "out"), WINDOWS)
+def test_rows_that_stay_from_strip_to_strip(channels: int, window: Window, out: tuple[int, int]) -> None:
+    operator = tall(channels, window, out=out)
+    assert Plane.of(operator).strip < out[0] or out[0] == 8
+    x = elements(operator.inputs[0], 1)
+    assert_c_equals_reference([operator], [[x]], for_cortex_m4(qdepthwise_dsp.KERNEL))
+
+
+def test_the_output_may_take_the_place_of_the_input() -> None:
+    operator = tall(8, SAME, out=(23, 5))
+    implementation = qdepthwise_dsp.KERNEL.implement(operator, CORTEX_M4, StoredRows())
+    assert implementation.in_place == (0,)
+    x = elements(operator.inputs[0], 3)
+    np.testing.assert_array_equal(run_in_place(implementation, [x], 0), implementation.reference([x])[0])
+
+
+def test_channels_computed_twice_must_not_be_overwritten() -> None:
+    operator = tall(11, SAME, out=(23, 5))
+    assert qdepthwise_dsp.KERNEL.implement(operator, CORTEX_M4, StoredRows()).in_place == ()
+
+
+def test_it_is_chosen_on_a_cortex_m4() -> None:
+    assert getattr(select(tall(8, SAME, out=(23, 5)), CORTEX_M4), "kernel", None) == "qdepthwise_dsp"
+    assert getattr(select(tall(3, SAME, out=(23, 5)), CORTEX_M4), "kernel", None) == "qdepthwise_i8"

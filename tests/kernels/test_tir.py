@@ -283,3 +283,19 @@ def test_a_function_that_states_no_accesses_keeps_its_producers(tmp_path: Path) 
     inputs, outputs = [np.array([0, 0.5, -1.5, 3], np.float32)], [np.zeros(4, np.float32)]
     call(ctypes.CDLL(str(library)), "opaque", arguments_of(plain, inputs, outputs))
     assert_equal(outputs, run_reference(module["main"], inputs, module))
+
+
+@pytest.mark.parametrize(("reduce", "worst"), [(op.max, -np.inf), (op.min, np.inf)])
+def test_the_extreme_of_infinities_is_infinite(tmp_path: Path, reduce, worst: float) -> None:
+    """TVM starts from the largest finite float, which an infinity lies beyond."""
+    x = relax.Var("x", relax.TensorType([2, 3], "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        builder.emit_func_output(reduce(x, axis=[1]))
+    plain = lowered(builder.get()["main"])
+    source, library = tmp_path / "extreme.c", tmp_path / "extreme.so"
+    source.write_text(PRELUDE + entry("extreme", plain))
+    compile_c("gcc", ["-O2", "-shared", "-fPIC", str(source), "-o", str(library), "-lm"])
+    inputs, outputs = [np.array([[worst] * 3, [worst, 1, worst]], "float32")], [np.zeros(2, "float32")]
+    call(ctypes.CDLL(str(library)), "extreme", arguments_of(plain, inputs, outputs))
+    np.testing.assert_array_equal(outputs[0], np.array([worst, 1], "float32"))

@@ -18,7 +18,7 @@ MACS = {
     "mobilenet_v1_025_96_fp32": 7_489_664,
     "resnet8_fp32": 12_501_632,
     "autoencoder_fp32": 264_192,
-    "mobilenet_v2_035_144_fp32": 23_600_000,
+    "mobilenet_v2_035_224_fp32": 59_000_000,
     "mobilenet_v2_100_224_fp32": 300_774_272,
 }
 
@@ -32,7 +32,7 @@ def outputs(model: onnx.ModelProto, seed: int) -> np.ndarray:
 
 @pytest.mark.parametrize("name", MACS)
 def test_networks_are_as_large_as_published(name: str) -> None:
-    assert multiply_adds(zoo.build(name)) == pytest.approx(MACS[name], rel=0.03 if "035" in name else 0)
+    assert multiply_adds(zoo.build(name)) == pytest.approx(MACS[name], rel=0.01 if "035" in name else 0)
 
 
 @pytest.mark.parametrize("name", [name for name in zoo.names() if "100_224" not in name])
@@ -44,7 +44,7 @@ def test_activations_stay_finite_and_depend_on_the_input(name: str) -> None:
     assert len(np.unique(first)) > 1, "every class is given the same score"
 
 
-def test_int8_networks_hold_int8_and_follow_the_float_ones() -> None:
+def test_int8_networks_hold_int8_with_a_scale_per_channel() -> None:
     model = zoo.build("resnet8_int8")
     types = {port.type.tensor_type.elem_type for port in (*model.graph.input, *model.graph.output)}
     assert types == {onnx.TensorProto.INT8}

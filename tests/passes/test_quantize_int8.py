@@ -22,6 +22,7 @@ from relay_passes.quantize_int8 import REPORT, QuantizeInt8
 from tests.passes.modules import module_of, without_spans
 from tests.passes.stub_backend import ELEMENTWISE
 from tvm_ext.core.errors import UnsupportedModel
+from tvm_ext.load import load
 
 OP = relax.op
 IMAGE = (1, 2, 4, 4)
@@ -62,7 +63,7 @@ def operators(mod: tvm.IRModule) -> list[str]:
 
 def build(body: Callable[[relax.BlockBuilder, relax.Var], relax.Expr]) -> tvm.IRModule:
     x = image()
-    return module_of([x], lambda b: body(b, x))
+    return load(module_of([x], lambda b: body(b, x)))
 
 
 def test_a_convolution() -> None:
@@ -188,7 +189,7 @@ def test_what_has_no_int8_form_stays_float() -> None:
 
 
 def test_without_fpu_it_is_named() -> None:
-    mod = build(lambda b, x: b.emit(OP.cumsum(b.emit(conv(x), "c"), axis=3), "running_sum"))
+    mod = build(lambda b, x: b.emit(OP.exp(b.emit(OP.cumsum(b.emit(conv(x), "c"), axis=3), "running_sum"))))
     with pytest.raises(UnsupportedModel, match=r"no FPU.*running_sum \(cumsum has no int8 form"):
         quantized(mod, float_allowed=False)
 
@@ -280,7 +281,7 @@ def test_ranges_are_clipped_where_that_helps() -> None:
     even = choose_range(np.full(4096, 10, "int64"), -1.0, 1.0)
     assert even == affine_of_range(-1.0, 1.0)
     outlier = np.zeros(4096, "int64")
-    outlier[:400], outlier[-1] = 1000, 1
+    outlier[:400], outlier[-1] = 10000, 1
     assert choose_range(outlier, 0.0, 10.0).scale < affine_of_range(0.0, 10.0).scale / 5
     assert choose_range(np.zeros(4096, "int64"), 0.0, 0.0).scale == 1.0
 
@@ -306,8 +307,7 @@ def test_bias_correction_takes_back_the_mean_error() -> None:
     rng = np.random.default_rng(0)
     weight = rng.normal(size=(2, 2, 3, 3)).astype("float32")
     weight[:, 0, 0, 0] = 12.0  # one large weight a channel: the others are rounded coarsely
-    x = image()
-    mod = module_of([x], lambda b: b.emit(OP.nn.conv2d(x, relax.const(weight))))
+    mod = build(lambda b, x: b.emit(OP.nn.conv2d(x, relax.const(weight))))
     samples = [{"x": rng.uniform(0.5, 1.5, IMAGE).astype("float32")} for _ in range(16)]
     runner = UnitRunner(mod, units_of(mod["main"], ELEMENTWISE))
     activations = calibrate(runner, samples)
@@ -338,7 +338,7 @@ def test_functions_with_several_outputs_and_an_unquantized_input() -> None:
         with builder.dataflow():
             result = builder.emit_output(body(builder))
         builder.emit_func_output(result)
-    mod = relax.transform.CanonicalizeBindings()(builder.get())
+    mod = load(builder.get())
     samples = [{"x": np.ones(IMAGE, "float32"), "indices": np.array([0, 1])}]
     after = QuantizeInt8(samples, elementwise=ELEMENTWISE)(mod)
     relax.analysis.well_formed(after)

@@ -10,6 +10,7 @@ import onnx
 from tvm_ext.frontends.loaded import Loaded
 from tvm_ext.frontends.onnx.import_graph import import_graph
 from tvm_ext.frontends.onnx.read_file import read_onnx
+from tvm_ext.frontends.onnx.refusals import Problem, unsupported
 from tvm_ext.frontends.shapes import DeclaredInput, fix_shapes
 
 
@@ -17,6 +18,10 @@ def load_onnx(path: Path, shapes: Mapping[str, Sequence[int]] | None) -> Loaded:
     """Read, fix shapes, import. Raises BadModel, BadOptions, UnsupportedModel."""
     file = read_onnx(path)
     graph = file.model.graph
+    others = [value.name for value in graph.input if not value.type.HasField("tensor_type")]
+    if others:
+        reason = "it is a sequence, an optional or sparse; inputs are tensors"
+        raise unsupported(path, [Problem(operator="graph input", node=name, reason=reason) for name in others])
     inputs = _inputs(graph)
     mod = import_graph(path, file.model, fix_shapes(inputs, shapes))
     return Loaded(

@@ -20,11 +20,21 @@ from tvm_ext.frontends.tflite.refusals import Refused
 
 
 class FloatConverter(OperatorConverter):
-    """Lives for one operator. values: what is known of its inputs, by tensor index; constants need not be there."""
+    """Lives for one operator.
 
-    def __init__(self, model: tflite.Model, builder: relax.BlockBuilder, values: Mapping[int, relax.Expr]) -> None:
+    values: what is known of its inputs, by tensor index; constants need not be there. as_real: tensors that are
+    integers in the file, and float32 here.
+    """
+
+    def __init__(
+        self,
+        model: tflite.Model,
+        builder: relax.BlockBuilder,
+        values: Mapping[int, relax.Expr],
+        as_real: frozenset[int],
+    ) -> None:
         super().__init__(model, model.Subgraphs(0), ExprTable(), builder)
-        self._values = values
+        self._values, self._as_real = values, as_real
 
     def convert(self, operator: str, table: tflite.Operator) -> relax.Expr:
         """The operator's result, or a tuple of them. Raises Refused where TVM has no converter."""
@@ -49,6 +59,7 @@ class FloatConverter(OperatorConverter):
         found = []
         for index in self._indices_or_empty(tensors_idx_list):
             tensor = self.subgraph.Tensors(index) if index >= 0 else 0
+            tensor = _RealTensor(tensor) if int(index) in self._as_real else tensor
             buffer = self.model.Buffers(tensor.Buffer()) if index >= 0 else 0
             found.append(TensorWrapper(int(index), tensor, buffer))
         return found
@@ -67,3 +78,16 @@ class FloatConverter(OperatorConverter):
         if known is not None:
             return np.array(static_shape(known), np.int64)
         return super().get_tensor_shape(tensor_wrapper) if tensor_wrapper.tensor.ShapeLength() else np.array([], int)
+
+
+class _RealTensor:
+    """A tensor of the file that says it is float32."""
+
+    def __init__(self, tensor: tflite.Tensor) -> None:
+        self._tensor = tensor
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._tensor, name)
+
+    def Type(self) -> int:  # noqa: N802  the name the flatbuffers library gives it
+        return tflite.TensorType.FLOAT32

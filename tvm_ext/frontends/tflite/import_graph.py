@@ -146,7 +146,7 @@ class _Importer:
         if node.operator in LAYERS:
             return LAYERS[node.operator](node.table, given)
         values = {
-            index: operand.value if moves else builder.emit(operand.real())
+            index: operand.value if moves or operand.scales is None else builder.emit(operand.real())
             for index, operand in zip(node.inputs, given, strict=True)
             if operand is not None
         }
@@ -160,7 +160,11 @@ class _Importer:
             return relax.op.nn.softmax(data if beta == 1 else relax.op.multiply(data, relax.const(beta, "float32")), -1)
         # TVM reads parameters (axes, shapes) out of the file itself, and asks for a value first.
         known = {i: v for i, v in values.items() if not (array_of(v) is not None and self._is_parameter(i))}
-        return FloatConverter(self._file.model, builder, known).convert(node.operator, node.table)
+        as_real = frozenset() if moves else frozenset(i for i in node.inputs + node.outputs if self._is_scaled(i))
+        return FloatConverter(self._file.model, builder, known, as_real).convert(node.operator, node.table)
+
+    def _is_scaled(self, index: int) -> bool:
+        return index >= 0 and self._file.tensors[index].scales is not None
 
     def _is_parameter(self, index: int) -> bool:
         tensor = self._file.tensors[index]

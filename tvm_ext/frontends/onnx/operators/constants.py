@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -14,7 +15,7 @@ from relay_passes.dataflow import array_of, constant, static_shape
 from tvm_ext.frontends.onnx.refusals import Refused
 
 Inputs = Sequence["relax.Expr | None"]
-Attributes = Mapping[str, object]
+Attributes = Mapping[str, Any]
 
 _SCALARS = {"value_float": "float32", "value_int": "int64", "value_floats": "float32", "value_ints": "int64"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
@@ -13,7 +14,7 @@ from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, ints_o
 from tvm_ext.frontends.onnx.refusals import Refused
 
 Inputs = Sequence["relax.Expr | None"]
-Attributes = Mapping[str, object]
+Attributes = Mapping[str, Any]
 
 
 class ConvTranspose(onnx_frontend.ConvTranspose):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from tvm import relax
@@ -13,7 +14,7 @@ from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, ints_o
 from tvm_ext.frontends.onnx.refusals import Refused
 
 Inputs = Sequence["relax.Expr | None"]
-Attributes = Mapping[str, object]
+Attributes = Mapping[str, Any]
 
 # 64 MiB of float32: more than a microcontroller has, and far below what would not fit here.
 _MAX_ELEMENTS = 1 << 24

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
@@ -12,7 +13,7 @@ from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, ints_o
 from tvm_ext.frontends.onnx.refusals import Refused
 
 Inputs = Sequence["relax.Expr | None"]
-Attributes = Mapping[str, object]
+Attributes = Mapping[str, Any]
 
 
 class Concat(OnnxOpConverter):
@@ -48,7 +49,8 @@ class Pad(OnnxOpConverter):
         pads, rank = ints_of(given), len(static_shape(x))
         if pads is None or (axes is not None and array_of(axes) is None):
             raise Refused("the shape of its output depends on data")
-        chosen = [axis % rank for axis in (ints_of(axes) if axes is not None else range(rank))]
+        named = ints_of(axes)
+        chosen = list(range(rank)) if named is None else [axis % rank for axis in named]
         all_pads = [0] * (2 * rank)
         for index, axis in enumerate(chosen):
             all_pads[axis], all_pads[rank + axis] = pads[index], pads[len(chosen) + index]

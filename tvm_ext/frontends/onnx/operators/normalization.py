@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
@@ -12,7 +13,7 @@ from relay_passes.dataflow import array_of, static_shape
 from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, number
 
 Inputs = Sequence["relax.Expr | None"]
-Attributes = Mapping[str, object]
+Attributes = Mapping[str, Any]
 
 
 class LayerNormalization(onnx_frontend.LayerNormalization):

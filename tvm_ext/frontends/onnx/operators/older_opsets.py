@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from tvm import relax
@@ -12,7 +13,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter, onnx_input
 from relay_passes.dataflow import constant, static_shape
 
 Inputs = Sequence["relax.Expr | None"]
-Attributes = Mapping[str, object]
+Attributes = Mapping[str, Any]
 Convert = Callable[..., relax.Expr]
 
 _FIRST_WITH_BROADCASTING = 7

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
@@ -15,7 +16,7 @@ from tvm_ext.frontends.onnx.operators.windows import Windows, reduced, windows
 from tvm_ext.frontends.onnx.refusals import Refused
 
 Inputs = Sequence["relax.Expr | None"]
-Attributes = Mapping[str, object]
+Attributes = Mapping[str, Any]
 
 
 class MaxPool(onnx_frontend.MaxPool):

@@ -6,6 +6,7 @@ That is the form kernels take as a whole. Otherwise integer arithmetic, exact, w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from tvm import relax
@@ -18,7 +19,7 @@ from tvm_ext.frontends.onnx.operators.windows import windows
 from tvm_ext.frontends.onnx.refusals import Refused
 
 Inputs = Sequence["relax.Expr | None"]
-Attributes = Mapping[str, object]
+Attributes = Mapping[str, Any]
 
 
 def _all_known(*values: relax.Expr | None) -> bool:

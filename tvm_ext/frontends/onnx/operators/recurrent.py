@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
@@ -17,7 +18,7 @@ from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, ints_o
 from tvm_ext.frontends.onnx.refusals import Refused
 
 Inputs = Sequence["relax.Expr | None"]
-Attributes = Mapping[str, object]
+Attributes = Mapping[str, Any]
 State = tuple[relax.Expr, ...]
 
 _MAX_STEPS = 512

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from tvm import relax, te, tirx
@@ -15,7 +16,7 @@ from tvm_ext.frontends.onnx.operators.sampling import Axis, Interpolation, Taps,
 from tvm_ext.frontends.onnx.refusals import Refused
 
 Inputs = Sequence["relax.Expr | None"]
-Attributes = Mapping[str, object]
+Attributes = Mapping[str, Any]
 
 
 class Resize(OnnxOpConverter):

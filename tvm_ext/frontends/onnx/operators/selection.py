@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from tvm import relax, te, tirx
@@ -14,7 +15,7 @@ from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, ints_o
 from tvm_ext.frontends.onnx.refusals import Refused
 
 Inputs = Sequence["relax.Expr | None"]
-Attributes = Mapping[str, object]
+Attributes = Mapping[str, Any]
 
 _MAX_DETERMINANT = 4
 _MAX_DEPTH = 1 << 20

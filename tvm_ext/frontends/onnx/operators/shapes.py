@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from tvm import relax
@@ -14,7 +15,7 @@ from tvm_ext.frontends.onnx.operators.emitter import Emitter, ints_of
 from tvm_ext.frontends.onnx.refusals import Refused
 
 Inputs = Sequence["relax.Expr | None"]
-Attributes = Mapping[str, object]
+Attributes = Mapping[str, Any]
 
 _DATA_DEPENDENT = "the shape of its output depends on data"
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tvm import te, tirx
 
 from tvm_ext.frontends.onnx.refusals import Refused
 
-Attributes = Mapping[str, object]
+Attributes = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)

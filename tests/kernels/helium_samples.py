@@ -1,0 +1,109 @@
+"""One operator of each kind and corner that the Helium kernels treat by code of its own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from codegen_c.kernels import (
+    qbinary_helium,
+    qconv2d_helium,
+    qdense_helium,
+    qdepthwise_helium,
+    qpointwise_helium,
+    qpool2d_helium,
+)
+from codegen_c.kernels.contract import Kernel
+from codegen_c.operators import Operator, QBinary, QConv2d, QDense, QPool2d, TensorType, Window
+from codegen_c.program import Quantization
+
+SAME = Window(kernel=(3, 3), padding=(1, 1, 1, 1))
+POINT = Window(kernel=(1, 1))
+
+
+def tensor(*shape: int, scale: float = 0.02, zero_point: int = 3, dtype: str = "int8") -> TensorType:
+    return TensorType(shape=shape, dtype=dtype, quantization=Quantization(scale=scale, zero_point=zero_point))
+
+
+def conv(source: TensorType, output: TensorType, window: Window, *, groups: int = 1, has_ties: bool = False) -> QConv2d:
+    random, channels = np.random.default_rng(5), output.shape[3]
+    scales = np.full(channels, 2.0**-9) if has_ties else np.exp2(random.uniform(-10, -8, channels))
+    depth = source.shape[3] // groups
+    info = np.iinfo(output.dtype)
+    return QConv2d(
+        inputs=(source,),
+        outputs=(output,),
+        weight=random.integers(-127, 128, (channels, *window.kernel, depth)).astype(np.int8),
+        weight_scale=scales.astype(np.float32),
+        bias=random.integers(-500, 500, channels).astype(np.int32),
+        window=window,
+        low=int(info.min),
+        high=int(info.max),
+        groups=groups,
+    )
+
+
+def dense(source: TensorType, output: TensorType) -> QDense:
+    random = np.random.default_rng(6)
+    depth, channels = source.shape[-1], output.shape[-1]
+    return QDense(
+        inputs=(source,),
+        outputs=(output,),
+        weight=random.integers(-127, 128, (channels, depth)).astype(np.int8),
+        weight_scale=np.exp2(random.uniform(-10, -8, channels)).astype(np.float32),
+        bias=random.integers(-500, 500, channels).astype(np.int32),
+        low=-128,
+        high=127,
+    )
+
+
+def pool(source: TensorType, output: TensorType, window: Window, method: str) -> QPool2d:
+    info = np.iinfo(output.dtype)
+    limits = {"low": int(info.min), "high": int(info.max)}
+    return QPool2d(inputs=(source,), outputs=(output,), method=method, window=window, **limits)
+
+
+def binary(function: str, a: TensorType, b: TensorType, output: TensorType) -> QBinary:
+    info = np.iinfo(output.dtype)
+    return QBinary(inputs=(a, b), outputs=(output,), function=function, low=int(info.min), high=int(info.max))
+
+
+BYTES = tensor(1, 5, 4, 12, scale=0.03, zero_point=130, dtype="uint8")
+POINTWISE = (qpointwise_helium.KERNEL, tensor(1, 5, 5, 32), tensor(1, 5, 5, 8, scale=0.3))
+SAMPLES: dict[str, tuple[Kernel, Operator]] = {
+    "pointwise": (POINTWISE[0], conv(*POINTWISE[1:], POINT)),
+    "pointwise_bytes": (POINTWISE[0], conv(BYTES, tensor(1, 5, 4, 7, scale=0.3), POINT)),
+    "conv": (qconv2d_helium.KERNEL, conv(tensor(1, 7, 6, 16), tensor(1, 7, 6, 5, scale=0.5), SAME)),
+    "conv_deep": (qconv2d_helium.KERNEL, conv(tensor(1, 4, 4, 64), tensor(1, 4, 4, 4, scale=0.5), SAME)),
+    "conv_bytes": (qconv2d_helium.KERNEL, conv(BYTES, tensor(1, 5, 4, 4, dtype="uint8", scale=0.5), SAME)),
+    "conv_ties": (
+        qconv2d_helium.KERNEL,
+        conv(tensor(1, 9, 9, 3, scale=0.5), tensor(1, 9, 9, 8, scale=0.25), SAME, has_ties=True),
+    ),
+    "conv_left_shift": (qconv2d_helium.KERNEL, conv(tensor(1, 3, 3, 4), tensor(1, 3, 3, 4, scale=0.0001), SAME)),
+    "depthwise": (
+        qdepthwise_helium.KERNEL,
+        conv(tensor(1, 6, 5, 32), tensor(1, 6, 5, 32, scale=0.2), SAME, groups=32),
+    ),
+    "depthwise_tail": (
+        qdepthwise_helium.KERNEL,
+        conv(BYTES, tensor(1, 5, 4, 12, scale=0.2, dtype="uint8"), SAME, groups=12),
+    ),
+    "dense": (qdense_helium.KERNEL, dense(tensor(1, 320), tensor(1, 10, scale=0.5))),
+    "dense_rows": (qdense_helium.KERNEL, dense(tensor(3, 20), tensor(3, 6, scale=0.5))),
+    "max_pool": (
+        qpool2d_helium.KERNEL,
+        pool(tensor(1, 6, 6, 20), tensor(1, 3, 3, 20), Window(kernel=(2, 2), strides=(2, 2)), "max"),
+    ),
+    "average_pool": (qpool2d_helium.KERNEL, pool(tensor(1, 5, 5, 16), tensor(1, 5, 5, 16), SAME, "average")),
+    "average_pool_ties": (
+        qpool2d_helium.KERNEL,
+        pool(BYTES, tensor(1, 2, 1, 12, scale=0.03), Window(kernel=(4, 4)), "average"),
+    ),
+    "add": (
+        qbinary_helium.KERNEL,
+        binary("add", tensor(1, 3, 3, 5, scale=0.031), tensor(1, 3, 3, 5), tensor(1, 3, 3, 5, scale=0.037)),
+    ),
+    "add_ties": (qbinary_helium.KERNEL, binary("add", BYTES, BYTES, tensor(1, 5, 4, 12, scale=0.06))),
+    "subtract": (qbinary_helium.KERNEL, binary("subtract", tensor(40), tensor(40, scale=0.5), tensor(40, scale=0.6))),
+    "multiply": (qbinary_helium.KERNEL, binary("multiply", tensor(37), tensor(37), tensor(37, scale=0.01))),
+}

@@ -1,0 +1,109 @@
+"""Helium dense layers, pools and binaries on the host, and what all Helium kernels share."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codegen_c.kernels import qbinary_helium, qconv2d, qdense_helium, qpool2d_helium, select
+from codegen_c.kernels.contract import Implementation, StoredRows
+from codegen_c.kernels.helium import Rescale
+from codegen_c.kernels.qconv2d_helium import rescale
+from codegen_c.kernels.requantize import Requantize
+from codegen_c.operators import Operator, QBinary, QDense, QPool2d
+from tests.kernels.harness import HOST, WARNINGS, smallest_rings, source_text
+from tests.kernels.helium import M55, M55_SIZE, assert_same_bytes, implementation, takes
+from tests.kernels.helium_samples import SAMPLES
+from tests.kernels.quantized import FEW, seeds
+from tests.kernels.test_qbinary import binaries
+from tests.kernels.test_qdense import dense_layers
+from tests.kernels.test_qpool2d import pools
+
+COMPILER = "arm-none-eabi-gcc"
+
+
+@FEW
+@given(st.lists(dense_layers().filter(takes(qdense_helium.KERNEL)), min_size=1, max_size=6), seeds)
+def test_dense(operators: list[QDense], seed: int) -> None:
+    assert_same_bytes(qdense_helium.KERNEL, operators, seed)
+
+
+@FEW
+@given(st.lists(pools().filter(takes(qpool2d_helium.KERNEL)), min_size=1, max_size=6), seeds)
+def test_pools(operators: list[QPool2d], seed: int) -> None:
+    assert_same_bytes(qpool2d_helium.KERNEL, operators, seed)
+
+
+@FEW
+@given(st.lists(binaries().filter(takes(qbinary_helium.KERNEL)), min_size=1, max_size=6), seeds)
+def test_binaries(operators: list[QBinary], seed: int) -> None:
+    assert_same_bytes(qbinary_helium.KERNEL, operators, seed)
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLES))
+def test_samples(name: str) -> None:
+    kernel, operator = SAMPLES[name]
+    for target in (M55, M55_SIZE):
+        assert_same_bytes(kernel, [operator], 3, target)
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLES))
+def test_is_chosen_on_the_processor_that_has_it_and_nowhere_else(name: str) -> None:
+    kernel, operator = SAMPLES[name]
+    chosen = [select(operator, target) for target in (M55, HOST)]
+    assert [isinstance(c, Implementation) and c.kernel == kernel.name for c in chosen] == [True, False]
+    refusal = kernel.refuses(operator, HOST)
+    assert refusal is not None and refusal.reason == "the processor must have Helium"
+
+
+@pytest.mark.parametrize(("name", "has_ties"), [("conv", False), ("conv_ties", True)])
+def test_ties_cost_only_where_they_can_happen(name: str, has_ties: bool) -> None:
+    operator = SAMPLES[name][1]
+    assert rescale(operator).halves_even == has_ties
+
+
+def test_sums_that_leave_no_room_are_refused() -> None:
+    """A factor of 1.2 is scaled up by 2^3, which a bias of 2^29 does not survive."""
+    kernel, operator = SAMPLES["conv_left_shift"]
+    large = replace(operator, bias=np.full_like(operator.bias, 1 << 29), weight_scale=operator.weight_scale * 0 + 0.006)
+    assert qconv2d.KERNEL.refuses(large, M55) is None
+    refusal = kernel.refuses(large, M55)
+    assert refusal is not None and "small enough to be scaled up" in refusal.reason
+
+
+@pytest.mark.parametrize("factor", [0.24, 0.25, 0.7, 1.0, 1.9, 2.0**-31, 3e-12, 0.0])
+def test_factors_reach_beyond_the_high_word(factor: float) -> None:
+    """multiplier / 2^(32 - shift - left_shift) is the factor, and what cannot reach a half is 0."""
+    output: Operator = SAMPLES["conv"][1]
+    requantize = Requantize.of(np.array([factor]), output=output.output, low=-128, high=127)
+    bound = np.array([1 << 20])
+    finish = Rescale.of(requantize, -bound, bound)
+    multiplier, shift = (int(array[0]) for array in finish.factors())
+    assert -31 <= shift <= -1 and 0 <= multiplier < 1 << 31
+    exact = multiplier * 2.0 ** (shift - 32 + finish.left_shift)
+    assert exact == pytest.approx(factor, rel=2**-30) or (exact == 0 and factor * (1 << 31) < 0.5)
+
+
+@pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"{COMPILER} is not installed")
+@pytest.mark.parametrize("optimize", ["-O0", "-Og", "-O2", "-Os", "-O3"])
+def test_compiles_for_the_board_without_warnings(tmp_path: Path, optimize: str) -> None:
+    """Every sample, in one file, with all rows stored and with as few as it needs."""
+    found: list[Implementation] = []
+    for kernel, operator in SAMPLES.values():
+        plain = implementation(kernel, operator, StoredRows())
+        found += [plain, *([implementation(kernel, operator, smallest_rings(plain))] if plain.spatial else [])]
+    source = tmp_path / "kernels.c"
+    source.write_text(source_text(found))
+    flags = ["-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard", "-std=c11", optimize, *WARNINGS]
+    include = f"-I{files('codegen_c') / 'runtime'}"
+    command = [COMPILER, *flags, include, "-c", str(source), "-o", str(tmp_path / "kernels.o")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
