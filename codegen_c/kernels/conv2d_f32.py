@@ -9,44 +9,26 @@ from __future__ import annotations
 from dataclasses import replace
 
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
-from codegen_c.kernels.conv_f32 import (
-    best_pixels,
-    by_pixels,
-    inner_columns,
-    input_row,
-    pixel_offsets,
-    places,
-    reference,
-)  # fmt: skip
+from codegen_c.kernels.conv_f32 import implementation, input_row, pixel_offsets, places
 from codegen_c.kernels.finish import Finish
 from codegen_c.kernels.lanes import SCALAR
 from codegen_c.kernels.tile import Accumulators, Blocking, Segment, native_blocking, over_channels, pack, segments
-from codegen_c.kernels.window import clip, offset, spatial, tap_range
+from codegen_c.kernels.window import clip, offset, tap_range
 from codegen_c.operators import Conv2d
 from codegen_c.text import block, times
 
 
 def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implementation:
-    finish = Finish(program=operator.finish)
-    blocking = _blocking(operator, target)
-    source, output = operator.inputs[0].shape, operator.output.shape
-    begin, end = inner_columns(operator.window, source[2], output[2])
-    pixels = best_pixels(end - begin, blocking.pixels, lambda p: _instructions(operator, blocking, p))
-    groups = (end - begin) // pixels if pixels > 1 else 0
-    cost = groups * _instructions(operator, blocking, pixels)
-    cost += (output[2] - groups * pixels) * _instructions(operator, blocking, 1)
-    return Implementation(
-        kernel=KERNEL.name,
-        function=by_pixels(
-            operator, finish, pixels, lambda p: _pixels(operator, stored, finish, blocking, p), [blocking.lanes]
-        ),
-        reference=lambda inputs: reference(operator, inputs),
-        constants=(("weights", pack(operator.weight, blocking)), ("bias", operator.bias), *finish.constants()),
-        macs=operator.output.num_elements * operator.weight[0].size,
-        instructions=output[0] * output[1] * cost,
+    finish, blocking = Finish(program=operator.finish), _blocking(operator, target)
+    return implementation(
+        KERNEL.name,
+        operator,
+        blocking,
+        weights=pack(operator.weight, blocking),
+        instructions=lambda pixels: _instructions(operator, blocking, pixels),
+        body=lambda pixels: _pixels(operator, stored, finish, blocking, pixels),
         accumulation="bias, then r, s, c ascending",
-        spatial=spatial(operator.window, operator.inputs[0], operator.output, len(finish.residuals())),
-    )  # fmt: skip
+    )
 
 
 def _blocking(operator: Conv2d, target: Target) -> Blocking:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from codegen_c.kernels.contract import CFunction, Parameter, StoredRows
+from codegen_c.kernels.contract import CFunction, Implementation, Parameter, StoredRows
 from codegen_c.kernels.finish import Finish
 from codegen_c.kernels.lanes import Lanes
-from codegen_c.kernels.window import ROW_PARAMETERS, slot, taps
+from codegen_c.kernels.tile import Blocking
+from codegen_c.kernels.window import ROW_PARAMETERS, slot, spatial, taps
 from codegen_c.operators import Conv2d, Pool2d, Window
 from codegen_c.text import block, plus, times
 
@@ -83,6 +84,37 @@ def inner_columns(window: Window, input_columns: int, output_columns: int) -> tu
 def best_pixels(inner: int, most: int, cost: Callable[[int], int]) -> int:
     """How many pixels to compute at once so that a row's inner columns cost least; cost(p): of one such group."""
     return min(range(1, max(1, min(inner, most)) + 1), key=lambda p: inner // p * cost(p) + inner % p * cost(1))
+
+
+def implementation(
+    kernel: str,
+    operator: Conv2d,
+    blocking: Blocking,
+    *,
+    weights: np.ndarray,
+    instructions: Callable[[int], int],
+    body: Callable[[int], list[str]],
+    accumulation: str,
+) -> Implementation:
+    """A convolution computed by groups of pixels, as many at a time as cost least.
+
+    weights: packed. instructions(p): modelled, of p pixels. body(p): their text, as `by_pixels` takes it.
+    """
+    finish, output = Finish(program=operator.finish), operator.output.shape
+    begin, end = inner_columns(operator.window, operator.inputs[0].shape[2], output[2])
+    pixels = best_pixels(end - begin, blocking.pixels, instructions)
+    groups = (end - begin) // pixels if pixels > 1 else 0
+    row = groups * instructions(pixels) + (output[2] - groups * pixels) * instructions(1)
+    return Implementation(
+        kernel=kernel,
+        function=by_pixels(operator, finish, pixels, body, [blocking.lanes]),
+        reference=lambda inputs: reference(operator, inputs),
+        constants=(("weights", weights), ("bias", operator.bias), *finish.constants()),
+        macs=operator.output.num_elements * operator.weight[0].size,
+        instructions=output[0] * output[1] * row,
+        accumulation=accumulation,
+        spatial=spatial(operator.window, operator.inputs[0], operator.output, len(finish.residuals())),
+    )
 
 
 def by_pixels(

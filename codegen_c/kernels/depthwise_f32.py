@@ -10,19 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
-from codegen_c.kernels.conv_f32 import (
-    best_pixels,
-    by_pixels,
-    inner_columns,
-    input_row,
-    pixel_offsets,
-    places,
-    reference,
-)  # fmt: skip
+from codegen_c.kernels.conv_f32 import implementation, input_row, pixel_offsets, places
 from codegen_c.kernels.finish import Finish
 from codegen_c.kernels.lanes import native_lanes
 from codegen_c.kernels.tile import Accumulators, Blocking, Segment, over_channels, segments
-from codegen_c.kernels.window import clip, offset, spatial, tap_range
+from codegen_c.kernels.window import clip, offset, tap_range
 from codegen_c.operators import Conv2d
 from codegen_c.text import block, times
 
@@ -36,25 +28,15 @@ def is_depthwise(operator: Conv2d, target: Target) -> bool:
 
 def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implementation:
     finish, blocking = Finish(program=operator.finish), _blocking(operator, target)
-    source, output = operator.inputs[0].shape, operator.output.shape
-    begin, end = inner_columns(operator.window, source[2], output[2])
-    pixels = best_pixels(end - begin, blocking.pixels, lambda p: _instructions(operator, blocking, p))
-    groups = (end - begin) // pixels if pixels > 1 else 0
-    cost = groups * _instructions(operator, blocking, pixels)
-    cost += (output[2] - groups * pixels) * _instructions(operator, blocking, 1)
-    weights = np.ascontiguousarray(operator.weight[..., 0].transpose(1, 2, 0))
-    return Implementation(
-        kernel=KERNEL.name,
-        function=by_pixels(
-            operator, finish, pixels, lambda p: _pixels(operator, stored, finish, blocking, p), [blocking.lanes]
-        ),
-        reference=lambda inputs: reference(operator, inputs),
-        constants=(("weights", weights), ("bias", operator.bias), *finish.constants()),
-        macs=operator.output.num_elements * operator.weight[0].size,
-        instructions=output[0] * output[1] * cost,
+    return implementation(
+        KERNEL.name,
+        operator,
+        blocking,
+        weights=np.ascontiguousarray(operator.weight[..., 0].transpose(1, 2, 0)),
+        instructions=lambda pixels: _instructions(operator, blocking, pixels),
+        body=lambda pixels: _pixels(operator, stored, finish, blocking, pixels),
         accumulation="bias, then r, s ascending",
-        spatial=spatial(operator.window, operator.inputs[0], operator.output, len(finish.residuals())),
-    )  # fmt: skip
+    )
 
 
 def _blocking(operator: Conv2d, target: Target) -> Blocking:

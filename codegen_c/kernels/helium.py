@@ -18,7 +18,8 @@ from codegen_c.kernels.requantize import INCLUDES as REQUANTIZE_INCLUDES
 from codegen_c.kernels.requantize import MAX_SHIFT, Requantize, quantization
 from codegen_c.operators import Array, Operator, TensorType
 
-INCLUDES = (*REQUANTIZE_INCLUDES, "tvm_ext_helium.h")
+INCLUDES = (*REQUANTIZE_INCLUDES, "tvm_ext_helium.h", "tvm_ext_helium_plain.h")
+PRODUCT_INCLUDES = (*INCLUDES, "tvm_ext_helium_product.h")
 LANES = 4
 WORD_BITS = 32
 # Rounding takes a shift of at least one beyond the high word of the product.

@@ -12,7 +12,7 @@ import numpy as np
 from codegen_c.kernels import qconv2d
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.conv_f32 import inner_columns
-from codegen_c.kernels.helium import INCLUDES, Limits, Rescale, flip, has_helium, signed_zero_point
+from codegen_c.kernels.helium import PRODUCT_INCLUDES, Limits, Rescale, flip, has_helium, signed_zero_point
 from codegen_c.kernels.patch_helium import Patch
 from codegen_c.kernels.product_helium import PARAMETERS, SCRATCH, STEP, Product, padded
 from codegen_c.kernels.window import ROW_PARAMETERS, slot, spatial
@@ -64,7 +64,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
             ),
             body=_body(operator, stored, patch if copies else None),
             helpers="\n".join([product.function(2), *([patch.function(stored)] if copies else [])]),
-            includes=INCLUDES,
+            includes=PRODUCT_INCLUDES,
         ),
         reference=lambda inputs: qconv2d.reference(operator, inputs),
         constants=product.constants(operator.weight, start(operator)),

@@ -9,7 +9,7 @@ import numpy as np
 
 from codegen_c.kernels import qdense
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
-from codegen_c.kernels.helium import INCLUDES, Limits, Rescale, copy, flip, has_helium, signed_zero_point
+from codegen_c.kernels.helium import PRODUCT_INCLUDES, Limits, Rescale, copy, flip, has_helium, signed_zero_point
 from codegen_c.kernels.product_helium import PARAMETERS, SCRATCH, Product, padded
 from codegen_c.operators import Array, QDense
 from codegen_c.text import C_TYPES, block
@@ -53,7 +53,7 @@ def implement(operator: QDense, target: Target, stored: StoredRows) -> Implement
             ),
             body=_body(operator, num_rows, copies),
             helpers=product.function(at_once),
-            includes=INCLUDES,
+            includes=PRODUCT_INCLUDES,
         ),
         reference=lambda inputs: qdense.reference(operator, inputs),
         constants=product.constants(operator.weight, _start(operator)),

@@ -13,7 +13,7 @@ import numpy as np
 from codegen_c.kernels import qconv2d
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.conv_f32 import inner_columns
-from codegen_c.kernels.helium import INCLUDES, LANES, Limits, Rescale, flip, has_helium
+from codegen_c.kernels.helium import LANES, PRODUCT_INCLUDES, Limits, Rescale, flip, has_helium
 from codegen_c.kernels.patch_helium import Patch
 from codegen_c.kernels.product_helium import PARAMETERS, SCRATCH
 from codegen_c.kernels.qconv2d_helium import rescale, start, sums_leave_room
@@ -77,7 +77,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
             ),
             body=_body(operator, stored, depth),
             helpers=f"{_pixel(operator, groups, finish, limits, depth)}\n{patch.function(stored)}",
-            includes=INCLUDES,
+            includes=PRODUCT_INCLUDES,
         ),
         reference=lambda inputs: qconv2d.reference(operator, inputs),
         constants=(("weights", weights), ("factors", finish.table(start(operator), ORDER))),

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from codegen_c.kernels import qconv2d
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
-from codegen_c.kernels.helium import INCLUDES, Limits, copy, flip, has_helium
+from codegen_c.kernels.helium import PRODUCT_INCLUDES, Limits, copy, flip, has_helium
 from codegen_c.kernels.product_helium import PARAMETERS, SCRATCH, Product, padded
 from codegen_c.kernels.qconv2d_helium import rescale, start, sums_leave_room
 from codegen_c.kernels.window import ROW_PARAMETERS, slot, spatial
@@ -46,7 +46,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
             ),
             body=_body(operator, stored, spans),
             helpers=product.function(2),
-            includes=INCLUDES,
+            includes=PRODUCT_INCLUDES,
         ),
         reference=lambda inputs: qconv2d.reference(operator, inputs),
         constants=product.constants(operator.weight, start(operator)),

@@ -126,7 +126,7 @@ def test_a_weight_scale_of_zero_is_a_channel_of_zeros(operator: QConv2d | QDense
 
 def test_max_between_different_quantizations() -> None:
     broken = replace(MAX, outputs=(byte_tensor(1, 2, 2, 2, scale=0.2),))
-    assert "same type, scale and zero point" in reasons(broken)
+    assert "one type, scale and zero point on both sides" in reasons(broken)
 
 
 def test_an_average_of_nothing() -> None:

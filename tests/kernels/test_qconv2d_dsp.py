@@ -16,7 +16,6 @@ from codegen_c.program import Quantization
 from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by
 from tests.kernels.harness import HOST, run_in_place
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
-from tests.kernels.test_q_refusals import CONV
 from tests.kernels.test_qconv2d import convolutions
 
 
@@ -79,10 +78,11 @@ def test_ties_go_to_the_portable_rounding() -> None:
 
 
 def test_other_processors_keep_the_portable_kernel() -> None:
-    refusal = qconv2d_dsp.KERNEL.refuses(CONV, HOST)
+    refusal = qconv2d_dsp.KERNEL.refuses(pointwise(np.ones((8, 8))), HOST)
     assert refusal is not None and refusal.reason == "the processor must have the DSP extension"
-    assert getattr(select(CONV, CORTEX_M4), "kernel", None) == "qconv2d_dsp"
-    assert getattr(select(CONV, HOST), "kernel", None) == "qconv2d_i8"
+    operator = pointwise(np.ones((8, 8)))
+    assert getattr(select(operator, CORTEX_M4), "kernel", None) == "qconv2d_dsp"
+    assert getattr(select(operator, HOST), "kernel", None) == "qconv2d_i8"
 
 
 def test_a_pixel_may_be_written_where_it_was_read() -> None:

@@ -121,8 +121,9 @@ def test_half_precision_weights(tmp_path: Path) -> None:
     x = net.input((1, 6, 6, 4))
     weight = net.writer.constant("half", normal((5, 3, 3, 4)).astype(np.float16))
     single = net.writer.operator("DEQUANTIZE", [weight], net.writer.tensor("weight", (5, 3, 3, 4)), "DequantizeOptions")
+    bias = net.writer.constant("bias", normal((5,)))
     y = net.writer.operator(
-        "CONV_2D", [x, single, net.writer.constant("bias", normal((5,)))], net.writer.tensor("y", (1, 6, 6, 5)), "Conv2DOptions",
+        "CONV_2D", [x, single, bias], net.writer.tensor("y", (1, 6, 6, 5)), "Conv2DOptions",
         Padding=SAME, StrideH=1, StrideW=1, DilationHFactor=1, DilationWFactor=1,
     )  # fmt: skip
     assert agrees(net.writer.finish([y]), [normal((1, 6, 6, 4))], tmp_path) == ["conv2d_f32"]
