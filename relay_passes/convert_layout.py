@@ -3,7 +3,8 @@
 Rewrite: for a composite over NCHW tensors of rank 4
     y = conv(x)   ->   y = conv'(permute_dims(x, [0, 2, 3, 1])), permute_dims(y, [0, 3, 1, 2]) where NCHW is asked for
     Every permutation that meets its inverse is gone, one that moves only extents of 1 is a reshape. Composites
-    without a window follow their inputs where they can. Weights become [K, R, S, C].
+    without a window follow their inputs where they can. Weights become [K, R, S, C], those of models that are
+    NHWC already too.
     A composite whose result is kept in another order says so: attribute `layout`, the model's axes as stored.
 Leaves alone: composites of other ranks, operators without a rule, inputs and outputs of the model.
 """
@@ -13,7 +14,14 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
-from relay_passes.channels_last import NCHW_TO_NHWC, NHWC_TO_NCHW, channels_last, has_window, is_image
+from relay_passes.channels_last import (
+    NCHW_TO_NHWC,
+    NHWC_TO_NCHW,
+    channels_last,
+    has_window,
+    is_image,
+    with_ohwi_kernels,
+)
 from relay_passes.composites import attributes, call_new, composite_of, is_composite
 from relay_passes.dataflow import bindings, build, infer, is_dataflow, live, op_name, outputs, rebuild, static_shape
 from tvm_ext.core.names import identifier, unique
@@ -84,7 +92,8 @@ class _Rewriter:
         if isinstance(value, relax.Call):
             arguments = [self._as_plain(arg) for arg in value.args]
             if composite is not None:
-                value = call_new(self.module, value.op.name_hint, composite, arguments, value.span)
+                kept = with_ohwi_kernels(composite) or composite
+                value = call_new(self.module, value.op.name_hint, kept, arguments, value.span)
             else:
                 value = relax.Call(value.op, arguments, value.attrs, value.ty_args, value.span)
         elif isinstance(value, relax.TupleGetItem):

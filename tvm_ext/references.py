@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import tvm
+from onnx import helper
 from tvm import relax
 
 from relay_passes.dataflow import bindings, rebuild
@@ -52,7 +53,14 @@ def onnx_outputs(
     watched.graph.output.extend(onnx.ValueInfoProto(name=name) for name in dict.fromkeys(inner) if name in made)
     session = ort.InferenceSession(watched.SerializeToString(), options, providers=["CPUExecutionProvider"])
     keys = [output.name for output in session.get_outputs()]
-    return [dict(zip(keys, session.run(None, dict(sample)), strict=True)) for sample in samples]
+    kinds = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
+    # Inputs without elements are no inputs of a package; onnxruntime asks for them.
+    empty = {
+        value.name: np.zeros(value.shape, helper.tensor_dtype_to_np_dtype(kinds[value.name]))
+        for value in session.get_inputs()
+        if 0 in value.shape
+    }
+    return [dict(zip(keys, session.run(None, empty | dict(sample)), strict=True)) for sample in samples]
 
 
 def original_onnx(attributes: Mapping[str, str]) -> onnx.ModelProto | None:

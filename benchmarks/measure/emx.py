@@ -18,7 +18,7 @@ import onnx
 from benchmarks.measure.host import X86_64_V3, callgrind_ir
 from benchmarks.measure.model import Model
 from benchmarks.measure.ours import bound_call
-from benchmarks.measure.records import Row
+from benchmarks.measure.records import Row, reason_of
 from codegen_c.emit.firmware import emit_firmware
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
 from codegen_c.interface import Interface, Port
@@ -29,7 +29,7 @@ from tvm_ext.runner import run_qemu
 
 _TIME_LIMIT_S = 300
 _FLAGS = ("-w", "-std=gnu11", "-fstrict-aliasing")
-_FREE_BYTES = 64 << 10  # of the board's ram, for what is not stack
+_FREE_BYTES = 1 << 20  # of the board's ram, for inputs, outputs and variables
 
 
 class Refused(Exception):
@@ -77,7 +77,7 @@ class EmxProgram:
             elf = link_elf(built, folder / f"{name}_emx.elf", toolchain, script=script)
             result = run_qemu(elf, platform, self.interface, [self.model.sample])
         except TvmExtError as error:
-            return Row(system=self.system, platform=name, skipped=str(error).splitlines()[0])
+            return Row(system=self.system, platform=name, skipped=reason_of(error))
         size = section_sizes(built[:1], toolchain)[f"{self.model.name}.o"]
         return Row(
             system=self.system, platform=name, instructions=result.instructions, ram_bytes=result.stack_bytes,

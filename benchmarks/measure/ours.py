@@ -12,7 +12,7 @@ import numpy as np
 import tvm_ext
 from benchmarks.measure.host import X86_64_V3, callgrind_ir
 from benchmarks.measure.model import Model
-from benchmarks.measure.records import Row
+from benchmarks.measure.records import Row, reason_of
 from tvm_ext import BuildOptions, Package
 from tvm_ext.core.errors import TvmExtError
 from tvm_ext.runner import HostModel, library_sources
@@ -37,7 +37,7 @@ def on_board(model: Model, platform: str, folder: Path) -> Row:
         )
         result = package.run_board([model.sample])
     except TvmExtError as error:
-        return Row(system=SYSTEM, platform=platform, skipped=f"{type(error).__name__}: {str(error).splitlines()[0]}")
+        return Row(system=SYSTEM, platform=platform, skipped=reason_of(error))
     return Row(
         system=SYSTEM, platform=platform, instructions=result.instructions, stack_bytes=result.stack_bytes,
         max_error=model.error_of(dict(result.outputs[0])), **_bytes(package),

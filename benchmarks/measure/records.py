@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -68,10 +69,17 @@ def write_records(path: Path, records: dict[str, Record]) -> None:
     path.write_text(text + "\n", encoding="utf-8")
 
 
+def reason_of(error: Exception) -> str:
+    """Why something was not measured, in one line without paths: of a tool's output the first error."""
+    lines = str(error).splitlines()
+    line = next((line for line in lines if re.search(r"error:|overflowed", line)), lines[0])
+    return f"{type(error).__name__}: {re.sub(r'(/[^/ :]+)+/', '', line)}"
+
+
 def state_of(root: Path, model: bytes) -> str:
-    """A short hash of the model and of everything of the project that generates, compiles or measures code."""
+    """A short hash of the model and of everything of the project that generates or compiles code."""
     digest = hashlib.sha256(model)
-    for package in ("tvm_ext", "relay_passes", "codegen_c", "benchmarks/measure"):
+    for package in ("tvm_ext", "relay_passes", "codegen_c"):
         for path in sorted((root / package).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())

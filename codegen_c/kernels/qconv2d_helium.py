@@ -115,7 +115,7 @@ def _body(operator: QConv2d, stored: StoredRows, patch: Patch | None) -> str:
     else:
         row = slot("h", stored.output) if batch == 1 else f"n * {output[1]} + h"
         lines = [f"{C_TYPES[operator.output.dtype]} *row = &output[{times(f'({row})', output[2] * output[3])}];"]
-        lines += _in_place(operator, stored, image, begin, end) if end > begin else []
+        lines += _in_place(operator, stored, image, (begin, end), always=patch is None) if end > begin else []
         lines += _others(operator, image, patch, begin, "done" if end > begin else "") if patch else []
         lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"]
     lines = ["int8_t *patches = (int8_t *)scratch;", *lines] if patch else lines
@@ -164,8 +164,12 @@ def _others(operator: QConv2d, image: str, patch: Patch, begin: int, done: str) 
     return [f"for (int32_t i = 0; i < {count}; i += 2) {{", block(pair), "}"]
 
 
-def _in_place(operator: QConv2d, stored: StoredRows, image: str, begin: int, end: int) -> list[str]:
-    """Pairs of columns [begin, end), unless a row of the window is missing. `done`: columns that are finished."""
+def _in_place(operator: QConv2d, stored: StoredRows, image: str, span: tuple[int, int], *, always: bool) -> list[str]:
+    """Pairs of a span of columns, unless a row of the window is missing. `done`: columns that are finished.
+
+    always: no row ever is, and the span is all columns.
+    """
+    begin, end = span
     (_, height, columns, depth), window = operator.inputs[0].shape, operator.window
     channels = operator.output.shape[3]
     reach, kept = (window.kernel[0] - 1) * window.dilation[0], stored.input(0)
@@ -189,9 +193,10 @@ def _in_place(operator: QConv2d, stored: StoredRows, image: str, begin: int, end
         ),
         "}",
     ]
+    if always:
+        return [f"const int32_t top = {top};", *pairs]
     if not conditions:
-        done = [] if end - begin == operator.output.shape[2] else [f"const int32_t done = {end - begin};"]
-        return [f"const int32_t top = {top};", *done, *pairs]
+        return [f"const int32_t top = {top};", f"const int32_t done = {end - begin};", *pairs]
     return [
         f"const int32_t top = {top};",
         "int32_t done = 0;",

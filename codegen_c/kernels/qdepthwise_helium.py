@@ -8,6 +8,8 @@ padding filled in with the zero point. Rounding "onnx".
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from codegen_c.kernels import qconv2d
@@ -28,6 +30,7 @@ VECTOR = 16
 MOST_WEIGHT = 255
 MOST_TAPS = 49
 PARTS = range(VECTOR // LANES)
+TOP = "top"
 # Widening a vector of bytes twice leaves these channels in the lanes of its four parts.
 ORDER = np.array([0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15])
 
@@ -53,18 +56,14 @@ def groups_of_taps(weight: Array) -> list[list[int]]:
 
 def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
     source, output = operator.inputs[0], operator.output
-    num_channels = source.shape[3]
-    depth = -(-num_channels // VECTOR) * VECTOR
-    groups, finish = groups_of_taps(operator.weight), rescale(operator)
+    groups, finish = groups_of_taps(operator.weight), _side_by_side(rescale(operator), pixels_at_once(operator))
     limits = Limits(output=output, low=operator.low, high=operator.high)
-    patch = Patch(window=operator.window, source=source, depth=depth)
-    taps = np.zeros((operator.weight[0].size, depth), dtype=np.int8)
-    taps[:, :num_channels] = pack(operator.weight).reshape(-1, num_channels)
-    in_order = taps[[tap for group in groups for tap in group]]
-    weights = np.ascontiguousarray(in_order.reshape(len(taps), -1, VECTOR).transpose(1, 0, 2))
-    num_pixels = output.num_elements // num_channels
-    copied = num_pixels - _num_in_place(operator, stored)
-    each = len(taps) * 6 + len(groups) * 7 + 40 + LANES * finish.instructions
+    patch = _patch(operator)
+    num_calls = output.shape[0] * output.shape[1] * -(-output.shape[2] // pixels_at_once(operator))
+    copied = num_calls - _num_in_place(operator, stored)
+    num_blocks = -(-source.shape[3] // VECTOR)
+    each = operator.weight[0].size * 6 + len(groups) * 7 + 40 + LANES * finish.instructions
+    starts = np.tile(start(operator), pixels_at_once(operator))
     return Implementation(
         kernel=KERNEL.name,
         function=CFunction(
@@ -72,42 +71,81 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
                 Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
                 Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
                 *PARAMETERS,
-                SCRATCH,
+                *((SCRATCH,) if copied else ()),
                 *ROW_PARAMETERS,
             ),
-            body=_body(operator, stored, depth),
-            helpers=f"{_pixel(operator, groups, finish, limits, depth)}\n{patch.function(stored)}",
+            body=_body(operator, stored, patch if copied else None),
+            helpers="\n".join(
+                [_pixel(operator, groups, finish, limits), *([patch.function(stored)] if copied else [])]
+            ),
             includes=PRODUCT_INCLUDES,
         ),
         reference=lambda inputs: qconv2d.reference(operator, inputs),
-        constants=(("weights", weights), ("factors", finish.table(start(operator), ORDER))),
-        scratch_bytes=patch.num_bytes,
-        macs=output.num_elements * len(taps),
-        instructions=num_pixels * (40 + depth // VECTOR * each) + copied * patch.instructions,
+        constants=(("weights", _pack(operator, groups)), ("factors", finish.table(starts, ORDER))),
+        scratch_bytes=patch.num_bytes if copied else 0,
+        macs=output.num_elements * operator.weight[0].size,
+        instructions=num_calls * (40 + num_blocks * each) + copied * patch.instructions,
         accumulation="products of r, s in groups, then bias",
         spatial=spatial(operator.window, source, output),
         exact=True,
     )
 
 
-def _reads_in_place(operator: QConv2d) -> bool:
-    """Whether a window inside the input can be read as it is: whole vectors of int8 side by side."""
-    source = operator.inputs[0]
-    return operator.window.dilation[1] == 1 and source.shape[3] % VECTOR == 0 and flip(source) == 0
+def pixels_at_once(operator: QConv2d) -> int:
+    """Adjacent output pixels in one vector: of fewer than 16 channels, where windows move on by one pixel."""
+    channels, window = operator.inputs[0].shape[3], operator.window
+    fits = channels < VECTOR and VECTOR % channels == 0 and window.strides[1] == window.dilation[1] == 1
+    return VECTOR // channels if fits else 1
+
+
+def _side_by_side(finish: Rescale, pixels: int) -> Rescale:
+    """The same factors for the channels of every pixel in a vector."""
+    one = finish.requantize
+    if one.is_uniform:
+        return finish
+    tiled = replace(one, mantissa=np.tile(one.mantissa, pixels), shift=np.tile(one.shift, pixels))
+    return replace(finish, requantize=tiled)
+
+
+def _tap_bytes(operator: QConv2d) -> int:
+    """From one tap to the next in a copied window: its channels, or whole vectors where a vector is of one pixel."""
+    channels = operator.inputs[0].shape[3]
+    return channels if pixels_at_once(operator) > 1 else -(-channels // VECTOR) * VECTOR
+
+
+def _patch(operator: QConv2d) -> Patch:
+    """The window of all pixels in a vector: as many columns wider as there are further pixels."""
+    (rows, columns), padding, more = operator.window.kernel, operator.window.padding, pixels_at_once(operator) - 1
+    # The last vector of a row may reach beyond the last pixel.
+    wider = replace(
+        operator.window, kernel=(rows, columns + more), padding=(*padding[:3], padding[3] + more)
+    )  # fmt: skip
+    return Patch(window=wider, source=operator.inputs[0], depth=_tap_bytes(operator))
+
+
+def _pack(operator: QConv2d, groups: list[list[int]]) -> Array:
+    """int8[blocks, taps, 16]: taps in the order of the groups, zeros behind the last channel."""
+    taps = np.tile(pack(operator.weight).reshape(operator.weight[0].size, -1), pixels_at_once(operator))
+    full = np.zeros((len(taps), -(-taps.shape[1] // VECTOR) * VECTOR), dtype=np.int8)
+    full[:, : taps.shape[1]] = taps[[tap for group in groups for tap in group]]
+    return np.ascontiguousarray(full.reshape(len(taps), -1, VECTOR).transpose(1, 0, 2))
 
 
 def _inside(operator: QConv2d) -> tuple[int, int]:
-    """Output columns that are read in place, where the rows of the window lie inside the input."""
-    if not _reads_in_place(operator):
+    """Output columns that can be read in place: vectors of int8 inside the input, its channels side by side."""
+    source = operator.inputs[0]
+    whole = source.shape[3] % VECTOR == 0 or pixels_at_once(operator) > 1
+    if operator.window.dilation[1] > 1 or not whole or flip(source) != 0:
         return 0, 0
-    return inner_columns(operator.window, operator.inputs[0].shape[2], operator.output.shape[2])
+    return inner_columns(operator.window, source.shape[2], operator.output.shape[2])
 
 
 def _num_in_place(operator: QConv2d, stored: StoredRows) -> int:
-    """Output pixels that are read in place, about."""
-    begin, end = _inside(operator)
+    """Vectors of output pixels that are read in place."""
+    (begin, end), pixels = _inside(operator), pixels_at_once(operator)
     rows = sum(1 for top in range(operator.output.shape[1]) if _row_is_inside(operator, stored, top))
-    return rows * (end - begin) * operator.output.shape[0]
+    columns = sum(1 for w in range(0, operator.output.shape[2], pixels) if begin <= w and w + pixels <= end)
+    return rows * columns * operator.output.shape[0]
 
 
 def _row_is_inside(operator: QConv2d, stored: StoredRows, row: int) -> bool:
@@ -116,8 +154,9 @@ def _row_is_inside(operator: QConv2d, stored: StoredRows, row: int) -> bool:
     return top >= 0 and top + reach < operator.inputs[0].shape[1] and (kept is None or top % kept + reach < kept)
 
 
-def _pixel(operator: QConv2d, groups: list[list[int]], finish: Rescale, limits: Limits, depth: int) -> str:
-    """Definition of `$_pixel`: all channels; x: its window, whose rows are `pitch` bytes apart."""
+def _pixel(operator: QConv2d, groups: list[list[int]], finish: Rescale, limits: Limits) -> str:
+    """Definition of `$_pixel`: all channels; x: its window, whose rows are `pitch` bytes apart; count: lanes stored."""
+    depth, pixels = _tap_bytes(operator), pixels_at_once(operator)
     (kernel_rows, kernel_columns), num_channels = operator.window.kernel, operator.output.shape[3]
     middle = kernel_columns // 2  # loads reach 127 bytes to either side of a pointer
     lines = [f"const int8_t *x0 = x + k{signed(middle * depth)};"]
@@ -137,6 +176,7 @@ def _pixel(operator: QConv2d, groups: list[list[int]], finish: Rescale, limits: 
         lines += [f"sum{part} = {finish.scaled(f'sum{part}', multiplier, shift)};"]
     narrow = ("tvm_ext_i16x8_narrow(sum0, sum1)", "tvm_ext_i16x8_narrow(sum2, sum3)")
     count = f", {num_channels} - k" if num_channels % VECTOR else ""
+    count = ", count" if pixels > 1 else count
     store = "tvm_ext_i8x16_store_first" if count else "tvm_ext_i8x16_store"
     lines += [
         f"{store}(&y[k], {limits.bytes(*narrow)}{count});",
@@ -149,6 +189,7 @@ def _pixel(operator: QConv2d, groups: list[list[int]], finish: Rescale, limits: 
         f"{C_TYPES[operator.output.dtype]} *y",
         "const int8_t *restrict weights",
         "const int32_t *restrict factors",
+        *(["int32_t count"] if pixels > 1 else []),
     ]
     body = [f"for (int32_t k = 0; k < {num_channels}; k += {VECTOR}) {{", block(lines), "}"]
     unused = ["(void)pitch;"] if kernel_rows == 1 else []
@@ -168,43 +209,51 @@ def _widen() -> list[str]:
     return [*sums, "TVM_EXT_IN_ORDER(sum0, sum1);", "TVM_EXT_IN_ORDER(sum2, sum3);"]
 
 
-def _body(operator: QConv2d, stored: StoredRows, depth: int) -> str:
-    """Row by row: columns that are read in place, then all others."""
+def _body(operator: QConv2d, stored: StoredRows, patch: Patch | None) -> str:
+    """Row by row, a vector of pixels at a time: read in place where all of them can be, from a copy otherwise."""
     batch, height, columns, num_channels = operator.inputs[0].shape
-    output, window, kept = operator.output.shape, operator.window, stored.input(0)
+    output, pixels = operator.output.shape, pixels_at_once(operator)
     begin, end = _inside(operator)
     image = "input" if batch == 1 else "image"
     row = slot("h", stored.output) if batch == 1 else f"n * {output[1]} + h"
     lines = [f"{C_TYPES[operator.output.dtype]} *row = &output[{times(f'({row})', output[2] * num_channels)}];"]
-    patch = [
-        f"$_patch(patch, {image}, h, w);",
-        f"$_pixel(patch, {window.kernel[1] * depth}, &row[{times('w', num_channels)}], weights, factors);",
-    ]
-    if end > begin:
-        reach = (window.kernel[0] - 1) * window.dilation[0]
-        conditions = ["top >= 0"] if window.padding[0] else []
-        conditions += [f"top + {reach} < {height}"] if window.padding[2] else []
-        conditions += [f"top % {kept} + {reach} < {kept}"] if kept is not None and reach else []
-        inside = [f"w >= {begin}"] if begin else []
-        inside += [f"w < {end}"] if end < output[2] else []
-        top = times("h", window.strides[0]) + signed(-window.padding[0])
-        left = times("w", window.strides[1]) + signed(-window.padding[1])
-        stored_top = slot("top", kept)
-        first = f"({times(f'({stored_top})', columns)} + {left}) * {num_channels}"
-        pitch = window.dilation[0] * columns * num_channels
-        direct = f"$_pixel(&{image}[{first}], {pitch}, &row[{times('w', num_channels)}], weights, factors);"
-        lines += [f"const int32_t top = {top};"]
-        lines += [f"const bool whole = {' && '.join(conditions)};"] if conditions else []
-        test = " && ".join([*(["whole"] if conditions else []), *inside])
-        pixel = [f"if ({test}) {{", block(direct), "} else {", block(patch), "}"] if test else [direct]
-    else:
-        pixel = patch
-    lines += [f"for (int32_t w = 0; w < {output[2]}; ++w) {{", block(pixel), "}"]
-    lines = ["int8_t *patch = (int8_t *)scratch;", "for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"]
+
+    def call(x: str, pitch: int, count: str) -> str:
+        tail = f", {count}" if pixels > 1 else ""
+        return f"$_pixel({x}, {pitch}, &row[{times('w', num_channels)}], weights, factors{tail});"
+
+    pixel: list[str] = []
+    if patch:
+        left_over = times(f"({output[2]} - w)", num_channels)
+        copy = call("patch", patch.window.kernel[1] * patch.depth, left_over)
+        pixel = [f"$_patch(patch, {image}, h, w);", copy]
+    if end - begin >= pixels:
+        left = times("w", operator.window.strides[1]) + signed(-operator.window.padding[1])
+        first = f"({times(f'({slot(TOP, stored.input(0))})', columns)} + {left}) * {num_channels}"
+        direct = call(f"&{image}[{first}]", operator.window.dilation[0] * columns * num_channels, str(VECTOR))
+        lines += [f"const int32_t top = {times('h', operator.window.strides[0])}{signed(-operator.window.padding[0])};"]
+        whole = _whole_rows(operator, stored)
+        lines += [f"const bool whole = {whole};"] if whole and patch else []
+        tests = [*(["whole"] if whole else []), *([f"w >= {begin}"] if begin else [])]
+        tests += [f"w + {pixels} <= {end}"] if pixels > 1 or end < output[2] else []
+        pixel = [f"if ({' && '.join(tests)}) {{", block(direct), "} else {", block(pixel), "}"] if patch else [direct]
+    lines += [f"for (int32_t w = 0; w < {output[2]}; w += {pixels}) {{", block(pixel), "}"]
+    lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"]
+    lines = ["int8_t *patch = (int8_t *)scratch;", *lines] if patch else lines
     if batch > 1:
         place = f"const {C_TYPES[operator.inputs[0].dtype]} *image = &input[n * {height * columns * num_channels}];"
         lines = [f"for (int32_t n = 0; n < {batch}; ++n) {{", block([place, *lines]), "}"]
     return "\n".join(lines)
+
+
+def _whole_rows(operator: QConv2d, stored: StoredRows) -> str:
+    """C expression: whether all rows of the window that begins at `top` lie inside the input, one behind the other."""
+    window, kept = operator.window, stored.input(0)
+    reach = (window.kernel[0] - 1) * window.dilation[0]
+    conditions = [f"{TOP} >= 0"] if window.padding[0] else []
+    conditions += [f"{TOP} + {reach} < {operator.inputs[0].shape[1]}"] if window.padding[2] else []
+    conditions += [f"{TOP} % {kept} + {reach} < {kept}"] if kept is not None and reach else []
+    return " && ".join(conditions)
 
 
 KERNEL = Kernel(

@@ -10,7 +10,8 @@ sum with s - 1 - t trailing zeros, t being those of the mantissa: none has them 
 zero point z is added before the shift: 2^half + z * 2^(half + 1) = (2 z + 1) * 2^half.
 
 TensorFlow Lite rounds twice: the high product of the doubled sum, halves up, as one instruction does; then the
-division by 2^(s - 31), here half = s - 32, halves away from zero: up after taking one off a negative number.
+division by 2^(s - 31), here half = s - 32, halves away from zero: up after taking one off where the sum is negative
+(which changes nothing where that product is rounded to zero).
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class FastRequantize:
     def instructions(self) -> int:
         """Modelled, of one sum: loads of its factor are shared by the sums of a channel."""
         if self.is_fast:
-            return 6 if self.exact.rounding == "onnx" else 9
+            return 6 if self.exact.rounding == "onnx" else 8
         return 20
 
     def helper(self) -> str:
@@ -82,12 +83,9 @@ class FastRequantize:
         if (self.exact.low, self.exact.high) != (limits.min, limits.max):
             saturated = f"tvm_ext_clamp(value, {self.exact.low}, {self.exact.high})"
         high = f"tvm_ext_dsp_high_product(sum, {multiplier}, {added})"
-        first = []
         if self.exact.rounding == "tflite":
-            first = [f"const int32_t high = tvm_ext_dsp_high_product_rounded(sum * 2, {multiplier});"]
-            high = f"(high + (high >> 31) + {added})"
+            high = f"(tvm_ext_dsp_high_product_rounded(sum * 2, {multiplier}, {added}) + (sum >> 31))"
         lines = [
-            *first,
             f"const int32_t value = {high} >> {_parenthesized(shift)};",
             f"return ({C_TYPES[output.dtype]}){saturated};",
         ]

@@ -161,15 +161,15 @@ static inline int32_t tvm_ext_dsp_high_product(int32_t a, int32_t b, int32_t sum
 #endif
 }
 
-/* a * b / 2^32, rounded to nearest, halves up */
-static inline int32_t tvm_ext_dsp_high_product_rounded(int32_t a, int32_t b)
+/* sum + a * b / 2^32, rounded to nearest, halves up */
+static inline int32_t tvm_ext_dsp_high_product_rounded(int32_t a, int32_t b, int32_t sum)
 {
 #if TVM_EXT_DSP
     int32_t result;
-    __asm__("smmulr %0, %1, %2" : "=r"(result) : "r"(a), "r"(b));
+    __asm__("smmlar %0, %1, %2, %3" : "=r"(result) : "r"(a), "r"(b), "r"(sum));
     return result;
 #else
-    return (int32_t)(((int64_t)a * b + ((int64_t)1 << 31)) >> 32);
+    return (int32_t)(((int64_t)a * b + ((int64_t)1 << 31)) >> 32) + sum;
 #endif
 }
 

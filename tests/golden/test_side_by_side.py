@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.measure.published import read_published
-from benchmarks.measure.records import Record, Row, read_records, state_of, write_records
+from benchmarks.measure.records import Record, Row, read_records, reason_of, state_of, write_records
 from benchmarks.measure.tables import markdown
 from benchmarks.measure.targets import targets
 
@@ -72,6 +72,12 @@ def test_the_table_names_sources_and_reasons(published) -> None:
     assert "not \\| installed" in text
     for source in {p.row.source for p in published}:
         assert source in text
+
+
+def test_reasons_are_one_line_without_paths() -> None:
+    said = "gcc failed (exit 1) in /tmp/a_1/b:\nIn file included from x.c:\n/tmp/a_1/x.h:3: error: no such thing\nmore"
+    assert reason_of(ValueError(said)) == "ValueError: x.h:3: error: no such thing"
+    assert reason_of(ValueError("too large")) == "ValueError: too large"
 
 
 def test_a_changed_source_is_another_state(tmp_path: Path) -> None:

@@ -88,6 +88,18 @@ SAMPLES: dict[str, tuple[Kernel, Operator]] = {
         qdepthwise_helium.KERNEL,
         conv(BYTES, tensor(1, 5, 4, 12, scale=0.2, dtype="uint8"), SAME, groups=12),
     ),
+    "depthwise_narrow": (
+        qdepthwise_helium.KERNEL,
+        conv(tensor(1, 6, 7, 8), tensor(1, 6, 7, 8, scale=0.2), SAME, groups=8),
+    ),
+    "depthwise_inside": (
+        qdepthwise_helium.KERNEL,
+        conv(tensor(1, 6, 5, 16), tensor(1, 4, 3, 16, scale=0.2), Window(kernel=(3, 3)), groups=16),
+    ),
+    "conv_inside": (
+        qconv2d_helium.KERNEL,
+        conv(tensor(1, 6, 6, 16), tensor(1, 4, 4, 4, scale=0.5), Window(kernel=(3, 3))),
+    ),
     "dense": (qdense_helium.KERNEL, dense(tensor(1, 320), tensor(1, 10, scale=0.5))),
     "dense_rows": (qdense_helium.KERNEL, dense(tensor(3, 20), tensor(3, 6, scale=0.5))),
     "max_pool": (

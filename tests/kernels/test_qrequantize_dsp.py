@@ -46,7 +46,7 @@ def test_fast_is_exact(rounding: Rounding, mantissa: int, shift: int, bits: int,
         high, expected = sums * m >> 32, round_shift(sums * mantissa, shift)
     else:
         high = (2 * sums * m + (1 << 31)) >> 32
-        high, expected = high + (high >> 31), requantize_tflite.multiply(sums, mantissa, shift)
+        high, expected = high + (sums >> 63), requantize_tflite.multiply(sums, mantissa, shift)
     total = high + (2 * -7 + 1) * (1 << half)
     assert np.abs(total).max() < 1 << 31
     np.testing.assert_array_equal(total >> (half + 1), expected - 7)

@@ -10,8 +10,10 @@ import pytest
 from onnx import TensorProto, helper
 
 from relay_passes.dataflow import bindings
-from tests.models.agree import agree, names, spans
+from tests.models.agree import agree, names, run, spans
 from tests.models.onnx_models import model_of, saved
+from tvm_ext.load import ModelNotice, load
+from tvm_ext.references import onnx_outputs
 
 NODE = helper.make_node
 
@@ -106,3 +108,16 @@ def test_relu6_is_one_clip(tmp_path: Path, x: np.ndarray) -> None:
     model = model_of([NODE("Clip", ["x", "low", "high"], ["y"])], {"x": (1, 4)}, ["y"], constants=constants)
     mod = agree(saved(model, tmp_path), {"x": x})
     assert [binding.value.op.name for binding in bindings(mod["main"])] == ["relax.clip"]
+
+
+def test_inputs_without_elements_are_left_out(tmp_path: Path, x: np.ndarray) -> None:
+    """Opset 18's way to say `all axes` at run time: an operand of no numbers."""
+    node = NODE("ReduceSum", ["x", "axes"], ["y"], keepdims=1)
+    model = model_of([node], {"x": (1, 4)}, ["y"])
+    model.graph.input.append(helper.make_tensor_value_info("axes", TensorProto.INT64, [0]))
+    path = saved(model, tmp_path)
+    with pytest.warns(ModelNotice, match="left out: axes"):
+        mod = load(path)
+    assert [param.name for param in mod["main"].params] == ["x"]
+    (expected,) = onnx_outputs(model, [{"x": x}])
+    np.testing.assert_allclose(run(mod, [x])[0], expected["y"], rtol=1e-6)

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 from tvm import relax
 
-from relay_passes.dataflow import array_of, constant
+from relay_passes.dataflow import array_of, constant, static_shape
 from tvm_ext.frontends.onnx.element_types import SUPPORTED_DTYPES
 
 # A few bytes may ask for any size; what is larger is not computed here.
@@ -36,6 +36,12 @@ def fold_node(node: onnx.NodeProto, inputs: Sequence[relax.Expr | None], opset: 
             continue
         return _constants(node, results)
     return None
+
+
+def known_if_empty(value: relax.Expr) -> relax.Expr:
+    """A tensor without elements holds nothing that could vary: it is a constant."""
+    shape = static_shape(value)
+    return constant(np.empty(shape, str(value.ty.dtype))) if 0 in shape else value
 
 
 def all_constant(inputs: Sequence[object]) -> bool:

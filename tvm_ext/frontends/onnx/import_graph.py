@@ -20,7 +20,7 @@ from relay_passes.dataflow import build, constant, live, substitute
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.frontends.onnx.control_flow import take_branch, unroll_loop, unroll_scan
 from tvm_ext.frontends.onnx.element_types import contradictions, dtype_of, not_supported
-from tvm_ext.frontends.onnx.fold_node import all_constant, fold_node
+from tvm_ext.frontends.onnx.fold_node import all_constant, fold_node, known_if_empty
 from tvm_ext.frontends.onnx.function_body import (
     attribute_values,
     bind_attributes,
@@ -74,7 +74,8 @@ class _Importer:
         scope: Scope = {"": None}
         self._add_initializers(graph, scope)
         params = [self._parameter(value, shapes[value.name]) for value in graph.input if value.name in shapes]
-        scope.update({param.name: param for param in params})
+        scope.update({param.name: known_if_empty(param) for param in params})
+        params = [param for param in params if scope[param.name] is param]
         opsets = {_domain(entry.domain): entry.version for entry in self._model.opset_import}
         with warnings.catch_warnings():
             # Converters warn about choices of TVM's that a user of this package cannot make.

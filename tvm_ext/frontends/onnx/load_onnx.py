@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from tvm_ext.frontends.loaded import Loaded
 from tvm_ext.frontends.onnx.import_graph import import_graph
 from tvm_ext.frontends.onnx.read_file import read_onnx
 from tvm_ext.frontends.onnx.refusals import Problem, unsupported
-from tvm_ext.frontends.shapes import DeclaredInput, fix_shapes
+from tvm_ext.frontends.shapes import DeclaredInput, ModelNotice, fix_shapes
 
 
 def load_onnx(path: Path, shapes: Mapping[str, Sequence[int]] | None) -> Loaded:
@@ -22,12 +23,16 @@ def load_onnx(path: Path, shapes: Mapping[str, Sequence[int]] | None) -> Loaded:
     if others:
         reason = "it is a sequence, an optional or sparse; inputs are tensors"
         raise unsupported(path, [Problem(operator="graph input", node=name, reason=reason) for name in others])
-    inputs = _inputs(graph)
-    mod = import_graph(path, file.model, fix_shapes(inputs, shapes))
+    fixed = fix_shapes(_inputs(graph), shapes)
+    empty = [name for name, shape in fixed.items() if 0 in shape]
+    if empty:
+        notice = f"inputs without elements carry nothing and are left out: {', '.join(empty)}."
+        warnings.warn(notice, ModelNotice, stacklevel=3)
+    mod = import_graph(path, file.model, fixed)
     return Loaded(
         mod=mod,
         sha256=file.sha256,
-        input_names=tuple(declared.name for declared in inputs),
+        input_names=tuple(name for name in fixed if name not in empty),
         output_names=tuple(value.name for value in graph.output),
     )
 

@@ -1,0 +1,54 @@
+"""ConvertLayout on models that keep their channels last: kernels become [K, R, S, C], nothing else moves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+from codegen_c.byoc import CodegenBackend
+from codegen_c.kernels.contract import Target
+from relay_passes.composites import is_composite
+from relay_passes.convert_layout import ConvertLayout
+from relay_passes.dataflow import bindings, op_name
+from relay_passes.form_composites import FormComposites
+from tests.models.agree import run
+from tvm_ext.core.platform import Platform
+
+BACKEND = CodegenBackend(target=Target(processor=Platform.load("host").processor))
+
+
+def convolution(layout: str, groups: int, *, quantized: bool) -> tvm.IRModule:
+    """A convolution of 4 channels to 8, or of each of 4 channels, with a kernel in `layout`."""
+    random = np.random.default_rng(0)
+    sizes = {"O": 4 if groups == 4 else 8, "I": 4 // groups, "H": 3, "W": 2}
+    shape = [sizes[axis] for axis in layout]
+    x = relax.Var("x", relax.TensorType((1, 6, 5, 4), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            if quantized:
+                integers = relax.const(random.integers(-127, 128, shape).astype("int8"))
+                scale = relax.const(random.uniform(0.1, 1, sizes["O"]).astype("float32"))
+                axis = layout.index("O")
+                weight = builder.emit(relax.op.dequantize(integers, scale, relax.const(0, "int8"), axis=axis))
+            else:
+                weight = relax.const(random.standard_normal(shape).astype("float32"))
+            y = builder.emit_output(
+                relax.op.nn.conv2d(x, weight, groups=groups, data_layout="NHWC", kernel_layout=layout)
+            )
+        builder.emit_func_output(y)
+    return builder.get()
+
+
+@pytest.mark.parametrize("quantized", [False, True])
+@pytest.mark.parametrize(("layout", "groups"), [("HWIO", 1), ("HWOI", 4)])
+def test_kernels_of_channels_last_models(layout: str, groups: int, quantized: bool) -> None:
+    formed = FormComposites(BACKEND)(convolution(layout, groups, quantized=quantized))
+    mod = ConvertLayout()(formed)
+    calls = [b.value for f in mod.functions.values() if is_composite(f) for b in bindings(f)]
+    assert [c.attrs.kernel_layout for c in calls if op_name(c) == "relax.nn.conv2d"] == ["OHWI"]
+    assert not {"relax.permute_dims", "relax.reshape"} & {op_name(call) for call in calls}
+    x = np.random.default_rng(1).standard_normal((1, 6, 5, 4)).astype("float32")
+    np.testing.assert_allclose(run(mod, [x])[0], run(formed, [x])[0], rtol=0, atol=1e-4)
