@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -94,3 +95,11 @@ def test_the_stored_table_shows_the_stored_figures(repository: Path, published) 
     records = read_records(results / "side_by_side.json")
     assert (results / "side_by_side.md").read_text(encoding="utf-8") == markdown(records, published)
     assert json.loads((results / "compile_time.json").read_text(encoding="utf-8"))
+
+
+def test_the_readme_quotes_the_stored_figures(repository: Path) -> None:
+    readme = (repository / "README.md").read_text(encoding="utf-8")
+    quoted = re.findall(r"\d{1,3}(?:,\d{3})+", readme.split("## Figures")[1].split("\n## ")[0])
+    stored = (repository / "benchmarks" / "results" / "side_by_side.md").read_text(encoding="utf-8")
+    assert quoted
+    assert [figure for figure in quoted if f" {figure} " not in stored] == []
