@@ -73,8 +73,8 @@ class OutlineRegions:
         given: list[relax.Var],
     ) -> list[relax.VarBinding]:
         """Adds the region to the module; the bindings that call it and bind its results to `given`."""
-        region = region.with_attrs({"Codegen": self.codegen, "global_symbol": symbol})
-        call = call_new(module, symbol, region, arguments)
+        outlined = region.with_attrs({"Codegen": self.codegen, "global_symbol": symbol})
+        call = call_new(module, symbol, outlined, arguments)
         if len(given) == 1:
             return [relax.VarBinding(given[0], call)]
         whole = relax.DataflowVar(f"{symbol}.results", call.ty)

@@ -12,10 +12,10 @@ from tvm_ext.core.errors import BadModel
 from tvm_ext.frontends.loaded import Loaded
 from tvm_ext.frontends.model_name import model_name
 from tvm_ext.frontends.onnx.load_onnx import load_onnx
+from tvm_ext.frontends.pytorch.load_torch import load_torch
 from tvm_ext.frontends.relax_module import load_relax
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.frontends.tflite.load_tflite import load_tflite
-from tvm_ext.frontends.pytorch.load_torch import load_torch
 
 __all__ = ["ModelNotice", "load"]
 

@@ -45,11 +45,11 @@ def reference(operator: QBinary, inputs: list[np.ndarray]) -> list[np.ndarray]:
     a, b = (x.astype(np.int64) for x in inputs)
     zero_a, zero_b = (quantization(t).zero_point for t in operator.inputs)
     if operator.function == "multiply":
-        return [_product(operator).run((a - zero_a) * (b - zero_b))]
+        return [product(operator).run((a - zero_a) * (b - zero_b))]
     if operator.rounding == "tflite":
         value = _tflite_sum(operator, a - zero_a, b - zero_b)
     else:
-        factor_a, factor_b, shift = _common_shift(operator)
+        factor_a, factor_b, shift = common_shift(operator)
         value = round_shift((a - zero_a) * factor_a + (b - zero_b) * factor_b, shift)
     clamped = np.clip(value + quantization(operator.output).zero_point, operator.low, operator.high)
     return [np.asarray(clamped).astype(operator.output.dtype)]
@@ -80,7 +80,7 @@ def _product_factor(operator: QBinary) -> np.ndarray:
     return np.array([scale_of(a) * scale_of(b) / scale_of(operator.output)])
 
 
-def _product(operator: QBinary) -> Requantize:
+def product(operator: QBinary) -> Requantize:
     return Requantize.of(
         _product_factor(operator), output=operator.output, low=operator.low, high=operator.high,
         rounding=operator.rounding,
@@ -103,7 +103,7 @@ def _tflite_sum(operator: QBinary, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return requantize_tflite.multiply(first - second if operator.function == "subtract" else first + second, *to_output)
 
 
-def _common_shift(operator: QBinary) -> tuple[int, int, int]:
+def common_shift(operator: QBinary) -> tuple[int, int, int]:
     """(factor of a, factor of b, shift): the larger factor has 31 bits, the other the bits the shift leaves it."""
     ratios = _scale_ratios(operator)
     mantissa, shift = fixed_point(max(ratios))
@@ -142,7 +142,7 @@ def _helper(operator: QBinary) -> str:
     ctype = C_TYPES[operator.output.dtype]
     zero_a, zero_b = (quantization(t).zero_point for t in operator.inputs)
     if operator.function == "multiply":
-        finish = _product(operator)
+        finish = product(operator)
         factor_a, factor_b = (f"({n}{signed(-z)})" if z else n for n, z in (("a", zero_a), ("b", zero_b)))
         lines = [f"return {finish.call(f'{factor_a} * {factor_b}', '')};"]
         before = finish.helper() + "\n"
@@ -162,7 +162,7 @@ def _helper(operator: QBinary) -> str:
         ]
         before = ""
     else:
-        factor_a, factor_b, shift = _common_shift(operator)
+        factor_a, factor_b, shift = common_shift(operator)
         start = signed(-(zero_a * factor_a + zero_b * factor_b))
         sign = "-" if factor_b < 0 else "+"
         zero_point = signed(quantization(operator.output).zero_point)

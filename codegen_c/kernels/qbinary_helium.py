@@ -29,11 +29,11 @@ def factors_in_range(operator: QBinary, target: Target) -> bool:
     """the larger ratio of input to output scale must be from 2^-16 up to 2^14, and products small where it matters"""
     if operator.function == "multiply":
         return _product(operator).fits(*PRODUCTS)
-    return LOW_BITS < qbinary._common_shift(operator)[2] <= MOST_SHIFT
+    return LOW_BITS < qbinary.common_shift(operator)[2] <= MOST_SHIFT
 
 
 def _product(operator: QBinary) -> Rescale:
-    return Rescale.of(qbinary._product(operator), *PRODUCTS)
+    return Rescale.of(qbinary.product(operator), *PRODUCTS)
 
 
 def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implementation:
@@ -78,7 +78,7 @@ def _four_products(operator: QBinary) -> list[str]:
 
 
 def _four_sums(operator: QBinary) -> list[str]:
-    *factors, shift = qbinary._common_shift(operator)
+    *factors, shift = qbinary.common_shift(operator)
     zeros = [quantization(t).zero_point for t in operator.inputs]
     start = -sum(zero * factor for zero, factor in zip(zeros, factors, strict=True))
     high = [number >> LOW_BITS for number in (start, *factors)]
@@ -102,7 +102,7 @@ def _four_sums(operator: QBinary) -> list[str]:
 
 def _has_ties(operator: QBinary) -> bool:
     """Whether any two elements add up to halfway between two results."""
-    factor_a, factor_b, shift = qbinary._common_shift(operator)
+    factor_a, factor_b, shift = qbinary.common_shift(operator)
     a, b = (np.arange(256, dtype=np.int64) + np.iinfo(t.dtype).min for t in operator.inputs)
     zero_a, zero_b = (quantization(t).zero_point for t in operator.inputs)
     sums = ((a - zero_a) * factor_a)[:, np.newaxis] + (b - zero_b) * factor_b

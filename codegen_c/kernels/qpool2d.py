@@ -46,7 +46,7 @@ def reference(operator: QPool2d, inputs: list[np.ndarray]) -> list[np.ndarray]:
         return [np.clip(averages, operator.low, operator.high).astype(output.dtype)]
     for _, _, x in taps(inputs[0], operator.window, size, zero_point):
         sums += x.astype(np.int64) - zero_point
-    return [_average(operator).run(sums, (counts - counts.min())[:, :, np.newaxis])]
+    return [average(operator).run(sums, (counts - counts.min())[:, :, np.newaxis])]
 
 
 def keeps_quantization(operator: QPool2d, target: Target) -> bool:
@@ -97,12 +97,12 @@ def _factors(operator: QPool2d) -> np.ndarray:
     return scale_of(operator.inputs[0]) / (scale_of(operator.output) * used)
 
 
-def _average(operator: QPool2d) -> Requantize:
+def average(operator: QPool2d) -> Requantize:
     return Requantize.of(_factors(operator), output=operator.output, low=operator.low, high=operator.high)
 
 
 def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implementation:
-    finish = _average(operator) if operator.method == "average" and operator.rounding == "onnx" else None
+    finish = average(operator) if operator.method == "average" and operator.rounding == "onnx" else None
     num_taps = operator.output.num_elements * operator.window.kernel[0] * operator.window.kernel[1]
     per_tap = 2 if operator.method == "average" and not any(operator.window.padding) else 3
     return Implementation(

@@ -37,7 +37,7 @@ def _bounds(operator: QPool2d) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _rescale(operator: QPool2d) -> Rescale:
-    return Rescale.of(qpool2d._average(operator), *_bounds(operator))
+    return Rescale.of(qpool2d.average(operator), *_bounds(operator))
 
 
 def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implementation:

@@ -26,7 +26,7 @@ def rounds_as_tflite(operator: Operator, target: Target) -> bool:
 
 
 def fixed_point(factor: float) -> tuple[int, int]:
-    """(mantissa, shift) with mantissa / 2^shift nearest to a factor below 2^31, halves away from zero; shift 0 to 62."""
+    """(mantissa, shift) with mantissa / 2^shift nearest to a factor below 2^31, halves up; shift 0 to 62."""
     fraction, exponent = math.frexp(factor)
     mantissa = math.floor(fraction * (1 << _BITS) + 0.5)
     if mantissa == 1 << _BITS:

@@ -58,4 +58,5 @@ def _slope_below_zero(program: ScalarProgram) -> float | None:
         case (first, second, Instruction(function="multiply", operands=(_, factor)), Instruction(function="add")):
             is_leaky = (first, second, factor.kind) == (_POSITIVE, _NEGATIVE, "number")
             return factor.number if is_leaky and factor.number >= 0 else None
-    return None
+        case _:
+            return None

@@ -45,8 +45,9 @@ def implementations() -> list[Implementation]:
 
 def test_every_integer_kernel_is_here() -> None:
     kernels = {implementation.kernel for implementation in implementations()}
+    special = ("_dsp", "_helium", "_tflite")  # for processors and roundings that have tests of their own
     stems = {path.stem for path in Path(str(files("codegen_c.kernels"))).glob("q*.py")}
-    assert kernels == {f"{stem}_i8" for stem in stems}
+    assert kernels == {f"{stem}_i8" for stem in stems if not stem.endswith(special)}
 
 
 @pytest.mark.skipif(shutil.which(f"{PREFIX}gcc") is None, reason=f"{PREFIX}gcc is not installed")

@@ -20,11 +20,12 @@ BACKEND = CodegenBackend(target=Target(processor=Platform.load("host").processor
 
 
 def convolution(layout: str, groups: int, *, quantized: bool) -> tvm.IRModule:
-    """A convolution of 4 channels to 8, or of each of 4 channels, with a kernel in `layout`."""
+    """A convolution of 4 channels to 8, or of each of 4 channels, with a kernel in `layout`; as a chain of integers."""
     random = np.random.default_rng(0)
     sizes = {"O": 4 if groups == 4 else 8, "I": 4 // groups, "H": 3, "W": 2}
     shape = [sizes[axis] for axis in layout]
-    x = relax.Var("x", relax.TensorType((1, 6, 5, 4), "float32"))
+    x = relax.Var("x", relax.TensorType((1, 6, 5, 4), "int8" if quantized else "float32"))
+    one, zero = relax.const(0.5, "float32"), relax.const(0, "int8")
     builder = relax.BlockBuilder()
     with builder.function("main", [x]):
         with builder.dataflow():
@@ -32,12 +33,12 @@ def convolution(layout: str, groups: int, *, quantized: bool) -> tvm.IRModule:
                 integers = relax.const(random.integers(-127, 128, shape).astype("int8"))
                 scale = relax.const(random.uniform(0.1, 1, sizes["O"]).astype("float32"))
                 axis = layout.index("O")
-                weight = builder.emit(relax.op.dequantize(integers, scale, relax.const(0, "int8"), axis=axis))
+                weight = builder.emit(relax.op.dequantize(integers, scale, zero, axis=axis))
             else:
                 weight = relax.const(random.standard_normal(shape).astype("float32"))
-            y = builder.emit_output(
-                relax.op.nn.conv2d(x, weight, groups=groups, data_layout="NHWC", kernel_layout=layout)
-            )
+            data = builder.emit(relax.op.dequantize(x, one, zero)) if quantized else x
+            y = builder.emit(relax.op.nn.conv2d(data, weight, groups=groups, data_layout="NHWC", kernel_layout=layout))
+            y = builder.emit_output(relax.op.quantize(y, relax.const(20.0, "float32"), zero) if quantized else y)
         builder.emit_func_output(y)
     return builder.get()
 
@@ -50,5 +51,7 @@ def test_kernels_of_channels_last_models(layout: str, groups: int, quantized: bo
     calls = [b.value for f in mod.functions.values() if is_composite(f) for b in bindings(f)]
     assert [c.attrs.kernel_layout for c in calls if op_name(c) == "relax.nn.conv2d"] == ["OHWI"]
     assert not {"relax.permute_dims", "relax.reshape"} & {op_name(call) for call in calls}
-    x = np.random.default_rng(1).standard_normal((1, 6, 5, 4)).astype("float32")
-    np.testing.assert_allclose(run(mod, [x])[0], run(formed, [x])[0], rtol=0, atol=1e-4)
+    x = np.random.default_rng(1).integers(-5, 6, (1, 6, 5, 4)).astype("int8" if quantized else "float32")
+    found, expected = run(mod, [x])[0], run(formed, [x])[0]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1 if quantized else 1e-4)
+    assert np.unique(found).size > 10

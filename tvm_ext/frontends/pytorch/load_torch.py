@@ -46,7 +46,7 @@ def _without_dead(mod: tvm.IRModule) -> tvm.IRModule:
 def _program(path: Path, archive: Any) -> Any:
     """The torch.export.ExportedProgram in a screened archive."""
     try:
-        import torch
+        import torch  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise BadModel(f'{path}: reading .pt2 files needs PyTorch: pip install "tvm-ext[torch]".') from None
     logger = logging.getLogger("torch.export")

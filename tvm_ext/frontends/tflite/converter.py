@@ -81,7 +81,7 @@ class FloatConverter(OperatorConverter):
 
 
 class _RealTensor:
-    """A tensor of the file that says it is float32."""
+    """A tensor of the file that says it is float32, in the words of the flatbuffers library."""
 
     def __init__(self, tensor: tflite.Tensor) -> None:
         self._tensor = tensor
@@ -89,5 +89,5 @@ class _RealTensor:
     def __getattr__(self, name: str) -> object:
         return getattr(self._tensor, name)
 
-    def Type(self) -> int:  # noqa: N802  the name the flatbuffers library gives it
+    def Type(self) -> int:
         return tflite.TensorType.FLOAT32
