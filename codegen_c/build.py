@@ -24,13 +24,19 @@ RESERVED = frozenset({"run", "after_step", "bytes", "i"})
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Compiled:
-    """A region with everything decided: what runs, where it lies, how it is called."""
+    """A region with everything decided: what runs, where it lies, how it is called.
+
+    schedule_peak_bytes, schedule_proved: live bytes at the peak of the order chosen before lowering, and whether no
+    order has fewer; None where that is not known.
+    """
 
     program: Program
     plan: MemoryPlan
     interface: Interface
     origin: Origin
     platform: Platform
+    schedule_peak_bytes: int | None = None
+    schedule_proved: bool | None = None
 
     def sources(self, *, after_step: bool = False) -> dict[str, str]:
         """File name -> C text; after_step as in `emit_model`."""

@@ -14,9 +14,11 @@ import onnx
 import tvm
 
 from codegen_c import reference
+from codegen_c.arena.profile import live_profile
 from codegen_c.build import Compiled
 from codegen_c.emit.build_files import emit_build_files
 from codegen_c.emit.firmware import emit_firmware
+from codegen_c.emit.memory_map import emit_memory_map
 from codegen_c.emit.readme import emit_readme
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
 from relay_passes.quantize_int8 import REPORT as QUANTIZATION
@@ -98,6 +100,9 @@ def build(
             verify=verified,
         )  # fmt: skip
         (new / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        live = live_profile(compiled.program, compiled.plan)
+        picture = emit_memory_map(compiled.interface.model, compiled.program, compiled.plan, live)
+        (new / "memory_map.html").write_text(picture, encoding="utf-8")
         (new / "README.md").write_text(emit_readme(compiled.interface, report), encoding="utf-8")
     return Package.load(folder)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from importlib.metadata import version
 
 import tvm
@@ -93,7 +94,13 @@ def compile_module(mod: tvm.IRModule, platform: Platform, options: BuildOptions)
     )  # fmt: skip
     if options.quantize == "int8" and platform.processor.fpu == "none":
         _refuse_floats(compiled)
-    return compiled
+    scheduled = lowered["main"].attrs or {}
+    if "schedule_peak_bytes" not in scheduled:
+        return compiled
+    return replace(
+        compiled, schedule_peak_bytes=int(scheduled["schedule_peak_bytes"]),
+        schedule_proved=bool(scheduled["schedule_proved"]),
+    )  # fmt: skip
 
 
 def _refuse_floats(compiled: Compiled) -> None:

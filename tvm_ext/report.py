@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from codegen_c.arena.profile import largest_arena, live_profile, peak_placements
 from codegen_c.build import Compiled
 from codegen_c.interface import Port
 from codegen_c.program import KernelCall, Loop, Program, Step, scratch_bytes, writes
@@ -30,6 +31,7 @@ def make_report(
     """
     plan, program, platform = compiled.plan, compiled.program, compiled.platform
     used = dict(compiled.origin.memories)
+    live = live_profile(program, plan)
     return {
         "schema_version": SCHEMA_VERSION,
         "generator": compiled.origin.generator,
@@ -52,13 +54,18 @@ def make_report(
         ],
         "arena_bytes": plan.arena_bytes,
         "lower_bound_bytes": plan.lower_bound_bytes,
+        "schedule": {"peak_bytes": compiled.schedule_peak_bytes, "proved": compiled.schedule_proved},
+        "peak": _peak(compiled),
         "weights_bytes": program.weights_bytes,
         "code_bytes": code_bytes,
         "stack_bytes": stack_bytes,
         "macs": sum(call.implementation.macs for call in program.kernel_calls()),
         "inputs": [_port(port) for port in compiled.interface.inputs],
         "outputs": [_port(port) for port in compiled.interface.outputs],
-        "steps": [_step(compiled, index, step) for index, step in enumerate(program.steps)],
+        "steps": [
+            _step(compiled, index, step, sum(memory[index] for memory in live.values()))
+            for index, step in enumerate(program.steps)
+        ],
         "quantization": json.loads(attributes.get("tvm_ext.quantization", "null")),
         "artifacts": dict(artifacts),
         "verify": dict(verify),
@@ -77,7 +84,27 @@ def _port(port: Port) -> dict[str, Any]:
     }
 
 
-def _step(compiled: Compiled, index: int, step: Step) -> dict[str, Any]:
+def _peak(compiled: Compiled) -> dict[str, Any] | None:
+    """The step and the tensors that hold up the lower bound of the memory where most is alive, the largest first."""
+    arena = largest_arena(compiled.plan)
+    if arena is None or not arena.lower_bound_bytes:
+        return None
+    tensors = compiled.program.tensors
+    return {
+        "memory": arena.memory,
+        "step": arena.peak_step,
+        "tensors": [
+            {
+                "name": None if place.is_scratch else tensors[place.name].source,
+                "c_name": place.name,
+                "num_bytes": place.num_bytes,
+            }
+            for place in peak_placements(compiled.plan, arena)
+        ],
+    }
+
+
+def _step(compiled: Compiled, index: int, step: Step, live_bytes: int) -> dict[str, Any]:
     calls = [call for call in (step.body if isinstance(step, Loop) else (step,)) if isinstance(call, KernelCall)]
     return {
         "index": index,
@@ -86,6 +113,7 @@ def _step(compiled: Compiled, index: int, step: Step) -> dict[str, Any]:
         "kernel": ", ".join(dict.fromkeys(call.implementation.kernel for call in calls)) or "copy",
         "macs": sum(call.implementation.macs for call in calls),
         "scratch_bytes": scratch_bytes(step),
+        "live_bytes": live_bytes,
         "outputs": [_tensor(compiled, compiled.program, name) for name in writes(step)],
     }
 

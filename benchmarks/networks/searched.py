@@ -90,7 +90,9 @@ AMOEBANET_A = Family(
 )  # fmt: skip
 
 
-def searched(name: str, family: Family, *, cells: int, channels: int, size: int = 32, stacks: int = 3) -> onnx.ModelProto:
+def searched(
+    name: str, family: Family, *, cells: int, channels: int, size: int = 32, stacks: int = 3
+) -> onnx.ModelProto:
     """`stacks` stacks of `cells` normal cells: float32[1, 3, size, size] -> scores of 10 classes."""
     graph = CellGraph(name, (1, 3, size, size))
     before = last = graph.conv("input", family.stem_multiple * channels, 3)
@@ -104,8 +106,10 @@ def searched(name: str, family: Family, *, cells: int, channels: int, size: int 
 
 
 def _cell(graph: CellGraph, cell: Cell, last: str, before: str, channels: int, stride: int) -> str:
-    second = _halve(graph, before, channels) if graph.shapes[before][2] != graph.shapes[last][2] else _project(
-        graph, before, channels
+    second = (
+        _halve(graph, before, channels)
+        if graph.shapes[before][2] != graph.shapes[last][2]
+        else _project(graph, before, channels)
     )
     states = [_project(graph, last, channels), second]
     for (one, first), (other, second_state) in zip(cell.steps[::2], cell.steps[1::2], strict=True):

@@ -14,9 +14,7 @@ def watts_strogatz(count: int, neighbours: int, probability: float, seed: int) -
     """Edges (u, v), u < v, of a small-world graph: a ring with some ends moved (Watts and Strogatz 1998)."""
     rng = random.Random(seed)
     edges = {
-        tuple(sorted((node, (node + step) % count)))
-        for step in range(1, neighbours // 2 + 1)
-        for node in range(count)
+        tuple(sorted((node, (node + step) % count))) for step in range(1, neighbours // 2 + 1) for node in range(count)
     }
     for step in range(1, neighbours // 2 + 1):
         for node in range(count):

@@ -17,6 +17,7 @@ from tests.support.packages import HOST_ONLY, assert_close
 from tests.support.torch_models import digits_network, export, nn, torch
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.load import ModelNotice, load
+from tvm_ext.runner import HostModel
 
 
 class Tiny(nn.Module):
@@ -44,9 +45,10 @@ def test_digits(digits: Path, tmp_path: Path) -> None:
     assert package.report["verify"]["host"]["passed"] and package.report["model"]["format"] == "torch"
     kernels = "conv2d conv2d pool2d depthwise conv2d pool2d dense softmax".split()
     assert [step["kernel"] for step in package.report["steps"]] == [f"{kernel}_f32" for kernel in kernels]
-    for image in images(4)[:, np.newaxis]:
-        (found,) = package.run({"input": image}).values()
-        assert_close({"y": found}, {"y": network(torch.from_numpy(image)).detach().numpy()})
+    with HostModel(package.folder, package.interface) as model:
+        for image in images(4)[:, np.newaxis]:
+            (found,) = model.run({"input": image}).values()
+            assert_close({"y": found}, {"y": network(torch.from_numpy(image)).detach().numpy()})
 
 
 def test_open_batch(digits: Path, tmp_path: Path) -> None:

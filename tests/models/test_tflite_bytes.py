@@ -13,6 +13,7 @@ from tests.support.packages import HOST_ONLY
 from tests.support.tflite_file import Quantized
 from tests.support.tflite_models import NETWORKS, NONE, RELU, RELU6, SAME, Network
 from tests.support.tflite_runners import referenced, saved_tflite, tflite_micro
+from tvm_ext.runner import HostModel
 
 # Measured with TensorFlow Lite Micro: FNV-1a over the output bytes for inputs of seeds 1, 2, 3 and 1 to 100.
 HASHES = {
@@ -43,7 +44,8 @@ def fnv(data: bytes, start: int = 2166136261) -> int:
 def test_shared_models(name: str, shared_models: Path, tmp_path: Path) -> None:
     package = tvm_ext.build(tvm_ext.load(shared_models / f"{name}.tflite"), "host", tmp_path / name, HOST_ONLY)
     ((input_name, spec),) = package.inputs.items()
-    outputs = [next(iter(package.run({input_name: x}).values())).tobytes() for x in inputs(spec.shape)]
+    with HostModel(package.folder, package.interface) as model:
+        outputs = [next(iter(model.run({input_name: x}).values())).tobytes() for x in inputs(spec.shape)]
     assert (*(fnv(data) for data in outputs[:3]), fnv(b"".join(outputs))) == HASHES[name]
 
 
@@ -54,10 +56,11 @@ def test_random_networks(name: str, tmp_path: Path) -> None:
     package = tvm_ext.build(tvm_ext.load(path), "host", tmp_path / "out", HOST_ONLY)
     ((input_name, spec),) = package.inputs.items()
     random = np.random.default_rng(4)
-    for _ in range(5):
-        x = random.integers(-128, 128, spec.shape).astype(np.int8)
-        (found,) = package.run({input_name: x}).values()
-        np.testing.assert_array_equal(found, tflite_micro(data, [x]))
+    with HostModel(package.folder, package.interface) as model:
+        for _ in range(10):
+            x = random.integers(-128, 128, spec.shape).astype(np.int8)
+            (found,) = model.run({input_name: x}).values()
+            np.testing.assert_array_equal(found, tflite_micro(data, [x]))
 
 
 def unary(kind: str, options: str = "", output: Quantized | None = None, **fields: float) -> Callable[[Network], int]:

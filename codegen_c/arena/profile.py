@@ -1,0 +1,50 @@
+"""What a plan's memories hold from step to step, and the tensors that hold a memory's lower bound up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from codegen_c.arena.bound import live_bytes
+from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement
+from codegen_c.arena.overlap import overlaps
+from codegen_c.arena.plan import lifetimes
+from codegen_c.program import KernelCall, Loop, Program, Step
+
+
+def live_profile(program: Program, plan: MemoryPlan) -> dict[str, list[int]]:
+    """Per memory and step, the most bytes that matter at one moment; the largest is the arena's lower bound.
+
+    program: as `plan_memory` returned it with the plan. Without steps there is one moment.
+    """
+    planned = replace(program, steps=tuple(_undirected(step) for step in program.steps))
+    pairs = {pair for step in overlaps(planned) for pair in (*step.ascending, *step.descending)}
+    alive = {name: span for name, span in lifetimes(planned).items() if name in plan.placements}
+    scratch_memory = next((p.memory for p in plan.placements.values() if p.is_scratch), None)
+    return {
+        arena.memory: live_bytes(planned, alive, pairs, arena.memory, scratch=arena.memory == scratch_memory)
+        for arena in plan.arenas
+    }
+
+
+def peak_placements(plan: MemoryPlan, arena: Arena) -> list[Placement]:
+    """Everything that is alive in the step with the most live bytes, the largest first."""
+    alive = [
+        place
+        for place in plan.placements.values()
+        if place.memory == arena.memory and place.begin <= arena.peak_step < place.end
+    ]
+    return sorted(alive, key=lambda place: (-place.num_bytes, place.name))
+
+
+def largest_arena(plan: MemoryPlan) -> Arena | None:
+    """The memory that holds the most at its peak; None where nothing has a place."""
+    return max(plan.arenas, key=lambda arena: arena.lower_bound_bytes, default=None)
+
+
+def _undirected(step: Step) -> Step:
+    """A loop that only runs a kernel's rows from the last to the first, as the call it stands for."""
+    if isinstance(step, Loop) and len(step.body) == 1:
+        call = step.body[0]
+        if isinstance(call, KernelCall) and call.rows is not None and call.rows.begin.step == -1:
+            return replace(call, rows=None)
+    return step
