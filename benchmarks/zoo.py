@@ -21,7 +21,9 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.networks.mobile import MCUNET_5FPS_VWW, MCUNET_320K, mcunet, mobilenet_v2  # noqa: E402
 from benchmarks.networks.quantize import quantized  # noqa: E402
+from benchmarks.networks.searched import AMOEBANET_A, DARTS, NASNET_A, searched  # noqa: E402
 from benchmarks.networks.tiny import autoencoder, ds_cnn, mobilenet_v1, resnet8  # noqa: E402
+from benchmarks.networks.wired import dense_block, randwire, unet  # noqa: E402
 
 _FIXED: dict[str, Callable[[str], onnx.ModelProto]] = {
     "ds_cnn": ds_cnn,
@@ -31,6 +33,16 @@ _FIXED: dict[str, Callable[[str], onnx.ModelProto]] = {
     "mcunet_5fps_vww": partial(mcunet, blocks=MCUNET_5FPS_VWW, size=80, num_classes=2),
     "mcunet_320k": partial(mcunet, blocks=MCUNET_320K, size=176, num_classes=1000),
 }
+WIRED: dict[str, Callable[[str], onnx.ModelProto]] = {
+    "darts_cifar_6_36": partial(searched, family=DARTS, cells=6, channels=36),
+    "nasnet_a_cifar_6_32": partial(searched, family=NASNET_A, cells=6, channels=32),
+    "amoebanet_a_cifar_6_36": partial(searched, family=AMOEBANET_A, cells=6, channels=36),
+    "randwire_ws_32_4_075": partial(randwire, seed=0),
+    "unet_16": unet,
+    "dense_block_12": dense_block,
+}
+"""Networks whose wiring leaves many orders open; `benchmarks/order.py` compares those."""
+
 _MOBILENET_V2 = ("mobilenet_v2_035_144", "mobilenet_v2_100_224")
 
 
@@ -40,7 +52,7 @@ def names() -> list[str]:
 
 
 def build(name: str) -> onnx.ModelProto:
-    """A network by name: one of `names()`, or `mobilenet_v2_WWW_SSS_fp32` (or `_int8`) of any width in hundredths
+    """A network by name: one of `names()`, one of `WIRED` with its type (`unet_16_fp32`), or `mobilenet_v2_WWW_SSS_fp32` (or `_int8`) of any width in hundredths
     and image size in pixels. Input and output are called `input` and `output`.
 
     Raises KeyError for a name that is neither.
@@ -53,8 +65,8 @@ def build(name: str) -> onnx.ModelProto:
 
 
 def _network(name: str) -> onnx.ModelProto:
-    if name in _FIXED:
-        return _FIXED[name](name)
+    if name in _FIXED or name in WIRED:
+        return (_FIXED | WIRED)[name](name)
     sizes = re.fullmatch(r"mobilenet_v2_(\d{3})_(\d{2,3})", name)
     if sizes is None:
         raise KeyError(f"{name!r}: no such network; there are {', '.join(names())}.")

@@ -112,6 +112,10 @@ def _object(compiled: Compiled) -> tvm.runtime.Module:
         unit.write_text(emit_tvm_entry(compiled.interface, symbol, sorted(sources)), encoding="utf-8")
         includes = [Path(tvm_ffi.libinfo.find_include_path()), Path(tvm_ffi.libinfo.find_dlpack_include_path())]
         (built,) = compile_objects(
-            [unit], folder / "objects", HOST_TOOLCHAIN, flags=["-fPIC", "-fvisibility=hidden", "-Wno-error"], include_dirs=[folder, *includes]
+            [unit],
+            folder / "objects",
+            HOST_TOOLCHAIN,
+            flags=["-fPIC", "-fvisibility=hidden", "-Wno-error"],
+            include_dirs=[folder, *includes],
         )
         return tvm.runtime.load_static_library(str(built), [symbol])

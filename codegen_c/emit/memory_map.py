@@ -27,6 +27,7 @@ class _Box:
     width: float
     height: float
     label: str
+    label_y: float
     facts: str
 
 
@@ -102,7 +103,12 @@ def _box(
         )
         if line
     )
-    return _Box(kind=row["kind"], x=across[0], y=up[1], width=width, height=height, label=label, facts=facts)
+    # Inputs and outputs lie over what they share bytes with: their labels stand at the other end.
+    below = min(height / 2 + 4, 16) if row["kind"] in ("inner", "scratch") else max(height / 2 + 4, height - 6)
+    return _Box(
+        kind=row["kind"], x=across[0], y=up[1], width=width, height=height, label=label,
+        label_y=round(up[1] + below, 2), facts=facts,
+    )  # fmt: skip
 
 
 def _row(program: Program, place: Placement, maker: Step | None) -> dict[str, str]:
@@ -134,7 +140,7 @@ def _role(program: Program, name: str) -> str:
 def _round_values(top: int) -> list[int]:
     """0 and multiples of a round number of bytes, not more than about `_TICKS`."""
     unit = next(
-        (size * factor for size in (1 << k for k in range(0, 60, 10)) for factor in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+        (size * factor for size in (1 << k for k in range(0, 60, 10)) for factor in (1 << k for k in range(10))
          if top / (size * factor) <= _TICKS),
         top,
     )  # fmt: skip

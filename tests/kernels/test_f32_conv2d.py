@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels import conv2d_f32, depthwise_f32, pointwise_f32, select
+from codegen_c.kernels import conv2d_f32, conv_f32, depthwise_f32, pointwise_f32, select
 from codegen_c.kernels.contract import Implementation, Kernel
 from codegen_c.operators import Conv2d, Window
 from tests.kernels.float32 import FEW, assert_close, assert_kernel, elements, finishes, floats, run_once, seeds
@@ -81,7 +81,7 @@ def test_reference_is_a_convolution(operator: Conv2d, seed: int) -> None:
             if 0 <= y < x.shape[1] and 0 <= z < x.shape[2]:
                 total[:, h, w, k] += x[:, y, z, group] @ operator.weight[k, r, s]
     expected = operator.finish.run(total.astype(np.float32), arrays)
-    assert_close(conv2d_f32.reference(operator, arrays)[0], np.broadcast_to(expected, total.shape))
+    assert_close(conv_f32.reference(operator, arrays)[0], np.broadcast_to(expected, total.shape))
 
 
 def make(window: Window, source: tuple[int, ...], output: tuple[int, ...], groups: int = 1) -> Conv2d:
@@ -107,7 +107,7 @@ def test_every_tail_of_output_channels(channels: int) -> None:
     ):
         operator.weight[...] = random.normal(size=operator.weight.shape)
         x = elements(operator.inputs[0], channels)
-        assert_close(run_once(operator, kernel, [x]), conv2d_f32.reference(operator, [x])[0])
+        assert_close(run_once(operator, kernel, [x]), conv_f32.reference(operator, [x])[0])
 
 
 def test_what_lies_outside_the_input_is_left_out() -> None:

@@ -69,7 +69,7 @@ def _image(dtype: str = "float32") -> tuple[tuple[tuple[int, ...], str], ...]:
 
 
 UNARY = """abs ceil floor round sign negative exp square tanh sigmoid sin cos sinh cosh atan asinh erf trunc
-isnan isinf isfinite""".split()  # noqa: SIM905
+isnan isinf isfinite""".split()
 POSITIVE = ["log", "sqrt", "rsqrt"]
 BINARY = [
     "add",

@@ -12,12 +12,12 @@ _KEYWORDS = frozenset(
     public template this throw try typename union using virtual catch nullptr constexpr and and_eq bitand bitor compl
     not not_eq or or_eq xor xor_eq char8_t char16_t char32_t wchar_t concept consteval constinit const_cast co_await
     co_return co_yield decltype dynamic_cast explicit noexcept reinterpret_cast requires static_assert static_cast
-    thread_local typeid linux unix""".split()  # noqa: SIM905
+    thread_local typeid linux unix""".split()
 )
 
 _C_HEADERS = frozenset(
     """assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign stdarg stdatomic
-    stdbool stddef stdint stdio stdlib stdnoreturn string tgmath threads time uchar wchar wctype""".split()  # noqa: SIM905
+    stdbool stddef stdint stdio stdlib stdnoreturn string tgmath threads time uchar wchar wctype""".split()
 )
 
 

@@ -19,7 +19,7 @@ _RESERVED = (
 
 
 def model_name(stem: str) -> str:
-    """`MobileNet-V2 (1.0)` -> `mobilenet_v2_1_0`: [a-z][a-z0-9_]*, at most 48 characters, no word or header of C, or C++."""
+    """`MobileNet-V2 (1.0)` -> `mobilenet_v2_1_0`: [a-z][a-z0-9_]*, at most 48 characters, no word or header of C."""
     plain = unicodedata.normalize("NFKD", stem.casefold()).encode("ascii", "ignore").decode()
     name = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")[:_MAX_LENGTH].strip("_")
     if not name:

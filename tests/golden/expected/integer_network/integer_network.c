@@ -11,6 +11,7 @@
 #include "integer_network_weights.h"
 #include <math.h>
 #include <stdint.h>
+#include "tvm_ext_dsp.h"
 #include "tvm_ext_kernels.h"
 #include "tvm_ext_requantize.h"
 
@@ -99,12 +100,13 @@ TVM_EXT_STEP void integer_network_conv(
     }
 }
 
-/* conv_dequantize, dequantize, residual, sum_quantize: int8[1, 5, 5, 3], int8[1, 5, 5, 3] -> int8[1, 5, 5, 3]; qbinary_i8 */
+/* conv_dequantize, dequantize, residual, sum_quantize: int8[1, 5, 5, 3], int8[1, 5, 5, 3] -> int8[1, 5, 5, 3]; qbinary_dsp */
 static inline int8_t integer_network_residual_apply(int32_t a, int32_t b)
 {
-    const int64_t sum = (int64_t)a * 1073741824 + (int64_t)b * 1073741824 - 6442450944;
-    const int32_t value = tvm_ext_round_shift(sum, 30) + 3;
-    return (int8_t)tvm_ext_clamp(value, -128, 127);
+    const int32_t first = tvm_ext_dsp_high_product(a * 4194304, 1073741824, -2621439);
+    const int32_t sum = tvm_ext_dsp_high_product(b * 4194304, 1073741824, first);
+    const int32_t value = sum >> 20;
+    return (int8_t)tvm_ext_dsp_saturate_s8(value);
 }
 
 TVM_EXT_STEP void integer_network_residual(
@@ -115,11 +117,14 @@ TVM_EXT_STEP void integer_network_residual(
     int32_t row_end)
 {
     for (int32_t h = row_begin; h < row_end; ++h) {
-        const int8_t *input0_row = &input0[h * 15];
-        const int8_t *input1_row = &input1[h * 15];
-        int8_t *output_row = &output[h * 15];
-        for (int32_t i = 0; i < 15; ++i) {
-            output_row[i] = integer_network_residual_apply(input0_row[i], input1_row[i]);
+        const int8_t *a = &input0[h * 15];
+        const int8_t *b = &input1[h * 15];
+        int8_t *y = &output[h * 15];
+        for (int32_t i = 0; i < 15; i += 1) {
+            y[0] = integer_network_residual_apply(a[0], b[0]);
+            a += 1;
+            b += 1;
+            y += 1;
         }
     }
 }
