@@ -52,7 +52,8 @@ def names() -> list[str]:
 
 
 def build(name: str) -> onnx.ModelProto:
-    """A network by name: one of `names()`, one of `WIRED` with its type (`unet_16_fp32`), or `mobilenet_v2_WWW_SSS_fp32` (or `_int8`) of any width in hundredths
+    """A network by name: one of `names()`, one of `WIRED` with its type (`unet_16_fp32`),
+    or `mobilenet_v2_WWW_SSS_fp32` (or `_int8`) of any width in hundredths
     and image size in pixels. Input and output are called `input` and `output`.
 
     Raises KeyError for a name that is neither.
