@@ -9,7 +9,7 @@ take the hierarchy apart and schedule again, within the peak known so far. What 
   a graph has none, two), and whatever only it needs, up to the next such sequence.
 - A schedule of units comes from dynamic programming over the sets of units already run; a group's own order from the
   same over its sequences, once for each set of values that die in it.
-- At the peak the running unit is expanded; if it is a single operator, the units that made what is alive then.
+- At the peak the running unit is expanded; if it is a single operator, the units that make or read what is alive then.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class _Scheduler:
         return peak, live
 
     def _at_peak(self, order: Sequence[int], units: Sequence[Unit]) -> set[Unit]:
-        """Units to expand: the one running at the peak, or those that made what is alive there."""
+        """Units to expand: the one running at the peak, or those that make or read what is alive there."""
         unit_of = {node: unit for unit in units for node in unit}
         run: set[int] = set()
         live = sum(self.graph.sizes[value] for value in self.graph.inputs)
@@ -193,9 +193,11 @@ class _Scheduler:
         if len(running) > 1:
             return {running}
         position = {node: place for place, node in enumerate(order)}
-        return {
-            unit_of[maker]
-            for value, maker in self.maker.items()
-            if position[maker] < at and any(position[reader] >= at for reader in self.readers[value])
-            and len(unit_of[maker]) > 1
-        }  # fmt: skip
+        alive = [
+            value
+            for value, readers in enumerate(self.readers)
+            if position.get(self.maker.get(value, -1), -1) <= at and any(position[reader] >= at for reader in readers)
+        ]
+        makers = {self.maker[value] for value in alive if value in self.maker}
+        touching = makers | {reader for value in alive for reader in self.readers[value]}
+        return {unit_of[node] for node in touching if len(unit_of[node]) > 1}
