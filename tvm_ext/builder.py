@@ -30,7 +30,7 @@ from tvm_ext.core.toolchain import compile_objects, link_elf, section_sizes, sta
 from tvm_ext.load import load
 from tvm_ext.package import PLATFORM_FILE, Package, replaced_folder
 from tvm_ext.pipeline import compile_module, quantize
-from tvm_ext.references import module_outputs, onnx_outputs, original_onnx, random_inputs
+from tvm_ext.references import module_outputs, onnx_outputs, original_onnx, random_inputs, runs_in_onnxruntime
 from tvm_ext.report import make_report
 from tvm_ext.runner import HostModel, QemuResult, library_sources, run_qemu
 from tvm_ext.verify import BOARD_TOLERANCE, FLOAT_TOLERANCE, check_steps, compare, is_quantized
@@ -118,7 +118,7 @@ def _targets(platform: Platform, options: BuildOptions) -> tuple[str, ...]:
 
 
 def _expect(mod: tvm.IRModule, compiled: Compiled) -> _Expected:
-    """A few random samples with the reference's outputs: onnxruntime where the model's file is at hand, else TVM.
+    """A few random samples with the reference's outputs: onnxruntime where it can run the model's file, else TVM.
 
     A module quantized here is another model than its file: its reference is TVM, tensor by tensor.
     """
@@ -127,7 +127,7 @@ def _expect(mod: tvm.IRModule, compiled: Compiled) -> _Expected:
     attributes = {str(key): str(value) for key, value in mod.attrs.items()}
     is_original = QUANTIZATION not in attributes
     model = original_onnx(attributes) if is_original else None
-    if model is not None:
+    if model is not None and runs_in_onnxruntime(model):
         return _Expected(samples=samples, outputs=onnx_outputs(model, samples), source="onnxruntime", model=model)
     names = json.loads(attributes["tvm_ext.output_names"])
     outputs = module_outputs(mod, names, samples)

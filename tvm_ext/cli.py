@@ -54,7 +54,7 @@ def main() -> None:
 
 @app.command("compile")
 def compile_command(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="An .onnx file.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model: .onnx, .tflite or .pt2.")],
     platform: Annotated[str, typer.Option("--platform", "-p", help="A shipped platform's name, or a .toml file.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the package; replaced.")],
     shape: Annotated[

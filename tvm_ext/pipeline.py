@@ -18,6 +18,7 @@ from relay_passes.convert_layout import ConvertLayout
 from relay_passes.copy_results import CopyResults
 from relay_passes.dataflow import bindings, op_name, outputs, static_shape
 from relay_passes.duplicate_dequantize import DuplicateDequantize
+from relay_passes.fold_batch_norm import FoldBatchNorm
 from relay_passes.fold_constants import FoldConstants
 from relay_passes.form_composites import FormComposites
 from relay_passes.outline_regions import OutlineRegions
@@ -50,6 +51,7 @@ def quantize(mod: tvm.IRModule, platform: Platform, options: BuildOptions, calib
     data = read_calibration(calibration, {p.name: (static_shape(p), str(p.ty.dtype)) for p in main.params})
     stages = [
         FoldConstants(),
+        FoldBatchNorm(),
         QuantizeInt8(
             data.samples, labels=data.labels, elementwise=backend.elementwise, float_allowed=has_fpu,
             float_io=options.io_type == "float32", min_snr_db=options.min_snr_db,
@@ -64,6 +66,7 @@ def passes(platform: Platform, options: BuildOptions, prefix: str) -> list[tvm.t
     return [
         # Phase 1. Constants become plain: weights are constants, quantized weights dequantize(constant).
         FoldConstants(),
+        FoldBatchNorm(),
         DuplicateDequantize(),
         # Phase 2. Every operator becomes one composite; quantized chains are matched before anything touches them.
         FormComposites(backend),

@@ -19,6 +19,9 @@ from tvm_ext.frontends.onnx.read_file import read_onnx
 Array = np.ndarray
 Sample = Mapping[str, Array]
 
+IR_VERSION = 10
+"""Of the file format, not of the operators: one that onnxruntime reads, for models that newer exporters wrote."""
+
 
 def random_inputs(specs: Mapping[str, tuple[tuple[int, ...], str]], seed: int) -> dict[str, Array]:
     """One sample: floats of a normal distribution, 8-bit integers of their whole range, others 0 or 1."""
@@ -42,16 +45,7 @@ def onnx_outputs(
 
     inner: further tensors of the graph to give; those that no node makes are left out.
     """
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    watched = onnx.ModelProto()
-    watched.CopyFrom(model)
-    outputs = {output.name for output in model.graph.output}
-    made = {name for node in model.graph.node for name in node.output} - outputs
-    watched.graph.output.extend(onnx.ValueInfoProto(name=name) for name in dict.fromkeys(inner) if name in made)
-    session = ort.InferenceSession(watched.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = _session(model, inner)
     keys = [output.name for output in session.get_outputs()]
     kinds = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
     # Inputs without elements are no inputs of a package; onnxruntime asks for them.
@@ -61,6 +55,29 @@ def onnx_outputs(
         if 0 in value.shape
     }
     return [dict(zip(keys, session.run(None, empty | dict(sample)), strict=True)) for sample in samples]
+
+
+def runs_in_onnxruntime(model: onnx.ModelProto) -> bool:
+    """Whether onnxruntime has all operators of a model."""
+    try:
+        _session(model)
+    except Exception:  # its exceptions have no common base
+        return False
+    return True
+
+
+def _session(model: onnx.ModelProto, inner: Sequence[str] = ()) -> ort.InferenceSession:
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    watched = onnx.ModelProto()
+    watched.CopyFrom(model)
+    watched.ir_version = min(model.ir_version, IR_VERSION)
+    outputs = {output.name for output in model.graph.output}
+    made = {name for node in model.graph.node for name in node.output} - outputs
+    watched.graph.output.extend(onnx.ValueInfoProto(name=name) for name in dict.fromkeys(inner) if name in made)
+    return ort.InferenceSession(watched.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
 def original_onnx(attributes: Mapping[str, str]) -> onnx.ModelProto | None:
