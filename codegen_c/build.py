@@ -38,6 +38,13 @@ class Compiled:
     schedule_peak_bytes: int | None = None
     schedule_proved: bool | None = None
 
+    @property
+    def is_quantized(self) -> bool:
+        """Whether any step computes in integers with scales."""
+        tensors = self.program.tensors
+        calls = self.program.kernel_calls()
+        return any(call.implementation.exact and tensors[call.outputs[0]].quantization for call in calls)
+
     def sources(self, *, after_step: bool = False) -> dict[str, str]:
         """File name -> C text; after_step as in `emit_model`."""
         parts = (self.program, self.plan, self.interface, self.origin, self.platform)

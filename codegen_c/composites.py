@@ -6,7 +6,7 @@ cannot be is refused with a reason.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import tvm
@@ -15,7 +15,7 @@ from tvm import relax
 from codegen_c.float_composites import float_operator
 from codegen_c.graph import Composite, NoMatch
 from codegen_c.kernels import select
-from codegen_c.kernels.contract import Implementation, Refusal, Target
+from codegen_c.kernels.contract import Alternative, Implementation, Refusal, Target
 from codegen_c.operators import Generic, Operator, Permute, Reshape
 from codegen_c.quantized_composites import quantized_operator
 from codegen_c.tir.composite import lower_composite
@@ -38,9 +38,14 @@ class Lowered:
 def lower_operator(function: relax.Function, target: Target) -> Lowered | Refusal:
     """The cheapest way to compute a composite: a kernel that takes it, or its PrimFuncs; or why there is none."""
     composite = Composite.read(function)
+    quantizes = any(call.name in ("quantize", "dequantize") for call in composite.calls)
+    passed: list[Alternative] = []
     for match in (_movement, quantized_operator, float_operator):
         found = match(composite)
         if isinstance(found, NoMatch):
+            if match is quantized_operator and quantizes:
+                reason = "stands between float and integer tensors" if len(composite.calls) == 1 else found.reason
+                passed.append(Alternative(kernel="int8", reason=reason))
             continue
         operator, arguments = found
         if isinstance(operator, Reshape):
@@ -48,7 +53,8 @@ def lower_operator(function: relax.Function, target: Target) -> Lowered | Refusa
         chosen = select(operator, target)
         if isinstance(chosen, Implementation):
             return Lowered(operator=operator, arguments=arguments, implementation=chosen)
-    return _generic(composite, target)
+        passed += [Alternative(kernel=refusal.kernel, reason=refusal.reason) for refusal in chosen]
+    return _generic(composite, target, tuple(passed))
 
 
 def _movement(composite: Composite) -> tuple[Operator, tuple[int, ...]] | NoMatch:
@@ -66,7 +72,8 @@ def _movement(composite: Composite) -> tuple[Operator, tuple[int, ...]] | NoMatc
     return NoMatch("moves no data")
 
 
-def _generic(composite: Composite, target: Target) -> Lowered | Refusal:
+def _generic(composite: Composite, target: Target, passed: tuple[Alternative, ...]) -> Lowered | Refusal:
+    """Plain C from the composite's PrimFuncs. passed: kernels of our own that do not take it, and why."""
     function = composite.function
     module = tvm.IRModule(dict(function.attrs.get("prim_funcs", {})))
     plain = lower_composite(function, module)
@@ -86,4 +93,5 @@ def _generic(composite: Composite, target: Target) -> Lowered | Refusal:
     chosen = select(operator, target)
     if not isinstance(chosen, Implementation):
         return chosen[0]
+    chosen = replace(chosen, alternatives=passed)
     return Lowered(operator=operator, arguments=tuple(range(len(composite.inputs))), implementation=chosen)

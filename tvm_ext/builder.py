@@ -33,7 +33,7 @@ from tvm_ext.pipeline import compile_module, quantize
 from tvm_ext.references import module_outputs, onnx_outputs, original_onnx, random_inputs, runs_in_onnxruntime
 from tvm_ext.report import make_report
 from tvm_ext.runner import HostModel, QemuResult, library_sources, run_qemu
-from tvm_ext.verify import BOARD_TOLERANCE, FLOAT_TOLERANCE, check_steps, compare, is_quantized
+from tvm_ext.verify import BOARD_TOLERANCE, FLOAT_TOLERANCE, check_steps, compare
 
 Progress = Callable[[str], None]
 Sample = Mapping[str, np.ndarray]
@@ -154,7 +154,7 @@ def _vector(compiled: Compiled, expected: _Expected) -> TestVector:
     """The first sample with what the self-test expects: the kernels' own bytes where the model is quantized."""
     sample, outputs = expected.samples[0], expected.outputs[0]
     interface = compiled.interface
-    if is_quantized(compiled):
+    if compiled.is_quantized:
         values = reference.run(compiled.program, {port.name: sample[port.source] for port in interface.inputs})
         outputs = {port.source: values[port.name] for port in interface.outputs}
     return TestVector(inputs=sample, outputs=outputs)
@@ -197,7 +197,7 @@ def _verify(
     if not targets:
         return results, None
     say("running on the host")
-    quantized = is_quantized(compiled)
+    quantized = compiled.is_quantized
     with HostModel(folder, compiled.interface) as model:
         host = [model.run(sample) for sample in expected.samples]
     # What a quantized model gives end to end is reported, not judged, floats at its borders too.

@@ -13,7 +13,6 @@ from codegen_c.build import Compiled, compile_region
 from codegen_c.byoc import CODEGEN, CodegenBackend, codegen_options
 from codegen_c.emit.banner import Origin
 from codegen_c.kernels.contract import Target
-from codegen_c.program import KernelCall
 from relay_passes.convert_layout import ConvertLayout
 from relay_passes.copy_results import CopyResults
 from relay_passes.dataflow import bindings, op_name, outputs, static_shape
@@ -108,7 +107,7 @@ def compile_module(mod: tvm.IRModule, platform: Platform, options: BuildOptions)
 
 def _refuse_floats(compiled: Compiled) -> None:
     """Raises UnsupportedModel naming the steps of a quantized model whose C computes in float."""
-    computing = [call for call in compiled.program.kernel_calls() if _computes_floats(call)]
+    computing = [call for call in compiled.program.kernel_calls() if call.implementation.computes_floats]
     if computing:
         names = [", ".join(call.source_nodes) or call.name for call in computing]
         raise UnsupportedModel(
@@ -116,14 +115,6 @@ def _refuse_floats(compiled: Compiled) -> None:
             f"{f' and {len(names) - 5} more' if len(names) > 5 else ''}. Replace them in the model, or choose a "
             "processor with an FPU."
         )
-
-
-def _computes_floats(call: KernelCall) -> bool:
-    """Whether its C text mentions floats; plain C of what only moves integers does not."""
-    function = call.implementation.function
-    return not call.implementation.exact and any("float" in text for text in (function.body, *(
-        parameter.ctype for parameter in function.parameters
-    )))  # fmt: skip
 
 
 def origin(attributes: dict[str, str], platform: Platform) -> Origin:

@@ -9,6 +9,7 @@ from typing import Any
 from codegen_c.arena.profile import largest_arena, live_profile, peak_placements
 from codegen_c.build import Compiled
 from codegen_c.interface import Port
+from codegen_c.kernels.contract import Alternative
 from codegen_c.program import KernelCall, Loop, Program, Step, scratch_bytes, writes
 from tvm_ext.core.options import BuildOptions
 
@@ -27,6 +28,7 @@ def make_report(
 ) -> dict[str, Any]:
     """The report of a build as JSON-ready values; None where something was not measured.
 
+    float_operations: of a quantized model, steps that compute in float, and why.
     quantization: what quantizing the model here measured on the calibration samples; None for other models.
     """
     plan, program, platform = compiled.plan, compiled.program, compiled.platform
@@ -66,6 +68,7 @@ def make_report(
             _step(compiled, index, step, sum(memory[index] for memory in live.values()))
             for index, step in enumerate(program.steps)
         ],
+        "float_operations": _float_operations(compiled) if compiled.is_quantized else [],
         "quantization": json.loads(attributes.get("tvm_ext.quantization", "null")),
         "artifacts": dict(artifacts),
         "verify": dict(verify),
@@ -104,14 +107,36 @@ def _peak(compiled: Compiled) -> dict[str, Any] | None:
     }
 
 
+def _float_operations(compiled: Compiled) -> list[dict[str, Any]]:
+    """What a quantized model still computes in float, and why no integer kernel takes it."""
+    return [
+        {
+            "step": call.name,
+            "source_nodes": list(call.source_nodes),
+            "reason": "; ".join(other.reason for other in call.implementation.alternatives if other.reason)
+            or "the model computes it in float",
+        }
+        for call in compiled.program.kernel_calls()
+        if call.implementation.computes_floats
+    ]
+
+
+def _alternative(other: Alternative) -> dict[str, Any]:
+    """A kernel that was not chosen for a step: what it was modelled to cost, or why it could not be taken."""
+    return {"kernel": other.kernel, "modelled_instructions": other.instructions, "refused": other.reason}
+
+
 def _step(compiled: Compiled, index: int, step: Step, live_bytes: int) -> dict[str, Any]:
     calls = [call for call in (step.body if isinstance(step, Loop) else (step,)) if isinstance(call, KernelCall)]
+    modelled = [call.implementation.instructions for call in calls]
     return {
         "index": index,
         "name": step.name,
         "source_nodes": [node for call in calls for node in call.source_nodes],
         "kernel": ", ".join(dict.fromkeys(call.implementation.kernel for call in calls)) or "copy",
         "macs": sum(call.implementation.macs for call in calls),
+        "modelled_instructions": sum(modelled) if all(modelled) else None,
+        "alternatives": [_alternative(other) for call in calls for other in call.implementation.alternatives],
         "scratch_bytes": scratch_bytes(step),
         "live_bytes": live_bytes,
         "outputs": [_tensor(compiled, compiled.program, name) for name in writes(step)],

@@ -42,7 +42,9 @@ def report_tables(report: Report) -> list[RenderableType]:
     """Everything a report says: totals, memories, steps, quantization, verification. Raises BadPackage if damaged."""
     try:
         quantized = [_quantization(report["quantization"])] if report.get("quantization") else []
-        return [_totals(report), _memories(report), _steps(report["steps"]), *quantized, _verification(report)]
+        floats = [_float_operations(report["float_operations"])] if report.get("float_operations") else []
+        tables = [_totals(report), _memories(report), _steps(report["steps"]), *floats, *quantized]
+        return [*tables, _verification(report)]
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise BadPackage(f"report.json: is damaged at {error}. Compile the model again.") from None
 
@@ -104,6 +106,7 @@ def _steps(steps: list[Report]) -> Table:
     table.add_column("step", overflow="fold")
     table.add_column("kernel", overflow="fold")
     table.add_column("MACs", justify="right")
+    table.add_column("modelled instr.", justify="right")
     table.add_column("scratch B", justify="right")
     table.add_column("writes")
     table.add_column("at [lives)")
@@ -118,10 +121,19 @@ def _steps(steps: list[Report]) -> Table:
             escape(step["name"]),
             escape(step["kernel"]),
             _number(step["macs"]),
+            _number(step.get("modelled_instructions")),
             _number(step["scratch_bytes"]),
             escape("\n".join(writes)),
             escape("\n".join(places)),
         )
+    return table
+
+
+def _float_operations(operations: list[Report]) -> Table:
+    table = Table("step", title="Float arithmetic left in a quantized model", title_justify="left")
+    table.add_column("because", overflow="fold")
+    for operation in operations:
+        table.add_row(escape(operation["step"]), escape(operation["reason"]))
     return table
 
 

@@ -74,14 +74,6 @@ def difference(got: Array, wanted: Array) -> tuple[float, float]:
     return absolute, absolute / scale if scale > 0 else (0.0 if absolute == 0 else np.inf)
 
 
-def is_quantized(compiled: Compiled) -> bool:
-    """Whether any step computes in integers with scales."""
-    tensors = compiled.program.tensors
-    return any(
-        call.implementation.exact and tensors[call.outputs[0]].quantization for call in compiled.program.kernel_calls()
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
 class StepErrors:
     """Steps of a quantized model that miss what they must reach, as sentences; empty is good."""

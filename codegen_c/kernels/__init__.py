@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 
-from codegen_c.kernels.contract import Implementation, Kernel, Refusal, StoredRows, Target
+from codegen_c.kernels.contract import Alternative, Implementation, Kernel, Refusal, StoredRows, Target
 from codegen_c.operators import Operator
 
 
@@ -34,4 +35,7 @@ def select(
     accepted = [k.implement(operator, target, stored or StoredRows()) for k in candidates if k.name not in refused]
     if not accepted:
         return tuple(refusals)
-    return min(accepted, key=lambda implementation: implementation.instructions)
+    best = min(accepted, key=lambda implementation: implementation.instructions)
+    dearer = [Alternative(kernel=a.kernel, instructions=a.instructions) for a in accepted if a is not best]
+    unfit = [Alternative(kernel=refusal.kernel, reason=refusal.reason) for refusal in refusals]
+    return replace(best, alternatives=(*dearer, *unfit))

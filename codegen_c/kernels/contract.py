@@ -121,6 +121,15 @@ class Target:
         return self.processor.fpu != "none"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Alternative:
+    """A kernel that was not chosen: what it was modelled to cost, or why it refused."""
+
+    kernel: str
+    instructions: int | None = None
+    reason: str | None = None
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Implementation:
     """A kernel applied to one operator.
@@ -131,6 +140,7 @@ class Implementation:
     in_place: inputs the output may take the place of, element for element (each is read before it is written).
     reference: numpy on whole, stored-layout arrays, bit for bit for integers.
     exact: whether the reference gives the very bytes of the C code (integers) or agrees within rounding (float).
+    alternatives: what else there was to choose from, for the report.
     """
 
     kernel: str
@@ -144,6 +154,13 @@ class Implementation:
     spatial: Spatial | None = None
     in_place: tuple[int, ...] = ()
     exact: bool = False
+    alternatives: tuple[Alternative, ...] = ()
+
+    @property
+    def computes_floats(self) -> bool:
+        """Whether its C text mentions floats; plain C of what only moves integers does not."""
+        texts = (self.function.body, *(parameter.ctype for parameter in self.function.parameters))
+        return not self.exact and any("float" in text for text in texts)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -111,3 +111,10 @@ def test_a_missing_key_is_a_damaged_report(key: str) -> None:
     damaged = {name: value for name, value in REPORT.items() if name != key}
     with pytest.raises(BadPackage, match="damaged"):
         report_tables(damaged)
+
+
+def test_floats_left_in_a_quantized_model_are_named() -> None:
+    operation = {"step": "erf_3", "source_nodes": ["Erf_3"], "reason": "no integer kernel [yet]"}
+    text = shown(float_operations=[operation])
+    assert "erf_3" in text and "no integer kernel [yet]" in text
+    assert "Float arithmetic" not in shown(float_operations=[])
