@@ -8,16 +8,12 @@ Leaves alone: an order that no other one beats; what each composite computes.
 
 from __future__ import annotations
 
-import numpy as np
 import tvm
-from tvm import relax
 
-from relay_passes.analysis.schedule_search import Graph, Node, schedule
+from relay_passes.analysis.operator_graph import OperatorGraph
+from relay_passes.analysis.schedule_search import schedule
 from relay_passes.backend import Backend
-from relay_passes.composites import composite_of
-from relay_passes.dataflow import bindings, is_dataflow, op_name, operands, outputs, rebuild
-
-VIEWS = frozenset({"relax.reshape", "relax.expand_dims", "relax.squeeze", "relax.flatten"})
+from relay_passes.dataflow import is_dataflow, rebuild
 
 
 @tvm.transform.module_pass(opt_level=0, name="ScheduleOperators")
@@ -31,7 +27,7 @@ class ScheduleOperators:
         main = mod["main"]
         if not is_dataflow(main):
             return mod
-        problem = _Problem(mod, main, self.backend)
+        problem = OperatorGraph(mod, main, self.backend)
         found = schedule(problem.graph())
         ordered = [*problem.first, *(binding for index in found.order for binding in problem.steps[index])]
         module = mod.clone()
@@ -40,79 +36,3 @@ class ScheduleOperators:
         )
         module.update_func(module.get_global_var("main"), scheduled)
         return module
-
-
-class _Problem:
-    """The schedule of a function as a graph of numbers.
-
-    steps: a computing binding each, with the views of its results behind it. first: views of parameters.
-    """
-
-    def __init__(self, mod: tvm.IRModule, main: relax.Function, backend: Backend) -> None:
-        self.mod, self.main, self.backend = mod, main, backend
-        self.sizes: list[int] = []
-        self.values: dict[relax.Var, tuple[int, ...]] = {param: self._new(param) for param in main.params}
-        self.num_params = len(self.sizes)
-        self.first: list[relax.VarBinding] = []
-        self.steps: list[list[relax.VarBinding]] = []
-        self.nodes: list[Node] = []
-        self.made_by: dict[int, int] = {}
-        for binding in bindings(main):
-            self._add(binding)
-
-    def graph(self) -> Graph:
-        results = {v for result in outputs(self.main) for leaf in operands(result) for v in self.values.get(leaf, ())}
-        return Graph(
-            nodes=tuple(self.nodes),
-            sizes=tuple(self.sizes),
-            inputs=frozenset(range(self.num_params)),
-            outputs=frozenset(results),
-        )
-
-    def _new(self, var: relax.Var) -> tuple[int, ...]:
-        """Numbers of new values, one for each tensor a variable holds."""
-        types = var.ty.fields if isinstance(var.ty, relax.TupleType) else [var.ty]
-        first = len(self.sizes)
-        self.sizes += [_num_bytes(ty) for ty in types]
-        return tuple(range(first, len(self.sizes)))
-
-    def _add(self, binding: relax.VarBinding) -> None:
-        seen = self._view(binding.value)
-        if seen is not None:
-            self.values[binding.var] = seen
-            makers = {self.made_by[value] for value in seen if value in self.made_by}
-            (self.steps[max(makers)] if makers else self.first).append(binding)
-            return
-        reads = [self.values[leaf] for leaf in operands(binding.value) if isinstance(leaf, relax.Var)]
-        writes = self.values[binding.var] = self._new(binding.var)
-        composite = composite_of(self.mod, binding.value)
-        footprint = self.backend.footprint(composite) if composite is not None else None
-        shared = dict(footprint.shared_bytes) if footprint else {}
-        self.nodes.append(
-            Node(
-                reads=tuple(value for group in reads for value in group),
-                writes=writes,
-                extra_bytes=footprint.scratch_bytes if footprint else 0,
-                shared_bytes={group[0]: shared[i] for i, group in enumerate(reads) if i in shared and len(group) == 1},
-            )
-        )
-        self.made_by |= dict.fromkeys(writes, len(self.steps))
-        self.steps.append([binding])
-
-    def _view(self, value: relax.Expr) -> tuple[int, ...] | None:
-        """The values an expression only shows under another name or shape; None if it computes something."""
-        if isinstance(value, relax.Var):
-            return self.values[value]
-        if isinstance(value, relax.TupleGetItem):
-            return (self.values[value.tuple_value][value.index],)
-        composite = composite_of(self.mod, value)
-        if composite is not None:
-            inner = bindings(composite)
-            if len(inner) == 1 and op_name(inner[0].value) in VIEWS:
-                return self.values[value.args[0]]
-        return None
-
-
-def _num_bytes(ty: relax.TensorType) -> int:
-    shape = [int(dim) for dim in ty.shape.values]
-    return int(np.prod(shape, dtype=np.int64)) * np.dtype(str(ty.dtype)).itemsize

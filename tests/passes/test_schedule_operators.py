@@ -148,7 +148,7 @@ def test_a_branch_is_finished_before_the_next_begins() -> None:
     assert not (order.index(first[0]) < order.index(second[0]) < order.index(first[1]))
     assert not (order.index(second[0]) < order.index(first[0]) < order.index(second[1]))
     assert after["main"].attrs["schedule_proved"]
-    assert int(after["main"].attrs["schedule_peak_bytes"]) == 4 * (16 + 16 * 64 + 64 * 4 + 64 + 2 * 4)
+    assert int(after["main"].attrs["schedule_peak_bytes"]) == 4 * (16 + 16 * 64 + 64 * 4 + 64 + 4)
 
 
 def test_a_chain_is_left_alone() -> None:

@@ -1,0 +1,213 @@
+"""Sequences of operators that compute some results again instead of keeping them, within a budget of live bytes.
+
+A sequence names nodes in the order they run; a node that stands there again computes its results again. A read takes
+what was written last, so a value is alive from each time it is written to the last read before it is written again.
+
+The search starts from an order without repeats. Where the most bytes above the budget are alive, it looks at every
+value that waits there for a later reader, and computes it again right before that reader, together with what this
+needs; it takes the repeat that removes most of the excess for its cost, until nothing exceeds the budget. Then it
+leaves out whatever turned out not to be needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from relay_passes.analysis.schedule_search import Graph
+
+DEEPEST = 4
+"""Generations of inputs that one repeat may compute again, too."""
+TRIED = 12
+"""Repeats that are looked at exactly, of those that seem best."""
+PEAKS = 24
+"""Positions above the budget, the highest first, that are looked at for a repeat that helps."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recomputation:
+    """sequence: nodes in the order they run. cost: of all its repeats. proved: whether no sequence costs less."""
+
+    sequence: tuple[int, ...]
+    peak_bytes: int
+    cost: int
+    proved: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Span:
+    """A value from one writing on: positions of the writing, and of each read after it."""
+
+    value: int
+    begin: int
+    reads: tuple[int, ...]
+
+    @property
+    def end(self) -> int:
+        return max(self.reads, default=self.begin)
+
+
+def peak_bytes(graph: Graph, sequence: Sequence[int]) -> int:
+    """Most bytes alive at a position of a sequence."""
+    return max(live_bytes(graph, sequence), default=sum(graph.sizes[value] for value in graph.inputs))
+
+
+def live_bytes(graph: Graph, sequence: Sequence[int]) -> list[int]:
+    """Bytes alive at each position, the running node's reads, results and scratch included."""
+    return _profile(graph, sequence, _spans(graph, sequence))
+
+
+def repeats_cost(sequence: Sequence[int], costs: Sequence[int]) -> int:
+    """What a sequence costs beyond running each node once."""
+    return sum(costs[node] for node in sequence) - sum(costs[node] for node in set(sequence))
+
+
+def recompute(graph: Graph, order: Sequence[int], costs: Sequence[int], budget_bytes: int) -> Recomputation | None:
+    """A sequence within the budget that keeps the given order of first runs; None if the search finds none.
+
+    costs: of each node, when it runs again.
+    """
+    sequence = list(order)
+    while (better := _improved(graph, sequence, costs, budget_bytes)) is not None:
+        sequence = better
+    if peak_bytes(graph, sequence) > budget_bytes:
+        return None
+    sequence = _without_needless(graph, sequence, costs, budget_bytes)
+    return Recomputation(
+        sequence=tuple(sequence), peak_bytes=peak_bytes(graph, sequence), cost=repeats_cost(sequence, costs)
+    )
+
+
+def _improved(graph: Graph, sequence: list[int], costs: Sequence[int], budget_bytes: int) -> list[int] | None:
+    """The sequence with the repeat that removes most excess for its cost; None where there is none to remove."""
+    spans = _spans(graph, sequence)
+    live = np.array(_profile(graph, sequence, spans), dtype=np.int64)
+    excess = _excess(live, budget_bytes)
+    above = [int(position) for position in np.argsort(-live, kind="stable") if live[position] > budget_bytes]
+    for position in above[:PEAKS]:
+        repeats = list(_repeats(graph, spans, live, position, budget_bytes))
+        repeats.sort(key=lambda repeat: -repeat.removed / (repeat.cost(costs) + 1))
+        best: tuple[float, list[int]] | None = None
+        for repeat in repeats[:TRIED]:
+            candidate = repeat.within(sequence)
+            left = _excess(live_bytes(graph, candidate), budget_bytes)
+            gain = (excess - left) / (repeat.cost(costs) + 1)
+            if left < excess and (best is None or gain > best[0]):
+                best = gain, candidate
+        if best is not None:
+            return best[1]
+    return None
+
+
+def _spans(graph: Graph, sequence: Sequence[int]) -> list[_Span]:
+    begins = dict.fromkeys(graph.inputs, -1)
+    reads: dict[int, list[int]] = {value: [] for value in graph.inputs}
+    spans: list[_Span] = []
+
+    def close(value: int) -> None:
+        if value in begins:
+            spans.append(_Span(value=value, begin=begins[value], reads=tuple(reads[value])))
+
+    for position, index in enumerate(sequence):
+        node = graph.nodes[index]
+        for value in dict.fromkeys(node.reads):
+            reads[value].append(position)
+        for value in node.writes:
+            close(value)
+            begins[value], reads[value] = position, []
+    for value in list(begins):
+        if value in graph.outputs:
+            reads[value].append(len(sequence))
+        close(value)
+    return spans
+
+
+def _profile(graph: Graph, sequence: Sequence[int], spans: Sequence[_Span]) -> list[int]:
+    change = [0] * (len(sequence) + 2)
+    dying: dict[tuple[int, int], int] = {}
+    for span in spans:
+        change[max(span.begin, 0)] += graph.sizes[span.value]
+        change[min(span.end, len(sequence)) + 1] -= graph.sizes[span.value]
+        dying[span.end, span.value] = span.value
+    live, total = [], 0
+    for position, index in enumerate(sequence):
+        node = graph.nodes[index]
+        total += change[position]
+        shared = max((b for value, b in node.shared_bytes.items() if (position, value) in dying), default=0)
+        live.append(total + node.extra_bytes - shared)
+    return live
+
+
+def _excess(live: Sequence[int] | np.ndarray, budget_bytes: int) -> int:
+    """How far a profile is above the budget: squares, so that its peaks count most."""
+    return int((np.maximum(np.asarray(live, dtype=np.int64) - budget_bytes, 0) ** 2).sum())
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Repeat:
+    """Nodes to run again before a position, and about how much of the excess that removes."""
+
+    nodes: tuple[int, ...]
+    before: int
+    removed: int
+
+    def cost(self, costs: Sequence[int]) -> int:
+        return sum(costs[node] for node in self.nodes)
+
+    def within(self, sequence: Sequence[int]) -> list[int]:
+        return [*sequence[: self.before], *self.nodes, *sequence[self.before :]]
+
+
+def _repeats(graph: Graph, spans: Sequence[_Span], live: np.ndarray, peak: int, budget_bytes: int) -> Iterator[_Repeat]:
+    """For each value that waits at a position: its maker again before its next reader, with less or more of its inputs.
+
+    What is removed is estimated on the profile as it stands: the value is gone while it waits, its inputs stay longer.
+    """
+    makers = {value: index for index, node in enumerate(graph.nodes) for value in node.writes}
+    alive: dict[int, list[_Span]] = {}
+    for span in spans:
+        alive.setdefault(span.value, []).append(span)
+    for span in spans:
+        later = [read for read in span.reads if read > peak]
+        waits = span.begin < peak and later and peak not in span.reads
+        if not waits or span.value not in makers or later[0] == len(live):
+            continue
+        before = later[0]
+        last = max([span.begin, *(read for read in span.reads if read < peak)])
+        chain = [makers[span.value]]
+        for _ in range(DEEPEST):
+            missing = _missing(graph, chain, alive, makers, before)
+            first = min((end for _, end in missing), default=last)
+            changed = live[min(first, last) + 1 : before].copy()
+            changed[last - min(first, last) :] -= graph.sizes[span.value]
+            for value, end in missing:
+                changed[max(end - min(first, last), 0) :] += graph.sizes[value]
+            removed = _excess(live[min(first, last) + 1 : before], budget_bytes) - _excess(changed, budget_bytes)
+            yield _Repeat(nodes=tuple(chain), before=before, removed=removed)
+            deeper = sorted({makers[value] for value, _ in missing if value in makers})
+            if not deeper:
+                break
+            chain = [*deeper, *chain]
+
+
+def _missing(
+    graph: Graph, chain: Sequence[int], alive: dict[int, list[_Span]], makers: dict[int, int], position: int
+) -> list[tuple[int, int]]:
+    """(value, position of its last read so far) of what a chain reads that is no longer alive at a position."""
+    made = {value for node in chain for value in graph.nodes[node].writes}
+    needed = dict.fromkeys(value for node in chain for value in graph.nodes[node].reads if value not in made)
+    ends = {value: max(span.end for span in alive[value] if span.begin < position) for value in needed}
+    return [(value, end) for value, end in ends.items() if end < position]
+
+
+def _without_needless(graph: Graph, sequence: list[int], costs: Sequence[int], budget_bytes: int) -> list[int]:
+    """The sequence without repeats that the budget does not need, the dearest first."""
+    seen: set[int] = set()
+    repeated = [p for p, node in enumerate(sequence) if node in seen or seen.add(node)]
+    for position in sorted(repeated, key=lambda p: (-costs[sequence[p]], -p)):
+        marked = [node for p, node in enumerate(sequence) if p != position]
+        if peak_bytes(graph, marked) <= budget_bytes:
+            return _without_needless(graph, marked, costs, budget_bytes)
+    return sequence
