@@ -27,8 +27,7 @@ sys.path.insert(0, str(ROOT))
 from relay_passes.analysis.recompute_exact import recompute_exactly  # noqa: E402
 from relay_passes.analysis.recompute_search import Recomputation, peak_bytes, recompute  # noqa: E402
 from relay_passes.analysis.schedule_search import Graph, Node, schedule  # noqa: E402
-
-TIME_LIMIT_S = 40.0
+from relay_passes.rematerialize import MOST_EXACT  # noqa: E402
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +55,7 @@ def read_problem(path: Path) -> Problem:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadFile(f"{path}: is not a node-link graph with an order: {type(error).__name__}: {error}") from None
     place = {name: index for index, name in enumerate(order)}
-    if len(place) != len(costs) or set(place) != set(costs):
+    if len(order) != len(costs) or set(place) != set(costs):
         raise BadFile(f"{path}: graph.order does not name each of the {len(costs)} nodes once.")
     reads: list[list[int]] = [[] for _ in order]
     for begin, end in links:
@@ -70,12 +69,12 @@ def read_problem(path: Path) -> Problem:
     return Problem(names=tuple(order), graph=graph, durations=durations)
 
 
-def solve(problem: Problem, order: Sequence[int], budget_bytes: int, time_limit_s: float) -> Recomputation | None:
+def solve(problem: Problem, order: Sequence[int], budget_bytes: int) -> Recomputation | None:
     """The cheapest of what search and constraint program find."""
     found = recompute(problem.graph, order, problem.durations, budget_bytes)
-    exact = recompute_exactly(
-        problem.graph, order, problem.durations, budget_bytes, time_limit_s=time_limit_s, hint=found
-    )
+    if len(order) > MOST_EXACT:
+        return found
+    exact = recompute_exactly(problem.graph, order, problem.durations, budget_bytes, hint=found)
     return min((r for r in (exact, found) if r), key=lambda r: r.cost, default=None)
 
 
@@ -84,7 +83,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("file", type=Path)
     parser.add_argument("--budget", type=float, required=True, help="share of the peak, above 0 and at most 1")
     parser.add_argument("--order", choices=("given", "best"), default="given")
-    parser.add_argument("--time-limit", type=float, default=TIME_LIMIT_S, metavar="SECONDS")
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args(arguments)
     if not 0 < options.budget <= 1:
@@ -99,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         order = schedule(problem.graph).order
     peak = peak_bytes(problem.graph, order)
     budget = int(peak * options.budget)
-    found = solve(problem, order, budget, options.time_limit)
+    found = solve(problem, order, budget)
     if found is None:
         print(f"{options.file}: no plan within {budget} B found ({options.budget:g} of {peak} B).", file=sys.stderr)
         return 1

@@ -32,8 +32,9 @@ CODEGEN = "tvm_ext"
 
 @dataclass(frozen=True, kw_only=True)
 class Footprint:
-    """Memory one composite needs beside its inputs and outputs (`relay_passes.backend.Footprint`)."""
+    """What one composite needs and costs (`relay_passes.backend.Footprint`)."""
 
+    instructions: int
     scratch_bytes: int
     shared_bytes: Mapping[int, int]
 
@@ -54,10 +55,10 @@ class CodegenBackend:
         return lowered.reason if isinstance(lowered, Refusal) else None
 
     def footprint(self, composite: relax.Function) -> Footprint:
-        """Scratch of a composite, and for each parameter what the output shares with it if it dies there."""
+        """Cost and scratch of a composite, and for each parameter what the output shares with it if it dies there."""
         lowered = lower_operator(composite, self.target)
         if isinstance(lowered, Refusal) or lowered.implementation is None:
-            return Footprint(scratch_bytes=0, shared_bytes={})
+            return Footprint(instructions=0, scratch_bytes=0, shared_bytes={})
         implementation, operator = lowered.implementation, lowered.operator
         output = _tensor("output", operator.output)
         shared = {
@@ -65,7 +66,13 @@ class CodegenBackend:
             for position, argument in enumerate(lowered.arguments)
             if lowered.arguments.count(argument) == 1
         }
-        return Footprint(scratch_bytes=implementation.scratch_bytes, shared_bytes=shared)
+        # Generic code has no model of its own: an instruction or so for each element it touches.
+        touched = sum(kind.num_elements for kind in (*operator.inputs, *operator.outputs))
+        return Footprint(
+            instructions=implementation.instructions or touched,
+            scratch_bytes=implementation.scratch_bytes,
+            shared_bytes=shared,
+        )
 
 
 def _tensor(name: str, kind: TensorType) -> Tensor:

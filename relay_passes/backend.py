@@ -9,11 +9,14 @@ from tvm import relax
 
 
 class Footprint(Protocol):
-    """Memory one composite needs beside its inputs and outputs.
+    """Memory one composite needs beside its inputs and outputs, and what it costs to run.
 
+    instructions: modelled; ranks what could run, is never reported as a measurement.
     shared_bytes: parameter -> bytes that the output shares with it where the parameter is read for the last time.
     """
 
+    @property
+    def instructions(self) -> int: ...
     @property
     def scratch_bytes(self) -> int: ...
     @property

@@ -18,6 +18,7 @@ class OperatorGraph:
     """The operators of a function as a graph of numbers, for searches over orders and sequences of them.
 
     steps: a computing binding each, with the views of its results behind it. first: views of parameters.
+    instructions: modelled, of each step.
     """
 
     def __init__(self, mod: tvm.IRModule, main: relax.Function, backend: Backend) -> None:
@@ -28,6 +29,7 @@ class OperatorGraph:
         self.first: list[relax.VarBinding] = []
         self.steps: list[list[relax.VarBinding]] = []
         self.nodes: list[Node] = []
+        self.instructions: list[int] = []
         self.made_by: dict[int, int] = {}
         for binding in bindings(main):
             self._add(binding)
@@ -68,6 +70,7 @@ class OperatorGraph:
                 shared_bytes={group[0]: shared[i] for i, group in enumerate(reads) if i in shared and len(group) == 1},
             )
         )
+        self.instructions.append(footprint.instructions if footprint else 0)
         self.made_by |= dict.fromkeys(writes, len(self.steps))
         self.steps.append([binding])
 

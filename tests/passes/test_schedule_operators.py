@@ -92,6 +92,7 @@ def test_an_order_no_other_beats_stays() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Footprint:
+    instructions: int = 1
     scratch_bytes: int = 0
     shared_bytes: dict[int, int] = field(default_factory=dict)
 
