@@ -16,15 +16,17 @@ from tvm import relax
 
 from codegen_c.arena.bound import shared_bytes
 from codegen_c.build import Compiled, compile_region
-from codegen_c.composites import lower_operator
+from codegen_c.composites import Lowered, lower_operator
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.tvm_entry import emit_tvm_entry
 from codegen_c.kernels.contract import Refusal, Target
 from codegen_c.operators import TensorType
 from codegen_c.program import Tensor
 from codegen_c.scalar_calls import ELEMENTWISE
+from codegen_c.sequences import row_reader
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import HOST_TOOLCHAIN, Platform
+from tvm_ext.core.row_sequence import RowOperator
 from tvm_ext.core.toolchain import compile_objects
 
 CODEGEN = "tvm_ext"
@@ -35,6 +37,7 @@ class Footprint:
     """What one composite needs and costs (`relay_passes.backend.Footprint`)."""
 
     instructions: int
+    rows: RowOperator | None
     scratch_bytes: int
     shared_bytes: Mapping[int, int]
 
@@ -58,7 +61,7 @@ class CodegenBackend:
         """Cost and scratch of a composite, and for each parameter what the output shares with it if it dies there."""
         lowered = lower_operator(composite, self.target)
         if isinstance(lowered, Refusal) or lowered.implementation is None:
-            return Footprint(instructions=0, scratch_bytes=0, shared_bytes={})
+            return Footprint(instructions=0, rows=None, scratch_bytes=0, shared_bytes={})
         implementation, operator = lowered.implementation, lowered.operator
         output = _tensor("output", operator.output)
         shared = {
@@ -70,9 +73,29 @@ class CodegenBackend:
         touched = sum(kind.num_elements for kind in (*operator.inputs, *operator.outputs))
         return Footprint(
             instructions=implementation.instructions or touched,
+            rows=_rows(lowered),
             scratch_bytes=implementation.scratch_bytes,
             shared_bytes=shared,
         )
+
+
+def _rows(lowered: Lowered) -> RowOperator | None:
+    """How rows of a composite's result depend on those of its parameters; None where it only runs whole.
+
+    Rows need one image of equal rows, and each parameter to be read as one operand.
+    """
+    operator, spatial = lowered.operator, lowered.implementation and lowered.implementation.spatial
+    if spatial is None or len(operator.outputs) != 1 or operator.output.shape[0] != 1:
+        return None
+    if len(spatial.inputs) != len(operator.inputs) or len(set(lowered.arguments)) < len(lowered.arguments):
+        return None
+    pairs = [(operator.output, spatial.output_rows)]
+    pairs += [(kind, access.input_rows) for kind, access in zip(operator.inputs, spatial.inputs, strict=True)]
+    if any(rows < 1 or kind.num_elements % rows for kind, rows in pairs):
+        return None
+    readers = [row_reader(access, spatial.output_rows, None) for access in spatial.inputs]
+    by_parameter = sorted(zip(lowered.arguments, readers, strict=True), key=lambda pair: pair[0])
+    return RowOperator(num_rows=spatial.output_rows, readers=tuple(reader for _, reader in by_parameter))
 
 
 def _tensor(name: str, kind: TensorType) -> Tensor:

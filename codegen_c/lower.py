@@ -17,6 +17,7 @@ from codegen_c.graph import tensor_type
 from codegen_c.kernels.contract import Refusal, Target
 from codegen_c.operators import TensorType
 from codegen_c.program import Constant, KernelCall, Program, Step, Tensor, Transfer
+from codegen_c.sequences import Part, fold_sequences
 from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.core.names import identifier, unique
 from tvm_ext.core.platform import Platform
@@ -45,6 +46,7 @@ class _Lowering:
         self.steps: list[Step] = []
         self.views: dict[Any, _View | tuple[_View, ...]] = {}
         self.composites: dict[Any, relax.Function] = {}
+        self.parts: dict[str, Part] = {}
 
     def run(self) -> Program:
         inputs = [self._tensor(param.name, tensor_type(param.ty), role="input") for param in self.region.params]
@@ -56,10 +58,11 @@ class _Lowering:
         body = self.region.body.body
         results = body.fields if isinstance(body, relax.Tuple) else [body]
         outputs = [self._output(result) for result in results]
-        return Program(
+        program = Program(
             name=str(self.region.attrs["global_symbol"]), inputs=tuple(inputs), outputs=tuple(outputs),
             tensors=self.tensors, constants=self.constants, steps=tuple(self.steps),
         )  # fmt: skip
+        return fold_sequences(program, self.parts)
 
     def _visit(self, var: relax.Var, value: relax.Expr) -> None:
         if isinstance(value, relax.Function):
@@ -110,6 +113,9 @@ class _Lowering:
             data = np.ascontiguousarray(array)
             self.constants[constant] = Constant(name=constant, data=data, memory=self.platform.weights, note=note)
             constants.append(constant)
+        if "sequence" in composite.attrs:
+            label, rows = str(composite.attrs["sequence"]), int(composite.attrs["rows_per_call"])
+            self.parts[name] = Part(sequence=label, rows_per_call=rows)
         return KernelCall(
             name=name, implementation=implementation, inputs=tuple(view.tensor for view in seen),
             outputs=tuple(outputs), input_shapes=tuple(kind.shape for kind in lowered.operator.inputs),

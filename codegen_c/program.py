@@ -27,12 +27,20 @@ class Quantization:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Ring:
+    """Of a tensor's rows, only the last `stored` are kept: row h in slot h % stored."""
+
+    rows: int
+    stored: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Tensor:
     """An activation: written by a step (or the caller), read by later ones.
 
     name: C identifier, unique in the program. source: the model's own name of it.
     layout: axes of the model's tensor in the order stored here ((0, 2, 3, 1): NCHW kept as NHWC);
-    empty where both are the same.
+    empty where both are the same. ring: which rows are kept at a time, None for all; the shape is that of the whole.
     """
 
     name: str
@@ -43,14 +51,22 @@ class Tensor:
     role: Literal["input", "output", "intermediate"] = "intermediate"
     layout: tuple[int, ...] = ()
     quantization: Quantization | None = None
+    ring: Ring | None = None
 
     @property
     def num_elements(self) -> int:
+        """Of the whole tensor."""
         return int(np.prod(self.shape, dtype=np.int64))
 
     @property
+    def stored_elements(self) -> int:
+        """Of the rows kept at a time."""
+        return self.num_elements * self.ring.stored // self.ring.rows if self.ring else self.num_elements
+
+    @property
     def num_bytes(self) -> int:
-        return self.num_elements * np.dtype(self.dtype).itemsize
+        """That it takes in memory."""
+        return self.stored_elements * np.dtype(self.dtype).itemsize
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -123,7 +139,25 @@ class Loop:
     body: tuple[KernelCall | Transfer, ...]
 
 
-Step = KernelCall | Transfer | Loop
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sequence:
+    """Kernels that run row by row in series, each as late as it can (`tvm_ext.core.row_sequence`).
+
+    rows_per_call: of each kernel of the body. Tensors that only the body touches may be rings; all tensors that it
+    touches are live during the whole of it.
+    """
+
+    name: str
+    body: tuple[KernelCall, ...]
+    rows_per_call: tuple[int, ...]
+
+
+Step = KernelCall | Transfer | Loop | Sequence
+
+
+def calls(step: Step) -> tuple[KernelCall | Transfer, ...]:
+    """The calls a step is made of: itself, or the body of a loop or sequence as it stands."""
+    return step.body if isinstance(step, Loop | Sequence) else (step,)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -140,7 +174,7 @@ class Program:
     def kernel_calls(self) -> Iterator[KernelCall]:
         """Every kernel call once, in order; those of a loop's body as they stand."""
         for step in self.steps:
-            for inner in step.body if isinstance(step, Loop) else (step,):
+            for inner in calls(step):
                 if isinstance(inner, KernelCall):
                     yield inner
 
@@ -151,20 +185,22 @@ class Program:
 
 def reads(step: Step) -> tuple[str, ...]:
     """Names of the tensors a step reads."""
-    if isinstance(step, Loop):
-        return tuple(dict.fromkeys(name for inner in step.body for name in reads(inner)))
-    return (step.source,) if isinstance(step, Transfer) else step.inputs
+    return tuple(dict.fromkeys(name for call in calls(step) for name in _inputs(call)))
 
 
 def writes(step: Step) -> tuple[str, ...]:
     """Names of the tensors a step writes."""
-    if isinstance(step, Loop):
-        return tuple(dict.fromkeys(name for inner in step.body for name in writes(inner)))
-    return (step.target,) if isinstance(step, Transfer) else step.outputs
+    return tuple(dict.fromkeys(name for call in calls(step) for name in _outputs(call)))
 
 
 def scratch_bytes(step: Step) -> int:
     """Bytes of scratch a step needs while it runs."""
-    if isinstance(step, Loop):
-        return max((scratch_bytes(inner) for inner in step.body), default=0)
-    return 0 if isinstance(step, Transfer) else step.implementation.scratch_bytes
+    return max((c.implementation.scratch_bytes for c in calls(step) if isinstance(c, KernelCall)), default=0)
+
+
+def _inputs(call: KernelCall | Transfer) -> tuple[str, ...]:
+    return (call.source,) if isinstance(call, Transfer) else call.inputs
+
+
+def _outputs(call: KernelCall | Transfer) -> tuple[str, ...]:
+    return (call.target,) if isinstance(call, Transfer) else call.outputs

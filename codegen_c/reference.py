@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
-from codegen_c.program import KernelCall, Loop, Program, Step, Transfer
+from codegen_c.program import Program, Step, Transfer, calls
 
 Array = np.ndarray
 
@@ -22,7 +22,7 @@ def run(program: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:
 def run_step(program: Program, step: Step, values: Mapping[str, Array]) -> dict[str, Array]:
     """What a step writes, given what it reads. A loop's row ranges together cover each output once."""
     written: dict[str, Array] = {}
-    for call in _calls(step):
+    for call in calls(step):
         if isinstance(call, Transfer):
             written[call.target] = values[call.source].reshape(program.tensors[call.target].shape)
             continue
@@ -33,7 +33,3 @@ def run_step(program: Program, step: Step, values: Mapping[str, Array]) -> dict[
             tensor = program.tensors[name]
             written[name] = np.ascontiguousarray(result).astype(tensor.dtype, copy=False).reshape(tensor.shape)
     return written
-
-
-def _calls(step: Step) -> Iterator[KernelCall | Transfer]:
-    yield from step.body if isinstance(step, Loop) else (step,)

@@ -7,16 +7,21 @@ from typing import Protocol
 
 from tvm import relax
 
+from tvm_ext.core.row_sequence import RowOperator
+
 
 class Footprint(Protocol):
     """Memory one composite needs beside its inputs and outputs, and what it costs to run.
 
     instructions: modelled; ranks what could run, is never reported as a measurement.
+    rows: how its rows depend on those of its parameters, None where it only runs whole.
     shared_bytes: parameter -> bytes that the output shares with it where the parameter is read for the last time.
     """
 
     @property
     def instructions(self) -> int: ...
+    @property
+    def rows(self) -> RowOperator | None: ...
     @property
     def scratch_bytes(self) -> int: ...
     @property

@@ -10,7 +10,7 @@ from codegen_c.arena.profile import largest_arena, live_profile, peak_placements
 from codegen_c.build import Compiled
 from codegen_c.interface import Port
 from codegen_c.kernels.contract import Alternative
-from codegen_c.program import KernelCall, Loop, Program, Step, scratch_bytes, writes
+from codegen_c.program import KernelCall, Program, Step, calls, scratch_bytes, writes
 from tvm_ext.core.options import BuildOptions
 
 SCHEMA_VERSION = 1
@@ -127,16 +127,16 @@ def _alternative(other: Alternative) -> dict[str, Any]:
 
 
 def _step(compiled: Compiled, index: int, step: Step, live_bytes: int) -> dict[str, Any]:
-    calls = [call for call in (step.body if isinstance(step, Loop) else (step,)) if isinstance(call, KernelCall)]
-    modelled = [call.implementation.instructions for call in calls]
+    kernel_calls = [call for call in calls(step) if isinstance(call, KernelCall)]
+    modelled = [call.implementation.instructions for call in kernel_calls]
     return {
         "index": index,
         "name": step.name,
-        "source_nodes": [node for call in calls for node in call.source_nodes],
-        "kernel": ", ".join(dict.fromkeys(call.implementation.kernel for call in calls)) or "copy",
-        "macs": sum(call.implementation.macs for call in calls),
+        "source_nodes": [node for call in kernel_calls for node in call.source_nodes],
+        "kernel": ", ".join(dict.fromkeys(call.implementation.kernel for call in kernel_calls)) or "copy",
+        "macs": sum(call.implementation.macs for call in kernel_calls),
         "modelled_instructions": sum(modelled) if all(modelled) else None,
-        "alternatives": [_alternative(other) for call in calls for other in call.implementation.alternatives],
+        "alternatives": [_alternative(other) for call in kernel_calls for other in call.implementation.alternatives],
         "scratch_bytes": scratch_bytes(step),
         "live_bytes": live_bytes,
         "outputs": [_tensor(compiled, compiled.program, name) for name in writes(step)],

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from codegen_c.arena.overlap import row_bytes
+from codegen_c.arena.overlap import row_bytes, sequence_pairs
 from codegen_c.kernels.contract import Implementation
 from codegen_c.program import KernelCall, Program, Tensor, scratch_bytes
+from codegen_c.program import Sequence as RowSteps
+from codegen_c.sequences import needed_and_written
 
 
 def live_bytes(
@@ -41,8 +43,25 @@ def live_bytes(
                 if name in names and ((output.name, name) in overlapping or (name, output.name) in overlapping)
             ]
             saved = shared_bytes(step.implementation, output, dying)
+        if isinstance(step, RowSteps):
+            pairs = [pair for pair in sequence_pairs(program, step) if pair in overlapping and names.issuperset(pair)]
+            saved = sequence_shared_bytes(program, step, pairs)
         result.append(total - saved)
     return result or [sum(program.tensors[n].num_bytes for n in lifetimes if program.tensors[n].memory == memory)]
+
+
+def sequence_shared_bytes(program: Program, step: RowSteps, pairs: Collection[tuple[str, str]]) -> int:
+    """Bytes that a sequence's whole outputs and dying inputs together never need at one moment."""
+    if not pairs:
+        return 0
+    outputs, inputs = (sorted({pair[side] for pair in pairs}) for side in (0, 1))
+    whole = {name: program.tensors[name].num_bytes for name in (*outputs, *inputs)}
+    moments = needed_and_written(step, program.tensors, outputs, inputs)
+    most = max(
+        sum(written.values()) + sum(whole[name] - first for name, first in needed.items())
+        for written, needed in moments
+    )
+    return sum(whole.values()) - most
 
 
 def shared_bytes(implementation: Implementation, output: Tensor, dying: Sequence[tuple[int, Tensor]]) -> int:

@@ -16,10 +16,12 @@ needs no distance at all.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from codegen_c.kernels.contract import Spatial
-from codegen_c.program import KernelCall, Program, Tensor, reads
+from codegen_c.program import KernelCall, Program, Sequence, Tensor, reads
+from codegen_c.sequences import needed_and_written
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +41,12 @@ def overlaps(program: Program) -> list[Overlaps]:
     last_reader = {name: index for index, step in enumerate(program.steps) for name in reads(step)}
     found: list[Overlaps] = []
     for index, step in enumerate(program.steps):
+        if isinstance(step, Sequence):
+            pairs = sequence_pairs(program, step)
+            dying = [pair for pair in pairs if last_reader[pair[1]] == index]
+            if dying:
+                found.append(Overlaps(ascending=_sequence_distances(program, step, dying), descending={}))
+            continue
         if not isinstance(step, KernelCall) or step.rows is not None:
             continue
         output, counts = program.tensors[step.outputs[0]], Counter(step.inputs)
@@ -57,6 +65,47 @@ def overlaps(program: Program) -> list[Overlaps]:
         if ascending or descending:
             found.append(Overlaps(ascending=ascending, descending=descending))
     return found
+
+
+def sequence_pairs(program: Program, step: Sequence) -> list[tuple[str, str]]:
+    """(output, input) of a sequence that may share bytes: whole tensors of one memory, made of equal rows."""
+    made = {call.outputs[0] for call in step.body}
+    whole = [
+        (call.outputs[0], call.implementation.spatial)
+        for call in step.body
+        if not program.tensors[call.outputs[0]].ring
+    ]
+    outputs = [name for name, spatial in whole if spatial and not program.tensors[name].num_bytes % spatial.output_rows]
+    inputs = [name for name in reads(step) if name not in made and name not in program.outputs]
+    return [
+        (output, name)
+        for output in outputs
+        for name in inputs
+        if program.tensors[output].memory == program.tensors[name].memory and _has_rows(step, program.tensors[name])
+    ]
+
+
+def _has_rows(step: Sequence, tensor: Tensor) -> bool:
+    """Whether all readers of a tensor see it as the same equal rows."""
+    rows = {
+        call.implementation.spatial.inputs[position].input_rows if call.implementation.spatial else 0
+        for call in step.body
+        for position, name in enumerate(call.inputs)
+        if name == tensor.name
+    }
+    return len(rows) == 1 and 0 not in rows and tensor.num_bytes % min(rows) == 0
+
+
+def _sequence_distances(
+    program: Program, step: Sequence, pairs: Collection[tuple[str, str]]
+) -> dict[tuple[str, str], int]:
+    """Least bytes between the begins of a sequence's output and an input: no row is written before it was read."""
+    outputs, inputs = ({pair[side] for pair in pairs} for side in (0, 1))
+    moments = needed_and_written(step, program.tensors, sorted(outputs), sorted(inputs))
+    return {
+        (output, name): max(0, *(written[output] - needed[name] for written, needed in moments if written[output]))
+        for output, name in pairs
+    }
 
 
 def row_bytes(spatial: Spatial, position: int, source: Tensor, output: Tensor) -> tuple[int, int] | None:

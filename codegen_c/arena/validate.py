@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from codegen_c.arena.memory_plan import MemoryPlan, Placement
-from codegen_c.program import KernelCall, Loop, Program, Step, Transfer
+from codegen_c.arena.validate_rows import replay_sequence
+from codegen_c.program import KernelCall, Loop, Program, Sequence, Transfer, calls
 from tvm_ext.core.errors import PlanRejected
 
 NOBODY = -1
@@ -37,6 +38,9 @@ def validate(program: Program, plan: MemoryPlan) -> None:
             bytes_of(name)[:] = numbers[name]
     for index, step in enumerate(program.steps):
         where = f"step {index} ({step.name})"
+        if isinstance(step, Sequence):
+            replay_sequence(program, plan, step, owners, numbers, where)
+            continue
         for inner, order in _inner(step):
             inputs, outputs = _operands(inner)
             for name in inputs:
@@ -55,7 +59,7 @@ def _require_places(program: Program, plan: MemoryPlan) -> None:
     """Everything has a place, but for inputs and outputs, which the caller may hold."""
     known = {*plan.placements, *program.inputs, *program.outputs}
     for index, step in enumerate(program.steps):
-        for inner, _ in _inner(step):
+        for inner in calls(step):
             inputs, outputs = _operands(inner)
             if (
                 isinstance(inner, Transfer)
@@ -88,17 +92,19 @@ def _check_size(program: Program, place: Placement) -> None:
             inner.implementation.scratch_bytes
             for step in program.steps
             if f"{step.name}_scratch" == place.name
-            for inner, _ in _inner(step)
+            for inner in calls(step)
             if isinstance(inner, KernelCall)
         )
     else:
         tensor = program.tensors[place.name]
         need = int(np.prod(tensor.shape, dtype=np.int64)) * np.dtype(tensor.dtype).itemsize
+        if tensor.ring:
+            need = need // tensor.ring.rows * tensor.ring.stored
     if place.num_bytes < need:
         raise PlanRejected(f"{place.name}: has {place.num_bytes} B and needs {need} B.")
 
 
-def _inner(step: Step) -> list[tuple[KernelCall | Transfer, list[int]]]:
+def _inner(step: KernelCall | Transfer | Loop) -> list[tuple[KernelCall | Transfer, list[int]]]:
     """The calls a step makes, each with the output rows it computes, in order.
 
     A loop over one kernel that computes every row once counts as one call. The body of any other loop is replayed

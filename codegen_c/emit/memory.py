@@ -76,8 +76,9 @@ def _member(program: Program, placement: Placement) -> list[str]:
     tensor = program.tensors.get(placement.name)
     if tensor:
         shape = ", ".join(map(str, tensor.shape))
-        ctype, count = C_TYPES[tensor.dtype], max(tensor.num_elements, 1)
-        note = f"{tensor.dtype}[{shape}], {comment(tensor.source)}"
+        ctype, count = C_TYPES[tensor.dtype], max(tensor.stored_elements, 1)
+        kept = f", {tensor.ring.stored} of {tensor.ring.rows} rows" if tensor.ring else ""
+        note = f"{tensor.dtype}[{shape}]{kept}, {comment(tensor.source)}"
     else:
         ctype, count, note = "uint8_t", placement.num_bytes, "scratch"
     gap = f"uint8_t GAP_{placement.name}[{placement.offset}]; " if placement.offset else ""

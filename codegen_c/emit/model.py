@@ -9,8 +9,9 @@ from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.functions import definition
 from codegen_c.emit.header import signature
 from codegen_c.emit.memory import place, union_name
+from codegen_c.emit.sequence import sequence_lines
 from codegen_c.interface import Interface
-from codegen_c.program import Affine, KernelCall, Loop, Program, Tensor, Transfer, reads
+from codegen_c.program import Affine, KernelCall, Loop, Program, Sequence, Step, Tensor, Transfer, reads
 from codegen_c.text import block, comment
 
 RUNTIME_HEADER = "tvm_ext_kernels.h"
@@ -76,23 +77,31 @@ def _run(program: Program, plan: MemoryPlan, interface: Interface, after_step: b
     return f"{signature(interface)}\n{{\n{block(lines)}\n}}\n"
 
 
-def _step(program: Program, plan: MemoryPlan, model: str, step: KernelCall | Transfer | Loop) -> list[str]:
+def _step(program: Program, plan: MemoryPlan, model: str, step: Step) -> list[str]:
     if isinstance(step, Transfer):
         target, source = place(program, plan, step.target), place(program, plan, step.source)
         return [f"memcpy({target}, {source}, {program.tensors[step.target].num_bytes}u);"]
     if isinstance(step, Loop):
         body = [line for inner in step.body for line in _call_lines(program, plan, model, inner, step.name)]
         return [f"for (int32_t i = 0; i < {step.count}; ++i) {{", block(body), "}"]
+    if isinstance(step, Sequence):
+        return sequence_lines(step, lambda call, rows: _call_lines(program, plan, model, call, step.name, rows))
     return _call_lines(program, plan, model, step, step.name)
 
 
 def _call_lines(
-    program: Program, plan: MemoryPlan, model: str, call: KernelCall | Transfer, step_name: str
+    program: Program,
+    plan: MemoryPlan,
+    model: str,
+    call: KernelCall | Transfer,
+    step_name: str,
+    bounds: tuple[str, str] | None = None,
 ) -> list[str]:
+    """A call of a kernel's function. bounds: C expressions of the rows it computes; by default its own."""
     if isinstance(call, Transfer):
         return _step(program, plan, model, call)
     inputs, outputs, constants = iter(call.inputs), iter(call.outputs), iter(call.constants)
-    rows = iter(_row_bounds(call))
+    rows = iter(bounds or _row_bounds(call))
     arguments: list[str] = []
     for parameter in call.implementation.function.parameters:
         if parameter.role == "input":

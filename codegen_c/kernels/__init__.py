@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pkgutil import iter_modules
 
@@ -32,10 +32,10 @@ def select(
     candidates = [kernel for kernel in kernels() if kernel.operator is type(operator)]
     refusals = [refusal for kernel in candidates if (refusal := kernel.refuses(operator, target))]
     refused = {refusal.kernel for refusal in refusals}
-    accepted = [k.implement(operator, target, stored or StoredRows()) for k in candidates if k.name not in refused]
+    accepted = [(k, k.implement(operator, target, stored or StoredRows())) for k in candidates if k.name not in refused]
     if not accepted:
         return tuple(refusals)
-    best = min(accepted, key=lambda implementation: implementation.instructions)
-    dearer = [Alternative(kernel=a.kernel, instructions=a.instructions) for a in accepted if a is not best]
+    kernel, best = min(accepted, key=lambda pair: pair[1].instructions)
+    dearer = [Alternative(kernel=a.kernel, instructions=a.instructions) for _, a in accepted if a is not best]
     unfit = [Alternative(kernel=refusal.kernel, reason=refusal.reason) for refusal in refusals]
-    return replace(best, alternatives=(*dearer, *unfit))
+    return replace(best, alternatives=(*dearer, *unfit), keeping=partial(kernel.implement, operator, target))

@@ -141,6 +141,7 @@ class Implementation:
     reference: numpy on whole, stored-layout arrays, bit for bit for integers.
     exact: whether the reference gives the very bytes of the C code (integers) or agrees within rounding (float).
     alternatives: what else there was to choose from, for the report.
+    keeping: the same kernel for operands of which only some rows are stored.
     """
 
     kernel: str
@@ -155,6 +156,7 @@ class Implementation:
     in_place: tuple[int, ...] = ()
     exact: bool = False
     alternatives: tuple[Alternative, ...] = ()
+    keeping: Callable[[StoredRows], Implementation] | None = None
 
     @property
     def computes_floats(self) -> bool:

@@ -14,6 +14,9 @@
 #define TVM_EXT_STEP static
 #endif
 
+#define TVM_EXT_MIN(a, b) ((a) < (b) ? (a) : (b))
+#define TVM_EXT_MAX(a, b) ((a) > (b) ? (a) : (b))
+
 /* a * b + c: fused where the hardware fuses, multiply then add elsewhere; never left to the compiler. */
 #if defined(__ARM_FEATURE_FMA) || defined(__FMA__)
 #define TVM_EXT_FMA(a, b, c) fmaf((a), (b), (c))

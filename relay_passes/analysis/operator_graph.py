@@ -10,6 +10,7 @@ from relay_passes.analysis.schedule_search import Graph, Node
 from relay_passes.backend import Backend
 from relay_passes.composites import composite_of
 from relay_passes.dataflow import bindings, op_name, operands, outputs
+from tvm_ext.core.row_sequence import RowOperator
 
 VIEWS = frozenset({"relax.reshape", "relax.expand_dims", "relax.squeeze", "relax.flatten"})
 
@@ -18,7 +19,7 @@ class OperatorGraph:
     """The operators of a function as a graph of numbers, for searches over orders and sequences of them.
 
     steps: a computing binding each, with the views of its results behind it. first: views of parameters.
-    instructions: modelled, of each step.
+    instructions: modelled, of each step. rows: how its rows depend on those it reads, None where it only runs whole.
     """
 
     def __init__(self, mod: tvm.IRModule, main: relax.Function, backend: Backend) -> None:
@@ -30,6 +31,7 @@ class OperatorGraph:
         self.steps: list[list[relax.VarBinding]] = []
         self.nodes: list[Node] = []
         self.instructions: list[int] = []
+        self.rows: list[RowOperator | None] = []
         self.made_by: dict[int, int] = {}
         for binding in bindings(main):
             self._add(binding)
@@ -71,6 +73,7 @@ class OperatorGraph:
             )
         )
         self.instructions.append(footprint.instructions if footprint else 0)
+        self.rows.append(footprint.rows if footprint else None)
         self.made_by |= dict.fromkeys(writes, len(self.steps))
         self.steps.append([binding])
 

@@ -20,6 +20,7 @@ from relay_passes.form_composites import FormComposites
 from relay_passes.schedule_operators import ScheduleOperators
 from tests.passes.modules import without_spans
 from tests.passes.stub_backend import StubBackend
+from tvm_ext.core.row_sequence import RowOperator
 
 
 def peak(graph: Graph, order: tuple[int, ...]) -> int | None:
@@ -93,6 +94,7 @@ def test_an_order_no_other_beats_stays() -> None:
 @dataclass(frozen=True, kw_only=True)
 class Footprint:
     instructions: int = 1
+    rows: RowOperator | None = None
     scratch_bytes: int = 0
     shared_bytes: dict[int, int] = field(default_factory=dict)
 

@@ -1,0 +1,64 @@
+"""Splits oversized sequences of operators: their rows run in series, through rings of a few rows each.
+
+Rewrite:
+    a = c1(x); b = c2(a); d = c3(b)
+      ->  the same calls; the functions c1, c2, c3 carry the attributes `sequence`, the name of what runs in series, and
+          `rows_per_call`, how many rows of a result are computed at a time. main says what it came to: attributes
+          `split_peak_bytes` and `split_instructions` (modelled, added).
+Leaves alone: a function within the budget; operators without rows; what each composite computes. The module runs in
+TVM as before: which rows are computed when changes no bit.
+"""
+
+from __future__ import annotations
+
+import tvm
+
+from relay_passes.analysis.operator_graph import OperatorGraph
+from relay_passes.analysis.recompute_search import peak_bytes
+from relay_passes.analysis.split_search import Split, split
+from relay_passes.backend import Backend
+from relay_passes.dataflow import is_dataflow
+
+
+@tvm.transform.module_pass(opt_level=0, name="SplitSequences")
+class SplitSequences:
+    """See the module's docstring. budget_bytes: bytes alive that are allowed; None asks for the fewest possible."""
+
+    def __init__(self, backend: Backend, budget_bytes: int | None) -> None:
+        self.backend, self.budget_bytes = backend, budget_bytes
+
+    def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
+        main = mod["main"]
+        if not is_dataflow(main):
+            return mod
+        operators = OperatorGraph(mod, main, self.backend)
+        graph = operators.graph()
+        whole = peak_bytes(graph, range(len(graph.nodes)))
+        if self.budget_bytes is not None and whole <= self.budget_bytes:
+            return mod
+        found = split(graph, operators.rows, self.budget_bytes)
+        if found.peak_bytes >= whole:
+            return mod
+        module = mod.clone()
+        for label, (computing, *_) in zip(_labels(found), operators.steps, strict=True):
+            if label is not None:
+                part = mod[computing.value.op].with_attrs({"sequence": label[0], "rows_per_call": label[1]})
+                module.update_func(computing.value.op, part)
+        attributes = {
+            "split_peak_bytes": found.peak_bytes, "split_instructions": found.cost,
+            "schedule_peak_bytes": found.peak_bytes, "schedule_proved": False,
+        }  # fmt: skip
+        module.update_func(module.get_global_var("main"), main.with_attrs(attributes))
+        return module
+
+
+def _labels(found: Split) -> list[tuple[str, int] | None]:
+    """Of each operator, the name of its sequence and rows per call; None for one that runs whole."""
+    labels: list[tuple[str, int] | None] = []
+    count = 0
+    for segment in found.segments:
+        together = segment.end - segment.begin
+        label = (f"sequence_{count}", segment.rows_per_call) if segment.rows_per_call else None
+        count += label is not None
+        labels += [label] * together
+    return labels

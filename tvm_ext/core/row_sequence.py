@@ -1,0 +1,119 @@
+"""Operators that run row by row, in series: who runs next, and how many rows of each result must be kept.
+
+Each operator computes its output rows in ascending order, some rows a call. The last operator asks for its next rows;
+an operator whose rows are asked for asks its producers for what it reads, and the first of all that were asked, in the
+operators' order, runs. So every row is computed as late as it can be, and exactly once. A result that only operators
+of the sequence read needs no more rows than lie between the first row still to be read and the last one made: it is
+kept in a ring, row h in slot h modulo the ring's rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowReader:
+    """How an operator reads one input, by output row.
+
+    producer: the operator of the sequence that makes the input; None for a tensor that is there from the start.
+    begins[r]: first input row that output row r or a later one reads; one more element stands for none, all rows.
+    ends[r]: end of the input rows that output rows up to r read. input_rows: of the whole input.
+    """
+
+    producer: int | None = None
+    input_rows: int
+    begins: tuple[int, ...]
+    ends: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowOperator:
+    """num_rows: of its output. readers: of each input. rows_per_call: computed together, fewer in the last call."""
+
+    num_rows: int
+    readers: tuple[RowReader, ...]
+    rows_per_call: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowCall:
+    """Rows [begin, end) of one operator."""
+
+    operator: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class RowSequence:
+    """Operators in an order in which each stands behind its producers."""
+
+    operators: tuple[RowOperator, ...]
+
+    @cached_property
+    def calls(self) -> tuple[RowCall, ...]:
+        """Every call, in the order they run."""
+        return tuple(self._calls())
+
+    def _calls(self) -> Iterator[RowCall]:
+        made, sink = [0] * len(self.operators), len(self.operators) - 1
+        while made[sink] < self.operators[sink].num_rows:
+            index = self._next(sink, made)
+            operator = self.operators[index]
+            end = min(made[index] + operator.rows_per_call, operator.num_rows)
+            yield RowCall(operator=index, begin=made[index], end=end)
+            made[index] = end
+
+    def rows_made(self) -> tuple[int, ...]:
+        """Per operator, rows computed when the last operator has all of its own; nobody asks for the rest."""
+        made = [0] * len(self.operators)
+        for call in self.calls:
+            made[call.operator] = call.end
+        return tuple(made)
+
+    def _next(self, sink: int, made: Sequence[int]) -> int:
+        """The first operator among those that the next rows of `sink` wait for."""
+        waiting, first = [sink], sink
+        seen = {sink}
+        while waiting:
+            operator = self.operators[index := waiting.pop()]
+            last = min(made[index] + operator.rows_per_call, operator.num_rows) - 1
+            for reader in operator.readers:
+                producer = reader.producer
+                if producer is not None and producer not in seen and made[producer] < reader.ends[last]:
+                    seen.add(producer)
+                    waiting.append(producer)
+                    first = min(first, producer)
+        return first
+
+    def ring_rows(self) -> tuple[int, ...]:
+        """Per operator, the most rows of its output between the first that the sequence still reads and the last made.
+
+        0 for an output that no operator of the sequence reads.
+        """
+        readers: list[list[tuple[int, RowReader]]] = [[] for _ in self.operators]
+        for index, operator in enumerate(self.operators):
+            for reader in operator.readers:
+                if reader.producer is not None:
+                    readers[reader.producer].append((index, reader))
+        made = [0] * len(self.operators)
+        most = [0] * len(self.operators)
+        for call in self.calls:
+            made[call.operator] = call.end
+            if readers[call.operator]:
+                needed = min(reader.begins[made[index]] for index, reader in readers[call.operator])
+                most[call.operator] = max(most[call.operator], call.end - needed)
+        return tuple(most)
+
+    def needed_rows(self, inputs: Sequence[tuple[int, int]]) -> Iterator[tuple[RowCall, int]]:
+        """Each call, and the first row of an outside tensor that is still read while it runs.
+
+        inputs: (operator, number of its reader) pairs that read the tensor.
+        """
+        made = [0] * len(self.operators)
+        for call in self.calls:
+            yield call, min(self.operators[index].readers[number].begins[made[index]] for index, number in inputs)
+            made[call.operator] = call.end
