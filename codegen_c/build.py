@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tvm import relax
 
 from codegen_c.arena.memory_plan import MemoryPlan
-from codegen_c.arena.plan import check_capacity, plan_memory
+from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.sources import emit_sources
@@ -22,12 +22,22 @@ from tvm_ext.core.platform import Platform
 RESERVED = frozenset({"run", "after_step", "bytes", "i"})
 
 
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One way tried to make a model fit, and what came of it; instructions are modelled."""
+
+    method: str
+    arena_bytes: int
+    added_instructions: int
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Compiled:
     """A region with everything decided: what runs, where it lies, how it is called.
 
     schedule_peak_bytes, schedule_proved: live bytes at the peak of the order chosen before lowering, and whether no
-    order has fewer; None where that is not known.
+    order has fewer; None where that is not known. added_instructions: modelled, that splitting or computing again cost.
+    attempts: all that was tried to make it fit, in order; the last one that fits is this.
     """
 
     program: Program
@@ -37,6 +47,8 @@ class Compiled:
     platform: Platform
     schedule_peak_bytes: int | None = None
     schedule_proved: bool | None = None
+    added_instructions: int = 0
+    attempts: tuple[Attempt, ...] = ()
 
     @property
     def is_quantized(self) -> bool:
@@ -64,7 +76,7 @@ def compile_region(
     """Lower, plan, validate.
 
     input_names, output_names: the model's own, in the region's order; by default the variables' names.
-    Raises UnsupportedModel, DoesNotFit, PlanRejected.
+    Whether it fits is another question: `check_capacity`. Raises UnsupportedModel, PlanRejected.
     """
     target = Target(processor=platform.processor, optimize=options.optimize)
     reserved = {*RESERVED, *(memory.name for memory in platform.memories)}
@@ -72,7 +84,6 @@ def compile_region(
     held = {*program.inputs, *program.outputs} if options.io == "caller" else set()
     program, plan = plan_memory(program, activations=platform.activations, held_by_caller=held)
     validate(program, plan)
-    check_capacity(program, plan, platform)
     interface = Interface(
         model=model,
         io=options.io,

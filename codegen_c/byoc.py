@@ -15,6 +15,7 @@ import tvm_ffi
 from tvm import relax
 
 from codegen_c.arena.bound import shared_bytes
+from codegen_c.arena.plan import check_capacity
 from codegen_c.build import Compiled, compile_region
 from codegen_c.composites import Lowered, lower_operator
 from codegen_c.emit.banner import Origin
@@ -104,7 +105,7 @@ def _tensor(name: str, kind: TensorType) -> Tensor:
 
 def codegen_options(platform: Platform, options: BuildOptions) -> dict[str, dict[str, str]]:
     """`target_options` of RunCodegen, by which `relax.ext.tvm_ext` learns what it compiles for."""
-    chosen = {"optimize": options.optimize, "io": options.io}
+    chosen = {"optimize": options.optimize, "io": options.io, "ram": options.limit_bytes(platform)}
     return {CODEGEN: {"platform": platform.to_json(), "options": json.dumps(chosen)}}
 
 
@@ -127,6 +128,7 @@ def _compiled(region: relax.Function, platform: Platform, options: BuildOptions)
     origin = Origin(generator="tvm_ext", model=symbol, sha256="", platform=platform.name)
     model = re.sub(r"\W", "_", symbol).lower()
     compiled = compile_region(region, platform, options, origin, model=model)
+    check_capacity(compiled.program, compiled.plan, platform, {platform.activations: options.limit_bytes(platform)})
     return compiled
 
 

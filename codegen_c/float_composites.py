@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from codegen_c.graph import Call, Composite, NoMatch
+from codegen_c.movement_composites import movement_operator
 from codegen_c.operators import Conv2d, Dense, Elementwise, Operator, Pool2d, Softmax, TensorType, Window
 from codegen_c.scalar_calls import RULES, ProgramBuilder
 
@@ -15,7 +16,10 @@ Match = tuple[Operator, tuple[int, ...]]
 
 
 def float_operator(composite: Composite) -> Match | NoMatch:
-    """The operator of a float32 composite with one output, and which parameters are its inputs."""
+    """The operator of a float32 composite with one output, or one that moves any type, and which its inputs are."""
+    moved = movement_operator(composite)
+    if not isinstance(moved, NoMatch):
+        return moved
     types = [*composite.inputs, *composite.outputs]
     if len(composite.outputs) != 1 or not composite.calls or any(t.dtype != "float32" for t in types):
         return NoMatch("is not float32 with one output")

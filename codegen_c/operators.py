@@ -171,6 +171,28 @@ class QUnary(Operator):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class QMean(Operator):
+    """Mean, or sum, of a QDQ tensor over any axes; the output keeps them with an extent of 1."""
+
+    axes: tuple[int, ...]
+    divide: bool
+    low: int
+    high: int
+    rounding: Rounding = "onnx"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QInterpolate(Operator):
+    """Rows and columns of QDQ images as weighted sums of others: int64 places, float32 weights, each [target, taps]."""
+
+    rows: tuple[Array, Array]
+    columns: tuple[Array, Array]
+    low: int
+    high: int
+    rounding: Rounding = "onnx"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class QSoftmax(Operator):
     """Softmax of a QDQ tensor over its last axis."""
 
@@ -182,6 +204,24 @@ class Permute(Operator):
     """Axes in another order: output axis i is input axis axes[i]. Any element type."""
 
     axes: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Concat(Operator):
+    """Tensors side by side along one axis. Any element type."""
+
+    axis: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Gather(Operator):
+    """Padding, slicing, repeating, nearest neighbours: element [i, j, ...] is input[places[0][i], places[1][j], ...].
+
+    A place of -1 is outside: the element is `value`, of the output's type. places: int64[extent] for each axis.
+    """
+
+    places: tuple[Array, ...]
+    value: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

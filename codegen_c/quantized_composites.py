@@ -13,7 +13,20 @@ import numpy as np
 
 from codegen_c.float_composites import Match, reaching, window_of
 from codegen_c.graph import Call, Composite, NoMatch, Value
-from codegen_c.operators import QBinary, QConv2d, QDense, QPool2d, QSoftmax, QUnary, Rounding, TensorType, Window
+from codegen_c.interpolation import images_of, matrices_after, taps_of
+from codegen_c.operators import (
+    QBinary,
+    QConv2d,
+    QDense,
+    QInterpolate,
+    QMean,
+    QPool2d,
+    QSoftmax,
+    QUnary,
+    Rounding,
+    TensorType,
+    Window,
+)
 from codegen_c.program import Quantization
 from codegen_c.scalar_calls import ProgramBuilder
 
@@ -226,10 +239,20 @@ def _pool2d(chain: _Chain, anchor: Call) -> Match | NoMatch:
 
 
 def _mean(chain: _Chain, anchor: Call) -> Match | NoMatch:
+    """A mean over rows and columns is an average pool over the whole image; others, and sums, have a kernel."""
     shape = chain.inputs[0].shape
-    if len(shape) != 4 or sorted(int(a) % 4 for a in anchor.attrs.axis or ()) != [1, 2] or len(chain.body) != 1:
-        return NoMatch("is not a mean over rows and columns")
-    return _pool(chain, anchor, Window(kernel=(shape[1], shape[2])), False)
+    if len(chain.body) != 1 or len(chain.inputs) != 1 or chain.parameter(anchor.operands[0]) is None:
+        return NoMatch("more than a clamp follows it")
+    rank = len(shape)
+    axes = tuple(sorted({int(axis) % rank for axis in anchor.attrs.axis or range(rank)})) if rank else ()
+    if rank == 4 and axes == (1, 2) and anchor.name == "mean":
+        return _pool(chain, anchor, Window(kernel=(shape[1], shape[2])), False)
+    kept = tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
+    operator = QMean(
+        inputs=chain.inputs, outputs=(replace(chain.output, shape=kept),), axes=axes, divide=anchor.name == "mean",
+        low=chain.low, high=chain.high, rounding=chain.rounding,
+    )  # fmt: skip
+    return operator, (0,)
 
 
 def _pool(chain: _Chain, anchor: Call, window: Window | NoMatch, include: bool) -> Match | NoMatch:
@@ -280,12 +303,44 @@ def _softmax(chain: _Chain, anchor: Call) -> Match | NoMatch:
     return QSoftmax(inputs=chain.inputs, outputs=(chain.output,), rounding=chain.rounding), (0,)
 
 
+def _interpolate(chain: _Chain, anchor: Call) -> Match | NoMatch:
+    """take, multiply and add as one matrix for each axis: what every element of the output is made of."""
+    if len(chain.inputs) != 1 or chain.rounding != "onnx":
+        return NoMatch("reads more than one activation")
+    values: dict[Any, list[np.ndarray]] = {}
+    for call in chain.composite.calls[:-1]:
+        if call.name == "dequantize" and call.var in chain.parameters:
+            values[call.var] = [np.eye(extent, dtype=np.float32) for extent in chain.inputs[0].shape]
+            continue
+        known = [values[value.var] for value in call.operands if value.var in values]
+        arrays = [value.array for value in call.operands if value.array is not None]
+        made = matrices_after(call, known, arrays)
+        if made is None:
+            return NoMatch("is not a sum of elements along each axis")
+        values[call.var] = made
+    matrices = values[chain.body[-1].var]
+    images = images_of(matrices)
+    if images is None:
+        return NoMatch("interpolates along other axes than rows and columns")
+    before, row, after = images
+    (source,), output = chain.inputs, chain.output
+    rows, columns = matrices[row], matrices[row + 1]
+    operator = QInterpolate(
+        inputs=(replace(source, shape=(before, rows.shape[1], columns.shape[1], after)),),
+        outputs=(replace(output, shape=(before, rows.shape[0], columns.shape[0], after)),),
+        rows=taps_of(rows), columns=taps_of(columns), low=chain.low, high=chain.high, rounding=chain.rounding,
+    )  # fmt: skip
+    return operator, (0,)
+
+
 _ANCHORS = {
+    "take": _interpolate,
     "nn.conv2d": _conv2d,
     "matmul": _dense,
     "nn.max_pool2d": _pool2d,
     "nn.avg_pool2d": _pool2d,
     "mean": _mean,
+    "sum": _mean,
     "add": _binary,
     "subtract": _binary,
     "multiply": _binary,

@@ -205,6 +205,32 @@ def _concat(call: relax.Call, operands: _Operands) -> relax.Expr | None:
     return relax.op.concat([operands[field] for field in fields], axis=NCHW_TO_NHWC.index(int(call.attrs.axis) % 4))
 
 
+def _pad(call: relax.Call, operands: _Operands) -> relax.Expr | None:
+    attrs = call.attrs
+    if not is_image(call.args[0]) or str(attrs.pad_mode) != "constant":
+        return None
+    width = [int(width) for width in attrs.pad_width]
+    moved = [width[2 * axis + end] for axis in NCHW_TO_NHWC for end in (0, 1)]
+    return relax.op.nn.pad(operands[call.args[0]], moved, pad_value=float(attrs.pad_value))
+
+
+def _take(call: relax.Call, operands: _Operands) -> relax.Expr | None:
+    """A constant vector of places along one axis."""
+    data, indices = call.args
+    if not is_image(data) or array_of(indices) is None or array_of(indices).ndim != 1 or call.attrs.axis is None:
+        return None
+    return relax.op.take(operands[data], indices, axis=NCHW_TO_NHWC.index(int(call.attrs.axis) % 4))
+
+
+def _strided_slice(call: relax.Call, operands: _Operands) -> relax.Expr | None:
+    """Bounds stay as they are, the axes they belong to are elsewhere."""
+    data, axes, *bounds = call.args
+    if not is_image(data) or not isinstance(axes, relax.Tuple):
+        return None
+    moved = relax.Tuple([relax.prim_value(NCHW_TO_NHWC.index(int(axis.value) % 4)) for axis in axes.fields])
+    return relax.Call(call.op, [operands[data], moved, *bounds], call.attrs, call.ty_args)
+
+
 def _mean(call: relax.Call, operands: _Operands) -> relax.Expr | None:
     """Over rows and columns: batch and channels keep their order even without the reduced axes."""
     axes = sorted(int(axis) % 4 for axis in call.attrs.axis or ())
@@ -231,6 +257,9 @@ RULES: dict[str, Callable[[relax.Call, _Operands], relax.Expr | None]] = {
     "relax.quantize": _quantize,
     "relax.dequantize": _quantize,
     "relax.concat": _concat,
+    "relax.nn.pad": _pad,
+    "relax.strided_slice": _strided_slice,
+    "relax.take": _take,
     "relax.mean": _mean,
     "relax.reshape": _reshape,
     **dict.fromkeys(

@@ -20,6 +20,8 @@ from tvm import relax
 from relay_passes.backend import Backend
 from relay_passes.composites import attributes, call_new, kind_of
 from relay_passes.dataflow import array_of, bindings, build, is_dataflow, op_name, operands, outputs, rebuild, users
+from relay_passes.expose_gathers import ExposeGathers, ExposeInterpolations
+from relay_passes.move_integers import MoveIntegers
 from tvm_ext.core.names import identifier, unique
 
 ANCHORS = frozenset(
@@ -30,6 +32,8 @@ ANCHORS = frozenset(
         "concat nn.layer_norm"
     ).split()
 )
+# A concat alone is copies of whole runs; what follows it runs over them in place.
+FUSING = ANCHORS - {"relax.concat"}
 MAX_CHAIN = 12
 
 
@@ -49,7 +53,12 @@ class FormComposites:
         self.backend = backend
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
-        return _Rewriter(mod, self.backend).run() if is_dataflow(mod["main"]) else mod
+        if not is_dataflow(mod["main"]):
+            return mod
+        if any(op_name(binding.value) == "relax.dequantize" for binding in bindings(mod["main"])):
+            # Chains are matched once nothing that only moves elements stands in them.
+            mod = ExposeInterpolations()(MoveIntegers()(ExposeGathers()(mod)))
+        return _Rewriter(mod, self.backend).run()
 
 
 class _Rewriter:
@@ -85,8 +94,9 @@ class _Rewriter:
             *self._accepted(
                 self._quantized(b) for b in reversed(self.sequence) if op_name(b.value) == "relax.quantize"
             ),
-            *self._accepted(self._anchored(b) for b in reversed(self.sequence) if op_name(b.value) in ANCHORS),
+            *self._accepted(self._anchored(b) for b in reversed(self.sequence) if op_name(b.value) in FUSING),
             *self._accepted(self._anchored(b) for b in self.sequence if op_name(b.value) in self.backend.elementwise),
+            *self._accepted(self._taken(b) for b in reversed(self.sequence) if op_name(b.value) == "relax.take"),
             *self._accepted(Group(members=[b], anchor=b) for b in self.sequence if op_name(b.value)),
         ]
         return iter(found)
@@ -117,7 +127,7 @@ class _Rewriter:
                 name = op_name(producer.value)
                 if name in ANCHORS:
                     anchors.append(producer)
-                elif name not in self.backend.elementwise and name != "relax.dequantize":
+                elif name not in self.backend.elementwise and name not in ("relax.dequantize", "relax.take"):
                     return None
                 members.add(leaf)
                 if name != "relax.dequantize":
@@ -128,6 +138,15 @@ class _Rewriter:
         inner = [b for b in ordered if op_name(b.value) not in ("relax.dequantize", "relax.quantize")]
         # With nothing between them, dequantize and quantize bring integers to another scale.
         return Group(members=ordered, anchor=(anchors or inner or [quantize])[0])
+
+    def _taken(self, last: relax.VarBinding) -> Group:
+        """A take and those before it that serve it alone: elements chosen along several axes at once."""
+        members = [last]
+        while (before := self.producer.get(members[0].value.args[0])) is not None:
+            if op_name(before.value) != "relax.take" or not self._is_inner(before.var, {members[0].var}):
+                break
+            members.insert(0, before)
+        return Group(members=members, anchor=last)
 
     def _anchored(self, anchor: relax.VarBinding) -> Group | None:
         """The anchor and the longest run of element-wise operators on it that leaves one value behind."""

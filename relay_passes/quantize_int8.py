@@ -35,6 +35,7 @@ from relay_passes.analysis.correct_biases import correct_biases
 from relay_passes.analysis.quantization_units import is_float_tensor, units_of
 from relay_passes.analysis.run_units import Int8Choice, Sample, UnitRunner
 from relay_passes.dataflow import bindings, op_name
+from relay_passes.expose_gathers import ExposeGathers
 from relay_passes.insert_qdq import insert_qdq
 from tvm_ext.core.errors import UnsupportedModel
 
@@ -71,8 +72,9 @@ class QuantizeInt8:
         self.float_io, self.min_snr_db, self.float_allowed = float_io, min_snr_db, float_allowed
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
+        _refuse_quantized(mod["main"])
+        mod = ExposeGathers()(mod)
         func = mod["main"]
-        _refuse_quantized(func)
         units = units_of(func, self.elementwise)
         left = impossible(units)
         if left and not self.float_allowed:

@@ -8,6 +8,7 @@ Exit status: 0 done and verified as asked, 1 the model or platform cannot be don
 from __future__ import annotations
 
 import json
+import re
 import sys
 import traceback
 import warnings
@@ -41,6 +42,8 @@ app = typer.Typer(
 # Files and pipes get lines long enough for the table of steps.
 _stdout = Console(width=None if sys.stdout.isatty() else 120)
 _stderr = Console(stderr=True)
+
+_UNITS = {"B": 1, "kB": 1000, "MB": 1000**2, "KiB": 1024, "MiB": 1024**2}
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value instead of tables.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
@@ -81,17 +84,23 @@ def compile_command(
     min_snr: Annotated[
         float, typer.Option(metavar="DB", help="With --quantize int8: operators stay float until outputs reach this.")
     ] = 10.0,
+    ram: Annotated[
+        list[str] | None,
+        typer.Option(metavar="64KiB", help="Bytes tensors may take; of another memory: dtcm=16KiB. May be repeated."),
+    ] = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Compile a model to a package of C sources, build files, tests and a report; then run and compare it."""
     shapes = _parse_shapes(shape or [])
     targets = _parse_verify(verify)
+    limits = _parse_ram(ram or [])
     with _errors_reported(as_json, debug):
-        options = BuildOptions(
-            optimize=optimize, io=io, verify=targets, name=name, quantize=quantize, io_type=io_type, min_snr_db=min_snr
-        )
         board = Platform.load(platform)
+        options = BuildOptions(
+            optimize=optimize, io=io, verify=targets, name=name, quantize=quantize, io_type=io_type, min_snr_db=min_snr,
+            ram={name or board.activations: size for name, size in limits.items()} or None,
+        )  # fmt: skip
         with _stderr.status(f"Loading {escape(model.name)}") as status:
             module = tvm_ext.load(model, shapes=shapes)
             package = tvm_ext.build(
@@ -156,6 +165,20 @@ def _parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
             raise typer.BadParameter(f"input {name!r} is given twice.", param_hint="--shape")
         shapes[name] = tuple(int(part) for part in parts)
     return shapes
+
+
+def _parse_ram(texts: list[str]) -> dict[str, int]:
+    """`["64KiB", "dtcm=16384"]` to `{"": 65536, "dtcm": 16384}`."""
+    limits: dict[str, int] = {}
+    for text in texts:
+        name, _, size = text.rpartition("=")
+        found = re.fullmatch(r"(\d+)\s*(B|KiB|MiB|kB|MB)?", size.strip())
+        if not found or ("=" in text and not name):
+            raise typer.BadParameter(f"{text!r} is not of the form 64KiB or dtcm=16KiB.", param_hint="--ram")
+        if name in limits:
+            raise typer.BadParameter(f"{name or 'the default memory'} is given twice.", param_hint="--ram")
+        limits[name] = int(found[1]) * _UNITS[found[2] or "B"]
+    return limits
 
 
 def _parse_verify(text: str | None) -> tuple[Target, ...] | None:

@@ -27,7 +27,11 @@ from tvm_ext.calibration import Source, read_calibration
 from tvm_ext.core.errors import BadOptions, UnsupportedModel
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
+from tvm_ext.fit import MemoryPass, fit
 from tvm_ext.load import load
+
+ADDED_INSTRUCTIONS = ("split_instructions", "rematerialized_instructions")
+"""Attributes of main in which passes say what making the model fit cost."""
 
 
 def quantize(mod: tvm.IRModule, platform: Platform, options: BuildOptions, calibration: Source | None) -> tvm.IRModule:
@@ -45,7 +49,7 @@ def quantize(mod: tvm.IRModule, platform: Platform, options: BuildOptions, calib
     has_fpu = platform.processor.fpu != "none"
     if options.io_type == "float32" and not has_fpu:
         raise BadOptions(f"io_type = 'float32': {platform.name} has no FPU; leave inputs and outputs int8.")
-    backend = CodegenBackend(target=Target(processor=platform.processor, optimize=options.optimize))
+    backend = _backend(platform, options)
     main = mod["main"]
     data = read_calibration(calibration, {p.name: (static_shape(p), str(p.ty.dtype)) for p in main.params})
     stages = [
@@ -59,9 +63,14 @@ def quantize(mod: tvm.IRModule, platform: Platform, options: BuildOptions, calib
     return tvm.transform.Sequential(stages)(mod)
 
 
-def passes(platform: Platform, options: BuildOptions, prefix: str) -> list[tvm.transform.Pass]:
-    """From a loaded module to one whose regions are ready for code generation, in this order."""
-    backend = CodegenBackend(target=Target(processor=platform.processor, optimize=options.optimize))
+def passes(
+    platform: Platform, options: BuildOptions, prefix: str, memory_pass: MemoryPass = None
+) -> list[tvm.transform.Pass]:
+    """From a loaded module to one whose regions are ready for code generation, in this order.
+
+    memory_pass: what makes the model fit, where its order alone does not.
+    """
+    backend = _backend(platform, options)
     return [
         # Phase 1. Constants become plain: weights are constants, quantized weights dequantize(constant).
         FoldConstants(),
@@ -72,36 +81,54 @@ def passes(platform: Platform, options: BuildOptions, prefix: str) -> list[tvm.t
         CopyResults(),
         # Phase 3. Layout: channels last inside, the model's own order at its borders.
         ConvertLayout(),
-        # Phase 4. Memory: the order of operators that keeps the fewest bytes alive.
+        # Phase 4. Memory: the order of operators that keeps the fewest bytes alive, and what makes it fewer still.
         ScheduleOperators(backend),
+        *([memory_pass] if memory_pass else []),
         # Phase 5. Runs of composites become regions; the order of bindings is the schedule.
         OutlineRegions(CODEGEN, prefix),
     ]
 
 
+def _backend(platform: Platform, options: BuildOptions) -> CodegenBackend:
+    return CodegenBackend(target=Target(processor=platform.processor, optimize=options.optimize))
+
+
 def compile_module(mod: tvm.IRModule, platform: Platform, options: BuildOptions) -> Compiled:
-    """A whole model as one region: program, memory plan, interface.
+    """A whole model as one region: program, memory plan, interface; made to fit where it can be.
 
     Raises UnsupportedModel naming what no stage can compile, DoesNotFit.
     """
     mod = load(mod)
+    compiled, _ = _fitted(mod, platform, options)
+    if options.quantize == "int8" and platform.processor.fpu == "none":
+        _refuse_floats(compiled)
+    return compiled
+
+
+def _fitted(mod: tvm.IRModule, platform: Platform, options: BuildOptions) -> tuple[Compiled, MemoryPass]:
+    """A loaded module within its limits, and the pass that brought it there, if one had to."""
+    backend = _backend(platform, options)
+    return fit(lambda tried: _compiled(mod, platform, options, tried), platform, options, backend)
+
+
+def _compiled(mod: tvm.IRModule, platform: Platform, options: BuildOptions, memory_pass: MemoryPass) -> Compiled:
+    """One run of the whole pipeline over a loaded module."""
     attributes = {str(key): str(value) for key, value in mod.attrs.items()}
     model = options.name or attributes["tvm_ext.model_name"]
-    lowered = tvm.transform.Sequential(passes(platform, options, model))(mod)
+    lowered = tvm.transform.Sequential(passes(platform, options, model, memory_pass))(mod)
     output_names = json.loads(attributes["tvm_ext.output_names"])
     region = _single_region(lowered, output_names)
     compiled = compile_region(
         region, platform, options, origin(attributes, platform), model=model,
         input_names=json.loads(attributes["tvm_ext.input_names"]), output_names=output_names,
     )  # fmt: skip
-    if options.quantize == "int8" and platform.processor.fpu == "none":
-        _refuse_floats(compiled)
-    scheduled = lowered["main"].attrs or {}
-    if "schedule_peak_bytes" not in scheduled:
+    decided = lowered["main"].attrs or {}
+    if "schedule_peak_bytes" not in decided:
         return compiled
     return replace(
-        compiled, schedule_peak_bytes=int(scheduled["schedule_peak_bytes"]),
-        schedule_proved=bool(scheduled["schedule_proved"]),
+        compiled, schedule_peak_bytes=int(decided["schedule_peak_bytes"]),
+        schedule_proved=bool(decided["schedule_proved"]),
+        added_instructions=sum(int(decided.get(key, 0)) for key in ADDED_INSTRUCTIONS),
     )  # fmt: skip
 
 
@@ -162,8 +189,9 @@ def relax_pipeline(
     def pipeline(mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         loaded = quantize(load(mod), board, chosen, calibration)
         prefix = chosen.name or str(loaded.attrs["tvm_ext.model_name"])
+        memory_pass = _fitted(loaded, board, chosen)[1] if chosen.ram is not None else None
         lowered = tvm.transform.Sequential(
-            [*passes(board, chosen, prefix), relax.transform.RunCodegen(codegen_options(board, chosen))]
+            [*passes(board, chosen, prefix, memory_pass), relax.transform.RunCodegen(codegen_options(board, chosen))]
         )(loaded)
         lowered = lowered.without_attr("const_name_to_constant")  # they stand in the C text already
         return relax.get_pipeline("default_build")(lowered)

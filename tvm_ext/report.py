@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from codegen_c.arena.profile import largest_arena, live_profile, peak_placements
@@ -56,7 +57,12 @@ def make_report(
         ],
         "arena_bytes": plan.arena_bytes,
         "lower_bound_bytes": plan.lower_bound_bytes,
+        "arena_proved": all(arena.proved for arena in plan.arenas),
         "schedule": {"peak_bytes": compiled.schedule_peak_bytes, "proved": compiled.schedule_proved},
+        "fit": {
+            "limit_bytes": options.limit_bytes(platform),
+            "attempts": [asdict(attempt) for attempt in compiled.attempts],
+        },
         "peak": _peak(compiled),
         "weights_bytes": program.weights_bytes,
         "code_bytes": code_bytes,

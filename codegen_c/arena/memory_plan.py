@@ -20,12 +20,16 @@ class Placement:
 
 @dataclass(frozen=True, kw_only=True)
 class Arena:
-    """One memory's share: bytes used, the most bytes alive at a step, and that step."""
+    """One memory's share: bytes used, the most bytes alive at a step, and that step.
+
+    proved: whether no offsets need fewer bytes, for these lifetimes and overlaps.
+    """
 
     memory: str
     num_bytes: int
     lower_bound_bytes: int
     peak_step: int
+    proved: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +38,10 @@ class MemoryPlan:
 
     placements: dict[str, Placement]
     arenas: tuple[Arena, ...]
+
+    def bytes_in(self, memory: str) -> int:
+        """Of the arena in a memory; 0 where there is none."""
+        return sum(arena.num_bytes for arena in self.arenas if arena.memory == memory)
 
     @property
     def arena_bytes(self) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from codegen_c.arena.bound import live_bytes
 from codegen_c.arena.direction import with_directions
 from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement, scratch_name
 from codegen_c.arena.overlap import overlaps
-from codegen_c.arena.solve import Buffer, height, solve
+from codegen_c.arena.problem import Buffer
+from codegen_c.arena.solve import optimise
 from codegen_c.program import Program, reads, scratch_bytes, writes
 from tvm_ext.core.errors import DoesNotFit
 from tvm_ext.core.platform import Platform
@@ -63,8 +64,8 @@ def plan_memory(
             for ways in ((step.ascending, step.descending) for step in near)
         ]
         live = live_bytes(program, alive, pairs, memory, scratch=memory == activations)
-        offsets = solve(buffers, choices, max(live))
-        for item, buffer, offset in zip(items, buffers, offsets, strict=True):
+        found = optimise(buffers, choices, max(live))
+        for item, buffer, offset in zip(items, buffers, found.offsets, strict=True):
             placements[item[0]] = Placement(
                 name=item[0], memory=memory, offset=offset, num_bytes=buffer.size, begin=buffer.begin,
                 end=buffer.end, is_scratch=item[4],
@@ -72,8 +73,9 @@ def plan_memory(
         arenas.append(
             Arena(
                 memory=memory,
-                num_bytes=height(buffers, offsets),
+                num_bytes=found.num_bytes,
                 lower_bound_bytes=max(live),
+                proved=found.proved,
                 peak_step=live.index(max(live)),
             )
         )
@@ -84,18 +86,25 @@ def _alive(placement: Placement, step: int) -> bool:
     return placement.begin <= step < placement.end
 
 
-def check_capacity(program: Program, plan: MemoryPlan, platform: Platform) -> None:
-    """Raises DoesNotFit if an arena or the weights exceed a memory: names the step, what is alive there, the memory."""
+def check_capacity(
+    program: Program, plan: MemoryPlan, platform: Platform, limits: Mapping[str, int] | None = None
+) -> None:
+    """Raises DoesNotFit if an arena or the weights exceed a memory: names the step, what is alive there, the memory.
+
+    limits: bytes that an arena may take, where that is less than its memory holds.
+    """
     for arena in plan.arenas:
         memory = platform.memory(arena.memory)
-        if arena.num_bytes <= memory.capacity_bytes:
+        limit = min(memory.capacity_bytes, (limits or {}).get(memory.name, memory.capacity_bytes))
+        if arena.num_bytes <= limit:
             continue
         alive = [p for p in plan.placements.values() if p.memory == arena.memory and _alive(p, arena.peak_step)]
         listed = ", ".join(f"{p.name} ({p.num_bytes} B)" for p in sorted(alive, key=lambda p: -p.num_bytes))
         step = program.steps[arena.peak_step].name if program.steps else program.name
         raise DoesNotFit(
             f"{step}: {arena.lower_bound_bytes} B are alive at step {arena.peak_step} ({listed}) and the arena needs "
-            f"{arena.num_bytes} B; {memory.name} of {platform.name} holds {memory.capacity_bytes} B. "
+            f"{arena.num_bytes} B; {memory.name} of {platform.name} "
+            f"{'holds' if limit == memory.capacity_bytes else 'may give'} {limit} B. "
             "Try a larger memory, a smaller input, or an int8 model."
         )
     by_memory: dict[str, int] = {}

@@ -1,25 +1,45 @@
-"""Axes in another order, any element type: the boundary between the model's layout and the one kept inside."""
+"""Axes in another order, any element type: the boundary between the model's layout and the one kept inside.
+
+An image turned channels-last is made row by row: each row reads one row of every channel, so of the input everything.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
-from codegen_c.operators import Permute
+from codegen_c.kernels.contract import (
+    CFunction,
+    Implementation,
+    Kernel,
+    Parameter,
+    RowAccess,
+    Spatial,
+    StoredRows,
+    Target,
+)
+from codegen_c.kernels.window import ROW_PARAMETERS, slot
+from codegen_c.operators import Permute, Window
 from codegen_c.text import C_TYPES, block
+
+CHANNELS_LAST = (0, 2, 3, 1)
+WHOLE = RowAccess(window=Window(kernel=(1, 1), strides=(0, 0)), input_rows=1)
+"""The input as one row, which every output row reads."""
 
 
 def implement(operator: Permute, target: Target, stored: StoredRows) -> Implementation:
     ctype = C_TYPES[operator.output.dtype]
+    by_rows = operator.axes == CHANNELS_LAST and operator.output.shape[0] == 1
     parameters = (
         Parameter(name="input", ctype=ctype, role="input"),
         Parameter(name="output", ctype=ctype, role="output"),
+        *(ROW_PARAMETERS if by_rows else ()),
     )
     return Implementation(
         kernel=KERNEL.name,
-        function=CFunction(parameters=parameters, body=_body(operator)),
+        function=CFunction(parameters=parameters, body=_rows(operator, stored) if by_rows else _body(operator)),
         reference=lambda inputs: [np.ascontiguousarray(inputs[0].transpose(operator.axes))],
         instructions=operator.output.num_elements * 6,
+        spatial=Spatial(output_rows=operator.output.shape[1], inputs=(WHOLE,)) if by_rows else None,
         exact=True,
     )
 
@@ -34,6 +54,24 @@ def _body(operator: Permute) -> str:
     for name, extent, _ in reversed(loops):
         lines = [f"for (int32_t {name} = 0; {name} < {extent}; ++{name}) {{", block(lines), "}"]
     return "\n".join(lines)
+
+
+def _rows(operator: Permute, stored: StoredRows) -> str:
+    """Rows of an image, pixel by pixel, the channels of each from as many planes."""
+    _, rows, columns, channels = operator.output.shape
+    pixel = [
+        f"for (int32_t c = 0; c < {channels}; ++c) {{",
+        block(f"*row++ = input[c * {rows * columns} + h * {columns} + w];"),
+        "}",
+    ]
+    ctype = C_TYPES[operator.output.dtype]
+    image = [
+        f"{ctype} *row = &output[{slot('h', stored.output)} * {columns * channels}];",
+        f"for (int32_t w = 0; w < {columns}; ++w) {{",
+        block(pixel),
+        "}",
+    ]
+    return "\n".join(["for (int32_t h = row_begin; h < row_end; ++h) {", block(image), "}"])
 
 
 KERNEL = Kernel(name="permute", operator=Permute, implement=implement)

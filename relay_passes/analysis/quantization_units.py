@@ -22,10 +22,12 @@ Kind = Literal["linear", "compute", "move", "float"]
 
 _LINEAR = frozenset({"relax.nn.conv2d", "relax.matmul"})
 _MOVES = frozenset(
-    f"relax.{name}" for name in "reshape permute_dims expand_dims squeeze flatten concat strided_slice tile".split()
+    f"relax.{name}"
+    for name in "reshape permute_dims expand_dims squeeze flatten concat strided_slice tile take".split()
 )
 _ANCHORS = frozenset(
-    f"relax.{name}" for name in "matmul nn.max_pool2d nn.avg_pool2d mean nn.softmax image.resize2d max min".split()
+    f"relax.{name}"
+    for name in "matmul nn.max_pool2d nn.avg_pool2d mean sum nn.softmax image.resize2d max min nn.pad".split()
 )
 _CLAMPS = frozenset({"relax.nn.relu", "relax.clip"})
 _SAME_NUMBERS = frozenset({"relax.nn.max_pool2d", "relax.max", "relax.min"})
@@ -61,7 +63,9 @@ class Unit:
     def keeps_parameters(self) -> bool:
         """Whether the result's numbers are some of the input's, so that both share scale and zero point."""
         nearest = self.operator == "relax.image.resize2d" and self.members[0].value.attrs.method == "nearest_neighbor"
-        return self.kind == "move" or (self.kind == "compute" and (nearest or self.operator in _SAME_NUMBERS))
+        zeros = self.operator == "relax.nn.pad" and float(self.members[0].value.attrs.pad_value) == 0
+        same = nearest or zeros or self.operator in _SAME_NUMBERS
+        return self.kind == "move" or (self.kind == "compute" and same)
 
 
 def is_float_tensor(var: relax.Expr) -> bool:
@@ -100,9 +104,10 @@ class _Grouping:
         if name in _LINEAR and (linear := self._linear(binding)) is not None:
             return linear
         if name in _MOVES:
-            whole = all(array_of(leaf) is None for leaf in operands(binding.value))
+            moved = binding.value.args[:1] if name == "relax.take" else [binding.value]  # its places are constant
+            whole = all(array_of(leaf) is None for value in moved for leaf in operands(value))
             return _plain("move" if whole else "float", [binding])
-        if name in _ANCHORS:
+        if name in _ANCHORS or _interpolates(binding.value):
             return _plain("compute", [binding])
         if name not in self.elementwise:
             return _plain("float", [binding])
@@ -184,6 +189,15 @@ def _name(members: Sequence[relax.VarBinding]) -> str:
     """The model's own name of the first operator, else that of the result."""
     span = members[0].value.span
     return span.source_name.name if span is not None else members[-1].var.name
+
+
+def _interpolates(call: relax.Expr) -> bool:
+    """Whether a call_tir reads places and weights as the front end's interpolation does (see ExposeInterpolations)."""
+    if op_name(call) != "relax.call_tir":
+        return False
+    leaves = list(operands(call.args[1]))
+    arrays = [array_of(leaf) for leaf in leaves[1:]]
+    return [None if a is None else (str(a.dtype), a.ndim) for a in arrays] == [("int32", 2), ("float32", 2)]
 
 
 def _same_shape(binding: relax.VarBinding, source: relax.Var) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.names import hides_header
+from tvm_ext.core.platform import Platform
 
 Optimize = Literal["speed", "size"]
 Io = Literal["arena", "caller"]
@@ -29,6 +31,8 @@ class BuildOptions:
     quantize: `int8` turns a float model into an int8 one by calibration data, which the build is given beside.
     io_type: of a model quantized here, whether its float inputs and outputs become `int8`, with scale and zero
         point in the report, or stay `float32`.
+    ram: bytes that tensors may take: a number for the platform's default memory, or {memory: bytes}; None leaves
+        it at what the memory holds. A model that needs more is split, or computes results again, to fit.
     min_snr_db: of a model quantized here, the ratio of signal to noise every output has to reach on the
         calibration data; operators that lose too much stay float until it does.
     """
@@ -40,6 +44,7 @@ class BuildOptions:
     quantize: Quantize = "none"
     io_type: IoType = "int8"
     min_snr_db: float = 10.0
+    ram: int | Mapping[str, int] | None = None
 
     def __post_init__(self) -> None:
         choices = {
@@ -51,6 +56,9 @@ class BuildOptions:
         for key, allowed in choices.items():
             if getattr(self, key) not in allowed:
                 raise BadOptions(f"{key} = {getattr(self, key)!r}: allowed are {', '.join(allowed)}.")
+        for where, num_bytes in (self.ram if isinstance(self.ram, Mapping) else {"": self.ram}).items():
+            if num_bytes is not None and num_bytes < 1:
+                raise BadOptions(f"ram = {num_bytes}{f' of {where}' if where else ''}: at least 1 byte is needed.")
         if self.quantize == "none" and self.io_type != "int8":
             raise BadOptions("io_type = 'float32': it says what quantization leaves; it needs quantize = 'int8'.")
         if not math.isfinite(self.min_snr_db):
@@ -65,3 +73,15 @@ class BuildOptions:
             )
         if self.name is not None and hides_header(self.name):
             raise BadOptions(f"name = {self.name!r}: {self.name}.h would hide another header; choose another name.")
+
+    def limit_bytes(self, platform: Platform) -> int:
+        """Bytes that tensors may take in the platform's default memory. Raises BadOptions for an unknown memory."""
+        memory = platform.memory(platform.activations)
+        asked = self.ram if isinstance(self.ram, Mapping) else {memory.name: self.ram} if self.ram else {}
+        known = [other.name for other in platform.memories if other.kind == "ram"]
+        unknown = [name for name in asked if name not in known]
+        if unknown:
+            raise BadOptions(
+                f"ram: {platform.name} has no memory {unknown[0]!r} for tensors; it has {', '.join(known)}."
+            )
+        return min(memory.capacity_bytes, asked.get(memory.name, memory.capacity_bytes))

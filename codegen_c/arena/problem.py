@@ -1,0 +1,101 @@
+"""Dynamic storage allocation as values: buffers with lifetimes, distances between them, the bytes they need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gap:
+    """During [begin, end), inside the lifetime of a buffer, only its bytes [low, high) are in use; none by default."""
+
+    begin: int
+    end: int
+    low: int = 0
+    high: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Buffer:
+    """`size` bytes during [begin, end), at a multiple of `alignment`, or at `offset` where that is given.
+
+    gaps: in order of time, apart from each other.
+    """
+
+    begin: int
+    end: int
+    size: int
+    alignment: int = 1
+    offset: int | None = None
+    gaps: tuple[Gap, ...] = ()
+
+    def overlaps(self, other: Buffer) -> bool:
+        """Whether both are alive at some time."""
+        return self.begin < other.end and other.begin < self.end
+
+    def extents(self) -> list[Gap]:
+        """The bytes in use over time: pieces of the lifetime, in order, those without any left out."""
+        pieces: list[Gap] = []
+        time = self.begin
+        for gap in self.gaps:
+            pieces += [Gap(begin=time, end=gap.begin, high=self.size), gap]
+            time = gap.end
+        pieces.append(Gap(begin=time, end=self.end, high=self.size))
+        return [piece for piece in pieces if piece.begin < piece.end and piece.low < piece.high]
+
+
+Distances = Mapping[tuple[int, int], int]
+"""(lower, upper) -> bytes between the begins of two buffers, where less than the lower one's size is enough."""
+
+Choice = tuple[Distances, ...]
+"""Distances of which one holds, for pairs that may overlap in one of several ways."""
+
+
+def clearance(lower: Buffer, upper: Buffer) -> int | None:
+    """Least bytes from the begin of one buffer to that of one above it; None if they never use memory at one time."""
+    if not lower.overlaps(upper):
+        return None
+    if not lower.gaps and not upper.gaps:
+        return lower.size if lower.size and upper.size else None
+    common = [
+        a.high - b.low
+        for a in lower.extents()
+        for b in upper.extents()
+        if a.begin < b.end and b.begin < a.end
+    ]  # fmt: skip
+    return max(common, default=None)
+
+
+def clearances(buffers: Sequence[Buffer]) -> list[dict[int, int]]:
+    """For each buffer the `clearance` to every other one that uses memory at the same time, were that above it."""
+    order = sorted(range(len(buffers)), key=lambda index: (buffers[index].begin, index))
+    near: list[dict[int, int]] = [{} for _ in buffers]
+    alive: list[int] = []
+    for index in order:
+        alive = [other for other in alive if buffers[other].end > buffers[index].begin]
+        for other in alive:
+            above, below = clearance(buffers[index], buffers[other]), clearance(buffers[other], buffers[index])
+            if above is not None and below is not None:
+                near[index][other], near[other][index] = above, below
+        alive.append(index)
+    return near
+
+
+def lower_bound(buffers: Sequence[Buffer]) -> int:
+    """Most bytes in use at one time."""
+    extents = [extent for buffer in buffers for extent in buffer.extents()]
+    changes: dict[int, int] = {}
+    for extent in extents:
+        changes[extent.begin] = changes.get(extent.begin, 0) + extent.high - extent.low
+        changes[extent.end] = changes.get(extent.end, 0) - extent.high + extent.low
+    most = total = 0
+    for time in sorted(changes):
+        total += changes[time]
+        most = max(most, total)
+    return most
+
+
+def height(buffers: Sequence[Buffer], offsets: Sequence[int]) -> int:
+    """End of the highest buffer."""
+    return max((offset + buffer.size for buffer, offset in zip(buffers, offsets, strict=True)), default=0)

@@ -1,0 +1,167 @@
+"""What was lowered to loops but only takes elements from elsewhere (nearest neighbours, edges) is `take` again.
+
+Rewrite:
+    call_tir(f, x)   ->   take(take(x, rows, axis=2), columns, axis=3)
+    where running f on the numbers 0, 1, 2 ... tells for each axis where its elements come from.
+Leaves alone: functions of several tensors or of other types than float32, and any f that computes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from relay_passes.dataflow import array_of, bindings, constant, infer, op_name, rebuild, static_shape, with_span
+from tvm_ext.core.names import unique
+
+# Beyond this a float32 does not count every element.
+_MAX_ELEMENTS = 1 << 24
+
+
+@tvm.transform.module_pass(opt_level=0, name="ExposeGathers")
+class ExposeGathers:
+    """See the module's docstring."""
+
+    def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
+        func = mod["main"]
+        taken = {binding.var.name for binding in bindings(func)} | {param.name for param in func.params}
+        sequence: list[relax.VarBinding] = []
+        for binding in bindings(func):
+            places = _places(mod, binding.value)
+            sequence += [binding] if places is None else _takes(binding, places, taken)
+        changed = mod.clone()
+        changed.update_func(mod.get_global_var("main"), rebuild(func, sequence))
+        return changed
+
+
+def _takes(binding: relax.VarBinding, places: list[np.ndarray], taken: set[str]) -> list[relax.VarBinding]:
+    """One take for each axis whose elements change places."""
+    value = binding.value.args[1].fields[0]
+    extents = static_shape(value)
+    moved = [axis for axis, place in enumerate(places) if not np.array_equal(place, np.arange(extents[axis]))]
+    sequence: list[relax.VarBinding] = []
+    for axis in moved:
+        call = infer(relax.op.take(value, constant(places[axis].astype("int32")), axis=axis))
+        call = with_span(call, binding.value.span)
+        is_last = axis == moved[-1]
+        name = binding.var.name if is_last else unique(f"{binding.var.name}.{axis}", taken)
+        value = binding.var if is_last else relax.DataflowVar(name, call.ty)
+        sequence.append(relax.VarBinding(value, call))
+    return sequence or [relax.VarBinding(binding.var, value)]
+
+
+def _places(mod: tvm.IRModule, call: relax.Expr) -> list[np.ndarray] | None:
+    """For each axis of what the call gives, where in its input the elements come from; None if it does more."""
+    if op_name(call) != "relax.call_tir" or not isinstance(call.args[1], relax.Tuple):
+        return None
+    source, *rest = call.args[1].fields
+    constants = [array_of(value) for value in rest]
+    if not isinstance(source, relax.Var) or any(array is None for array in constants):
+        return None
+    if not isinstance(call.ty, relax.TensorType) or {str(source.ty.dtype), str(call.ty.dtype)} != {"float32"}:
+        return None
+    shape, target = static_shape(source), static_shape(call)
+    size = int(np.prod(shape, dtype=np.int64))
+    if len(shape) != len(target) or 0 in (*shape, *target) or size >= _MAX_ELEMENTS:
+        return None
+    function = tvm.compile(mod[call.args[0]].with_attr("global_symbol", "probe"), target="llvm")["probe"]
+
+    def run(x: np.ndarray) -> np.ndarray:
+        arrays = [tvm.runtime.tensor(array) for array in (x.reshape(shape), *constants, np.empty(target, "float32"))]
+        function(*arrays)
+        return arrays[-1].numpy()
+
+    found = run(np.arange(size, dtype="float32"))
+    if not (np.isfinite(found).all() and (found == np.rint(found)).all() and found.min() >= 0 and found.max() < size):
+        return None
+    chosen = found.astype(np.int64)
+    # A function that computes does not treat any other numbers, large, small and negative, just so.
+    probe = np.random.default_rng(0).standard_normal(size).astype("float32") * 1000
+    if not np.array_equal(run(probe), probe[chosen]):
+        return None
+    return _by_axis(chosen, shape)
+
+
+def _by_axis(chosen: np.ndarray, shape: tuple[int, ...]) -> list[np.ndarray] | None:
+    """Places axis by axis, if on each the place depends on that axis alone."""
+    places = []
+    for axis, coordinates in enumerate(np.unravel_index(chosen, shape)):
+        first = np.moveaxis(coordinates, axis, 0).reshape(coordinates.shape[axis], -1)
+        if (first != first[:, :1]).any():
+            return None
+        places.append(first[:, 0])
+    return places
+
+
+@tvm.transform.module_pass(opt_level=0, name="ExposeInterpolations")
+class ExposeInterpolations:
+    """Interpolation along an axis that was lowered to loops, written with operators whose axes can be moved.
+
+    Rewrite:
+        call_tir(f, x, places, weights)  ->  take(x, places[:, 0]) * weights[:, 0] + take(x, places[:, 1]) * ...
+    Leaves alone: f that computes anything else, which running it on random numbers tells.
+    """
+
+    def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
+        func = mod["main"]
+        taken = {binding.var.name for binding in bindings(func)} | {param.name for param in func.params}
+        sequence: list[relax.VarBinding] = []
+        for binding in bindings(func):
+            axis = interpolated_axis(mod, binding.value)
+            sequence += [binding] if axis is None else _weighted(binding, axis, taken)
+        changed = mod.clone()
+        changed.update_func(mod.get_global_var("main"), rebuild(func, sequence))
+        return changed
+
+
+def interpolated_axis(mod: tvm.IRModule, call: relax.Expr) -> int | None:
+    """The axis a call_tir of (x, int32 places[target, taps], float32 weights[target, taps]) interpolates along."""
+    if op_name(call) != "relax.call_tir" or not isinstance(call.ty, relax.TensorType):
+        return None
+    if not isinstance(call.args[1], relax.Tuple) or len(call.args[1].fields) != 3:
+        return None
+    source, places, weights = (call.args[1].fields[0], *map(array_of, call.args[1].fields[1:]))
+    if not isinstance(source, relax.Var) or places is None or weights is None:
+        return None
+    if (places.dtype, weights.dtype) != (np.int32, np.float32) or places.ndim != 2 or places.shape != weights.shape:
+        return None
+    shape, target = static_shape(source), static_shape(call)
+    if {str(source.ty.dtype), str(call.ty.dtype)} != {"float32"} or len(shape) != len(target):
+        return None
+    changed = [axis for axis, (a, b) in enumerate(zip(shape, target, strict=True)) if a != b]
+    if len(changed) != 1 or target[changed[0]] != len(places) or 0 in shape or places.size == 0:
+        return None
+    if places.min() < 0 or places.max() >= shape[changed[0]]:
+        return None
+    x = np.random.default_rng(0).standard_normal(shape).astype("float32")
+    function = tvm.compile(mod[call.args[0]].with_attr("global_symbol", "probe"), target="llvm")["probe"]
+    arrays = [tvm.runtime.tensor(array) for array in (x, places, weights, np.empty(target, "float32"))]
+    function(*arrays)
+    along = np.moveaxis(x, changed[0], 0)[places].astype(np.float64)
+    expected = (along * weights.reshape(*weights.shape, *[1] * (x.ndim - 1))).sum(1)
+    close = np.allclose(np.moveaxis(arrays[-1].numpy(), changed[0], 0), expected, rtol=1e-4, atol=1e-5)
+    return changed[0] if close else None
+
+
+def _weighted(binding: relax.VarBinding, axis: int, taken: set[str]) -> list[relax.VarBinding]:
+    source, places, weights = (binding.value.args[1].fields[0], *map(array_of, binding.value.args[1].fields[1:]))
+    rank = len(static_shape(source))
+    sequence: list[relax.VarBinding] = []
+
+    def bind(call: relax.Call, var: relax.Var | None = None) -> relax.Var:
+        typed = with_span(infer(call), binding.value.span)
+        if var is None:
+            var = relax.DataflowVar(unique(f"{binding.var.name}.tap", taken), typed.ty)
+        sequence.append(relax.VarBinding(var, typed))
+        return var
+
+    total: relax.Var | None = None
+    for tap in range(places.shape[1]):
+        column = weights[:, tap].reshape([-1 if i == axis else 1 for i in range(rank)])
+        picked = bind(relax.op.take(source, constant(places[:, tap]), axis=axis))
+        is_last = tap == places.shape[1] - 1
+        var = binding.var if is_last else None
+        product = bind(relax.op.multiply(picked, constant(column)), var if total is None else None)
+        total = product if total is None else bind(relax.op.add(total, product), var)
+    return sequence

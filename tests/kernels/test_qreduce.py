@@ -1,0 +1,92 @@
+"""Means, sums, interpolation of QDQ tensors: C against reference byte for byte, reference against real numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codegen_c.kernels import qinterpolate, qmean
+from codegen_c.kernels.contract import Refusal
+from codegen_c.operators import QInterpolate, QMean, TensorType
+from codegen_c.program import Quantization
+from tests.kernels.harness import HOST
+from tests.kernels.quantized import (
+    FEW,
+    assert_c_equals_reference,
+    assert_rounds,
+    clamps,
+    elements,
+    real,
+    seeds,
+    tensor_types,
+)
+
+
+@st.composite
+def means(draw: st.DrawFn) -> QMean:
+    shape = draw(st.sampled_from(((1, 5, 4, 3), (2, 3, 2, 5), (7, 4), (9,), (3, 1, 4))))
+    axes = tuple(sorted(draw(st.sets(st.integers(0, len(shape) - 1), min_size=1))))
+    output = draw(tensor_types(tuple(1 if axis in axes else n for axis, n in enumerate(shape))))
+    low, high = draw(clamps(output))
+    source = draw(tensor_types(shape))
+    return QMean(inputs=(source,), outputs=(output,), axes=axes, divide=draw(st.booleans()), low=low, high=high)
+
+
+@FEW
+@given(st.lists(means(), min_size=1, max_size=8), seeds)
+def test_means(operators: list[QMean], seed: int) -> None:
+    inputs = [[elements(operator.inputs[0], seed)] for operator in operators]
+    results = assert_c_equals_reference(list(operators), inputs, qmean.KERNEL)
+    for operator, (x,), result in zip(operators, inputs, results, strict=True):
+        value = real(operator.inputs[0], x).sum(axis=operator.axes, keepdims=True)
+        value = value / qmean.num_added(operator) if operator.divide else value
+        assert_rounds(result, value, operator.output, operator.low, operator.high)
+
+
+def taps(source: int, target: int) -> tuple[np.ndarray, np.ndarray]:
+    """Linear interpolation at half-pixel centres."""
+    at = np.clip((np.arange(target) + 0.5) * source / target - 0.5, 0, source - 1)
+    first = np.floor(at).astype(np.int64)
+    weights = np.stack([1 - (at - first), at - first], axis=1).astype(np.float32)
+    return np.stack([first, np.minimum(first + 1, source - 1)], axis=1), weights
+
+
+@st.composite
+def interpolations(draw: st.DrawFn) -> QInterpolate:
+    height, width, *sizes = (draw(st.integers(1, 6)) for _ in range(4))
+    count, channels = draw(st.sampled_from(((1, 3), (1, 1), (2, 2))))
+    source = draw(tensor_types((count, height, width, channels), scale=0.05))
+    output = draw(tensor_types((count, sizes[0], sizes[1], channels), scale=0.05))
+    low, high = draw(clamps(output))
+    return QInterpolate(
+        inputs=(source,), outputs=(output,), rows=taps(height, sizes[0]), columns=taps(width, sizes[1]),
+        low=low, high=high,
+    )  # fmt: skip
+
+
+@FEW
+@given(st.lists(interpolations(), min_size=1, max_size=8), seeds)
+def test_interpolations(operators: list[QInterpolate], seed: int) -> None:
+    inputs = [[elements(operator.inputs[0], seed)] for operator in operators]
+    results = assert_c_equals_reference(list(operators), inputs, qinterpolate.KERNEL)
+    for operator, (x,), result in zip(operators, inputs, results, strict=True):
+        value = real(operator.inputs[0], x)
+        for axis, (places, weights) in ((1, operator.rows), (2, operator.columns)):
+            moved = np.moveaxis(value, axis, 0)[places]
+            value = np.moveaxis((moved * weights[:, :, None, None, None]).sum(axis=1), 0, axis)
+        assert operator.output.quantization is not None
+        steps = np.rint(value / np.float32(0.05)) + operator.output.quantization.zero_point
+        assert np.abs(result - np.clip(steps, operator.low, operator.high)).max() <= 1
+
+
+@pytest.mark.parametrize(("weight", "reason"), [(0.5, "add up to 1"), (-1.0, "0 to 1")])
+def test_refuses_weights_that_are_no_average(weight: float, reason: str) -> None:
+    kind = TensorType(shape=(1, 1, 1, 1), dtype="int8", quantization=Quantization(scale=1.0, zero_point=0))
+    one = (np.zeros((1, 1), np.int64), np.ones((1, 1), np.float32))
+    operator = QInterpolate(
+        inputs=(kind,), outputs=(kind,), rows=one, columns=(one[0], one[1] * np.float32(weight)), low=-128, high=127
+    )
+    refusal = qinterpolate.KERNEL.refuses(operator, HOST)
+    assert isinstance(refusal, Refusal) and reason in refusal.reason

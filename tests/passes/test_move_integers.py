@@ -1,0 +1,82 @@
+"""MoveIntegers: moves of dequantized tensors move integers."""
+
+from __future__ import annotations
+
+import tvm
+from tvm import relax
+from tvm.script import ir as I
+from tvm.script import relax as R
+
+from relay_passes.move_integers import MoveIntegers
+
+
+def check(before: tvm.IRModule, expected: tvm.IRModule) -> None:
+    after = MoveIntegers()(before)
+    relax.analysis.well_formed(after)
+    tvm.ir.assert_structural_equal(after, expected, map_free_vars=True)
+
+
+def test_concat_of_unequal_scales_requantizes_what_differs() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((2, 3), "int8"), y: R.Tensor((2, 4), "int8")) -> R.Tensor((2, 7), "int8"):
+            with R.dataflow():
+                a = R.dequantize(x, R.const(0.5, "float32"), R.const(3, "int8"))
+                b = R.dequantize(y, R.const(0.25, "float32"), R.const(3, "int8"))
+                c = R.concat((a, b), axis=1)
+                d = R.quantize(c, R.const(0.5, "float32"), R.const(3, "int8"), out_dtype="int8")
+                R.output(d)
+            return d
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor((2, 3), "int8"), y: R.Tensor((2, 4), "int8")) -> R.Tensor((2, 7), "int8"):
+            with R.dataflow():
+                b = R.dequantize(y, R.const(0.25, "float32"), R.const(3, "int8"))
+                q = R.quantize(b, R.const(0.5, "float32"), R.const(3, "int8"), out_dtype="int8")
+                d = R.concat((x, q), axis=1)
+                R.output(d)
+            return d
+
+    check(Before, Expected)
+
+
+def test_padding_with_zero_pads_with_the_zero_point() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((4,), "int8")) -> R.Tensor((6,), "int8"):
+            with R.dataflow():
+                a = R.dequantize(x, R.const(0.5, "float32"), R.const(3, "int8"))
+                b = R.nn.pad(a, [1, 1])
+                c = R.quantize(b, R.const(0.5, "float32"), R.const(3, "int8"), out_dtype="int8")
+                R.output(c)
+            return c
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor((4,), "int8")) -> R.Tensor((6,), "int8"):
+            with R.dataflow():
+                c = R.nn.pad(x, [1, 1], pad_value=3)
+                R.output(c)
+            return c
+
+    check(Before, Expected)
+
+
+def test_leaves_alone_what_is_read_as_floats_too() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")) -> R.Tuple(R.Tensor((6,), "float32"), R.Tensor((6,), "int8")):
+            with R.dataflow():
+                a = R.abs(x)
+                b = R.reshape(a, (6,))
+                c = R.quantize(b, R.const(0.5, "float32"), R.const(3, "int8"), out_dtype="int8")
+                R.output(b, c)
+            return (b, c)
+
+    check(Before, Before)

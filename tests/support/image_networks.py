@@ -1,0 +1,63 @@
+"""Random networks over images, for tests of what may not change a bit: order, splitting, placement."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from tests.support.onnx_models import model_of
+
+NODE = helper.make_node
+
+
+def image_network(seed: int) -> onnx.ModelProto:
+    """A chain with side branches: convolutions, depthwise ones, pools, activations, sums and concatenations."""
+    rng, data = random.Random(seed), np.random.default_rng(seed)
+    channels, size = rng.choice([1, 3, 4]), rng.choice([12, 15, 17])
+    shapes = {"x": (channels, size, size)}
+    nodes: list[onnx.NodeProto] = []
+    constants: dict[str, np.ndarray] = {}
+
+    def conv(source: str, out_channels: int, kernel: int, stride: int, groups: int) -> tuple[str, tuple[int, ...]]:
+        name, (c, h, w), pad = f"t{len(nodes)}", shapes[source], kernel // 2
+        constants[f"{name}.w"] = data.normal(size=(out_channels, c // groups, kernel, kernel)).astype(np.float32)
+        constants[f"{name}.b"] = data.normal(size=out_channels).astype(np.float32)
+        nodes.append(
+            NODE(
+                "Conv", [source, f"{name}.w", f"{name}.b"], [name], kernel_shape=[kernel] * 2, strides=[stride] * 2,
+                pads=[pad] * 4, group=groups,
+            )
+        )  # fmt: skip
+        return name, (out_channels, (h - 1) // stride + 1, (w - 1) // stride + 1)
+
+    current = "x"
+    for _ in range(rng.randint(4, 8)):
+        c, h, w = shapes[current]
+        kind = rng.choice(["conv", "conv", "depthwise", "pool", "relu", "add", "concat"])
+        alike = [name for name, shape in shapes.items() if shape[1:] == (h, w) and name != current]
+        same = [name for name in alike if shapes[name] == (c, h, w)]
+        if kind == "depthwise" and c > 1:
+            name, shape = conv(current, c, rng.choice([3, 5]), rng.choice([1, 2]), c)
+        elif kind == "pool" and h > 6:
+            name, shape = f"t{len(nodes)}", (c, (h - 1) // 2 + 1, (w - 1) // 2 + 1)
+            operator = rng.choice(["MaxPool", "AveragePool"])
+            nodes.append(NODE(operator, [current], [name], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]))
+        elif kind == "relu":
+            name, shape = f"t{len(nodes)}", (c, h, w)
+            nodes.append(NODE("Relu", [current], [name]))
+        elif kind == "add" and same:
+            name, shape = f"t{len(nodes)}", (c, h, w)
+            nodes.append(NODE("Add", [current, rng.choice(same)], [name]))
+        elif kind == "concat" and alike:
+            other = rng.choice(alike)
+            name, shape = f"t{len(nodes)}", (c + shapes[other][0], h, w)
+            nodes.append(NODE("Concat", [current, other], [name], axis=1))
+        else:
+            name, shape = conv(current, rng.choice([3, 8, 9]), rng.choice([1, 3, 5]), rng.choice([1, 1, 2]), 1)
+        shapes[name] = shape
+        current = name
+    nodes.append(NODE("GlobalAveragePool", [current], ["y"]))
+    return model_of(nodes, {"x": (1, channels, size, size)}, ["y"], constants)
