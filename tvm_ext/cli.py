@@ -40,7 +40,7 @@ app = typer.Typer(
 )
 
 # Files and pipes get lines long enough for the table of steps.
-_stdout = Console(width=None if sys.stdout.isatty() else 120)
+_stdout = Console(width=None if sys.stdout.isatty() else 140)
 _stderr = Console(stderr=True)
 
 _UNITS = {"B": 1, "kB": 1000, "MB": 1000**2, "KiB": 1024, "MiB": 1024**2}

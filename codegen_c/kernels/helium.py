@@ -3,7 +3,8 @@
 A factor is mantissa / 2^shift. The high word of sum * mantissa, shifted right by shift - 32 with rounding, is
 the product rounded halves up, as its low word never carries. Halves to even differs only in ties, and a tie
 needs a sum with more trailing zeros than most layers' sums have bits: where one can happen, one more comparison
-takes care of it. So results are those of `requantize.Requantize`, bit for bit.
+takes care of it. TensorFlow Lite's two roundings are two instructions, and a correction of negative numbers between
+them. So results are those of `requantize.Requantize`, bit for bit.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from codegen_c.kernels.contract import Target
 from codegen_c.kernels.requantize import INCLUDES as REQUANTIZE_INCLUDES
 from codegen_c.kernels.requantize import MAX_SHIFT, Requantize, quantization
-from codegen_c.operators import Array, Operator, TensorType
+from codegen_c.operators import Array, Operator, QBinary, QPool2d, TensorType
 
 INCLUDES = (*REQUANTIZE_INCLUDES, "tvm_ext_helium.h", "tvm_ext_helium_plain.h")
 PRODUCT_INCLUDES = (*INCLUDES, "tvm_ext_helium_product.h")
@@ -24,11 +25,18 @@ LANES = 4
 WORD_BITS = 32
 # Rounding takes a shift of at least one beyond the high word of the product.
 LEAST_SHIFT = WORD_BITS + 1
+# TensorFlow Lite takes the high word of the doubled product.
+DOUBLED_BITS = WORD_BITS - 1
 
 
 def has_helium(operator: Operator, target: Target) -> bool:
     """the processor must have Helium"""
     return target.processor.simd == "helium"
+
+
+def rounds_once(operator: QBinary | QPool2d, target: Target) -> bool:
+    """it must round once, as ONNX does; TensorFlow Lite's two roundings are left to portable kernels"""
+    return operator.rounding == "onnx"
 
 
 def flip(tensor: TensorType) -> int:
@@ -61,6 +69,8 @@ class Rescale:
     @classmethod
     def of(cls, requantize: Requantize, low: Array, high: Array) -> Self:
         """For sums from low to high, int64, one each or one per channel."""
+        if requantize.rounding == "tflite":
+            return cls(requantize=requantize, left_shift=0, halves_even=False)
         mantissa, shift = requantize.mantissa.astype(np.int64), requantize.shift.astype(np.int64)
         least = int(shift[mantissa > 0].min(initial=LEAST_SHIFT))
         bits = int(np.maximum(np.abs(low), np.abs(high)).max(initial=1)).bit_length()
@@ -69,12 +79,16 @@ class Rescale:
         return cls(requantize=requantize, left_shift=max(0, LEAST_SHIFT - least), halves_even=bool(ties.any()))
 
     def fits(self, low: Array, high: Array) -> bool:
-        """Whether sums from low to high can be scaled up."""
+        """Whether sums from low to high can be scaled up; with two roundings, no factor may need that."""
+        if self._is_twice and (self.requantize.shift[self.requantize.mantissa > 0] < DOUBLED_BITS).any():
+            return False
         largest = int(np.maximum(np.abs(low), np.abs(high)).max(initial=1))
         return largest << self.left_shift < 1 << (WORD_BITS - 1)
 
     def factors(self) -> tuple[Array, Array]:
         """(multiplier, shift) as the code reads them, int32 each: shifts are negative, of the product's high word."""
+        if self._is_twice:
+            return self.requantize.mantissa, (DOUBLED_BITS - self.requantize.shift.astype(np.int32)).astype(np.int32)
         shift = self.requantize.shift.astype(np.int64) + self.left_shift
         vanish = (self.requantize.mantissa == 0) | (shift > MAX_SHIFT + 1)
         multiplier = np.where(vanish, 0, self.requantize.mantissa)
@@ -95,6 +109,8 @@ class Rescale:
 
     def scaled(self, value: str, multiplier: str, shift: str) -> str:
         """C expression: a vector of sums, rescaled and rounded."""
+        if self._is_twice:
+            return f"tvm_ext_i32x4_shift_away(tvm_ext_i32x4_multiply_doubled({value}, {multiplier}), {shift})"
         value = f"tvm_ext_i32x4_shift({value}, {self.left_shift})" if self.left_shift else value
         high = f"tvm_ext_i32x4_multiply_high({value}, {multiplier})"
         if not self.halves_even:
@@ -102,8 +118,14 @@ class Rescale:
         return f"tvm_ext_i32x4_round_shift_even({high}, tvm_ext_i32x4_multiply({value}, {multiplier}), {shift})"
 
     @property
+    def _is_twice(self) -> bool:
+        return self.requantize.rounding == "tflite"
+
+    @property
     def instructions(self) -> int:
         """Modelled, of `scaled`."""
+        if self._is_twice:
+            return 5
         return 2 + (6 if self.halves_even else 0) + (1 if self.left_shift else 0)
 
 

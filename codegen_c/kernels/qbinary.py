@@ -87,7 +87,7 @@ def product(operator: QBinary) -> Requantize:
     )  # fmt: skip
 
 
-def _tflite_factors(operator: QBinary) -> list[tuple[int, int]]:
+def tflite_factors(operator: QBinary) -> list[tuple[int, int]]:
     """(mantissa, shift) that bring input 0, input 1, and then their sum to the next scale."""
     scales = [scale_of(t) for t in operator.inputs]
     common = 2 * max(scales)
@@ -96,7 +96,7 @@ def _tflite_factors(operator: QBinary) -> list[tuple[int, int]]:
 
 
 def _tflite_sum(operator: QBinary, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    to_common, from_b, to_output = _tflite_factors(operator)
+    to_common, from_b, to_output = tflite_factors(operator)
     first, second = (
         requantize_tflite.multiply(x << TFLITE_SHIFT, *factor) for x, factor in ((a, to_common), (b, from_b))
     )
@@ -148,7 +148,7 @@ def _helper(operator: QBinary) -> str:
         before = finish.helper() + "\n"
     elif operator.rounding == "tflite":
         offsets = [f"({n}{signed(-z)})" if z else n for n, z in (("a", zero_a), ("b", zero_b))]
-        *inputs, (mantissa, shift) = _tflite_factors(operator)
+        *inputs, (mantissa, shift) = tflite_factors(operator)
         sign = "-" if operator.function == "subtract" else "+"
         lines = [
             *(

@@ -12,7 +12,7 @@ import numpy as np
 
 from codegen_c.kernels import qbinary
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
-from codegen_c.kernels.helium import INCLUDES, LANES, Limits, Rescale, has_helium
+from codegen_c.kernels.helium import DOUBLED_BITS, INCLUDES, LANES, Limits, Rescale, has_helium
 from codegen_c.kernels.requantize import quantization, signed
 from codegen_c.kernels.window import ROW_PARAMETERS, slot
 from codegen_c.operators import QBinary
@@ -25,10 +25,17 @@ AT_ONCE = 8
 PRODUCTS = (np.array([-255 * 255]), np.array([255 * 255]))
 
 
+def adds_where_rounded_twice(operator: QBinary, target: Target) -> bool:
+    """of TensorFlow Lite's operators it takes sums and products"""
+    return operator.rounding == "onnx" or operator.function in ("add", "multiply")
+
+
 def factors_in_range(operator: QBinary, target: Target) -> bool:
     """the larger ratio of input to output scale must be from 2^-16 up to 2^14, and products small where it matters"""
     if operator.function == "multiply":
         return _product(operator).fits(*PRODUCTS)
+    if operator.rounding == "tflite":
+        return all(shift >= DOUBLED_BITS for _, shift in qbinary.tflite_factors(operator))
     return LOW_BITS < qbinary.common_shift(operator)[2] <= MOST_SHIFT
 
 
@@ -61,7 +68,10 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
 
 def _helper(operator: QBinary) -> str:
     """`$_four(a, b)`: the results of four elements in 32 bits, without the zero point."""
-    lines = _four_products(operator) if operator.function == "multiply" else _four_sums(operator)
+    if operator.function == "multiply":
+        lines = _four_products(operator)
+    else:
+        lines = _four_sums(operator) if operator.rounding == "onnx" else _four_tflite_sums(operator)
     head = "static inline tvm_ext_i32x4 $_four(tvm_ext_i32x4 a, tvm_ext_i32x4 b)"
     return f"{head}\n{{\n{block(lines)}\n}}\n"
 
@@ -98,6 +108,22 @@ def _four_sums(operator: QBinary) -> list[str]:
         f"const tvm_ext_i32x4 sum = tvm_ext_i32x4_add(high, tvm_ext_i32x4_shift(low, -{LOW_BITS}));",
         f"return {rounded};",
     ]
+
+
+def _four_tflite_sums(operator: QBinary) -> list[str]:
+    """Both operands on a common scale, rounded; then their sum on the output's, rounded."""
+    *inputs, output = qbinary.tflite_factors(operator)
+
+    def scaled(value: str, mantissa: int, shift: int) -> str:
+        product = f"tvm_ext_i32x4_multiply_doubled({value}, tvm_ext_i32x4_splat({mantissa}))"
+        return f"tvm_ext_i32x4_shift_away({product}, tvm_ext_i32x4_splat({DOUBLED_BITS - shift}))"
+
+    lines: list[str] = []
+    for name, kind, (mantissa, shift) in zip("ab", operator.inputs, inputs, strict=True):
+        zero = quantization(kind).zero_point
+        raised = f"tvm_ext_i32x4_shift(tvm_ext_i32x4_add({name}, tvm_ext_i32x4_splat({-zero})), {qbinary.TFLITE_SHIFT})"
+        lines.append(f"const tvm_ext_i32x4 common_{name} = {scaled(raised, mantissa, shift)};")
+    return [*lines, f"return {scaled('tvm_ext_i32x4_add(common_a, common_b)', *output)};"]
 
 
 def _has_ties(operator: QBinary) -> bool:
@@ -154,5 +180,5 @@ KERNEL = Kernel(
     name="qbinary_helium",
     operator=QBinary,
     implement=implement,
-    constraints=(has_helium, *qbinary.KERNEL.constraints, factors_in_range),
+    constraints=(has_helium, adds_where_rounded_twice, *qbinary.KERNEL.constraints, factors_in_range),
 )

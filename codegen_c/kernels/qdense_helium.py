@@ -9,7 +9,15 @@ import numpy as np
 
 from codegen_c.kernels import qdense
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
-from codegen_c.kernels.helium import PRODUCT_INCLUDES, Limits, Rescale, copy, flip, has_helium, signed_zero_point
+from codegen_c.kernels.helium import (
+    PRODUCT_INCLUDES,
+    Limits,
+    Rescale,
+    copy,
+    flip,
+    has_helium,
+    signed_zero_point,
+)
 from codegen_c.kernels.product_helium import PARAMETERS, SCRATCH, Product, padded
 from codegen_c.operators import Array, QDense
 from codegen_c.text import C_TYPES, block

@@ -10,7 +10,7 @@ import numpy as np
 
 from codegen_c.kernels import qpool2d
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
-from codegen_c.kernels.helium import INCLUDES, Limits, Rescale, flip, has_helium, signed_zero_point
+from codegen_c.kernels.helium import INCLUDES, Limits, Rescale, flip, has_helium, rounds_once, signed_zero_point
 from codegen_c.kernels.qconv2d import input_row, pixel_offset
 from codegen_c.kernels.window import ROW_PARAMETERS, clip, offset, over_pixels, spatial, tap_range
 from codegen_c.operators import QPool2d
@@ -168,5 +168,5 @@ KERNEL = Kernel(
     name="qpool2d_helium",
     operator=QPool2d,
     implement=implement,
-    constraints=(has_helium, *qpool2d.KERNEL.constraints, few_taps, sums_leave_room),
+    constraints=(has_helium, rounds_once, *qpool2d.KERNEL.constraints, few_taps, sums_leave_room),
 )

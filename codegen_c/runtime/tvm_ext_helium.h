@@ -204,6 +204,20 @@ static inline tvm_ext_i32x4 tvm_ext_i32x4_round_shift_even(tvm_ext_i32x4 a, tvm_
     return vrshlq_s32(vsubq_s32(a, vbicq_s32(is_whole, vshlq_s32(a, shift))), shift);
 }
 
+/* High words of the doubled products, halves up; not both factors are the smallest number. */
+static inline tvm_ext_i32x4 tvm_ext_i32x4_multiply_doubled(tvm_ext_i32x4 a, tvm_ext_i32x4 b)
+{
+    return vqrdmulhq_s32(a, b);
+}
+
+/* a * 2^shift, halves away from zero; shift: -31 to 0. */
+static inline tvm_ext_i32x4 tvm_ext_i32x4_shift_away(tvm_ext_i32x4 a, tvm_ext_i32x4 shift)
+{
+    /* -1 where both are negative: then halves go down. */
+    const int32x4_t correction = vshrq_n_s32(vandq_s32(a, shift), 31);
+    return vrshlq_s32(vaddq_s32(a, correction), shift);
+}
+
 /* High words of the products. */
 static inline tvm_ext_i32x4 tvm_ext_i32x4_multiply_high(tvm_ext_i32x4 a, tvm_ext_i32x4 b)
 {

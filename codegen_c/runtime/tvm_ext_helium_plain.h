@@ -212,6 +212,21 @@ static inline tvm_ext_i32x4 tvm_ext_i32x4_round_shift_even(tvm_ext_i32x4 a, tvm_
     return tvm_ext_i32x4_round_shift(a, shift);
 }
 
+static inline tvm_ext_i32x4 tvm_ext_i32x4_multiply_doubled(tvm_ext_i32x4 a, tvm_ext_i32x4 b)
+{
+    TVM_EXT_EACH(tvm_ext_i32x4, 4, (int32_t)(((int64_t)a.lane[i] * b.lane[i] + ((int64_t)1 << 30)) >> 31));
+}
+
+static inline tvm_ext_i32x4 tvm_ext_i32x4_shift_away(tvm_ext_i32x4 a, tvm_ext_i32x4 shift)
+{
+    for (int32_t i = 0; i < 4; ++i) {
+        const int64_t half = shift.lane[i] < 0 ? (int64_t)1 << (-shift.lane[i] - 1) : 0;
+        const int64_t down = shift.lane[i] < 0 && a.lane[i] < 0 ? 1 : 0;
+        a.lane[i] = (int32_t)((a.lane[i] - down + half) >> -shift.lane[i]);
+    }
+    return a;
+}
+
 static inline tvm_ext_i32x4 tvm_ext_i32x4_multiply_high(tvm_ext_i32x4 a, tvm_ext_i32x4 b)
 {
     TVM_EXT_EACH(tvm_ext_i32x4, 4, (int32_t)(((int64_t)a.lane[i] * b.lane[i]) >> 32));

@@ -14,11 +14,13 @@ import pytest
 
 from codegen_c.kernels import select
 from codegen_c.kernels.contract import Implementation, StoredRows
-from codegen_c.operators import Operator, Window
+from codegen_c.operators import Operator, QInterpolate, QMean, Window
 from tests.kernels.harness import HOST, WARNINGS, smallest_rings, source_text
 from tests.kernels.test_q_refusals import ADD, ALL, AVERAGE, CONV, IMAGE, MAX
+from tests.kernels.test_qreduce import taps
 
 PREFIX = "arm-none-eabi-"
+FULL = {"low": -128, "high": 127}
 SAME = Window(kernel=(3, 3), padding=(1, 1, 1, 1))
 OPERATORS: tuple[Operator, ...] = (
     *ALL,
@@ -26,7 +28,12 @@ OPERATORS: tuple[Operator, ...] = (
     *(replace(ADD, function=function) for function in ("subtract", "multiply")),
     replace(CONV, window=SAME, weight=np.ones((2, 3, 3, 2), np.int8), weight_scale=np.array([1, 2], np.float32)),
     replace(CONV, window=SAME, weight=np.ones((2, 3, 3, 1), np.int8), groups=2),
-)
+    QMean(inputs=(IMAGE,), outputs=(replace(IMAGE, shape=(1, 1, 1, 2)),), axes=(1, 2), divide=True, **FULL),
+    QInterpolate(
+        inputs=(IMAGE,), outputs=(replace(IMAGE, shape=(1, 7, 9, IMAGE.shape[3])),), rows=taps(IMAGE.shape[1], 7),
+        columns=taps(IMAGE.shape[2], 9), **FULL,
+    ),
+)  # fmt: skip
 
 
 def implementations() -> list[Implementation]:

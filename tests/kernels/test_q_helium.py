@@ -13,7 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels import qbinary_helium, qconv2d, qdense_helium, qpool2d_helium, select
+from codegen_c.kernels import (
+    qbinary_helium,
+    qconv2d,
+    qconv2d_helium,
+    qdense_helium,
+    qdepthwise_helium,
+    qpool2d_helium,
+    select,
+)
 from codegen_c.kernels.contract import Implementation, StoredRows
 from codegen_c.kernels.helium import Rescale
 from codegen_c.kernels.qconv2d_helium import rescale
@@ -24,7 +32,9 @@ from tests.kernels.helium import M55, M55_SIZE, assert_same_bytes, implementatio
 from tests.kernels.helium_samples import SAMPLES
 from tests.kernels.quantized import FEW, seeds
 from tests.kernels.test_qbinary import binaries
+from tests.kernels.test_qconv2d_helium import convolutions
 from tests.kernels.test_qdense import dense_layers
+from tests.kernels.test_qdepthwise_helium import depthwise
 from tests.kernels.test_qpool2d import pools
 
 COMPILER = "arm-none-eabi-gcc"
@@ -46,6 +56,26 @@ def test_pools(operators: list[QPool2d], seed: int) -> None:
 @given(st.lists(binaries().filter(takes(qbinary_helium.KERNEL)), min_size=1, max_size=6), seeds)
 def test_binaries(operators: list[QBinary], seed: int) -> None:
     assert_same_bytes(qbinary_helium.KERNEL, operators, seed)
+
+
+def two_roundings(operator: Operator) -> Operator:
+    return replace(operator, rounding="tflite")
+
+
+@FEW
+@given(
+    st.lists(convolutions().map(two_roundings).filter(takes(qconv2d_helium.KERNEL)), min_size=1, max_size=4),
+    st.lists(depthwise().map(two_roundings).filter(takes(qdepthwise_helium.KERNEL)), min_size=1, max_size=4),
+    st.lists(dense_layers().map(two_roundings).filter(takes(qdense_helium.KERNEL)), min_size=1, max_size=4),
+    st.lists(binaries().map(two_roundings).filter(takes(qbinary_helium.KERNEL)), min_size=1, max_size=4),
+    seeds,
+)
+def test_two_roundings(convs, depthwise_convs, dense, sums, seed: int) -> None:
+    """TensorFlow Lite's arithmetic, where a kernel takes it."""
+    assert_same_bytes(qconv2d_helium.KERNEL, convs, seed)
+    assert_same_bytes(qdepthwise_helium.KERNEL, depthwise_convs, seed)
+    assert_same_bytes(qdense_helium.KERNEL, dense, seed)
+    assert_same_bytes(qbinary_helium.KERNEL, sums, seed)
 
 
 @pytest.mark.parametrize("name", sorted(SAMPLES))

@@ -12,12 +12,13 @@
 #include "tvm_ext_kernels.h"
 
 /* permute_dims_image_0_nhwc: float32[1, 2, 6, 6] -> float32[1, 6, 6, 2]; permute */
-TVM_EXT_STEP void float_network_permute_dims_image_0_nhwc(const float *input, float *output)
+TVM_EXT_STEP void float_network_permute_dims_image_0_nhwc(const float *input, float *output, int32_t row_begin, int32_t row_end)
 {
-    for (int32_t i1 = 0; i1 < 6; ++i1) {
-        for (int32_t i2 = 0; i2 < 6; ++i2) {
-            for (int32_t i3 = 0; i3 < 2; ++i3) {
-                *output++ = input[i1 * 6 + i2 + i3 * 36];
+    for (int32_t h = row_begin; h < row_end; ++h) {
+        float *row = &output[h * 12];
+        for (int32_t w = 0; w < 6; ++w) {
+            for (int32_t c = 0; c < 2; ++c) {
+                *row++ = input[c * 36 + h * 6 + w];
             }
         }
     }
@@ -254,7 +255,7 @@ int32_t float_network_run(void)
 {
     union float_network_sram *const sram = &float_network_sram;
 
-    float_network_permute_dims_image_0_nhwc(sram->image_0, sram->image_0_nhwc);
+    float_network_permute_dims_image_0_nhwc(sram->image_0, sram->image_0_nhwc, 0, 6);
     float_network_conv1(sram->image_0_nhwc, sram->relu1, float_network_conv1_weights,
         float_network_conv1_bias, 0, 6);
     for (int32_t i = 0; i < 3; ++i) {

@@ -38,12 +38,13 @@ TVM_EXT_STEP void integer_network_quantize(const float *input0, int8_t *output0)
 }
 
 /* permute_dims_x_q_nhwc: int8[1, 3, 5, 5] -> int8[1, 5, 5, 3]; permute */
-TVM_EXT_STEP void integer_network_permute_dims_x_q_nhwc(const int8_t *input, int8_t *output)
+TVM_EXT_STEP void integer_network_permute_dims_x_q_nhwc(const int8_t *input, int8_t *output, int32_t row_begin, int32_t row_end)
 {
-    for (int32_t i1 = 0; i1 < 5; ++i1) {
-        for (int32_t i2 = 0; i2 < 5; ++i2) {
-            for (int32_t i3 = 0; i3 < 3; ++i3) {
-                *output++ = input[i1 * 5 + i2 + i3 * 25];
+    for (int32_t h = row_begin; h < row_end; ++h) {
+        int8_t *row = &output[h * 15];
+        for (int32_t w = 0; w < 5; ++w) {
+            for (int32_t c = 0; c < 3; ++c) {
+                *row++ = input[c * 25 + h * 5 + w];
             }
         }
     }
@@ -158,7 +159,7 @@ int32_t integer_network_run(void)
     union integer_network_sram *const sram = &integer_network_sram;
 
     integer_network_quantize(sram->x, sram->x_q);
-    integer_network_permute_dims_x_q_nhwc(sram->x_q, sram->x_q_nhwc);
+    integer_network_permute_dims_x_q_nhwc(sram->x_q, sram->x_q_nhwc, 0, 5);
     integer_network_conv(sram->x_q_nhwc, sram->conv_q, integer_network_conv_weights,
         integer_network_conv_bias, integer_network_conv_multiplier, integer_network_conv_shift, 0, 5);
     integer_network_residual(sram->conv_q, sram->x_q_nhwc, sram->sum_q, 0, 5);

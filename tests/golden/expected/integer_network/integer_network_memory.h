@@ -16,14 +16,14 @@
 /* 604 B; no plan of these lifetimes needs fewer than 600 B (at permute_dims_y). */
 union integer_network_sram {
     _Alignas(16) uint8_t bytes[604];
-    /* int8[1, 3, 5, 5], x_q; steps 0 to 1 */
-    struct { int8_t x_q[75]; };
     /* float32[1, 3, 5, 5], x; step 0 */
-    struct { uint8_t GAP_x[80]; float x[75]; };
+    struct { float x[75]; };
+    /* int8[1, 3, 5, 5], x_q; steps 0 to 1 */
+    struct { uint8_t GAP_x_q[304]; int8_t x_q[75]; };
     /* int8[1, 5, 5, 3], x_q; steps 1 to 3 */
-    struct { uint8_t GAP_x_q_nhwc[80]; int8_t x_q_nhwc[75]; };
+    struct { int8_t x_q_nhwc[75]; };
     /* int8[1, 5, 5, 3], conv_q; steps 2 to 3 */
-    struct { int8_t conv_q[75]; };
+    struct { uint8_t GAP_conv_q[80]; int8_t conv_q[75]; };
     /* int8[1, 5, 5, 3], sum_q; steps 3 to 4 */
     struct { uint8_t GAP_sum_q[304]; int8_t sum_q[75]; };
     /* float32[1, 5, 5, 3], y; steps 4 to 5 */
@@ -32,8 +32,8 @@ union integer_network_sram {
     struct { uint8_t GAP_y[304]; float y[75]; };
 };
 extern union integer_network_sram integer_network_sram;
-_Static_assert(offsetof(union integer_network_sram, x) == 80, "x");
-_Static_assert(offsetof(union integer_network_sram, x_q_nhwc) == 80, "x_q_nhwc");
+_Static_assert(offsetof(union integer_network_sram, x_q) == 304, "x_q");
+_Static_assert(offsetof(union integer_network_sram, conv_q) == 80, "conv_q");
 _Static_assert(offsetof(union integer_network_sram, sum_q) == 304, "sum_q");
 _Static_assert(offsetof(union integer_network_sram, y) == 304, "y");
 _Static_assert(sizeof(union integer_network_sram) == 608, "integer_network_sram");
