@@ -1,4 +1,4 @@
-"""The command line: `tvm-ext compile | run | report | platforms`.
+"""The command line: `tvm-ext compile | run | report | pareto | platforms`.
 
 Results go to stdout, as tables or with `--json` as one JSON value; progress and errors go to stderr.
 Exit status: 0 done and verified as asked, 1 the model or platform cannot be done or verification failed,
@@ -28,7 +28,8 @@ from tvm_ext.core.errors import BadInput, BadOptions, TvmExtError
 from tvm_ext.core.options import BuildOptions, Io, IoType, Optimize, Quantize, Target
 from tvm_ext.core.platform import Platform
 from tvm_ext.frontends.shapes import ModelNotice
-from tvm_ext.report_tables import platform_table, read_report, report_tables
+from tvm_ext.pareto import pareto, write_pareto
+from tvm_ext.report_tables import pareto_table, platform_table, read_report, report_tables
 
 app = typer.Typer(
     name="tvm-ext",
@@ -133,6 +134,34 @@ def run_command(
         for key, value in results.items():
             _stdout.print(f"{escape(key)}: {value.dtype}{list(value.shape)}", highlight=False, markup=False)
         _stdout.print(f"written to {outputs}", highlight=False, markup=False)
+
+
+@app.command("pareto")
+def pareto_command(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model: .onnx, .tflite or .pt2.")],
+    platform: Annotated[str, typer.Option("--platform", "-p", help="A shipped platform's name, or a .toml file.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the results.")],
+    shape: Annotated[
+        list[str] | None, typer.Option(metavar="IN=1,3,96,96", help="Fix an input's shape; may be repeated.")
+    ] = None,
+    optimize: Annotated[Optimize, typer.Option(help="What to compile for.")] = "speed",
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Show RAM against instructions: the model within smaller and smaller budgets."""
+    shapes = _parse_shapes(shape or [])
+    with _errors_reported(as_json, debug):
+        board = Platform.load(platform)
+        with _stderr.status(f"Loading {escape(model.name)}") as status:
+            module = tvm_ext.load(model, shapes=shapes)
+            points = pareto(
+                module, board, BuildOptions(optimize=optimize), progress=lambda text: status.update(escape(text))
+            )
+        write_pareto(points, model.name, board, output)
+        if as_json:
+            sys.stdout.write((output / "pareto.json").read_text(encoding="utf-8"))
+        else:
+            _stdout.print(pareto_table(points))
 
 
 @app.command("report")

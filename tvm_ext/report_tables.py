@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
@@ -58,6 +58,30 @@ def platform_table(platforms: Iterable[Platform]) -> Table:
         simd = "" if processor.simd in ("none", "host") else f"\nwith {processor.simd}"
         machine = platform.board.qemu_machine if platform.board else "-"
         table.add_row(platform.name, f"{processor.isa}{simd}", memories, machine)
+    return table
+
+
+class ParetoPoint(Protocol):
+    """A point of `tvm_ext.pareto`."""
+
+    @property
+    def arena_bytes(self) -> int: ...
+    @property
+    def modelled_instructions(self) -> int: ...
+    @property
+    def method(self) -> str: ...
+
+
+def pareto_table(points: Sequence[ParetoPoint]) -> Table:
+    """Bytes, modelled instructions and how it was reached, a row a point."""
+    table = Table(title="RAM against instructions (modelled)", title_justify="left")
+    for heading in ("arena B", "instructions", "times the fewest"):
+        table.add_column(heading, justify="right")
+    table.add_column("by")
+    fewest = max(min(point.modelled_instructions for point in points), 1)
+    for point in points:
+        ratio = f"{point.modelled_instructions / fewest:.3f}"
+        table.add_row(_number(point.arena_bytes), _number(point.modelled_instructions), ratio, point.method)
     return table
 
 

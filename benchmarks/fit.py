@@ -1,0 +1,88 @@
+"""How small the arenas of the zoo's int8 networks get: whole, and split into rows that run in series.
+
+    python benchmarks/fit.py --output benchmarks/results/fit.json
+
+Bytes are those of the arena on the Cortex-M4 with its fast kernels: input, output, scratch and rings included. Nothing
+is computed twice. `least` asks for the fewest bytes there are, then for the cheapest split within them; executed
+instructions of both are QEMU's, measured where `--measure` names the network. Limits are what the project aims at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import onnx
+import tvm
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import tvm_ext  # noqa: E402
+from benchmarks import zoo  # noqa: E402
+from tvm_ext.core.errors import DoesNotFit  # noqa: E402
+from tvm_ext.core.platform import Platform  # noqa: E402
+from tvm_ext.pipeline import compile_module  # noqa: E402
+
+PLATFORM = "cortex_m4"
+LIMITS = {
+    "mobilenet_v2_100_224_int8": 290_000,
+    "mobilenet_v2_035_144_int8": 93_000,
+    "mcunet_320k_int8": 150_000,
+    "ds_cnn_int8": 8_000,
+    "resnet8_int8": 26_000,
+    "mobilenet_v1_025_96_int8": 36_000,
+}
+"""Bytes of arena with the input held, by network."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--measure", nargs="*", default=["ds_cnn_int8", "resnet8_int8", "mobilenet_v1_025_96_int8"])
+    parser.add_argument("--networks", nargs="*", default=list(LIMITS), choices=list(LIMITS))
+    parser.add_argument("--output", type=Path, required=True)
+    options = parser.parse_args(arguments)
+    results: dict[str, Any] = json.loads(options.output.read_text()) if options.output.exists() else {}
+    with TemporaryDirectory(prefix="fit_") as name:
+        for network in options.networks:
+            path = Path(name) / f"{network}.onnx"
+            onnx.save(zoo.build(network), path)
+            results[network] = fitted(path, Path(name) / network, LIMITS[network], network in options.measure)
+            print(network, json.dumps(results[network]), flush=True)
+            options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def fitted(path: Path, folder: Path, limit: int, measure: bool) -> dict[str, Any]:
+    """Arena of a network whole and split, and what splitting costs."""
+    module, platform = tvm_ext.load(path), Platform.load(PLATFORM)
+    whole = compile_module(module, platform, tvm_ext.BuildOptions()).plan.arena_bytes
+    least = least_bytes(module, platform)
+    found: dict[str, Any] = {"limit_bytes": limit, "whole_bytes": whole, "least_bytes": least}
+    if measure:
+        options = [tvm_ext.BuildOptions(ram=ram, verify=("host", "qemu")) for ram in (whole, max(least, limit))]
+        reports = [tvm_ext.build(module, platform, folder / str(i), o).report for i, o in enumerate(options)]
+        found["instructions"] = {
+            str(r["arena_bytes"]): r["verify"]["qemu"]["instructions"] for r in reports
+        }  # arena bytes -> executed
+        found["flash_bytes"] = {str(r["arena_bytes"]): r["weights_bytes"] + r["code_bytes"] for r in reports}
+        found["stack_bytes"] = {str(r["arena_bytes"]): r["stack_bytes"] for r in reports}
+    return found
+
+
+def least_bytes(module: tvm.IRModule, platform: Platform) -> int:
+    """The smallest arena that any attempt reaches when one byte is asked for, which the error names."""
+    try:
+        compile_module(module, platform, tvm_ext.BuildOptions(ram=1))
+    except DoesNotFit as error:
+        return min(int(part.split()[-2]) for part in str(error).rpartition("best shown: ")[2].rstrip(".").split("; "))
+    raise AssertionError("nothing fits one byte")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

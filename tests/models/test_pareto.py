@@ -1,0 +1,35 @@
+"""`tvm-ext pareto`: points that trade bytes for instructions, as JSON and as a picture."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.support.image_networks import image_network
+from tests.support.onnx_models import saved
+from tvm_ext.cli import app
+
+
+def test_points_fall_in_bytes_and_rise_in_instructions(tmp_path: Path) -> None:
+    path, folder = saved(image_network(1), tmp_path), tmp_path / "out"
+    result = CliRunner().invoke(app, ["pareto", str(path), "-p", "cortex_m4", "-o", str(folder), "--json"])
+    assert result.exit_code == 0, result.output
+    points = json.loads((folder / "pareto.json").read_text())["points"]
+    assert points[0]["method"] == "whole" and len(points) >= 2
+    for before, after in pairwise(points):
+        assert after["arena_bytes"] < before["arena_bytes"]
+        assert after["modelled_instructions"] >= before["modelled_instructions"]
+    picture = ElementTree.parse(folder / "pareto.svg").getroot()
+    assert len(picture.findall("{http://www.w3.org/2000/svg}circle")) == len(points)
+
+
+@pytest.mark.parametrize("ram", ["64XB", "=12", "dtcm=", "12 KiB KiB"])
+def test_budgets_that_are_no_sizes(tmp_path: Path, ram: str) -> None:
+    arguments = ["compile", "m.onnx", "-p", "cortex_m4", "-o", str(tmp_path / "out"), "--ram", ram]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 2 and "is not of the form 64KiB" in result.output

@@ -1,0 +1,105 @@
+"""RAM against instructions: what a model costs within smaller and smaller budgets, as JSON and as a picture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import jinja2
+import tvm
+
+from codegen_c.build import Compiled
+from tvm_ext.core.errors import BadPackage, DoesNotFit
+from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.platform import Platform
+from tvm_ext.pipeline import compile_module
+
+STEPS = 8
+WIDTH, HEIGHT, MARGIN = 560, 320, 60
+_PICTURE = """\
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {{ width + 2 * margin }} {{ height + 2 * margin }}"
+     font-family="sans-serif" font-size="12">
+<rect width="100%" height="100%" fill="white"/>
+<path d="M{{ margin }} {{ margin }} v{{ height }} h{{ width }}" fill="none" stroke="black"/>
+<text x="{{ margin + width / 2 }}" y="{{ 2 * margin + height - 12 }}" text-anchor="middle">bytes of arena</text>
+<text x="{{ margin }}" y="{{ margin - 16 }}">instructions, modelled (times the fewest)</text>
+{%- for mark in marks %}
+<circle cx="{{ mark.x }}" cy="{{ mark.y }}" r="4" fill="#1f6fb4"/>
+<text x="{{ mark.x }}" y="{{ mark.y - 8 }}" text-anchor="middle">{{ mark.label }}</text>
+<text x="{{ mark.x }}" y="{{ margin + height + 16 }}" text-anchor="middle">{{ mark.bytes }}</text>
+{%- endfor %}
+</svg>
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One way to run a model: bytes of arena in the default memory, instructions as modelled, how it was reached."""
+
+    arena_bytes: int
+    modelled_instructions: int
+    method: str
+
+
+def pareto(
+    mod: tvm.IRModule, platform: Platform, options: BuildOptions, *, progress: Callable[[str], None] | None = None
+) -> tuple[Point, ...]:
+    """Points of which none is beaten by another, from the most RAM to the least.
+
+    Raises DoesNotFit where not even the smallest one fits the platform.
+    """
+    whole = _point(compile_module(mod, platform, options), platform)
+    points = [whole]
+    for step in range(1, STEPS):
+        budget = whole.arena_bytes * (STEPS - step) // STEPS
+        if budget >= points[-1].arena_bytes:
+            continue
+        if progress:
+            progress(f"within {budget} B")
+        try:
+            points.append(_point(compile_module(mod, platform, replace(options, ram=budget)), platform))
+        except DoesNotFit:
+            break
+    return tuple(
+        point for point in points
+        if not any(o.arena_bytes <= point.arena_bytes and o.modelled_instructions < point.modelled_instructions
+                   for o in points)
+    )  # fmt: skip
+
+
+def write_pareto(points: Sequence[Point], model: str, platform: Platform, folder: Path) -> None:
+    """`pareto.json` and `pareto.svg` in a folder. Raises BadPackage where that cannot be written."""
+    record = {"model": model, "platform": platform.name, "points": [asdict(point) for point in points]}
+    texts = {"pareto.json": json.dumps(record, indent=2) + "\n", "pareto.svg": _picture(points)}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadPackage(f"{folder}: cannot be written: {error.strerror}; choose another output folder.") from None
+
+
+def _point(compiled: Compiled, platform: Platform) -> Point:
+    modelled = sum(call.implementation.instructions for call in compiled.program.kernel_calls())
+    return Point(
+        arena_bytes=compiled.plan.bytes_in(platform.activations),
+        modelled_instructions=modelled + compiled.added_instructions,
+        method=compiled.attempts[-1].method,
+    )
+
+
+def _picture(points: Sequence[Point]) -> str:
+    most_bytes = max(point.arena_bytes for point in points)
+    fewest, most = (f(point.modelled_instructions for point in points) for f in (min, max))
+    marks = [
+        {
+            "x": round(MARGIN + WIDTH * point.arena_bytes / most_bytes, 1),
+            "y": round(MARGIN + HEIGHT * (1 - (point.modelled_instructions - fewest * 0.9) / (most - fewest * 0.9)), 1),
+            "label": f"{point.modelled_instructions / max(fewest, 1):.3f}",
+            "bytes": point.arena_bytes,
+        }
+        for point in points
+    ]
+    return jinja2.Template(_PICTURE).render(marks=marks, width=WIDTH, height=HEIGHT, margin=MARGIN)
