@@ -24,7 +24,7 @@ RESERVED = frozenset({"run", "after_step", "bytes", "i"})
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """One way tried to make a model fit, and what came of it; instructions are modelled."""
+    """One way tried to make a model fit, and what came of it; instructions are modelled, beyond those of the first."""
 
     method: str
     arena_bytes: int
@@ -36,7 +36,7 @@ class Compiled:
     """A region with everything decided: what runs, where it lies, how it is called.
 
     schedule_peak_bytes, schedule_proved: live bytes at the peak of the order chosen before lowering, and whether no
-    order has fewer; None where that is not known. added_instructions: modelled, that splitting or computing again cost.
+    order has fewer; None where that is not known. added_instructions: modelled, that splitting costs.
     attempts: all that was tried to make it fit, in order; the last one that fits is this.
     """
 
@@ -49,6 +49,11 @@ class Compiled:
     schedule_proved: bool | None = None
     added_instructions: int = 0
     attempts: tuple[Attempt, ...] = ()
+
+    @property
+    def modelled_instructions(self) -> int:
+        """Of all kernel calls, and of what running rows in series adds; ranks ways to compile, is no measurement."""
+        return sum(c.implementation.instructions for c in self.program.kernel_calls()) + self.added_instructions
 
     @property
     def is_quantized(self) -> bool:
@@ -78,7 +83,7 @@ def compile_region(
     input_names, output_names: the model's own, in the region's order; by default the variables' names.
     Whether it fits is another question: `check_capacity`. Raises UnsupportedModel, PlanRejected.
     """
-    target = Target(processor=platform.processor, optimize=options.optimize)
+    target = Target(processor=platform.processor, optimize=options.optimize, least_scratch=options.least_scratch)
     reserved = {*RESERVED, *(memory.name for memory in platform.memories)}
     program = lower_region(region, platform, target, reserved=reserved)
     held = {*program.inputs, *program.outputs} if options.io == "caller" else set()

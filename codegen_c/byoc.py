@@ -106,6 +106,7 @@ def _tensor(name: str, kind: TensorType) -> Tensor:
 def codegen_options(platform: Platform, options: BuildOptions) -> dict[str, dict[str, str]]:
     """`target_options` of RunCodegen, by which `relax.ext.tvm_ext` learns what it compiles for."""
     chosen = {"optimize": options.optimize, "io": options.io, "ram": options.limit_bytes(platform)}
+    chosen["least_scratch"] = options.least_scratch
     return {CODEGEN: {"platform": platform.to_json(), "options": json.dumps(chosen)}}
 
 

@@ -47,6 +47,7 @@ class _Lowering:
         self.views: dict[Any, _View | tuple[_View, ...]] = {}
         self.composites: dict[Any, relax.Function] = {}
         self.parts: dict[str, Part] = {}
+        self.constants_of: dict[str, list[str]] = {}
 
     def run(self) -> Program:
         inputs = [self._tensor(param.name, tensor_type(param.ty), role="input") for param in self.region.params]
@@ -106,13 +107,15 @@ class _Lowering:
         assert implementation is not None, "a step has an implementation"
         name = unique(identifier(call.op.name), self.taken)
         source_nodes = tuple(str(node) for node in composite.attrs["source_nodes"])
-        constants = []
-        for role, array in implementation.constants:
+        # A composite that runs again reads the same constants.
+        constants = self.constants_of.get(call.op.name, [])
+        for role, array in () if constants else implementation.constants:
             constant = unique(f"{name}_{role}", self.taken)
             note = f"{', '.join(source_nodes) or name}: {role}, {TensorType(shape=array.shape, dtype=str(array.dtype))}"
             data = np.ascontiguousarray(array)
             self.constants[constant] = Constant(name=constant, data=data, memory=self.platform.weights, note=note)
             constants.append(constant)
+        self.constants_of[call.op.name] = constants
         if "sequence" in composite.attrs:
             label, rows = str(composite.attrs["sequence"]), int(composite.attrs["rows_per_call"])
             self.parts[name] = Part(sequence=label, rows_per_call=rows)

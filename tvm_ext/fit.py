@@ -3,12 +3,13 @@
 1. whole: operators reordered, tensors overlapping; costs nothing.
 2. split: sequences of operators run row by row through rings; a few more calls, nothing computed twice.
 3. recompute: results computed again instead of kept; costs their instructions.
+4. split, least scratch: also kernels that need no buffers of their own, where there are such; they are slower.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import tvm
 
@@ -26,46 +27,64 @@ MOST_TRIES = 5
 """Of one way to make a model smaller: each asks for as much less as the last plan was too large."""
 
 
-def fit(
-    compile_with: Callable[[MemoryPass], Compiled], platform: Platform, options: BuildOptions, backend: Backend
-) -> tuple[Compiled, MemoryPass]:
-    """The first result within the limits, with all attempts on it, and the pass that made it.
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """How a model is compiled to take less memory. memory_pass: what runs behind the order of operators."""
 
-    compile_with: the pipeline with one more pass behind the order of operators, or none. Raises DoesNotFit naming the
-    best that was reached.
+    method: str
+    options: BuildOptions
+    memory_pass: MemoryPass = None
+
+
+def fit(
+    compile_by: Callable[[Way], Compiled],
+    platform: Platform,
+    options: BuildOptions,
+    backend: Callable[[BuildOptions], Backend],
+) -> tuple[Compiled, Way]:
+    """The first result within the limits, with all attempts on it, and how it was compiled.
+
+    Raises DoesNotFit naming the best that was reached.
     """
-    limit = options.limit_bytes(platform)
+    memory, limit = platform.activations, options.limit_bytes(platform)
     attempts: list[Attempt] = []
-    best: tuple[Compiled, MemoryPass] | None = None
-    for method, memory_pass in _ways(backend, limit, attempts):
-        compiled = compile_with(memory_pass)
-        attempts.append(
-            Attempt(
-                method=method, arena_bytes=compiled.plan.bytes_in(platform.activations),
-                added_instructions=compiled.added_instructions,
-            )
-        )  # fmt: skip
-        if best is None or attempts[-1].arena_bytes < best[0].plan.bytes_in(platform.activations):
-            best = compiled, memory_pass
-        if attempts[-1].arena_bytes <= limit:
+    best: tuple[Compiled, Way] | None = None
+    first = 0
+    for way in _ways(options, backend, limit, attempts):
+        compiled = compile_by(way)
+        reached = compiled.plan.bytes_in(memory)
+        first = compiled.modelled_instructions if best is None else first
+        added = compiled.modelled_instructions - first
+        attempts.append(Attempt(method=way.method, arena_bytes=reached, added_instructions=added))
+        if best is None or reached < best[0].plan.bytes_in(memory):
+            best = compiled, way
+        if reached <= limit:
             break
     assert best is not None, "the whole model is always tried"
     try:
-        check_capacity(best[0].program, best[0].plan, platform, {platform.activations: limit})
+        check_capacity(best[0].program, best[0].plan, platform, {memory: limit})
     except DoesNotFit as error:
-        reached = dict.fromkeys(f"{a.method}: {a.arena_bytes} B" for a in attempts)
-        raise DoesNotFit(f"{error} Tried, best shown: {'; '.join(reached)}.") from None
+        tried = dict.fromkeys(f"{a.method}: {a.arena_bytes} B" for a in attempts)
+        raise DoesNotFit(f"{error} Tried, best shown: {'; '.join(tried)}.") from None
     return replace(best[0], attempts=tuple(attempts)), best[1]
 
 
-def _ways(backend: Backend, limit: int, attempts: list[Attempt]) -> Iterator[tuple[str, MemoryPass]]:
-    """What to try next, as long as nothing fits: for each way, budgets that come down by what was too much."""
-    yield "whole", None
-    for method, make in (("split", SplitSequences), ("recompute", Rematerialize)):
+def _ways(
+    options: BuildOptions, backend: Callable[[BuildOptions], Backend], limit: int, attempts: list[Attempt]
+) -> Iterator[Way]:
+    """What to try next, as long as nothing fits: for each method, budgets that come down by what was too much."""
+    yield Way(method="whole", options=options)
+    lean = replace(options, least_scratch=True)
+    methods = (
+        ("split", SplitSequences, options),
+        ("recompute", Rematerialize, options),
+        ("split, least scratch", SplitSequences, lean),
+    )
+    for method, make, chosen in methods:
         budget = limit
         for _ in range(MOST_TRIES):
             before = attempts[-1].arena_bytes
-            yield method, make(backend, budget)
+            yield Way(method=method, options=chosen, memory_pass=make(backend(chosen), budget))
             reached = attempts[-1].arena_bytes
             if reached == before:  # asking for less changes nothing any more
                 break

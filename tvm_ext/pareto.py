@@ -82,10 +82,9 @@ def write_pareto(points: Sequence[Point], model: str, platform: Platform, folder
 
 
 def _point(compiled: Compiled, platform: Platform) -> Point:
-    modelled = sum(call.implementation.instructions for call in compiled.program.kernel_calls())
     return Point(
         arena_bytes=compiled.plan.bytes_in(platform.activations),
-        modelled_instructions=modelled + compiled.added_instructions,
+        modelled_instructions=compiled.modelled_instructions,
         method=compiled.attempts[-1].method,
     )
 

@@ -27,11 +27,8 @@ from tvm_ext.calibration import Source, read_calibration
 from tvm_ext.core.errors import BadOptions, UnsupportedModel
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
-from tvm_ext.fit import MemoryPass, fit
+from tvm_ext.fit import MemoryPass, Way, fit
 from tvm_ext.load import load
-
-ADDED_INSTRUCTIONS = ("split_instructions", "rematerialized_instructions")
-"""Attributes of main in which passes say what making the model fit cost."""
 
 
 def quantize(mod: tvm.IRModule, platform: Platform, options: BuildOptions, calibration: Source | None) -> tvm.IRModule:
@@ -90,7 +87,9 @@ def passes(
 
 
 def _backend(platform: Platform, options: BuildOptions) -> CodegenBackend:
-    return CodegenBackend(target=Target(processor=platform.processor, optimize=options.optimize))
+    return CodegenBackend(
+        target=Target(processor=platform.processor, optimize=options.optimize, least_scratch=options.least_scratch)
+    )
 
 
 def compile_module(mod: tvm.IRModule, platform: Platform, options: BuildOptions) -> Compiled:
@@ -105,10 +104,12 @@ def compile_module(mod: tvm.IRModule, platform: Platform, options: BuildOptions)
     return compiled
 
 
-def _fitted(mod: tvm.IRModule, platform: Platform, options: BuildOptions) -> tuple[Compiled, MemoryPass]:
-    """A loaded module within its limits, and the pass that brought it there, if one had to."""
-    backend = _backend(platform, options)
-    return fit(lambda tried: _compiled(mod, platform, options, tried), platform, options, backend)
+def _fitted(mod: tvm.IRModule, platform: Platform, options: BuildOptions) -> tuple[Compiled, Way]:
+    """A loaded module within its limits, and how it got there."""
+    return fit(
+        lambda way: _compiled(mod, platform, way.options, way.memory_pass), platform, options,
+        lambda tried: _backend(platform, tried),
+    )  # fmt: skip
 
 
 def _compiled(mod: tvm.IRModule, platform: Platform, options: BuildOptions, memory_pass: MemoryPass) -> Compiled:
@@ -128,7 +129,7 @@ def _compiled(mod: tvm.IRModule, platform: Platform, options: BuildOptions, memo
     return replace(
         compiled, schedule_peak_bytes=int(decided["schedule_peak_bytes"]),
         schedule_proved=bool(decided["schedule_proved"]),
-        added_instructions=sum(int(decided.get(key, 0)) for key in ADDED_INSTRUCTIONS),
+        added_instructions=int(decided.get("split_instructions", 0)),
     )  # fmt: skip
 
 
@@ -189,10 +190,10 @@ def relax_pipeline(
     def pipeline(mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         loaded = quantize(load(mod), board, chosen, calibration)
         prefix = chosen.name or str(loaded.attrs["tvm_ext.model_name"])
-        memory_pass = _fitted(loaded, board, chosen)[1] if chosen.ram is not None else None
-        lowered = tvm.transform.Sequential(
-            [*passes(board, chosen, prefix, memory_pass), relax.transform.RunCodegen(codegen_options(board, chosen))]
-        )(loaded)
+        way = _fitted(loaded, board, chosen)[1] if chosen.ram is not None else Way(method="whole", options=chosen)
+        stages = passes(board, way.options, prefix, way.memory_pass)
+        generate = relax.transform.RunCodegen(codegen_options(board, way.options))
+        lowered = tvm.transform.Sequential([*stages, generate])(loaded)
         lowered = lowered.without_attr("const_name_to_constant")  # they stand in the C text already
         return relax.get_pipeline("default_build")(lowered)
 

@@ -28,14 +28,18 @@ def kernels() -> tuple[Kernel, ...]:
 def select(
     operator: Operator, target: Target, stored: StoredRows | None = None
 ) -> Implementation | tuple[Refusal, ...]:
-    """The implementation with the fewest modelled instructions, or every kernel's reason to refuse."""
+    """The implementation with the fewest modelled instructions, or every kernel's reason to refuse.
+
+    Where the target asks for the least scratch, that comes first.
+    """
     candidates = [kernel for kernel in kernels() if kernel.operator is type(operator)]
     refusals = [refusal for kernel in candidates if (refusal := kernel.refuses(operator, target))]
     refused = {refusal.kernel for refusal in refusals}
     accepted = [(k, k.implement(operator, target, stored or StoredRows())) for k in candidates if k.name not in refused]
     if not accepted:
         return tuple(refusals)
-    kernel, best = min(accepted, key=lambda pair: pair[1].instructions)
+    scratch = [pair[1].scratch_bytes if target.least_scratch else 0 for pair in accepted]
+    _, (kernel, best) = min(zip(scratch, accepted, strict=True), key=lambda pair: (pair[0], pair[1][1].instructions))
     dearer = [Alternative(kernel=a.kernel, instructions=a.instructions) for _, a in accepted if a is not best]
     unfit = [Alternative(kernel=refusal.kernel, reason=refusal.reason) for refusal in refusals]
     return replace(best, alternatives=(*dearer, *unfit), keeping=partial(kernel.implement, operator, target))

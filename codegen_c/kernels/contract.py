@@ -111,10 +111,11 @@ class StoredRows:
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """What a kernel may count on: the processor, and whether speed or size matters more."""
+    """What a kernel may count on: the processor, whether speed or size matters more, and whether scratch does most."""
 
     processor: Processor
     optimize: Literal["speed", "size"] = "speed"
+    least_scratch: bool = False
 
     @property
     def has_float(self) -> bool:

@@ -33,6 +33,7 @@ class BuildOptions:
         point in the report, or stay `float32`.
     ram: bytes that tensors may take: a number for the platform's default memory, or {memory: bytes}; None leaves
         it at what the memory holds. A model that needs more is split, or computes results again, to fit.
+    least_scratch: take the kernels that need the least scratch, however slow; tried by itself where nothing else fits.
     min_snr_db: of a model quantized here, the ratio of signal to noise every output has to reach on the
         calibration data; operators that lose too much stay float until it does.
     """
@@ -45,6 +46,7 @@ class BuildOptions:
     io_type: IoType = "int8"
     min_snr_db: float = 10.0
     ram: int | Mapping[str, int] | None = None
+    least_scratch: bool = False
 
     def __post_init__(self) -> None:
         choices = {
