@@ -1,0 +1,85 @@
+"""SplitSequences: which operators run in series is written on their functions; the module computes what it did."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+import tvm_ext
+from codegen_c.byoc import CodegenBackend
+from codegen_c.kernels.contract import Target
+from relay_passes.convert_layout import ConvertLayout
+from relay_passes.dataflow import bindings
+from relay_passes.fold_constants import FoldConstants
+from relay_passes.form_composites import FormComposites
+from relay_passes.split_sequences import SplitSequences
+from tests.support.image_networks import image_network
+from tests.support.onnx_models import saved
+from tvm_ext.core.platform import Platform
+
+BACKEND = CodegenBackend(target=Target(processor=Platform.load("host").processor))
+SPLIT_SEEDS = (0, 1, 4)
+
+
+def formed(seed: int, folder: Path) -> tvm.IRModule:
+    module = tvm_ext.load(saved(image_network(seed), folder))
+    return tvm.transform.Sequential([FoldConstants(), FormComposites(BACKEND), ConvertLayout()])(module)
+
+
+def labels(module: tvm.IRModule) -> list[tuple[str, int] | None]:
+    """Of each call of main, the sequence and rows per call that its function carries."""
+    found = []
+    for binding in bindings(module["main"]):
+        if isinstance(binding.value, relax.Call) and isinstance(binding.value.op, tvm.ir.GlobalVar):
+            attrs = module[binding.value.op].attrs
+            found.append((str(attrs["sequence"]), int(attrs["rows_per_call"])) if "sequence" in attrs else None)
+    return found
+
+
+@pytest.mark.parametrize("seed", SPLIT_SEEDS)
+def test_sequences_are_neighbours_and_print(seed: int, tmp_path: Path) -> None:
+    after = SplitSequences(BACKEND, None)(formed(seed, tmp_path))
+    found = labels(after)
+    names = [label[0] for label in found if label]
+    assert names and names == sorted(names)
+    for name in set(names):
+        places = [index for index, label in enumerate(found) if label and label[0] == name]
+        assert len(places) > 1 and places == list(range(places[0], places[-1] + 1))
+    attrs = after["main"].attrs
+    assert int(attrs["split_peak_bytes"]) > 0 and int(attrs["split_instructions"]) > 0
+    assert '"sequence": "sequence_0"' in after.script()
+
+
+@pytest.mark.parametrize("seed", SPLIT_SEEDS)
+def test_tvm_runs_it_as_before(seed: int, tmp_path: Path) -> None:
+    before = formed(seed, tmp_path)
+    (param,) = before["main"].params
+    x = np.random.default_rng(seed).normal(size=[int(n) for n in param.ty.shape.values]).astype(np.float32)
+
+    def run(module: tvm.IRModule) -> np.ndarray:
+        plain = module.clone()
+        for var, func in module.functions_items():
+            if isinstance(func, relax.Function) and func.attrs and "Composite" in func.attrs:
+                plain.update_func(var, func.without_attr("Composite").without_attr("Primitive"))
+        result = relax.VirtualMachine(tvm.compile(plain, target="llvm"), tvm.cpu())["main"](tvm.runtime.tensor(x))
+        return (result if isinstance(result, tvm.runtime.Tensor) else result[0]).numpy()
+
+    np.testing.assert_array_equal(run(SplitSequences(BACKEND, None)(before)), run(before))
+
+
+def test_within_the_budget_nothing_changes(tmp_path: Path) -> None:
+    before = formed(0, tmp_path)
+    tvm.ir.assert_structural_equal(SplitSequences(BACKEND, 1 << 30)(before), before)
+
+
+def test_a_budget_takes_no_more_than_it_needs(tmp_path: Path) -> None:
+    """The cheapest split within a budget costs no more than the one with the fewest bytes."""
+    before = formed(1, tmp_path)
+    least = SplitSequences(BACKEND, None)(before)["main"].attrs
+    roomy = SplitSequences(BACKEND, int(least["split_peak_bytes"]) * 5 // 4)(before)["main"].attrs
+    assert int(roomy["split_peak_bytes"]) <= int(least["split_peak_bytes"]) * 5 // 4
+    assert int(roomy["split_instructions"]) <= int(least["split_instructions"])
