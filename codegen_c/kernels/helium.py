@@ -88,7 +88,8 @@ class Rescale:
     def factors(self) -> tuple[Array, Array]:
         """(multiplier, shift) as the code reads them, int32 each: shifts are negative, of the product's high word."""
         if self._is_twice:
-            return self.requantize.mantissa, (DOUBLED_BITS - self.requantize.shift.astype(np.int32)).astype(np.int32)
+            shift = np.where(self.requantize.mantissa == 0, -1, DOUBLED_BITS - self.requantize.shift.astype(np.int32))
+            return self.requantize.mantissa, shift.astype(np.int32)
         shift = self.requantize.shift.astype(np.int64) + self.left_shift
         vanish = (self.requantize.mantissa == 0) | (shift > MAX_SHIFT + 1)
         multiplier = np.where(vanish, 0, self.requantize.mantissa)
@@ -110,7 +111,9 @@ class Rescale:
     def scaled(self, value: str, multiplier: str, shift: str) -> str:
         """C expression: a vector of sums, rescaled and rounded."""
         if self._is_twice:
-            return f"tvm_ext_i32x4_shift_away(tvm_ext_i32x4_multiply_doubled({value}, {multiplier}), {shift})"
+            # Halves away from zero are halves up but for sums below zero.
+            function = "round_shift" if self._rounds_up else "shift_away"
+            return f"tvm_ext_i32x4_{function}(tvm_ext_i32x4_multiply_doubled({value}, {multiplier}), {shift})"
         value = f"tvm_ext_i32x4_shift({value}, {self.left_shift})" if self.left_shift else value
         high = f"tvm_ext_i32x4_multiply_high({value}, {multiplier})"
         if not self.halves_even:
@@ -122,10 +125,16 @@ class Rescale:
         return self.requantize.rounding == "tflite"
 
     @property
+    def _rounds_up(self) -> bool:
+        """Whether halves may go up: nothing below zero shows, and something is left to shift by."""
+        shifts = self.requantize.shift[self.requantize.mantissa > 0]
+        return self.requantize.clamps_negatives and bool((shifts > DOUBLED_BITS).all())
+
+    @property
     def instructions(self) -> int:
         """Modelled, of `scaled`."""
         if self._is_twice:
-            return 5
+            return 2 if self._rounds_up else 5
         return 2 + (6 if self.halves_even else 0) + (1 if self.left_shift else 0)
 
 

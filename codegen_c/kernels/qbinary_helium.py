@@ -112,18 +112,27 @@ def _four_sums(operator: QBinary) -> list[str]:
 
 def _four_tflite_sums(operator: QBinary) -> list[str]:
     """Both operands on a common scale, rounded; then their sum on the output's, rounded."""
-    *inputs, output = qbinary.tflite_factors(operator)
-
-    def scaled(value: str, mantissa: int, shift: int) -> str:
-        product = f"tvm_ext_i32x4_multiply_doubled({value}, tvm_ext_i32x4_splat({mantissa}))"
-        return f"tvm_ext_i32x4_shift_away({product}, tvm_ext_i32x4_splat({DOUBLED_BITS - shift}))"
-
+    *inputs, (mantissa, shift) = qbinary.tflite_factors(operator)
     lines: list[str] = []
-    for name, kind, (mantissa, shift) in zip("ab", operator.inputs, inputs, strict=True):
-        zero = quantization(kind).zero_point
-        raised = f"tvm_ext_i32x4_shift(tvm_ext_i32x4_add({name}, tvm_ext_i32x4_splat({-zero})), {qbinary.TFLITE_SHIFT})"
-        lines.append(f"const tvm_ext_i32x4 common_{name} = {scaled(raised, mantissa, shift)};")
-    return [*lines, f"return {scaled('tvm_ext_i32x4_add(common_a, common_b)', *output)};"]
+    for name, kind, factor in zip("ab", operator.inputs, inputs, strict=True):
+        centred = f"tvm_ext_i32x4_add({name}, tvm_ext_i32x4_splat({-quantization(kind).zero_point}))"
+        lines.append(f"const tvm_ext_i32x4 common_{name} = {_common(centred, *factor)};")
+    total = "tvm_ext_i32x4_add(common_a, common_b)"
+    # Halves away from zero are halves up but for sums below zero, which a fused ReLU hides.
+    rounds_up = shift > DOUBLED_BITS and operator.low >= quantization(operator.output).zero_point
+    return [*lines, f"return {_scaled(total, mantissa, shift, 'round_shift' if rounds_up else 'shift_away')};"]
+
+
+def _common(value: str, mantissa: int, shift: int) -> str:
+    """An operand on the common scale, which is twice the larger one: for that operand a half, exact."""
+    if (mantissa, shift) == (1 << (DOUBLED_BITS - 1), DOUBLED_BITS):
+        return f"tvm_ext_i32x4_shift({value}, {qbinary.TFLITE_SHIFT - 1})"
+    return _scaled(f"tvm_ext_i32x4_shift({value}, {qbinary.TFLITE_SHIFT})", mantissa, shift, "shift_away")
+
+
+def _scaled(value: str, mantissa: int, shift: int, function: str) -> str:
+    product = f"tvm_ext_i32x4_multiply_doubled({value}, tvm_ext_i32x4_splat({mantissa}))"
+    return f"tvm_ext_i32x4_{function}({product}, tvm_ext_i32x4_splat({DOUBLED_BITS - shift}))"
 
 
 def _has_ties(operator: QBinary) -> bool:

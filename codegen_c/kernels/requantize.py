@@ -180,6 +180,11 @@ class Requantize:
     def is_uniform(self) -> bool:
         return len(self.mantissa) == 1
 
+    @property
+    def clamps_negatives(self) -> bool:
+        """Whether every sum below zero gives the lowest element, as with a fused ReLU, however it is rounded."""
+        return self.low >= quantization(self.output).zero_point
+
     def run(self, sums: Array, index: Array | None = None) -> Array:
         """Elements of int64 sums; the factor is that of the last axis' position, or of `index` where given."""
         if self.is_uniform:

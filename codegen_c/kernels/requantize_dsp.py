@@ -63,7 +63,7 @@ class FastRequantize:
     def instructions(self) -> int:
         """Modelled, of one sum: loads of its factor are shared by the sums of a channel."""
         if self.is_fast:
-            return 6 if self.exact.rounding == "onnx" else 8
+            return 6 if self.exact.rounding == "onnx" else 7 if self.exact.clamps_negatives else 8
         return 20
 
     def helper(self) -> str:
@@ -84,7 +84,9 @@ class FastRequantize:
             saturated = f"tvm_ext_clamp(value, {self.exact.low}, {self.exact.high})"
         high = f"tvm_ext_dsp_high_product(sum, {multiplier}, {added})"
         if self.exact.rounding == "tflite":
-            high = f"(tvm_ext_dsp_high_product_rounded(sum * 2, {multiplier}, {added}) + (sum >> 31))"
+            high = f"tvm_ext_dsp_high_product_rounded(sum * 2, {multiplier}, {added})"
+            # Halves away from zero are halves up but for sums below zero.
+            high = high if self.exact.clamps_negatives else f"({high} + (sum >> 31))"
         lines = [
             f"const int32_t value = {high} >> {_parenthesized(shift)};",
             f"return ({C_TYPES[output.dtype]}){saturated};",
