@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from textwrap import wrap
 
 from codegen_c.arena.memory_plan import MemoryPlan, scratch_name
@@ -11,6 +12,7 @@ from codegen_c.emit.header import signature
 from codegen_c.emit.memory import place, union_name
 from codegen_c.emit.sequence import sequence_lines
 from codegen_c.interface import Interface
+from codegen_c.kernels.contract import CFunction
 from codegen_c.program import Affine, KernelCall, Loop, Program, Sequence, Step, Tensor, Transfer, reads
 from codegen_c.text import block, comment
 
@@ -27,9 +29,12 @@ def emit_model(
     includes += [
         f'#include "{name}"' if name.startswith("tvm_ext_") else f"#include <{name}>" for name in headers(program)
     ]
+    names = _function_names(program)
     functions = [
-        f"{_comment(program, call)}\n{definition(call.implementation.function, f'{model}_{call.name}')}"
+        f"{_comment(program, [c for c in program.kernel_calls() if names[c.name] == call.name])}\n"
+        f"{definition(call.implementation.function, f'{model}_{call.name}')}"
         for call in program.kernel_calls()
+        if names[call.name] == call.name
     ]
     return "\n".join(
         [
@@ -49,12 +54,21 @@ def headers(program: Program) -> list[str]:
     return sorted({RUNTIME_HEADER, *used})
 
 
-def _comment(program: Program, call: KernelCall) -> str:
-    """Which of the model's operators the function computes, and on what."""
-    nodes = comment(", ".join(call.source_nodes) or call.name)
-    inputs = ", ".join(_describe(program.tensors[name]) for name in call.inputs)
-    outputs = ", ".join(_describe(program.tensors[name]) for name in call.outputs)
-    return f"/* {nodes}: {inputs} -> {outputs}; {call.implementation.kernel} */"
+def _function_names(program: Program) -> dict[str, str]:
+    """Of each kernel call, the first one with the same function: layers of one shape share their code."""
+    first: dict[CFunction, str] = {}
+    return {call.name: first.setdefault(call.implementation.function, call.name) for call in program.kernel_calls()}
+
+
+def _comment(program: Program, users: list[KernelCall]) -> str:
+    """Which of the model's operators a function computes, and on what; a line for each layer that uses it."""
+    lines: list[str] = []
+    for call in users:
+        nodes = comment(", ".join(call.source_nodes) or call.name)
+        inputs = ", ".join(_describe(program.tensors[name]) for name in call.inputs)
+        outputs = ", ".join(_describe(program.tensors[name]) for name in call.outputs)
+        lines.append(f"{nodes}: {inputs} -> {outputs}; {call.implementation.kernel}")
+    return "/* " + "\n * ".join(dict.fromkeys(lines)) + " */"
 
 
 def _describe(tensor: Tensor) -> str:
@@ -69,37 +83,45 @@ def _run(program: Program, plan: MemoryPlan, interface: Interface, after_step: b
     read = {name for step in program.steps for name in reads(step)}
     unread = [port.name for port in interface.inputs if port.name not in read]
     lines += [f"(void){name}; /* no step reads it */" for name in unread if interface.io == "caller"]
+    calls = _Calls(program=program, plan=plan, model=model, names=_function_names(program))
     for index, step in enumerate(program.steps):
-        lines += _step(program, plan, model, step)
+        lines += _step(calls, step)
         if after_step:
             lines += [f"if ({model}_after_step) {{", block(f"{model}_after_step({index});"), "}"]
     lines.append("return 0;")
     return f"{signature(interface)}\n{{\n{block(lines)}\n}}\n"
 
 
-def _step(program: Program, plan: MemoryPlan, model: str, step: Step) -> list[str]:
+@dataclass(frozen=True, kw_only=True)
+class _Calls:
+    """What a call needs to be written: where its operands lie, and under which name its function stands."""
+
+    program: Program
+    plan: MemoryPlan
+    model: str
+    names: dict[str, str]
+
+
+def _step(calls: _Calls, step: Step) -> list[str]:
     if isinstance(step, Transfer):
+        program, plan = calls.program, calls.plan
         target, source = place(program, plan, step.target), place(program, plan, step.source)
         return [f"memcpy({target}, {source}, {program.tensors[step.target].num_bytes}u);"]
     if isinstance(step, Loop):
-        body = [line for inner in step.body for line in _call_lines(program, plan, model, inner, step.name)]
+        body = [line for inner in step.body for line in _call_lines(calls, inner, step.name)]
         return [f"for (int32_t i = 0; i < {step.count}; ++i) {{", block(body), "}"]
     if isinstance(step, Sequence):
-        return sequence_lines(step, lambda call, rows: _call_lines(program, plan, model, call, step.name, rows))
-    return _call_lines(program, plan, model, step, step.name)
+        return sequence_lines(step, lambda call, rows: _call_lines(calls, call, step.name, rows))
+    return _call_lines(calls, step, step.name)
 
 
 def _call_lines(
-    program: Program,
-    plan: MemoryPlan,
-    model: str,
-    call: KernelCall | Transfer,
-    step_name: str,
-    bounds: tuple[str, str] | None = None,
+    calls: _Calls, call: KernelCall | Transfer, step_name: str, bounds: tuple[str, str] | None = None
 ) -> list[str]:
     """A call of a kernel's function. bounds: C expressions of the rows it computes; by default its own."""
     if isinstance(call, Transfer):
-        return _step(program, plan, model, call)
+        return _step(calls, call)
+    program, plan, model = calls.program, calls.plan, calls.model
     inputs, outputs, constants = iter(call.inputs), iter(call.outputs), iter(call.constants)
     rows = iter(bounds or _row_bounds(call))
     arguments: list[str] = []
@@ -114,7 +136,8 @@ def _call_lines(
             arguments.append(place(program, plan, scratch_name(step_name)))
         else:
             arguments.append(next(rows))
-    return wrap(f"{model}_{call.name}({', '.join(arguments)});", 104, subsequent_indent="    ", break_long_words=False)
+    text = f"{model}_{calls.names[call.name]}({', '.join(arguments)});"
+    return wrap(text, 104, subsequent_indent="    ", break_long_words=False)
 
 
 def _row_bounds(call: KernelCall) -> tuple[str, str]:

@@ -161,8 +161,8 @@ def test_the_run_reads_as_a_loop() -> None:
     memory = PLATFORM.activations
     assert f"memcpy({memory}->held, {memory}->x, {SIZE * SIZE * CHANNELS * 4}u);" in text
     assert f"for (int32_t i = 0; i < {SIZE - 2}; ++i) {{" in text
-    assert f"m_one_row({memory}->held, {memory}->middle, m_first_weights, m_first_bias, 2 + i, 3 + i);" in text
-    assert f"m_two_row({memory}->middle, {memory}->y, m_second_weights, m_second_bias, 1 + i, 2 + i);" in text
+    assert f"m_one_top({memory}->held, {memory}->middle, m_first_weights, m_first_bias, 2 + i, 3 + i);" in text
+    assert f"m_two_top({memory}->middle, {memory}->y, m_second_weights, m_second_bias, 1 + i, 2 + i);" in text
 
 
 @pytest.mark.parametrize(("name", "onto"), [("middle", "held"), ("y", "middle"), ("y", "held")])
