@@ -131,6 +131,16 @@ class Alternative:
     reason: str | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Copy:
+    """Elements of one input that stand in the output as they are, in one run: `count` of them."""
+
+    input: int
+    source_first: int
+    target_first: int
+    count: int
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Implementation:
     """A kernel applied to one operator.
@@ -143,6 +153,7 @@ class Implementation:
     exact: whether the reference gives the very bytes of the C code (integers) or agrees within rounding (float).
     alternatives: what else there was to choose from, for the report.
     keeping: the same kernel for operands of which only some rows are stored.
+    copies: of a kernel that does nothing but put few long runs elsewhere, all of them; such a step can be saved.
     """
 
     kernel: str
@@ -158,6 +169,7 @@ class Implementation:
     exact: bool = False
     alternatives: tuple[Alternative, ...] = ()
     keeping: Callable[[StoredRows], Implementation] | None = None
+    copies: tuple[Copy, ...] = ()
 
     @property
     def computes_floats(self) -> bool:
