@@ -120,6 +120,8 @@ class KernelCall:
     input_shapes: shapes the kernel sees; a reshape costs nothing, so a tensor may have another one.
     rows: None computes the whole output; otherwise the part given, for kernels that are spatial.
     source_nodes: the model's own names of the operators fused here.
+    fetched: (constant, tensor) of constants that are read from a tensor that they were copied to before.
+    scratch_memory: where its scratch lies; empty for the platform's default memory.
     """
 
     name: str
@@ -130,15 +132,31 @@ class KernelCall:
     constants: tuple[str, ...] = ()
     source_nodes: tuple[str, ...] = ()
     rows: Rows | None = None
+    fetched: tuple[tuple[str, str], ...] = ()
+    scratch_memory: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Transfer:
-    """Copy of a whole tensor into another one of the same bytes, within or between memories."""
+    """Copy of a whole tensor, or of a constant, into another tensor of the same bytes, within or between memories.
+
+    number: of a copy that goes on while later steps run, until a `Wait` for it; they count up from 0 in the order in
+    which they start, and end in it. None: a copy that is done when the step is.
+    """
 
     name: str
     source: str
     target: str
+    number: int | None = None
+    source_is_constant: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wait:
+    """Until a transfer is done. Nothing touches its target before, and nobody writes to its source."""
+
+    name: str
+    transfer: Transfer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +168,7 @@ class Loop:
 
     name: str
     count: int
-    body: tuple[KernelCall | Transfer, ...]
+    body: tuple[KernelCall | Transfer | Wait, ...]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -166,10 +184,11 @@ class Sequence:
     rows_per_call: tuple[int, ...]
 
 
-Step = KernelCall | Transfer | Loop | Sequence
+Call = KernelCall | Transfer | Wait
+Step = Call | Loop | Sequence
 
 
-def calls(step: Step) -> tuple[KernelCall | Transfer, ...]:
+def calls(step: Step) -> tuple[Call, ...]:
     """The calls a step is made of: itself, or the body of a loop or sequence as it stands."""
     return step.body if isinstance(step, Loop | Sequence) else (step,)
 
@@ -191,6 +210,19 @@ class Program:
             for inner in calls(step):
                 if isinstance(inner, KernelCall):
                     yield inner
+
+    def moves(self) -> list[Transfer]:
+        """Every transfer from one memory to another, in order."""
+        return [
+            inner
+            for step in self.steps
+            for inner in calls(step)
+            if isinstance(inner, Transfer) and self.memory_of_source(inner) != self.tensors[inner.target].memory
+        ]
+
+    def memory_of_source(self, transfer: Transfer) -> str:
+        held: dict[str, Constant] | dict[str, Tensor] = self.constants if transfer.source_is_constant else self.tensors
+        return held[transfer.source].memory
 
     @property
     def weights_bytes(self) -> int:
@@ -221,9 +253,19 @@ def scratch_bytes(step: Step) -> int:
     return max((c.implementation.scratch_bytes for c in calls(step) if isinstance(c, KernelCall)), default=0)
 
 
-def _inputs(call: KernelCall | Transfer) -> tuple[str, ...]:
-    return (call.source,) if isinstance(call, Transfer) else call.inputs
+def scratch_memory(step: Step, default: str) -> str:
+    """Where a step's scratch lies."""
+    return next((c.scratch_memory for c in calls(step) if isinstance(c, KernelCall) and c.scratch_memory), default)
 
 
-def _outputs(call: KernelCall | Transfer) -> tuple[str, ...]:
-    return (call.target,) if isinstance(call, Transfer) else call.outputs
+def _inputs(call: Call) -> tuple[str, ...]:
+    if isinstance(call, KernelCall):
+        return (*call.inputs, *(tensor for _, tensor in call.fetched))
+    transfer = call.transfer if isinstance(call, Wait) else call
+    return () if transfer.source_is_constant else (transfer.source,)
+
+
+def _outputs(call: Call) -> tuple[str, ...]:
+    if isinstance(call, KernelCall):
+        return call.outputs
+    return (call.transfer.target if isinstance(call, Wait) else call.target,)

@@ -142,7 +142,7 @@ def _write_texts(folder: Path, compiled: Compiled, options: BuildOptions, expect
         **emit_vectors(interface, [_vector(compiled, expected)]),
         **emit_selftest(interface, tolerance=FLOAT_TOLERANCE),
         **emit_build_files(interface.model, [n for n in sources if n.endswith(".c")], platform, options.optimize),
-        **(emit_firmware(interface, platform) if platform.board else {}),
+        **(emit_firmware(interface, platform, moves=bool(compiled.program.moves())) if platform.board else {}),
         PLATFORM_FILE: json.dumps(json.loads(platform.to_json()), indent=2) + "\n",
     }
     for name, text in texts.items():

@@ -43,6 +43,10 @@ def replay_sequence(
         return owners[place.memory][begin : begin + size], base[name] - index if ring else numbers[name]
 
     def require(call: KernelCall, begin: int, end: int) -> None:
+        for constant, name in call.fetched:
+            held = row(name, 1, 0)
+            if held is not None and (held[0] != held[1]).any():
+                raise PlanRejected(f"{where}: {call.name} reads {constant} from {name}, which is not there any more.")
         for name, access in zip(call.inputs, _accesses(call), strict=True):
             low, high = access.read(begin, end)
             for index in range(low, high):
