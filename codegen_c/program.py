@@ -153,10 +153,10 @@ class Transfer:
 
 @dataclass(frozen=True, kw_only=True)
 class Wait:
-    """Until a transfer is done. Nothing touches its target before, and nobody writes to its source."""
+    """Until transfers are done. Nothing touches their targets before, and nobody writes to their sources."""
 
     name: str
-    transfer: Transfer
+    transfers: tuple[Transfer, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,11 +261,15 @@ def scratch_memory(step: Step, default: str) -> str:
 def _inputs(call: Call) -> tuple[str, ...]:
     if isinstance(call, KernelCall):
         return (*call.inputs, *(tensor for _, tensor in call.fetched))
-    transfer = call.transfer if isinstance(call, Wait) else call
-    return () if transfer.source_is_constant else (transfer.source,)
+    return tuple(transfer.source for transfer in transfers_of(call) if not transfer.source_is_constant)
 
 
 def _outputs(call: Call) -> tuple[str, ...]:
     if isinstance(call, KernelCall):
         return call.outputs
-    return (call.transfer.target if isinstance(call, Wait) else call.target,)
+    return tuple(transfer.target for transfer in transfers_of(call))
+
+
+def transfers_of(call: Transfer | Wait) -> tuple[Transfer, ...]:
+    """What a call begins, or waits for."""
+    return call.transfers if isinstance(call, Wait) else (call,)

@@ -123,8 +123,9 @@ def _woven(steps: Sequence[Step], planned: Sequence[_Planned], taken: set[str]) 
     def wait_for(ready: Sequence[_Planned]) -> None:
         for one in ready:
             under_way.remove(one)
-            if one.transfer.number is not None:
-                woven.append(Wait(name=unique(f"wait_{one.transfer.target}", taken), transfer=one.transfer))
+        transfers = tuple(one.transfer for one in ready if one.transfer.number is not None)
+        if transfers:
+            woven.append(Wait(name=unique(f"wait_{transfers[-1].target}", taken), transfers=transfers))
 
     for index in range(len(steps) + 1):
         wait_for([one for one in under_way if one.due <= index])
@@ -145,6 +146,6 @@ def _numbered(steps: Sequence[Step]) -> list[Step]:
         if isinstance(step, Transfer) and step.number is not None:
             counted[step.name] = step = replace(step, number=len(counted))
         elif isinstance(step, Wait):
-            step = replace(step, transfer=counted[step.transfer.name])
+            step = replace(step, transfers=tuple(counted[transfer.name] for transfer in step.transfers))
         numbered.append(step)
     return numbered

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
 
@@ -13,6 +14,7 @@ from codegen_c.build import Compiled, compile_region
 from codegen_c.byoc import CODEGEN, CodegenBackend, codegen_options
 from codegen_c.emit.banner import Origin
 from codegen_c.kernels.contract import Target
+from relay_passes.assign_memories import AssignMemories
 from relay_passes.convert_layout import ConvertLayout
 from relay_passes.copy_results import CopyResults
 from relay_passes.dataflow import bindings, op_name, outputs, static_shape
@@ -28,7 +30,8 @@ from tvm_ext.calibration import Source, read_calibration
 from tvm_ext.core.errors import BadOptions, UnsupportedModel
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
-from tvm_ext.fit import MemoryPass, Way, fit
+from tvm_ext.core.time_model import TimeModel
+from tvm_ext.fit import MOST_TRIES, MemoryPass, Way, fit
 from tvm_ext.load import load
 
 
@@ -62,11 +65,16 @@ def quantize(mod: tvm.IRModule, platform: Platform, options: BuildOptions, calib
 
 
 def passes(
-    platform: Platform, options: BuildOptions, prefix: str, memory_pass: MemoryPass = None
+    platform: Platform,
+    options: BuildOptions,
+    prefix: str,
+    memory_pass: MemoryPass = None,
+    limits: Mapping[str, int] | None = None,
 ) -> list[tvm.transform.Pass]:
     """From a loaded module to one whose regions are ready for code generation, in this order.
 
-    memory_pass: what makes the model fit, where its order alone does not.
+    memory_pass: what makes the model fit, where its order alone does not. limits: memories that may be used beside the
+    default one, with it, and bytes that each may give; None uses the default one alone.
     """
     backend = _backend(platform, options)
     return [
@@ -83,6 +91,7 @@ def passes(
         # Phase 4. Memory: the order of operators that keeps the fewest bytes alive, and what makes it fewer still.
         ScheduleOperators(backend),
         *([memory_pass] if memory_pass else []),
+        *([AssignMemories(backend, TimeModel(platform=platform), limits)] if limits else []),
         # Phase 5. Runs of composites become regions; the order of bindings is the schedule.
         OutlineRegions(CODEGEN, prefix),
     ]
@@ -115,10 +124,37 @@ def _fitted(mod: tvm.IRModule, platform: Platform, options: BuildOptions) -> tup
 
 
 def _compiled(mod: tvm.IRModule, platform: Platform, options: BuildOptions, memory_pass: MemoryPass) -> Compiled:
-    """One run of the whole pipeline over a loaded module."""
+    """The whole pipeline over a loaded module: in all memories, or in the default one where no plan keeps to the rest.
+
+    The passes count bytes, and only the plan knows what they come to: what it needs beyond a limit, the next try has
+    less of.
+    """
+    limits = options.limits_bytes(platform)
+    allowed = dict(limits)
+    for _ in range(MOST_TRIES if options.memories == "all" and len(limits) > 1 else 0):
+        compiled = _compiled_within(mod, platform, options, memory_pass, allowed)
+        over = {
+            memory: compiled.plan.bytes_in(memory) - limit
+            for memory, limit in limits.items()
+            if memory != platform.activations and compiled.plan.bytes_in(memory) > limit
+        }
+        if not over:
+            return compiled
+        allowed |= {memory: max(0, allowed[memory] - most) for memory, most in over.items()}
+    return _compiled_within(mod, platform, options, memory_pass, None)
+
+
+def _compiled_within(
+    mod: tvm.IRModule,
+    platform: Platform,
+    options: BuildOptions,
+    memory_pass: MemoryPass,
+    limits: Mapping[str, int] | None,
+) -> Compiled:
+    """One run of the whole pipeline."""
     attributes = {str(key): str(value) for key, value in mod.attrs.items()}
     model = options.name or attributes["tvm_ext.model_name"]
-    lowered = tvm.transform.Sequential(passes(platform, options, model, memory_pass))(mod)
+    lowered = tvm.transform.Sequential(passes(platform, options, model, memory_pass, limits))(mod)
     output_names = json.loads(attributes["tvm_ext.output_names"])
     region = _single_region(lowered, output_names)
     compiled = compile_region(

@@ -56,7 +56,8 @@ def validate(program: Program, plan: MemoryPlan) -> None:
             for name in inputs:
                 require(name, where)
             if isinstance(inner, Wait):
-                flights.wait(inner.transfer, numbers.get(inner.transfer.target, NOBODY), where)
+                for transfer in inner.transfers:
+                    flights.wait(transfer, numbers.get(transfer.target, NOBODY), where)
                 continue
             if isinstance(inner, Transfer) and inner.number is not None:
                 flights.start(inner, where)
@@ -167,8 +168,9 @@ def _inner(step: Call | Loop) -> list[tuple[Call, list[int]]]:
 def _operands(step: Call) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if isinstance(step, KernelCall):
         return (*step.inputs, *(tensor for _, tensor in step.fetched)), step.outputs
-    transfer = step.transfer if isinstance(step, Wait) else step
-    return () if transfer.source_is_constant else (transfer.source,), (transfer.target,)
+    transfers = step.transfers if isinstance(step, Wait) else (step,)
+    sources = tuple(transfer.source for transfer in transfers if not transfer.source_is_constant)
+    return sources, tuple(transfer.target for transfer in transfers)
 
 
 def _is_read_ahead(step: Call, position: int, plan: MemoryPlan, order: list[int]) -> bool:

@@ -105,7 +105,8 @@ class _Calls:
 
 def _step(calls: _Calls, step: Step) -> list[str]:
     if isinstance(step, Wait):
-        return [f"tvm_ext_dma_wait({step.transfer.number}u); /* {step.transfer.target} */"]
+        last = max(transfer.number or 0 for transfer in step.transfers)
+        return [f"tvm_ext_dma_wait({last}u); /* {', '.join(transfer.target for transfer in step.transfers)} */"]
     if isinstance(step, Transfer):
         return [_transfer(calls, step)]
     if isinstance(step, Loop):

@@ -17,7 +17,7 @@ extern "C" {
    nothing writes to the source. */
 void tvm_ext_dma_start(uint32_t number, void *target, const void *source, size_t bytes);
 
-/* Returns when transfer `number` is done, and so all that began before it. Every transfer is waited for once. */
+/* Returns when transfer `number` is done, and so is every one that began before it: they end in their order. */
 void tvm_ext_dma_wait(uint32_t number);
 
 /* Copies at once, between memories that no DMA joins. */
