@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from relay_passes.analysis.schedule_search import Graph
 from relay_passes.analysis.split_segments import Segment, Segments
-from tvm_ext.core.row_sequence import RowOperator
+from tvm_ext.core.row_sequence import RowAccumulation, RowOperator
 
 _Price = Callable[[Segment], tuple[int, int]]
 
@@ -33,12 +33,18 @@ class Split:
         return sum(segment.cost for segment in self.segments)
 
 
-def split(graph: Graph, rows: Sequence[RowOperator | None], budget_bytes: int | None) -> Split:
+def split(
+    graph: Graph,
+    rows: Sequence[RowOperator | None],
+    budget_bytes: int | None,
+    accumulations: Sequence[RowAccumulation | None] = (),
+) -> Split:
     """The cheapest cut within a budget; without a budget, or where none fits, the one that needs the fewest bytes.
 
     rows: how each node's rows depend on its reads, in their order; None for one that only runs whole.
+    accumulations: how each node takes in its only read row by row, None for one that does not.
     """
-    segments = Segments(graph, tuple(rows))
+    segments = Segments(graph, tuple(rows), tuple(accumulations) or (None,) * len(rows))
     if budget_bytes is not None:
         found = _best(len(graph.nodes), segments, lambda s: (s.num_bytes > budget_bytes, s.cost))
         if found.peak_bytes <= budget_bytes:

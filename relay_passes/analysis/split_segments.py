@@ -6,6 +6,7 @@ segment with the same end, less those before begin. So one replay for each end a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from relay_passes.analysis.recompute_search import live_bytes
 from relay_passes.analysis.schedule_search import Graph
-from tvm_ext.core.row_sequence import RowOperator, RowReader, RowSequence
+from tvm_ext.core.row_sequence import RowAccumulation, RowOperator, RowSequence
 
 ALIGNMENT_BYTES = 16
 CALL_COST = 60
@@ -25,13 +26,17 @@ ROWS_PER_CALL = (1, 2, 4, 8)
 
 @dataclass(frozen=True, kw_only=True)
 class Segment:
-    """Operators [begin, end) of the order, run together; rows_per_call is 0 for one that runs whole."""
+    """Operators [begin, end) of the order, run together; rows_per_call is 0 for one that runs whole.
+
+    input_rows: rows that the last one adds up as they come; 0 where it does not.
+    """
 
     begin: int
     end: int
     rows_per_call: int
     num_bytes: int
     cost: int
+    input_rows: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -39,10 +44,11 @@ class _Replay:
     """The longest segment with one end. begin: of it, in the order.
 
     made: int[calls of the last operator, operators], rows that each one has made when such a call begins; written:
-    rows of the last one when it ends.
+    rows of the last one when it ends. accumulation: of the last one, where it adds up the rows of what it reads.
     """
 
     begin: int
+    accumulation: RowAccumulation | None
     sequence: RowSequence
     rings: tuple[int, ...]
     num_calls: tuple[int, ...]
@@ -53,9 +59,11 @@ class _Replay:
 class Segments:
     """The ways to run each segment of an order: `of(begin, end)`."""
 
-    def __init__(self, graph: Graph, rows: tuple[RowOperator | None, ...]) -> None:
+    def __init__(
+        self, graph: Graph, rows: tuple[RowOperator | None, ...], accumulations: tuple[RowAccumulation | None, ...]
+    ) -> None:
         """rows: how each node's rows depend on its reads, in their order; None for one that only runs whole."""
-        self.graph, self.rows = graph, rows
+        self.graph, self.rows, self.accumulations = graph, rows, accumulations
         self.whole = live_bytes(graph, range(len(graph.nodes)))
         self.made = {value: index for index, node in enumerate(graph.nodes) for value in node.writes}
         self.last = dict(self.made) | dict.fromkeys(graph.inputs, -1)
@@ -78,34 +86,35 @@ class Segments:
     def _ending(self, end: int) -> dict[int, tuple[Segment, ...]]:
         """By begin, all segments of several operators that end there."""
         found: dict[int, tuple[Segment, ...]] = {}
-        begin = self._first(end)
-        if end - begin < 2:
-            return found
-        for rows_per_call in ROWS_PER_CALL:
-            for segment in self._rowwise(self._replay(begin, end, rows_per_call)):
-                found[segment.begin] = (*found.get(segment.begin, ()), segment)
+        for last, accumulation in self._last(end - 1):
+            rows = (*self.rows[: end - 1], last)
+            begin = _first(self.graph, rows)
+            for rows_per_call in ROWS_PER_CALL if end - begin > 1 else ():
+                for segment in self._rowwise(self._replay(begin, rows, rows_per_call, accumulation)):
+                    found[segment.begin] = (*found.get(segment.begin, ()), segment)
         return found
 
-    def _first(self, end: int) -> int:
-        """Where the longest segment of this end begins whose operators can all run row by row there."""
-        for index in range(end - 1, -1, -1):
-            operator, node = self.rows[index], self.graph.nodes[index]
-            if operator is None or len(node.writes) != 1 or len(operator.readers) != len(node.reads):
-                return index + 1
-            readers = [pair for pair in self.readers.get(node.writes[0], []) if pair[0] < end]
-            if any(self._reader(*pair).input_rows != operator.num_rows for pair in readers):
-                return index + 1
-        return 0
+    def _last(self, index: int) -> list[tuple[RowOperator, RowAccumulation | None]]:
+        """How an operator may run as the last one of a segment: by its own rows, or by those of what it reads."""
+        operator, accumulation = self.rows[index], self.accumulations[index]
+        ways = [(operator, None)] if operator else []
+        makers = [self.made[value] for value in self.graph.nodes[index].reads if value in self.made]
+        if accumulation is not None and len(makers) == 1:
+            producer = self.rows[makers[0]]
+            if producer is not None and producer.num_rows in accumulation.row_counts:
+                ways.append((accumulation.operator(producer.num_rows), accumulation))
+        return ways
 
-    def _reader(self, index: int, position: int) -> RowReader:
-        operator = self.rows[index]
-        assert operator is not None, "only operators that have rows are asked for readers"
-        return operator.readers[position]
-
-    def _replay(self, begin: int, end: int, rows_per_call: int) -> _Replay:
+    def _replay(
+        self,
+        begin: int,
+        rows: tuple[RowOperator | None, ...],
+        rows_per_call: int,
+        accumulation: RowAccumulation | None,
+    ) -> _Replay:
         joined: list[RowOperator] = []
-        for index in range(begin, end):
-            operator = self.rows[index]
+        for index in range(begin, len(rows)):
+            operator = rows[index]
             assert operator is not None, "all operators of a segment have rows"
             makers = [self.made.get(value, -1) for value in self.graph.nodes[index].reads]
             readers = tuple(
@@ -119,8 +128,8 @@ class Segments:
             counts[call.operator] += 1
         written = [call.end for call in sequence.calls if call.operator == len(joined) - 1]
         return _Replay(
-            begin=begin, sequence=sequence, rings=sequence.ring_rows(), num_calls=tuple(counts),
-            made=np.array(sequence.before_last()), written=np.array(written),
+            begin=begin, accumulation=accumulation, sequence=sequence, rings=sequence.ring_rows(),
+            num_calls=tuple(counts), made=np.array(sequence.before_last()), written=np.array(written),
         )  # fmt: skip
 
     def _rowwise(self, replay: _Replay) -> list[Segment]:
@@ -128,7 +137,9 @@ class Segments:
         graph, operators = self.graph, replay.sequence.operators
         rows_made = replay.sequence.rows_made()
         end = replay.begin + len(operators)
-        stored = scratch = calls = 0
+        accumulation = replay.accumulation
+        input_rows, extra = (operators[-1].num_rows, accumulation.instructions) if accumulation else (0, 0)
+        stored, scratch, calls = _aligned(accumulation.sums_bytes) if accumulation else 0, 0, 0
         found: list[Segment] = []
         for place in range(len(operators) - 1, -1, -1):
             index, operator = replay.begin + place, operators[place]
@@ -142,10 +153,11 @@ class Segments:
             calls += replay.num_calls[place]
             if end - index > 1:
                 total = self.held(index) + _aligned(scratch) + stored - self._shared(replay, index)
-                cost = calls * (CALL_COST + ASK_COST * (end - index))
+                cost = calls * (CALL_COST + ASK_COST * (end - index)) + extra
                 found.append(
                     Segment(
-                        begin=index, end=end, rows_per_call=operator.rows_per_call, num_bytes=total, cost=cost
+                        begin=index, end=end, rows_per_call=operator.rows_per_call, num_bytes=total, cost=cost,
+                        input_rows=input_rows,
                     )
                 )  # fmt: skip
         return found
@@ -166,23 +178,40 @@ class Segments:
 
     def _shared(self, replay: _Replay, begin: int) -> int:
         """Bytes that the last result shares with an operand from before the segment that dies in it."""
+        if replay.accumulation is not None:  # its sums may lie in the output from the first call on
+            return 0
         operators = replay.sequence.operators
         end = replay.begin + len(operators)
         result = self.graph.sizes[self.graph.nodes[end - 1].writes[0]]
         row, best = result // operators[-1].num_rows, 0
         for value in self.dying(begin, end):
             size = self.graph.sizes[value]
-            pairs = [(index, position) for index, position in self.readers[value] if begin <= index < end]
-            input_rows = {self._reader(*pair).input_rows for pair in pairs}
+            places = [(i - replay.begin, n) for i, n in self.readers[value] if begin <= i < end]
+            readers = [(place, operators[place].readers[position]) for place, position in places]
+            input_rows = {reader.input_rows for _, reader in readers}
             read_row, rest = divmod(size, min(input_rows))
             if len(input_rows) > 1 or rest:
                 continue
             needed = np.min(
-                [np.array(self._reader(i, n).begins)[replay.made[:, i - replay.begin]] for i, n in pairs], axis=0
-            )
+                [np.array(reader.begins)[replay.made[:, place]] for place, reader in readers], axis=0
+            )  # fmt: skip
             distance = max(0, int((replay.written * row - needed * read_row).max()))
             best = max(best, result + size - max(result, _aligned(distance) + size))
         return max(0, best - ALIGNMENT_BYTES) // ALIGNMENT_BYTES * ALIGNMENT_BYTES
+
+
+def _first(graph: Graph, rows: Sequence[RowOperator | None]) -> int:
+    """Where the longest segment of the last of these nodes begins whose operators can all run row by row there."""
+    wanted: dict[int, set[int]] = {}  # rows that those behind an operator take its result for
+    for index in range(len(rows) - 1, -1, -1):
+        operator, node = rows[index], graph.nodes[index]
+        if operator is None or len(node.writes) != 1 or len(operator.readers) != len(node.reads):
+            return index + 1
+        if wanted.get(node.writes[0], {operator.num_rows}) != {operator.num_rows}:
+            return index + 1
+        for value, reader in zip(node.reads, operator.readers, strict=True):
+            wanted.setdefault(value, set()).add(reader.input_rows)
+    return 0
 
 
 def _aligned(num_bytes: int) -> int:

@@ -40,6 +40,25 @@ class RowOperator:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RowAccumulation:
+    """An operator whose calls each add some rows of its only input to sums; the last one writes its output.
+
+    row_counts: into how many equal rows the input may be cut. sums_bytes: kept between the calls, beside the output.
+    instructions: modelled, beyond those of the operator run whole.
+    """
+
+    row_counts: tuple[int, ...]
+    sums_bytes: int
+    instructions: int
+
+    def operator(self, num_rows: int) -> RowOperator:
+        """Its rows stand for those of its input: row r is there when the input's row r has been added."""
+        ends = tuple(range(1, num_rows + 1))
+        reader = RowReader(input_rows=num_rows, begins=(0, *ends), ends=ends)
+        return RowOperator(num_rows=num_rows, readers=(reader,))
+
+
+@dataclass(frozen=True, kw_only=True)
 class RowCall:
     """Rows [begin, end) of one operator."""
 
