@@ -16,6 +16,8 @@ from codegen_c.interface import Interface, Port
 from codegen_c.kernels.contract import Target
 from codegen_c.lower import lower_region
 from codegen_c.program import Program
+from codegen_c.views import with_views
+from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 
@@ -86,8 +88,7 @@ def compile_region(
     target = Target(processor=platform.processor, optimize=options.optimize, least_scratch=options.least_scratch)
     reserved = {*RESERVED, *(memory.name for memory in platform.memories)}
     program = lower_region(region, platform, target, reserved=reserved)
-    held = {*program.inputs, *program.outputs} if options.io == "caller" else set()
-    program, plan = plan_memory(program, activations=platform.activations, held_by_caller=held)
+    program, plan = _planned(program, platform, options)
     validate(program, plan)
     interface = Interface(
         model=model,
@@ -99,6 +100,31 @@ def compile_region(
     used[platform.weights] = used.get(platform.weights, 0) + program.weights_bytes
     origin = replace(origin, memories=tuple(used.items()))
     return Compiled(program=program, plan=plan, interface=interface, origin=origin, platform=platform)
+
+
+def _planned(program: Program, platform: Platform, options: BuildOptions) -> tuple[Program, MemoryPlan]:
+    """Program and plan, with copies saved or as it is: whichever takes fewer bytes."""
+    held = {*program.inputs, *program.outputs} if options.io == "caller" else set[str]()
+    pinned = {tensor_named(program, name): offset for name, offset in (options.pin or {}).items()}
+    kept = {tensor_named(program, name) for name in options.keep}
+    ways = dict.fromkeys([with_views(program, apart={*pinned, *kept}), program])
+    plans = [
+        plan_memory(way, activations=platform.activations, held_by_caller=held, pinned=pinned, kept=kept)
+        for way in ways
+    ]
+    return min(plans, key=lambda planned: planned[1].arena_bytes)
+
+
+def tensor_named(program: Program, source: str) -> str:
+    """The tensor under a name of the model's own, an input or output before others. Raises BadOptions."""
+    ports = (*program.inputs, *program.outputs)
+    found = next((name for name in (*ports, *program.tensors) if program.tensors[name].source == source), None)
+    if found is None:
+        raise BadOptions(
+            f"{source!r} is no tensor of the compiled model, or was fused into an operator; its inputs and outputs are "
+            f"{', '.join(program.tensors[name].source for name in ports)}."
+        )
+    return found
 
 
 def _ports(program: Program, names: Sequence[str], sources: Sequence[str]) -> tuple[Port, ...]:

@@ -35,12 +35,21 @@ class Ring:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Part:
+    """The elements of `tensor` from `first` on; that tensor is no part itself."""
+
+    tensor: str
+    first: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Tensor:
     """An activation: written by a step (or the caller), read by later ones.
 
     name: C identifier, unique in the program. source: the model's own name of it.
     layout: axes of the model's tensor in the order stored here ((0, 2, 3, 1): NCHW kept as NHWC);
     empty where both are the same. ring: which rows are kept at a time, None for all; the shape is that of the whole.
+    part: where it lies inside another tensor, whose bytes it shares; written once, as itself or as that tensor.
     """
 
     name: str
@@ -52,6 +61,7 @@ class Tensor:
     layout: tuple[int, ...] = ()
     quantization: Quantization | None = None
     ring: Ring | None = None
+    part: Part | None = None
 
     @property
     def num_elements(self) -> int:
@@ -66,7 +76,11 @@ class Tensor:
     @property
     def num_bytes(self) -> int:
         """That it takes in memory."""
-        return self.stored_elements * np.dtype(self.dtype).itemsize
+        return self.stored_elements * self.element_bytes
+
+    @property
+    def element_bytes(self) -> int:
+        return np.dtype(self.dtype).itemsize
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -181,6 +195,15 @@ class Program:
     @property
     def weights_bytes(self) -> int:
         return sum(constant.data.nbytes for constant in self.constants.values())
+
+
+def parts_of(program: Program) -> dict[str, list[Tensor]]:
+    """The parts of each tensor that has any."""
+    found: dict[str, list[Tensor]] = {}
+    for tensor in program.tensors.values():
+        if tensor.part:
+            found.setdefault(tensor.part.tensor, []).append(tensor)
+    return found
 
 
 def reads(step: Step) -> tuple[str, ...]:

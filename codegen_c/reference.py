@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from codegen_c.program import Program, Step, Transfer, calls
+from codegen_c.program import Program, Step, Transfer, calls, parts_of
 
 Array = np.ndarray
 
@@ -16,7 +16,7 @@ def run(program: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:
     values = dict(inputs)
     for step in program.steps:
         values |= run_step(program, step, values)
-    return values
+    return values | {name: value_of(program, name, values) for name in program.outputs}
 
 
 def run_step(program: Program, step: Step, values: Mapping[str, Array]) -> dict[str, Array]:
@@ -24,12 +24,30 @@ def run_step(program: Program, step: Step, values: Mapping[str, Array]) -> dict[
     written: dict[str, Array] = {}
     for call in calls(step):
         if isinstance(call, Transfer):
-            written[call.target] = values[call.source].reshape(program.tensors[call.target].shape)
+            written[call.target] = value_of(program, call.source, values).reshape(program.tensors[call.target].shape)
             continue
         known = {**values, **written}
-        seen = [known[name].reshape(shape) for name, shape in zip(call.inputs, call.input_shapes, strict=True)]
+        seen = [
+            value_of(program, name, known).reshape(shape)
+            for name, shape in zip(call.inputs, call.input_shapes, strict=True)
+        ]
         results = call.implementation.reference(seen)
         for name, result in zip(call.outputs, results, strict=True):
             tensor = program.tensors[name]
             written[name] = np.ascontiguousarray(result).astype(tensor.dtype, copy=False).reshape(tensor.shape)
     return written
+
+
+def value_of(program: Program, name: str, values: Mapping[str, Array]) -> Array:
+    """A tensor that was written as itself, as part of another one, or as its parts."""
+    if name in values:
+        return values[name]
+    tensor = program.tensors[name]
+    if tensor.part:
+        whole = value_of(program, tensor.part.tensor, values).reshape(-1)
+        return whole[tensor.part.first : tensor.part.first + tensor.num_elements].reshape(tensor.shape)
+    whole = np.empty(tensor.num_elements, tensor.dtype)
+    for part in parts_of(program)[name]:
+        if part.part and part.name in values:
+            whole[part.part.first : part.part.first + part.num_elements] = values[part.name].reshape(-1)
+    return whole.reshape(tensor.shape)

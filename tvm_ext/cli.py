@@ -89,6 +89,14 @@ def compile_command(
         list[str] | None,
         typer.Option(metavar="64KiB", help="Bytes tensors may take; of another memory: dtcm=16KiB. May be repeated."),
     ] = None,
+    pin: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=OFFSET", help="Place a tensor at these bytes of its arena. May be repeated."),
+    ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Put nothing else where this tensor lies, at any time. May be repeated."),
+    ] = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -96,11 +104,13 @@ def compile_command(
     shapes = _parse_shapes(shape or [])
     targets = _parse_verify(verify)
     limits = _parse_ram(ram or [])
+    pins = _parse_pins(pin or [])
     with _errors_reported(as_json, debug):
         board = Platform.load(platform)
         options = BuildOptions(
             optimize=optimize, io=io, verify=targets, name=name, quantize=quantize, io_type=io_type, min_snr_db=min_snr,
             ram={name or board.activations: size for name, size in limits.items()} or None,
+            pin=pins, keep=tuple(keep or ()),
         )  # fmt: skip
         with _stderr.status(f"Loading {escape(model.name)}") as status:
             module = tvm_ext.load(model, shapes=shapes)
@@ -208,6 +218,18 @@ def _parse_ram(texts: list[str]) -> dict[str, int]:
             raise typer.BadParameter(f"{name or 'the default memory'} is given twice.", param_hint="--ram")
         limits[name] = int(found[1]) * _UNITS[found[2] or "B"]
     return limits
+
+
+def _parse_pins(texts: list[str]) -> dict[str, int]:
+    pins: dict[str, int] = {}
+    for text in texts:
+        name, _, offset = text.rpartition("=")
+        if not name or not re.fullmatch(r"\d{1,15}|0x[0-9a-fA-F]{1,12}", offset):
+            raise typer.BadParameter(f"{text!r} is not of the form input=0.", param_hint="--pin")
+        if name in pins:
+            raise typer.BadParameter(f"{name!r} is given twice.", param_hint="--pin")
+        pins[name] = int(offset, 0)
+    return pins
 
 
 def _parse_verify(text: str | None) -> tuple[Target, ...] | None:

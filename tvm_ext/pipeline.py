@@ -24,6 +24,7 @@ from relay_passes.form_composites import FormComposites
 from relay_passes.outline_regions import OutlineRegions
 from relay_passes.quantize_int8 import QuantizeInt8
 from relay_passes.schedule_operators import ScheduleOperators
+from relay_passes.slice_splits import SliceSplits
 from tvm_ext.calibration import Source, read_calibration
 from tvm_ext.core.errors import BadOptions, UnsupportedModel
 from tvm_ext.core.options import BuildOptions
@@ -79,6 +80,7 @@ def _before_memory(platform: Platform, options: BuildOptions) -> list[tvm.transf
         FoldConstants(),
         FoldBatchNorm(),
         DuplicateDequantize(),
+        SliceSplits(),
         # Phase 2. Every operator becomes one composite; quantized chains are matched before anything touches them.
         FormComposites(backend),
         CopyResults(),
@@ -205,6 +207,10 @@ def relax_pipeline(
     """For `tvm.compile(mod, target, relax_pipeline=...)`: regions run as our C, the rest as TVM compiles it."""
     board = Platform.load(platform) if isinstance(platform, str) else platform
     chosen = options or BuildOptions()
+    if chosen.pin or chosen.keep:
+        raise BadOptions(
+            "pin and keep: inside tvm.compile the caller holds inputs and outputs; build a package instead."
+        )
 
     @tvm.transform.module_pass(opt_level=0, name=f"tvm_ext.{board.name}")
     def pipeline(mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:

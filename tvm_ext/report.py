@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from codegen_c.arena.profile import largest_arena, live_profile, peak_placements
+from codegen_c.arena.memory_plan import peak_placements
+from codegen_c.arena.profile import largest_arena, live_profile
 from codegen_c.build import Compiled
 from codegen_c.interface import Port
 from codegen_c.kernels.contract import Alternative

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from codegen_c.arena.lifetimes import extents
 from codegen_c.arena.overlap import row_bytes, sequence_pairs
 from codegen_c.kernels.contract import Implementation
 from codegen_c.program import KernelCall, Program, Tensor, scratch_bytes
@@ -29,10 +30,13 @@ def live_bytes(
     may share bytes. scratch: whether kernels' scratch lies in this memory.
     """
     result: list[int] = []
+    needed = extents(program)
     for index, step in enumerate(program.steps):
         alive = [program.tensors[n] for n, (begin, end) in lifetimes.items() if begin <= index < end]
-        alive = [tensor for tensor in alive if tensor.memory == memory]
-        total = sum(tensor.num_bytes for tensor in alive) + (scratch_bytes(step) if scratch else 0)
+        alive = [tensor for tensor in alive if tensor.memory == memory and not tensor.part]
+        total = sum(_bytes_at(tensor, index, lifetimes, needed) for tensor in alive) + (
+            scratch_bytes(step) if scratch else 0
+        )
         names = {tensor.name for tensor in alive}
         saved = 0
         if isinstance(step, KernelCall) and step.outputs[0] in names:
@@ -47,7 +51,17 @@ def live_bytes(
             pairs = [pair for pair in sequence_pairs(program, step) if pair in overlapping and names.issuperset(pair)]
             saved = sequence_shared_bytes(program, step, pairs)
         result.append(total - saved)
-    return result or [sum(program.tensors[n].num_bytes for n in lifetimes if program.tensors[n].memory == memory)]
+    return result or [sum(t.num_bytes for n in lifetimes if (t := program.tensors[n]).memory == memory and not t.part)]
+
+
+def _bytes_at(
+    tensor: Tensor, step: int, lifetimes: Mapping[str, tuple[int, int]], needed: Mapping[str, list[tuple[int, int]]]
+) -> int:
+    """What a tensor takes at a step: of one that has parts, from the first byte that matters to the last."""
+    if tensor.name not in needed:
+        return tensor.num_bytes
+    low, high = needed[tensor.name][step - lifetimes[tensor.name][0]]
+    return high - low
 
 
 def sequence_shared_bytes(program: Program, step: RowSteps, pairs: Collection[tuple[str, str]]) -> int:

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """Bytes [offset, offset + num_bytes) of a memory, during steps [begin, end)."""
+    """Bytes [offset, offset + num_bytes) of a memory, during steps [begin, end).
+
+    part_of: the placement that a part of another tensor lies in, and whose bytes these are.
+    """
 
     name: str
     memory: str
@@ -16,6 +19,7 @@ class Placement:
     begin: int
     end: int
     is_scratch: bool = False
+    part_of: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +54,16 @@ class MemoryPlan:
     @property
     def lower_bound_bytes(self) -> int:
         return sum(arena.lower_bound_bytes for arena in self.arenas)
+
+
+def peak_placements(plan: MemoryPlan, arena: Arena) -> list[Placement]:
+    """Everything with bytes of its own that is alive in the step with the most live bytes, the largest first."""
+    alive = [
+        place
+        for place in plan.placements.values()
+        if place.memory == arena.memory and place.begin <= arena.peak_step < place.end and place.part_of is None
+    ]
+    return sorted(alive, key=lambda place: (-place.num_bytes, place.name))
 
 
 def scratch_name(step_name: str) -> str:

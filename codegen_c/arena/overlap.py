@@ -20,7 +20,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from codegen_c.kernels.contract import Spatial
-from codegen_c.program import KernelCall, Program, Sequence, Tensor, reads
+from codegen_c.program import KernelCall, Program, Sequence, Tensor, parts_of, reads
 from codegen_c.sequences import needed_and_written
 
 
@@ -35,9 +35,27 @@ class Overlaps:
     ascending: dict[tuple[str, str], int]
     descending: dict[tuple[str, str], int]
 
+    def without(self, kept: Collection[str]) -> Overlaps:
+        """Only what these tensors have no share in."""
+        ways = [
+            {pair: distance for pair, distance in way.items() if not set(kept) & set(pair)}
+            for way in (self.ascending, self.descending)
+        ]
+        return Overlaps(ascending=ways[0], descending=ways[1])
+
 
 def overlaps(program: Program) -> list[Overlaps]:
-    """Of every step that allows any. Only inputs whose last reader is the step itself, and that the step reads once."""
+    """Of every step that allows any. Only inputs whose last reader is the step itself, and that the step reads once.
+
+    Tensors that are parts, or have any, keep what they have.
+    """
+    parts = parts_of(program)
+    shared = {*parts, *(part.name for family in parts.values() for part in family)}
+    found = [step.without(shared) for step in _overlaps(program)]
+    return [step for step in found if step.ascending or step.descending]
+
+
+def _overlaps(program: Program) -> list[Overlaps]:
     last_reader = {name: index for index, step in enumerate(program.steps) for name in reads(step)}
     found: list[Overlaps] = []
     for index, step in enumerate(program.steps):

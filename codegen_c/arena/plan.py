@@ -2,73 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
 
 from codegen_c.arena.bound import live_bytes
 from codegen_c.arena.direction import with_directions
-from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement, scratch_name
+from codegen_c.arena.lifetimes import extents, lifetimes
+from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement, peak_placements, scratch_name
 from codegen_c.arena.overlap import overlaps
-from codegen_c.arena.problem import Buffer
+from codegen_c.arena.problem import Buffer, Gap
 from codegen_c.arena.solve import optimise
-from codegen_c.program import Program, reads, scratch_bytes, writes
-from tvm_ext.core.errors import DoesNotFit
+from codegen_c.program import Program, scratch_bytes
+from tvm_ext.core.errors import BadOptions, DoesNotFit
+from tvm_ext.core.options import ALIGNMENT_BYTES
 from tvm_ext.core.platform import Platform
 
-ALIGNMENT_BYTES = 16
 
+@dataclass(frozen=True, kw_only=True)
+class _Item:
+    """Something that needs a place of its own."""
 
-def lifetimes(program: Program) -> dict[str, tuple[int, int]]:
-    """Steps [begin, end) during which each tensor's bytes matter; inputs from the first on, outputs to the last."""
-    num_steps = max(len(program.steps), 1)
-    begin = {name: 0 for name in program.inputs}
-    end = {name: 1 for name in program.inputs}
-    for index, step in enumerate(program.steps):
-        for name in writes(step):
-            begin.setdefault(name, index)
-            end[name] = index + 1
-        for name in reads(step):
-            end[name] = index + 1
-    end |= {name: num_steps for name in program.outputs}
-    return {name: (begin[name], end[name]) for name in begin}
+    name: str
+    memory: str
+    buffer: Buffer
+    is_scratch: bool = False
 
 
 def plan_memory(
-    program: Program, *, activations: str, held_by_caller: Iterable[str] = ()
+    program: Program,
+    *,
+    activations: str,
+    held_by_caller: Iterable[str] = (),
+    pinned: Mapping[str, int] | None = None,
+    kept: Collection[str] = (),
 ) -> tuple[Program, MemoryPlan]:
     """Offsets for all tensors of a program and its kernels' scratch, and the program with the row order they ask for.
 
-    activations: memory of the scratch. held_by_caller: tensors that get no place here.
+    activations: memory of the scratch. held_by_caller: tensors that get no place here. pinned: tensor -> offset that it
+    has to have. kept: tensors over whose bytes nothing else is ever put. Raises BadOptions where pinned tensors meet.
     """
-    outside = set(held_by_caller)
-    wanted = [
-        (name, program.tensors[name].memory, program.tensors[name].num_bytes, span, False)
-        for name, span in lifetimes(program).items()
-        if name not in outside
-    ]
-    wanted += [
-        (scratch_name(step.name), activations, scratch_bytes(step), (index, index + 1), True)
-        for index, step in enumerate(program.steps)
-        if scratch_bytes(step)
-    ]
-    near = overlaps(program)
+    pins, outside = pinned or {}, set(held_by_caller)
+    near = [step.without(kept) for step in overlaps(program)]
     pairs = {pair for step in near for pair in (*step.ascending, *step.descending)}
     alive = {name: span for name, span in lifetimes(program).items() if name not in outside}
+    alive |= {name: (0, max(len(program.steps), 1)) for name in kept}
+    items = [*_tensors(program, alive, pins), *_scratch(program, activations)]
+    _check_pins(items, pairs)
     placements: dict[str, Placement] = {}
     arenas: list[Arena] = []
-    for memory in dict.fromkeys([activations, *(item[1] for item in wanted)]):
-        items = [item for item in wanted if item[1] == memory]
-        index = {item[0]: number for number, item in enumerate(items)}
-        buffers = [Buffer(begin=b, end=e, size=size, alignment=ALIGNMENT_BYTES) for _, _, size, (b, e), _ in items]
+    for memory in dict.fromkeys([activations, *(item.memory for item in items)]):
+        inside = [item for item in items if item.memory == memory]
+        index = {item.name: number for number, item in enumerate(inside)}
         choices = [
             tuple({(index[a], index[b]): n for (a, b), n in way.items() if a in index and b in index} for way in ways)
             for ways in ((step.ascending, step.descending) for step in near)
         ]
         live = live_bytes(program, alive, pairs, memory, scratch=memory == activations)
-        found = optimise(buffers, choices, max(live))
-        for item, buffer, offset in zip(items, buffers, found.offsets, strict=True):
-            placements[item[0]] = Placement(
-                name=item[0], memory=memory, offset=offset, num_bytes=buffer.size, begin=buffer.begin,
-                end=buffer.end, is_scratch=item[4],
+        found = optimise([item.buffer for item in inside], choices, max(live))
+        for item, offset in zip(inside, found.offsets, strict=True):
+            placements[item.name] = Placement(
+                name=item.name, memory=memory, offset=offset, num_bytes=item.buffer.size, begin=item.buffer.begin,
+                end=item.buffer.end, is_scratch=item.is_scratch,
             )  # fmt: skip
         arenas.append(
             Arena(
@@ -79,11 +74,71 @@ def plan_memory(
                 peak_step=live.index(max(live)),
             )
         )
+    placements |= _parts(program, placements, alive)
     return with_directions(program, placements), MemoryPlan(placements=placements, arenas=tuple(arenas))
 
 
-def _alive(placement: Placement, step: int) -> bool:
-    return placement.begin <= step < placement.end
+def _tensors(program: Program, alive: Mapping[str, tuple[int, int]], pins: Mapping[str, int]) -> list[_Item]:
+    """Of tensors that are no part of another one; where not all of a tensor matters, only that takes memory."""
+    needed = extents(program)
+    items: list[_Item] = []
+    for name, (begin, end) in alive.items():
+        tensor = program.tensors[name]
+        if tensor.part:
+            continue
+        gaps = tuple(
+            Gap(begin=begin + index, end=begin + index + 1, low=low, high=high)
+            for index, (low, high) in enumerate(needed.get(name, ()))
+            if high - low < tensor.num_bytes
+        )
+        buffer = Buffer(
+            begin=begin, end=end, size=tensor.num_bytes, alignment=ALIGNMENT_BYTES, offset=pins.get(name), gaps=gaps
+        )
+        items.append(_Item(name=name, memory=tensor.memory, buffer=buffer))
+    return items
+
+
+def _scratch(program: Program, memory: str) -> list[_Item]:
+    return [
+        _Item(
+            name=scratch_name(step.name),
+            memory=memory,
+            buffer=Buffer(begin=index, end=index + 1, size=scratch_bytes(step), alignment=ALIGNMENT_BYTES),
+            is_scratch=True,
+        )
+        for index, step in enumerate(program.steps)
+        if scratch_bytes(step)
+    ]
+
+
+def _parts(
+    program: Program, placements: Mapping[str, Placement], alive: Mapping[str, tuple[int, int]]
+) -> dict[str, Placement]:
+    """Where parts lie: inside the whole, which may be the caller's."""
+    found: dict[str, Placement] = {}
+    for name, (begin, end) in alive.items():
+        tensor = program.tensors[name]
+        whole = placements.get(tensor.part.tensor) if tensor.part else None
+        if tensor.part and whole:
+            found[name] = Placement(
+                name=name, memory=whole.memory, offset=whole.offset + tensor.part.first * tensor.element_bytes,
+                num_bytes=tensor.num_bytes, begin=begin, end=end, part_of=whole.name,
+            )  # fmt: skip
+    return found
+
+
+def _check_pins(items: Sequence[_Item], pairs: Collection[tuple[str, str]]) -> None:
+    """Raises BadOptions naming two pinned tensors that need the same bytes at one time."""
+    fixed = [item for item in items if item.buffer.offset is not None]
+    for one, other in permutations(fixed, 2):
+        begin, next_begin = one.buffer.offset or 0, other.buffer.offset or 0
+        if one.memory != other.memory or (one.name, other.name) in pairs or (other.name, one.name) in pairs:
+            continue
+        if begin <= next_begin < begin + one.buffer.size and one.buffer.overlaps(other.buffer):
+            raise BadOptions(
+                f"pin {other.name}={next_begin}: {one.name} is pinned to bytes {begin} to {begin + one.buffer.size} of "
+                f"{one.memory} and is needed at the same time. Move one of them."
+            )
 
 
 def check_capacity(
@@ -98,8 +153,7 @@ def check_capacity(
         limit = min(memory.capacity_bytes, (limits or {}).get(memory.name, memory.capacity_bytes))
         if arena.num_bytes <= limit:
             continue
-        alive = [p for p in plan.placements.values() if p.memory == arena.memory and _alive(p, arena.peak_step)]
-        listed = ", ".join(f"{p.name} ({p.num_bytes} B)" for p in sorted(alive, key=lambda p: -p.num_bytes))
+        listed = ", ".join(f"{p.name} ({p.num_bytes} B)" for p in peak_placements(plan, arena))
         step = program.steps[arena.peak_step].name if program.steps else program.name
         raise DoesNotFit(
             f"{step}: {arena.lower_bound_bytes} B are alive at step {arena.peak_step} ({listed}) and the arena needs "

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from codegen_c.arena.bound import live_bytes
-from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement
+from codegen_c.arena.lifetimes import lifetimes
+from codegen_c.arena.memory_plan import Arena, MemoryPlan
 from codegen_c.arena.overlap import overlaps
-from codegen_c.arena.plan import lifetimes
 from codegen_c.program import KernelCall, Loop, Program, Step
 
 
@@ -24,16 +24,6 @@ def live_profile(program: Program, plan: MemoryPlan) -> dict[str, list[int]]:
         arena.memory: live_bytes(planned, alive, pairs, arena.memory, scratch=arena.memory == scratch_memory)
         for arena in plan.arenas
     }
-
-
-def peak_placements(plan: MemoryPlan, arena: Arena) -> list[Placement]:
-    """Everything that is alive in the step with the most live bytes, the largest first."""
-    alive = [
-        place
-        for place in plan.placements.values()
-        if place.memory == arena.memory and place.begin <= arena.peak_step < place.end
-    ]
-    return sorted(alive, key=lambda place: (-place.num_bytes, place.name))
 
 
 def largest_arena(plan: MemoryPlan) -> Arena | None:

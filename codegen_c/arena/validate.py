@@ -6,6 +6,8 @@ tensor only if all its bytes still carry its number, and nothing may be written 
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from codegen_c.arena.memory_plan import MemoryPlan, Placement
@@ -19,8 +21,11 @@ NOBODY = -1
 def validate(program: Program, plan: MemoryPlan) -> None:
     """Raises PlanRejected with the step, the tensor and who overwrote it."""
     _require_places(program, plan)
+    _check_parts(program, plan)
     owners = _empty_memories(program, plan)
     numbers = {name: number for number, name in enumerate(plan.placements)}
+    for name, place in plan.placements.items():  # the bytes of a part are those of the whole
+        numbers[name] = numbers[place.part_of] if place.part_of else numbers[name]
     names = list(plan.placements)
 
     def bytes_of(name: str) -> np.ndarray:
@@ -58,6 +63,7 @@ def validate(program: Program, plan: MemoryPlan) -> None:
 def _require_places(program: Program, plan: MemoryPlan) -> None:
     """Everything has a place, but for inputs and outputs, which the caller may hold."""
     known = {*plan.placements, *program.inputs, *program.outputs}
+    known |= {name for name, tensor in program.tensors.items() if tensor.part and tensor.part.tensor in known}
     for index, step in enumerate(program.steps):
         for inner in calls(step):
             inputs, outputs = _operands(inner)
@@ -80,10 +86,39 @@ def _empty_memories(program: Program, plan: MemoryPlan) -> dict[str, np.ndarray]
             raise PlanRejected(
                 f"{name}: bytes {place.offset} to {place.offset + place.num_bytes} leave {place.memory}."
             )
-        if place.offset % 16:
+        if place.offset % 16 and not place.part_of:
             raise PlanRejected(f"{name}: offset {place.offset} is no multiple of 16.")
         _check_size(program, place)
     return {memory: np.full(size, NOBODY, dtype=np.int32) for memory, size in sizes.items()}
+
+
+def _check_parts(program: Program, plan: MemoryPlan) -> None:
+    """Parts lie where the whole has them, and no two steps write the same bytes of one tensor."""
+    written: dict[str, list[tuple[int, int, str]]] = {}
+    made = {name for step in program.steps for inner in calls(step) for name in _operands(inner)[1]}
+    for name in (*program.inputs, *made):
+        tensor = program.tensors[name]
+        first = tensor.part.first if tensor.part else 0
+        whole = tensor.part.tensor if tensor.part else name
+        written.setdefault(whole, []).append((first, first + int(np.prod(tensor.shape, dtype=np.int64)), name))
+    for whole, ranges in written.items():
+        ranges.sort()
+        for (_, end, name), (begin, _, other) in pairwise(ranges):
+            if begin < end:
+                raise PlanRejected(f"{name} and {other} are both written to the same elements of {whole}.")
+    for name, tensor in program.tensors.items():
+        if tensor.part is None:
+            continue
+        whole, place = program.tensors[tensor.part.tensor], plan.placements.get(name)
+        end = tensor.part.first + int(np.prod(tensor.shape, dtype=np.int64))
+        if whole.part or whole.dtype != tensor.dtype or end > int(np.prod(whole.shape, dtype=np.int64)):
+            raise PlanRejected(f"{name} is no part of {whole.name}.")
+        if place and (
+            place.part_of != whole.name
+            or place.memory != plan.placements[whole.name].memory
+            or place.offset - plan.placements[whole.name].offset != tensor.part.first * np.dtype(whole.dtype).itemsize
+        ):
+            raise PlanRejected(f"{name} does not lie where {whole.name} has it.")
 
 
 def _check_size(program: Program, place: Placement) -> None:

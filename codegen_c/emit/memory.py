@@ -51,9 +51,12 @@ def emit_memory(
 
 
 def place(program: Program, plan: MemoryPlan, name: str) -> str:
-    """C expression of a tensor's first element: in its arena, or the caller's pointer of that name."""
+    """C expression of a tensor's first element: in its arena, or of the caller's pointer."""
     placement = plan.placements.get(name)
-    return f"{placement.memory}->{name}" if placement else name
+    if placement:
+        return f"{placement.memory}->{name}"
+    part = program.tensors[name].part
+    return f"&{part.tensor}[{part.first}]" if part else name
 
 
 def _union(program: Program, plan: MemoryPlan, model: str, memory: str) -> str:
@@ -78,7 +81,8 @@ def _member(program: Program, placement: Placement) -> list[str]:
         shape = ", ".join(map(str, tensor.shape))
         ctype, count = C_TYPES[tensor.dtype], max(tensor.stored_elements, 1)
         kept = f", {tensor.ring.stored} of {tensor.ring.rows} rows" if tensor.ring else ""
-        note = f"{tensor.dtype}[{shape}]{kept}, {comment(tensor.source)}"
+        part = f", part of {placement.part_of}" if placement.part_of else ""
+        note = f"{tensor.dtype}[{shape}]{kept}, {comment(tensor.source)}{part}"
     else:
         ctype, count, note = "uint8_t", placement.num_bytes, "scratch"
     gap = f"uint8_t GAP_{placement.name}[{placement.offset}]; " if placement.offset else ""

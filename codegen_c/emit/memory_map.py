@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement
-from codegen_c.arena.profile import peak_placements
+from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement, peak_placements
 from codegen_c.emit.templates import render
 from codegen_c.program import Program, Step, writes
 

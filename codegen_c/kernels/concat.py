@@ -10,6 +10,7 @@ import numpy as np
 
 from codegen_c.kernels.contract import (
     CFunction,
+    Copy,
     Implementation,
     Kernel,
     Parameter,
@@ -62,6 +63,18 @@ def implement(operator: Concat, target: Target, stored: StoredRows) -> Implement
         + output.num_elements * np.dtype(output.dtype).itemsize * 2 // BYTES_A_PAIR,
         spatial=rows,
         exact=True,
+        copies=_long_runs(operator),
+    )
+
+
+def _long_runs(operator: Concat) -> tuple[Copy, ...]:
+    """Where each input stands in the output, if it stands there in one run."""
+    if int(np.prod(operator.output.shape[: operator.axis], dtype=np.int64)) > 1:
+        return ()
+    sizes = [tensor.num_elements for tensor in operator.inputs]
+    return tuple(
+        Copy(input=index, source_first=0, target_first=sum(sizes[:index]), count=size)
+        for index, size in enumerate(sizes)
     )
 
 

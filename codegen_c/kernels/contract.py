@@ -135,6 +135,16 @@ class Alternative:
     reason: str | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Copy:
+    """Elements of one input that stand in the output as they are, in one run: `count` of them."""
+
+    input: int
+    source_first: int
+    target_first: int
+    count: int
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Accumulating:
     """A kernel that may take its only input in equal parts, in order, and add to sums (`Spatial.accumulates`).
@@ -160,6 +170,7 @@ class Implementation:
     keeping: the same kernel for operands of which only some rows are stored.
     accumulating: the same operator by rows of its input, where there is such a kernel.
     sums: what an accumulating kernel keeps between its calls beside its output: a second output, `reference`'s too.
+    copies: of a kernel that does nothing but put few long runs elsewhere, all of them; such a step can be saved.
     """
 
     kernel: str
@@ -177,6 +188,7 @@ class Implementation:
     keeping: Callable[[StoredRows], Implementation] | None = None
     accumulating: Accumulating | None = None
     sums: TensorType | None = None
+    copies: tuple[Copy, ...] = ()
 
     @property
     def computes_floats(self) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 
 from codegen_c.kernels.contract import (
     CFunction,
+    Copy,
     Implementation,
     Kernel,
     Parameter,
@@ -134,7 +135,19 @@ def implement(operator: Gather, target: Target, stored: StoredRows) -> Implement
         + output.num_elements * np.dtype(output.dtype).itemsize * 2 // BYTES_A_PAIR,
         spatial=rows,
         exact=True,
+        copies=_long_run(operator),
     )
+
+
+def _long_run(operator: Gather) -> tuple[Copy, ...]:
+    """The output as one run of the input, if it is one."""
+    first = count = 0
+    for axis, extent in zip(axes_of(operator), operator.inputs[0].shape, strict=True):
+        is_single_run = axis.is_run and not axis.before and not axis.after
+        if not is_single_run or (count > 1 and len(axis.places) < extent):
+            return ()
+        first, count = first * extent + int(axis.places[0]), max(count, 1) * len(axis.places)
+    return (Copy(input=0, source_first=first, target_first=0, count=count),)
 
 
 def _rows(operator: Gather) -> Spatial | None:

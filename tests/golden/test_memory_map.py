@@ -10,9 +10,9 @@ from pathlib import Path
 import onnx
 import pytest
 
-from codegen_c.arena.memory_plan import MemoryPlan
+from codegen_c.arena.memory_plan import MemoryPlan, peak_placements
 from codegen_c.arena.plan import plan_memory
-from codegen_c.arena.profile import largest_arena, live_profile, peak_placements
+from codegen_c.arena.profile import largest_arena, live_profile
 from codegen_c.emit.memory_map import HEIGHT, WIDTH, emit_memory_map
 from codegen_c.program import Program
 from tests.arena.programs import call, program

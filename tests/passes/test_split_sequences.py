@@ -92,7 +92,7 @@ def test_a_budget_takes_no_more_than_it_needs(tmp_path: Path) -> None:
 
 def test_a_pool_adds_up_rows_at_the_end_of_a_sequence(tmp_path: Path) -> None:
     """x -> conv -> conv -> mean over the image: no whole image but the input."""
-    weights = {f"w{i}": np.ones((8, c, 3, 3), np.float32) for i, c in enumerate((3, 8))}
+    weights = {f"w{i}": np.ones((32, c, 3, 3), np.float32) for i, c in enumerate((3, 32))}
     nodes = [
         helper.make_node("Conv", ["x", "w0"], ["a"], pads=[1] * 4),
         helper.make_node("Conv", ["a", "w1"], ["b"], pads=[1] * 4),
@@ -101,5 +101,5 @@ def test_a_pool_adds_up_rows_at_the_end_of_a_sequence(tmp_path: Path) -> None:
     model = saved(model_of(nodes, {"x": (1, 3, 12, 10)}, ["y"], weights), tmp_path)
     before = tvm.transform.Sequential([FoldConstants(), FormComposites(BACKEND), ConvertLayout()])(tvm_ext.load(model))
     after = SplitSequences(BACKEND, None)(before)
-    assert [label and label[0] for label in labels(after)][-3:] == ["sequence_0"] * 3
-    assert [int(attrs.get("input_rows", 0)) for attrs in attributes(after)][-3:] == [0, 0, 12]
+    assert [label and label[0] for label in labels(after)][1:4] == ["sequence_0"] * 3
+    assert [int(attrs.get("input_rows", 0)) for attrs in attributes(after)][1:4] == [0, 0, 12]

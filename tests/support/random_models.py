@@ -48,7 +48,7 @@ def random_model(seed: int, num_layers: int = 8) -> onnx.ModelProto:
     net = _Network(seed)
     net.shapes["image"] = (1, net.draw(1, 2, 3, 5), net.draw(6, 8, 9), net.draw(5, 8, 11))
     for _ in range(num_layers):
-        makers = [_conv, _conv, _depthwise, _pool, _activation, _add, _concat, _slice]
+        makers = [_conv, _conv, _depthwise, _pool, _activation, _add, _concat, _stack, _slice]
         makers[int(net.random.integers(len(makers)))](net)
     if net.random.random() < 0.7:
         _head(net)
@@ -105,6 +105,15 @@ def _concat(net: _Network) -> None:
     fits = [name for name, s in net.shapes.items() if len(s) == 4 and s[2:] == (height, width)]
     other = fits[net.draw(*range(len(fits)))]
     net.layer("Concat", [x, other], (batch, channels + net.shapes[other][1], height, width), [], axis=1)
+
+
+def _stack(net: _Network) -> None:
+    """One image below another: channels last, that is one run of bytes behind another."""
+    x = net.image()
+    batch, channels, height, width = net.shapes[x]
+    fits = [name for name, s in net.shapes.items() if len(s) == 4 and (s[1], s[3]) == (channels, width) and name != x]
+    below = fits[net.draw(*range(len(fits)))] if fits else net.layer("Relu", [x], net.shapes[x], [])
+    net.layer("Concat", [x, below], (batch, channels, height + net.shapes[below][2], width), [], axis=2)
 
 
 def _slice(net: _Network) -> None:

@@ -12,6 +12,9 @@ from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.names import hides_header
 from tvm_ext.core.platform import Platform
 
+ALIGNMENT_BYTES = 16
+"""Of every tensor in an arena."""
+
 Optimize = Literal["speed", "size"]
 Io = Literal["arena", "caller"]
 Target = Literal["host", "qemu"]
@@ -33,6 +36,9 @@ class BuildOptions:
         point in the report, or stay `float32`.
     ram: bytes that tensors may take: a number for the platform's default memory, or {memory: bytes}; None leaves
         it at what the memory holds. A model that needs more is split, or computes results again, to fit.
+    pin: tensor -> offset in bytes, a multiple of 16, that it has in its memory's arena, under the model's own name.
+    keep: tensors over whose bytes nothing else is ever put: an input that is filled, or an output that is read, while
+        the model runs, or state that outlives a run.
     least_scratch: take the kernels that need the least scratch, however slow; tried by itself where nothing else fits.
     min_snr_db: of a model quantized here, the ratio of signal to noise every output has to reach on the
         calibration data; operators that lose too much stay float until it does.
@@ -47,6 +53,8 @@ class BuildOptions:
     min_snr_db: float = 10.0
     ram: int | Mapping[str, int] | None = None
     least_scratch: bool = False
+    pin: Mapping[str, int] | None = None
+    keep: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         choices = {
@@ -61,6 +69,13 @@ class BuildOptions:
         for where, num_bytes in (self.ram if isinstance(self.ram, Mapping) else {"": self.ram}).items():
             if num_bytes is not None and num_bytes < 1:
                 raise BadOptions(f"ram = {num_bytes}{f' of {where}' if where else ''}: at least 1 byte is needed.")
+        for name, offset in (self.pin or {}).items():
+            if offset < 0 or offset % ALIGNMENT_BYTES:
+                raise BadOptions(f"pin {name}={offset}: an offset is a multiple of {ALIGNMENT_BYTES} bytes, 0 or more.")
+        if self.io == "caller" and (self.pin or self.keep):
+            raise BadOptions(
+                "pin and keep place tensors in the arena; with io = 'caller' inputs and outputs are not there."
+            )
         if self.quantize == "none" and self.io_type != "int8":
             raise BadOptions("io_type = 'float32': it says what quantization leaves; it needs quantize = 'int8'.")
         if not math.isfinite(self.min_snr_db):

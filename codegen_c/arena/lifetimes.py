@@ -1,0 +1,73 @@
+"""When the bytes of each tensor matter: whole tensors by step, and what of a tensor made of parts."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from codegen_c.program import Program, Tensor, parts_of, reads, writes
+
+
+def lifetimes(program: Program) -> dict[str, tuple[int, int]]:
+    """Steps [begin, end) during which each tensor's bytes matter; inputs from the first on, outputs to the last.
+
+    A tensor that has parts lives as long as any of them.
+    """
+    spans = _own_lifetimes(program)
+    for whole, parts in parts_of(program).items():
+        family = [spans[name] for name in (whole, *(part.name for part in parts)) if name in spans]
+        spans[whole] = min(begin for begin, _ in family), max(end for _, end in family)
+        for part in parts:  # of what is cut from the whole nothing is written but the whole
+            spans[part.name] = spans.get(part.name, spans[whole])
+    return spans
+
+
+def _own_lifetimes(program: Program) -> dict[str, tuple[int, int]]:
+    num_steps = max(len(program.steps), 1)
+    begin = {name: 0 for name in program.inputs}
+    end = {name: 1 for name in program.inputs}
+    for index, step in enumerate(program.steps):
+        for name in writes(step):
+            begin.setdefault(name, index)
+            end[name] = index + 1
+        for name in reads(step):
+            begin.setdefault(name, index)
+            end[name] = index + 1
+    for name in program.outputs:
+        begin.setdefault(name, num_steps - 1)
+        end[name] = num_steps
+    return {name: (begin[name], end[name]) for name in begin}
+
+
+def extents(program: Program) -> dict[str, list[tuple[int, int]]]:
+    """Of each tensor that has parts: its bytes [low, high) that matter, for each step of its life."""
+    return {name: _extents(program, name, parts) for name, parts in parts_of(program).items()}
+
+
+def _extents(program: Program, whole: str, parts: list[Tensor]) -> list[tuple[int, int]]:
+    """A byte matters from the first time that it is written until the last time that it is read."""
+    ranges = {whole: (0, program.tensors[whole].num_bytes)}
+    for tensor in parts:
+        assert tensor.part is not None, "they are parts"
+        low = tensor.part.first * tensor.element_bytes
+        ranges[tensor.name] = low, low + tensor.num_bytes
+    written: dict[str, int] = {name: 0 for name in program.inputs if name in ranges}
+    read: dict[str, int] = {name: len(program.steps) - 1 for name in program.outputs if name in ranges}
+    for index, step in enumerate(program.steps):
+        for name in ranges.keys() & set(writes(step)):
+            written.setdefault(name, index)
+        for name in ranges.keys() & set(reads(step)):
+            read[name] = max(index, read.get(name, 0))
+    begin, end = lifetimes(program)[whole]
+    cuts = sorted({edge for edges in ranges.values() for edge in edges})
+    pieces: list[tuple[int, int, int, int]] = []  # low, high, first step, last step
+    for low, high in pairwise(cuts):
+        over = [name for name, (first, last) in ranges.items() if first <= low and high <= last]
+        since = [written[name] for name in over if name in written]
+        until = [read[name] for name in over if name in read]
+        if since:
+            pieces.append((low, high, min(since), max(until, default=min(since))))
+    found: list[tuple[int, int]] = []
+    for step in range(begin, end):
+        alive = [(low, high) for low, high, first, last in pieces if first <= step <= last]
+        found.append((min((low for low, _ in alive), default=0), max((high for _, high in alive), default=0)))
+    return found

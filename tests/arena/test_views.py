@@ -1,0 +1,160 @@
+"""Views: which copies are saved, where parts lie, and which faults in them the validator finds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from codegen_c.arena.plan import plan_memory
+from codegen_c.arena.validate import validate
+from codegen_c.kernels.contract import Copy
+from codegen_c.program import KernelCall, Part, Program
+from codegen_c.views import with_views
+from tests.arena.programs import call, program
+from tvm_ext.core.errors import PlanRejected
+
+
+def copying(name: str, inputs: str, output: str, *copies: Copy) -> KernelCall:
+    step = call(name, inputs, output)
+    return replace(step, implementation=replace(step.implementation, copies=copies))
+
+
+def run(source: int, target: int, count: int, operand: int = 0) -> Copy:
+    return Copy(input=operand, source_first=source, target_first=target, count=count)
+
+
+JOINED = program(
+    {"x": 64, "a": 48, "b": 32, "j": 80, "y": 16},
+    call("s0", "x", "a"),
+    call("s1", "x", "b"),
+    copying("join", "a b", "j", run(0, 0, 48, 0), run(0, 48, 32, 1)),
+    call("s2", "j", "y"),
+)
+CUT = program(
+    {"x": 64, "a": 16, "b": 48, "y": 64},
+    copying("cut", "x", "a", run(0, 0, 16)),
+    copying("rest", "x", "b", run(16, 0, 48)),
+    call("s0", "a b", "y"),
+)
+
+
+def names(of: Program) -> list[str]:
+    return [step.name for step in of.steps]
+
+
+def test_what_is_joined_is_born_in_the_result() -> None:
+    viewed = with_views(JOINED)
+    assert names(viewed) == ["s0", "s1", "s2"]
+    assert viewed.tensors["a"].part == Part(tensor="j", first=0)
+    assert viewed.tensors["b"].part == Part(tensor="j", first=48)
+    viewed, plan = plan_memory(viewed, activations="ram")
+    validate(viewed, plan)
+    places = plan.placements
+    assert places["b"].offset == places["j"].offset + 48 and places["b"].part_of == "j"
+    assert plan.arena_bytes == plan.lower_bound_bytes == 64 + 80, "while s1 runs; copied it took 80 + 80"
+    assert plan_memory(JOINED, activations="ram")[1].arena_bytes == 160
+
+
+def test_only_the_bytes_written_so_far_are_alive() -> None:
+    """While a is written nothing else of the result matters: scratch may lie there."""
+    first = call("s0", "x", "a", scratch_bytes=32)
+    viewed, plan = plan_memory(with_views(replace(JOINED, steps=(first, *JOINED.steps[1:]))), activations="ram")
+    validate(viewed, plan)
+    assert plan.arena_bytes == 144
+
+
+def test_slices_are_parts_of_what_they_are_cut_from() -> None:
+    viewed = with_views(CUT)
+    assert names(viewed) == ["s0"]
+    viewed, plan = plan_memory(viewed, activations="ram")
+    validate(viewed, plan)
+    assert plan.arena_bytes == 128
+    assert plan.placements["b"].offset == plan.placements["x"].offset + 16
+
+
+def test_of_tensors_of_the_caller_parts_are_too() -> None:
+    viewed, plan = plan_memory(with_views(CUT), activations="ram", held_by_caller=("x", "y"))
+    validate(viewed, plan)
+    assert plan.placements == {}
+
+
+def test_what_is_not_read_again_of_a_sliced_tensor_is_free() -> None:
+    """A few bytes of a large tensor, read again much later: the others make room; from both ends they would not."""
+    late = program(
+        {"x": 1024, "a": 16, "z": 16, "b": 512, "c": 768, "y": 16},
+        call("s0", "x", "b"),
+        copying("first", "x", "a", run(0, 0, 16)),
+        copying("last", "x", "z", run(1008, 0, 16)),
+        call("s1", "b", "c"),
+        call("s2", "c a z", "y"),
+    )
+    viewed = with_views(late)
+    assert names(viewed) == ["s0", "first", "s1", "s2"]
+    viewed, plan = plan_memory(viewed, activations="ram")
+    validate(viewed, plan)
+    assert plan.arena_bytes == 1024 + 512 + 16
+
+
+def test_joins_within_joins() -> None:
+    nested = program(
+        {"x": 64, "a": 16, "b": 16, "j": 32, "c": 16, "k": 48, "y": 16},
+        call("s0", "x", "a"),
+        call("s1", "x", "b"),
+        copying("inner", "a b", "j", run(0, 0, 16, 0), run(0, 16, 16, 1)),
+        call("s2", "x", "c"),
+        copying("outer", "c j", "k", run(0, 0, 16, 0), run(0, 16, 32, 1)),
+        call("s3", "k", "y"),
+    )
+    viewed = with_views(nested)
+    assert names(viewed) == ["s0", "s1", "s2", "s3"]
+    assert {name: t.part.first for name, t in viewed.tensors.items() if t.part} == {"a": 16, "b": 32, "j": 16, "c": 0}
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        copying("join", "a a", "j", run(0, 0, 48, 0), run(0, 48, 48, 1)),
+        copying("join", "x b", "j", run(0, 0, 64, 0), run(0, 64, 32, 1)),
+    ],
+    ids=["one tensor twice", "an input of the model"],
+)
+def test_what_has_to_stand_in_two_places_is_copied(step: KernelCall) -> None:
+    changed = replace(JOINED, steps=tuple(step if other.name == "join" else other for other in JOINED.steps))
+    assert "join" in names(with_views(changed))
+
+
+def test_tensors_that_are_to_stay_apart() -> None:
+    assert names(with_views(JOINED, apart=("j",))) == names(JOINED)
+
+
+def test_the_validator_finds_a_part_at_another_place() -> None:
+    viewed, plan = plan_memory(with_views(JOINED), activations="ram")
+    moved = {**plan.placements, "b": replace(plan.placements["b"], offset=plan.placements["b"].offset - 16)}
+    with pytest.raises(PlanRejected, match="b does not lie where j has it"):
+        validate(viewed, replace(plan, placements=moved))
+
+
+def test_the_validator_finds_parts_that_meet() -> None:
+    viewed = with_views(JOINED)
+    b = replace(viewed.tensors["b"], part=Part(tensor="j", first=40))
+    viewed = replace(viewed, tensors={**viewed.tensors, "b": b})
+    viewed, plan = plan_memory(viewed, activations="ram")
+    with pytest.raises(PlanRejected, match="a and b are both written to the same elements of j"):
+        validate(viewed, plan)
+
+
+def test_the_validator_finds_a_part_that_leaves_the_whole() -> None:
+    viewed = with_views(JOINED)
+    b = replace(viewed.tensors["b"], part=Part(tensor="j", first=64))
+    viewed = replace(viewed, tensors={**viewed.tensors, "b": b})
+    viewed, plan = plan_memory(viewed, activations="ram")
+    with pytest.raises(PlanRejected, match="b is no part of j"):
+        validate(viewed, plan)
+
+
+def test_the_validator_finds_what_overwrites_a_part() -> None:
+    viewed, plan = plan_memory(with_views(JOINED), activations="ram")
+    x = replace(plan.placements["x"], offset=plan.placements["a"].offset)
+    with pytest.raises(PlanRejected, match=r"step 0 \(s0\): \d+ B of x are not its own any more but hold"):
+        validate(viewed, replace(plan, placements={**plan.placements, "x": x}))
