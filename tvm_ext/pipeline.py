@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from importlib.metadata import version
 
 import tvm
@@ -76,6 +77,11 @@ def passes(
     memory_pass: what makes the model fit, where its order alone does not. limits: memories that may be used beside the
     default one, with it, and bytes that each may give; None uses the default one alone.
     """
+    return [*_before_memory(platform, options), *_from_memory(platform, options, prefix, memory_pass, limits)]
+
+
+def _before_memory(platform: Platform, options: BuildOptions) -> list[tvm.transform.Pass]:
+    """What is the same however a model is made to fit."""
     backend = _backend(platform, options)
     return [
         # Phase 1. Constants become plain: weights are constants, quantized weights dequantize(constant).
@@ -90,8 +96,17 @@ def passes(
         ConvertLayout(),
         # Phase 4. Memory: the order of operators that keeps the fewest bytes alive, and what makes it fewer still.
         ScheduleOperators(backend),
+    ]
+
+
+def _from_memory(
+    platform: Platform, options: BuildOptions, prefix: str, memory_pass: MemoryPass, limits: Mapping[str, int] | None
+) -> list[tvm.transform.Pass]:
+    """The end of phase 4, and what follows."""
+    time = TimeModel(platform=platform)
+    return [
         *([memory_pass] if memory_pass else []),
-        *([AssignMemories(backend, TimeModel(platform=platform), limits)] if limits else []),
+        *([AssignMemories(_backend(platform, options), time, limits)] if limits else []),
         # Phase 5. Runs of composites become regions; the order of bindings is the schedule.
         OutlineRegions(CODEGEN, prefix),
     ]
@@ -117,22 +132,30 @@ def compile_module(mod: tvm.IRModule, platform: Platform, options: BuildOptions)
 
 def _fitted(mod: tvm.IRModule, platform: Platform, options: BuildOptions) -> tuple[Compiled, Way]:
     """A loaded module within its limits, and how it got there."""
-    return fit(
-        lambda way: _compiled(mod, platform, way.options, way.memory_pass), platform, options,
-        lambda tried: _backend(platform, tried),
-    )  # fmt: skip
+
+    @cache
+    def scheduled(least_scratch: bool) -> tvm.IRModule:
+        """The module in front of what makes it fit: ways differ there in nothing else."""
+        return tvm.transform.Sequential(
+            _before_memory(platform, replace(options, least_scratch=least_scratch))
+        )(mod)  # fmt: skip
+
+    def compile_by(way: Way) -> Compiled:
+        return _compiled(scheduled(way.options.least_scratch), platform, way)
+
+    return fit(compile_by, platform, options, lambda tried: _backend(platform, tried))
 
 
-def _compiled(mod: tvm.IRModule, platform: Platform, options: BuildOptions, memory_pass: MemoryPass) -> Compiled:
-    """The whole pipeline over a loaded module: in all memories, or in the default one where no plan keeps to the rest.
+def _compiled(scheduled: tvm.IRModule, platform: Platform, way: Way) -> Compiled:
+    """From the memory pass on: in all memories, or in the default one where no plan keeps to the others' limits.
 
     The passes count bytes, and only the plan knows what they come to: what it needs beyond a limit, the next try has
     less of.
     """
-    limits = options.limits_bytes(platform)
+    limits = way.options.limits_bytes(platform)
     allowed = dict(limits)
-    for _ in range(MOST_TRIES if options.memories == "all" and len(limits) > 1 else 0):
-        compiled = _compiled_within(mod, platform, options, memory_pass, allowed)
+    for _ in range(MOST_TRIES if way.options.memories == "all" and len(limits) > 1 else 0):
+        compiled = _compiled_within(scheduled, platform, way, allowed)
         over = {
             memory: compiled.plan.bytes_in(memory) - limit
             for memory, limit in limits.items()
@@ -141,24 +164,20 @@ def _compiled(mod: tvm.IRModule, platform: Platform, options: BuildOptions, memo
         if not over:
             return compiled
         allowed |= {memory: max(0, allowed[memory] - most) for memory, most in over.items()}
-    return _compiled_within(mod, platform, options, memory_pass, None)
+    return _compiled_within(scheduled, platform, way, None)
 
 
 def _compiled_within(
-    mod: tvm.IRModule,
-    platform: Platform,
-    options: BuildOptions,
-    memory_pass: MemoryPass,
-    limits: Mapping[str, int] | None,
+    scheduled: tvm.IRModule, platform: Platform, way: Way, limits: Mapping[str, int] | None
 ) -> Compiled:
-    """One run of the whole pipeline."""
-    attributes = {str(key): str(value) for key, value in mod.attrs.items()}
-    model = options.name or attributes["tvm_ext.model_name"]
-    lowered = tvm.transform.Sequential(passes(platform, options, model, memory_pass, limits))(mod)
+    """The pipeline from its memory pass on. limits: as `passes` takes them."""
+    attributes = {str(key): str(value) for key, value in scheduled.attrs.items()}
+    model = way.options.name or attributes["tvm_ext.model_name"]
+    lowered = tvm.transform.Sequential(_from_memory(platform, way.options, model, way.memory_pass, limits))(scheduled)
     output_names = json.loads(attributes["tvm_ext.output_names"])
     region = _single_region(lowered, output_names)
     compiled = compile_region(
-        region, platform, options, origin(attributes, platform), model=model,
+        region, platform, way.options, origin(attributes, platform), model=model,
         input_names=json.loads(attributes["tvm_ext.input_names"]), output_names=output_names,
     )  # fmt: skip
     decided = lowered["main"].attrs or {}
