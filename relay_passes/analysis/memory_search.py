@@ -8,11 +8,11 @@ near memory and one that keeps every value near until something pushes it out ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from relay_passes.analysis.memory_problem import Assignment, Copy, Place, Problem, Stay, aligned
+from relay_passes.analysis.memory_problem import Assignment, Copy, Place, Problem, Stay
 from relay_passes.analysis.memory_state import Choice, Item, Score, State
 
 MOST_TRIALS = 30_000
@@ -72,6 +72,8 @@ class _Search:
             for item in self.items:
                 gained |= self._take_best(item)
                 gained |= self._take_with_evictions(item)
+            for item in self.items:
+                self._take_smallest(item)
 
     def _take_best(self, item: Item) -> bool:
         """Set an item to the choice with the best score; whether that changed anything."""
@@ -84,6 +86,19 @@ class _Search:
         self.state.set(item, found)
         self.best = best
         return found != kept
+
+    def _take_smallest(self, item: Item) -> None:
+        """Of the choices that are as fast, the one that takes the fewest bytes for the fewest steps."""
+
+        def taken(choice: Choice) -> int:
+            return sum((e - b) * bytes_ for _, b, e, bytes_ in self.state.parts(item, choice).bytes)
+
+        kept = self.state.choices[item]
+        for choice in sorted((c for c in self.menus[item] if taken(c) < taken(kept)), key=taken):
+            if self._saved(item)(choice) >= 0 and not _beats(self.best, self._try(item, choice)):
+                self.state.set(item, choice)
+                self.best = self.state.score()
+                return
 
     def _take_with_evictions(self, item: Item) -> bool:
         """Try each choice that does not fit with what is in the way put home, as far as that pays."""
@@ -128,15 +143,12 @@ class _Search:
                 return
             out = max(there, key=lambda other: (self._next_use(other, step), other))
             shorter = [c for c in self.menus[out] if self._leaves(out, c, memory, step)]
-            self.state.set(out, max(shorter, key=self._density(out)) if shorter else self.menus[out][0])
+            self.state.set(out, max(shorter, key=self._saved(out)) if shorter else self.menus[out][0])
 
     def _leaves(self, item: Item, choice: Choice, memory: str, step: int) -> bool:
         """Whether a choice keeps an item out of a memory at a step."""
-        kept = self.state.choices[item]
-        self.state.set(item, choice)
-        inside = any(begin <= step < end for begin, end in self.state.spans(item, memory))
-        self.state.set(item, kept)
-        return not inside
+        parts = self.state.parts(item, choice)
+        return not any(at == memory and begin <= step < end for at, begin, end, _ in parts.bytes)
 
     def _next_use(self, item: Item, step: int) -> float:
         """Predicted time from a step to an item's next one."""
@@ -144,25 +156,26 @@ class _Search:
         later = next((use for use in uses if use >= step), len(self.problem.steps))
         return self.elapsed[later] - self.elapsed[step]
 
-    def _density(self, item: Item):
-        """Of a choice: cycles that it saves, transfers set against them, for each byte and step that it takes near."""
-        state, home = self.state, self.problem.home
+    def _saved(self, item: Item) -> Callable[[Choice], float]:
+        """Of a choice: cycles of steps that it saves, transfers not set against them."""
+
+        def saved(choice: Choice) -> float:
+            return sum(cycles for _, cycles in kept.cycles) - sum(c for _, c in self.state.parts(item, choice).cycles)
+
+        kept = self.state.parts(item, self.state.choices[item])
+        return saved
+
+    def _density(self, item: Item) -> Callable[[Choice], float]:
+        """Of a choice: the same for each byte and step that it takes near."""
+        saved = self._saved(item)
 
         def density(choice: Choice) -> float:
-            kept = state.choices[item]
-            before = sum(state.cycles)
-            state.set(item, choice)
-            saved = before - sum(state.cycles)
-            taken = [(e - b, m) for m in self.problem.near for b, e in state.spans(item, m) if m != home]
-            state.set(item, kept)
-            size = self.problem.sizes[item.index] if item.kind == "value" else self._step_bytes(item)
-            return saved / max(1, aligned(size) * sum(steps for steps, _ in taken)) if taken else 0.0
+            taken = [
+                (e - b) * bytes_ for m, b, e, bytes_ in self.state.parts(item, choice).bytes if m in self.problem.near
+            ]
+            return saved(choice) / max(1, sum(taken)) if taken else 0.0
 
         return density
-
-    def _step_bytes(self, item: Item) -> int:
-        step = self.problem.steps[item.index]
-        return step.weights_bytes if item.kind == "weights" else step.scratch_bytes
 
     def _menu(self, item: Item) -> Iterator[Choice]:
         """All choices of an item, the one it has without other memories first."""

@@ -31,7 +31,7 @@ class Score(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Parts:
+class Parts:
     """What one item adds: bytes of memories over steps, cycles of steps, transfers as (start, due, cycles, by DMA)."""
 
     bytes: tuple[tuple[str, int, int, int], ...]
@@ -48,7 +48,7 @@ class State:
         self.used = {memory: [0] * len(problem.steps) for memory in (problem.home, *problem.near)}
         self.cycles = [step.cycles for step in problem.steps]
         self._moving: dict[Item, tuple[tuple[int, int, float, bool], ...]] = {}
-        self._known: dict[tuple[Item, Choice], _Parts] = {}
+        self._known: dict[tuple[Item, Choice], Parts] = {}
         start = problem.at_home()
         for value, place in enumerate(start.places):
             self._add(Item("value", value), place, 1)
@@ -86,7 +86,7 @@ class State:
 
     def spans(self, item: Item, memory: str) -> Iterable[tuple[int, int]]:
         """Steps [begin, end) in which an item takes bytes of a memory."""
-        parts = self._parts(item, self.choices[item])
+        parts = self.parts(item, self.choices[item])
         return [(begin, end) for at, begin, end, _ in parts.bytes if at == memory]
 
     def assignment(self) -> Assignment:
@@ -98,7 +98,7 @@ class State:
         )
 
     def _add(self, item: Item, choice: Choice, sign: int) -> None:
-        parts = self._parts(item, choice)
+        parts = self.parts(item, choice)
         for memory, begin, end, bytes_ in parts.bytes:
             used = self.used[memory]
             for step in range(begin, min(end, len(used))):
@@ -111,13 +111,14 @@ class State:
             if parts.transfers:
                 self._moving[item] = parts.transfers
 
-    def _parts(self, item: Item, choice: Choice) -> _Parts:
+    def parts(self, item: Item, choice: Choice) -> Parts:
+        """What an item would add with a choice."""
         known = self._known.get((item, choice))
         if known is None:
             known = self._known[item, choice] = self._new_parts(item, choice)
         return known
 
-    def _new_parts(self, item: Item, choice: Choice) -> _Parts:
+    def _new_parts(self, item: Item, choice: Choice) -> Parts:
         problem, time, index = self.problem, self.problem.time, item.index
         if isinstance(choice, Place):
             uses, maker = problem.uses[index], problem.makers.get(index)
@@ -128,7 +129,7 @@ class State:
             if maker is not None:
                 cycles.append((maker, time.write_cycles(choice.born, problem.steps[maker].writes[index])))
             size = problem.sizes[index]
-            return _Parts(
+            return Parts(
                 bytes=tuple((m, b, e, aligned(size)) for m, b, e in problem.occupied(index, choice)),
                 cycles=tuple(cycles),
                 transfers=tuple(
@@ -141,9 +142,9 @@ class State:
             at = choice.memory if isinstance(choice, Copy) else problem.stored
             cycles = ((index, time.read_cycles(at, step.weights_read_bytes)),) if step.weights_read_bytes else ()
             if not isinstance(choice, Copy):
-                return _Parts(bytes=(), cycles=cycles, transfers=())
+                return Parts(bytes=(), cycles=cycles, transfers=())
             moving = time.transfer_cycles(problem.stored, at, step.weights_bytes), time.has_dma(problem.stored, at)
-            return _Parts(
+            return Parts(
                 bytes=((at, choice.start, index + 1, aligned(step.weights_bytes)),),
                 cycles=cycles,
                 transfers=((choice.start, index, *moving),),
@@ -151,7 +152,7 @@ class State:
         assert isinstance(choice, str), "scratch lies in a memory"
         touched = step.scratch_access_bytes
         cycles = ((index, time.read_cycles(choice, touched)),) if touched else ()
-        return _Parts(bytes=((choice, index, index + 1, aligned(step.scratch_bytes)),), cycles=cycles, transfers=())
+        return Parts(bytes=((choice, index, index + 1, aligned(step.scratch_bytes)),), cycles=cycles, transfers=())
 
     def _shared(self, index: int, memory: str) -> int:
         """As `Problem` has it: what a step's result shares with a value whose copy is last read there."""
