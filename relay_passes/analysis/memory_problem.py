@@ -202,11 +202,13 @@ class Problem:
         ]
         return max(dying, default=0)
 
-    def overflow(self, chosen: Assignment) -> int:
-        """Bytes by which memories are too small, added up over steps."""
-        return sum(
-            max(0, bytes_ - self.limits[memory]) for memory, used in self.usage(chosen).items() for bytes_ in used
-        )
+    def overflow(self, chosen: Assignment) -> tuple[int, int]:
+        """Bytes by which near memories, and home, are too small, added up over steps."""
+        over = {
+            memory: sum(max(0, bytes_ - self.limits[memory]) for bytes_ in used)
+            for memory, used in self.usage(chosen).items()
+        }
+        return sum(over[memory] for memory in self.near), over[self.home]
 
     def step_cycles(self, chosen: Assignment, index: int) -> float:
         """Of one step, with its operands where they are."""

@@ -15,7 +15,7 @@ from itertools import accumulate
 from relay_passes.analysis.memory_problem import Assignment, Copy, Place, Problem, Stay
 from relay_passes.analysis.memory_state import Choice, Item, Score, State
 
-MOST_TRIALS = 30_000
+MOST_TRIALS = 12_000
 """Choices tried in all; each costs a walk over the steps."""
 MOST_USES = 4
 """Reads of a value that are told apart; later ones are served from home."""

@@ -24,9 +24,9 @@ class Item(NamedTuple):
 
 
 class Score(NamedTuple):
-    """Bytes too many, added up over steps, then predicted cycles: less is better."""
+    """Bytes too many near, then at home, added up over steps, then predicted cycles: less is better."""
 
-    overflow: int
+    overflow: tuple[int, int]
     cycles: float
 
 
@@ -67,17 +67,17 @@ class State:
     def score(self) -> Score:
         return Score(self.overflow(), self._finish())
 
-    def overflow(self) -> int:
-        total = 0
-        for memory, used in self.used.items():
-            limit = self.problem.limits[memory]
-            if max(used, default=0) > limit:
-                total += sum(
-                    max(0, bytes_ - self._shared(index, memory) - limit)
-                    for index, bytes_ in enumerate(used)
-                    if bytes_ > limit
-                )
-        return total
+    def overflow(self) -> tuple[int, int]:
+        """As `Problem.overflow`."""
+        return sum(self._overflow(memory) for memory in self.problem.near), self._overflow(self.problem.home)
+
+    def _overflow(self, memory: str) -> int:
+        limit, used = self.problem.limits[memory], self.used[memory]
+        if max(used, default=0) <= limit:
+            return 0
+        return sum(
+            max(0, bytes_ - self._shared(index, memory) - limit) for index, bytes_ in enumerate(used) if bytes_ > limit
+        )
 
     def crowded(self, memory: str) -> list[int]:
         """Steps in which a memory is too small."""

@@ -43,7 +43,7 @@ def checked(problem: Problem, found: Assignment) -> None:
     for memory in problem.near:
         shared = [max(step.shared.values(), default=0) for step in problem.steps]
         assert (used[memory] <= problem.limits[memory] + np.array(shared)).all()
-    assert problem.overflow(found) == 0
+    assert problem.overflow(found) == (0, 0)
 
 
 @settings(max_examples=25, deadline=None)
