@@ -59,7 +59,7 @@ class Place:
         """From which copy a step reads it."""
         if step <= self.born_last:
             return self.born
-        return next((stay.memory for stay in self.stays if stay.start <= step <= stay.last), home)
+        return next((stay.memory for stay in self.stays if stay.first <= step <= stay.last), home)
 
 
 @dataclass(frozen=True, kw_only=True)
