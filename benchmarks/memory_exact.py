@@ -1,8 +1,8 @@
 """The fastest assignment of values, weights and scratch to two memories, as a constraint program for ortools' CP-SAT.
 
 What may be decided is what `relay_passes.analysis.memory_search` decides, without its menus: every born-near interval,
-every fetch from any step to any run of uses, every start of every copy of weights. Time is `finish_cycles`, with its one
-DMA that works in order; only CALL_CYCLES and what the processor copies are left out, so that the bound found holds.
+every fetch from any step to any run of uses, every start of every copy of weights. Time is `finish_cycles`, with its
+one DMA that works in order; only CALL_CYCLES and what the processor copies are left out, so that the bound found holds.
 """
 
 from __future__ import annotations
