@@ -15,6 +15,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -33,18 +34,20 @@ from tests.support.memory_problems import random_problem  # noqa: E402
 from tvm_ext.references import random_inputs  # noqa: E402
 
 NETWORKS = (
-    ("always_on", "resnet8_fp32"),
-    ("always_on", "resnet8_int8"),
-    ("always_on", "ds_cnn_int8"),
-    ("always_on", "mobilenet_v2_035_144_int8"),
-    ("cortex_m7_psram", "resnet8_int8"),
+    "always_on:resnet8_fp32",
+    "always_on:resnet8_int8",
+    "always_on:resnet8_int8:dtcm=20480",
+    "always_on:ds_cnn_int8",
+    "always_on:mobilenet_v2_035_144_int8",
+    "cortex_m7_psram:resnet8_int8",
 )
+"""board:network, and bytes that a memory may give where that is less than it holds."""
 GRAPHS = (8, 16, 30)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--networks", nargs="*", default=[f"{board}:{name}" for board, name in NETWORKS])
+    parser.add_argument("--networks", nargs="*", default=list(NETWORKS), help="board:network:memory=bytes")
     parser.add_argument("--graphs", nargs="*", type=int, default=list(GRAPHS), help="numbers of operators")
     parser.add_argument("--seeds", type=int, default=4, help="graphs of each size")
     parser.add_argument("--seconds", type=float, default=60.0, help="of the exact search, for each graph")
@@ -52,9 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     results: dict[str, Any] = json.loads(options.output.read_text()) if options.output.exists() else {}
     for wanted in options.networks:
-        board, _, name = wanted.partition(":")
-        results.setdefault("networks", {}).setdefault(board, {})[name] = network(board, name)
-        print(wanted, json.dumps(results["networks"][board][name]), flush=True)
+        board, name, *limits = wanted.split(":")
+        ram = {memory: int(most) for memory, _, most in (limit.partition("=") for limit in limits)}
+        results.setdefault("networks", {})[wanted] = network(board, name, ram)
+        print(wanted, json.dumps(results["networks"][wanted]), flush=True)
         options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     for size in options.graphs:
         results.setdefault("graphs", {})[str(size)] = [graph(s, size, options.seconds) for s in range(options.seeds)]
@@ -63,16 +67,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def network(board: str, name: str) -> dict[str, Any]:
+def network(board: str, name: str, ram: dict[str, int]) -> dict[str, Any]:
     """A network in one memory and in all, on the board."""
     with TemporaryDirectory(prefix="hierarchy_") as temporary:
         folder = Path(temporary)
         onnx.save(zoo.build(name), folder / f"{name}.onnx")
         module = tvm_ext.load(folder / f"{name}.onnx")
+        options = tvm_ext.BuildOptions(verify=("host", "qemu"), ram=ram or None)
         packages = {
-            memories: tvm_ext.build(
-                module, board, folder / memories, tvm_ext.BuildOptions(verify=("host", "qemu"), memories=memories)
-            )
+            memories: tvm_ext.build(module, board, folder / memories, replace(options, memories=memories))
             for memories in ("default", "all")
         }
         inputs = random_inputs({n: (spec.shape, spec.dtype) for n, spec in packages["all"].inputs.items()}, 5)

@@ -154,7 +154,8 @@ class _Program:
         results = [self.born[value] for value in step.writes if self.born[value]]
         credits: list[cp_model.IntVar] = []
         for value, saved in step.shared.items() if results else ():
-            dying = [b for last, b in self.born[value].items() if last == index]
+            near = [(last, Place(born=self.near, born_last=last)) for last in self.born[value]]
+            dying = [self.born[value][last] for last, p in near if self.problem.dies(value, p, index, self.near)]
             dying += [s for (_, _, last), s in self.stays[value].items() if last == index]
             credit = self._bool()
             self.model.add(credit <= sum(dying))

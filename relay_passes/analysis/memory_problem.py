@@ -194,13 +194,16 @@ class Problem:
         step = self.steps[index]
         if all(chosen.places[value].born != memory for value in step.writes):
             return 0
-        dying = [
-            saved
-            for value, saved in step.shared.items()
-            if chosen.places[value].memory_at(index, self.home) == memory
-            and all(end <= index + 1 for at, _, end in self.occupied(value, chosen.places[value]) if at == memory)
-        ]
+        dying = [saved for value, saved in step.shared.items() if self.dies(value, chosen.places[value], index, memory)]
         return max(dying, default=0)
+
+    def dies(self, value: int, place: Place, index: int, memory: str) -> bool:
+        """Whether a step is the last to read a value's copy in a memory, and no transfer reads it beside the step."""
+        return (
+            place.memory_at(index, self.home) == memory
+            and all(end <= index + 1 for at, _, end in self.occupied(value, place) if at == memory)
+            and all(move.due <= index for move in self.moves_of(value, place) if move.source == memory)
+        )
 
     def overflow(self, chosen: Assignment) -> tuple[int, int]:
         """Bytes by which near memories, and home, are too small, added up over steps."""

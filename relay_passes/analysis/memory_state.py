@@ -156,14 +156,11 @@ class State:
 
     def _shared(self, index: int, memory: str) -> int:
         """As `Problem` has it: what a step's result shares with a value whose copy is last read there."""
-        step, home = self.problem.steps[index], self.problem.home
+        step = self.problem.steps[index]
         if not step.shared or all(self._place(value).born != memory for value in step.writes):
             return 0
         dying = [
-            saved
-            for value, saved in step.shared.items()
-            if self._place(value).memory_at(index, home) == memory
-            and all(end <= index + 1 for _, end in self.spans(Item("value", value), memory))
+            saved for value, saved in step.shared.items() if self.problem.dies(value, self._place(value), index, memory)
         ]
         return max(dying, default=0)
 
