@@ -5,18 +5,21 @@ Rewrite:
       ->  the same calls; the functions c1, c2, c3 carry the attributes `sequence`, the name of what runs in series, and
           `rows_per_call`, how many rows of a result are computed at a time. The last one may add up rows of what it
           reads as they come: `input_rows` says how many there are. main says what it came to: attributes
-          `split_peak_bytes` and `split_instructions` (modelled, added).
+          `split_peak_bytes` and `split_instructions` (modelled, of calls and of asking for rows).
 Leaves alone: a function within the budget; operators without rows; what each composite computes. The module runs in
 TVM as before: which rows are computed when changes no bit.
 """
 
 from __future__ import annotations
 
+from functools import cache
+
 import tvm
 
 from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.analysis.recompute_search import peak_bytes
 from relay_passes.analysis.split_search import Split, split
+from relay_passes.analysis.split_segments import ROWS_PER_CALL, Calls, RowFacts
 from relay_passes.backend import Backend
 from relay_passes.dataflow import is_dataflow
 
@@ -37,7 +40,7 @@ class SplitSequences:
         whole = peak_bytes(graph, range(len(graph.nodes)))
         if self.budget_bytes is not None and whole <= self.budget_bytes:
             return mod
-        found = split(graph, operators.rows, self.budget_bytes, operators.accumulations)
+        found = split(graph, _facts(operators), self.budget_bytes)
         if found.peak_bytes >= whole:
             return mod
         module = mod.clone()
@@ -45,11 +48,32 @@ class SplitSequences:
             if label is not None:
                 module.update_func(computing.value.op, mod[computing.value.op].with_attrs(label))
         attributes = {
-            "split_peak_bytes": found.peak_bytes, "split_instructions": found.cost,
+            "split_peak_bytes": found.peak_bytes, "split_instructions": found.overhead,
             "schedule_peak_bytes": found.peak_bytes, "schedule_proved": False,
         }  # fmt: skip
         module.update_func(module.get_global_var("main"), main.with_attrs(attributes))
         return module
+
+
+def _facts(operators: OperatorGraph) -> RowFacts:
+    """How the operators run by rows; what that costs is asked for where it is needed."""
+
+    @cache
+    def costs(index: int) -> dict[int, Calls]:
+        composite = operators.composites[index]
+        assert composite is not None, "what has rows is a composite"
+        found = operators.backend.call_costs(composite, ROWS_PER_CALL)
+        return {
+            rows: Calls(
+                scratch_bytes=c.scratch_bytes, instructions=max(0, c.instructions - operators.instructions[index])
+            )
+            for rows, c in zip(ROWS_PER_CALL, found, strict=True)
+        }
+
+    return RowFacts(
+        operators=tuple(operators.rows), accumulations=tuple(operators.accumulations),
+        calls=lambda index, rows: costs(index)[rows],
+    )  # fmt: skip
 
 
 def _labels(found: Split) -> list[dict[str, str | int] | None]:
