@@ -24,6 +24,7 @@ from relay_passes.outline_regions import OutlineRegions
 from relay_passes.quantize_int8 import QuantizeInt8
 from relay_passes.schedule_operators import ScheduleOperators
 from relay_passes.slice_splits import SliceSplits
+from relay_passes.stream_ports import StreamPorts
 from tvm_ext.calibration import Source, read_calibration
 from tvm_ext.core.errors import BadOptions, UnsupportedModel
 from tvm_ext.core.options import BuildOptions
@@ -80,6 +81,7 @@ def passes(
         CopyResults(),
         # Phase 3. Layout: channels last inside, the model's own order at its borders.
         ConvertLayout(),
+        *([StreamPorts()] if options.io == "stream" else []),
         # Phase 4. Memory: the order of operators that keeps the fewest bytes alive, and what makes it fewer still.
         ScheduleOperators(backend),
         *([memory_pass] if memory_pass else []),

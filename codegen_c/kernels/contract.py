@@ -141,6 +141,18 @@ class Copy:
     count: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class Callback:
+    """A function of the application's in a kernel's place: it fills the output, or takes the input.
+
+    rows: that the tensor is handed over in, 1 where it is no image. layout: axes of the model's tensor as handed over.
+    """
+
+    direction: Literal["read", "write"]
+    rows: int
+    layout: tuple[int, ...]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Implementation:
     """A kernel applied to one operator.
@@ -154,6 +166,7 @@ class Implementation:
     alternatives: what else there was to choose from, for the report.
     keeping: the same kernel for operands of which only some rows are stored.
     copies: of a kernel that does nothing but put few long runs elsewhere, all of them; such a step can be saved.
+    callback: the application's function that is called instead of `function`.
     """
 
     kernel: str
@@ -170,6 +183,7 @@ class Implementation:
     alternatives: tuple[Alternative, ...] = ()
     keeping: Callable[[StoredRows], Implementation] | None = None
     copies: tuple[Copy, ...] = ()
+    callback: Callback | None = None
 
     @property
     def computes_floats(self) -> bool:
