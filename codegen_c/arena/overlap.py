@@ -86,14 +86,20 @@ def _overlaps(program: Program) -> list[Overlaps]:
 
 
 def sequence_pairs(program: Program, step: Sequence) -> list[tuple[str, str]]:
-    """(output, input) of a sequence that may share bytes: whole tensors of one memory, made of equal rows."""
+    """(output, input) of a sequence that may share bytes: whole tensors of one memory, made of equal rows.
+
+    Not where sums are kept: these may lie in the output from the first call on.
+    """
     made = {call.outputs[0] for call in step.body}
     whole = [
         (call.outputs[0], call.implementation.spatial)
         for call in step.body
         if not program.tensors[call.outputs[0]].ring
     ]
-    outputs = [name for name, spatial in whole if spatial and not program.tensors[name].num_bytes % spatial.output_rows]
+    outputs = [
+        name for name, spatial in whole
+        if spatial and not spatial.accumulates and not program.tensors[name].num_bytes % spatial.output_rows
+    ]  # fmt: skip
     inputs = [name for name in reads(step) if name not in made and name not in program.outputs]
     return [
         (output, name)
@@ -129,7 +135,13 @@ def _sequence_distances(
 def row_bytes(spatial: Spatial, position: int, source: Tensor, output: Tensor) -> tuple[int, int] | None:
     """Bytes of a row of one input and of the output; None where they are not made of equal rows of one image."""
     rows = spatial.inputs[position].input_rows if position < len(spatial.inputs) else 0
-    if rows == 0 or output.shape[0] != 1 or source.num_bytes % rows or output.num_bytes % spatial.output_rows:
+    if (
+        rows == 0
+        or spatial.accumulates
+        or output.shape[0] != 1
+        or source.num_bytes % rows
+        or output.num_bytes % spatial.output_rows
+    ):
         return None
     return source.num_bytes // rows, output.num_bytes // spatial.output_rows
 
