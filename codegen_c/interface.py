@@ -52,6 +52,18 @@ class Port:
     def c_type(self) -> str:
         return C_TYPES[self.dtype]
 
+    def handed_over(self, array: np.ndarray) -> np.ndarray:
+        """The model's array with its elements in the order in which the generated code takes or gives them."""
+        return np.ascontiguousarray(array.transpose(self.stream.layout)) if self.stream else array
+
+    def taken_back(self, elements: np.ndarray) -> np.ndarray:
+        """The model's array from elements in that order, of any shape."""
+        if self.stream is None:
+            return elements.reshape(self.shape)
+        layout = self.stream.layout
+        turned = elements.reshape([self.shape[axis] for axis in layout])
+        return np.ascontiguousarray(turned.transpose(np.argsort(layout).astype(int).tolist()))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Interface:

@@ -45,6 +45,7 @@ class _Rewriter:
         self.taken = {var.name_hint for var in mod.get_global_vars()}
         self.results = outputs(self.main)
         self.readers = users(bindings(self.main))
+        self.values = {binding.var: binding.value for binding in bindings(self.main)}
         self.replace: dict[relax.Var, relax.Expr] = {}
         self.turned: set[relax.Var] = set()
 
@@ -52,7 +53,7 @@ class _Rewriter:
         sequence = [found for param in self.main.params if (found := self._read(param))]
         ends = {result: self._turns_back(result) for result in self.results if isinstance(result, relax.Var)}
         for binding in bindings(self.main):
-            if binding.var in self.turned or ends.get(binding.var):
+            if binding.var in self.turned or ends.get(binding.var) is not None:
                 continue
             var = binding.var
             if var in ends:
@@ -84,10 +85,10 @@ class _Rewriter:
 
     def _turns_back(self, result: relax.Var) -> relax.Var | None:
         """The channels-last image of which a result is the NCHW form, and nothing but a result."""
-        made = [binding for binding in bindings(self.main) if binding.var == result]
-        if result in self.readers or not made or not self._permutes(made[0].value, NHWC_TO_NCHW):
+        made = self.values.get(result)
+        if result in self.readers or made is None or not self._permutes(made, NHWC_TO_NCHW):
             return None
-        source = made[0].value.args[0]
+        source = made.args[0]
         return source if isinstance(source, relax.Var) else None
 
     def _write(self, result: relax.Var, image: relax.Var | None, *, repeated: bool) -> relax.VarBinding:

@@ -214,6 +214,12 @@ def relax_pipeline(
             "pin and keep: inside tvm.compile the caller holds inputs and outputs; build a package instead."
         )
 
+    if chosen.io == "stream":
+        raise BadOptions(
+            "io = 'stream': TVM hands whole tensors to compiled code; inside tvm.compile use io = 'arena' or 'caller', "
+            "or build a package."
+        )
+
     @tvm.transform.module_pass(opt_level=0, name=f"tvm_ext.{board.name}")
     def pipeline(mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         loaded = quantize(load(mod), board, chosen, calibration)

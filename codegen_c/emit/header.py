@@ -95,9 +95,10 @@ def _stream_api(interface: Interface) -> str:
         members += [f"/* {verb}: {describe_rows(port)}; {describe(port)}. */"]
         members += [f"{callback_signature(direction, port, name)};"]
     head = (
-        "/* How the application hands over inputs and takes outputs. Rows [row_begin, row_end) lie one behind the other\n"
-        "   from `rows` on, only for the time of the call; of each tensor they come in order, each exactly once.\n"
-        "   A function answers 0; anything else ends the run, which answers the same. */\n"
+        "/* How the application hands over inputs and takes outputs. Rows [row_begin, row_end) lie one behind the\n"
+        "   other from `rows` on, only for the time of the call. Of each tensor they come in order, each once, up to\n"
+        "   the last one that an output depends on. A function answers 0; anything else ends the run, which answers\n"
+        "   the same. */\n"
     )
     struct = f"{head}typedef struct {{\n{block(members)}\n}} {interface.io_struct};\n"
     run = (

@@ -49,11 +49,10 @@ def split(
     accumulations: how each node takes in its only read row by row, None for one that does not.
     reading: nodes through which streamed inputs come in; of as many as can be, only rows are kept.
     """
-    segments = Segments(graph, tuple(rows), tuple(accumulations) or (None,) * len(rows))
+    segments = Segments(graph, tuple(rows), tuple(accumulations) or (None,) * len(rows), frozenset(reading))
 
     def cost(segment: Segment) -> int:
-        held = [i for i in reading if segment.begin <= i < segment.end and not segments.keeps_rows(segment, i)]
-        return segment.cost + HELD_INPUT_COST * len(held)
+        return segment.cost + HELD_INPUT_COST * segment.held_inputs
 
     if budget_bytes is not None:
         found = _best(len(graph.nodes), segments, lambda s: (s.num_bytes > budget_bytes, cost(s)))
