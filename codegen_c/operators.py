@@ -207,6 +207,17 @@ class Permute(Operator):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Stream(Operator):
+    """A whole input that the application hands over, or an output that it takes; axes as in Permute.
+
+    Where the tensor inside is one image [1, H, ...], its rows may come or go one by one.
+    """
+
+    direction: Literal["read", "write"]
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Concat(Operator):
     """Tensors side by side along one axis. Any element type."""
 

@@ -28,6 +28,7 @@ from relay_passes.outline_regions import OutlineRegions
 from relay_passes.quantize_int8 import QuantizeInt8
 from relay_passes.schedule_operators import ScheduleOperators
 from relay_passes.slice_splits import SliceSplits
+from relay_passes.stream_ports import StreamPorts
 from tvm_ext.calibration import Source, read_calibration
 from tvm_ext.core.errors import BadOptions, UnsupportedModel
 from tvm_ext.core.options import BuildOptions
@@ -93,6 +94,7 @@ def _before_memory(platform: Platform, options: BuildOptions) -> list[tvm.transf
         CopyResults(),
         # Phase 3. Layout: channels last inside, the model's own order at its borders.
         ConvertLayout(),
+        *([StreamPorts()] if options.io == "stream" else []),
         # Phase 4. Memory: the order of operators that keeps the fewest bytes alive, and what makes it fewer still.
         ScheduleOperators(backend),
     ]
@@ -217,6 +219,12 @@ def relax_pipeline(
     if chosen.pin or chosen.keep:
         raise BadOptions(
             "pin and keep: inside tvm.compile the caller holds inputs and outputs; build a package instead."
+        )
+
+    if chosen.io == "stream":
+        raise BadOptions(
+            "io = 'stream': TVM hands whole tensors to compiled code; inside tvm.compile use io = 'arena' or 'caller', "
+            "or build a package."
         )
 
     @tvm.transform.module_pass(opt_level=0, name=f"tvm_ext.{board.name}")
