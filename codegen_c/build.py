@@ -15,6 +15,7 @@ from codegen_c.emit.sources import emit_sources
 from codegen_c.interface import Interface, Port
 from codegen_c.kernels.contract import Target
 from codegen_c.lower import lower_region
+from codegen_c.merge_steps import merge_steps
 from codegen_c.program import Program
 from codegen_c.views import with_views
 from tvm_ext.core.errors import BadOptions
@@ -103,11 +104,12 @@ def compile_region(
 
 
 def _planned(program: Program, platform: Platform, options: BuildOptions) -> tuple[Program, MemoryPlan]:
-    """Program and plan, with copies saved or as it is: whichever takes fewer bytes."""
+    """Program and plan, with copies saved and calls merged or as it is: whichever takes fewer bytes."""
     held = {*program.inputs, *program.outputs} if options.io == "caller" else set[str]()
     pinned = {tensor_named(program, name): offset for name, offset in (options.pin or {}).items()}
     kept = {tensor_named(program, name) for name in options.keep}
-    ways = dict.fromkeys([with_views(program, apart={*pinned, *kept}), program])
+    viewed = with_views(program, apart={*pinned, *kept})
+    ways = dict.fromkeys([merge_steps(viewed), viewed, program])
     plans = [
         plan_memory(way, activations=platform.activations, held_by_caller=held, pinned=pinned, kept=kept)
         for way in ways

@@ -20,14 +20,14 @@ from codegen_c.build import Compiled, compile_region
 from codegen_c.composites import Lowered, lower_operator
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.tvm_entry import emit_tvm_entry
-from codegen_c.kernels.contract import Refusal, Target
+from codegen_c.kernels.contract import Implementation, Refusal, StoredRows, Target
 from codegen_c.operators import TensorType
 from codegen_c.program import Tensor
 from codegen_c.scalar_calls import ELEMENTWISE
 from codegen_c.sequences import row_reader
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import HOST_TOOLCHAIN, Platform
-from tvm_ext.core.row_sequence import RowOperator
+from tvm_ext.core.row_sequence import RowAccumulation, RowOperator
 from tvm_ext.core.toolchain import compile_objects
 
 CODEGEN = "tvm_ext"
@@ -39,6 +39,7 @@ class Footprint:
 
     instructions: int
     rows: RowOperator | None
+    accumulation: RowAccumulation | None
     scratch_bytes: int
     shared_bytes: Mapping[int, int]
 
@@ -62,7 +63,7 @@ class CodegenBackend:
         """Cost and scratch of a composite, and for each parameter what the output shares with it if it dies there."""
         lowered = lower_operator(composite, self.target)
         if isinstance(lowered, Refusal) or lowered.implementation is None:
-            return Footprint(instructions=0, rows=None, scratch_bytes=0, shared_bytes={})
+            return Footprint(instructions=0, rows=None, accumulation=None, scratch_bytes=0, shared_bytes={})
         implementation, operator = lowered.implementation, lowered.operator
         output = _tensor("output", operator.output)
         shared = {
@@ -75,6 +76,7 @@ class CodegenBackend:
         return Footprint(
             instructions=implementation.instructions or touched,
             rows=_rows(lowered),
+            accumulation=_accumulation(implementation),
             scratch_bytes=implementation.scratch_bytes,
             shared_bytes=shared,
         )
@@ -97,6 +99,18 @@ def _rows(lowered: Lowered) -> RowOperator | None:
     readers = [row_reader(access, spatial.output_rows, None) for access in spatial.inputs]
     by_parameter = sorted(zip(lowered.arguments, readers, strict=True), key=lambda pair: pair[0])
     return RowOperator(num_rows=spatial.output_rows, readers=tuple(reader for _, reader in by_parameter))
+
+
+def _accumulation(implementation: Implementation) -> RowAccumulation | None:
+    accumulating = implementation.accumulating
+    if accumulating is None:
+        return None
+    found = accumulating.implement(accumulating.row_counts[0], StoredRows())
+    return RowAccumulation(
+        row_counts=accumulating.row_counts,
+        sums_bytes=_tensor("sums", found.sums).num_bytes if found.sums else 0,
+        instructions=max(0, found.instructions - implementation.instructions),
+    )
 
 
 def _tensor(name: str, kind: TensorType) -> Tensor:

@@ -6,6 +6,7 @@ A reshape is no step: its result is the tensor it reads, seen under another shap
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from tvm import relax
 
 from codegen_c.composites import Lowered, lower_operator
 from codegen_c.graph import tensor_type
-from codegen_c.kernels.contract import Refusal, Target
+from codegen_c.kernels.contract import Implementation, Refusal, StoredRows, Target
 from codegen_c.operators import TensorType
 from codegen_c.program import Constant, KernelCall, Program, Step, Tensor, Transfer
 from codegen_c.sequences import Part, fold_sequences
@@ -103,9 +104,10 @@ class _Lowering:
     def _step(
         self, call: relax.Call, composite: relax.Function, lowered: Lowered, seen: list[_View], outputs: list[str]
     ) -> KernelCall:
-        implementation = lowered.implementation
-        assert implementation is not None, "a step has an implementation"
+        implementation = _in_sequence(lowered, composite)
         name = unique(identifier(call.op.name), self.taken)
+        if implementation.sums is not None:
+            outputs = [*outputs, self._tensor(f"{name}_sums", implementation.sums)]
         source_nodes = tuple(str(node) for node in composite.attrs["source_nodes"])
         # A composite that runs again reads the same constants.
         weights = str(composite.attrs.get("repeats", call.op.name))
@@ -182,6 +184,17 @@ class _Lowering:
                 self.views[value] = replace(view, tensor=new)
         self.steps = [_with_name(step, old, new) for step in self.steps]
         return new
+
+
+def _in_sequence(lowered: Lowered, composite: relax.Function) -> Implementation:
+    """An operator's implementation, as the composite's attributes want it."""
+    implementation = lowered.implementation
+    assert implementation is not None, "a step has an implementation"
+    accumulating = implementation.accumulating
+    if "input_rows" not in composite.attrs or accumulating is None:
+        return implementation
+    by_rows = partial(accumulating.implement, int(composite.attrs["input_rows"]))
+    return replace(by_rows(StoredRows()), alternatives=implementation.alternatives, keeping=by_rows)
 
 
 def _with_name(step: Step, old: str, new: str) -> Step:

@@ -94,6 +94,8 @@ def _rings(program: Program, step: RowSteps) -> dict[str, Ring]:
     rings: dict[str, Ring] = {}
     for call, stored in zip(step.body, row_sequence(step).ring_rows(), strict=True):
         name, rows = call.outputs[0], spatial_of(call).output_rows
+        if spatial_of(call).accumulates:
+            continue
         if name not in outside and name not in program.outputs and stored < rows:
             rings[name] = Ring(rows=rows, stored=max(stored, 1))
     return rings

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from tvm import relax
 
-from tvm_ext.core.row_sequence import RowOperator
+from tvm_ext.core.row_sequence import RowAccumulation, RowOperator
 
 
 class Footprint(Protocol):
@@ -15,6 +15,7 @@ class Footprint(Protocol):
 
     instructions: modelled; ranks what could run, is never reported as a measurement.
     rows: how its rows depend on those of its parameters, None where it only runs whole.
+    accumulation: how it takes in its only parameter row by row, None where it needs all of it at once.
     shared_bytes: parameter -> bytes that the output shares with it where the parameter is read for the last time.
     """
 
@@ -22,6 +23,8 @@ class Footprint(Protocol):
     def instructions(self) -> int: ...
     @property
     def rows(self) -> RowOperator | None: ...
+    @property
+    def accumulation(self) -> RowAccumulation | None: ...
     @property
     def scratch_bytes(self) -> int: ...
     @property

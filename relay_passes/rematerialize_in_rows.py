@@ -40,7 +40,9 @@ class RematerializeInRows:
         operators = OperatorGraph(mod, main, self.backend)
 
         def cut(graph: Graph, sequence: Sequence[int]) -> Split:
-            return split(graph, [operators.rows[index] for index in sequence], self.budget_bytes)
+            rows = [operators.rows[index] for index in sequence]
+            accumulations = [operators.accumulations[index] for index in sequence]
+            return split(graph, rows, self.budget_bytes, accumulations)
 
         found = recompute_in_rows(operators.graph(), operators.instructions, self.budget_bytes, cut)
         if found is None or not found.cost:

@@ -3,7 +3,8 @@
 Rewrite:
     a = c1(x); b = c2(a); d = c3(b)
       ->  the same calls; the functions c1, c2, c3 carry the attributes `sequence`, the name of what runs in series, and
-          `rows_per_call`, how many rows of a result are computed at a time. main says what it came to: attributes
+          `rows_per_call`, how many rows of a result are computed at a time. The last one may add up rows of what it
+          reads as they come: `input_rows` says how many there are. main says what it came to: attributes
           `split_peak_bytes` and `split_instructions` (modelled, added).
 Leaves alone: a function within the budget; operators without rows; what each composite computes. The module runs in
 TVM as before: which rows are computed when changes no bit.
@@ -36,14 +37,13 @@ class SplitSequences:
         whole = peak_bytes(graph, range(len(graph.nodes)))
         if self.budget_bytes is not None and whole <= self.budget_bytes:
             return mod
-        found = split(graph, operators.rows, self.budget_bytes)
+        found = split(graph, operators.rows, self.budget_bytes, operators.accumulations)
         if found.peak_bytes >= whole:
             return mod
         module = mod.clone()
         for label, (computing, *_) in zip(_labels(found), operators.steps, strict=True):
             if label is not None:
-                part = mod[computing.value.op].with_attrs({"sequence": label[0], "rows_per_call": label[1]})
-                module.update_func(computing.value.op, part)
+                module.update_func(computing.value.op, mod[computing.value.op].with_attrs(label))
         attributes = {
             "split_peak_bytes": found.peak_bytes, "split_instructions": found.cost,
             "schedule_peak_bytes": found.peak_bytes, "schedule_proved": False,
@@ -52,13 +52,17 @@ class SplitSequences:
         return module
 
 
-def _labels(found: Split) -> list[tuple[str, int] | None]:
-    """Of each operator, the name of its sequence and rows per call; None for one that runs whole."""
-    labels: list[tuple[str, int] | None] = []
+def _labels(found: Split) -> list[dict[str, str | int] | None]:
+    """Of each operator, the attributes that say how it runs in a sequence; None for one that runs whole."""
+    labels: list[dict[str, str | int] | None] = []
     count = 0
     for segment in found.segments:
         together = segment.end - segment.begin
-        label = (f"sequence_{count}", segment.rows_per_call) if segment.rows_per_call else None
-        count += label is not None
-        labels += [label] * together
+        if segment.rows_per_call == 0:
+            labels += [None] * together
+            continue
+        label: dict[str, str | int] = {"sequence": f"sequence_{count}", "rows_per_call": segment.rows_per_call}
+        last = {"input_rows": segment.input_rows} if segment.input_rows else {}
+        labels += [*[label] * (together - 1), label | last]
+        count += 1
     return labels

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import cache
 from importlib.metadata import version
 
 import tvm
@@ -68,6 +69,11 @@ def passes(
 
     memory_pass: what makes the model fit, where its order alone does not.
     """
+    return [*_before_memory(platform, options), *_from_memory(prefix, memory_pass)]
+
+
+def _before_memory(platform: Platform, options: BuildOptions) -> list[tvm.transform.Pass]:
+    """What is the same however a model is made to fit."""
     backend = _backend(platform, options)
     return [
         # Phase 1. Constants become plain: weights are constants, quantized weights dequantize(constant).
@@ -82,6 +88,12 @@ def passes(
         ConvertLayout(),
         # Phase 4. Memory: the order of operators that keeps the fewest bytes alive, and what makes it fewer still.
         ScheduleOperators(backend),
+    ]
+
+
+def _from_memory(prefix: str, memory_pass: MemoryPass) -> list[tvm.transform.Pass]:
+    """The end of phase 4, and what follows."""
+    return [
         *([memory_pass] if memory_pass else []),
         # Phase 5. Runs of composites become regions; the order of bindings is the schedule.
         OutlineRegions(CODEGEN, prefix),
@@ -108,21 +120,29 @@ def compile_module(mod: tvm.IRModule, platform: Platform, options: BuildOptions)
 
 def _fitted(mod: tvm.IRModule, platform: Platform, options: BuildOptions) -> tuple[Compiled, Way]:
     """A loaded module within its limits, and how it got there."""
-    return fit(
-        lambda way: _compiled(mod, platform, way.options, way.memory_pass), platform, options,
-        lambda tried: _backend(platform, tried),
-    )  # fmt: skip
+
+    @cache
+    def scheduled(least_scratch: bool) -> tvm.IRModule:
+        """The module in front of what makes it fit: ways differ there in nothing else."""
+        return tvm.transform.Sequential(
+            _before_memory(platform, replace(options, least_scratch=least_scratch))
+        )(mod)  # fmt: skip
+
+    def compile_by(way: Way) -> Compiled:
+        return _compiled(scheduled(way.options.least_scratch), platform, way)
+
+    return fit(compile_by, platform, options, lambda tried: _backend(platform, tried))
 
 
-def _compiled(mod: tvm.IRModule, platform: Platform, options: BuildOptions, memory_pass: MemoryPass) -> Compiled:
-    """One run of the whole pipeline over a loaded module."""
-    attributes = {str(key): str(value) for key, value in mod.attrs.items()}
-    model = options.name or attributes["tvm_ext.model_name"]
-    lowered = tvm.transform.Sequential(passes(platform, options, model, memory_pass))(mod)
+def _compiled(scheduled: tvm.IRModule, platform: Platform, way: Way) -> Compiled:
+    """The pipeline from its memory pass on."""
+    attributes = {str(key): str(value) for key, value in scheduled.attrs.items()}
+    model = way.options.name or attributes["tvm_ext.model_name"]
+    lowered = tvm.transform.Sequential(_from_memory(model, way.memory_pass))(scheduled)
     output_names = json.loads(attributes["tvm_ext.output_names"])
     region = _single_region(lowered, output_names)
     compiled = compile_region(
-        region, platform, options, origin(attributes, platform), model=model,
+        region, platform, way.options, origin(attributes, platform), model=model,
         input_names=json.loads(attributes["tvm_ext.input_names"]), output_names=output_names,
     )  # fmt: skip
     decided = lowered["main"].attrs or {}

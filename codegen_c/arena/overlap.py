@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from codegen_c.kernels.contract import Spatial
+from codegen_c.kernels.contract import Implementation, Spatial
 from codegen_c.program import KernelCall, Program, Sequence, Tensor, parts_of, reads
 from codegen_c.sequences import needed_and_written
 
@@ -75,7 +75,7 @@ def _overlaps(program: Program) -> list[Overlaps]:
             dies = last_reader[name] == index and counts[name] == 1 and name not in program.outputs
             if not dies or source.memory != output.memory:
                 continue
-            up, down = _distances(step, position, source, output)
+            up, down = distances(step.implementation, position, source, output)
             if up < output.num_bytes:
                 ascending[output.name, name] = up
             if down < source.num_bytes:
@@ -86,14 +86,20 @@ def _overlaps(program: Program) -> list[Overlaps]:
 
 
 def sequence_pairs(program: Program, step: Sequence) -> list[tuple[str, str]]:
-    """(output, input) of a sequence that may share bytes: whole tensors of one memory, made of equal rows."""
+    """(output, input) of a sequence that may share bytes: whole tensors of one memory, made of equal rows.
+
+    Not where sums are kept: these may lie in the output from the first call on.
+    """
     made = {call.outputs[0] for call in step.body}
     whole = [
         (call.outputs[0], call.implementation.spatial)
         for call in step.body
         if not program.tensors[call.outputs[0]].ring
     ]
-    outputs = [name for name, spatial in whole if spatial and not program.tensors[name].num_bytes % spatial.output_rows]
+    outputs = [
+        name for name, spatial in whole
+        if spatial and not spatial.accumulates and not program.tensors[name].num_bytes % spatial.output_rows
+    ]  # fmt: skip
     inputs = [name for name in reads(step) if name not in made and name not in program.outputs]
     return [
         (output, name)
@@ -129,15 +135,21 @@ def _sequence_distances(
 def row_bytes(spatial: Spatial, position: int, source: Tensor, output: Tensor) -> tuple[int, int] | None:
     """Bytes of a row of one input and of the output; None where they are not made of equal rows of one image."""
     rows = spatial.inputs[position].input_rows if position < len(spatial.inputs) else 0
-    if rows == 0 or output.shape[0] != 1 or source.num_bytes % rows or output.num_bytes % spatial.output_rows:
+    if (
+        rows == 0
+        or spatial.accumulates
+        or output.shape[0] != 1
+        or source.num_bytes % rows
+        or output.num_bytes % spatial.output_rows
+    ):
         return None
     return source.num_bytes // rows, output.num_bytes // spatial.output_rows
 
 
-def _distances(step: KernelCall, position: int, source: Tensor, output: Tensor) -> tuple[int, int]:
+def distances(implementation: Implementation, position: int, source: Tensor, output: Tensor) -> tuple[int, int]:
     """Least distances with the output below the input and above it; whole sizes where they must not overlap."""
-    spatial = step.implementation.spatial
-    if position in step.implementation.in_place and source.num_bytes == output.num_bytes:
+    spatial = implementation.spatial
+    if position in implementation.in_place and source.num_bytes == output.num_bytes:
         return 0, source.num_bytes
     sizes = row_bytes(spatial, position, source, output) if spatial else None
     if spatial is None or sizes is None:

@@ -178,7 +178,7 @@ def _is_read_ahead(step: KernelCall | Transfer, position: int, plan: MemoryPlan,
     if position in step.implementation.in_place and target.offset <= source.offset:
         return target.num_bytes == source.num_bytes
     spatial = step.implementation.spatial
-    if spatial is None or position >= len(spatial.inputs) or not order:
+    if spatial is None or spatial.accumulates or position >= len(spatial.inputs) or not order:
         return False
     access = spatial.inputs[position]
     input_row, rest = divmod(source.num_bytes, access.input_rows)

@@ -52,12 +52,24 @@ def replay_sequence(
                         f"{where}: {call.name} reads row {index} of {name}, which is not there any more."
                     )
 
+    def accumulate(call: KernelCall, begin: int) -> None:
+        """Sums lie in a kernel's outputs from its first call on, and each later one needs them."""
+        if call is not step.body[-1]:
+            raise PlanRejected(f"{where}: {call.name} adds up rows; nothing may follow it in its sequence.")
+        for place in (plan.placements[name] for name in call.outputs if name in plan.placements):
+            held = owners[place.memory][place.offset : place.offset + place.num_bytes]
+            if begin > 0 and (held != numbers[place.name]).any():
+                raise PlanRejected(f"{where}: {call.name} adds to {place.name}, which is not there any more.")
+            held[:] = numbers[place.name]
+
     made = {call.outputs[0]: 0 for call in step.body}
     for call, begin, end in _replayed(step):
         require(call, begin, end)
         spatial = call.implementation.spatial
         assert spatial is not None, "calls of a sequence have rows"
-        for index in range(begin, end):
+        if spatial.accumulates:
+            accumulate(call, begin)
+        for index in range(begin, end) if not spatial.accumulates else ():
             found = row(call.outputs[0], spatial.output_rows, index)
             if found is not None:
                 found[0][:] = found[1]

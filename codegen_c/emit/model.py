@@ -109,6 +109,8 @@ def _step(calls: _Calls, step: Step) -> list[str]:
         return [f"memcpy({target}, {source}, {program.tensors[step.target].num_bytes}u);"]
     if isinstance(step, Loop):
         body = [line for inner in step.body for line in _call_lines(calls, inner, step.name)]
+        if step.count == 1:
+            return [f"/* {len(step.body)} calls that do not depend on each other. */", *body]
         return [f"for (int32_t i = 0; i < {step.count}; ++i) {{", block(body), "}"]
     if isinstance(step, Sequence):
         return sequence_lines(step, lambda call, rows: _call_lines(calls, call, step.name, rows))

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from codegen_c.operators import Operator, Window
+from codegen_c.operators import Operator, TensorType, Window
 from tvm_ext.core.platform import Processor
 
 Array = np.ndarray
@@ -73,11 +73,15 @@ class Spatial:
 
     A row range applies to every image of a batch; windows of stored rows are for single images. Output rows are
     written in ascending order; while one is written, the inputs of at most `behind` rows before it are still read.
+
+    accumulates: the rows are those of the only input. A call adds some to what the ones before it left in the kernel's
+    outputs, the last one finishes the outputs. No byte of theirs may change in between.
     """
 
     output_rows: int
     inputs: tuple[RowAccess, ...]
     behind: int = 0
+    accumulates: bool = False
 
     def needed_from(self, index: int, row: int) -> int:
         """First row of an input that may still be read while output row `row` is written."""
@@ -142,6 +146,17 @@ class Copy:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Accumulating:
+    """A kernel that may take its only input in equal parts, in order, and add to sums (`Spatial.accumulates`).
+
+    row_counts: into how many parts. implement: the kernel for one of these, and for how many of them are stored.
+    """
+
+    row_counts: tuple[int, ...]
+    implement: Callable[[int, StoredRows], Implementation]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Implementation:
     """A kernel applied to one operator.
 
@@ -153,6 +168,8 @@ class Implementation:
     exact: whether the reference gives the very bytes of the C code (integers) or agrees within rounding (float).
     alternatives: what else there was to choose from, for the report.
     keeping: the same kernel for operands of which only some rows are stored.
+    accumulating: the same operator by rows of its input, where there is such a kernel.
+    sums: what an accumulating kernel keeps between its calls beside its output: a second output, `reference`'s too.
     copies: of a kernel that does nothing but put few long runs elsewhere, all of them; such a step can be saved.
     """
 
@@ -169,6 +186,8 @@ class Implementation:
     exact: bool = False
     alternatives: tuple[Alternative, ...] = ()
     keeping: Callable[[StoredRows], Implementation] | None = None
+    accumulating: Accumulating | None = None
+    sums: TensorType | None = None
     copies: tuple[Copy, ...] = ()
 
     @property

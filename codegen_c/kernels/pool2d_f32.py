@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
+from codegen_c.kernels import accumulate_pool
+from codegen_c.kernels.contract import Accumulating, Implementation, Kernel, StoredRows, Target
 from codegen_c.kernels.conv_f32 import by_pixels, input_row, pixel_offsets
 from codegen_c.kernels.finish import Finish
-from codegen_c.kernels.window import clip, spatial, tap_range, taps
+from codegen_c.kernels.window import accumulated, clip, spatial, tap_range, taps
 from codegen_c.operators import Pool2d
 from codegen_c.scalar import Operand
 from codegen_c.text import block, float_literal, times
@@ -47,6 +48,41 @@ def implement(operator: Pool2d, target: Target, stored: StoredRows) -> Implement
         instructions=operator.output.num_elements * (6 + 4 * num_taps + operator.finish.num_instructions),
         accumulation="r, s ascending",
         spatial=spatial(operator.window, operator.inputs[0], operator.output, len(finish.residuals())),
+        accumulating=_accumulating(operator),
+    )
+
+
+def _accumulating(operator: Pool2d) -> Accumulating | None:
+    """A pool over the whole image takes its rows as they come."""
+    if not accumulate_pool.is_global(operator):
+        return None
+    return Accumulating(
+        row_counts=(operator.inputs[0].shape[1],), implement=lambda rows, stored: _by_rows(operator, stored)
+    )
+
+
+def _by_rows(operator: Pool2d, stored: StoredRows) -> Implementation:
+    finish, average = Finish(program=operator.finish), operator.method == "average"
+    count = f" / {_count(operator, ('', ''), ('', ''))}" if average else ""
+    sums = accumulate_pool.RowSums(
+        ctype="float",
+        sums="output",
+        start="0.0f" if average else "-INFINITY",
+        add=lambda value, x: f"{value} += {x};" if average else f"{value} = {value} < {x} ? {x} : {value};",
+        finish=lambda value, channel: finish.call(f"{value}{count}", lambda o: f"channel{o.index}[{channel}]"),
+    )
+    elements = operator.output.num_elements
+    whole = operator.inputs[0].num_elements * 4 + elements * (6 + operator.finish.num_instructions)
+    return Implementation(
+        kernel=f"{KERNEL.name}_by_rows",
+        function=accumulate_pool.function(
+            sums, operator, stored, finish.constant_parameters(), helpers=finish.helper(), includes=()
+        ),
+        reference=lambda inputs: reference(operator, inputs),
+        constants=finish.constants(),
+        instructions=accumulate_pool.instructions(operator, whole),
+        accumulation="r, s ascending",
+        spatial=accumulated(operator.inputs[0].shape[1]),
     )
 
 

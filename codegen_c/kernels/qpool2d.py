@@ -12,41 +12,22 @@ import numpy as np
 
 from codegen_c.kernels import requantize_tflite
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
+from codegen_c.kernels.pool_sums import average, counted_taps, factors, reference
 from codegen_c.kernels.qconv2d import input_row, pixel_offset
+from codegen_c.kernels.qpool2d_by_rows import accumulating
 from codegen_c.kernels.requantize import (
     INCLUDES,
     Requantize,
     quantization,
     quantized_bytes,
     results_fit,
-    scale_of,
     signed,
 )
-from codegen_c.kernels.window import ROW_PARAMETERS, clip, offset, over_pixels, spatial, tap_range, taps
+from codegen_c.kernels.window import ROW_PARAMETERS, clip, offset, over_pixels, spatial, tap_range
 from codegen_c.operators import QPool2d
 from codegen_c.text import C_TYPES, block, plus, times
 
 CHANNEL_BLOCK = 4
-
-
-def reference(operator: QPool2d, inputs: list[np.ndarray]) -> list[np.ndarray]:
-    """The operator in numpy, bit for bit."""
-    output, zero_point = operator.output, quantization(operator.inputs[0]).zero_point
-    size = (output.shape[1], output.shape[2])
-    if operator.method == "max":
-        largest = np.full(output.shape, operator.low, dtype=np.int64)
-        for _, _, x in taps(inputs[0], operator.window, size, operator.low):
-            largest = np.maximum(largest, x)
-        return [np.minimum(largest, operator.high).astype(output.dtype)]
-    sums, counts = np.zeros(output.shape, dtype=np.int64), counted_taps(operator)
-    if operator.rounding == "tflite":
-        for _, _, x in taps(inputs[0], operator.window, size, 0):
-            sums += x
-        averages = requantize_tflite.divide(sums, counts[:, :, np.newaxis])
-        return [np.clip(averages, operator.low, operator.high).astype(output.dtype)]
-    for _, _, x in taps(inputs[0], operator.window, size, zero_point):
-        sums += x.astype(np.int64) - zero_point
-    return [average(operator).run(sums, (counts - counts.min())[:, :, np.newaxis])]
 
 
 def keeps_quantization(operator: QPool2d, target: Target) -> bool:
@@ -71,34 +52,7 @@ def sums_fit(operator: QPool2d, target: Target) -> bool:
     if operator.method == "max":
         return True
     largest = np.array(255 * operator.window.kernel[0] * operator.window.kernel[1])
-    return bool(largest < 1 << 31) and results_fit(-largest, largest, _factors(operator))
-
-
-def counted_taps(operator: QPool2d) -> np.ndarray:
-    """By how many taps the sum of each output pixel is divided, int64[P, Q]."""
-    rows, columns = (_taps_inside(operator, axis) for axis in (0, 1))
-    if operator.count_include_pad:
-        return np.full((len(rows), len(columns)), operator.window.kernel[0] * operator.window.kernel[1])
-    return np.outer(rows, columns)
-
-
-def _taps_inside(operator: QPool2d, axis: int) -> np.ndarray:
-    """Taps inside the input along one axis, for each output position."""
-    window, extent = operator.window, operator.inputs[0].shape[1 + axis]
-    first = np.arange(operator.output.shape[1 + axis]) * window.strides[axis] - window.padding[axis]
-    positions = first[:, np.newaxis] + np.arange(window.kernel[axis]) * window.dilation[axis]
-    return ((positions >= 0) & (positions < extent)).sum(axis=1)
-
-
-def _factors(operator: QPool2d) -> np.ndarray:
-    """Output steps of one unit of the sum, for each count from the smallest to the largest that occurs."""
-    counts = counted_taps(operator)
-    used = np.arange(counts.min(), counts.max() + 1, dtype=np.float64)
-    return scale_of(operator.inputs[0]) / (scale_of(operator.output) * used)
-
-
-def average(operator: QPool2d) -> Requantize:
-    return Requantize.of(_factors(operator), output=operator.output, low=operator.low, high=operator.high)
+    return bool(largest < 1 << 31) and results_fit(-largest, largest, factors(operator))
 
 
 def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implementation:
@@ -126,6 +80,7 @@ def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implemen
         accumulation="r, s ascending",
         spatial=spatial(operator.window, operator.inputs[0], operator.output),
         exact=True,
+        accumulating=accumulating(operator),
     )
 
 

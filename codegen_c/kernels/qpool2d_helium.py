@@ -11,7 +11,9 @@ import numpy as np
 from codegen_c.kernels import qpool2d
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.helium import INCLUDES, Limits, Rescale, flip, has_helium, rounds_once, signed_zero_point
+from codegen_c.kernels.pool_sums import average, counted_taps, reference
 from codegen_c.kernels.qconv2d import input_row, pixel_offset
+from codegen_c.kernels.qpool2d_by_rows import accumulating
 from codegen_c.kernels.window import ROW_PARAMETERS, clip, offset, over_pixels, spatial, tap_range
 from codegen_c.operators import QPool2d
 from codegen_c.text import C_TYPES, block, times
@@ -37,7 +39,7 @@ def _bounds(operator: QPool2d) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _rescale(operator: QPool2d) -> Rescale:
-    return Rescale.of(qpool2d.average(operator), *_bounds(operator))
+    return Rescale.of(average(operator), *_bounds(operator))
 
 
 def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implementation:
@@ -57,12 +59,13 @@ def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implemen
             body=_body(operator, stored, finish),
             includes=INCLUDES,
         ),
-        reference=lambda inputs: qpool2d.reference(operator, inputs),
+        reference=lambda inputs: reference(operator, inputs),
         constants=tuple((name, finish.factors()[index]) for name, index in tables) if finish else (),
         instructions=num_taps * (9 if finish else 6) + num_blocks * (60 if finish else 24),
         accumulation="r, s ascending",
         spatial=spatial(operator.window, operator.inputs[0], operator.output),
         exact=True,
+        accumulating=accumulating(operator),
     )
 
 
@@ -90,7 +93,7 @@ def _factors(operator: QPool2d, finish: Rescale) -> list[str]:
     if finish.requantize.is_uniform:
         multiplier, shift = (str(array[0]) for array in finish.factors())
     else:
-        least = int(qpool2d.counted_taps(operator).min())
+        least = int(counted_taps(operator).min())
         multiplier, shift = (f"{name}[{inside} - {least}]" for name in ("multiplier", "shift"))
     return [
         f"const int32_t start = {inside} * {taken};",

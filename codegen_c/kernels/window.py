@@ -64,6 +64,12 @@ def spatial(window: Window, source: TensorType, output: TensorType, num_same_row
     return Spatial(output_rows=output.shape[1], inputs=(first, *residuals))
 
 
+def accumulated(rows: int) -> Spatial:
+    """Row behaviour of a kernel that adds up its only input, which comes in so many rows."""
+    access = RowAccess(window=SAME_ROW, input_rows=rows)
+    return Spatial(output_rows=rows, inputs=(access,), accumulates=True)
+
+
 def taps(
     array: np.ndarray, window: Window, output: tuple[int, int], fill: float
 ) -> Iterator[tuple[int, int, np.ndarray]]:

@@ -10,7 +10,7 @@ from relay_passes.analysis.schedule_search import Graph, Node
 from relay_passes.backend import Backend
 from relay_passes.composites import composite_of
 from relay_passes.dataflow import bindings, op_name, operands, outputs
-from tvm_ext.core.row_sequence import RowOperator
+from tvm_ext.core.row_sequence import RowAccumulation, RowOperator
 
 VIEWS = frozenset({"relax.reshape", "relax.expand_dims", "relax.squeeze", "relax.flatten"})
 
@@ -20,6 +20,7 @@ class OperatorGraph:
 
     steps: a computing binding each, with the views of its results behind it. first: views of parameters.
     instructions: modelled, of each step. rows: how its rows depend on those it reads, None where it only runs whole.
+    accumulations: how it takes in what it reads row by row, None where it does not.
     """
 
     def __init__(self, mod: tvm.IRModule, main: relax.Function, backend: Backend) -> None:
@@ -32,6 +33,7 @@ class OperatorGraph:
         self.nodes: list[Node] = []
         self.instructions: list[int] = []
         self.rows: list[RowOperator | None] = []
+        self.accumulations: list[RowAccumulation | None] = []
         self.made_by: dict[int, int] = {}
         for binding in bindings(main):
             self._add(binding)
@@ -74,6 +76,7 @@ class OperatorGraph:
         )
         self.instructions.append(footprint.instructions if footprint else 0)
         self.rows.append(footprint.rows if footprint else None)
+        self.accumulations.append(footprint.accumulation if footprint else None)
         self.made_by |= dict.fromkeys(writes, len(self.steps))
         self.steps.append([binding])
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from codegen_c.kernels.contract import RowAccess
 from codegen_c.operators import Window
 from codegen_c.sequences import row_reader
-from tvm_ext.core.row_sequence import RowOperator, RowReader, RowSequence
+from tvm_ext.core.row_sequence import RowCall, RowOperator, RowReader, RowSequence
 
 
 def reader(input_rows: int, output_rows: int, kernel: int, stride: int, pad: int, producer: int | None) -> RowReader:
@@ -91,3 +92,57 @@ def replays(sequence: RowSequence, rings: tuple[int, ...]) -> bool:
         if rings[call.operator]:
             slots[call.operator] |= {row % rings[call.operator]: row for row in range(call.begin, call.end)}
     return True
+
+
+def random_graph(seed: int) -> RowSequence:
+    """A chain with skips."""
+    rng, operators = random.Random(seed), list[RowOperator]()
+    for index in range(rng.randint(3, 7)):
+        rows = operators[-1].num_rows if operators else rng.randint(8, 16)
+        kernel, stride = rng.choice([1, 3, 5]), rng.choice([1, 1, 2]) if rows > 5 else 1
+        made = (rows + 2 * (kernel // 2) - kernel) // stride + 1
+        readers = [reader(rows, made, kernel, stride, kernel // 2, index - 1 if index else None)]
+        alike = [place for place, other in enumerate(operators[:-1]) if other.num_rows == made]
+        if alike and rng.random() < 0.6:
+            readers.append(reader(made, made, 1, 1, 0, rng.choice(alike)))
+        operators.append(RowOperator(num_rows=made, readers=tuple(readers), rows_per_call=rng.choice([1, 2, 4])))
+    return RowSequence(tuple(operators))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_first_of_all_that_were_asked_runs(seed: int) -> None:
+    """The rule itself, told step by step."""
+    operators = random_graph(seed).operators
+    made, calls = [0] * len(operators), list[RowCall]()
+    while made[-1] < operators[-1].num_rows:
+        asked = {len(operators) - 1}
+        for index in reversed(range(len(operators))):
+            last = min(made[index] + operators[index].rows_per_call, operators[index].num_rows) - 1
+            for given in operators[index].readers if index in asked else ():
+                if given.producer is not None and made[given.producer] < given.ends[last]:
+                    asked.add(given.producer)
+        first = min(asked)
+        end = min(made[first] + operators[first].rows_per_call, operators[first].num_rows)
+        calls.append(RowCall(operator=first, begin=made[first], end=end))
+        made[first] = end
+    assert random_graph(seed).calls == tuple(calls)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_shorter_sequence_makes_the_same_calls(seed: int) -> None:
+    """Whoever makes the rows that its first operators read: its calls and rings are those of the longer one."""
+    whole = random_graph(seed)
+    for begin in range(1, len(whole.operators)):
+        tail = tuple(
+            replace(
+                operator,
+                readers=tuple(
+                    replace(given, producer=place - begin if (place := given.producer or 0) >= begin else None)
+                    for given in operator.readers
+                ),
+            )
+            for operator in whole.operators[begin:]
+        )
+        kept = [replace(c, operator=c.operator - begin) for c in whole.calls if c.operator >= begin]
+        assert list(RowSequence(tail).calls) == kept
+        assert RowSequence(tail).ring_rows() == whole.ring_rows()[begin:]

@@ -104,6 +104,27 @@ def run_ring(
     return [result]
 
 
+def run_accumulating(
+    operator: Operator, implementation: Implementation, inputs: list[np.ndarray], *, parts: int, at_once: int
+) -> list[np.ndarray]:
+    """Outputs of a kernel that adds up rows of its input: it comes in equal parts, `at_once` of them a call.
+
+    The parts lie in a ring of so many.
+    """
+    (entry,), (whole,) = compile_kernels([implementation]), inputs
+    types = [operator.output, *([implementation.sums] if implementation.sums else [])]
+    guarded = [_Guarded(kind.shape, kind.dtype) for kind in types]
+    rows = whole.reshape(parts, -1)
+    ring = np.full((at_once, rows.shape[1]), GUARD, whole.dtype)
+    for begin in range(0, parts, at_once):
+        end = min(begin + at_once, parts)
+        for part in range(begin, end):
+            ring[part % at_once] = rows[part]
+        _call(entry, implementation, [ring], [buffer.array for buffer in guarded], begin, end)
+    assert all(buffer.is_intact() for buffer in guarded), "written outside the outputs"
+    return [buffer.array for buffer in guarded]
+
+
 def run_in_place(
     implementation: Implementation, inputs: list[np.ndarray], index: int, entry: Entry | None = None
 ) -> np.ndarray:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tvm
+from onnx import helper
 from tvm import relax
 
 import tvm_ext
@@ -18,7 +19,7 @@ from relay_passes.fold_constants import FoldConstants
 from relay_passes.form_composites import FormComposites
 from relay_passes.split_sequences import SplitSequences
 from tests.support.image_networks import image_network
-from tests.support.onnx_models import saved
+from tests.support.onnx_models import model_of, saved
 from tvm_ext.core.platform import Platform
 
 BACKEND = CodegenBackend(target=Target(processor=Platform.load("host").processor))
@@ -30,14 +31,18 @@ def formed(seed: int, folder: Path) -> tvm.IRModule:
     return tvm.transform.Sequential([FoldConstants(), FormComposites(BACKEND), ConvertLayout()])(module)
 
 
+def attributes(module: tvm.IRModule) -> list[tvm.ir.DictAttrs]:
+    """Of each function that main calls."""
+    calls = [b.value for b in bindings(module["main"]) if isinstance(b.value, relax.Call)]
+    return [module[call.op].attrs for call in calls if isinstance(call.op, tvm.ir.GlobalVar)]
+
+
 def labels(module: tvm.IRModule) -> list[tuple[str, int] | None]:
     """Of each call of main, the sequence and rows per call that its function carries."""
-    found = []
-    for binding in bindings(module["main"]):
-        if isinstance(binding.value, relax.Call) and isinstance(binding.value.op, tvm.ir.GlobalVar):
-            attrs = module[binding.value.op].attrs
-            found.append((str(attrs["sequence"]), int(attrs["rows_per_call"])) if "sequence" in attrs else None)
-    return found
+    return [
+        (str(attrs["sequence"]), int(attrs["rows_per_call"])) if "sequence" in attrs else None
+        for attrs in attributes(module)
+    ]
 
 
 @pytest.mark.parametrize("seed", SPLIT_SEEDS)
@@ -83,3 +88,18 @@ def test_a_budget_takes_no_more_than_it_needs(tmp_path: Path) -> None:
     roomy = SplitSequences(BACKEND, int(least["split_peak_bytes"]) * 5 // 4)(before)["main"].attrs
     assert int(roomy["split_peak_bytes"]) <= int(least["split_peak_bytes"]) * 5 // 4
     assert int(roomy["split_instructions"]) <= int(least["split_instructions"])
+
+
+def test_a_pool_adds_up_rows_at_the_end_of_a_sequence(tmp_path: Path) -> None:
+    """x -> conv -> conv -> mean over the image: no whole image but the input."""
+    weights = {f"w{i}": np.ones((32, c, 3, 3), np.float32) for i, c in enumerate((3, 32))}
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["a"], pads=[1] * 4),
+        helper.make_node("Conv", ["a", "w1"], ["b"], pads=[1] * 4),
+        helper.make_node("GlobalAveragePool", ["b"], ["y"]),
+    ]
+    model = saved(model_of(nodes, {"x": (1, 3, 12, 10)}, ["y"], weights), tmp_path)
+    before = tvm.transform.Sequential([FoldConstants(), FormComposites(BACKEND), ConvertLayout()])(tvm_ext.load(model))
+    after = SplitSequences(BACKEND, None)(before)
+    assert [label and label[0] for label in labels(after)][1:4] == ["sequence_0"] * 3
+    assert [int(attrs.get("input_rows", 0)) for attrs in attributes(after)][1:4] == [0, 0, 12]

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from heapq import heappop, heappush
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +40,25 @@ class RowOperator:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RowAccumulation:
+    """An operator whose calls each add some rows of its only input to sums; the last one writes its output.
+
+    row_counts: into how many equal rows the input may be cut. sums_bytes: kept between the calls, beside the output.
+    instructions: modelled, beyond those of the operator run whole.
+    """
+
+    row_counts: tuple[int, ...]
+    sums_bytes: int
+    instructions: int
+
+    def operator(self, num_rows: int) -> RowOperator:
+        """Its rows stand for those of its input: row r is there when the input's row r has been added."""
+        ends = tuple(range(1, num_rows + 1))
+        reader = RowReader(input_rows=num_rows, begins=(0, *ends), ends=ends)
+        return RowOperator(num_rows=num_rows, readers=(reader,))
+
+
+@dataclass(frozen=True, kw_only=True)
 class RowCall:
     """Rows [begin, end) of one operator."""
 
@@ -59,13 +79,54 @@ class RowSequence:
         return tuple(self._calls())
 
     def _calls(self) -> Iterator[RowCall]:
+        """Who waits for rows stands in a heap: a call changes that only for its own operator and for its producers."""
         made, sink = [0] * len(self.operators), len(self.operators) - 1
-        while made[sink] < self.operators[sink].num_rows:
-            index = self._next(sink, made)
+        waiting, is_waiting = [sink], [False] * sink + [True]
+        self._ask_producers(sink, made, waiting, is_waiting)
+        while waiting:
+            index = waiting[0]
             operator = self.operators[index]
             end = min(made[index] + operator.rows_per_call, operator.num_rows)
             yield RowCall(operator=index, begin=made[index], end=end)
             made[index] = end
+            if end < operator.num_rows and (index == sink or self._is_asked(index, made, is_waiting)):
+                self._ask_producers(index, made, waiting, is_waiting)
+            else:
+                is_waiting[heappop(waiting)] = False
+
+    def _ask_producers(self, index: int, made: Sequence[int], waiting: list[int], is_waiting: list[bool]) -> None:
+        """Adds those of whom an operator that waits needs rows for its next call, and those whom they need."""
+        asking = [index]
+        while asking:
+            index = asking.pop()
+            operator = self.operators[index]
+            last = min(made[index] + operator.rows_per_call, operator.num_rows) - 1
+            for reader in operator.readers:
+                producer = reader.producer
+                if producer is not None and not is_waiting[producer] and made[producer] < reader.ends[last]:
+                    is_waiting[producer] = True
+                    heappush(waiting, producer)
+                    asking.append(producer)
+
+    def _is_asked(self, index: int, made: Sequence[int], is_waiting: Sequence[bool]) -> bool:
+        """Whether an operator that waits itself needs more rows of this one for its next call."""
+        for consumer, reader in self.consumers[index]:
+            if is_waiting[consumer]:
+                operator = self.operators[consumer]
+                last = min(made[consumer] + operator.rows_per_call, operator.num_rows) - 1
+                if made[index] < reader.ends[last]:
+                    return True
+        return False
+
+    @cached_property
+    def consumers(self) -> tuple[tuple[tuple[int, RowReader], ...], ...]:
+        """Per operator, who reads its output, and how."""
+        found: list[list[tuple[int, RowReader]]] = [[] for _ in self.operators]
+        for index, operator in enumerate(self.operators):
+            for reader in operator.readers:
+                if reader.producer is not None:
+                    found[reader.producer].append((index, reader))
+        return tuple(tuple(readers) for readers in found)
 
     def rows_made(self) -> tuple[int, ...]:
         """Per operator, rows computed when the last operator has all of its own; nobody asks for the rest."""
@@ -74,39 +135,29 @@ class RowSequence:
             made[call.operator] = call.end
         return tuple(made)
 
-    def _next(self, sink: int, made: Sequence[int]) -> int:
-        """The first operator among those that the next rows of `sink` wait for."""
-        waiting, first = [sink], sink
-        seen = {sink}
-        while waiting:
-            operator = self.operators[index := waiting.pop()]
-            last = min(made[index] + operator.rows_per_call, operator.num_rows) - 1
-            for reader in operator.readers:
-                producer = reader.producer
-                if producer is not None and producer not in seen and made[producer] < reader.ends[last]:
-                    seen.add(producer)
-                    waiting.append(producer)
-                    first = min(first, producer)
-        return first
-
     def ring_rows(self) -> tuple[int, ...]:
         """Per operator, the most rows of its output between the first that the sequence still reads and the last made.
 
         0 for an output that no operator of the sequence reads.
         """
-        readers: list[list[tuple[int, RowReader]]] = [[] for _ in self.operators]
-        for index, operator in enumerate(self.operators):
-            for reader in operator.readers:
-                if reader.producer is not None:
-                    readers[reader.producer].append((index, reader))
         made = [0] * len(self.operators)
         most = [0] * len(self.operators)
         for call in self.calls:
             made[call.operator] = call.end
-            if readers[call.operator]:
-                needed = min(reader.begins[made[index]] for index, reader in readers[call.operator])
+            if self.consumers[call.operator]:
+                needed = min(reader.begins[made[index]] for index, reader in self.consumers[call.operator])
                 most[call.operator] = max(most[call.operator], call.end - needed)
         return tuple(most)
+
+    def before_last(self) -> list[tuple[int, ...]]:
+        """For each call of the last operator, the rows that each one has made when it begins."""
+        made, sink = [0] * len(self.operators), len(self.operators) - 1
+        found: list[tuple[int, ...]] = []
+        for call in self.calls:
+            if call.operator == sink:
+                found.append(tuple(made))
+            made[call.operator] = call.end
+        return found
 
     def needed_rows(self, inputs: Sequence[tuple[int, int]]) -> Iterator[tuple[RowCall, int]]:
         """Each call, and the first row of an outside tensor that is still read while it runs.

@@ -1,0 +1,98 @@
+"""The validator replays sequences: rings that are too short, and sums that do not last, are rejected."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement
+from codegen_c.arena.plan import plan_memory
+from codegen_c.arena.validate import validate
+from codegen_c.kernels.contract import RowAccess, Spatial
+from codegen_c.kernels.window import accumulated
+from codegen_c.operators import Window
+from codegen_c.program import KernelCall, Program, Ring, Sequence
+from tests.arena.programs import call, program
+from tvm_ext.core.errors import PlanRejected
+
+ROWS = 6
+WINDOW = Window(kernel=(3, 3), padding=(1, 1, 1, 1))
+SLIDING = Spatial(output_rows=ROWS, inputs=(RowAccess(window=WINDOW, input_rows=ROWS),))
+
+
+def spatial(step: KernelCall, rows: Spatial) -> KernelCall:
+    return replace(step, implementation=replace(step.implementation, spatial=rows))
+
+
+def pooled(stored: int = 3, body: tuple[KernelCall, ...] = ()) -> Program:
+    """x -> a -> b -> y: two windows of three rows, and a pool that adds up b's rows in s; a and b are rings."""
+    steps = body or (
+        spatial(call("s0", "x", "a", scratch_bytes=16), SLIDING),
+        spatial(call("s1", "a", "b"), SLIDING),
+        spatial(call("s2", "b", "y s"), accumulated(ROWS)),
+    )
+    plain = program(
+        {"x": 16 * ROWS, "a": 16 * ROWS, "b": 16 * ROWS, "y": 16, "s": 64},
+        Sequence(name="q", body=steps, rows_per_call=(1,) * len(steps)),
+    )
+    rings = {name: Ring(rows=ROWS, stored=rows) for name, rows in (("a", stored), ("b", 1))}
+    tensors = {name: replace(tensor, ring=rings.get(name)) for name, tensor in plain.tensors.items()}
+    return replace(plain, tensors=tensors)
+
+
+def plan(**changes: dict[str, Any]) -> MemoryPlan:
+    """Everything beside everything: x 0, a 96, b 144, y 160, s 176, scratch 240; then changed as given."""
+    places = {"x": (0, 96), "a": (96, 48), "b": (144, 16), "y": (160, 16), "s": (176, 64), "q_scratch": (240, 16)}
+    placements = {
+        name: Placement(
+            name=name, memory="ram", offset=offset, num_bytes=size, begin=0, end=1, is_scratch=name == "q_scratch"
+        )
+        for name, (offset, size) in places.items()
+    }
+    placements |= {name: replace(placements[name], **change) for name, change in changes.items()}
+    return MemoryPlan(
+        placements=placements, arenas=(Arena(memory="ram", num_bytes=256, lower_bound_bytes=256, peak_step=0),)
+    )
+
+
+def rejected(made: MemoryPlan, of: Program) -> str:
+    with pytest.raises(PlanRejected) as raised:
+        validate(of, made)
+    return str(raised.value)
+
+
+def test_the_plan_as_it_stands() -> None:
+    validate(pooled(), plan())
+
+
+def test_the_planner_keeps_sums_apart() -> None:
+    made, placed = plan_memory(pooled(), activations="ram")
+    validate(made, placed)
+    assert placed.bytes_in("ram") == 256
+
+
+def test_rings_that_are_too_short() -> None:
+    message = rejected(plan(a={"num_bytes": 32}), pooled(stored=2))
+    assert message == "step 0 (q): s1 reads row 0 of a, which is not there any more."
+
+
+@pytest.mark.parametrize(("offset", "lost"), [(144, "row 0 of b"), (96, "row 0 of a")])
+def test_sums_that_lie_in_rings(offset: int, lost: str) -> None:
+    assert f"reads {lost}, which is not there any more" in rejected(plan(y={"offset": offset}), pooled())
+
+
+@pytest.mark.parametrize(("name", "offset"), [("s", 192), ("y", 240)])
+def test_sums_that_are_written_over(name: str, offset: int) -> None:
+    """By scratch: also where only the output is hit, as sums of floats lie there."""
+    assert f"s2 adds to {name}, which is not there any more" in rejected(plan(**{name: {"offset": offset}}), pooled())
+
+
+def test_nothing_follows_a_kernel_that_adds_up() -> None:
+    body = (
+        spatial(call("s0", "x", "a"), SLIDING),
+        spatial(call("s1", "a", "b"), accumulated(ROWS)),
+        spatial(call("s2", "b", "y"), accumulated(ROWS)),
+    )
+    assert "s1 adds up rows; nothing may follow it" in rejected(plan(), pooled(body=body))
