@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from codegen_c.kernels.contract import Spatial
+from codegen_c.kernels.contract import Implementation, Spatial
 from codegen_c.program import KernelCall, Program, Sequence, Tensor, parts_of, reads
 from codegen_c.sequences import needed_and_written
 
@@ -75,7 +75,7 @@ def _overlaps(program: Program) -> list[Overlaps]:
             dies = last_reader[name] == index and counts[name] == 1 and name not in program.outputs
             if not dies or source.memory != output.memory:
                 continue
-            up, down = _distances(step, position, source, output)
+            up, down = distances(step.implementation, position, source, output)
             if up < output.num_bytes:
                 ascending[output.name, name] = up
             if down < source.num_bytes:
@@ -146,10 +146,10 @@ def row_bytes(spatial: Spatial, position: int, source: Tensor, output: Tensor) -
     return source.num_bytes // rows, output.num_bytes // spatial.output_rows
 
 
-def _distances(step: KernelCall, position: int, source: Tensor, output: Tensor) -> tuple[int, int]:
+def distances(implementation: Implementation, position: int, source: Tensor, output: Tensor) -> tuple[int, int]:
     """Least distances with the output below the input and above it; whole sizes where they must not overlap."""
-    spatial = step.implementation.spatial
-    if position in step.implementation.in_place and source.num_bytes == output.num_bytes:
+    spatial = implementation.spatial
+    if position in implementation.in_place and source.num_bytes == output.num_bytes:
         return 0, source.num_bytes
     sizes = row_bytes(spatial, position, source, output) if spatial else None
     if spatial is None or sizes is None:

@@ -158,7 +158,7 @@ def check_capacity(
         raise DoesNotFit(
             f"{step}: {arena.lower_bound_bytes} B are alive at step {arena.peak_step} ({listed}) and the arena needs "
             f"{arena.num_bytes} B; {memory.name} of {platform.name} "
-            f"{'holds' if limit == memory.capacity_bytes else 'may give'} {limit} B. "
+            f"{'holds' if limit == memory.capacity_bytes else 'may give'} {limit} B, {arena.num_bytes - limit} B less. "
             "Try a larger memory, a smaller input, or an int8 model."
         )
     by_memory: dict[str, int] = {}

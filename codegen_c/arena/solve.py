@@ -1,7 +1,7 @@
 """Offsets for buffers with lifetimes, so that buffers alive together don't overlap: dynamic storage allocation.
 
-First fit reaches the lower bound on most programs. Where it does not, the exact search looks between bound and what
-was found, and says whether anything lower exists.
+First fit reaches the lower bound on most programs. Where it does not, a few moments alone may prove a higher bound,
+what lies too high is placed anew with its neighbours, and the exact search looks between bound and what was found.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from codegen_c.arena.exact import place_below
 from codegen_c.arena.first_fit import first_fit, improve
-from codegen_c.arena.problem import Buffer, Choice, Distances, clearances, height, lower_bound
+from codegen_c.arena.problem import Buffer, Choice, clearances, height, lower_bound
+from codegen_c.arena.window import Problem, raised_bound, repaired
 from tvm_ext.core.errors import PlanRejected
 
-__all__ = ["Buffer", "Choice", "Distances", "Solution", "height", "lower_bound", "optimise", "solve"]
+__all__ = ["Buffer", "Choice", "Solution", "height", "lower_bound", "optimise", "solve"]
 
 MOST_NODES = 60_000
 """Partial solutions that the search below the bound may look at; fewer where each of them is much work."""
@@ -22,14 +22,8 @@ MOST_NODES = 60_000
 LATER_NODES = MOST_NODES // 3
 """The same for each of the heights above the bound."""
 
-WINDOWS = (1, 2, 4)
-MOST_IN_WINDOW = 24
-WINDOW_NODES = 2_000
-"""Where a search gives up: moments in a row whose buffers are searched alone, how many those may be, and the effort."""
-
-MOST_SEARCHES = 64
-MOST_UNDECIDED = 8
-"""Ways to take the choices that such a search may go through, and how many of them without an answer."""
+UNPROVED_PARTS = 1000
+"""Where a search gave up, heights closer than this part of the bound are not told apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,104 +61,31 @@ def optimise(buffers: Sequence[Buffer], choices: Sequence[Choice] = (), bound: i
     best = first_fit(buffers, near, choices, least)
     if best.num_bytes <= least:
         return Solution(offsets=best.offsets, num_bytes=best.num_bytes, lower_bound_bytes=best.num_bytes)
-    offsets, known = _bisect(buffers, near, choices, best.offsets, least)
+    problem = Problem(buffers=buffers, near=near, choices=choices)
+    offsets, known = _bisect(problem, best.offsets, raised_bound(problem, least, best.num_bytes))
     if known < height(buffers, offsets):
         better = improve(buffers, near, choices, known, best)
         offsets = min(offsets, better.offsets, key=lambda found: height(buffers, found))
     return Solution(offsets=offsets, num_bytes=height(buffers, offsets), lower_bound_bytes=known)
 
 
-def _bisect(
-    buffers: Sequence[Buffer],
-    near: Sequence[Mapping[int, int]],
-    choices: Sequence[Choice],
-    offsets: list[int],
-    known: int,
-) -> tuple[list[int], int]:
+def _bisect(problem: Problem, offsets: list[int], known: int) -> tuple[list[int], int]:
     """Lower offsets if there are, and the bytes that are needed at least. First at the bound itself, then between."""
-    work = len(buffers) + 20 * sum(map(len, near)) // len(buffers)
-    worth, capacity, most_nodes = known, known, MOST_NODES
-    while worth < height(buffers, offsets):
-        found, exhausted = _search(buffers, near, choices, capacity, most_nodes * 1000 // max(1000, work))
-        most_nodes = LATER_NODES
-        if found is not None:
-            offsets = found
-        else:
-            known = capacity + 1 if exhausted else known
+    work = len(problem.buffers) + 20 * sum(map(len, problem.near)) // len(problem.buffers)
+    worth, capacity, most_nodes, close_enough = known, known, MOST_NODES, 0
+    while worth + close_enough < height(problem.buffers, offsets):
+        found = repaired(problem, offsets, capacity)
+        if found is None:
+            result = problem.solved_below(capacity, most_nodes * 1000 // max(1000, work))
+            found, known = result.offsets, capacity + 1 if result.exhausted else known
+            most_nodes = LATER_NODES
+        if found is None:
             worth = capacity + 1
-        capacity = (worth + height(buffers, offsets) - 1) // 2
+            close_enough = known // UNPROVED_PARTS if known < worth else 0
+        else:
+            offsets = found
+        capacity = (worth + height(problem.buffers, offsets) - 1) // 2
     return offsets, known
-
-
-def _search(
-    buffers: Sequence[Buffer],
-    near: Sequence[Mapping[int, int]],
-    choices: Sequence[Choice],
-    capacity: int,
-    most_nodes: int,
-) -> tuple[list[int] | None, bool]:
-    """Offsets below a capacity, and without any, whether it is proved that there are none.
-
-    Whatever a choice allows is allowed at first; where the offsets then fit none of its distances, each is tried.
-    """
-    undecided = 0
-    open_cases: list[dict[int, int]] = [{}]
-    for _ in range(MOST_SEARCHES):
-        if not open_cases or undecided == MOST_UNDECIDED:
-            return None, undecided == 0
-        taken = open_cases.pop()
-        distances = _allowed(near, choices, taken)
-        outcome = place_below(buffers, distances, capacity, most_nodes)
-        if outcome.offsets is None:
-            if not outcome.exhausted and not (undecided == 0 and _is_stuck(buffers, distances, capacity)):
-                undecided += 1
-            continue
-        broken = next((i for i in range(len(choices)) if not _fits(choices[i], near, outcome.offsets)), None)
-        if broken is None:
-            return list(outcome.offsets), False
-        if broken in taken:
-            return None, False
-        open_cases += [{**taken, broken: index} for index in reversed(range(len(choices[broken])))]
-    return None, False
-
-
-def _is_stuck(buffers: Sequence[Buffer], distances: Distances, capacity: int) -> bool:
-    """Whether some buffers that live close together are proved not to fit: few, where a search of all finds no end."""
-    begins = sorted({buffer.begin for buffer in buffers})
-    for width in WINDOWS:
-        for first, last in zip(begins, begins[width - 1 :], strict=False):
-            inside = [index for index, b in enumerate(buffers) if b.begin <= last and first < b.end]
-            part = [buffers[index] for index in inside]
-            if len(part) > MOST_IN_WINDOW or sum(buffer.size for buffer in part) <= capacity:
-                continue
-            number = {index: position for position, index in enumerate(inside)}
-            near = {(number[a], number[b]): n for (a, b), n in distances.items() if a in number and b in number}
-            if place_below(part, near, capacity, WINDOW_NODES).exhausted:
-                return True
-    return False
-
-
-def _allowed(near: Sequence[Mapping[int, int]], choices: Sequence[Choice], taken: Mapping[int, int]) -> Distances:
-    """For each pair the least that the distances still open to it ask for."""
-    allowed: dict[tuple[int, int], int] = {}
-    for number, choice in enumerate(choices):
-        ways = [choice[taken[number]]] if number in taken else choice
-        for lower, upper in {pair for way in ways for pair in way}:
-            if upper in near[lower]:
-                allowed[lower, upper] = min(way.get((lower, upper), near[lower][upper]) for way in ways)
-    return allowed
-
-
-def _fits(choice: Choice, near: Sequence[Mapping[int, int]], offsets: Sequence[int]) -> bool:
-    """Whether all pairs of a choice keep the distances of one of its ways."""
-    pairs = {pair for way in choice for pair in way}
-    pairs = {(a, b) for a, b in pairs if b in near[a]}
-    return any(all(_apart(a, b, way, near, offsets) for a, b in pairs) for way in choice)
-
-
-def _apart(a: int, b: int, way: Distances, near: Sequence[Mapping[int, int]], offsets: Sequence[int]) -> bool:
-    above, below = way.get((a, b), near[a][b]), way.get((b, a), near[b][a])
-    return offsets[a] + above <= offsets[b] or offsets[b] + below <= offsets[a]
 
 
 def _check_fixed(buffers: Sequence[Buffer], near: Sequence[Mapping[int, int]], choices: Sequence[Choice]) -> None:

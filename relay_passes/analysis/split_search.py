@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from relay_passes.analysis.schedule_search import Graph
 from relay_passes.analysis.split_segments import RowFacts, Segment, Segments
 
+HELD_INPUT_COST = 1 << 40
+"""Instructions that a streamed input costs which is taken in whole: more than any cut that takes it by rows."""
+
 _Price = Callable[[Segment], tuple[int, int]]
 
 
@@ -42,12 +45,16 @@ class Split:
 def split(graph: Graph, rows: RowFacts, budget_bytes: int | None) -> Split:
     """The cheapest cut within a budget; without a budget, or where none fits, the one that needs the fewest bytes."""
     segments = Segments(graph, rows)
+
+    def cost(segment: Segment) -> int:
+        return segment.cost + HELD_INPUT_COST * segment.held_inputs
+
     if budget_bytes is not None:
-        found = _best(len(graph.nodes), segments, lambda s: (s.num_bytes > budget_bytes, s.cost))
+        found = _best(len(graph.nodes), segments, lambda s: (s.num_bytes > budget_bytes, cost(s)))
         if found.peak_bytes <= budget_bytes:
             return found
-    least = _best(len(graph.nodes), segments, lambda s: (s.num_bytes, s.cost)).peak_bytes
-    return _best(len(graph.nodes), segments, lambda s: (s.num_bytes > least, s.cost))
+    least = _best(len(graph.nodes), segments, lambda s: (s.num_bytes, cost(s))).peak_bytes
+    return _best(len(graph.nodes), segments, lambda s: (s.num_bytes > least, cost(s)))
 
 
 def _best(count: int, segments: Segments, price: _Price) -> Split:

@@ -40,11 +40,13 @@ class RowFacts:
     operators: how each one's rows depend on its reads, in their order; None for one that only runs whole.
     accumulations: how it takes in its only read row by row; None for one that does not.
     calls: (node, rows a call) -> what that needs and costs, of nodes that have rows.
+    reading: nodes through which streamed inputs come in; of as many as can be, only rows are kept.
     """
 
     operators: tuple[RowOperator | None, ...]
     accumulations: tuple[RowAccumulation | None, ...]
     calls: Callable[[int, int], Calls]
+    reading: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +55,7 @@ class Segment:
 
     cost: modelled instructions that it adds; overhead: of these, all that are not in kernels.
     input_rows: rows that the last one adds up as they come; 0 where it does not.
+    held_inputs: number of streamed inputs that it holds whole.
     """
 
     begin: int
@@ -62,6 +65,7 @@ class Segment:
     cost: int
     overhead: int = 0
     input_rows: int = 0
+    held_inputs: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -86,6 +90,7 @@ class Segments:
 
     def __init__(self, graph: Graph, rows: RowFacts) -> None:
         self.graph, self.rows, self.accumulations, self.calls = graph, rows.operators, rows.accumulations, rows.calls
+        self.reading = rows.reading
         self.whole = live_bytes(graph, range(len(graph.nodes)))
         self.made = {value: index for index, node in enumerate(graph.nodes) for value in node.writes}
         self.last = dict(self.made) | dict.fromkeys(graph.inputs, -1)
@@ -102,7 +107,10 @@ class Segments:
     def of(self, begin: int, end: int) -> tuple[Segment, ...]:
         """The ways to run a segment; none where it has to be cut."""
         if end - begin == 1:
-            return (Segment(begin=begin, end=end, rows_per_call=0, num_bytes=self.whole[begin], cost=0),)
+            held = int(begin in self.reading)
+            return (
+                Segment(begin=begin, end=end, rows_per_call=0, num_bytes=self.whole[begin], cost=0, held_inputs=held),
+            )
         return self.ending(end).get(begin, ())
 
     def _ending(self, end: int) -> dict[int, tuple[Segment, ...]]:
@@ -175,7 +183,7 @@ class Segments:
         accumulation = replay.accumulation
         input_rows = operators[-1].num_rows if accumulation else 0
         stored = _aligned(accumulation.sums_bytes) if accumulation else 0
-        scratch = calls = added = 0
+        scratch = calls = added = held = 0
         found: list[Segment] = []
         for place in range(len(operators) - 1, -1, -1):
             index, operator = replay.begin + place, operators[place]
@@ -191,6 +199,7 @@ class Segments:
             else:
                 one = self.calls(index, operator.rows_per_call)
             scratch = max(scratch, one.scratch_bytes)
+            held += index in self.reading and (outlives or ring_rows[place] >= rows)
             calls += replay.num_calls[place]
             added += one.instructions
             if end - index > 1:
@@ -199,7 +208,7 @@ class Segments:
                 found.append(
                     Segment(
                         begin=index, end=end, rows_per_call=operator.rows_per_call, num_bytes=total,
-                        cost=overhead + added, overhead=overhead, input_rows=input_rows,
+                        cost=overhead + added, overhead=overhead, input_rows=input_rows, held_inputs=held,
                     )
                 )  # fmt: skip
         return found

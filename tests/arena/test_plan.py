@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import numpy as np
@@ -126,3 +127,23 @@ def _with_memory(platform: Platform, *, capacity_bytes: int) -> Platform:
     """The platform with its activations in a memory `ram` of that size."""
     memory = replace(platform.memory(platform.activations), name="ram", capacity_bytes=capacity_bytes)
     return replace(platform, memories=(*(m for m in platform.memories if m.name != "ram"), memory))
+
+
+def large_graph(reach: int) -> Program:
+    """A thousand steps, each of which reads up to three of the last `reach` tensors."""
+    rng = random.Random(reach)
+    sizes, steps = {"x": 4096}, []
+    for index in range(1000):
+        recent = list(sizes)[-reach:]
+        reads = rng.sample(recent, min(len(recent), rng.randint(1, 3)))
+        sizes[f"t{index}"] = 16 * rng.randrange(1, 4096)
+        steps.append(call(f"s{index}", " ".join(reads), f"t{index}"))
+    unread = set(sizes) - {name for step in steps for name in step.inputs}
+    return program(sizes, *steps, outputs=" ".join(sorted(unread)))
+
+
+@pytest.mark.parametrize("reach", [1, 10])
+def test_a_thousand_operators_reach_the_bound(reach: int) -> None:
+    planned, plan = plan_memory(large_graph(reach), activations="ram")
+    validate(planned, plan)
+    assert plan.arena_bytes == plan.lower_bound_bytes and plan.arenas[0].proved

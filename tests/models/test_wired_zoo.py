@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import onnx
 import pytest
 
+import tvm_ext
 from benchmarks import order, zoo
 from benchmarks.hmcos import hmcos
 from benchmarks.networks.searched import AMOEBANET_A, DARTS, NASNET_A, Family, searched
 from benchmarks.networks.wired import dense_block, randwire, unet, watts_strogatz
 from relay_passes.analysis.schedule_search import schedule
+from tests.support.onnx_models import saved
 from tests.support.packages import Packages
+from tvm_ext import BuildOptions, Platform
+from tvm_ext.pipeline import compile_module
 
 
 def small(name: str, family: Family) -> onnx.ModelProto:
@@ -59,3 +64,15 @@ def test_orders_are_proved_and_no_worse_than_the_hierarchical_ones(name: str) ->
     assert order.peak_bytes(graph, ours.order) == ours.peak_bytes
     assert order.peak_bytes(graph, theirs) == their_peak
     assert ours.proved and ours.peak_bytes <= their_peak <= given
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["amoebanet_a_cifar_6_36_fp32", "unet_16_fp32", "unet_16_int8", "dense_block_12_fp32", "dense_block_12_int8"],
+)
+def test_arenas_are_as_small_as_the_most_that_is_alive(name: str, tmp_path: Path) -> None:
+    """The bytes that the order alone asks for are the bytes of the arena: where things lie costs nothing."""
+    module = tvm_ext.load(saved(zoo.build(name), tmp_path, name))
+    compiled = compile_module(module, Platform.load("host"), BuildOptions())
+    (arena,) = compiled.plan.arenas
+    assert arena.num_bytes == arena.lower_bound_bytes == compiled.schedule_peak_bytes and arena.proved
