@@ -14,14 +14,12 @@ TVM as before: which rows are computed when changes no bit.
 
 from __future__ import annotations
 
-from functools import cache
-
 import tvm
 
 from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.analysis.recompute_search import peak_bytes
+from relay_passes.analysis.row_facts import row_facts
 from relay_passes.analysis.split_search import Split, split
-from relay_passes.analysis.split_segments import ROWS_PER_CALL, Calls, RowFacts
 from relay_passes.backend import Backend
 from relay_passes.dataflow import is_dataflow
 
@@ -42,7 +40,7 @@ class SplitSequences:
         whole = peak_bytes(graph, range(len(graph.nodes)))
         if self.budget_bytes is not None and whole <= self.budget_bytes and not operators.reading:
             return mod
-        found = split(graph, _facts(operators), self.budget_bytes)
+        found = split(graph, row_facts(operators), self.budget_bytes)
         if found.peak_bytes >= whole and not operators.reading:
             return mod
         module = mod.clone()
@@ -55,27 +53,6 @@ class SplitSequences:
         }  # fmt: skip
         module.update_func(module.get_global_var("main"), main.with_attrs(attributes))
         return module
-
-
-def _facts(operators: OperatorGraph) -> RowFacts:
-    """How the operators run by rows; what that costs is asked for where it is needed."""
-
-    @cache
-    def costs(index: int) -> dict[int, Calls]:
-        composite = operators.composites[index]
-        assert composite is not None, "what has rows is a composite"
-        found = operators.backend.call_costs(composite, ROWS_PER_CALL)
-        return {
-            rows: Calls(
-                scratch_bytes=c.scratch_bytes, instructions=max(0, c.instructions - operators.instructions[index])
-            )
-            for rows, c in zip(ROWS_PER_CALL, found, strict=True)
-        }
-
-    return RowFacts(
-        operators=tuple(operators.rows), accumulations=tuple(operators.accumulations),
-        calls=lambda index, rows: costs(index)[rows], reading=frozenset(operators.reading),
-    )  # fmt: skip
 
 
 def _labels(found: Split) -> list[dict[str, str | int] | None]:

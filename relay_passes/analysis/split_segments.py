@@ -48,6 +48,15 @@ class RowFacts:
     calls: Callable[[int, int], Calls]
     reading: frozenset[int] = frozenset()
 
+    def of(self, sequence: Sequence[int]) -> RowFacts:
+        """The same of nodes in another order, some of them several times."""
+        return RowFacts(
+            operators=tuple(self.operators[index] for index in sequence),
+            accumulations=tuple(self.accumulations[index] for index in sequence),
+            calls=lambda place, rows: self.calls(sequence[place], rows),
+            reading=frozenset(place for place, index in enumerate(sequence) if index in self.reading),
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Segment:
