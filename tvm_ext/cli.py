@@ -74,7 +74,10 @@ def compile_command(
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="C prefix of what is generated. Default: the file's name.")] = None,
-    quantize: Annotated[Quantize, typer.Option(help="Turn a float model into int8; needs --calibration.")] = "none",
+    quantize: Annotated[
+        Quantize,
+        typer.Option(help="Turn a float model into int8; auto: only where float does not fit. Needs --calibration."),
+    ] = "none",
     calibration: Annotated[
         Path | None,
         typer.Option(metavar="FILE.npz", help="Samples: an array [N, ...] per input, and labels [N] if there are any."),
