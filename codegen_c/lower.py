@@ -114,14 +114,15 @@ class _Lowering:
             outputs = [*outputs, self._tensor(f"{name}_sums", implementation.sums)]
         source_nodes = tuple(str(node) for node in composite.attrs["source_nodes"])
         # A composite that runs again reads the same constants.
-        constants = self.constants_of.get(call.op.name, [])
+        weights = str(composite.attrs.get("repeats", call.op.name))
+        constants = self.constants_of.get(weights, [])
         for role, array in () if constants else implementation.constants:
             constant = unique(f"{name}_{role}", self.taken)
             note = f"{', '.join(source_nodes) or name}: {role}, {TensorType(shape=array.shape, dtype=str(array.dtype))}"
             data = np.ascontiguousarray(array)
             self.constants[constant] = Constant(name=constant, data=data, memory=self.platform.weights, note=note)
             constants.append(constant)
-        self.constants_of[call.op.name] = constants
+        self.constants_of[weights] = constants
         if "sequence" in composite.attrs:
             label, rows = str(composite.attrs["sequence"]), int(composite.attrs["rows_per_call"])
             self.parts[name] = Part(sequence=label, rows_per_call=rows)

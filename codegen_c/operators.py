@@ -154,7 +154,7 @@ class QPool2d(Operator):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QBinary(Operator):
-    """add, subtract or multiply of two QDQ tensors of one shape."""
+    """add, subtract or multiply of two QDQ tensors, extents of 1 repeated to those of the output."""
 
     function: Literal["add", "subtract", "multiply"]
     low: int

@@ -3,7 +3,8 @@
 1. whole: operators reordered, tensors overlapping; costs nothing.
 2. split: sequences of operators run row by row through rings; a few more calls, nothing computed twice.
 3. recompute: results computed again instead of kept; costs their instructions.
-4. split, least scratch: also kernels that need no buffers of their own, where there are such; they are slower.
+4. split and recompute: results computed again row by row, where they are read; costs both.
+5. split, least scratch: also kernels that need no buffers of their own, where there are such; they are slower.
 
 With streamed inputs every way is a split: the cheapest in which only rows of the inputs are kept. Where
 `quantize = "auto"` allows it, all of it is tried again with the model in int8, last of all.
@@ -20,6 +21,7 @@ from codegen_c.arena.plan import check_capacity
 from codegen_c.build import Attempt, Compiled
 from relay_passes.backend import Backend
 from relay_passes.rematerialize import Rematerialize
+from relay_passes.rematerialize_in_rows import RematerializeInRows
 from relay_passes.split_sequences import SplitSequences
 from tvm_ext.core.errors import DoesNotFit, UnsupportedModel
 from tvm_ext.core.options import BuildOptions
@@ -129,6 +131,7 @@ def _memory_ways(
         methods = (
             ("split", SplitSequences, options),
             ("recompute", Rematerialize, options),
+            ("split and recompute", RematerializeInRows, options),
             ("split, least scratch", SplitSequences, lean),
         )
     for method, make, chosen in methods:

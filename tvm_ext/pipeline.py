@@ -19,9 +19,12 @@ from relay_passes.convert_layout import ConvertLayout
 from relay_passes.copy_results import CopyResults
 from relay_passes.dataflow import bindings, op_name, outputs, static_shape
 from relay_passes.duplicate_dequantize import DuplicateDequantize
+from relay_passes.expose_gathers import ExposeGathers
+from relay_passes.expose_interpolations import ExposeInterpolations
 from relay_passes.fold_batch_norm import FoldBatchNorm
 from relay_passes.fold_constants import FoldConstants
 from relay_passes.form_composites import FormComposites
+from relay_passes.move_integers import MoveIntegers
 from relay_passes.outline_regions import OutlineRegions
 from relay_passes.quantize_int8 import QuantizeInt8
 from relay_passes.schedule_operators import ScheduleOperators
@@ -87,6 +90,10 @@ def _before_memory(platform: Platform, options: BuildOptions) -> list[tvm.transf
         FoldBatchNorm(),
         DuplicateDequantize(),
         SliceSplits(),
+        # Quantized chains match once nothing that only moves elements stands in them.
+        ExposeGathers(only_quantized=True),
+        MoveIntegers(),
+        ExposeInterpolations(),
         # Phase 2. Every operator becomes one composite; quantized chains are matched before anything touches them.
         FormComposites(backend),
         CopyResults(),
