@@ -46,23 +46,30 @@ class BadFile(Exception):
 def read_problem(path: Path) -> Problem:
     """Raises BadFile."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        return to_problem(json.loads(path.read_text(encoding="utf-8")), str(path))
+    except (OSError, ValueError) as error:
+        raise BadFile(f"{path}: is not a node-link graph with an order: {type(error).__name__}: {error}") from None
+
+
+def to_problem(content: Any, name: str) -> Problem:
+    """The problem of a file's content. Raises BadFile."""
+    try:
         order = list(content["graph"]["order"])
         costs = {node.get("id", node.get("name")): node for node in content["nodes"]}
         links = [(link.get("source", link.get("0")), link.get("target", link.get("1"))) for link in content["links"]]
         sizes = tuple(int(costs[name]["out_cost"]) for name in order)
         durations = tuple(int(costs[name]["duration"]) for name in order)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BadFile(f"{path}: is not a node-link graph with an order: {type(error).__name__}: {error}") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadFile(f"{name}: is not a node-link graph with an order: {type(error).__name__}: {error}") from None
     place = {name: index for index, name in enumerate(order)}
     if len(order) != len(costs) or set(place) != set(costs):
-        raise BadFile(f"{path}: graph.order does not name each of the {len(costs)} nodes once.")
+        raise BadFile(f"{name}: graph.order does not name each of the {len(costs)} nodes once.")
     reads: list[list[int]] = [[] for _ in order]
     for begin, end in links:
         if begin not in place or end not in place:
-            raise BadFile(f"{path}: the link {begin} -> {end} leads to a node that is not there.")
+            raise BadFile(f"{name}: the link {begin} -> {end} leads to a node that is not there.")
         if place[begin] >= place[end]:
-            raise BadFile(f"{path}: graph.order runs {end} before {begin}, which it reads.")
+            raise BadFile(f"{name}: graph.order runs {end} before {begin}, which it reads.")
         reads[place[end]].append(place[begin])
     nodes = tuple(Node(reads=tuple(r), writes=(index,), shared_bytes={}) for index, r in enumerate(reads))
     graph = Graph(nodes=nodes, sizes=sizes, inputs=frozenset(), outputs=frozenset())
