@@ -16,14 +16,14 @@ from tvm import relax
 from codegen_c.composites import Lowered, lower_operator
 from codegen_c.graph import tensor_type
 from codegen_c.kernels.contract import Implementation, Refusal, StoredRows, Target
-from codegen_c.operators import TensorType
+from codegen_c.operators import Permute, Stream, TensorType
 from codegen_c.program import Constant, KernelCall, Program, Step, Tensor, Transfer
 from codegen_c.sequences import Part, fold_sequences
 from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.core.names import identifier, unique
 from tvm_ext.core.platform import Platform
 
-FORM_SUFFIXES = (".nhwc", ".nchw")
+FORM_SUFFIXES = (".nhwc", ".nchw", ".rows")
 
 
 def lower_region(region: relax.Function, platform: Platform, target: Target, *, reserved: set[str]) -> Program:
@@ -49,6 +49,7 @@ class _Lowering:
         self.composites: dict[Any, relax.Function] = {}
         self.parts: dict[str, Part] = {}
         self.constants_of: dict[str, list[str]] = {}
+        self.moves: list[tuple[str, str]] = []
 
     def run(self) -> Program:
         inputs = [self._tensor(param.name, tensor_type(param.ty), role="input") for param in self.region.params]
@@ -57,6 +58,7 @@ class _Lowering:
         for block in self.region.body.blocks:
             for binding in block.bindings:
                 self._visit(binding.var, binding.value)
+        self._quantize_moved()
         body = self.region.body.body
         results = body.fields if isinstance(body, relax.Tuple) else [body]
         outputs = [self._output(result) for result in results]
@@ -99,6 +101,8 @@ class _Lowering:
         ]
         views = tuple(_View(tensor=name, shape=self.tensors[name].shape) for name in outputs)
         self.views[var] = views if isinstance(var.ty, relax.TupleType) else views[0]
+        if isinstance(lowered.operator, Permute | Stream):
+            self.moves.append((seen[0].tensor, outputs[0]))
         self.steps.append(self._step(call, composite, lowered, seen, outputs))
 
     def _step(
@@ -151,6 +155,12 @@ class _Lowering:
         """An input's scale is what its first reader takes it for."""
         if kind.quantization is not None and self.tensors[name].quantization is None:
             self.tensors[name] = replace(self.tensors[name], quantization=kind.quantization)
+
+    def _quantize_moved(self) -> None:
+        """Elements that only lie elsewhere mean the same: what is known of one side holds for the other."""
+        for pairs in (self.moves[::-1], [(target, source) for source, target in self.moves]):
+            for unknown, known in pairs:
+                self._quantize(unknown, TensorType(shape=(), dtype="", quantization=self.tensors[known].quantization))
 
     def _output(self, expr: relax.Expr) -> str:
         """The tensor of a result; a copy where it is also an input or another result."""

@@ -154,7 +154,7 @@ class QPool2d(Operator):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QBinary(Operator):
-    """add, subtract or multiply of two QDQ tensors of one shape."""
+    """add, subtract or multiply of two QDQ tensors, extents of 1 repeated to those of the output."""
 
     function: Literal["add", "subtract", "multiply"]
     low: int
@@ -203,6 +203,17 @@ class QSoftmax(Operator):
 class Permute(Operator):
     """Axes in another order: output axis i is input axis axes[i]. Any element type."""
 
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stream(Operator):
+    """A whole input that the application hands over, or an output that it takes; axes as in Permute.
+
+    Where the tensor inside is one image [1, H, ...], its rows may come or go one by one.
+    """
+
+    direction: Literal["read", "write"]
     axes: tuple[int, ...]
 
 

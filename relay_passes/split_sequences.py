@@ -6,6 +6,8 @@ Rewrite:
           `rows_per_call`, how many rows of a result are computed at a time. The last one may add up rows of what it
           reads as they come: `input_rows` says how many there are. main says what it came to: attributes
           `split_peak_bytes` and `split_instructions` (modelled, added).
+    A streamed input (`relay_passes.stream_ports`) is split from where it comes in wherever that can be, whatever the
+    budget: only rows of it are kept.
 Leaves alone: a function within the budget; operators without rows; what each composite computes. The module runs in
 TVM as before: which rows are computed when changes no bit.
 """
@@ -35,10 +37,10 @@ class SplitSequences:
         operators = OperatorGraph(mod, main, self.backend)
         graph = operators.graph()
         whole = peak_bytes(graph, range(len(graph.nodes)))
-        if self.budget_bytes is not None and whole <= self.budget_bytes:
+        if self.budget_bytes is not None and whole <= self.budget_bytes and not operators.reading:
             return mod
-        found = split(graph, operators.rows, self.budget_bytes, operators.accumulations)
-        if found.peak_bytes >= whole:
+        found = split(graph, operators.rows, self.budget_bytes, operators.accumulations, operators.reading)
+        if found.peak_bytes >= whole and not operators.reading:
             return mod
         module = mod.clone()
         for label, (computing, *_) in zip(_labels(found), operators.steps, strict=True):

@@ -5,6 +5,8 @@
 3. recompute: results computed again instead of kept; costs their instructions.
 4. split and recompute: results computed again row by row, where they are read; costs both.
 5. split, least scratch: also kernels that need no buffers of their own, where there are such; they are slower.
+
+With streamed inputs every way is a split: the cheapest in which only rows of the inputs are kept.
 """
 
 from __future__ import annotations
@@ -75,18 +77,21 @@ def _ways(
     options: BuildOptions, backend: Callable[[BuildOptions], Backend], limit: int, attempts: list[Attempt]
 ) -> Iterator[Way]:
     """What to try next, as long as nothing fits: for each method, budgets that come down by what was too much."""
-    yield Way(method="whole", options=options)
     lean = replace(options, least_scratch=True)
-    methods = (
-        ("split", SplitSequences, options),
-        ("recompute", Rematerialize, options),
-        ("split and recompute", RematerializeInRows, options),
-        ("split, least scratch", SplitSequences, lean),
-    )
+    if options.io == "stream":
+        methods = (("stream", SplitSequences, options), ("stream, least scratch", SplitSequences, lean))
+    else:
+        yield Way(method="whole", options=options)
+        methods = (
+            ("split", SplitSequences, options),
+            ("recompute", Rematerialize, options),
+            ("split and recompute", RematerializeInRows, options),
+            ("split, least scratch", SplitSequences, lean),
+        )
     for method, make, chosen in methods:
         budget = limit
         for _ in range(MOST_TRIES):
-            before = attempts[-1].arena_bytes
+            before = attempts[-1].arena_bytes if attempts else None
             yield Way(method=method, options=chosen, memory_pass=make(backend(chosen), budget))
             reached = attempts[-1].arena_bytes
             if reached == before:  # asking for less changes nothing any more

@@ -18,13 +18,17 @@ from relay_passes.convert_layout import ConvertLayout
 from relay_passes.copy_results import CopyResults
 from relay_passes.dataflow import bindings, op_name, outputs, static_shape
 from relay_passes.duplicate_dequantize import DuplicateDequantize
+from relay_passes.expose_gathers import ExposeGathers
+from relay_passes.expose_interpolations import ExposeInterpolations
 from relay_passes.fold_batch_norm import FoldBatchNorm
 from relay_passes.fold_constants import FoldConstants
 from relay_passes.form_composites import FormComposites
+from relay_passes.move_integers import MoveIntegers
 from relay_passes.outline_regions import OutlineRegions
 from relay_passes.quantize_int8 import QuantizeInt8
 from relay_passes.schedule_operators import ScheduleOperators
 from relay_passes.slice_splits import SliceSplits
+from relay_passes.stream_ports import StreamPorts
 from tvm_ext.calibration import Source, read_calibration
 from tvm_ext.core.errors import BadOptions, UnsupportedModel
 from tvm_ext.core.options import BuildOptions
@@ -81,11 +85,16 @@ def _before_memory(platform: Platform, options: BuildOptions) -> list[tvm.transf
         FoldBatchNorm(),
         DuplicateDequantize(),
         SliceSplits(),
+        # Quantized chains match once nothing that only moves elements stands in them.
+        ExposeGathers(only_quantized=True),
+        MoveIntegers(),
+        ExposeInterpolations(),
         # Phase 2. Every operator becomes one composite; quantized chains are matched before anything touches them.
         FormComposites(backend),
         CopyResults(),
         # Phase 3. Layout: channels last inside, the model's own order at its borders.
         ConvertLayout(),
+        *([StreamPorts()] if options.io == "stream" else []),
         # Phase 4. Memory: the order of operators that keeps the fewest bytes alive, and what makes it fewer still.
         ScheduleOperators(backend),
     ]
@@ -210,6 +219,12 @@ def relax_pipeline(
     if chosen.pin or chosen.keep:
         raise BadOptions(
             "pin and keep: inside tvm.compile the caller holds inputs and outputs; build a package instead."
+        )
+
+    if chosen.io == "stream":
+        raise BadOptions(
+            "io = 'stream': TVM hands whole tensors to compiled code; inside tvm.compile use io = 'arena' or 'caller', "
+            "or build a package."
         )
 
     @tvm.transform.module_pass(opt_level=0, name=f"tvm_ext.{board.name}")

@@ -145,6 +145,18 @@ class Copy:
     count: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class Callback:
+    """A function of the application's in a kernel's place: it fills the output, or takes the input.
+
+    rows: that the tensor is handed over in, 1 where it is no image. layout: axes of the model's tensor as handed over.
+    """
+
+    direction: Literal["read", "write"]
+    rows: int
+    layout: tuple[int, ...]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Accumulating:
     """A kernel that may take its only input in equal parts, in order, and add to sums (`Spatial.accumulates`).
@@ -171,6 +183,7 @@ class Implementation:
     accumulating: the same operator by rows of its input, where there is such a kernel.
     sums: what an accumulating kernel keeps between its calls beside its output: a second output, `reference`'s too.
     copies: of a kernel that does nothing but put few long runs elsewhere, all of them; such a step can be saved.
+    callback: the application's function that is called instead of `function`.
     """
 
     kernel: str
@@ -189,6 +202,7 @@ class Implementation:
     accumulating: Accumulating | None = None
     sums: TensorType | None = None
     copies: tuple[Copy, ...] = ()
+    callback: Callback | None = None
 
     @property
     def computes_floats(self) -> bool:

@@ -125,7 +125,7 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
         function=CFunction(
             parameters=(*operands, *(ROW_PARAMETERS if rows else ())),
             body=over_elements(operands, operator.output, stored, "$_apply(input0_row[i], input1_row[i])"),
-            helpers=_helper(operator),
+            helpers=element_function(operator),
             includes=INCLUDES if operator.rounding == "onnx" else requantize_tflite.INCLUDES,
         ),
         reference=lambda inputs: reference(operator, inputs),
@@ -137,7 +137,7 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
     )
 
 
-def _helper(operator: QBinary) -> str:
+def element_function(operator: QBinary) -> str:
     """`$_apply(a, b)`: one element."""
     ctype = C_TYPES[operator.output.dtype]
     zero_a, zero_b = (quantization(t).zero_point for t in operator.inputs)

@@ -29,6 +29,7 @@ class Segment:
     """Operators [begin, end) of the order, run together; rows_per_call is 0 for one that runs whole.
 
     input_rows: rows that the last one adds up as they come; 0 where it does not.
+    held_inputs: number of streamed inputs that it holds whole.
     """
 
     begin: int
@@ -37,6 +38,7 @@ class Segment:
     num_bytes: int
     cost: int
     input_rows: int = 0
+    held_inputs: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -60,10 +62,17 @@ class Segments:
     """The ways to run each segment of an order: `of(begin, end)`."""
 
     def __init__(
-        self, graph: Graph, rows: tuple[RowOperator | None, ...], accumulations: tuple[RowAccumulation | None, ...]
+        self,
+        graph: Graph,
+        rows: tuple[RowOperator | None, ...],
+        accumulations: tuple[RowAccumulation | None, ...],
+        reading: frozenset[int] = frozenset(),
     ) -> None:
-        """rows: how each node's rows depend on its reads, in their order; None for one that only runs whole."""
-        self.graph, self.rows, self.accumulations = graph, rows, accumulations
+        """rows: how each node's rows depend on its reads, in their order; None for one that only runs whole.
+
+        reading: nodes through which streamed inputs come in.
+        """
+        self.graph, self.rows, self.accumulations, self.reading = graph, rows, accumulations, reading
         self.whole = live_bytes(graph, range(len(graph.nodes)))
         self.made = {value: index for index, node in enumerate(graph.nodes) for value in node.writes}
         self.last = dict(self.made) | dict.fromkeys(graph.inputs, -1)
@@ -80,7 +89,10 @@ class Segments:
     def of(self, begin: int, end: int) -> tuple[Segment, ...]:
         """The ways to run a segment; none where it has to be cut."""
         if end - begin == 1:
-            return (Segment(begin=begin, end=end, rows_per_call=0, num_bytes=self.whole[begin], cost=0),)
+            held = int(begin in self.reading)
+            return (
+                Segment(begin=begin, end=end, rows_per_call=0, num_bytes=self.whole[begin], cost=0, held_inputs=held),
+            )
         return self.ending(end).get(begin, ())
 
     def _ending(self, end: int) -> dict[int, tuple[Segment, ...]]:
@@ -139,7 +151,7 @@ class Segments:
         end = replay.begin + len(operators)
         accumulation = replay.accumulation
         input_rows, extra = (operators[-1].num_rows, accumulation.instructions) if accumulation else (0, 0)
-        stored, scratch, calls = _aligned(accumulation.sums_bytes) if accumulation else 0, 0, 0
+        stored, scratch, calls, held = _aligned(accumulation.sums_bytes) if accumulation else 0, 0, 0, 0
         found: list[Segment] = []
         for place in range(len(operators) - 1, -1, -1):
             index, operator = replay.begin + place, operators[place]
@@ -149,6 +161,7 @@ class Segments:
             if outlives and rows_made[place] < rows:
                 break
             stored += _aligned(size if outlives else min(size, size // rows * max(replay.rings[place], 1)))
+            held += index in self.reading and (outlives or replay.rings[place] >= rows)
             scratch = max(scratch, graph.nodes[index].extra_bytes)
             calls += replay.num_calls[place]
             if end - index > 1:
@@ -157,7 +170,7 @@ class Segments:
                 found.append(
                     Segment(
                         begin=index, end=end, rows_per_call=operator.rows_per_call, num_bytes=total, cost=cost,
-                        input_rows=input_rows,
+                        input_rows=input_rows, held_inputs=held,
                     )
                 )  # fmt: skip
         return found

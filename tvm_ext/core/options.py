@@ -16,7 +16,7 @@ ALIGNMENT_BYTES = 16
 """Of every tensor in an arena."""
 
 Optimize = Literal["speed", "size"]
-Io = Literal["arena", "caller"]
+Io = Literal["arena", "caller", "stream"]
 Target = Literal["host", "qemu"]
 Quantize = Literal["none", "int8"]
 IoType = Literal["int8", "float32"]
@@ -27,7 +27,8 @@ class BuildOptions:
     """What a build may decide.
 
     optimize: `speed` or `size`; chooses compiler flags and kernel variants.
-    io: `arena` keeps inputs and outputs in the planned arena, `caller` takes pointers at each run.
+    io: `arena` keeps inputs and outputs in the planned arena, `caller` takes pointers at each run, `stream` takes
+        inputs, and hands outputs out, row by row through functions of the application.
     verify: where the package is run and compared; None means the host, and QEMU where the platform
         has a board and QEMU is installed. An empty tuple verifies nothing, and the package says so.
     name: C prefix of everything generated; None derives it from the model file's name.
@@ -59,7 +60,7 @@ class BuildOptions:
     def __post_init__(self) -> None:
         choices = {
             "optimize": ("speed", "size"),
-            "io": ("arena", "caller"),
+            "io": ("arena", "caller", "stream"),
             "quantize": ("none", "int8"),
             "io_type": ("int8", "float32"),
         }
@@ -72,9 +73,9 @@ class BuildOptions:
         for name, offset in (self.pin or {}).items():
             if offset < 0 or offset % ALIGNMENT_BYTES:
                 raise BadOptions(f"pin {name}={offset}: an offset is a multiple of {ALIGNMENT_BYTES} bytes, 0 or more.")
-        if self.io == "caller" and (self.pin or self.keep):
+        if self.io != "arena" and (self.pin or self.keep):
             raise BadOptions(
-                "pin and keep place tensors in the arena; with io = 'caller' inputs and outputs are not there."
+                f"pin and keep place tensors in the arena; with io = {self.io!r} inputs and outputs are not there."
             )
         if self.quantize == "none" and self.io_type != "int8":
             raise BadOptions("io_type = 'float32': it says what quantization leaves; it needs quantize = 'int8'.")
