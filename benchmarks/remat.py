@@ -24,10 +24,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from relay_passes.analysis.recompute_exact import recompute_exactly  # noqa: E402
-from relay_passes.analysis.recompute_search import Recomputation, peak_bytes, recompute  # noqa: E402
+from relay_passes.analysis.recompute_search import peak_bytes  # noqa: E402
 from relay_passes.analysis.schedule_search import Graph, Node, schedule  # noqa: E402
-from relay_passes.rematerialize import MOST_EXACT  # noqa: E402
+from relay_passes.rematerialize import cheapest  # noqa: E402
+from tvm_ext.guide import learned_rank  # noqa: E402
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,20 +76,12 @@ def to_problem(content: Any, name: str) -> Problem:
     return Problem(names=tuple(order), graph=graph, durations=durations)
 
 
-def solve(problem: Problem, order: Sequence[int], budget_bytes: int) -> Recomputation | None:
-    """The cheapest of what search and constraint program find."""
-    found = recompute(problem.graph, order, problem.durations, budget_bytes)
-    if len(order) > MOST_EXACT:
-        return found
-    exact = recompute_exactly(problem.graph, order, problem.durations, budget_bytes, hint=found)
-    return min((r for r in (exact, found) if r), key=lambda r: r.cost, default=None)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
     parser.add_argument("--budget", type=float, required=True, help="share of the peak, above 0 and at most 1")
     parser.add_argument("--order", choices=("given", "best"), default="given")
+    parser.add_argument("--guide", choices=("none", "learned"), default="learned")
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args(arguments)
     if not 0 < options.budget <= 1:
@@ -104,7 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         order = schedule(problem.graph).order
     peak = peak_bytes(problem.graph, order)
     budget = int(peak * options.budget)
-    found = solve(problem, order, budget)
+    rank = learned_rank() if options.guide == "learned" else None
+    found = cheapest(problem.graph, order, problem.durations, budget, rank=rank)
     if found is None:
         print(f"{options.file}: no plan within {budget} B found ({options.budget:g} of {peak} B).", file=sys.stderr)
         return 1

@@ -44,13 +44,13 @@ GRAPHS, FIRST_SEED, SHARES, EFFORT = 60, 1000, (0.9, 0.8), 3.0
 """Graphs of 24 to 56 nodes, from a seed on that nothing else uses; shares of their peak; effort of the exact plans."""
 
 
-def trained(rows: np.ndarray, targets: np.ndarray, *, trees: int, depth: int, rate: float) -> Trees:
+def trained(rows: np.ndarray, targets: np.ndarray, *, trees: int, depth: int, rate: float, loss: str) -> Trees:
     """Gradient boosting of regression trees (Friedman 2001), each on a random part of the rows."""
     from sklearn.ensemble import GradientBoostingRegressor
 
     boosted = GradientBoostingRegressor(
         n_estimators=trees, max_depth=depth, learning_rate=rate, subsample=0.7, min_samples_leaf=3,
-        loss="huber", random_state=SEED,
+        loss=loss, random_state=SEED,
     )  # fmt: skip
     boosted.fit(rows, targets)
     parts = [estimator.tree_ for estimator in boosted.estimators_[:, 0]]
@@ -66,7 +66,7 @@ def trained(rows: np.ndarray, targets: np.ndarray, *, trees: int, depth: int, ra
         thresholds=np.where(leaf, 0, np.concatenate([p.threshold for p in parts])).astype(np.float32),
         left=children("children_left"), right=children("children_right"),
         values=np.where(leaf, rate * np.concatenate([p.value[:, 0, 0] for p in parts]), 0).astype(np.float32),
-        roots=starts[:-1].astype(np.int16), base=float(boosted.init_.constant_[0, 0]),
+        roots=starts[:-1].astype(np.int16), base=float(np.ravel(boosted.init_.constant_)[0]),
     )  # fmt: skip
 
 
@@ -79,7 +79,7 @@ def learned_cost(corpus: dict[str, Any]) -> LearnedCost:
     rows = np.array([vector(*step, kernels=kernels, simds=simds) for step in steps], np.float32)
     modelled = np.array([step[2][0] for step in steps], np.float64)
     bits = np.clip(np.log2(counts / np.maximum(modelled, 1)), -MOST_BITS, MOST_BITS)
-    trees = trained(rows, bits, trees=COST_TREES, depth=COST_DEPTH, rate=COST_RATE)
+    trees = trained(rows, bits, trees=COST_TREES, depth=COST_DEPTH, rate=COST_RATE, loss="huber")
     return LearnedCost(trees=trees, kernels=kernels, simds=simds)
 
 
@@ -118,7 +118,7 @@ def _makes(sequence: Sequence[int], repeat: Repeat, position: int) -> bool:
 def learned_rank() -> Trees:
     rows, made = plan_rows()
     print(f"{len(rows)} repeats, {made.mean():.1%} of them in exact plans", flush=True)
-    return trained(rows, made, trees=RANK_TREES, depth=RANK_DEPTH, rate=RANK_RATE)
+    return trained(rows, made, trees=RANK_TREES, depth=RANK_DEPTH, rate=RANK_RATE, loss="squared_error")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import tvm
 
 from codegen_c.arena.plan import check_capacity
 from codegen_c.build import Attempt, Compiled
+from relay_passes.analysis.recompute_search import Rank
 from relay_passes.backend import Backend
 from relay_passes.rematerialize import Rematerialize
 from relay_passes.rematerialize_in_rows import RematerializeInRows
@@ -45,8 +47,11 @@ def fit(
     platform: Platform,
     options: BuildOptions,
     backend: Callable[[BuildOptions], Backend],
+    rank: Rank | None = None,
 ) -> tuple[Compiled, Way]:
     """The first result within the limits, with all attempts on it, and how it was compiled.
+
+    rank: of a guide, for what could be computed again.
 
     Raises DoesNotFit naming the best that was reached.
     """
@@ -54,7 +59,7 @@ def fit(
     attempts: list[Attempt] = []
     best: tuple[Compiled, Way] | None = None
     first = 0
-    for way in _ways(options, backend, limit, attempts):
+    for way in _ways(options, backend, limit, attempts, rank):
         compiled = compile_by(way)
         reached = compiled.plan.bytes_in(memory)
         first = compiled.modelled_instructions if best is None else first
@@ -74,7 +79,11 @@ def fit(
 
 
 def _ways(
-    options: BuildOptions, backend: Callable[[BuildOptions], Backend], limit: int, attempts: list[Attempt]
+    options: BuildOptions,
+    backend: Callable[[BuildOptions], Backend],
+    limit: int,
+    attempts: list[Attempt],
+    rank: Rank | None,
 ) -> Iterator[Way]:
     """What to try next, as long as nothing fits: for each method, budgets that come down by what was too much."""
     lean = replace(options, least_scratch=True)
@@ -84,7 +93,7 @@ def _ways(
         yield Way(method="whole", options=options)
         methods = (
             ("split", SplitSequences, options),
-            ("recompute", Rematerialize, options),
+            ("recompute", partial(Rematerialize, rank=rank), options),
             ("split and recompute", RematerializeInRows, options),
             ("split, least scratch", SplitSequences, lean),
         )

@@ -15,13 +15,13 @@ from relay_passes.analysis.recompute_exact import recompute_exactly
 from relay_passes.analysis.recompute_search import Recomputation, peak_bytes, repeats_cost, spans_of
 from relay_passes.analysis.schedule_search import Graph, Node
 
-STAGES = 80
+STAGES = 60
 """Of one window; the next one begins in the middle of it."""
 MOST_BEFORE = 60
 """Nodes before a window that may run again in it."""
-EFFORT = 3.0
+EFFORT = 2.0
 """Of the solver for one window, in its own measure."""
-MOST_WINDOWS = 12
+MOST_WINDOWS = 8
 
 
 def improve_in_windows(

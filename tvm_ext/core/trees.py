@@ -42,7 +42,8 @@ class Trees:
 
     def arrays(self, name: str) -> dict[str, Array]:
         """Under names of their own, to be stored beside others."""
-        return {f"{name}.{field}": getattr(self, field) for field in _FIELDS} | {f"{name}.base": np.float64(self.base)}
+        stored: dict[str, Array] = {f"{name}.{field}": getattr(self, field) for field in _FIELDS}
+        return stored | {f"{name}.base": np.array(self.base)}
 
     @staticmethod
     def of(arrays: Mapping[str, Array], name: str) -> Trees:
