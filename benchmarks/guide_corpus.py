@@ -13,6 +13,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,8 @@ from tvm_ext.pipeline import compile_module  # noqa: E402
 
 PLATFORMS = ("cortex_m4", "cortex_m55")
 DTYPES = ("int8", "fp32")
+MOST_BYTES = 1 << 26
+"""Of a memory that holds any of these models."""
 
 
 def features_of(compiled: Compiled, call: KernelCall) -> tuple[int, ...]:
@@ -49,11 +52,16 @@ def features_of(compiled: Compiled, call: KernelCall) -> tuple[int, ...]:
 
 
 def measured(model: onnx.ModelProto, platform: Platform) -> Iterator[tuple[Compiled, KernelCall, int]]:
-    """Every kernel call of a model with its executed instructions; equal calls once."""
+    """Every kernel call of a model with its executed instructions; equal calls once.
+
+    The model as a whole may be too large for the board: only single calls of it run there.
+    """
+    memories = tuple(replace(memory, capacity_bytes=MOST_BYTES) for memory in platform.memories)
     with tempfile.TemporaryDirectory(prefix="guide_") as folder:
         path = Path(folder) / "model.onnx"
         onnx.save(model, path)
-        compiled = compile_module(tvm_ext.load(path), platform, tvm_ext.BuildOptions())
+        roomy = replace(platform, memories=memories)
+        compiled = replace(compile_module(tvm_ext.load(path), roomy, tvm_ext.BuildOptions()), platform=platform)
     calls = {(c.implementation.kernel, features_of(compiled, c)): c for c in compiled.program.kernel_calls()}
     counts = measure_steps([(compiled, call) for call in calls.values()])
     for call, count in zip(calls.values(), counts, strict=True):

@@ -21,10 +21,12 @@ from codegen_c.composites import Lowered, lower_operator
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.tvm_entry import emit_tvm_entry
 from codegen_c.kernels.contract import Implementation, Refusal, StoredRows, Target
+from codegen_c.learned_cost import LearnedCost
 from codegen_c.operators import TensorType
 from codegen_c.program import Tensor
 from codegen_c.scalar_calls import ELEMENTWISE
 from codegen_c.sequences import row_reader
+from codegen_c.step_features import modelled
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import HOST_TOOLCHAIN, Platform
 from tvm_ext.core.row_sequence import RowAccumulation, RowOperator
@@ -54,9 +56,13 @@ class CallCost:
 
 @dataclass(frozen=True, kw_only=True)
 class CodegenBackend:
-    """Answers the passes' questions for one target (`relay_passes.backend.Backend`)."""
+    """Answers the passes' questions for one target (`relay_passes.backend.Backend`).
+
+    cost: predicts instructions; without it they are the kernels' own estimates.
+    """
 
     target: Target
+    cost: LearnedCost | None = None
 
     @property
     def elementwise(self) -> frozenset[str]:
@@ -79,10 +85,12 @@ class CodegenBackend:
             for position, argument in enumerate(lowered.arguments)
             if lowered.arguments.count(argument) == 1
         }
-        # Generic code has no model of its own: an instruction or so for each element it touches.
-        touched = sum(kind.num_elements for kind in (*operator.inputs, *operator.outputs))
+        kinds = (operator.inputs, operator.outputs)
+        simd = self.target.processor.simd
         return Footprint(
-            instructions=implementation.instructions or touched,
+            instructions=self.cost.instructions(implementation, *kinds, simd)
+            if self.cost
+            else modelled(implementation, *kinds),
             rows=_rows(lowered),
             accumulation=_accumulation(implementation),
             scratch_bytes=implementation.scratch_bytes,

@@ -25,7 +25,7 @@ from rich.markup import escape
 
 import tvm_ext
 from tvm_ext.core.errors import BadInput, BadOptions, TvmExtError
-from tvm_ext.core.options import BuildOptions, Io, IoType, Optimize, Quantize, Target
+from tvm_ext.core.options import BuildOptions, Guide, Io, IoType, Optimize, Quantize, Target
 from tvm_ext.core.platform import Platform
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.pareto import pareto, write_pareto
@@ -90,6 +90,9 @@ def compile_command(
     min_snr: Annotated[
         float, typer.Option(metavar="DB", help="With --quantize: operators stay float until outputs reach this.")
     ] = 10.0,
+    guide: Annotated[
+        Guide, typer.Option(help="Rank what could be computed again by learned costs, or by the kernels' estimates.")
+    ] = "learned",
     ram: Annotated[
         list[str] | None,
         typer.Option(metavar="64KiB", help="Bytes tensors may take; of another memory: dtcm=16KiB. May be repeated."),
@@ -114,6 +117,7 @@ def compile_command(
         board = Platform.load(platform)
         options = BuildOptions(
             optimize=optimize, io=io, verify=targets, name=name, quantize=quantize, io_type=io_type, min_snr_db=min_snr,
+            guide=guide,
             ram={name or board.activations: size for name, size in limits.items()} or None,
             pin=pins, keep=tuple(keep or ()),
         )  # fmt: skip

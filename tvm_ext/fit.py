@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import tvm
 
 from codegen_c.arena.plan import check_capacity
 from codegen_c.build import Attempt, Compiled
+from relay_passes.analysis.recompute_search import Rank
 from relay_passes.backend import Backend
 from relay_passes.rematerialize import Rematerialize
 from relay_passes.rematerialize_in_rows import RematerializeInRows
@@ -46,8 +48,11 @@ def fit(
     platform: Platform,
     options: BuildOptions,
     backend: Callable[[BuildOptions], Backend],
+    rank: Rank | None = None,
 ) -> tuple[Compiled, Way]:
     """The first result within the limits, with all attempts on it, and how it was compiled.
+
+    rank: of a guide, for what could be computed again.
 
     Raises DoesNotFit naming the best that was reached, and what else could help.
     """
@@ -56,7 +61,7 @@ def fit(
     best: tuple[Compiled, Way] | None = None
     error: DoesNotFit | None = None
     first, refused = 0, ""
-    for way in _ways(options, backend, limit, attempts):
+    for way in _ways(options, backend, limit, attempts, rank):
         try:
             compiled = compile_by(way)
         except UnsupportedModel as unsupported:
@@ -105,19 +110,27 @@ def _what_helps(compiled: Compiled, options: BuildOptions) -> str:
 
 
 def _ways(
-    options: BuildOptions, backend: Callable[[BuildOptions], Backend], limit: int, attempts: list[Attempt]
+    options: BuildOptions,
+    backend: Callable[[BuildOptions], Backend],
+    limit: int,
+    attempts: list[Attempt],
+    rank: Rank | None,
 ) -> Iterator[Way]:
     """What to try next, as long as nothing fits: as float, and where that may be decided here, as int8 last."""
     if options.quantize != "auto":
-        yield from _memory_ways(options, backend, limit, attempts)
+        yield from _memory_ways(options, backend, limit, attempts, rank)
         return
-    yield from _memory_ways(replace(options, quantize="none", io_type="int8"), backend, limit, attempts)
-    for way in _memory_ways(replace(options, quantize="int8"), backend, limit, attempts):
+    yield from _memory_ways(replace(options, quantize="none", io_type="int8"), backend, limit, attempts, rank)
+    for way in _memory_ways(replace(options, quantize="int8"), backend, limit, attempts, rank):
         yield replace(way, method=f"int8, {way.method}")
 
 
 def _memory_ways(
-    options: BuildOptions, backend: Callable[[BuildOptions], Backend], limit: int, attempts: list[Attempt]
+    options: BuildOptions,
+    backend: Callable[[BuildOptions], Backend],
+    limit: int,
+    attempts: list[Attempt],
+    rank: Rank | None,
 ) -> Iterator[Way]:
     """For each method, budgets that come down by what was too much. Ends where only weights are too large."""
     before: int | None = None
@@ -130,7 +143,7 @@ def _memory_ways(
             return
         methods = (
             ("split", SplitSequences, options),
-            ("recompute", Rematerialize, options),
+            ("recompute", partial(Rematerialize, rank=rank), options),
             ("split and recompute", RematerializeInRows, options),
             ("split, least scratch", SplitSequences, lean),
         )

@@ -30,6 +30,7 @@ from relay_passes.quantize_int8 import QuantizeInt8
 from relay_passes.schedule_operators import ScheduleOperators
 from relay_passes.slice_splits import SliceSplits
 from relay_passes.stream_ports import StreamPorts
+from tvm_ext import guide
 from tvm_ext.calibration import Calibration, Source, read_calibration
 from tvm_ext.core.errors import BadOptions, UnsupportedModel
 from tvm_ext.core.options import BuildOptions, Quantize
@@ -116,7 +117,8 @@ def _from_memory(prefix: str, memory_pass: MemoryPass) -> list[tvm.transform.Pas
 
 def _backend(platform: Platform, options: BuildOptions) -> CodegenBackend:
     return CodegenBackend(
-        target=Target(processor=platform.processor, optimize=options.optimize, least_scratch=options.least_scratch)
+        target=Target(processor=platform.processor, optimize=options.optimize, least_scratch=options.least_scratch),
+        cost=guide.learned_cost() if options.guide == "learned" else None,
     )
 
 
@@ -171,7 +173,8 @@ def _fitted(
     def compile_by(way: Way) -> Compiled:
         return _compiled(scheduled(way.options.quantize, way.options.least_scratch), platform, way)
 
-    return fit(compile_by, platform, options, lambda tried: _backend(platform, tried))
+    rank = guide.learned_rank() if options.guide == "learned" else None
+    return fit(compile_by, platform, options, lambda tried: _backend(platform, tried), rank)
 
 
 def _compiled(scheduled: tvm.IRModule, platform: Platform, way: Way) -> Compiled:

@@ -45,10 +45,14 @@ def _layer(graph: CellGraph, x: str, rng: random.Random) -> str | None:
         ("conv", "depthwise", "pointwise", "pool", "add", "concat", "gate", "enlarge", "relu"),
         (5, 5, 6, 2, 2, 1, 1, 1, 0.5),
     )[0]
+    if x == "input" and kind in ("pool", "gate", "enlarge", "relu"):  # the quantizer keeps those in float
+        return None
     channels, activation = rng.choice(CHANNELS), rng.choice(ACTIVATIONS)
     kernel, stride = rng.choice((3, 3, 3, 5, 7)), rng.choice((1, 1, 1, 2))
     outputs = (h // stride) * (w // stride)
-    if min(h, w) < kernel or (kind in ("conv", "pointwise") and channels * outputs > MOST_ELEMENTS):
+    if (min(h, w) < kernel and kind in ("conv", "depthwise")) or (
+        kind in ("conv", "pointwise") and channels * outputs > MOST_ELEMENTS
+    ):
         return None
     if kind == "conv":
         window = rng.choice(((kernel, kernel), (kernel, kernel), (1, kernel), (kernel, 1)))
@@ -59,12 +63,12 @@ def _layer(graph: CellGraph, x: str, rng: random.Random) -> str | None:
         return graph.depthwise(x, kernel, stride=stride, activation=activation)
     if kind == "pointwise":
         return graph.conv(x, channels, activation=activation) if c * channels * h * w <= MOST_MACS else None
-    if kind == "pool":
+    if kind == "pool" and min(h, w) >= 4:
         return graph.pool(x, rng.choice(("avg", "max")), rng.choice((2, 3)), stride=rng.choice((1, 2)))
-    if kind == "add":
+    if kind == "add" and min(h, w) >= 3:
         y = graph.depthwise(x, 3, activation=activation)
         return graph.add(x, y, activation=rng.choice((None, "relu")))
-    if kind == "concat" and c * h * w * 2 <= MOST_ELEMENTS:
+    if kind == "concat" and min(h, w) >= 3 and c * h * w * 2 <= MOST_ELEMENTS:
         return graph.concat([x, graph.depthwise(x, 3)])
     if kind == "gate":
         return graph.gate(x, max(c // 4, 2))

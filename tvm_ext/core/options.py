@@ -20,6 +20,7 @@ Io = Literal["arena", "caller", "stream"]
 Target = Literal["host", "qemu"]
 Quantize = Literal["none", "int8", "auto"]
 IoType = Literal["int8", "float32"]
+Guide = Literal["none", "learned"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +43,8 @@ class BuildOptions:
     keep: tensors over whose bytes nothing else is ever put: an input that is filled, or an output that is read, while
         the model runs, or state that outlives a run.
     least_scratch: take the kernels that need the least scratch, however slow; tried by itself where nothing else fits.
+    guide: `learned` ranks what could be computed again by costs learned from measurements and by what exact plans did;
+        `none` by the kernels' own estimates alone.
     min_snr_db: of a model quantized here, the ratio of signal to noise every output has to reach on the
         calibration data; operators that lose too much stay float until it does.
     """
@@ -55,6 +58,7 @@ class BuildOptions:
     min_snr_db: float = 10.0
     ram: int | Mapping[str, int] | None = None
     least_scratch: bool = False
+    guide: Guide = "learned"
     pin: Mapping[str, int] | None = None
     keep: tuple[str, ...] = ()
 
@@ -64,6 +68,7 @@ class BuildOptions:
             "io": ("arena", "caller", "stream"),
             "quantize": ("none", "int8", "auto"),
             "io_type": ("int8", "float32"),
+            "guide": ("none", "learned"),
         }
         for key, allowed in choices.items():
             if getattr(self, key) not in allowed:
