@@ -150,14 +150,15 @@ def _ports(program: Program, names: Sequence[str], sources: Sequence[str]) -> tu
 def _stream(program: Program, call: KernelCall, callback: Callback) -> Stream:
     """How an input or output is handed over by a call, and how much of it is kept."""
     inside = program.tensors[call.outputs[0] if callback.direction == "read" else call.inputs[0]]
-    kept = inside.ring.stored if inside.ring else callback.rows
-    together = {
-        name: rows
+    kept, shift = (inside.ring.stored, inside.ring.shift) if inside.ring else (callback.rows, 0)
+    first, together = {
+        inner.name: (step.first_of(index), step.rows_per_call[index])
         for step in program.steps
         if isinstance(step, RowSteps)
-        for name, rows in zip((inner.name for inner in step.body), step.rows_per_call, strict=True)
-    }.get(call.name, callback.rows)
-    at_a_time = together if kept % together == 0 else 1
+        for index, inner in enumerate(step.body)
+    }.get(call.name, (callback.rows, callback.rows))
+    never_apart = not any(rows % together for rows in (kept, shift, first))
+    at_a_time = together if never_apart else 1
     return Stream(
         rows=callback.rows, rows_kept=kept, rows_per_call=min(at_a_time, callback.rows), layout=callback.layout
     )

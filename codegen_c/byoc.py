@@ -47,6 +47,14 @@ class Footprint:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CallCost:
+    """What one composite needs and costs by rows (`relay_passes.backend.CallCost`)."""
+
+    scratch_bytes: int
+    instructions: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class CodegenBackend:
     """Answers the passes' questions for one target (`relay_passes.backend.Backend`).
 
@@ -89,6 +97,15 @@ class CodegenBackend:
             shared_bytes=shared,
         )
 
+    def call_costs(self, composite: relax.Function, rows_per_call: Sequence[int]) -> list[CallCost]:
+        """Scratch and modelled instructions of a composite that computes so many rows a call."""
+        lowered = lower_operator(composite, self.target)
+        assert not isinstance(lowered, Refusal) and lowered.implementation is not None, "it has rows"
+        keeping = lowered.implementation.keeping
+        assert keeping is not None, "a selected kernel can be implemented again"
+        found = [keeping(StoredRows(at_once=rows)) for rows in rows_per_call]
+        return [CallCost(scratch_bytes=i.scratch_bytes, instructions=i.instructions) for i in found]
+
 
 def _rows(lowered: Lowered) -> RowOperator | None:
     """How rows of a composite's result depend on those of its parameters; None where it only runs whole.
@@ -96,7 +113,7 @@ def _rows(lowered: Lowered) -> RowOperator | None:
     Rows need one image of equal rows, and each parameter to be read as one operand.
     """
     operator, spatial = lowered.operator, lowered.implementation and lowered.implementation.spatial
-    if spatial is None or len(operator.outputs) != 1 or operator.output.shape[0] != 1:
+    if lowered.implementation is None or spatial is None or len(operator.outputs) != 1 or operator.output.shape[0] != 1:
         return None
     if len(spatial.inputs) != len(operator.inputs) or len(set(lowered.arguments)) < len(lowered.arguments):
         return None
@@ -104,7 +121,7 @@ def _rows(lowered: Lowered) -> RowOperator | None:
     pairs += [(kind, access.input_rows) for kind, access in zip(operator.inputs, spatial.inputs, strict=True)]
     if any(rows < 1 or kind.num_elements % rows for kind, rows in pairs):
         return None
-    readers = [row_reader(access, spatial.output_rows, None) for access in spatial.inputs]
+    readers = [row_reader(lowered.implementation, position, None) for position in range(len(spatial.inputs))]
     by_parameter = sorted(zip(lowered.arguments, readers, strict=True), key=lambda pair: pair[0])
     return RowOperator(num_rows=spatial.output_rows, readers=tuple(reader for _, reader in by_parameter))
 
@@ -117,6 +134,7 @@ def _accumulation(implementation: Implementation) -> RowAccumulation | None:
     return RowAccumulation(
         row_counts=accumulating.row_counts,
         sums_bytes=_tensor("sums", found.sums).num_bytes if found.sums else 0,
+        scratch_bytes=found.scratch_bytes,
         instructions=max(0, found.instructions - implementation.instructions),
     )
 

@@ -52,6 +52,7 @@ def lower_operator(function: relax.Function, target: Target) -> Lowered | Refusa
             return Lowered(operator=operator, arguments=arguments, implementation=None)
         chosen = select(operator, target)
         if isinstance(chosen, Implementation):
+            chosen = replace(chosen, alternatives=(*passed, *chosen.alternatives)) if passed else chosen
             return Lowered(operator=operator, arguments=arguments, implementation=chosen)
         passed += [Alternative(kernel=refusal.kernel, reason=refusal.reason) for refusal in chosen]
     return _generic(composite, target, tuple(passed))

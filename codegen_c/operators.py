@@ -200,6 +200,13 @@ class QSoftmax(Operator):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Convert(Operator):
+    """float32 to int8 or uint8, or back, by one scale and zero point: the border of a quantized model."""
+
+    quantization: Quantization
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Permute(Operator):
     """Axes in another order: output axis i is input axis axes[i]. Any element type."""
 

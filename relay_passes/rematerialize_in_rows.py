@@ -18,6 +18,7 @@ import tvm
 
 from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.analysis.recompute_split_search import recompute_in_rows
+from relay_passes.analysis.row_facts import row_facts
 from relay_passes.analysis.schedule_search import Graph
 from relay_passes.analysis.split_search import Split, split
 from relay_passes.backend import Backend
@@ -38,11 +39,10 @@ class RematerializeInRows:
         if not is_dataflow(main):
             return mod
         operators = OperatorGraph(mod, main, self.backend)
+        facts = row_facts(operators)
 
         def cut(graph: Graph, sequence: Sequence[int]) -> Split:
-            rows = [operators.rows[index] for index in sequence]
-            accumulations = [operators.accumulations[index] for index in sequence]
-            return split(graph, rows, self.budget_bytes, accumulations)
+            return split(graph, facts.of(sequence), self.budget_bytes)
 
         found = recompute_in_rows(operators.graph(), operators.instructions, self.budget_bytes, cut)
         if found is None or not found.cost:

@@ -4,8 +4,9 @@ Rewrite:
     main(x): y = c(x); return y
       ->  main(x): x.rows = read(x); y.rows = c(x.rows); y = write(y.rows); return y
     read and write are composites of one permute_dims with the attribute `stream`, "read" or "write". An NCHW image that
-    only its channels-last form is read of comes in so, pixel by pixel: the permutation that turns it is the read.
-    The same holds for an output that is nothing but the NCHW form of an image.
+    only its channels-last form is read of comes in so, pixel by pixel: the permutation that turns it is the read. What
+    works element by element between the two, a quantize or a normalization, is turned with it. The same holds for an
+    output that is nothing but the NCHW form of an image.
 Leaves alone: inputs that nothing reads, results that are constants. What the module computes in TVM stays the same.
 """
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
-from relay_passes.channels_last import NCHW_TO_NHWC, NHWC_TO_NCHW, is_image
+from relay_passes.channels_last import NCHW_TO_NHWC, NHWC_TO_NCHW, channels_last, has_window, is_image
 from relay_passes.composites import STREAM, attributes, call_new, composite_of
 from relay_passes.dataflow import (
     bindings,
@@ -50,7 +51,7 @@ class _Rewriter:
         self.turned: set[relax.Var] = set()
 
     def run(self) -> tvm.IRModule:
-        sequence = [found for param in self.main.params if (found := self._read(param))]
+        sequence = [binding for param in self.main.params for binding in self._read(param)]
         ends = {result: self._turns_back(result) for result in self.results if isinstance(result, relax.Var)}
         for binding in bindings(self.main):
             if binding.var in self.turned or ends.get(binding.var) is not None:
@@ -69,19 +70,46 @@ class _Rewriter:
         self.module.update_func(self.mod.get_global_var("main"), rebuild(self.main, sequence, results))
         return self.module
 
-    def _read(self, param: relax.Var) -> relax.VarBinding | None:
-        """What reads an input, in the form its readers ask for; None where there are none."""
-        found = self.readers.get(param, [])
-        if not found and param not in self.results:
-            return None
-        if len(found) == 1 and param not in self.results and self._permutes(found[0].value, NCHW_TO_NHWC):
-            read = self._moved(param, NCHW_TO_NHWC, found[0].var.name, "read")
-            self.turned.add(found[0].var)
-            self.replace[found[0].var] = read.var
-            return read
-        read = self._moved(param, tuple(range(len(static_shape(param)))), f"{param.name}.rows", "read")
-        self.replace[param] = read.var
-        return read
+    def _read(self, param: relax.Var) -> list[relax.VarBinding]:
+        """What reads an input, in the form its readers ask for, and what is turned with it; nothing where none do."""
+        if param not in self.readers and param not in self.results:
+            return []
+        chain = self._until_turned(param)
+        if not chain:
+            read = self._moved(param, tuple(range(len(static_shape(param)))), f"{param.name}.rows", "read")
+            self.replace[param] = read.var
+            return [read]
+        *between, turn = chain
+        found = [self._moved(param, NCHW_TO_NHWC, f"{param.name}.nhwc", "read")]
+        for binding in between:
+            composite = composite_of(self.mod, binding.value)
+            assert composite is not None, "only composites are turned"
+            turned = channels_last(composite)
+            assert turned is not None, "a rule was found before"
+            name = unique(binding.value.op.name_hint, self.taken)
+            call = call_new(
+                self.module, name, turned.with_attr("layout", list(NCHW_TO_NHWC)), [found[-1].var], binding.value.span
+            )
+            found.append(relax.VarBinding(relax.DataflowVar(binding.var.name, call.ty), call))
+        self.turned |= {binding.var for binding in chain}
+        self.replace[turn.var] = found[-1].var
+        return found
+
+    def _until_turned(self, param: relax.Var) -> list[relax.VarBinding]:
+        """What reads an input, up to the permutation that puts its channels last; empty where there is none."""
+        chain: list[relax.VarBinding] = []
+        var = param
+        while len(found := self.readers.get(var, [])) == 1 and var not in self.results:
+            chain.append(found[0])
+            if self._permutes(found[0].value, NCHW_TO_NHWC):
+                return chain
+            composite, after = composite_of(self.mod, found[0].value), found[0].var
+            if composite is None or len(composite.params) != 1 or has_window(composite):
+                break
+            if not is_image(after) or static_shape(after) != static_shape(var) or channels_last(composite) is None:
+                break
+            var = after
+        return []
 
     def _turns_back(self, result: relax.Var) -> relax.Var | None:
         """The channels-last image of which a result is the NCHW form, and nothing but a result."""

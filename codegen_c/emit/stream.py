@@ -5,6 +5,8 @@ from __future__ import annotations
 from textwrap import wrap
 
 from codegen_c.interface import Interface, Port
+from codegen_c.kernels.contract import Kept
+from codegen_c.kernels.window import slot
 from codegen_c.program import KernelCall, Tensor
 from codegen_c.text import block, plus, times
 
@@ -42,7 +44,8 @@ def callback_lines(call: KernelCall, port: Port, tensor: Tensor, where: str, row
     row_elements = tensor.num_elements // stream.rows
 
     def hand_over(begin: str, end: str) -> list[str]:
-        kept = f"{begin} % {tensor.ring.stored}" if tensor.ring else begin
+        ring = Kept(stored=tensor.ring.stored, shift=tensor.ring.shift) if tensor.ring else None
+        kept = slot(begin, ring)
         first = where if begin == "0" else f"&{where}[{times(kept, row_elements)}]"
         text = f"status = io->{callback.direction}_{port.name}(io->context, {first}, {begin}, {end});"
         return [*wrap(text, 104, subsequent_indent="    ", break_long_words=False), *END_ON_ERROR]

@@ -103,13 +103,28 @@ class Spatial:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Kept:
+    """Rows kept of an operand: row h in slot (h + shift) % stored."""
+
+    stored: int
+    shift: int = 0
+
+    def slot(self, row: int) -> int:
+        return (row + self.shift) % self.stored
+
+
+@dataclass(frozen=True, kw_only=True)
 class StoredRows:
-    """How many rows of each operand are stored; None means all of them."""
+    """How many rows of each operand are stored; None means all of them.
 
-    inputs: tuple[int | None, ...] = ()
-    output: int | None = None
+    at_once: output rows that a call computes, where all calls but the last compute as many.
+    """
 
-    def input(self, index: int) -> int | None:
+    inputs: tuple[Kept | None, ...] = ()
+    output: Kept | None = None
+    at_once: int | None = None
+
+    def input(self, index: int) -> Kept | None:
         return self.inputs[index] if index < len(self.inputs) else None
 
 
@@ -175,7 +190,8 @@ class Implementation:
     constants: (role, array) in the order of the function's constant parameters, packed as the code reads them.
     accumulation: order in which one output element is summed, fixed however the output is cut.
     instructions: modelled; ranks variants, is never reported as a measurement.
-    in_place: inputs the output may take the place of, element for element (each is read before it is written).
+    in_place: inputs the output may take the place of, element for element: each is read before it is written. Of one
+        that is read through a window, a call reads all that a row needs before it writes the row.
     reference: numpy on whole, stored-layout arrays, bit for bit for integers.
     exact: whether the reference gives the very bytes of the C code (integers) or agrees within rounding (float).
     alternatives: what else there was to choose from, for the report.

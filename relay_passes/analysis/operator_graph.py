@@ -20,6 +20,7 @@ class OperatorGraph:
 
     steps: a computing binding each, with the views of its results behind it. first: views of parameters.
     instructions: modelled, of each step. rows: how its rows depend on those it reads, None where it only runs whole.
+    composites: what each step calls.
     accumulations: how it takes in what it reads row by row, None where it does not.
     reading: steps through which streamed inputs come in.
     """
@@ -35,6 +36,7 @@ class OperatorGraph:
         self.instructions: list[int] = []
         self.rows: list[RowOperator | None] = []
         self.accumulations: list[RowAccumulation | None] = []
+        self.composites: list[relax.Function | None] = []
         self.reading: list[int] = []
         self.made_by: dict[int, int] = {}
         for binding in bindings(main):
@@ -81,6 +83,7 @@ class OperatorGraph:
                 shared_bytes={group[0]: shared[i] for i, group in enumerate(reads) if i in shared and len(group) == 1},
             )
         )
+        self.composites.append(composite)
         self.instructions.append(footprint.instructions if footprint else 0)
         self.rows.append(footprint.rows if footprint else None)
         self.accumulations.append(footprint.accumulation if footprint else None)

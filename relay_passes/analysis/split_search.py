@@ -8,12 +8,11 @@ best cut follows from the best cuts of all shorter orders: the cheapest within a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from relay_passes.analysis.schedule_search import Graph
-from relay_passes.analysis.split_segments import Segment, Segments
-from tvm_ext.core.row_sequence import RowAccumulation, RowOperator
+from relay_passes.analysis.split_segments import RowFacts, Segment, Segments
 
 HELD_INPUT_COST = 1 << 40
 """Instructions that a streamed input costs which is taken in whole: more than any cut that takes it by rows."""
@@ -23,7 +22,10 @@ _Price = Callable[[Segment], tuple[int, int]]
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """Segments that cover the order; peak_bytes: the most that one needs; cost: what splitting adds, modelled."""
+    """Segments that cover the order; peak_bytes: the most that one needs; cost: what splitting adds, modelled.
+
+    overhead: of that, what calls and asking for rows take.
+    """
 
     segments: tuple[Segment, ...]
 
@@ -32,24 +34,17 @@ class Split:
         return max((segment.num_bytes for segment in self.segments), default=0)
 
     @property
+    def overhead(self) -> int:
+        return sum(segment.overhead for segment in self.segments)
+
+    @property
     def cost(self) -> int:
         return sum(segment.cost for segment in self.segments)
 
 
-def split(
-    graph: Graph,
-    rows: Sequence[RowOperator | None],
-    budget_bytes: int | None,
-    accumulations: Sequence[RowAccumulation | None] = (),
-    reading: Collection[int] = (),
-) -> Split:
-    """The cheapest cut within a budget; without a budget, or where none fits, the one that needs the fewest bytes.
-
-    rows: how each node's rows depend on its reads, in their order; None for one that only runs whole.
-    accumulations: how each node takes in its only read row by row, None for one that does not.
-    reading: nodes through which streamed inputs come in; of as many as can be, only rows are kept.
-    """
-    segments = Segments(graph, tuple(rows), tuple(accumulations) or (None,) * len(rows), frozenset(reading))
+def split(graph: Graph, rows: RowFacts, budget_bytes: int | None) -> Split:
+    """The cheapest cut within a budget; without a budget, or where none fits, the one that needs the fewest bytes."""
+    segments = Segments(graph, rows)
 
     def cost(segment: Segment) -> int:
         return segment.cost + HELD_INPUT_COST * segment.held_inputs

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import re
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +16,13 @@ import numpy as np
 import pytest
 
 import tvm_ext
+from codegen_c.arena.validate import validate
 from tests.support.image_networks import image_network
 from tests.support.onnx_models import NODE, SMALL_MODELS, model_of, saved, weights
 from tests.support.packages import sample
 from tests.support.poison import run_poisoned
 from tvm_ext import BuildOptions, Package
-from tvm_ext.core.errors import BadOptions, DoesNotFit, RunFailed
+from tvm_ext.core.errors import BadOptions, DoesNotFit, PlanRejected, RunFailed
 from tvm_ext.core.platform import Platform
 from tvm_ext.instrumented import run_instrumented
 from tvm_ext.pipeline import compile_module
@@ -183,6 +188,33 @@ def test_rows_out_of_order_are_refused(tmp_path: Path) -> None:
     source.write_text(broken)
     with pytest.raises(RunFailed, match="returned 1000 on the host"):
         package.run(sample(package))
+
+
+def test_the_self_test_tells_rows_that_do_not_come(image_to_image: Package, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(image_to_image.folder, folder)
+    source = folder / f"{image_to_image.interface.model}.c"
+    text = source.read_text()
+    broken = re.sub(r"status = io->write_y\(.*?\);", "status = 0;", text, flags=re.DOTALL)
+    for changed, says in ((text, "PASS 1 vectors"), (broken, "output y, element 0; 1 elements differ")):
+        source.write_text(changed)
+        done = subprocess.run(["make", "-B", "selftest"], cwd=folder, capture_output=True, text=True, check=False)
+        assert says in done.stdout, done.stdout + done.stderr
+
+
+def test_the_validator_knows_rows_that_came(tmp_path: Path) -> None:
+    """A ring of the input that is one row short has lost a row when it is read."""
+    module = tvm_ext.load(saved(segmentation(), tmp_path))
+    compiled = compile_module(module, Platform.load("host"), BuildOptions(io="stream", ram=4000))
+    program, plan, name = compiled.program, compiled.plan, "x_nhwc"
+    tensor, place = program.tensors[name], plan.placements[name]
+    assert tensor.ring is not None
+    ring = replace(tensor.ring, stored=tensor.ring.stored - 1)
+    short = replace(program, tensors={**program.tensors, name: replace(tensor, ring=ring)})
+    size = place.num_bytes // tensor.ring.stored * ring.stored
+    placements = {**plan.placements, name: replace(place, num_bytes=size)}
+    with pytest.raises(PlanRejected, match=r"reads row .* of x_nhwc, which is not there any more"):
+        validate(short, replace(plan, placements=placements))
 
 
 def test_an_input_of_which_all_is_needed_comes_whole(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import tvm
 from onnx import helper
@@ -18,10 +19,13 @@ from codegen_c.kernels.contract import Target
 from relay_passes.composites import composite_of, stream_of
 from relay_passes.convert_layout import ConvertLayout
 from relay_passes.dataflow import bindings, outputs
+from relay_passes.duplicate_dequantize import DuplicateDequantize
 from relay_passes.fold_constants import FoldConstants
 from relay_passes.form_composites import FormComposites
+from relay_passes.slice_splits import SliceSplits
 from relay_passes.split_sequences import SplitSequences
 from relay_passes.stream_ports import StreamPorts
+from tests.golden.models import integer_network
 from tests.support.onnx_models import model_of, saved
 from tvm_ext.core.platform import Platform
 
@@ -114,6 +118,21 @@ def test_permutations_at_the_border_become_the_streams(channels: int, tmp_path: 
     first, _, last = bindings(after["main"])
     assert [int(n) for n in first.var.ty.shape.values] == [1, 8, 6, channels]
     assert [int(n) for n in last.var.ty.shape.values] == [1, channels, 8, 6]
+
+
+def test_what_stands_before_the_permutation_is_turned_with_it(tmp_path: Path) -> None:
+    """A quantize, as models of other tools begin with: float rows come in pixel by pixel."""
+    path = tmp_path / "qdq.onnx"
+    onnx.save(integer_network(), path)
+    stages = [
+        FoldConstants(), DuplicateDequantize(), SliceSplits(), FormComposites(BACKEND), ConvertLayout(), StreamPorts(),
+    ]  # fmt: skip
+    after = tvm.transform.Sequential(stages)(tvm_ext.load(path))
+    relax.analysis.well_formed(after)
+    assert streams(after)[:2] == ["read", None] and streams(after)[-1] == "write"
+    shapes = [[int(n) for n in binding.var.ty.shape.values] for binding in bindings(after["main"])]
+    assert shapes[:3] == [[1, 5, 5, 3]] * 3 and shapes[-1] == [1, 3, 5, 5]
+    assert composite_of(after, bindings(after["main"])[1].value).attrs["layout"] == [0, 2, 3, 1]
 
 
 def test_what_is_read_in_both_layouts_comes_as_the_model_has_it(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ ALIGNMENT_BYTES = 16
 Optimize = Literal["speed", "size"]
 Io = Literal["arena", "caller", "stream"]
 Target = Literal["host", "qemu"]
-Quantize = Literal["none", "int8"]
+Quantize = Literal["none", "int8", "auto"]
 IoType = Literal["int8", "float32"]
 Guide = Literal["none", "learned"]
 
@@ -33,7 +33,8 @@ class BuildOptions:
     verify: where the package is run and compared; None means the host, and QEMU where the platform
         has a board and QEMU is installed. An empty tuple verifies nothing, and the package says so.
     name: C prefix of everything generated; None derives it from the model file's name.
-    quantize: `int8` turns a float model into an int8 one by calibration data, which the build is given beside.
+    quantize: `int8` turns a float model into an int8 one by calibration data, which the build is given beside; `auto`
+        does so only where the float model cannot be made to fit.
     io_type: of a model quantized here, whether its float inputs and outputs become `int8`, with scale and zero
         point in the report, or stay `float32`.
     ram: bytes that tensors may take: a number for the platform's default memory, or {memory: bytes}; None leaves
@@ -65,7 +66,7 @@ class BuildOptions:
         choices = {
             "optimize": ("speed", "size"),
             "io": ("arena", "caller", "stream"),
-            "quantize": ("none", "int8"),
+            "quantize": ("none", "int8", "auto"),
             "io_type": ("int8", "float32"),
             "guide": ("none", "learned"),
         }
@@ -83,7 +84,9 @@ class BuildOptions:
                 f"pin and keep place tensors in the arena; with io = {self.io!r} inputs and outputs are not there."
             )
         if self.quantize == "none" and self.io_type != "int8":
-            raise BadOptions("io_type = 'float32': it says what quantization leaves; it needs quantize = 'int8'.")
+            raise BadOptions(
+                "io_type = 'float32': it says what quantization leaves; it needs quantize = 'int8' or 'auto'."
+            )
         if not math.isfinite(self.min_snr_db):
             raise BadOptions(f"min_snr_db = {self.min_snr_db!r}: a finite number of decibels is needed.")
         for target in self.verify or ():
