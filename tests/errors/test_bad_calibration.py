@@ -148,7 +148,9 @@ def test_a_build_leaves_nothing(
     assert not any(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("options", [{"quantize": "int4"}, {"io_type": "float32"}, {"min_snr_db": float("nan")}])
+@pytest.mark.parametrize(
+    "options", [{"quantize": "int4"}, {"io_type": "float32"}, {"min_snr_db": float("nan")}, {"guide": "taught"}]
+)
 def test_options(options: dict[str, object]) -> None:
     with pytest.raises(BadOptions):
         BuildOptions(**options)
