@@ -24,10 +24,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from relay_passes.analysis.recompute_exact import recompute_exactly  # noqa: E402
-from relay_passes.analysis.recompute_search import Recomputation, peak_bytes, recompute  # noqa: E402
+from relay_passes.analysis.recompute_search import peak_bytes  # noqa: E402
 from relay_passes.analysis.schedule_search import Graph, Node, schedule  # noqa: E402
-from relay_passes.rematerialize import MOST_EXACT  # noqa: E402
+from relay_passes.rematerialize import cheapest  # noqa: E402
+from tvm_ext.guide import learned_rank  # noqa: E402
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,36 +46,34 @@ class BadFile(Exception):
 def read_problem(path: Path) -> Problem:
     """Raises BadFile."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        return to_problem(json.loads(path.read_text(encoding="utf-8")), str(path))
+    except (OSError, ValueError) as error:
+        raise BadFile(f"{path}: is not a node-link graph with an order: {type(error).__name__}: {error}") from None
+
+
+def to_problem(content: Any, name: str) -> Problem:
+    """The problem of a file's content. Raises BadFile."""
+    try:
         order = list(content["graph"]["order"])
         costs = {node.get("id", node.get("name")): node for node in content["nodes"]}
         links = [(link.get("source", link.get("0")), link.get("target", link.get("1"))) for link in content["links"]]
         sizes = tuple(int(costs[name]["out_cost"]) for name in order)
         durations = tuple(int(costs[name]["duration"]) for name in order)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BadFile(f"{path}: is not a node-link graph with an order: {type(error).__name__}: {error}") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadFile(f"{name}: is not a node-link graph with an order: {type(error).__name__}: {error}") from None
     place = {name: index for index, name in enumerate(order)}
     if len(order) != len(costs) or set(place) != set(costs):
-        raise BadFile(f"{path}: graph.order does not name each of the {len(costs)} nodes once.")
+        raise BadFile(f"{name}: graph.order does not name each of the {len(costs)} nodes once.")
     reads: list[list[int]] = [[] for _ in order]
     for begin, end in links:
         if begin not in place or end not in place:
-            raise BadFile(f"{path}: the link {begin} -> {end} leads to a node that is not there.")
+            raise BadFile(f"{name}: the link {begin} -> {end} leads to a node that is not there.")
         if place[begin] >= place[end]:
-            raise BadFile(f"{path}: graph.order runs {end} before {begin}, which it reads.")
+            raise BadFile(f"{name}: graph.order runs {end} before {begin}, which it reads.")
         reads[place[end]].append(place[begin])
     nodes = tuple(Node(reads=tuple(r), writes=(index,), shared_bytes={}) for index, r in enumerate(reads))
     graph = Graph(nodes=nodes, sizes=sizes, inputs=frozenset(), outputs=frozenset())
     return Problem(names=tuple(order), graph=graph, durations=durations)
-
-
-def solve(problem: Problem, order: Sequence[int], budget_bytes: int) -> Recomputation | None:
-    """The cheapest of what search and constraint program find."""
-    found = recompute(problem.graph, order, problem.durations, budget_bytes)
-    if len(order) > MOST_EXACT:
-        return found
-    exact = recompute_exactly(problem.graph, order, problem.durations, budget_bytes, hint=found)
-    return min((r for r in (exact, found) if r), key=lambda r: r.cost, default=None)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -83,6 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("file", type=Path)
     parser.add_argument("--budget", type=float, required=True, help="share of the peak, above 0 and at most 1")
     parser.add_argument("--order", choices=("given", "best"), default="given")
+    parser.add_argument("--guide", choices=("none", "learned"), default="learned")
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args(arguments)
     if not 0 < options.budget <= 1:
@@ -97,7 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         order = schedule(problem.graph).order
     peak = peak_bytes(problem.graph, order)
     budget = int(peak * options.budget)
-    found = solve(problem, order, budget)
+    rank = learned_rank() if options.guide == "learned" else None
+    found = cheapest(problem.graph, order, problem.durations, budget, rank=rank)
     if found is None:
         print(f"{options.file}: no plan within {budget} B found ({options.budget:g} of {peak} B).", file=sys.stderr)
         return 1

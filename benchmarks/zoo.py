@@ -23,7 +23,7 @@ from benchmarks.networks.mobile import MCUNET_5FPS_VWW, MCUNET_320K, mcunet, mob
 from benchmarks.networks.quantize import quantized  # noqa: E402
 from benchmarks.networks.searched import AMOEBANET_A, DARTS, NASNET_A, searched  # noqa: E402
 from benchmarks.networks.tiny import autoencoder, ds_cnn, mobilenet_v1, resnet8  # noqa: E402
-from benchmarks.networks.wired import dense_block, randwire, unet  # noqa: E402
+from benchmarks.networks.wired import dense_block, gated_dense_block, gated_unet, randwire, unet  # noqa: E402
 
 _FIXED: dict[str, Callable[[str], onnx.ModelProto]] = {
     "ds_cnn": ds_cnn,
@@ -40,6 +40,8 @@ WIRED: dict[str, Callable[[str], onnx.ModelProto]] = {
     "randwire_ws_32_4_075": partial(randwire, seed=0),
     "unet_16": unet,
     "dense_block_12": dense_block,
+    "gated_unet_16": gated_unet,
+    "gated_dense_block_8": gated_dense_block,
 }
 """Networks whose wiring leaves many orders open; `benchmarks/order.py` compares those."""
 

@@ -12,17 +12,18 @@ from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.sources import emit_sources
-from codegen_c.interface import Interface, Port
-from codegen_c.kernels.contract import Target
+from codegen_c.interface import Interface, Port, Stream
+from codegen_c.kernels.contract import Callback, Target
 from codegen_c.lower import lower_region
 from codegen_c.merge_steps import merge_steps
-from codegen_c.program import Program
+from codegen_c.program import KernelCall, Program
+from codegen_c.program import Sequence as RowSteps
 from codegen_c.views import with_views
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 
-RESERVED = frozenset({"run", "after_step", "bytes", "i"})
+RESERVED = frozenset({"run", "after_step", "bytes", "i", "io", "row", "status"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +106,7 @@ def compile_region(
 
 def _planned(program: Program, platform: Platform, options: BuildOptions) -> tuple[Program, MemoryPlan]:
     """Program and plan, with copies saved and calls merged or as it is: whichever takes fewer bytes."""
-    held = {*program.inputs, *program.outputs} if options.io == "caller" else set[str]()
+    held = {*program.inputs, *program.outputs} if options.io != "arena" else set[str]()
     pinned = {tensor_named(program, name): offset for name, offset in (options.pin or {}).items()}
     kept = {tensor_named(program, name) for name in options.keep}
     viewed = with_views(program, apart={*pinned, *kept})
@@ -132,7 +133,32 @@ def tensor_named(program: Program, source: str) -> str:
 def _ports(program: Program, names: Sequence[str], sources: Sequence[str]) -> tuple[Port, ...]:
     tensors = [program.tensors[name] for name in names]
     own = sources or [tensor.source for tensor in tensors]
+    streams = {
+        call.inputs[0] if callback.direction == "read" else call.outputs[0]: _stream(program, call, callback)
+        for call in program.kernel_calls()
+        if (callback := call.implementation.callback)
+    }
     return tuple(
-        Port(name=t.name, source=source, shape=t.shape, dtype=t.dtype, quantization=t.quantization)
+        Port(
+            name=t.name, source=source, shape=t.shape, dtype=t.dtype, quantization=t.quantization,
+            stream=streams.get(t.name),
+        )
         for t, source in zip(tensors, own, strict=True)
+    )  # fmt: skip
+
+
+def _stream(program: Program, call: KernelCall, callback: Callback) -> Stream:
+    """How an input or output is handed over by a call, and how much of it is kept."""
+    inside = program.tensors[call.outputs[0] if callback.direction == "read" else call.inputs[0]]
+    kept, shift = (inside.ring.stored, inside.ring.shift) if inside.ring else (callback.rows, 0)
+    first, together = {
+        inner.name: (step.first_of(index), step.rows_per_call[index])
+        for step in program.steps
+        if isinstance(step, RowSteps)
+        for index, inner in enumerate(step.body)
+    }.get(call.name, (callback.rows, callback.rows))
+    never_apart = not any(rows % together for rows in (kept, shift, first))
+    at_a_time = together if never_apart else 1
+    return Stream(
+        rows=callback.rows, rows_kept=kept, rows_per_call=min(at_a_time, callback.rows), layout=callback.layout
     )

@@ -22,11 +22,13 @@ from codegen_c.composites import Lowered, lower_operator
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.tvm_entry import emit_tvm_entry
 from codegen_c.kernels.contract import Implementation, Refusal, StoredRows, Target
+from codegen_c.learned_cost import LearnedCost
 from codegen_c.operators import TensorType
 from codegen_c.predict import constants_read, input_read, scratch_accessed
 from codegen_c.program import Tensor
 from codegen_c.scalar_calls import ELEMENTWISE
 from codegen_c.sequences import row_reader
+from codegen_c.step_features import modelled
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import HOST_TOOLCHAIN, Platform
 from tvm_ext.core.row_sequence import RowAccumulation, RowOperator
@@ -52,10 +54,22 @@ class Footprint:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CallCost:
+    """What one composite needs and costs by rows (`relay_passes.backend.CallCost`)."""
+
+    scratch_bytes: int
+    instructions: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class CodegenBackend:
-    """Answers the passes' questions for one target (`relay_passes.backend.Backend`)."""
+    """Answers the passes' questions for one target (`relay_passes.backend.Backend`).
+
+    cost: predicts instructions; without it they are the kernels' own estimates.
+    """
 
     target: Target
+    cost: LearnedCost | None = None
 
     @property
     def elementwise(self) -> frozenset[str]:
@@ -78,10 +92,12 @@ class CodegenBackend:
             for position, argument in enumerate(lowered.arguments)
             if lowered.arguments.count(argument) == 1
         }
-        # Generic code has no model of its own: an instruction or so for each element it touches.
-        touched = sum(kind.num_elements for kind in (*operator.inputs, *operator.outputs))
+        kinds = (operator.inputs, operator.outputs)
+        simd = self.target.processor.simd
         return Footprint(
-            instructions=implementation.instructions or touched,
+            instructions=self.cost.instructions(implementation, *kinds, simd)
+            if self.cost
+            else modelled(implementation, *kinds),
             rows=_rows(lowered),
             accumulation=_accumulation(implementation),
             scratch_bytes=implementation.scratch_bytes,
@@ -92,6 +108,15 @@ class CodegenBackend:
             weights_read_bytes=constants_read(implementation),
             scratch_access_bytes=scratch_accessed(implementation),
         )
+
+    def call_costs(self, composite: relax.Function, rows_per_call: Sequence[int]) -> list[CallCost]:
+        """Scratch and modelled instructions of a composite that computes so many rows a call."""
+        lowered = lower_operator(composite, self.target)
+        assert not isinstance(lowered, Refusal) and lowered.implementation is not None, "it has rows"
+        keeping = lowered.implementation.keeping
+        assert keeping is not None, "a selected kernel can be implemented again"
+        found = [keeping(StoredRows(at_once=rows)) for rows in rows_per_call]
+        return [CallCost(scratch_bytes=i.scratch_bytes, instructions=i.instructions) for i in found]
 
 
 def _read_bytes(lowered: Lowered) -> dict[int, int]:
@@ -111,7 +136,7 @@ def _rows(lowered: Lowered) -> RowOperator | None:
     Rows need one image of equal rows, and each parameter to be read as one operand.
     """
     operator, spatial = lowered.operator, lowered.implementation and lowered.implementation.spatial
-    if spatial is None or len(operator.outputs) != 1 or operator.output.shape[0] != 1:
+    if lowered.implementation is None or spatial is None or len(operator.outputs) != 1 or operator.output.shape[0] != 1:
         return None
     if len(spatial.inputs) != len(operator.inputs) or len(set(lowered.arguments)) < len(lowered.arguments):
         return None
@@ -119,7 +144,7 @@ def _rows(lowered: Lowered) -> RowOperator | None:
     pairs += [(kind, access.input_rows) for kind, access in zip(operator.inputs, spatial.inputs, strict=True)]
     if any(rows < 1 or kind.num_elements % rows for kind, rows in pairs):
         return None
-    readers = [row_reader(access, spatial.output_rows, None) for access in spatial.inputs]
+    readers = [row_reader(lowered.implementation, position, None) for position in range(len(spatial.inputs))]
     by_parameter = sorted(zip(lowered.arguments, readers, strict=True), key=lambda pair: pair[0])
     return RowOperator(num_rows=spatial.output_rows, readers=tuple(reader for _, reader in by_parameter))
 
@@ -132,6 +157,7 @@ def _accumulation(implementation: Implementation) -> RowAccumulation | None:
     return RowAccumulation(
         row_counts=accumulating.row_counts,
         sums_bytes=_tensor("sums", found.sums).num_bytes if found.sums else 0,
+        scratch_bytes=found.scratch_bytes,
         instructions=max(0, found.instructions - implementation.instructions),
     )
 

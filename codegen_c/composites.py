@@ -16,7 +16,7 @@ from codegen_c.float_composites import float_operator
 from codegen_c.graph import Composite, NoMatch
 from codegen_c.kernels import select
 from codegen_c.kernels.contract import Alternative, Implementation, Refusal, Target
-from codegen_c.operators import Generic, Operator, Permute, Reshape
+from codegen_c.operators import Generic, Operator, Permute, Reshape, Stream
 from codegen_c.quantized_composites import quantized_operator
 from codegen_c.tir.composite import lower_composite
 from codegen_c.tir.plain_c import Refusal as TirRefusal
@@ -52,6 +52,7 @@ def lower_operator(function: relax.Function, target: Target) -> Lowered | Refusa
             return Lowered(operator=operator, arguments=arguments, implementation=None)
         chosen = select(operator, target)
         if isinstance(chosen, Implementation):
+            chosen = replace(chosen, alternatives=(*passed, *chosen.alternatives)) if passed else chosen
             return Lowered(operator=operator, arguments=arguments, implementation=chosen)
         passed += [Alternative(kernel=refusal.kernel, reason=refusal.reason) for refusal in chosen]
     return _generic(composite, target, tuple(passed))
@@ -68,6 +69,9 @@ def _movement(composite: Composite) -> tuple[Operator, tuple[int, ...]] | NoMatc
         rank = len(composite.inputs[0].shape)
         axes = call.attrs.axes
         ordered = tuple(int(axis) % rank for axis in axes) if axes is not None else tuple(reversed(range(rank)))
+        direction = composite.function.attrs.get("stream")
+        if direction is not None:
+            return Stream(**types, axes=ordered, direction=direction), (0,)
         return Permute(**types, axes=ordered), (0,)
     return NoMatch("moves no data")
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from codegen_c.graph import Call, Composite, NoMatch
 from codegen_c.movement_composites import movement_operator
-from codegen_c.operators import Conv2d, Dense, Elementwise, Operator, Pool2d, Softmax, TensorType, Window
+from codegen_c.operators import Conv2d, Convert, Dense, Elementwise, Operator, Pool2d, Softmax, TensorType, Window
+from codegen_c.program import Quantization
 from codegen_c.scalar_calls import RULES, ProgramBuilder
 
 Match = tuple[Operator, tuple[int, ...]]
@@ -20,6 +21,9 @@ def float_operator(composite: Composite) -> Match | NoMatch:
     moved = movement_operator(composite)
     if not isinstance(moved, NoMatch):
         return moved
+    converted = _conversion(composite)
+    if converted is not None:
+        return converted
     types = [*composite.inputs, *composite.outputs]
     if len(composite.outputs) != 1 or not composite.calls or any(t.dtype != "float32" for t in types):
         return NoMatch("is not float32 with one output")
@@ -30,6 +34,28 @@ def float_operator(composite: Composite) -> Match | NoMatch:
     if make is None or not anchor.operands or anchor.operands[0].parameter is None:
         return NoMatch(f"{anchor.name} has no kernel of its own")
     return make(composite, anchor)
+
+
+def _conversion(composite: Composite) -> Match | None:
+    """A quantize or dequantize by itself, with one scale and zero point."""
+    call = composite.calls[0] if len(composite.calls) == 1 else None
+    if call is None or call.name not in ("quantize", "dequantize") or len(composite.outputs) != 1:
+        return None
+    data, *parameters = call.operands
+    arrays = [value.array for value in parameters]
+    source, output = composite.inputs[0], composite.outputs[0]
+    integer = output if call.name == "quantize" else source
+    if data.parameter != 0 or integer.dtype not in ("int8", "uint8") or len(arrays) != 2:
+        return None
+    if (source if integer is output else output).dtype != "float32":
+        return None
+    scale, zero = arrays
+    if scale is None or zero is None or scale.size != 1 or zero.size != 1:
+        return None
+    quantization = Quantization(scale=float(scale.reshape(-1)[0]), zero_point=int(zero.reshape(-1)[0]))
+    known = replace(integer, quantization=quantization)
+    inputs, outputs = ((source,), (known,)) if integer is output else ((known,), (output,))
+    return Convert(inputs=inputs, outputs=outputs, quantization=quantization), (0,)
 
 
 def _elementwise(composite: Composite) -> Match | NoMatch:

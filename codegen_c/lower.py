@@ -18,7 +18,7 @@ from tvm import relax
 from codegen_c.composites import Lowered, lower_operator
 from codegen_c.graph import tensor_type
 from codegen_c.kernels.contract import Implementation, Refusal, StoredRows, Target
-from codegen_c.operators import TensorType
+from codegen_c.operators import Permute, Stream, TensorType
 from codegen_c.program import Constant, KernelCall, Program, Step, Tensor, Transfer
 from codegen_c.sequences import Part, fold_sequences
 from codegen_c.transfers import Fetch, Move, with_transfers
@@ -26,7 +26,7 @@ from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.core.names import MOVE, identifier, unique
 from tvm_ext.core.platform import Platform
 
-FORM_SUFFIXES = (".nhwc", ".nchw")
+FORM_SUFFIXES = (".nhwc", ".nchw", ".rows")
 
 
 def lower_region(region: relax.Function, platform: Platform, target: Target, *, reserved: set[str]) -> Program:
@@ -52,7 +52,8 @@ class _Lowering:
         self.composites: dict[Any, relax.Function] = {}
         self.parts: dict[str, Part] = {}
         self.constants_of: dict[str, list[str]] = {}
-        self.moves: list[Move] = []
+        self.moves: list[tuple[str, str]] = []
+        self.transfers: list[Move] = []
         self.fetches: dict[str, Fetch] = {}
 
     def run(self) -> Program:
@@ -62,6 +63,7 @@ class _Lowering:
         for block in self.region.body.blocks:
             for binding in block.bindings:
                 self._visit(binding.var, binding.value)
+        self._quantize_moved()
         body = self.region.body.body
         results = body.fields if isinstance(body, relax.Tuple) else [body]
         outputs = [self._output(result) for result in results]
@@ -69,7 +71,7 @@ class _Lowering:
             name=str(self.region.attrs["global_symbol"]), inputs=tuple(inputs), outputs=tuple(outputs),
             tensors=self.tensors, constants=self.constants, steps=tuple(self.steps),
         )  # fmt: skip
-        program = with_transfers(program, self.moves, self.fetches, self.platform, self.taken)
+        program = with_transfers(program, self.transfers, self.fetches, self.platform, self.taken)
         return fold_sequences(program, self.parts)
 
     def _visit(self, var: relax.Var, value: relax.Expr) -> None:
@@ -95,7 +97,8 @@ class _Lowering:
         )
         self.views[var] = _View(tensor=name, shape=source.shape)
         within = int(value.attrs["within"]) if "within" in value.attrs else None
-        self.moves.append(Move(source=tensor.name, target=name, index=len(self.steps), within=within))
+        self.moves.append((tensor.name, name))
+        self.transfers.append(Move(source=tensor.name, target=name, index=len(self.steps), within=within))
 
     def _call(self, var: relax.Var, call: relax.Call) -> None:
         composite = self.composites[call.op]
@@ -119,6 +122,8 @@ class _Lowering:
         ]
         views = tuple(_View(tensor=name, shape=self.tensors[name].shape) for name in outputs)
         self.views[var] = views if isinstance(var.ty, relax.TupleType) else views[0]
+        if isinstance(lowered.operator, Permute | Stream):
+            self.moves.append((seen[0].tensor, outputs[0]))
         self.steps.append(self._step(call, composite, lowered, seen, outputs))
 
     def _step(
@@ -130,14 +135,15 @@ class _Lowering:
             outputs = [*outputs, self._tensor(f"{name}_sums", implementation.sums)]
         source_nodes = tuple(str(node) for node in composite.attrs["source_nodes"])
         # A composite that runs again reads the same constants.
-        constants = self.constants_of.get(call.op.name, [])
+        weights = str(composite.attrs.get("repeats", call.op.name))
+        constants = self.constants_of.get(weights, [])
         for role, array in () if constants else implementation.constants:
             constant = unique(f"{name}_{role}", self.taken)
             note = f"{', '.join(source_nodes) or name}: {role}, {TensorType(shape=array.shape, dtype=str(array.dtype))}"
             data = np.ascontiguousarray(array)
             self.constants[constant] = Constant(name=constant, data=data, memory=self.platform.weights, note=note)
             constants.append(constant)
-        self.constants_of[call.op.name] = constants
+        self.constants_of[weights] = constants
         if "sequence" in composite.attrs:
             label, rows = str(composite.attrs["sequence"]), int(composite.attrs["rows_per_call"])
             self.parts[name] = Part(sequence=label, rows_per_call=rows)
@@ -181,6 +187,12 @@ class _Lowering:
         if kind.quantization is not None and self.tensors[name].quantization is None:
             self.tensors[name] = replace(self.tensors[name], quantization=kind.quantization)
 
+    def _quantize_moved(self) -> None:
+        """Elements that only lie elsewhere mean the same: what is known of one side holds for the other."""
+        for pairs in (self.moves[::-1], [(target, source) for source, target in self.moves]):
+            for unknown, known in pairs:
+                self._quantize(unknown, TensorType(shape=(), dtype="", quantization=self.tensors[known].quantization))
+
     def _output(self, expr: relax.Expr) -> str:
         """The tensor of a result; a copy where it is also an input or another result."""
         if isinstance(expr, tvm.ir.GenericConst):
@@ -212,7 +224,7 @@ class _Lowering:
             if isinstance(view, _View) and view.tensor == old:
                 self.views[value] = replace(view, tensor=new)
         self.steps = [_with_name(step, old, new) for step in self.steps]
-        self.moves = [move.renamed(old, new) for move in self.moves]
+        self.transfers = [move.renamed(old, new) for move in self.transfers]
         return new
 
 

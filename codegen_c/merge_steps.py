@@ -25,7 +25,7 @@ def merge_steps(program: Program) -> Program:
 
 def _belongs(step: Step, run: list[Step]) -> bool:
     """Whether a step calls what all of a run call, and reads nothing that they make."""
-    if not isinstance(step, KernelCall) or step.rows is not None:
+    if not isinstance(step, KernelCall) or step.rows is not None or step.implementation.callback:
         return False
     return all(
         isinstance(other, KernelCall)

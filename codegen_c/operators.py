@@ -200,9 +200,27 @@ class QSoftmax(Operator):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Convert(Operator):
+    """float32 to int8 or uint8, or back, by one scale and zero point: the border of a quantized model."""
+
+    quantization: Quantization
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Permute(Operator):
     """Axes in another order: output axis i is input axis axes[i]. Any element type."""
 
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stream(Operator):
+    """A whole input that the application hands over, or an output that it takes; axes as in Permute.
+
+    Where the tensor inside is one image [1, H, ...], its rows may come or go one by one.
+    """
+
+    direction: Literal["read", "write"]
     axes: tuple[int, ...]
 
 

@@ -28,10 +28,14 @@ class Quantization:
 
 @dataclass(frozen=True, kw_only=True)
 class Ring:
-    """Of a tensor's rows, only the last `stored` are kept: row h in slot h % stored."""
+    """Of a tensor's rows, only the last `stored` are kept: row h in slot (h + shift) % stored.
+
+    A ring that is part of another one lies in the slots whose rows that one is done with.
+    """
 
     rows: int
     stored: int
+    shift: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,13 +179,19 @@ class Loop:
 class Sequence:
     """Kernels that run row by row in series, each as late as it can (`tvm_ext.core.row_sequence`).
 
-    rows_per_call: of each kernel of the body. Tensors that only the body touches may be rings; all tensors that it
+    rows_per_call: of each kernel of the body; first_rows: of their first calls, 0 where that is no other number.
+    Tensors that only the body touches may be rings; all tensors that it
     touches are live during the whole of it.
     """
 
     name: str
     body: tuple[KernelCall, ...]
     rows_per_call: tuple[int, ...]
+    first_rows: tuple[int, ...] = ()
+
+    def first_of(self, index: int) -> int:
+        """Rows of a kernel's first call."""
+        return (self.first_rows[index] if self.first_rows else 0) or self.rows_per_call[index]
 
 
 Call = KernelCall | Transfer | Wait

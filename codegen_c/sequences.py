@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from codegen_c.kernels.contract import RowAccess, Spatial, StoredRows
+from codegen_c.kernels.contract import Implementation, Kept, RowAccess, Spatial, StoredRows
 from codegen_c.program import KernelCall, Program, Ring, Step, Tensor, reads
+from codegen_c.program import Part as TensorPart
 from codegen_c.program import Sequence as RowSteps
-from tvm_ext.core.row_sequence import RowOperator, RowReader, RowSequence
+from tvm_ext.core.row_rings import RowRings, possible_guests
+from tvm_ext.core.row_sequence import RowOperator, RowReader, RowSequence, in_step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +34,11 @@ def fold_sequences(program: Program, parts: Mapping[str, Part]) -> Program:
             continue
         body = tuple(step for step in run if isinstance(step, KernelCall))
         folded = RowSteps(name=name, body=body, rows_per_call=tuple(parts[s.name].rows_per_call for s in run))
+        folded = replace(folded, first_rows=tuple(o.first_rows for o in row_sequence(folded).operators))
         kept = _rings(program, folded)
-        tensors |= {tensor: replace(tensors[tensor], ring=ring) for tensor, ring in kept.items()}
-        steps.append(replace(folded, body=tuple(_keeping(call, kept) for call in body)))
+        tensors |= kept
+        keeping = [_keeping(c, rows, kept) for c, rows in zip(body, folded.rows_per_call, strict=True)]
+        steps.append(replace(folded, body=tuple(keeping)))
     return replace(program, steps=tuple(steps), tensors=tensors)
 
 
@@ -45,19 +49,28 @@ def row_sequence(step: RowSteps) -> RowSequence:
     for call, rows in zip(step.body, step.rows_per_call, strict=True):
         spatial = spatial_of(call)
         readers = [
-            row_reader(access, spatial.output_rows, producers.get(name))
-            for access, name in zip(spatial.inputs, call.inputs, strict=True)
+            row_reader(call.implementation, position, producers.get(name)) for position, name in enumerate(call.inputs)
         ]
         operators.append(RowOperator(num_rows=spatial.output_rows, readers=tuple(readers), rows_per_call=rows))
-    return RowSequence(tuple(operators))
+    return RowSequence(in_step(operators))
 
 
-def row_reader(access: RowAccess, output_rows: int, producer: int | None) -> RowReader:
-    """What each output row reads of one input."""
+def row_reader(implementation: Implementation, position: int, producer: int | None) -> RowReader:
+    """What each output row of a spatial kernel reads of one input."""
+    spatial = implementation.spatial
+    assert spatial is not None, "only spatial kernels have rows"
+    access, output_rows = spatial.inputs[position], spatial.output_rows
+    in_place = position in implementation.in_place and access.window.strides[0] == 1
+    return replace(
+        window_reader(access, output_rows), producer=producer, lag=access.window.padding[0] if in_place else None
+    )
+
+
+def window_reader(access: RowAccess, output_rows: int) -> RowReader:
+    """What each of so many output rows reads."""
     alone = Spatial(output_rows=output_rows, inputs=(access,))
     begins = [alone.needed_from(0, row) for row in range(output_rows)]
     return RowReader(
-        producer=producer,
         input_rows=access.input_rows,
         begins=(*begins, access.input_rows),
         ends=tuple(rows_asked_for(access, row) for row in range(output_rows)),
@@ -86,26 +99,46 @@ def can_follow(spatial: Spatial, position: int, producer: Spatial) -> bool:
     return spatial.inputs[position].input_rows == producer.output_rows
 
 
-def _rings(program: Program, step: RowSteps) -> dict[str, Ring]:
-    """Rows kept of each tensor that nothing outside of the sequence reads."""
-    outside = {
-        name for other in program.steps if other.name not in {c.name for c in step.body} for name in reads(other)
-    }
-    rings: dict[str, Ring] = {}
-    for call, stored in zip(step.body, row_sequence(step).ring_rows(), strict=True):
-        name, rows = call.outputs[0], spatial_of(call).output_rows
-        if spatial_of(call).accumulates:
-            continue
-        if name not in outside and name not in program.outputs and stored < rows:
-            rings[name] = Ring(rows=rows, stored=max(stored, 1))
-    return rings
+def _rings(program: Program, step: RowSteps) -> dict[str, Tensor]:
+    """The tensors of which only some rows are kept: those that nothing outside of the sequence reads.
+
+    What may lie in the ring of its input does, where that takes no more rows.
+    """
+    inside = {call.name for call in step.body}
+    outside = {name for other in program.steps if other.name not in inside for name in reads(other)}
+    tensors = [program.tensors[call.outputs[0]] for call in step.body]
+    apart = [
+        tensor.name in outside or tensor.name in program.outputs or spatial_of(call).accumulates
+        for tensor, call in zip(tensors, step.body, strict=True)
+    ]
+    sequence = row_sequence(step)
+    row_bytes = [t.num_bytes // o.num_rows for t, o in zip(tensors, sequence.operators, strict=True)]
+    rings = RowRings(sequence, possible_guests(sequence, row_bytes, apart))
+    stored, shared = rings.rows(), rings.shared()
+    found: dict[str, Tensor] = {}
+    for index, tensor in enumerate(tensors):
+        rows = sequence.operators[index].num_rows
+        if index in shared:
+            host = found[tensors[shared[index].host].name]
+            assert host.ring is not None, "guests lie in rings"
+            shift = (host.ring.shift - shared[index].lag) % host.ring.stored
+            part = host.part or TensorPart(tensor=host.name, first=0)
+            ring = Ring(rows=rows, stored=host.ring.stored, shift=shift)
+            found[tensor.name] = replace(tensor, ring=ring, part=part)
+        elif not apart[index] and stored[index] < rows:
+            found[tensor.name] = replace(tensor, ring=Ring(rows=rows, stored=max(stored[index], 1)))
+    return found
 
 
-def _keeping(call: KernelCall, rings: Mapping[str, Ring]) -> KernelCall:
+def _keeping(call: KernelCall, rows_per_call: int, rings: Mapping[str, Tensor]) -> KernelCall:
     """The call of the same kernel for operands of which only some rows are stored."""
+
+    def kept(name: str) -> Kept | None:
+        ring = rings[name].ring if name in rings else None
+        return Kept(stored=ring.stored, shift=ring.shift) if ring else None
+
     stored = StoredRows(
-        inputs=tuple(rings[name].stored if name in rings else None for name in call.inputs),
-        output=rings[call.outputs[0]].stored if call.outputs[0] in rings else None,
+        inputs=tuple(kept(name) for name in call.inputs), output=kept(call.outputs[0]), at_once=rows_per_call
     )
     again = call.implementation.keeping
     assert again is not None, "a selected kernel can be implemented again"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from tvm import relax
@@ -43,6 +43,15 @@ class Footprint(Protocol):
     def scratch_access_bytes(self) -> int: ...
 
 
+class CallCost(Protocol):
+    """What one composite needs and costs when it runs some rows a call: scratch, and modelled instructions in all."""
+
+    @property
+    def scratch_bytes(self) -> int: ...
+    @property
+    def instructions(self) -> int: ...
+
+
 class Backend(Protocol):
     """The face of a code generator toward the passes.
 
@@ -58,4 +67,8 @@ class Backend(Protocol):
 
     def footprint(self, composite: relax.Function) -> Footprint:
         """Scratch of a composite it compiles, and what its output may share with inputs that die there."""
+        ...
+
+    def call_costs(self, composite: relax.Function, rows_per_call: Sequence[int]) -> Sequence[CallCost]:
+        """Of a composite that has rows: what it needs and costs for each number of rows a call."""
         ...

@@ -10,6 +10,9 @@ from tvm.relax.expr import _update_type
 
 from relay_passes.dataflow import op_name
 
+STREAM = "stream"
+"""Attribute of composites through which an input comes in ("read") or an output goes out ("write")."""
+
 
 def is_composite(func: object) -> bool:
     """Whether a function of a module is a composite."""
@@ -21,6 +24,11 @@ def composite_of(mod: tvm.IRModule, expr: relax.Expr) -> relax.Function | None:
     if not isinstance(expr, relax.Call) or not isinstance(expr.op, tvm.ir.GlobalVar):
         return None
     return mod[expr.op] if is_composite(mod[expr.op]) else None
+
+
+def stream_of(composite: relax.Function | None) -> str | None:
+    """`read` or `write` for a composite through which an input comes in or an output goes out, None for others."""
+    return str(composite.attrs[STREAM]) if composite is not None and STREAM in composite.attrs else None
 
 
 def attributes(

@@ -87,6 +87,11 @@ def op_name(expr: relax.Expr) -> str | None:
     return expr.op.name if is_operator else None
 
 
+def is_quantized(func: object) -> bool:
+    """Whether a function that `is_dataflow` has integers that stand for real numbers."""
+    return is_dataflow(func) and any(op_name(binding.value) == "relax.dequantize" for binding in bindings(func))
+
+
 def array_of(expr: relax.Expr) -> np.ndarray | None:
     """The numbers of a constant, None for everything else."""
     return expr.value.numpy() if isinstance(expr, tvm.ir.GenericConst) else None

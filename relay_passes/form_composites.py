@@ -20,8 +20,6 @@ from tvm import relax
 from relay_passes.backend import Backend
 from relay_passes.composites import attributes, call_new, kind_of
 from relay_passes.dataflow import array_of, bindings, build, is_dataflow, op_name, operands, outputs, rebuild, users
-from relay_passes.expose_gathers import ExposeGathers, ExposeInterpolations
-from relay_passes.move_integers import MoveIntegers
 from tvm_ext.core.names import identifier, unique
 
 ANCHORS = frozenset(
@@ -55,9 +53,6 @@ class FormComposites:
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         if not is_dataflow(mod["main"]):
             return mod
-        if any(op_name(binding.value) == "relax.dequantize" for binding in bindings(mod["main"])):
-            # Chains are matched once nothing that only moves elements stands in them.
-            mod = ExposeInterpolations()(MoveIntegers()(ExposeGathers()(mod)))
         return _Rewriter(mod, self.backend).run()
 
 

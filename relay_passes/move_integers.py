@@ -22,6 +22,7 @@ from relay_passes.dataflow import (
     array_of,
     bindings,
     infer,
+    is_quantized,
     live,
     map_dataflow,
     op_name,
@@ -74,11 +75,7 @@ class MoveIntegers:
     """See the module's docstring."""
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
-        return map_dataflow(mod, lambda func: _Rewriter(func).run() if _is_quantized(func) else func)
-
-
-def _is_quantized(func: relax.Function) -> bool:
-    return any(op_name(b.value) == "relax.dequantize" for b in bindings(func))
+        return map_dataflow(mod, lambda func: _Rewriter(func).run() if is_quantized(func) else func)
 
 
 class _Rewriter:

@@ -5,7 +5,9 @@ Rewrite:
       ->  the same calls; the functions c1, c2, c3 carry the attributes `sequence`, the name of what runs in series, and
           `rows_per_call`, how many rows of a result are computed at a time. The last one may add up rows of what it
           reads as they come: `input_rows` says how many there are. main says what it came to: attributes
-          `split_peak_bytes` and `split_instructions` (modelled, added).
+          `split_peak_bytes` and `split_instructions` (modelled, of calls and of asking for rows).
+    A streamed input (`relay_passes.stream_ports`) is split from where it comes in wherever that can be, whatever the
+    budget: only rows of it are kept.
 Leaves alone: a function within the budget; operators without rows; what each composite computes. The module runs in
 TVM as before: which rows are computed when changes no bit.
 """
@@ -16,6 +18,7 @@ import tvm
 
 from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.analysis.recompute_search import peak_bytes
+from relay_passes.analysis.row_facts import row_facts
 from relay_passes.analysis.split_search import Split, split
 from relay_passes.backend import Backend
 from relay_passes.dataflow import is_dataflow
@@ -35,17 +38,17 @@ class SplitSequences:
         operators = OperatorGraph(mod, main, self.backend)
         graph = operators.graph()
         whole = peak_bytes(graph, range(len(graph.nodes)))
-        if self.budget_bytes is not None and whole <= self.budget_bytes:
+        if self.budget_bytes is not None and whole <= self.budget_bytes and not operators.reading:
             return mod
-        found = split(graph, operators.rows, self.budget_bytes, operators.accumulations)
-        if found.peak_bytes >= whole:
+        found = split(graph, row_facts(operators), self.budget_bytes)
+        if found.peak_bytes >= whole and not operators.reading:
             return mod
         module = mod.clone()
         for label, (computing, *_) in zip(_labels(found), operators.steps, strict=True):
             if label is not None:
                 module.update_func(computing.value.op, mod[computing.value.op].with_attrs(label))
         attributes = {
-            "split_peak_bytes": found.peak_bytes, "split_instructions": found.cost,
+            "split_peak_bytes": found.peak_bytes, "split_instructions": found.overhead,
             "schedule_peak_bytes": found.peak_bytes, "schedule_proved": False,
         }  # fmt: skip
         module.update_func(module.get_global_var("main"), main.with_attrs(attributes))

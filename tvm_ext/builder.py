@@ -28,9 +28,8 @@ from tvm_ext.core.errors import BadOptions, VerificationFailed
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects, link_elf, section_sizes, static_library
-from tvm_ext.load import load
 from tvm_ext.package import PLATFORM_FILE, Package, replaced_folder
-from tvm_ext.pipeline import compile_module, quantize
+from tvm_ext.pipeline import compile_model
 from tvm_ext.references import module_outputs, onnx_outputs, original_onnx, random_inputs, runs_in_onnxruntime
 from tvm_ext.report import make_report, moved_table
 from tvm_ext.runner import HostModel, QemuResult, library_sources, run_qemu
@@ -70,7 +69,7 @@ def build(
     """Compile a module into a package at `folder`, verified as the options ask.
 
     An existing package there is replaced whole, or, if anything fails, not at all. progress is told what begins.
-    calibration: for `quantize = "int8"`: samples of the inputs as `read_calibration` takes them.
+    calibration: for `quantize = "int8"` and `"auto"`: samples of the inputs as `read_calibration` takes them.
     Raises UnsupportedModel, DoesNotFit, BadInput, BadOptions, BadPackage, MissingTool, BuildFailed, RunFailed,
     VerificationFailed.
     """
@@ -78,13 +77,9 @@ def build(
     platform = Platform.load(platform) if isinstance(platform, str) else platform
     say = progress or (lambda _: None)
     targets = _targets(platform, options)
-    mod = load(mod)
-    if options.quantize != "none":
-        say("quantizing the model")
-    mod = quantize(mod, platform, options, calibration)
     with replaced_folder(folder) as new:
-        say("compiling the model to C")
-        compiled = compile_module(mod, platform, options)
+        say("compiling the model to C" if options.quantize == "none" else "quantizing the model, compiling it to C")
+        mod, compiled = compile_model(mod, platform, options, calibration)
         say("computing the reference")
         expected = _expect(mod, compiled)
         _write_texts(new, compiled, options, expected)

@@ -25,7 +25,7 @@ from rich.markup import escape
 
 import tvm_ext
 from tvm_ext.core.errors import BadInput, BadOptions, TvmExtError
-from tvm_ext.core.options import BuildOptions, Io, IoType, Memories, Optimize, Quantize, Target
+from tvm_ext.core.options import BuildOptions, Guide, Io, IoType, Memories, Optimize, Quantize, Target
 from tvm_ext.core.platform import Platform
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.pareto import pareto, write_pareto
@@ -65,7 +65,9 @@ def compile_command(
         list[str] | None, typer.Option(metavar="IN=1,3,96,96", help="Fix an input's shape; may be repeated.")
     ] = None,
     optimize: Annotated[Optimize, typer.Option(help="What to compile for.")] = "speed",
-    io: Annotated[Io, typer.Option(help="Inputs and outputs in the arena, or in the caller's memory.")] = "arena",
+    io: Annotated[
+        Io, typer.Option(help="Inputs and outputs in the arena, in the caller's memory, or row by row.")
+    ] = "arena",
     verify: Annotated[
         str | None,
         typer.Option(
@@ -74,17 +76,23 @@ def compile_command(
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="C prefix of what is generated. Default: the file's name.")] = None,
-    quantize: Annotated[Quantize, typer.Option(help="Turn a float model into int8; needs --calibration.")] = "none",
+    quantize: Annotated[
+        Quantize,
+        typer.Option(help="Turn a float model into int8; auto: only where float does not fit. Needs --calibration."),
+    ] = "none",
     calibration: Annotated[
         Path | None,
         typer.Option(metavar="FILE.npz", help="Samples: an array [N, ...] per input, and labels [N] if there are any."),
     ] = None,
     io_type: Annotated[
-        IoType, typer.Option(help="With --quantize int8: type of inputs and outputs that are float in the model.")
+        IoType, typer.Option(help="With --quantize: type of inputs and outputs that are float in the model.")
     ] = "int8",
     min_snr: Annotated[
-        float, typer.Option(metavar="DB", help="With --quantize int8: operators stay float until outputs reach this.")
+        float, typer.Option(metavar="DB", help="With --quantize: operators stay float until outputs reach this.")
     ] = 10.0,
+    guide: Annotated[
+        Guide, typer.Option(help="Rank what could be computed again by learned costs, or by the kernels' estimates.")
+    ] = "learned",
     ram: Annotated[
         list[str] | None,
         typer.Option(metavar="64KiB", help="Bytes tensors may take; of another memory: dtcm=16KiB. May be repeated."),
@@ -112,6 +120,7 @@ def compile_command(
         board = Platform.load(platform)
         options = BuildOptions(
             optimize=optimize, io=io, verify=targets, name=name, quantize=quantize, io_type=io_type, min_snr_db=min_snr,
+            guide=guide,
             ram={name or board.activations: size for name, size in limits.items()} or None,
             memories=memories, pin=pins, keep=tuple(keep or ()),
         )  # fmt: skip

@@ -3,22 +3,29 @@
 1. whole: operators reordered, tensors overlapping; costs nothing.
 2. split: sequences of operators run row by row through rings; a few more calls, nothing computed twice.
 3. recompute: results computed again instead of kept; costs their instructions.
-4. split, least scratch: also kernels that need no buffers of their own, where there are such; they are slower.
+4. split and recompute: results computed again row by row, where they are read; costs both.
+5. split, least scratch: also kernels that need no buffers of their own, where there are such; they are slower.
+
+With streamed inputs every way is a split: the cheapest in which only rows of the inputs are kept. Where
+`quantize = "auto"` allows it, all of it is tried again with the model in int8, last of all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import tvm
 
 from codegen_c.arena.plan import check_capacity
 from codegen_c.build import Attempt, Compiled
+from relay_passes.analysis.recompute_search import Rank
 from relay_passes.backend import Backend
 from relay_passes.rematerialize import Rematerialize
+from relay_passes.rematerialize_in_rows import RematerializeInRows
 from relay_passes.split_sequences import SplitSequences
-from tvm_ext.core.errors import DoesNotFit
+from tvm_ext.core.errors import DoesNotFit, UnsupportedModel
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 
@@ -41,53 +48,115 @@ def fit(
     platform: Platform,
     options: BuildOptions,
     backend: Callable[[BuildOptions], Backend],
+    rank: Rank | None = None,
 ) -> tuple[Compiled, Way]:
     """The first result within the limits, with all attempts on it, and how it was compiled.
 
-    Raises DoesNotFit naming the best that was reached.
+    rank: of a guide, for what could be computed again.
+
+    Raises DoesNotFit naming the best that was reached, and what else could help.
     """
     memory, limit = platform.activations, options.limit_bytes(platform)
     attempts: list[Attempt] = []
     best: tuple[Compiled, Way] | None = None
-    first = 0
-    for way in _ways(options, backend, limit, attempts):
-        compiled = compile_by(way)
+    error: DoesNotFit | None = None
+    first, refused = 0, ""
+    for way in _ways(options, backend, limit, attempts, rank):
+        try:
+            compiled = compile_by(way)
+        except UnsupportedModel as unsupported:
+            if best is None or way.options.quantize == best[1].options.quantize:
+                raise
+            refused = f" int8 is not possible: {unsupported}"
+            break
         reached = compiled.plan.bytes_in(memory)
         first = compiled.modelled_instructions if best is None else first
         added = compiled.modelled_instructions - first
         attempts.append(Attempt(method=way.method, arena_bytes=reached, added_instructions=added))
-        if best is None or reached < best[0].plan.bytes_in(memory):
+        error = _excess(compiled, limit)
+        if error is None or best is None or reached < best[0].plan.bytes_in(memory):
             best = compiled, way
-        if reached <= limit:
+        if error is None:
             break
     assert best is not None, "the whole model is always tried"
-    try:
-        check_capacity(best[0].program, best[0].plan, platform, {memory: limit})
-    except DoesNotFit as error:
+    if error is not None:
         tried = dict.fromkeys(f"{a.method}: {a.arena_bytes} B" for a in attempts)
-        raise DoesNotFit(f"{error} Tried, best shown: {'; '.join(tried)}.") from None
+        raise DoesNotFit(
+            f"{_excess(best[0], limit)} {_what_helps(best[0], options)}{refused} "
+            f"Tried, best shown: {'; '.join(tried)}.".replace("  ", " ")
+        )
     return replace(best[0], attempts=tuple(attempts)), best[1]
 
 
+def _excess(compiled: Compiled, limit: int) -> DoesNotFit | None:
+    """Why a result does not fit, with its arena of the default memory within a limit; None if it does."""
+    platform = compiled.platform
+    try:
+        check_capacity(compiled.program, compiled.plan, platform, {platform.activations: limit})
+    except DoesNotFit as error:
+        return error
+    return None
+
+
+def _what_helps(compiled: Compiled, options: BuildOptions) -> str:
+    """Options that were not given and would take less memory."""
+    helps: list[str] = []
+    if options.quantize == "none" and not compiled.is_quantized:
+        helps.append("--quantize auto, with calibration data, makes the model int8 where float does not fit.")
+    inputs = [compiled.program.tensors[name] for name in compiled.program.inputs]
+    if options.io == "arena" and any(len(tensor.shape) == 4 and tensor.shape[0] == 1 for tensor in inputs):
+        helps.append("--io stream holds only rows of the input.")
+    return " ".join(helps)
+
+
 def _ways(
-    options: BuildOptions, backend: Callable[[BuildOptions], Backend], limit: int, attempts: list[Attempt]
+    options: BuildOptions,
+    backend: Callable[[BuildOptions], Backend],
+    limit: int,
+    attempts: list[Attempt],
+    rank: Rank | None,
 ) -> Iterator[Way]:
-    """What to try next, as long as nothing fits: for each method, budgets that come down by what was too much."""
-    yield Way(method="whole", options=options)
+    """What to try next, as long as nothing fits: as float, and where that may be decided here, as int8 last."""
+    if options.quantize != "auto":
+        yield from _memory_ways(options, backend, limit, attempts, rank)
+        return
+    yield from _memory_ways(replace(options, quantize="none", io_type="int8"), backend, limit, attempts, rank)
+    for way in _memory_ways(replace(options, quantize="int8"), backend, limit, attempts, rank):
+        yield replace(way, method=f"int8, {way.method}")
+
+
+def _memory_ways(
+    options: BuildOptions,
+    backend: Callable[[BuildOptions], Backend],
+    limit: int,
+    attempts: list[Attempt],
+    rank: Rank | None,
+) -> Iterator[Way]:
+    """For each method, budgets that come down by what was too much. Ends where only weights are too large."""
+    before: int | None = None
     lean = replace(options, least_scratch=True)
-    methods = (
-        ("split", SplitSequences, options),
-        ("recompute", Rematerialize, options),
-        ("split, least scratch", SplitSequences, lean),
-    )
+    if options.io == "stream":
+        methods = (("stream", SplitSequences, options), ("stream, least scratch", SplitSequences, lean))
+    else:
+        yield Way(method="whole", options=options)
+        if (before := attempts[-1].arena_bytes) <= limit:
+            return
+        methods = (
+            ("split", SplitSequences, options),
+            ("recompute", partial(Rematerialize, rank=rank), options),
+            ("split and recompute", RematerializeInRows, options),
+            ("split, least scratch", SplitSequences, lean),
+        )
     for method, make, chosen in methods:
         budget = limit
         for _ in range(MOST_TRIES):
-            before = attempts[-1].arena_bytes
             yield Way(method=method, options=chosen, memory_pass=make(backend(chosen), budget))
             reached = attempts[-1].arena_bytes
+            if reached <= limit:
+                return
             if reached == before:  # asking for less changes nothing any more
                 break
+            before = reached
             budget -= max(reached - limit, 1)
             if budget <= 0:
                 break

@@ -25,7 +25,8 @@ def run_instrumented(
 ) -> dict[str, Array]:
     """Outputs of one run; after_step(step index, {memory: uint8 view of its arena}) is called behind each step.
 
-    inputs and outputs are under the model's own names; they lie in the arena whatever `io` the model was built for.
+    inputs and outputs are under the model's own names; they lie in the arena, or are streamed where the model is
+    built so.
     """
     in_arena = with_ports_in_arena(compiled)
     with TemporaryDirectory(prefix="tvm_ext_") as name:
@@ -45,26 +46,29 @@ def run_instrumented(
 
 
 def trace(compiled: Compiled, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Every whole tensor that a step wrote, by its name in the program, as it was right after that step."""
+    """Every whole tensor that a step wrote, by its name in the program, as it was right after that step.
+
+    Streamed outputs are there too, as they went out.
+    """
     in_arena = with_ports_in_arena(compiled)
     program, plan = in_arena.program, in_arena.plan
     seen: dict[str, Array] = {}
 
     def copy_out(step: int, arenas: Arenas) -> None:
         for name in writes(program.steps[step]):
-            place, tensor = plan.placements[name], program.tensors[name]
-            if tensor.ring:
+            place, tensor = plan.placements.get(name), program.tensors[name]
+            if tensor.ring or place is None:
                 continue
             raw = arenas[place.memory][place.offset : place.offset + place.num_bytes]
             seen[name] = raw.copy().view(tensor.dtype).reshape(tensor.shape)
 
-    run_instrumented(in_arena, inputs, copy_out)
-    return seen
+    outputs = run_instrumented(in_arena, inputs, copy_out)
+    return {port.name: outputs[port.source] for port in in_arena.interface.outputs} | seen
 
 
 def with_ports_in_arena(compiled: Compiled) -> Compiled:
-    """The same program with inputs and outputs in the arena."""
-    if compiled.interface.io == "arena":
+    """The same program with inputs and outputs in the arena; streamed ones stay as they are."""
+    if compiled.interface.io != "caller":
         return compiled
     program, plan = plan_memory(compiled.program, activations=compiled.platform.activations)
     return replace(compiled, program=program, plan=plan, interface=replace(compiled.interface, io="arena"))

@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from codegen_c.interface import Interface, Port
+from codegen_c.interface import Interface, Port, Stream
 from codegen_c.program import Quantization
 from tvm_ext.core.errors import BadPackage, RunFailed
 from tvm_ext.core.platform import Platform
@@ -110,6 +110,9 @@ def _ports(entries: Sequence[Mapping[str, Any]]) -> tuple[Port, ...]:
             quantization=None
             if entry["scale"] is None
             else Quantization(scale=entry["scale"], zero_point=entry["zero_point"]),
+            stream=Stream(**{**entry["stream"], "layout": tuple(entry["stream"]["layout"])})
+            if entry.get("stream")
+            else None,
         )
         for entry in entries
     )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
@@ -20,40 +20,49 @@ from relay_passes.convert_layout import ConvertLayout
 from relay_passes.copy_results import CopyResults
 from relay_passes.dataflow import bindings, op_name, outputs, static_shape
 from relay_passes.duplicate_dequantize import DuplicateDequantize
+from relay_passes.expose_gathers import ExposeGathers
+from relay_passes.expose_interpolations import ExposeInterpolations
 from relay_passes.fold_batch_norm import FoldBatchNorm
 from relay_passes.fold_constants import FoldConstants
 from relay_passes.form_composites import FormComposites
+from relay_passes.move_integers import MoveIntegers
 from relay_passes.outline_regions import OutlineRegions
 from relay_passes.quantize_int8 import QuantizeInt8
 from relay_passes.schedule_operators import ScheduleOperators
 from relay_passes.slice_splits import SliceSplits
-from tvm_ext.calibration import Source, read_calibration
+from relay_passes.stream_ports import StreamPorts
+from tvm_ext import guide
+from tvm_ext.calibration import Calibration, Source, read_calibration
 from tvm_ext.core.errors import BadOptions, UnsupportedModel
-from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.time_model import TimeModel
 from tvm_ext.fit import MOST_TRIES, MemoryPass, Way, fit
 from tvm_ext.load import load
 
 
-def quantize(mod: tvm.IRModule, platform: Platform, options: BuildOptions, calibration: Source | None) -> tvm.IRModule:
-    """A loaded module as `options.quantize` wants it: QDQ, with what was measured as attribute, or as it is.
-
-    calibration: as `read_calibration` takes it. Raises BadOptions where the two do not go together, BadInput,
-    UnsupportedModel.
-    """
+def _calibration(
+    mod: tvm.IRModule, platform: Platform, options: BuildOptions, calibration: Source | None
+) -> Calibration | None:
+    """What a model is quantized with, checked; None where it is not to be quantized."""
     if options.quantize == "none":
         if calibration is not None:
-            raise BadOptions("calibration data is given, but quantize = 'none'; ask for quantize = 'int8'.")
-        return mod
+            raise BadOptions("calibration data is given, but quantize = 'none'; ask for quantize = 'int8' or 'auto'.")
+        return None
     if calibration is None:
-        raise BadOptions("quantize = 'int8' needs calibration data: samples of what the model will see.")
-    has_fpu = platform.processor.fpu != "none"
-    if options.io_type == "float32" and not has_fpu:
+        raise BadOptions(
+            f"quantize = {options.quantize!r} needs calibration data: samples of what the model will see; give them as "
+            "calibration, on the command line with --calibration FILE.npz."
+        )
+    if options.io_type == "float32" and platform.processor.fpu == "none":
         raise BadOptions(f"io_type = 'float32': {platform.name} has no FPU; leave inputs and outputs int8.")
+    params = mod["main"].params
+    return read_calibration(calibration, {p.name: (static_shape(p), str(p.ty.dtype)) for p in params})
+
+
+def _quantized(mod: tvm.IRModule, platform: Platform, options: BuildOptions, data: Calibration) -> tvm.IRModule:
+    has_fpu = platform.processor.fpu != "none"
     backend = _backend(platform, options)
-    main = mod["main"]
-    data = read_calibration(calibration, {p.name: (static_shape(p), str(p.ty.dtype)) for p in main.params})
     stages = [
         FoldConstants(),
         FoldBatchNorm(),
@@ -89,11 +98,16 @@ def _before_memory(platform: Platform, options: BuildOptions) -> list[tvm.transf
         FoldBatchNorm(),
         DuplicateDequantize(),
         SliceSplits(),
+        # Quantized chains match once nothing that only moves elements stands in them.
+        ExposeGathers(only_quantized=True),
+        MoveIntegers(),
+        ExposeInterpolations(),
         # Phase 2. Every operator becomes one composite; quantized chains are matched before anything touches them.
         FormComposites(backend),
         CopyResults(),
         # Phase 3. Layout: channels last inside, the model's own order at its borders.
         ConvertLayout(),
+        *([StreamPorts()] if options.io == "stream" else []),
         # Phase 4. Memory: the order of operators that keeps the fewest bytes alive, and what makes it fewer still.
         ScheduleOperators(backend),
     ]
@@ -103,10 +117,10 @@ def _from_memory(
     platform: Platform, options: BuildOptions, prefix: str, memory_pass: MemoryPass, limits: Mapping[str, int] | None
 ) -> list[tvm.transform.Pass]:
     """The end of phase 4, and what follows."""
-    time = TimeModel(platform=platform)
+    kernels, time = replace(_backend(platform, options), cost=None), TimeModel(platform=platform)
     return [
         *([memory_pass] if memory_pass else []),
-        *([AssignMemories(_backend(platform, options), time, limits)] if limits else []),
+        *([AssignMemories(kernels, time, limits)] if limits else []),  # the time model has a calibration of its own
         # Phase 5. Runs of composites become regions; the order of bindings is the schedule.
         OutlineRegions(CODEGEN, prefix),
     ]
@@ -114,36 +128,64 @@ def _from_memory(
 
 def _backend(platform: Platform, options: BuildOptions) -> CodegenBackend:
     return CodegenBackend(
-        target=Target(processor=platform.processor, optimize=options.optimize, least_scratch=options.least_scratch)
+        target=Target(processor=platform.processor, optimize=options.optimize, least_scratch=options.least_scratch),
+        cost=guide.learned_cost() if options.guide == "learned" else None,
     )
 
 
 def compile_module(mod: tvm.IRModule, platform: Platform, options: BuildOptions) -> Compiled:
     """A whole model as one region: program, memory plan, interface; made to fit where it can be.
 
-    Raises UnsupportedModel naming what no stage can compile, DoesNotFit.
+    Raises UnsupportedModel naming what no stage can compile, DoesNotFit, BadOptions where it is to be quantized.
     """
-    mod = load(mod)
-    compiled, _ = _fitted(mod, platform, options)
-    if options.quantize == "int8" and platform.processor.fpu == "none":
+    return compile_model(mod, platform, options)[1]
+
+
+def compile_model(
+    mod: tvm.IRModule, platform: Platform, options: BuildOptions, calibration: Source | None = None
+) -> tuple[tvm.IRModule, Compiled]:
+    """`compile_module`, and the module that was compiled in the end: in QDQ form where it was quantized.
+
+    calibration: as `read_calibration` takes it. Raises BadOptions where that and `options.quantize` do not go together,
+    BadInput, and what `compile_module` raises.
+    """
+    forms = _forms(load(mod), platform, options, calibration)
+    compiled, way = _fitted(forms, platform, options)
+    if way.options.quantize == "int8" and platform.processor.fpu == "none":
         _refuse_floats(compiled)
-    return compiled
+    return forms(way.options.quantize), compiled
 
 
-def _fitted(mod: tvm.IRModule, platform: Platform, options: BuildOptions) -> tuple[Compiled, Way]:
-    """A loaded module within its limits, and how it got there."""
+def _forms(
+    mod: tvm.IRModule, platform: Platform, options: BuildOptions, calibration: Source | None
+) -> Callable[[Quantize], tvm.IRModule]:
+    """A loaded module as each way asks for it, float or quantized; the calibration data is checked at once."""
+    data = _calibration(mod, platform, options, calibration)
 
     @cache
-    def scheduled(least_scratch: bool) -> tvm.IRModule:
+    def form(quantize: Quantize) -> tvm.IRModule:
+        return mod if quantize == "none" or data is None else _quantized(mod, platform, options, data)
+
+    return form
+
+
+def _fitted(
+    forms: Callable[[Quantize], tvm.IRModule], platform: Platform, options: BuildOptions
+) -> tuple[Compiled, Way]:
+    """A loaded module within its limits, and how it got there. forms: the module, by how it is quantized."""
+
+    @cache
+    def scheduled(quantize: Quantize, least_scratch: bool) -> tvm.IRModule:
         """The module in front of what makes it fit: ways differ there in nothing else."""
         return tvm.transform.Sequential(
             _before_memory(platform, replace(options, least_scratch=least_scratch))
-        )(mod)  # fmt: skip
+        )(forms(quantize))  # fmt: skip
 
     def compile_by(way: Way) -> Compiled:
-        return _compiled(scheduled(way.options.least_scratch), platform, way)
+        return _compiled(scheduled(way.options.quantize, way.options.least_scratch), platform, way)
 
-    return fit(compile_by, platform, options, lambda tried: _backend(platform, tried))
+    rank = guide.learned_rank() if options.guide == "learned" else None
+    return fit(compile_by, platform, options, lambda tried: _backend(platform, tried), rank)
 
 
 def _compiled(scheduled: tvm.IRModule, platform: Platform, way: Way) -> Compiled:
@@ -154,7 +196,8 @@ def _compiled(scheduled: tvm.IRModule, platform: Platform, way: Way) -> Compiled
     """
     limits = way.options.limits_bytes(platform)
     allowed = dict(limits)
-    for _ in range(MOST_TRIES if way.options.memories == "all" and len(limits) > 1 else 0):
+    several = way.options.memories == "all" and len(limits) > 1 and way.options.io != "stream"
+    for _ in range(MOST_TRIES if several else 0):
         compiled = _compiled_within(scheduled, platform, way, allowed)
         over = {
             memory: compiled.plan.bytes_in(memory) - limit
@@ -247,11 +290,19 @@ def relax_pipeline(
             "pin and keep: inside tvm.compile the caller holds inputs and outputs; build a package instead."
         )
 
+    if chosen.io == "stream":
+        raise BadOptions(
+            "io = 'stream': TVM hands whole tensors to compiled code; inside tvm.compile use io = 'arena' or 'caller', "
+            "or build a package."
+        )
+
     @tvm.transform.module_pass(opt_level=0, name=f"tvm_ext.{board.name}")
     def pipeline(mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
-        loaded = quantize(load(mod), board, chosen, calibration)
+        forms = _forms(load(mod), board, chosen, calibration)
+        decides = chosen.ram is not None or chosen.quantize == "auto"
+        way = _fitted(forms, board, chosen)[1] if decides else Way(method="whole", options=chosen)
+        loaded = forms(way.options.quantize)
         prefix = chosen.name or str(loaded.attrs["tvm_ext.model_name"])
-        way = _fitted(loaded, board, chosen)[1] if chosen.ram is not None else Way(method="whole", options=chosen)
         stages = passes(board, way.options, prefix, way.memory_pass)
         generate = relax.transform.RunCodegen(codegen_options(board, way.options))
         lowered = tvm.transform.Sequential([*stages, generate])(loaded)

@@ -32,6 +32,8 @@ def make_report(
 ) -> dict[str, Any]:
     """The report of a build as JSON-ready values; None where something was not measured.
 
+    inputs, outputs: `stream` says in how many rows they are handed over, how many of those are kept at a time, how many
+    come in one call, and the order of axes of their elements; None where they are not streamed.
     float_operations: of a quantized model, steps that compute in float, and why.
     quantization: what quantizing the model here measured on the calibration samples; None for other models.
     """
@@ -94,6 +96,7 @@ def _port(port: Port) -> dict[str, Any]:
         "dtype": port.dtype,
         "scale": quantization.scale if quantization else None,
         "zero_point": quantization.zero_point if quantization else None,
+        "stream": asdict(port.stream) if port.stream else None,
     }
 
 

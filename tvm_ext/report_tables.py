@@ -101,6 +101,10 @@ def _totals(report: Report) -> Table:
         ("multiply-accumulates", "macs", ""),
     ):
         table.add_row(label, _number(report[key], unit))
+    for port in (*report.get("inputs", ()), *report.get("outputs", ())):
+        if stream := port.get("stream"):
+            kept = f"{stream['rows_kept']} of {stream['rows']} rows held" if stream["rows"] > 1 else "whole"
+            table.add_row(f"{escape(port['name'])}, streamed", kept)
     qemu: Report = report["verify"].get("qemu") or {}
     table.add_row("instructions (QEMU; not cycles)", _number(qemu.get("instructions")))
     prediction: Report = report.get("prediction", {})

@@ -24,6 +24,7 @@ from tvm_ext.core.errors import BadInput, BadPackage, RunFailed
 from tvm_ext.core.options import Optimize
 from tvm_ext.core.platform import HOST_TOOLCHAIN, Board, Platform, Toolchain
 from tvm_ext.core.toolchain import compile_objects, find_program, shared_library
+from tvm_ext.streams import run_streamed
 
 Sample = Mapping[str, np.ndarray]
 EMPTY_INSTRUCTIONS = 2  # of the empty function that runtime/measure.h measures
@@ -83,7 +84,9 @@ class HostModel:
         outputs = [np.empty(port.shape, port.dtype) for port in self.interface.outputs]
         run = getattr(self.library, self.interface.run)
         run.restype = ctypes.c_int32
-        if self.interface.io == "caller":
+        if self.interface.io == "stream":
+            status, outputs = run_streamed(run, self.interface, arrays)
+        elif self.interface.io == "caller":
             status = run(*(ctypes.c_void_p(array.ctypes.data) for array in (*arrays, *outputs)))
         else:
             for port, array in zip(self.interface.inputs, arrays, strict=True):
@@ -135,7 +138,11 @@ def run_qemu(
         raise RunFailed(f"platform {platform.name} has no board; run it on the host, or choose one that has.")
     if not samples:
         raise BadInput("no samples to run; give at least one.")
-    flat = [array for sample in samples for array in check_inputs(interface, sample)]
+    flat = [
+        port.handed_over(array)
+        for sample in samples
+        for port, array in zip(interface.inputs, check_inputs(interface, sample), strict=True)
+    ]
     with TemporaryDirectory(prefix="tvm_ext_") as name:
         folder = Path(name)
         (folder / "in.bin").write_bytes(np.uint32(len(samples)).tobytes() + b"".join(array.tobytes() for array in flat))
@@ -253,7 +260,7 @@ def _split(data: bytes, interface: Interface, num_samples: int, elf: Path) -> tu
         sample = {}
         for port in interface.outputs:
             flat = np.frombuffer(data, port.dtype, port.num_elements, offset)
-            sample[port.source] = flat.reshape(port.shape).copy()
+            sample[port.source] = port.taken_back(flat).copy()
             offset += port.num_bytes
         samples.append(sample)
     return tuple(samples)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+import numpy as np
+
 from benchmarks.networks.graph import Graph
 
 
@@ -54,3 +56,18 @@ class CellGraph(Graph):
         shape = (n, channels, 2 * h, 2 * w)
         inputs = [x, weight, self._bias(channels)]
         return self._node("ConvTranspose", inputs, shape, kernel_shape=[2, 2], strides=[2, 2])
+
+    def enlarge(self, x: str) -> str:
+        """Every pixel four times: twice the height and width."""
+        n, c, h, w = self.shapes[x]
+        scales = self._constant("scales", np.array([1, 1, 2, 2]))
+        sampling = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        return self._node("Resize", [x, "", scales], (n, c, 2 * h, 2 * w), mode="nearest", **sampling)
+
+    def gate(self, x: str, features: int) -> str:
+        """Each channel times a weight that follows from the means of all (squeeze and excitation, Hu et al. 2018)."""
+        n, c, _, _ = self.shapes[x]
+        weights = self.dense(self.dense(self.global_pool(x), features, activation="relu"), c)
+        weights = self._node("Sigmoid", [weights], (n, c))
+        shape = self._integers("shape", [n, c, 1, 1])
+        return self._node("Mul", [x, self._node("Reshape", [weights, shape], (n, c, 1, 1))], self.shapes[x])

@@ -133,8 +133,14 @@ class Graph:
         return self._constant("bias", self._random.normal(0, 0.05, channels))
 
     def _constant(self, role: str, array: np.ndarray) -> str:
+        return self._array(role, np.asarray(array, np.float32))
+
+    def _integers(self, role: str, values: Sequence[int]) -> str:
+        return self._array(role, np.asarray(values, np.int64))
+
+    def _array(self, role: str, array: np.ndarray) -> str:
         name = f"{role}_{len(self._nodes)}"
-        self._weights.append(numpy_helper.from_array(np.asarray(array, np.float32), name))
+        self._weights.append(numpy_helper.from_array(array, name))
         return name
 
     def _node(self, op: str, inputs: Sequence[str], shape: Shape, **attributes: object) -> str:

@@ -80,3 +80,37 @@ def dense_block(name: str, *, layers: int = 6, growth: int = 12, size: int = 32)
         x = graph.conv(x, 4 * growth, activation="relu")
         parts.append(graph.conv(x, growth, 3))
     return graph.model(graph.dense(graph.global_pool(graph.relu(graph.concat(parts))), 10))
+
+
+def gated_unet(name: str, *, channels: Sequence[int] = (16, 64, 96, 128), size: int = 64) -> onnx.ModelProto:
+    """A U-Net that adds its skips (Chaurasia and Culurciello 2017), its lowest level gated by its own means.
+
+    The gate needs the whole image below before a row of it is known, so the skips wait as a whole; the first of them
+    is one small convolution of the input. channels: of each level. float32[1, 3, size, size] -> two scores a pixel.
+    """
+    graph = CellGraph(name, (1, 3, size, size))
+    x, kept = "input", []
+    for level, width in enumerate(channels):
+        x = graph.conv(x, width, 3, stride=1 if level == 0 else 2, activation="relu")
+        kept.append(x)
+    x = graph.gate(kept.pop(), channels[-1] // 4)
+    for skip in reversed(kept):
+        x = graph.add(graph.enlarge(graph.conv(x, graph.shapes[skip][1])), skip, activation="relu")
+    return graph.model(graph.conv(x, 2))
+
+
+def gated_dense_block(
+    name: str, *, layers: int = 5, stem: int = 48, growth: int = 8, size: int = 32
+) -> onnx.ModelProto:
+    """A dense block and its transition, its bottlenecks gated by their own means, behind a wide stem.
+
+    A gate needs the whole bottleneck before a row of it is known: all parts of the block wait for it as a whole.
+    float32[1, 3, size, size] -> scores of 10 classes.
+    """
+    graph = CellGraph(name, (1, 3, size, size))
+    parts = [graph.conv("input", stem, 3, activation="relu")]
+    for _ in range(layers):
+        x = graph.conv(graph.concat(parts) if len(parts) > 1 else parts[0], 4 * growth, activation="relu")
+        parts.append(graph.conv(graph.gate(x, growth), growth, 3, activation="relu"))
+    x = graph.conv(graph.concat(parts), (stem + layers * growth) // 2, activation="relu")
+    return graph.model(graph.dense(graph.global_pool(graph.pool(x, "avg", 2, stride=2)), 10))

@@ -106,6 +106,8 @@ def _check_parts(program: Program, plan: MemoryPlan) -> None:
     made = {name for step in program.steps for inner in calls(step) for name in _operands(inner)[1]}
     for name in (*program.inputs, *made):
         tensor = program.tensors[name]
+        if tensor.ring:  # which rows of it are whose, the replay of its sequence shows
+            continue
         first = tensor.part.first if tensor.part else 0
         whole = tensor.part.tensor if tensor.part else name
         written.setdefault(whole, []).append((first, first + int(np.prod(tensor.shape, dtype=np.int64)), name))
@@ -119,7 +121,11 @@ def _check_parts(program: Program, plan: MemoryPlan) -> None:
             continue
         whole, place = program.tensors[tensor.part.tensor], plan.placements.get(name)
         end = tensor.part.first + int(np.prod(tensor.shape, dtype=np.int64))
-        if whole.part or whole.dtype != tensor.dtype or end > int(np.prod(whole.shape, dtype=np.int64)):
+        if (
+            whole.part
+            or (whole.dtype != tensor.dtype and not tensor.ring)
+            or end > int(np.prod(whole.shape, dtype=np.int64))
+        ):
             raise PlanRejected(f"{name} is no part of {whole.name}.")
         if place and (
             place.part_of != whole.name

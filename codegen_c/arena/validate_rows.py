@@ -37,17 +37,20 @@ def replay_sequence(
         place = plan.placements[name]
         ring = rings.get(name)
         size, rest = divmod(place.num_bytes, ring.stored if ring else rows)
+        slot = (index + ring.shift) % ring.stored if ring else index
         if rest:
             raise PlanRejected(f"{where}: {name} of {place.num_bytes} B is not made of {rows} equal rows.")
-        begin = place.offset + (index % ring.stored if ring else index) * size
+        begin = place.offset + slot * size
         return owners[place.memory][begin : begin + size], base[name] - index if ring else numbers[name]
 
-    def require(call: KernelCall, begin: int, end: int) -> None:
+    def require(call: KernelCall, begin: int, end: int, behind: bool = False) -> None:
         for constant, name in call.fetched:
             held = row(name, 1, 0)
             if held is not None and (held[0] != held[1]).any():
                 raise PlanRejected(f"{where}: {call.name} reads {constant} from {name}, which is not there any more.")
-        for name, access in zip(call.inputs, _accesses(call), strict=True):
+        for position, (name, access) in enumerate(zip(call.inputs, _accesses(call), strict=True)):
+            if behind and _lies_in_place(program, call, position):
+                continue
             low, high = access.read(begin, end)
             for index in range(low, high):
                 found = row(name, access.input_rows, index)
@@ -80,7 +83,7 @@ def replay_sequence(
         scratch = plan.placements.get(f"{step.name}_scratch")
         if scratch and call.implementation.scratch_bytes:
             owners[scratch.memory][scratch.offset : scratch.offset + scratch.num_bytes] = numbers[scratch.name]
-        require(call, begin, end)  # a kernel reads while it writes
+        require(call, begin, end, behind=True)  # a kernel reads while it writes
         made[call.outputs[0]] = end
     for call in step.body:
         spatial = call.implementation.spatial
@@ -99,7 +102,7 @@ def _replayed(step: Sequence) -> Iterator[tuple[KernelCall, int, int]]:
             for later in range(maker + 1, len(rows)):
                 if made[later] >= want[later]:
                     continue
-                last = min(made[later] + step.rows_per_call[later], rows[later]) - 1
+                last = min(made[later] + _at_once(step, later, made[later]), rows[later]) - 1
                 for name, access in zip(step.body[later].inputs, _accesses(step.body[later]), strict=True):
                     if name == step.body[maker].outputs[0]:
                         window = access.window
@@ -107,9 +110,28 @@ def _replayed(step: Sequence) -> Iterator[tuple[KernelCall, int, int]]:
                         asked = below + (window.kernel[0] - 1) * window.dilation[0] + 1
                         want[maker] = max(want[maker], min(asked, access.input_rows))
         index = next(i for i in range(len(rows)) if made[i] < want[i])
-        end = min(made[index] + step.rows_per_call[index], rows[index])
+        end = min(made[index] + _at_once(step, index, made[index]), rows[index])
         yield step.body[index], made[index], end
         made[index] = end
+
+
+def _at_once(step: Sequence, index: int, made: int) -> int:
+    """Rows of a kernel's next call."""
+    return (
+        step.first_rows[index] if step.first_rows and step.first_rows[index] and not made else step.rows_per_call[index]
+    )
+
+
+def _lies_in_place(program: Program, call: KernelCall, position: int) -> bool:
+    """Whether the output lies in an input's ring, each row over one that later rows do not read, and read before."""
+    tensor, source = program.tensors[call.outputs[0]], program.tensors[call.inputs[position]]
+    home = source.part.tensor if source.part else source.name
+    if tensor.part is None or tensor.part.tensor != home or tensor.ring is None or source.ring is None:
+        return False
+    window = _accesses(call)[position].window
+    lag = (source.ring.shift - tensor.ring.shift) % tensor.ring.stored
+    keeps = window.strides[0] == 1 and tensor.ring.stored == source.ring.stored
+    return position in call.implementation.in_place and keeps and lag == window.padding[0]
 
 
 def _accesses(call: KernelCall) -> tuple[RowAccess, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib.resources import files
 from math import gcd
 
-from codegen_c.emit.selftest import ports, run_arguments
+from codegen_c.emit.selftest import ports, run_arguments, streams
 from codegen_c.emit.templates import render
 from codegen_c.interface import Interface
 from tvm_ext.core.errors import BadPlatform
@@ -129,13 +129,16 @@ def _part(memory: Memory) -> dict[str, object]:
 
 def _main(interface: Interface, moves: bool) -> str:
     types = [f"const {port.c_type} *" for port in interface.inputs] + [f"{p.c_type} *" for p in interface.outputs]
-    caller = interface.io == "caller"
+    parameters = {"arena": "void", "caller": ", ".join(types), "stream": f"const {interface.io_struct} *"}
     return render(
         "firmware.c.j2",
         model=interface.model,
-        caller=caller,
         counts=moves,
-        parameters=", ".join(types) if caller else "void",
+        io=interface.io,
+        parameters=parameters[interface.io],
+        streams=streams(interface),
+        input_bytes=sum(port.num_bytes for port in interface.inputs),
+        output_bytes=sum(port.num_bytes for port in interface.outputs),
         arguments=run_arguments(interface, "input_", "output_"),
         inputs=ports(interface, "inputs", "input_"),
         outputs=ports(interface, "outputs", "output_"),

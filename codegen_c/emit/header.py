@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from codegen_c.emit.banner import Origin, banner
+from codegen_c.emit.stream import callback_signature, describe_rows, streamed
 from codegen_c.interface import Interface, Port
 from codegen_c.text import block, comment
 
@@ -13,7 +14,16 @@ def emit_header(interface: Interface, origin: Origin) -> str:
     sizes = [
         f"#define {interface.size_macro(port)} {port.num_elements}" for port in (*interface.inputs, *interface.outputs)
     ]
-    declarations = _arena_api(interface) if interface.io == "arena" else _caller_api(interface)
+    sizes += [
+        line
+        for _, port in streamed(interface)
+        if port.stream
+        for line in (
+            f"#define {interface.rows_macro(port)} {port.stream.rows}",
+            f"#define {interface.row_macro(port)} {port.num_elements // port.stream.rows}",
+        )
+    ]
+    api = {"arena": _arena_api, "caller": _caller_api, "stream": _stream_api}[interface.io]
     return "\n".join(
         [
             banner(origin, f"{interface.model}: the functions firmware calls."),
@@ -23,7 +33,7 @@ def emit_header(interface: Interface, origin: Origin) -> str:
             "/* Numbers of elements. */",
             *sizes,
             "",
-            declarations,
+            api(interface),
             "#ifdef __cplusplus\n}\n#endif\n",
             "#endif\n",
         ]
@@ -42,6 +52,8 @@ def signature(interface: Interface) -> str:
     """`int32_t <model>_run(...)` without the semicolon."""
     if interface.io == "arena":
         return f"int32_t {interface.run}(void)"
+    if interface.io == "stream":
+        return f"int32_t {interface.run}(const {interface.io_struct} *io)"
     arguments = [f"const {port.c_type} *{port.name}" for port in interface.inputs]
     arguments += [f"{port.c_type} *{port.name}" for port in interface.outputs]
     one_line = f"int32_t {interface.run}({', '.join(arguments)})"
@@ -73,3 +85,24 @@ def _caller_api(interface: Interface) -> str:
     lines = "\n".join(f"   {note}" for note in notes)
     head = "One inference, 0 when done. Inputs and outputs must not overlap. Not reentrant: the arenas are static."
     return f"/* {head}\n{lines} */\n{signature(interface)};\n"
+
+
+def _stream_api(interface: Interface) -> str:
+    members = ["void *context; /* handed to each function */"]
+    for direction, port in streamed(interface):
+        verb = "Fill rows of the input" if direction == "read" else "Take rows of the output"
+        name = f"(*{direction}_{port.name})"
+        members += [f"/* {verb}: {describe_rows(port)}; {describe(port)}. */"]
+        members += [f"{callback_signature(direction, port, name)};"]
+    head = (
+        "/* How the application hands over inputs and takes outputs. Rows [row_begin, row_end) lie one behind the\n"
+        "   other from `rows` on, only for the time of the call. Of each tensor they come in order, each once, up to\n"
+        "   the last one that an output depends on. A function answers 0; anything else ends the run, which answers\n"
+        "   the same. */\n"
+    )
+    struct = f"{head}typedef struct {{\n{block(members)}\n}} {interface.io_struct};\n"
+    run = (
+        "/* One inference, 0 when done. It calls the functions of `io` as rows are needed or made.\n"
+        "   Not reentrant: the arenas are static. */\n"
+    )
+    return f"{struct}\n{run}{signature(interface)};\n"

@@ -11,7 +11,8 @@ from codegen_c.emit.functions import definition
 from codegen_c.emit.header import signature
 from codegen_c.emit.memory import place, union_name
 from codegen_c.emit.sequence import sequence_lines
-from codegen_c.interface import Interface
+from codegen_c.emit.stream import callback_lines, streamed
+from codegen_c.interface import Interface, Port
 from codegen_c.kernels.contract import CFunction
 from codegen_c.program import Affine, Call, KernelCall, Loop, Program, Sequence, Step, Tensor, Transfer, Wait, reads
 from codegen_c.text import block, comment
@@ -32,10 +33,10 @@ def emit_model(
     ]
     names = _function_names(program)
     functions = [
-        f"{_comment(program, [c for c in program.kernel_calls() if names[c.name] == call.name])}\n"
+        f"{_comment(program, [c for c in program.kernel_calls() if names.get(c.name) == call.name])}\n"
         f"{definition(call.implementation.function, f'{model}_{call.name}')}"
         for call in program.kernel_calls()
-        if names[call.name] == call.name
+        if names.get(call.name) == call.name
     ]
     return "\n".join(
         [
@@ -56,9 +57,16 @@ def headers(program: Program) -> list[str]:
 
 
 def _function_names(program: Program) -> dict[str, str]:
-    """Of each kernel call, the first one with the same function: layers of one shape share their code."""
+    """Of each kernel call, the first one with the same function: layers of one shape share their code.
+
+    Calls of the application's functions have none.
+    """
     first: dict[CFunction, str] = {}
-    return {call.name: first.setdefault(call.implementation.function, call.name) for call in program.kernel_calls()}
+    return {
+        call.name: first.setdefault(call.implementation.function, call.name)
+        for call in program.kernel_calls()
+        if not call.implementation.callback
+    }
 
 
 def _comment(program: Program, users: list[KernelCall]) -> str:
@@ -80,11 +88,13 @@ def _run(program: Program, plan: MemoryPlan, interface: Interface, after_step: b
     model = interface.model
     used = dict.fromkeys(p.memory for p in plan.placements.values())
     lines = [f"union {union_name(model, memory)} *const {memory} = &{union_name(model, memory)};" for memory in used]
+    lines += ["int32_t status = 0;"] if streamed(interface) else []
     lines += [""] if lines else []
     read = {name for step in program.steps for name in reads(step)}
     unread = [port.name for port in interface.inputs if port.name not in read]
     lines += [f"(void){name}; /* no step reads it */" for name in unread if interface.io == "caller"]
-    calls = _Calls(program=program, plan=plan, model=model, names=_function_names(program))
+    ports = {port.name: port for port in (*interface.inputs, *interface.outputs)}
+    calls = _Calls(program=program, plan=plan, model=model, names=_function_names(program), ports=ports)
     for index, step in enumerate(program.steps):
         lines += _step(calls, step)
         if after_step:
@@ -101,6 +111,7 @@ class _Calls:
     plan: MemoryPlan
     model: str
     names: dict[str, str]
+    ports: dict[str, Port]
 
 
 def _step(calls: _Calls, step: Step) -> list[str]:
@@ -134,6 +145,13 @@ def _call_lines(calls: _Calls, call: Call, step_name: str, bounds: tuple[str, st
     if not isinstance(call, KernelCall):
         return _step(calls, call)
     program, plan, model = calls.program, calls.plan, calls.model
+    if callback := call.implementation.callback:
+        outside, inside = call.inputs[0], call.outputs[0]
+        if callback.direction == "write":
+            outside, inside = inside, outside
+        rows = bounds or ("0", str(callback.rows))
+        where = place(program, plan, inside)
+        return callback_lines(call, calls.ports[outside], program.tensors[inside], where, rows)
     inputs, outputs, constants = iter(call.inputs), iter(call.outputs), iter(call.constants)
     fetched = dict(call.fetched)
     rows = iter(bounds or _row_bounds(call))

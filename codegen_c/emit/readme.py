@@ -7,15 +7,17 @@ from typing import Any
 
 from codegen_c.emit.header import describe
 from codegen_c.emit.memory import section_macro
+from codegen_c.emit.stream import callback_signature, describe_rows, streamed
 from codegen_c.emit.templates import render
-from codegen_c.interface import Interface
+from codegen_c.interface import Interface, Port
+from codegen_c.text import block
 
 
 def emit_readme(interface: Interface, report: Mapping[str, Any]) -> str:
     """Text of README.md. report: what `report.json` holds."""
     model, verify = interface.model, report["verify"]
     used = [(memory["name"], memory["used_bytes"]) for memory in report["memories"] if memory["used_bytes"]]
-    ports = [{"name": p.name, "description": describe(p)} for p in (*interface.inputs, *interface.outputs)]
+    ports = [{"name": p.name, "description": _describe(p)} for p in (*interface.inputs, *interface.outputs)]
     sources = [f"`{model}.c`", f"`{model}_memory.c`", f"`{model}_weights.c`", "and the headers beside them"]
     return render(
         "README.md.j2", model=model, generator=report["generator"], source=report["model"]["source"],
@@ -47,7 +49,45 @@ def _usage(interface: Interface) -> str:
         ]
         arguments = ", ".join(p.name for p in (*interface.inputs, *interface.outputs))
         return "\n".join([*buffers, "", f"int32_t status = {interface.run}({arguments});  /* 0: done */"])
+    if interface.io == "stream":
+        return _stream_usage(interface)
     lines = [f"{p.c_type} *{p.name} = {interface.accessor(p)}();  /* fill before each run */" for p in interface.inputs]
     lines.append(f"int32_t status = {interface.run}();  /* 0: done */")
     lines += [f"const {p.c_type} *{p.name} = {interface.accessor(p)}();" for p in interface.outputs]
     return "\n".join(lines)
+
+
+def _stream_usage(interface: Interface) -> str:
+    """How drivers are attached: inputs from a camera or the like, line by line; outputs to wherever they are wanted."""
+    texts: list[str] = []
+    for direction, port in streamed(interface):
+        name, macro = f"{direction}_{port.name}", interface.row_macro(port)
+        line = f"&rows[(row - row_begin) * {macro}]"
+        if direction == "read":
+            note = "Your driver waits for a row and says where it lies; NULL where none comes."
+            body = [
+                f"const {port.c_type} *const row_of_{port.name} = driver_{port.name}(context, row);",
+                f"if (row_of_{port.name} == NULL) {{",
+                block("return 1; /* anything but 0 ends the run, which answers the same */"),
+                "}",
+                f"memcpy({line}, row_of_{port.name}, {macro} * sizeof *rows);",
+            ]
+        else:
+            note = "A row is done: your driver copies, sends or draws it. It is gone after the call."
+            body = [f"driver_{port.name}(context, row, {line});"]
+        loop = ["for (int32_t row = row_begin; row < row_end; ++row) {", block(body), "}", "return 0;"]
+        signature = callback_signature(direction, port, name)
+        texts.append(f"/* {note} */\nstatic {signature}\n{{\n{block(loop)}\n}}\n")
+    members = [f".{direction}_{port.name} = {direction}_{port.name}," for direction, port in streamed(interface)]
+    struct = f"const {interface.io_struct} io = {{\n{block(members)}\n}};"
+    return "\n".join([*texts, struct, f"int32_t status = {interface.run}(&io);  /* 0: done */"])
+
+
+def _describe(port: Port) -> str:
+    """A port, and, where it is streamed, how."""
+    stream = port.stream
+    if stream is None:
+        return describe(port)
+    kept = f", of which {stream.rows_kept} are held at a time" if stream.rows_kept < stream.rows else ", held whole"
+    together = f", up to {stream.rows_per_call} a call" if stream.rows_per_call > 1 else ""
+    return f"{describe(port)}: {describe_rows(port)}{together}{kept}"

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from codegen_c.emit.stream import callback_signature, streamed
 from codegen_c.emit.templates import render
 from codegen_c.interface import Interface, Port
 from codegen_c.text import C_TYPES, filled, literal
@@ -56,11 +57,9 @@ def emit_selftest(interface: Interface, *, tolerance: float = 1e-4) -> dict[str,
     """
     model = interface.model
     dtypes = sorted({port.dtype for port in interface.outputs})
-    caller = interface.io == "caller"
     values = {
         "model": model,
-        "arena": not caller,
-        "caller": caller,
+        "io": interface.io,
         "tolerance": repr(float(tolerance)),
         "uses_float": any(dtype.startswith("float") for dtype in dtypes),
         "kinds": [
@@ -74,6 +73,7 @@ def emit_selftest(interface: Interface, *, tolerance: float = 1e-4) -> dict[str,
         ],
         "inputs": ports(interface, "inputs", "vector->in_"),
         "outputs": ports(interface, "outputs", "output_"),
+        "streams": streams(interface),
         "arguments": run_arguments(interface, "vector->in_", "output_"),
     }
     return {
@@ -99,10 +99,33 @@ def ports(interface: Interface, side: Side, caller_prefix: str) -> list[dict[str
     ]
 
 
+def streams(interface: Interface) -> list[dict[str, str | int]]:
+    """What templates need of streamed ports; `offset`: bytes before it in a sample of all inputs or all outputs."""
+    found: list[dict[str, str | int]] = []
+    for direction, port in streamed(interface):
+        side: Side = "inputs" if direction == "read" else "outputs"
+        every: tuple[Port, ...] = getattr(interface, side)
+        found.append(
+            {
+                "direction": direction,
+                "name": port.name,
+                "dtype": port.dtype,
+                "c_type": port.c_type,
+                "signature": callback_signature(direction, port, f"{direction}_{port.name}"),
+                "size": interface.size_macro(port),
+                "rows": interface.rows_macro(port),
+                "row": interface.row_macro(port),
+                "member": _member(port, side),
+                "offset": sum(other.num_bytes for other in every[: every.index(port)]),
+            }
+        )
+    return found
+
+
 def run_arguments(interface: Interface, input_prefix: str, output_prefix: str) -> str:
     """The C arguments of `<model>_run` where its buffers are named prefix + port name."""
-    if interface.io == "arena":
-        return ""
+    if interface.io != "caller":
+        return "&io" if interface.io == "stream" else ""
     names = [input_prefix + port.name for port in interface.inputs]
     return ", ".join([*names, *(output_prefix + port.name for port in interface.outputs)])
 
@@ -121,7 +144,7 @@ def _array(stored: Mapping[str, np.ndarray], port: Port) -> np.ndarray:
     array = np.asarray(stored[port.source])
     if array.shape != port.shape or array.dtype != np.dtype(port.dtype):
         raise ValueError(f"{port.source}: {array.dtype}{list(array.shape)} stored for {port.dtype}{list(port.shape)}")
-    return array
+    return port.handed_over(array)
 
 
 def _all_finite(vectors: Sequence[TestVector]) -> bool:

@@ -66,7 +66,7 @@ def _asked(step: RowSteps, later: int, access: RowAccess) -> str:
     stride, first = window.strides[0], reach(access)
     if stride == 0:
         return str(min(max(first, 0), access.input_rows))
-    row = name if step.rows_per_call[later] == 1 else f"({_end(step, later)} - 1)"
+    row = name if _one_by_one(step, later) else f"({_end(step, later)} - 1)"
     scaled = row if stride == 1 else f"{row} * {stride}"
     total = f"{scaled} + {first}" if first > 0 else f"{scaled} - {-first}" if first < 0 else scaled
     if first < 0:
@@ -76,8 +76,13 @@ def _asked(step: RowSteps, later: int, access: RowAccess) -> str:
 
 def _end(step: RowSteps, index: int) -> str:
     """End of the rows that a kernel's next call computes."""
-    name, rows = step.body[index].name, step.rows_per_call[index]
-    if rows == 1:
+    name, rows, first = step.body[index].name, step.rows_per_call[index], step.first_of(index)
+    if _one_by_one(step, index):
         return f"{name} + 1"
     total = spatial_of(step.body[index]).output_rows
-    return f"{name} + {rows}" if total % rows == 0 else f"TVM_EXT_MIN({name} + {rows}, {total})"
+    end = f"{name} + {rows}" if first == rows else f"({name} > 0 ? {name} + {rows} : {first})"
+    return end if (total - first) % rows == 0 else f"TVM_EXT_MIN({end}, {total})"
+
+
+def _one_by_one(step: RowSteps, index: int) -> bool:
+    return step.rows_per_call[index] == step.first_of(index) == 1

@@ -103,13 +103,28 @@ class Spatial:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Kept:
+    """Rows kept of an operand: row h in slot (h + shift) % stored."""
+
+    stored: int
+    shift: int = 0
+
+    def slot(self, row: int) -> int:
+        return (row + self.shift) % self.stored
+
+
+@dataclass(frozen=True, kw_only=True)
 class StoredRows:
-    """How many rows of each operand are stored; None means all of them."""
+    """How many rows of each operand are stored; None means all of them.
 
-    inputs: tuple[int | None, ...] = ()
-    output: int | None = None
+    at_once: output rows that a call computes, where all calls but the last compute as many.
+    """
 
-    def input(self, index: int) -> int | None:
+    inputs: tuple[Kept | None, ...] = ()
+    output: Kept | None = None
+    at_once: int | None = None
+
+    def input(self, index: int) -> Kept | None:
         return self.inputs[index] if index < len(self.inputs) else None
 
 
@@ -163,6 +178,18 @@ class Passes:
         return cls(constants=max(1.0, rows / pixels), input=max(1.0, macs / channels / input_elements))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Callback:
+    """A function of the application's in a kernel's place: it fills the output, or takes the input.
+
+    rows: that the tensor is handed over in, 1 where it is no image. layout: axes of the model's tensor as handed over.
+    """
+
+    direction: Literal["read", "write"]
+    rows: int
+    layout: tuple[int, ...]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Accumulating:
     """A kernel that may take its only input in equal parts, in order, and add to sums (`Spatial.accumulates`).
@@ -181,7 +208,8 @@ class Implementation:
     constants: (role, array) in the order of the function's constant parameters, packed as the code reads them.
     accumulation: order in which one output element is summed, fixed however the output is cut.
     instructions, passes: modelled; they rank variants, and are never reported as measurements.
-    in_place: inputs the output may take the place of, element for element (each is read before it is written).
+    in_place: inputs the output may take the place of, element for element: each is read before it is written. Of one
+        that is read through a window, a call reads all that a row needs before it writes the row.
     reference: numpy on whole, stored-layout arrays, bit for bit for integers.
     exact: whether the reference gives the very bytes of the C code (integers) or agrees within rounding (float).
     alternatives: what else there was to choose from, for the report.
@@ -189,6 +217,7 @@ class Implementation:
     accumulating: the same operator by rows of its input, where there is such a kernel.
     sums: what an accumulating kernel keeps between its calls beside its output: a second output, `reference`'s too.
     copies: of a kernel that does nothing but put few long runs elsewhere, all of them; such a step can be saved.
+    callback: the application's function that is called instead of `function`.
     """
 
     kernel: str
@@ -208,6 +237,7 @@ class Implementation:
     accumulating: Accumulating | None = None
     sums: TensorType | None = None
     copies: tuple[Copy, ...] = ()
+    callback: Callback | None = None
 
     @property
     def computes_floats(self) -> bool:

@@ -36,8 +36,8 @@ class Plane:
     kept: int
 
     @classmethod
-    def of(cls, operator: QConv2d) -> Plane:
-        """The highest strip whose planes have no more than STRIP_BYTES."""
+    def of(cls, operator: QConv2d, stored: StoredRows) -> Plane:
+        """The highest strip whose planes have no more than STRIP_BYTES, and of no more rows than a call computes."""
         window, output = operator.window, operator.output.shape
         spanned = (window.kernel[0] - 1) * window.dilation[0] + 1
         words = ((output[2] - 1) * window.strides[1] + window.kernel[1] + 1) // 2
@@ -46,7 +46,7 @@ class Plane:
             return (strip - 1) * window.strides[0] + spanned
 
         fitting = [n for n in STRIP_ROWS if 4 * PLANES * rows(n) * words <= STRIP_BYTES]
-        strip = min(max(fitting, default=STRIP_ROWS.start), output[1])
+        strip = min(max(fitting, default=STRIP_ROWS.start), output[1], stored.at_once or output[1])
         return cls(strip=strip, rows=rows(strip), words=words, kept=max(0, spanned - window.strides[0]))
 
     @property
@@ -167,7 +167,12 @@ def expand_strip(operator: QConv2d, stored: StoredRows, plane: Plane) -> list[st
     if plane.kept:
         step = (plane.rows - plane.kept) * plane.words
         moves = [f"cells[{plus('i', j * plane.size)}] = cells[i + {j * plane.size + step}];" for j in range(PLANES)]
-        slide = [f"for (int32_t i = 0; i < {plane.kept * plane.words}; ++i) {{", block(moves), "}"]
+        done: list[str] = []
+        if stored.output is not None and plane.strip > 1:  # the strip before may have ended where the ring does
+            done = [f"const int32_t done = {times('(h - last)', window.strides[0] * plane.words)};"]
+            places = [(plus("i", j * plane.size), plus("i + done", j * plane.size)) for j in range(PLANES)]
+            moves = [f"cells[{to}] = cells[{source}];" for to, source in places]
+        slide = [*done, f"for (int32_t i = 0; i < {plane.kept * plane.words}; ++i) {{", block(moves), "}"]
         lines += ["if (h > row_begin) {", block(slide), "}"]
     return [
         *lines,

@@ -43,7 +43,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         constants=(("weights", paired.weights), ("bias", paired.bias), *finish.constants()),
         scratch_bytes=4 * paired.num_cells + (0 if _by_taps(operator) else _run_length(operator)),
         macs=operator.output.num_elements * operator.weight[0].size,
-        instructions=_instructions(operator, finish, paired),
+        instructions=_instructions(operator, stored, finish, paired),
         passes=_passes(operator, paired),
         accumulation="exact",
         spatial=spatial(operator.window, operator.inputs[0], operator.output),
@@ -82,10 +82,12 @@ def _pair(operator: QConv2d) -> PairedWeights:
     return PairedWeights.of(runs, begin, source, pixels=PIXELS, width=WIDTH)
 
 
-def _instructions(operator: QConv2d, finish: FastRequantize, paired: PairedWeights) -> int:
-    """Modelled: windows expanded, then products and results of each block."""
-    pixels = operator.output.num_elements // operator.output.shape[3]
-    blocks = -(-pixels // PIXELS) * -(-operator.output.shape[3] // WIDTH)
+def _instructions(operator: QConv2d, stored: StoredRows, finish: FastRequantize, paired: PairedWeights) -> int:
+    """Modelled: windows expanded, then products and results of each block; each call's last one may lack pixels."""
+    batch, height, columns, channels = operator.output.shape
+    pixels = batch * height * columns
+    calls = [min(stored.at_once or height, height - h) for h in range(0, height, stored.at_once or height)]
+    blocks = sum(-(-batch * rows * columns // PIXELS) for rows in calls) * -(-channels // WIDTH)
     row = RUN_INSTRUCTIONS + EXPAND_INSTRUCTIONS * operator.weight[0, 0].size
     one = paired.instructions() + PIXELS * WIDTH * finish.instructions
     return int(pixels * (12 + operator.window.kernel[0] * row)) + blocks * one

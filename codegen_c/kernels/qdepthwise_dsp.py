@@ -34,13 +34,13 @@ def has_four_channels(operator: QConv2d, target: Target) -> bool:
 
 def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
     finish = FastRequantize.of(qconv2d.requantize(operator), *qconv2d.products(operator).range())
-    window, plane = operator.window, Plane.of(operator)
+    window, plane = operator.window, Plane.of(operator, stored)
     taps = RowTaps.of(window.kernel[1], window.strides[1], min(COLUMNS, operator.output.shape[2]))
     begin = start(operator.inputs[0], operator.weight, operator.bias)
     *shared, row_begin, row_end = qconv2d.parameters(operator, finish.exact)
     shared = [replace(p, ctype="uint32_t") if p.name == "weights" else p for p in shared]
     scratch = Parameter(name="scratch", ctype="uint8_t", role="scratch")
-    helpers = (finish.helper(), expand_row(operator, plane), _channel(operator, stored, finish, taps, plane))
+    helpers = (finish.helper(), expand_row(operator, plane), _channel(operator, finish, taps, plane))
     return Implementation(
         kernel=KERNEL.name,
         function=CFunction(
@@ -57,7 +57,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         ),
         scratch_bytes=4 * PLANES * plane.size,
         macs=operator.output.num_elements * operator.weight[0].size,
-        instructions=_instructions(operator, finish, taps, plane),
+        instructions=_instructions(operator, stored, finish, taps, plane),
         passes=Passes(
             constants=operator.output.shape[1],  # each channel's weights again for every row
             scratch=(1 + window.kernel[0]) * operator.output.shape[3] / PLANES * operator.output.shape[1] / plane.strip,
@@ -75,7 +75,7 @@ def _keeps_places(operator: QConv2d) -> bool:
     return same and operator.output.shape[3] % PLANES == 0
 
 
-def _instructions(operator: QConv2d, finish: FastRequantize, taps: RowTaps, plane: Plane) -> int:
+def _instructions(operator: QConv2d, stored: StoredRows, finish: FastRequantize, taps: RowTaps, plane: Plane) -> int:
     """Modelled: planes expanded, then products and results of two columns at a time, or of one."""
     batch, height, columns, channels = operator.output.shape
     kernel_rows = operator.window.kernel[0]
@@ -86,20 +86,22 @@ def _instructions(operator: QConv2d, finish: FastRequantize, taps: RowTaps, plan
 
     pairs = columns // COLUMNS
     row = 4 + pairs * (group(COLUMNS) + 2) + (columns - pairs * COLUMNS) * group(1)
-    expand = (plane.rows - plane.kept) * (20 + 13 * plane.words) + plane.kept * 11 * plane.words
+    rows = plane.rows - plane.kept
+    again = 20 + 13 * plane.words if stored.at_once == plane.strip else 11 * plane.words  # each call begins anew
+    expand = rows * (20 + 13 * plane.words) + plane.kept * again
     one = -(-channels // PLANES) * expand + channels * (34 + len(taps.words) * kernel_rows + plane.strip * row)
     return batch * height * one // plane.strip
 
 
-def _channel(operator: QConv2d, stored: StoredRows, finish: FastRequantize, taps: RowTaps, plane: Plane) -> str:
-    """`$_channel(...)`: output rows [h, end) of channel k from its plane."""
+def _channel(operator: QConv2d, finish: FastRequantize, taps: RowTaps, plane: Plane) -> str:
+    """`$_channel(...)`: `count` output rows of channel k from its plane; `output` is the first one's first element."""
     output, window = operator.output, operator.window
     _, _, columns, channels = output.shape
     ctype = C_TYPES[output.dtype]
     constants = [p for p in qconv2d.parameters(operator, finish.exact) if p.role == "constant"]
     arguments = [replace(p, ctype="uint32_t") if p.name == "weights" else p for p in constants]
-    position = [*(["int32_t n"] if output.shape[0] > 1 else []), "int32_t h", "int32_t end", "int32_t k"]
-    names = [f"{ctype} *output", *(p.declaration() for p in arguments), "const uint32_t *plane", *position]
+    names = [f"{ctype} *output", *(p.declaration() for p in arguments), "const uint32_t *plane"]
+    names += ["int32_t count", "int32_t k"]
     kernel_rows, num_words = window.kernel[0], len(taps.words)
     f = f"const uint32_t *restrict f = &weights[{times('k', kernel_rows * num_words)}];"
     weights = [
@@ -127,7 +129,7 @@ def _channel(operator: QConv2d, stored: StoredRows, finish: FastRequantize, taps
     pairs = columns // COLUMNS
     x_step, y_step = window.strides[1] * COLUMNS // 2, COLUMNS * channels
     row = [
-        f"{ctype} *y = &output[{times(_output_row(operator, stored), columns * channels)} + k];",
+        f"{ctype} *y = &output[{times('h', columns * channels)} + k];",
         "const uint32_t *x = plane;",
     ]
     if pairs:
@@ -136,7 +138,8 @@ def _channel(operator: QConv2d, stored: StoredRows, finish: FastRequantize, taps
     if columns > pairs * COLUMNS:
         row += ["{", block([*sums(1), *store(1)]), "}"]
     row.append(f"plane += {window.strides[0] * plane.words};")
-    lines = [f, *weights, "const int32_t start = bias[k];", *tables, "for (; h < end; ++h) {", block(row), "}"]
+    lines = [f, *weights, "const int32_t start = bias[k];", *tables]
+    lines += ["for (int32_t h = 0; h < count; ++h) {", block(row), "}"]
     return shared_function("$_channel", names, lines)
 
 
@@ -149,8 +152,11 @@ def _body(operator: QConv2d, stored: StoredRows, finish: FastRequantize, plane: 
     """Four channels at a time, strips of rows; each is expanded, then its channels are computed one by one."""
     batch, channels = operator.output.shape[0], operator.output.shape[3]
     constants = [p.name for p in qconv2d.parameters(operator, finish.exact) if p.role == "constant"]
-    image = ["n"] if batch > 1 else []
-    call = ", ".join(["output", *constants, f"&cells[{times('j', plane.size)}]", *image, "h", "end", "k + j"])
+    row = operator.output.shape[2] * channels
+    first = f"&output[{times(_output_row(operator, stored), row)}]"
+    call = ", ".join([first, *constants, f"&cells[{times('j', plane.size)}]", "end - h", "k + j"])
+    # Rows of a strip lie behind each other: it ends where a ring does.
+    wraps = stored.output is not None and plane.strip > 1
     strip = [
         f"const int32_t end = row_end - h < {plane.strip} ? row_end : h + {plane.strip};",
         *expand_strip(operator, stored, plane),
@@ -161,11 +167,14 @@ def _body(operator: QConv2d, stored: StoredRows, finish: FastRequantize, plane: 
     # The last four channels may share some with those before: computing them twice gives the same bytes.
     following = f"k += k + {2 * PLANES} > {channels} && k + {PLANES} < {channels} ? {channels - PLANES} - k : {PLANES}"
     step = f"k += {PLANES}" if channels % PLANES == 0 else following
-    lines = [
-        f"for (int32_t k = 0; k < {channels}; {step}) {{",
-        block([f"for (int32_t h = row_begin; h < row_end; h += {plane.strip}) {{", block(strip), "}"]),
-        "}",
-    ]
+    strips = [f"for (int32_t h = row_begin; h < row_end; h += {plane.strip}) {{", block(strip), "}"]
+    if wraps and stored.output is not None:
+        left = f"const int32_t left = {stored.output.stored} - {slot('h', stored.output)};"
+        end = f"const int32_t end = TVM_EXT_MIN(h + TVM_EXT_MIN(left, {plane.strip}), row_end);"
+        strip = [left, end, *strip[1:]]
+        strips = ["int32_t last = row_begin;", "for (int32_t h = row_begin; h < row_end;) {"]
+        strips += [block([*strip, "last = h;", "h = end;"]), "}"]
+    lines = [f"for (int32_t k = 0; k < {channels}; {step}) {{", block(strips), "}"]
     if batch > 1:
         lines = [f"for (int32_t n = 0; n < {batch}; ++n) {{", block(lines), "}"]
     return "\n".join(["uint32_t *cells = (uint32_t *)(void *)scratch;", *lines])

@@ -156,7 +156,11 @@ def _num_in_place(operator: QConv2d, stored: StoredRows) -> int:
 def _row_is_inside(operator: QConv2d, stored: StoredRows, row: int) -> bool:
     window, kept = operator.window, stored.input(0)
     top, reach = row * window.strides[0] - window.padding[0], (window.kernel[0] - 1) * window.dilation[0]
-    return top >= 0 and top + reach < operator.inputs[0].shape[1] and (kept is None or top % kept + reach < kept)
+    return (
+        top >= 0
+        and top + reach < operator.inputs[0].shape[1]
+        and (kept is None or kept.slot(top) + reach < kept.stored)
+    )
 
 
 def _pixel(operator: QConv2d, groups: list[list[int]], finish: Rescale, limits: Limits) -> str:
@@ -257,7 +261,7 @@ def _whole_rows(operator: QConv2d, stored: StoredRows) -> str:
     reach = (window.kernel[0] - 1) * window.dilation[0]
     conditions = [f"{TOP} >= 0"] if window.padding[0] else []
     conditions += [f"{TOP} + {reach} < {operator.inputs[0].shape[1]}"] if window.padding[2] else []
-    conditions += [f"{TOP} % {kept} + {reach} < {kept}"] if kept is not None and reach else []
+    conditions += [f"{slot(TOP, kept)} + {reach} < {kept.stored}"] if kept is not None and reach else []
     return " && ".join(conditions)
 
 

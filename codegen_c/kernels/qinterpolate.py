@@ -136,7 +136,7 @@ def _body(operator: QInterpolate, stored: StoredRows, requantize: Requantize) ->
     (_, height, width, channels), output = operator.inputs[0].shape, operator.output.shape
     row_taps, column_taps = operator.rows[0].shape[1], operator.columns[0].shape[1]
     images, ctype = output[0] > 1, C_TYPES[operator.inputs[0].dtype]
-    kept_in, kept_out = stored.input(0) or height, stored.output or output[1]
+    kept_in, kept_out = height, output[1]
     rows: list[str] = []
     for r in range(row_taps):
         tap = plus(times("h", row_taps), r)

@@ -12,9 +12,9 @@ import numpy as np
 
 from codegen_c.kernels import requantize_tflite
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
+from codegen_c.kernels.pool_by_rows import accumulating
 from codegen_c.kernels.pool_sums import average, counted_taps, factors, reference
 from codegen_c.kernels.qconv2d import input_row, pixel_offset
-from codegen_c.kernels.qpool2d_by_rows import accumulating
 from codegen_c.kernels.requantize import (
     INCLUDES,
     Requantize,

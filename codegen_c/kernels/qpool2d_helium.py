@@ -11,9 +11,9 @@ import numpy as np
 from codegen_c.kernels import qpool2d
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.helium import INCLUDES, Limits, Rescale, flip, has_helium, rounds_once, signed_zero_point
+from codegen_c.kernels.pool_by_rows import accumulating
 from codegen_c.kernels.pool_sums import average, counted_taps, reference
 from codegen_c.kernels.qconv2d import input_row, pixel_offset
-from codegen_c.kernels.qpool2d_by_rows import accumulating
 from codegen_c.kernels.window import ROW_PARAMETERS, clip, offset, over_pixels, spatial, tap_range
 from codegen_c.operators import QPool2d
 from codegen_c.text import C_TYPES, block, times

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from codegen_c.kernels.contract import Parameter, RowAccess, Spatial
+from codegen_c.kernels.contract import Kept, Parameter, RowAccess, Spatial
 from codegen_c.operators import TensorType, Window
 from codegen_c.text import block
 
@@ -18,9 +18,11 @@ ROW_PARAMETERS = (
 SAME_ROW = Window(kernel=(1, 1))
 
 
-def slot(row: str, stored: int | None) -> str:
+def slot(row: str, kept: Kept | None) -> str:
     """Where a row lies: itself when all rows are stored, else its place in the ring."""
-    return row if stored is None else f"(({row}) % {stored})"
+    if kept is None:
+        return row
+    return f"(({row}{f' + {kept.shift}' if kept.shift else ''}) % {kept.stored})"
 
 
 def offset(terms: dict[str, int]) -> str:

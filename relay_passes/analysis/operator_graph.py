@@ -8,7 +8,7 @@ from tvm import relax
 
 from relay_passes.analysis.schedule_search import Graph, Node
 from relay_passes.backend import Backend
-from relay_passes.composites import composite_of
+from relay_passes.composites import composite_of, stream_of
 from relay_passes.dataflow import bindings, op_name, operands, outputs
 from tvm_ext.core.row_sequence import RowAccumulation, RowOperator
 
@@ -20,7 +20,9 @@ class OperatorGraph:
 
     steps: a computing binding each, with the views of its results behind it. first: views of parameters.
     instructions: modelled, of each step. rows: how its rows depend on those it reads, None where it only runs whole.
+    composites: what each step calls.
     accumulations: how it takes in what it reads row by row, None where it does not.
+    reading: steps through which streamed inputs come in.
     """
 
     def __init__(self, mod: tvm.IRModule, main: relax.Function, backend: Backend) -> None:
@@ -34,6 +36,8 @@ class OperatorGraph:
         self.instructions: list[int] = []
         self.rows: list[RowOperator | None] = []
         self.accumulations: list[RowAccumulation | None] = []
+        self.composites: list[relax.Function | None] = []
+        self.reading: list[int] = []
         self.made_by: dict[int, int] = {}
         for binding in bindings(main):
             self._add(binding)
@@ -66,6 +70,11 @@ class OperatorGraph:
         composite = composite_of(self.mod, binding.value)
         footprint = self.backend.footprint(composite) if composite is not None else None
         shared = dict(footprint.shared_bytes) if footprint else {}
+        if stream := stream_of(composite):  # what the application holds takes no bytes here, and shares none
+            held = writes if stream == "write" else [value for group in reads for value in group]
+            self.sizes[:] = [0 if value in held else size for value, size in enumerate(self.sizes)]
+            shared = {}
+        self.reading += [len(self.nodes)] if stream == "read" else []
         self.nodes.append(
             Node(
                 reads=tuple(value for group in reads for value in group),
@@ -74,6 +83,7 @@ class OperatorGraph:
                 shared_bytes={group[0]: shared[i] for i, group in enumerate(reads) if i in shared and len(group) == 1},
             )
         )
+        self.composites.append(composite)
         self.instructions.append(footprint.instructions if footprint else 0)
         self.rows.append(footprint.rows if footprint else None)
         self.accumulations.append(footprint.accumulation if footprint else None)

@@ -1,14 +1,15 @@
 """The cheapest recomputation within a budget of live bytes, as a constraint program over retention intervals.
 
 Each node runs once at its place in the order, and may run once more in the stage of a later node: right before that
-node, stages and repeats within one in the order's own order. Time is the number of such slots. A run keeps its
-results for an interval that covers every read it serves; intervals alive together stay within the budget. This is
-the formulation of MOCCASIN (Bartan et al., ICML 2023). What a result shares with a dying operand is not modelled: a
-sequence found here may come out lower.
+node, stages and repeats within one in the order's own order. What a hint repeats more often may be repeated as often.
+Time is the number of such slots. A run keeps its results for an interval that covers every read it serves; intervals
+alive together stay within the budget. This is the formulation of MOCCASIN (Bartan et al., ICML 2023). What a result
+shares with a dying operand is not modelled: a sequence found here may come out lower.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from relay_passes.analysis.recompute_search import Recomputation, peak_bytes, repeats_cost
@@ -31,19 +32,22 @@ def recompute_exactly(
     budget_bytes: int,
     *,
     hint: Recomputation | None = None,
+    before: int = 0,
+    effort: float = EFFORT,
 ) -> Recomputation | None:
     """The cheapest sequence that keeps the order of first runs, or the best found; None if none is found.
 
-    The same problem gives the same result. hint: a sequence to start from.
+    The same problem gives the same result. hint: a sequence to start from. before: how many nodes of the order have
+    run already; the sequence holds them only where they run again, and what they left is among the graph's inputs.
     """
-    program = _Program(graph, order, cp_model.CpModel())
+    program = _Program(graph, order, cp_model.CpModel(), before, hint)
     program.stay_within(budget_bytes)
     program.minimise(costs)
     if hint:
         program.start_from(hint)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
-    solver.parameters.max_deterministic_time = EFFORT
+    solver.parameters.max_deterministic_time = effort
     status = solver.solve(program.model)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None
@@ -54,20 +58,22 @@ def recompute_exactly(
     ]
     sequence = tuple(order[place] for _, place in sorted(runs))
     return Recomputation(
-        sequence=sequence, peak_bytes=peak_bytes(graph, sequence), cost=repeats_cost(sequence, costs),
-        proved=status == cp_model.OPTIMAL,
+        sequence=sequence, peak_bytes=peak_bytes(graph, sequence),
+        cost=repeats_cost([*order[:before], *sequence], costs), proved=status == cp_model.OPTIMAL,
     )  # fmt: skip
 
 
 class _Program:
-    """Variables of the model. A run is (place, 0) for a node's first run, (place, 1) for its repeat.
+    """Variables of the model. A run is (place, 0) for a node's first run, (place, 1) for its repeat, and so on.
 
     Places are positions in the order. starts: slot of each run. again: whether a repeat takes place. ends: last slot
     at which a run's value is kept, by (run, value); inputs are there from before the first slot, as run (-1, 0).
     """
 
-    def __init__(self, graph: Graph, order: Sequence[int], model: cp_model.CpModel) -> None:
-        self.graph, self.order, self.model = graph, order, model
+    def __init__(
+        self, graph: Graph, order: Sequence[int], model: cp_model.CpModel, before: int, hint: Recomputation | None
+    ) -> None:
+        self.graph, self.order, self.model, self.before = graph, order, model, before
         self.nodes = [graph.nodes[index] for index in order]
         self.last_slot = _slot(len(order) - 1, len(order) - 1) + 1
         self.starts: dict[tuple[int, int], cp_model.IntVar] = {}
@@ -78,12 +84,20 @@ class _Program:
         for value in self.runs_of:
             self.ends[(-1, 0), value] = model.new_int_var(-1, self.last_slot, "")
         readers = {value for node in self.nodes for value in node.reads}
+        hinted = Counter(hint.sequence if hint else ())
         for place, node in enumerate(self.nodes):
-            self._run(place, 0, model.new_constant(_slot(place, place)))
-            if place < len(order) - 1 and readers.intersection(node.writes):
-                slots = [_slot(stage, place) for stage in range(place + 1, len(order))]
-                self._run(place, 1, model.new_int_var_from_domain(cp_model.Domain.from_values(slots), ""))
-                self.again[place, 1] = model.new_bool_var("")
+            if place >= before:
+                self._run(place, 0, model.new_constant(_slot(place, place)))
+            stages = range(max(place + 1, before), len(order))
+            if stages and readers.intersection(node.writes):
+                slots = [_slot(stage, place) for stage in stages]
+                domain = cp_model.Domain.from_values(slots)
+                for number in range(1, 1 + max(1, hinted[order[place]] - (place >= before))):
+                    self._run(place, number, model.new_int_var_from_domain(domain, ""))
+                    self.again[place, number] = model.new_bool_var("")
+                    if number > 1:
+                        model.add(self.starts[place, number - 1] < self.starts[place, number])
+                        model.add_implication(self.again[place, number], self.again[place, number - 1])
         for run in self.starts:
             if run[0] >= 0:
                 for value in dict.fromkeys(self.nodes[run[0]].reads):
@@ -101,7 +115,7 @@ class _Program:
     def _served(self, value: int, at: cp_model.IntVar, condition: cp_model.IntVar | None) -> None:
         """One run of the value's maker begins before the slot, and keeps the value until then."""
         serving: list[cp_model.IntVar] = []
-        for run in self.runs_of[value]:
+        for run in self.runs_of.get(value, ()):
             serves = self.model.new_bool_var("")
             self.model.add(self.starts[run] < at).only_enforce_if(serves)
             self.model.add(self.ends[run, value] >= at).only_enforce_if(serves)
@@ -139,16 +153,18 @@ class _Program:
     def start_from(self, hint: Recomputation) -> None:
         """Hints for the repeats of a sequence: each in the stage of the first run that follows it."""
         places = {node: place for place, node in enumerate(self.order)}
-        stage, first = 0, {}
+        stage = self.before
+        stages: dict[int, list[int]] = {}
         for node in hint.sequence:
             if places[node] == stage:
                 stage += 1
             else:
-                first.setdefault(places[node], stage)
-        for (place, _), taken in self.again.items():
-            self.model.add_hint(taken, place in first)
-            if place in first:
-                self.model.add_hint(self.starts[place, 1], _slot(first[place], place))
+                stages.setdefault(places[node], []).append(stage)
+        for (place, number), taken in self.again.items():
+            slots = [_slot(s, place) for s in stages.get(place, ())]
+            self.model.add_hint(taken, number <= len(slots))
+            if number <= len(slots):
+                self.model.add_hint(self.starts[place, number], slots[number - 1])
 
 
 def _slot(stage: int, place: int) -> int:

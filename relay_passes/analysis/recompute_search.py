@@ -11,19 +11,28 @@ leaves out whatever turned out not to be needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from relay_passes.analysis.recompute_facts import facts_of
 from relay_passes.analysis.schedule_search import Graph
 
 DEEPEST = 4
 """Generations of inputs that one repeat may compute again, too."""
 TRIED = 12
 """Repeats that are looked at exactly, of those that seem best."""
+TRIED_OF_RANKED = 4
+"""The same, where a guide has ranked them."""
+LEAST_WORTH = 0.05
+"""Of a repeat that a guide thinks of no plan, beside 1 for one that it is sure of."""
 PEAKS = 24
 """Positions above the budget, the highest first, that are looked at for a repeat that helps."""
+
+
+Rank = Callable[[np.ndarray], np.ndarray]
+"""float[repeats, facts] -> float[repeats]: how likely each is part of a good plan, from `facts_of`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +46,7 @@ class Recomputation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Span:
+class Span:
     """A value from one writing on: positions of the writing, and of each read after it."""
 
     value: int
@@ -56,7 +65,7 @@ def peak_bytes(graph: Graph, sequence: Sequence[int]) -> int:
 
 def live_bytes(graph: Graph, sequence: Sequence[int]) -> list[int]:
     """Bytes alive at each position, the running node's reads, results and scratch included."""
-    return _profile(graph, sequence, _spans(graph, sequence))
+    return _profile(graph, sequence, spans_of(graph, sequence))
 
 
 def repeats_cost(sequence: Sequence[int], costs: Sequence[int]) -> int:
@@ -64,13 +73,15 @@ def repeats_cost(sequence: Sequence[int], costs: Sequence[int]) -> int:
     return sum(costs[node] for node in sequence) - sum(costs[node] for node in set(sequence))
 
 
-def recompute(graph: Graph, order: Sequence[int], costs: Sequence[int], budget_bytes: int) -> Recomputation | None:
+def recompute(
+    graph: Graph, order: Sequence[int], costs: Sequence[int], budget_bytes: int, *, rank: Rank | None = None
+) -> Recomputation | None:
     """A sequence within the budget that keeps the given order of first runs; None if the search finds none.
 
-    costs: of each node, when it runs again.
+    costs: of each node, when it runs again. rank: of a guide, to look at fewer repeats.
     """
     sequence = list(order)
-    while (better := _improved(graph, sequence, costs, budget_bytes)) is not None:
+    while (better := _improved(graph, sequence, costs, budget_bytes, rank)) is not None:
         sequence = better
     if peak_bytes(graph, sequence) > budget_bytes:
         return None
@@ -80,20 +91,26 @@ def recompute(graph: Graph, order: Sequence[int], costs: Sequence[int], budget_b
     )
 
 
-def _improved(graph: Graph, sequence: list[int], costs: Sequence[int], budget_bytes: int) -> list[int] | None:
+def _improved(
+    graph: Graph, sequence: list[int], costs: Sequence[int], budget_bytes: int, rank: Rank | None
+) -> list[int] | None:
     """The sequence with the repeat that removes most excess for its cost; None where there is none to remove."""
-    spans = _spans(graph, sequence)
+    spans = spans_of(graph, sequence)
     live = np.array(_profile(graph, sequence, spans), dtype=np.int64)
     excess = _excess(live, budget_bytes)
-    above = [int(position) for position in np.argsort(-live, kind="stable") if live[position] > budget_bytes]
-    for position in above[:PEAKS]:
-        repeats = list(_repeats(graph, spans, live, position, budget_bytes))
-        repeats.sort(key=lambda repeat: -repeat.removed / (repeat.cost(costs) + 1))
+    for position in positions_above(live, budget_bytes):
+        repeats = promising(list(repeats_at(graph, spans, live, position, budget_bytes)), costs)
+        worth = np.ones(len(repeats))
+        if rank is not None and repeats:
+            worth = np.maximum(rank(facts_of(repeats, costs, live, position, budget_bytes)), LEAST_WORTH)
+            promised = worth * [repeat.removed / (repeat.cost(costs) + 1) for repeat in repeats]
+            better = np.argsort(-promised, kind="stable")
+            repeats, worth = [repeats[index] for index in better], worth[better]
         best: tuple[float, list[int]] | None = None
-        for repeat in repeats[:TRIED]:
+        for repeat, weight in zip(repeats[: TRIED if rank is None else TRIED_OF_RANKED], worth, strict=False):
             candidate = repeat.within(sequence)
             left = _excess(live_bytes(graph, candidate), budget_bytes)
-            gain = (excess - left) / (repeat.cost(costs) + 1)
+            gain = weight * (excess - left) / (repeat.cost(costs) + 1)
             if left < excess and (best is None or gain > best[0]):
                 best = gain, candidate
         if best is not None:
@@ -101,14 +118,26 @@ def _improved(graph: Graph, sequence: list[int], costs: Sequence[int], budget_by
     return None
 
 
-def _spans(graph: Graph, sequence: Sequence[int]) -> list[_Span]:
+def positions_above(live: np.ndarray, budget_bytes: int) -> list[int]:
+    """Positions above the budget, the highest first, as many as are looked at."""
+    above = [int(position) for position in np.argsort(-live, kind="stable") if live[position] > budget_bytes]
+    return above[:PEAKS]
+
+
+def promising(repeats: list[Repeat], costs: Sequence[int]) -> list[Repeat]:
+    """Repeats by the excess that they are thought to remove for their cost."""
+    return sorted(repeats, key=lambda repeat: -repeat.removed / (repeat.cost(costs) + 1))
+
+
+def spans_of(graph: Graph, sequence: Sequence[int]) -> list[Span]:
+    """Every value from each of its writings on."""
     begins = dict.fromkeys(graph.inputs, -1)
     reads: dict[int, list[int]] = {value: [] for value in graph.inputs}
-    spans: list[_Span] = []
+    spans: list[Span] = []
 
     def close(value: int) -> None:
         if value in begins:
-            spans.append(_Span(value=value, begin=begins[value], reads=tuple(reads[value])))
+            spans.append(Span(value=value, begin=begins[value], reads=tuple(reads[value])))
 
     for position, index in enumerate(sequence):
         node = graph.nodes[index]
@@ -124,7 +153,7 @@ def _spans(graph: Graph, sequence: Sequence[int]) -> list[_Span]:
     return spans
 
 
-def _profile(graph: Graph, sequence: Sequence[int], spans: Sequence[_Span]) -> list[int]:
+def _profile(graph: Graph, sequence: Sequence[int], spans: Sequence[Span]) -> list[int]:
     change = [0] * (len(sequence) + 2)
     dying: dict[tuple[int, int], int] = {}
     for span in spans:
@@ -146,12 +175,18 @@ def _excess(live: Sequence[int] | np.ndarray, budget_bytes: int) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Repeat:
-    """Nodes to run again before a position, and about how much of the excess that removes."""
+class Repeat:
+    """Nodes to run again before a position, and about how much of the excess that removes.
+
+    size: bytes of the value that then need not wait from position `last` on. missing_bytes: of what stays longer.
+    """
 
     nodes: tuple[int, ...]
     before: int
+    last: int
     removed: int
+    size: int
+    missing_bytes: int
 
     def cost(self, costs: Sequence[int]) -> int:
         return sum(costs[node] for node in self.nodes)
@@ -160,13 +195,13 @@ class _Repeat:
         return [*sequence[: self.before], *self.nodes, *sequence[self.before :]]
 
 
-def _repeats(graph: Graph, spans: Sequence[_Span], live: np.ndarray, peak: int, budget_bytes: int) -> Iterator[_Repeat]:
+def repeats_at(graph: Graph, spans: Sequence[Span], live: np.ndarray, peak: int, budget_bytes: int) -> Iterator[Repeat]:
     """For each value that waits at a position: its maker again before its next reader, with less or more of its inputs.
 
     What is removed is estimated on the profile as it stands: the value is gone while it waits, its inputs stay longer.
     """
     makers = {value: index for index, node in enumerate(graph.nodes) for value in node.writes}
-    alive: dict[int, list[_Span]] = {}
+    alive: dict[int, list[Span]] = {}
     for span in spans:
         alive.setdefault(span.value, []).append(span)
     for span in spans:
@@ -185,7 +220,10 @@ def _repeats(graph: Graph, spans: Sequence[_Span], live: np.ndarray, peak: int, 
             for value, end in missing:
                 changed[max(end - min(first, last), 0) :] += graph.sizes[value]
             removed = _excess(live[min(first, last) + 1 : before], budget_bytes) - _excess(changed, budget_bytes)
-            yield _Repeat(nodes=tuple(chain), before=before, removed=removed)
+            yield Repeat(
+                nodes=tuple(chain), before=before, last=last, removed=removed, size=graph.sizes[span.value],
+                missing_bytes=sum(graph.sizes[value] for value, _ in missing),
+            )  # fmt: skip
             deeper = sorted({makers[value] for value, _ in missing if value in makers})
             if not deeper:
                 break
@@ -193,7 +231,7 @@ def _repeats(graph: Graph, spans: Sequence[_Span], live: np.ndarray, peak: int, 
 
 
 def _missing(
-    graph: Graph, chain: Sequence[int], alive: dict[int, list[_Span]], makers: dict[int, int], position: int
+    graph: Graph, chain: Sequence[int], alive: dict[int, list[Span]], makers: dict[int, int], position: int
 ) -> list[tuple[int, int]]:
     """(value, position of its last read so far) of what a chain reads that is no longer alive at a position."""
     made = {value for node in chain for value in graph.nodes[node].writes}

@@ -8,19 +8,24 @@ best cut follows from the best cuts of all shorter orders: the cheapest within a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from relay_passes.analysis.schedule_search import Graph
-from relay_passes.analysis.split_segments import Segment, Segments
-from tvm_ext.core.row_sequence import RowAccumulation, RowOperator
+from relay_passes.analysis.split_segments import RowFacts, Segment, Segments
+
+HELD_INPUT_COST = 1 << 40
+"""Instructions that a streamed input costs which is taken in whole: more than any cut that takes it by rows."""
 
 _Price = Callable[[Segment], tuple[int, int]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """Segments that cover the order; peak_bytes: the most that one needs; cost: what splitting adds, modelled."""
+    """Segments that cover the order; peak_bytes: the most that one needs; cost: what splitting adds, modelled.
+
+    overhead: of that, what calls and asking for rows take.
+    """
 
     segments: tuple[Segment, ...]
 
@@ -29,28 +34,27 @@ class Split:
         return max((segment.num_bytes for segment in self.segments), default=0)
 
     @property
+    def overhead(self) -> int:
+        return sum(segment.overhead for segment in self.segments)
+
+    @property
     def cost(self) -> int:
         return sum(segment.cost for segment in self.segments)
 
 
-def split(
-    graph: Graph,
-    rows: Sequence[RowOperator | None],
-    budget_bytes: int | None,
-    accumulations: Sequence[RowAccumulation | None] = (),
-) -> Split:
-    """The cheapest cut within a budget; without a budget, or where none fits, the one that needs the fewest bytes.
+def split(graph: Graph, rows: RowFacts, budget_bytes: int | None) -> Split:
+    """The cheapest cut within a budget; without a budget, or where none fits, the one that needs the fewest bytes."""
+    segments = Segments(graph, rows)
 
-    rows: how each node's rows depend on its reads, in their order; None for one that only runs whole.
-    accumulations: how each node takes in its only read row by row, None for one that does not.
-    """
-    segments = Segments(graph, tuple(rows), tuple(accumulations) or (None,) * len(rows))
+    def cost(segment: Segment) -> int:
+        return segment.cost + HELD_INPUT_COST * segment.held_inputs
+
     if budget_bytes is not None:
-        found = _best(len(graph.nodes), segments, lambda s: (s.num_bytes > budget_bytes, s.cost))
+        found = _best(len(graph.nodes), segments, lambda s: (s.num_bytes > budget_bytes, cost(s)))
         if found.peak_bytes <= budget_bytes:
             return found
-    least = _best(len(graph.nodes), segments, lambda s: (s.num_bytes, s.cost)).peak_bytes
-    return _best(len(graph.nodes), segments, lambda s: (s.num_bytes > least, s.cost))
+    least = _best(len(graph.nodes), segments, lambda s: (s.num_bytes, cost(s))).peak_bytes
+    return _best(len(graph.nodes), segments, lambda s: (s.num_bytes > least, cost(s)))
 
 
 def _best(count: int, segments: Segments, price: _Price) -> Split:

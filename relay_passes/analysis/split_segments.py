@@ -6,7 +6,7 @@ segment with the same end, less those before begin. So one replay for each end a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -14,21 +14,57 @@ import numpy as np
 
 from relay_passes.analysis.recompute_search import live_bytes
 from relay_passes.analysis.schedule_search import Graph
-from tvm_ext.core.row_sequence import RowAccumulation, RowOperator, RowSequence
+from tvm_ext.core.row_rings import RowRings, possible_guests
+from tvm_ext.core.row_sequence import RowAccumulation, RowOperator, RowSequence, in_step
 
 ALIGNMENT_BYTES = 16
 CALL_COST = 60
 """Instructions that one more call of a kernel is taken to cost."""
 ASK_COST = 4
 """Instructions for each operator of a sequence, each time it is decided who runs next."""
-ROWS_PER_CALL = (1, 2, 4, 8)
+ROWS_PER_CALL = (1, 2, 3, 4, 8)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calls:
+    """What an operator needs and costs by rows: bytes of scratch, and modelled instructions beyond those run whole."""
+
+    scratch_bytes: int
+    instructions: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowFacts:
+    """How the nodes of a graph run row by row.
+
+    operators: how each one's rows depend on its reads, in their order; None for one that only runs whole.
+    accumulations: how it takes in its only read row by row; None for one that does not.
+    calls: (node, rows a call) -> what that needs and costs, of nodes that have rows.
+    reading: nodes through which streamed inputs come in; of as many as can be, only rows are kept.
+    """
+
+    operators: tuple[RowOperator | None, ...]
+    accumulations: tuple[RowAccumulation | None, ...]
+    calls: Callable[[int, int], Calls]
+    reading: frozenset[int] = frozenset()
+
+    def of(self, sequence: Sequence[int]) -> RowFacts:
+        """The same of nodes in another order, some of them several times."""
+        return RowFacts(
+            operators=tuple(self.operators[index] for index in sequence),
+            accumulations=tuple(self.accumulations[index] for index in sequence),
+            calls=lambda place, rows: self.calls(sequence[place], rows),
+            reading=frozenset(place for place, index in enumerate(sequence) if index in self.reading),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Segment:
     """Operators [begin, end) of the order, run together; rows_per_call is 0 for one that runs whole.
 
+    cost: modelled instructions that it adds; overhead: of these, all that are not in kernels.
     input_rows: rows that the last one adds up as they come; 0 where it does not.
+    held_inputs: number of streamed inputs that it holds whole.
     """
 
     begin: int
@@ -36,7 +72,9 @@ class Segment:
     rows_per_call: int
     num_bytes: int
     cost: int
+    overhead: int = 0
     input_rows: int = 0
+    held_inputs: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,7 +88,7 @@ class _Replay:
     begin: int
     accumulation: RowAccumulation | None
     sequence: RowSequence
-    rings: tuple[int, ...]
+    rings: RowRings
     num_calls: tuple[int, ...]
     made: np.ndarray
     written: np.ndarray
@@ -59,11 +97,9 @@ class _Replay:
 class Segments:
     """The ways to run each segment of an order: `of(begin, end)`."""
 
-    def __init__(
-        self, graph: Graph, rows: tuple[RowOperator | None, ...], accumulations: tuple[RowAccumulation | None, ...]
-    ) -> None:
-        """rows: how each node's rows depend on its reads, in their order; None for one that only runs whole."""
-        self.graph, self.rows, self.accumulations = graph, rows, accumulations
+    def __init__(self, graph: Graph, rows: RowFacts) -> None:
+        self.graph, self.rows, self.accumulations, self.calls = graph, rows.operators, rows.accumulations, rows.calls
+        self.reading = rows.reading
         self.whole = live_bytes(graph, range(len(graph.nodes)))
         self.made = {value: index for index, node in enumerate(graph.nodes) for value in node.writes}
         self.last = dict(self.made) | dict.fromkeys(graph.inputs, -1)
@@ -80,7 +116,10 @@ class Segments:
     def of(self, begin: int, end: int) -> tuple[Segment, ...]:
         """The ways to run a segment; none where it has to be cut."""
         if end - begin == 1:
-            return (Segment(begin=begin, end=end, rows_per_call=0, num_bytes=self.whole[begin], cost=0),)
+            held = int(begin in self.reading)
+            return (
+                Segment(begin=begin, end=end, rows_per_call=0, num_bytes=self.whole[begin], cost=0, held_inputs=held),
+            )
         return self.ending(end).get(begin, ())
 
     def _ending(self, end: int) -> dict[int, tuple[Segment, ...]]:
@@ -122,42 +161,63 @@ class Segments:
                 for reader, maker in zip(operator.readers, makers, strict=True)
             )
             joined.append(replace(operator, readers=readers, rows_per_call=rows_per_call))
-        sequence = RowSequence(tuple(joined))
+        sequence = RowSequence(in_step(joined))
         counts = [0] * len(joined)
         for call in sequence.calls:
             counts[call.operator] += 1
         written = [call.end for call in sequence.calls if call.operator == len(joined) - 1]
         return _Replay(
-            begin=begin, accumulation=accumulation, sequence=sequence, rings=sequence.ring_rows(),
+            begin=begin, accumulation=accumulation, sequence=sequence, rings=self._rings(begin, sequence),
             num_calls=tuple(counts), made=np.array(sequence.before_last()), written=np.array(written),
         )  # fmt: skip
+
+    def _outlives(self, index: int, end: int) -> bool:
+        """Whether an operator's result is needed behind a segment."""
+        value = self.graph.nodes[index].writes[0]
+        return self.last[value] >= end or value in self.graph.outputs
+
+    def _rings(self, begin: int, sequence: RowSequence) -> RowRings:
+        sizes = [self.graph.sizes[self.graph.nodes[begin + i].writes[0]] for i in range(len(sequence.operators))]
+        row_bytes = [size // o.num_rows for size, o in zip(sizes, sequence.operators, strict=True)]
+        end = begin + len(sizes)
+        apart = [self._outlives(index, end) for index in range(begin, end)]
+        return RowRings(sequence, possible_guests(sequence, row_bytes, apart))
 
     def _rowwise(self, replay: _Replay) -> list[Segment]:
         """The segments of a replay's end, shortest first."""
         graph, operators = self.graph, replay.sequence.operators
-        rows_made = replay.sequence.rows_made()
+        rows_made, ring_rows, guests = replay.sequence.rows_made(), replay.rings.rows(), replay.rings.shared()
+        own = [0] * len(operators)
         end = replay.begin + len(operators)
         accumulation = replay.accumulation
-        input_rows, extra = (operators[-1].num_rows, accumulation.instructions) if accumulation else (0, 0)
-        stored, scratch, calls = _aligned(accumulation.sums_bytes) if accumulation else 0, 0, 0
+        input_rows = operators[-1].num_rows if accumulation else 0
+        stored = _aligned(accumulation.sums_bytes) if accumulation else 0
+        scratch = calls = added = held = 0
         found: list[Segment] = []
         for place in range(len(operators) - 1, -1, -1):
             index, operator = replay.begin + place, operators[place]
             value = graph.nodes[index].writes[0]
             size, rows = graph.sizes[value], operator.num_rows
-            outlives = self.last[value] >= end or value in graph.outputs
+            outlives = self._outlives(index, end)
             if outlives and rows_made[place] < rows:
                 break
-            stored += _aligned(size if outlives else min(size, size // rows * max(replay.rings[place], 1)))
-            scratch = max(scratch, graph.nodes[index].extra_bytes)
+            own[place] = _aligned(size if outlives else min(size, size // rows * max(ring_rows[place], 1)))
+            stored += own[place] - sum(own[guest] for guest, lies in guests.items() if lies.host == place)
+            if accumulation and index == end - 1:
+                one = Calls(scratch_bytes=accumulation.scratch_bytes, instructions=accumulation.instructions)
+            else:
+                one = self.calls(index, operator.rows_per_call)
+            scratch = max(scratch, one.scratch_bytes)
+            held += index in self.reading and (outlives or ring_rows[place] >= rows)
             calls += replay.num_calls[place]
+            added += one.instructions
             if end - index > 1:
                 total = self.held(index) + _aligned(scratch) + stored - self._shared(replay, index)
-                cost = calls * (CALL_COST + ASK_COST * (end - index)) + extra
+                overhead = calls * (CALL_COST + ASK_COST * (end - index))
                 found.append(
                     Segment(
-                        begin=index, end=end, rows_per_call=operator.rows_per_call, num_bytes=total, cost=cost,
-                        input_rows=input_rows,
+                        begin=index, end=end, rows_per_call=operator.rows_per_call, num_bytes=total,
+                        cost=overhead + added, overhead=overhead, input_rows=input_rows, held_inputs=held,
                     )
                 )  # fmt: skip
         return found

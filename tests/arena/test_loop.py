@@ -15,7 +15,7 @@ from codegen_c.emit.banner import Origin
 from codegen_c.emit.sources import emit_sources
 from codegen_c.interface import Interface, Port
 from codegen_c.kernels import select
-from codegen_c.kernels.contract import Implementation, StoredRows, Target
+from codegen_c.kernels.contract import Implementation, Kept, StoredRows, Target
 from codegen_c.operators import Conv2d, TensorType, Window
 from codegen_c.program import Affine, Constant, KernelCall, Loop, Program, Rows, Step, Tensor, Transfer
 from tvm_ext.core.errors import PlanRejected
@@ -103,7 +103,8 @@ def plain() -> Program:
 
 def ringed() -> Program:
     """Copy; rows 0 and 1 of the middle; then row i + 2 of it and row i + 1 of the output; both borders apart."""
-    to_ring, from_ring = StoredRows(output=RING_ROWS), StoredRows(inputs=(RING_ROWS,))
+    ring = Kept(stored=RING_ROWS)
+    to_ring, from_ring = StoredRows(output=ring), StoredRows(inputs=(ring,))
     body = (
         call("one_row", "first", FIRST, ("held", "middle"), to_ring, rows(2, 3, step=1)),
         call("two_row", "second", SECOND, ("middle", "y"), from_ring, rows(1, 2, step=1)),

@@ -9,13 +9,14 @@ import pytest
 
 from codegen_c.kernels.contract import RowAccess
 from codegen_c.operators import Window
-from codegen_c.sequences import row_reader
+from codegen_c.sequences import window_reader
 from tvm_ext.core.row_sequence import RowCall, RowOperator, RowReader, RowSequence
 
 
 def reader(input_rows: int, output_rows: int, kernel: int, stride: int, pad: int, producer: int | None) -> RowReader:
     window = Window(kernel=(kernel, kernel), strides=(stride, stride), padding=(pad, pad, pad, pad))
-    return row_reader(RowAccess(window=window, input_rows=input_rows), output_rows, producer)
+    found = window_reader(RowAccess(window=window, input_rows=input_rows), output_rows)
+    return replace(found, producer=producer)
 
 
 def three_by_three(rows: int, producer: int | None, rows_per_call: int = 1) -> RowOperator:

@@ -12,6 +12,18 @@ from tvm_ext.core.platform import Platform
 
 
 @pytest.mark.board
+@pytest.mark.parametrize(("name", "ram"), [("kws_int8", 4_100), ("resnet_int8", 16_200)])
+def test_the_smallest_budgets_verify(
+    shared_models: Path, tmp_path: Path, cortex_m4: Platform, name: str, ram: int
+) -> None:
+    """Not half of the unsplit arenas: rings of rings, sums of a pool between calls."""
+    module = tvm_ext.load(shared_models / f"{name}.onnx")
+    package = tvm_ext.build(module, cortex_m4, tmp_path / "out", BuildOptions(ram=ram, verify=("host", "qemu")))
+    report = package.report
+    assert report["arena_bytes"] <= ram and report["verify"]["qemu"]["passed"]
+
+
+@pytest.mark.board
 def test_a_split_model_verifies(shared_models: Path, tmp_path: Path, board: Platform) -> None:
     """resnet needs 34 KB whole; within 20 KB the board gives the host's bytes."""
     module = tvm_ext.load(shared_models / "resnet_int8.onnx")

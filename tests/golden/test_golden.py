@@ -26,6 +26,7 @@ Maker = Callable[[], onnx.ModelProto]
 CASES: dict[str, tuple[Maker, str, BuildOptions]] = {
     "float_network": (models.float_network, "cortex_m4", BuildOptions()),
     "integer_network": (models.integer_network, "cortex_m4", BuildOptions(optimize="size")),
+    "streamed_network": (models.float_network, "cortex_m4", BuildOptions(io="stream")),
     "branching_network": (models.branching_network, "host", BuildOptions(io="caller")),
 }
 

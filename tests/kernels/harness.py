@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from codegen_c.emit.functions import definition
-from codegen_c.kernels.contract import Implementation, StoredRows, Target
+from codegen_c.kernels.contract import Implementation, Kept, StoredRows, Target
 from codegen_c.operators import Operator
 from tvm_ext.core.platform import Platform
 
@@ -86,20 +86,25 @@ def run_ring(
     entry = entry or compile_kernels([implementation])[0]
     spatial = implementation.spatial
     assert spatial is not None
-    rings = [_ring(array.shape, array.dtype, stored.input(index)) for index, array in enumerate(inputs)]
+    kept = [stored.input(index) or Kept(stored=array.shape[1]) for index, array in enumerate(inputs)]
+    rings = [
+        np.full((1, rows.stored, *array.shape[2:]), GUARD, array.dtype)
+        for rows, array in zip(kept, inputs, strict=True)
+    ]
     filled = [0] * len(inputs)
     output = operator.output
     result = np.zeros(output.shape, output.dtype)
-    guarded = _Guarded((1, stored.output or output.shape[1], *output.shape[2:]), output.dtype)
+    written = stored.output or Kept(stored=output.shape[1])
+    guarded = _Guarded((1, written.stored, *output.shape[2:]), output.dtype)
     for row in range(spatial.output_rows):
         for index, access in enumerate(spatial.inputs):
             begin, end = access.read(row, row + 1)
-            assert end - begin <= rings[index].shape[1], "the ring is too small for a window"
+            assert end - begin <= kept[index].stored, "the ring is too small for a window"
             for h in range(filled[index], end):
-                rings[index][0, h % rings[index].shape[1]] = inputs[index][0, h]
+                rings[index][0, kept[index].slot(h)] = inputs[index][0, h]
             filled[index] = max(filled[index], end)
         _call(entry, implementation, rings, [guarded.array], row, row + 1)
-        result[0, row] = guarded.array[0, row % guarded.array.shape[1]]
+        result[0, row] = guarded.array[0, written.slot(row)]
     assert guarded.is_intact(), "written outside the output"
     return [result]
 
@@ -136,11 +141,12 @@ def run_in_place(
 
 
 def smallest_rings(implementation: Implementation) -> StoredRows:
-    """As few rows of each operand as computing row by row needs."""
+    """As few rows of each input as computing row by row needs, and two of the output; none begins with slot 0."""
     spatial = implementation.spatial
     assert spatial is not None
     reads = [[access.read(row, row + 1) for row in range(spatial.output_rows)] for access in spatial.inputs]
-    return StoredRows(inputs=tuple(max(1, *(end - begin for begin, end in rows)) for rows in reads), output=1)
+    most = [max(1, *(end - begin for begin, end in rows)) for rows in reads]
+    return StoredRows(inputs=tuple(Kept(stored=rows, shift=rows // 2) for rows in most), output=Kept(stored=2, shift=1))
 
 
 def _num_rows(implementation: Implementation) -> int:
@@ -156,10 +162,6 @@ class _Guarded:
 
     def is_intact(self) -> bool:
         return bool((self.bytes[:GUARD_BYTES] == GUARD).all() and (self.bytes[-GUARD_BYTES:] == GUARD).all())
-
-
-def _ring(shape: tuple[int, ...], dtype: np.dtype, rows: int | None) -> np.ndarray:
-    return np.full((1, rows or shape[1], *shape[2:]), GUARD, dtype)
 
 
 def _call(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codegen_c.kernels import pool2d_f32, qpool2d
-from codegen_c.kernels.contract import Implementation, Kernel, StoredRows
+from codegen_c.kernels.contract import Implementation, Kept, Kernel, StoredRows
 from codegen_c.operators import Operator, Pool2d, QPool2d, Window
 from tests.kernels import float32
 from tests.kernels.harness import HOST, run_accumulating, run_kernel
@@ -50,7 +50,7 @@ def assert_accumulates(operator: Operator, kernel: Kernel, x: np.ndarray, at_onc
     assert whole.accumulating is not None
     (expected,) = run_kernel(operator, whole, [x])
     for parts in whole.accumulating.row_counts:
-        found = whole.accumulating.implement(parts, StoredRows(inputs=(at_once,)))
+        found = whole.accumulating.implement(parts, StoredRows(inputs=(Kept(stored=at_once),)))
         assert found.spatial is not None and found.spatial.accumulates and found.spatial.output_rows == parts
         assert [role for role, _ in found.constants] == parameter_names(found, "constant")
         result, *sums = run_accumulating(operator, found, [x], parts=parts, at_once=at_once)

@@ -20,6 +20,7 @@ from tvm_ext.references import onnx_outputs, runs_in_onnxruntime
 from tvm_ext.runner import library_sources
 
 SHARED = ["kws_fp32", "kws_int8", "resnet_fp32", "resnet_int8"]
+STREAM = BuildOptions(io="stream", verify=("host",))
 SMALL = BuildOptions(io="caller", optimize="size", verify=("host",))
 
 
@@ -122,14 +123,16 @@ def test_a_models_name_may_be_that_of_a_header(tmp_path: Path) -> None:
     assert package.report["model"]["name"] == "model_math"
 
 
-@pytest.mark.parametrize("options", [BuildOptions(verify=("host",)), SMALL], ids=["arena", "caller"])
+@pytest.mark.parametrize("options", [BuildOptions(verify=("host",)), SMALL, STREAM], ids=["arena", "caller", "stream"])
 def test_the_public_header_is_cplusplus(packages: Packages, tmp_path: Path, options: BuildOptions) -> None:
     if shutil.which("g++") is None:
         pytest.skip("no g++")
     package = packages.small("nasty_names", nasty_names, options=options)
     interface: Interface = package.interface
     types = [f"{p.c_type} *" for p in interface.inputs] + [f"{p.c_type} *" for p in interface.outputs]
-    call = ", ".join(f"static_cast<{kind}>(nullptr)" for kind in types) if interface.io == "caller" else ""
+    pointers = ", ".join(f"static_cast<{kind}>(nullptr)" for kind in types)
+    struct = f"static_cast<const {interface.io_struct} *>(nullptr)"
+    call = {"arena": "", "caller": pointers, "stream": struct}[interface.io]
     source = tmp_path / "main.cpp"
     source.write_text(
         f'#include "{interface.model}.h"\nint main() {{ return static_cast<int>({interface.run}({call})); }}\n'

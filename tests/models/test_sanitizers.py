@@ -11,7 +11,7 @@ import pytest
 from tests.support.onnx_models import SMALL_MODELS
 from tests.support.packages import Packages
 from tests.support.random_models import random_model
-from tvm_ext import Package
+from tvm_ext import BuildOptions, Package
 from tvm_ext.core.platform import Toolchain
 from tvm_ext.core.toolchain import compile_objects, find_compiler
 
@@ -34,6 +34,14 @@ def test_random_models(packages: Packages, tmp_path: Path, seed: int) -> None:
 @pytest.mark.parametrize("name", ["gathers", "moves_data", "reduces_and_normalises"])
 def test_small_models(packages: Packages, tmp_path: Path, name: str) -> None:
     done = _selftest(packages.small(name, SMALL_MODELS[name]), tmp_path)
+    assert done.returncode == 0 and "PASS 1 vectors" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_streamed_model(packages: Packages, tmp_path: Path) -> None:
+    """Its self-test hands over rows, and takes them."""
+    options = BuildOptions(io="stream", ram=1600, verify=())
+    package = packages.small("image_in_and_out", SMALL_MODELS["image_in_and_out"], options=options)
+    done = _selftest(package, tmp_path)
     assert done.returncode == 0 and "PASS 1 vectors" in done.stdout, done.stdout + done.stderr
 
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -20,7 +21,7 @@ from codegen_c.build import Compiled
 from tests.support.onnx_models import SMALL_MODELS, saved
 from tvm_ext import BuildOptions, Platform
 from tvm_ext.core.errors import VerificationFailed
-from tvm_ext.pipeline import compile_module
+from tvm_ext.pipeline import compile_model, compile_module
 from tvm_ext.references import random_inputs
 from tvm_ext.report_tables import report_tables
 from tvm_ext.verify import check_steps, compare, difference
@@ -157,7 +158,11 @@ def _sample(compiled: Compiled) -> dict[str, np.ndarray]:
 
 
 def _replace_compile(monkeypatch: pytest.MonkeyPatch, change: Callable[[Compiled], Compiled]) -> None:
-    monkeypatch.setattr(tvm_ext.builder, "compile_module", lambda *arguments: change(compile_module(*arguments)))
+    def changed(*arguments: Any) -> tuple[Any, Compiled]:
+        module, compiled = compile_model(*arguments)
+        return module, change(compiled)
+
+    monkeypatch.setattr(tvm_ext.builder, "compile_model", changed)
 
 
 def _shown(report: dict[str, object]) -> str:

@@ -19,11 +19,12 @@ VARIABLES_BYTES = 4096
 """Kept free, beside the stack, in the memory where a board's firmware has its variables."""
 
 Optimize = Literal["speed", "size"]
-Io = Literal["arena", "caller"]
+Io = Literal["arena", "caller", "stream"]
 Target = Literal["host", "qemu"]
-Quantize = Literal["none", "int8"]
+Quantize = Literal["none", "int8", "auto"]
 IoType = Literal["int8", "float32"]
 Memories = Literal["all", "default"]
+Guide = Literal["none", "learned"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +32,13 @@ class BuildOptions:
     """What a build may decide.
 
     optimize: `speed` or `size`; chooses compiler flags and kernel variants.
-    io: `arena` keeps inputs and outputs in the planned arena, `caller` takes pointers at each run.
+    io: `arena` keeps inputs and outputs in the planned arena, `caller` takes pointers at each run, `stream` takes
+        inputs, and hands outputs out, row by row through functions of the application.
     verify: where the package is run and compared; None means the host, and QEMU where the platform
         has a board and QEMU is installed. An empty tuple verifies nothing, and the package says so.
     name: C prefix of everything generated; None derives it from the model file's name.
-    quantize: `int8` turns a float model into an int8 one by calibration data, which the build is given beside.
+    quantize: `int8` turns a float model into an int8 one by calibration data, which the build is given beside; `auto`
+        does so only where the float model cannot be made to fit.
     io_type: of a model quantized here, whether its float inputs and outputs become `int8`, with scale and zero
         point in the report, or stay `float32`.
     ram: bytes that tensors may take: a number for the platform's default memory, or {memory: bytes}; None leaves
@@ -46,6 +49,8 @@ class BuildOptions:
     memories: `all` lets tensors, scratch and weights live where they cost least time, and moves them meanwhile, where
         the processor reaches more than one memory for tensors; `default` keeps everything in the platform's default.
     least_scratch: take the kernels that need the least scratch, however slow; tried by itself where nothing else fits.
+    guide: `learned` ranks what could be computed again by costs learned from measurements and by what exact plans did;
+        `none` by the kernels' own estimates alone.
     min_snr_db: of a model quantized here, the ratio of signal to noise every output has to reach on the
         calibration data; operators that lose too much stay float until it does.
     """
@@ -60,16 +65,18 @@ class BuildOptions:
     ram: int | Mapping[str, int] | None = None
     least_scratch: bool = False
     memories: Memories = "all"
+    guide: Guide = "learned"
     pin: Mapping[str, int] | None = None
     keep: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         choices = {
             "optimize": ("speed", "size"),
-            "io": ("arena", "caller"),
-            "quantize": ("none", "int8"),
+            "io": ("arena", "caller", "stream"),
+            "quantize": ("none", "int8", "auto"),
             "io_type": ("int8", "float32"),
             "memories": ("all", "default"),
+            "guide": ("none", "learned"),
         }
         for key, allowed in choices.items():
             if getattr(self, key) not in allowed:
@@ -80,12 +87,14 @@ class BuildOptions:
         for name, offset in (self.pin or {}).items():
             if offset < 0 or offset % ALIGNMENT_BYTES:
                 raise BadOptions(f"pin {name}={offset}: an offset is a multiple of {ALIGNMENT_BYTES} bytes, 0 or more.")
-        if self.io == "caller" and (self.pin or self.keep):
+        if self.io != "arena" and (self.pin or self.keep):
             raise BadOptions(
-                "pin and keep place tensors in the arena; with io = 'caller' inputs and outputs are not there."
+                f"pin and keep place tensors in the arena; with io = {self.io!r} inputs and outputs are not there."
             )
         if self.quantize == "none" and self.io_type != "int8":
-            raise BadOptions("io_type = 'float32': it says what quantization leaves; it needs quantize = 'int8'.")
+            raise BadOptions(
+                "io_type = 'float32': it says what quantization leaves; it needs quantize = 'int8' or 'auto'."
+            )
         if not math.isfinite(self.min_snr_db):
             raise BadOptions(f"min_snr_db = {self.min_snr_db!r}: a finite number of decibels is needed.")
         for target in self.verify or ():

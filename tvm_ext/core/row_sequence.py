@@ -10,7 +10,7 @@ kept in a ring, row h in slot h modulo the ring's rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import heappop, heappush
 
@@ -22,21 +22,31 @@ class RowReader:
     producer: the operator of the sequence that makes the input; None for a tensor that is there from the start.
     begins[r]: first input row that output row r or a later one reads; one more element stands for none, all rows.
     ends[r]: end of the input rows that output rows up to r read. input_rows: of the whole input.
+    lag: rows by which the output may lie behind the input in one ring; None where it may not lie there.
     """
 
     producer: int | None = None
     input_rows: int
     begins: tuple[int, ...]
     ends: tuple[int, ...]
+    lag: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowOperator:
-    """num_rows: of its output. readers: of each input. rows_per_call: computed together, fewer in the last call."""
+    """num_rows: of its output. readers: of each input. rows_per_call: computed together, fewer in the last call.
+
+    first_rows: of the first call; 0 stands for as many as of the others.
+    """
 
     num_rows: int
     readers: tuple[RowReader, ...]
     rows_per_call: int = 1
+    first_rows: int = 0
+
+    def next_end(self, made: int) -> int:
+        """End of the rows that the next call computes."""
+        return min(made + (self.rows_per_call if made else self.first_rows or self.rows_per_call), self.num_rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +54,13 @@ class RowAccumulation:
     """An operator whose calls each add some rows of its only input to sums; the last one writes its output.
 
     row_counts: into how many equal rows the input may be cut. sums_bytes: kept between the calls, beside the output.
+    scratch_bytes: during a call.
     instructions: modelled, beyond those of the operator run whole.
     """
 
     row_counts: tuple[int, ...]
     sums_bytes: int
+    scratch_bytes: int
     instructions: int
 
     def operator(self, num_rows: int) -> RowOperator:
@@ -86,7 +98,7 @@ class RowSequence:
         while waiting:
             index = waiting[0]
             operator = self.operators[index]
-            end = min(made[index] + operator.rows_per_call, operator.num_rows)
+            end = operator.next_end(made[index])
             yield RowCall(operator=index, begin=made[index], end=end)
             made[index] = end
             if end < operator.num_rows and (index == sink or self._is_asked(index, made, is_waiting)):
@@ -100,7 +112,7 @@ class RowSequence:
         while asking:
             index = asking.pop()
             operator = self.operators[index]
-            last = min(made[index] + operator.rows_per_call, operator.num_rows) - 1
+            last = operator.next_end(made[index]) - 1
             for reader in operator.readers:
                 producer = reader.producer
                 if producer is not None and not is_waiting[producer] and made[producer] < reader.ends[last]:
@@ -111,11 +123,9 @@ class RowSequence:
     def _is_asked(self, index: int, made: Sequence[int], is_waiting: Sequence[bool]) -> bool:
         """Whether an operator that waits itself needs more rows of this one for its next call."""
         for consumer, reader in self.consumers[index]:
-            if is_waiting[consumer]:
-                operator = self.operators[consumer]
-                last = min(made[consumer] + operator.rows_per_call, operator.num_rows) - 1
-                if made[index] < reader.ends[last]:
-                    return True
+            last = self.operators[consumer].next_end(made[consumer]) - 1
+            if is_waiting[consumer] and made[index] < reader.ends[last]:
+                return True
         return False
 
     @cached_property
@@ -168,3 +178,21 @@ class RowSequence:
         for call in self.calls:
             yield call, min(self.operators[index].readers[number].begins[made[index]] for index, number in inputs)
             made[call.operator] = call.end
+
+
+def in_step(operators: Sequence[RowOperator]) -> tuple[RowOperator, ...]:
+    """The operators, each with as many rows in its first call as leave whole calls to what is asked of it then.
+
+    So no operator runs ahead of those that read it by rows that a call happens to compute as well.
+    """
+    found = list(operators)
+    for index in reversed(range(len(found))):
+        asked = [
+            reader.ends[consumer.next_end(0) - 1]
+            for consumer in found[index + 1 :]
+            for reader in consumer.readers
+            if reader.producer == index
+        ]
+        first = max(asked, default=0) % found[index].rows_per_call
+        found[index] = replace(found[index], first_rows=first)
+    return tuple(found)

@@ -10,29 +10,20 @@
 #include "integer_network_memory.h"
 #include "integer_network_weights.h"
 #include <math.h>
-#include <stdint.h>
 #include "tvm_ext_dsp.h"
 #include "tvm_ext_kernels.h"
 #include "tvm_ext_requantize.h"
 
-/* quantize: float32[1, 3, 5, 5] -> int8[1, 3, 5, 5]; generic */
-static inline float integer_network_quantize_max_f32(float a, float b)
+/* quantize: float32[1, 3, 5, 5] -> int8[1, 3, 5, 5]; convert_quantized */
+TVM_EXT_STEP void integer_network_quantize(const float *input, int8_t *output, int32_t row_begin, int32_t row_end)
 {
-    return a > b ? a : b;
-}
-
-static inline float integer_network_quantize_min_f32(float a, float b)
-{
-    return a < b ? a : b;
-}
-
-TVM_EXT_STEP void integer_network_quantize(const float *input0, int8_t *output0)
-{
-    for (int32_t i1 = 0; i1 < 3; ++i1) {
-        for (int32_t i2 = 0; i2 < 5; ++i2) {
-            for (int32_t i3 = 0; i3 < 5; ++i3) {
-                output0[i1 * 25 + i2 * 5 + i3] = (int8_t)integer_network_quantize_max_f32(integer_network_quantize_min_f32(rintf(input0[i1 * 25 + i2 * 5 + i3] / 0.125f) + 3.0f, 127.0f), (-128.0f));
-            }
+    for (int32_t h = row_begin; h < row_end; ++h) {
+        const int32_t source = h * 25;
+        const int32_t target = h * 25;
+        for (int32_t i = 0; i < 25; ++i) {
+            const float value = rintf(input[source + i] / 0.125f) + 3.0f;
+            const float low = value > (-128.0f) ? value : (-128.0f);
+            output[target + i] = (int8_t)(value < 127.0f ? low : 127.0f);
         }
     }
 }
@@ -130,14 +121,14 @@ TVM_EXT_STEP void integer_network_residual(
     }
 }
 
-/* sum_dequantize: int8[1, 5, 5, 3] -> float32[1, 5, 5, 3]; generic */
-TVM_EXT_STEP void integer_network_sum_dequantize(const int8_t *input0, float *output0)
+/* sum_dequantize: int8[1, 5, 5, 3] -> float32[1, 5, 5, 3]; convert_quantized */
+TVM_EXT_STEP void integer_network_sum_dequantize(const int8_t *input, float *output, int32_t row_begin, int32_t row_end)
 {
-    for (int32_t i1 = 0; i1 < 5; ++i1) {
-        for (int32_t i2 = 0; i2 < 5; ++i2) {
-            for (int32_t i3 = 0; i3 < 3; ++i3) {
-                output0[i1 * 15 + i2 * 3 + i3] = (float)((int32_t)input0[i1 * 15 + i2 * 3 + i3] - 3) * 0.125f;
-            }
+    for (int32_t h = row_begin; h < row_end; ++h) {
+        const int32_t source = h * 15;
+        const int32_t target = h * 15;
+        for (int32_t i = 0; i < 15; ++i) {
+            output[target + i] = (float)((int32_t)input[source + i] - 3) * 0.125f;
         }
     }
 }
@@ -158,12 +149,12 @@ int32_t integer_network_run(void)
 {
     union integer_network_sram *const sram = &integer_network_sram;
 
-    integer_network_quantize(sram->x, sram->x_q);
+    integer_network_quantize(sram->x, sram->x_q, 0, 3);
     integer_network_permute_dims_x_q_nhwc(sram->x_q, sram->x_q_nhwc, 0, 5);
     integer_network_conv(sram->x_q_nhwc, sram->conv_q, integer_network_conv_weights,
         integer_network_conv_bias, integer_network_conv_multiplier, integer_network_conv_shift, 0, 5);
     integer_network_residual(sram->conv_q, sram->x_q_nhwc, sram->sum_q, 0, 5);
-    integer_network_sum_dequantize(sram->sum_q, sram->y_nhwc);
+    integer_network_sum_dequantize(sram->sum_q, sram->y_nhwc, 0, 5);
     integer_network_permute_dims_y(sram->y_nhwc, sram->y);
     return 0;
 }

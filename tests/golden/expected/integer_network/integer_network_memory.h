@@ -25,7 +25,7 @@ union integer_network_sram {
     /* int8[1, 5, 5, 3], conv_q; steps 2 to 3 */
     struct { uint8_t GAP_conv_q[80]; int8_t conv_q[75]; };
     /* int8[1, 5, 5, 3], sum_q; steps 3 to 4 */
-    struct { uint8_t GAP_sum_q[304]; int8_t sum_q[75]; };
+    struct { uint8_t GAP_sum_q[240]; int8_t sum_q[75]; };
     /* float32[1, 5, 5, 3], y; steps 4 to 5 */
     struct { float y_nhwc[75]; };
     /* float32[1, 3, 5, 5], y; step 5 */
@@ -34,7 +34,7 @@ union integer_network_sram {
 extern union integer_network_sram integer_network_sram;
 _Static_assert(offsetof(union integer_network_sram, x_q) == 304, "x_q");
 _Static_assert(offsetof(union integer_network_sram, conv_q) == 80, "conv_q");
-_Static_assert(offsetof(union integer_network_sram, sum_q) == 304, "sum_q");
+_Static_assert(offsetof(union integer_network_sram, sum_q) == 240, "sum_q");
 _Static_assert(offsetof(union integer_network_sram, y) == 304, "y");
 _Static_assert(sizeof(union integer_network_sram) == 608, "integer_network_sram");
 

@@ -1,0 +1,57 @@
+"""Streamed inputs and outputs as C: the struct of the application's functions, and the calls of them."""
+
+from __future__ import annotations
+
+from textwrap import wrap
+
+from codegen_c.interface import Interface, Port
+from codegen_c.kernels.contract import Kept
+from codegen_c.kernels.window import slot
+from codegen_c.program import KernelCall, Tensor
+from codegen_c.text import block, plus, times
+
+END_ON_ERROR = ["if (status != 0) {", "    return status;", "}"]
+
+
+def streamed(interface: Interface) -> list[tuple[str, Port]]:
+    """("read" or "write", port) of every input and output that the generated code asks for or gives."""
+    ports = [*(("read", port) for port in interface.inputs), *(("write", port) for port in interface.outputs)]
+    return [(direction, port) for direction, port in ports if port.stream]
+
+
+def callback_signature(direction: str, port: Port, name: str) -> str:
+    """`int32_t name(void *context, T *rows, int32_t row_begin, int32_t row_end)`; rows of outputs are const."""
+    const = "const " if direction == "write" else ""
+    return f"int32_t {name}(void *context, {const}{port.c_type} *rows, int32_t row_begin, int32_t row_end)"
+
+
+def describe_rows(port: Port) -> str:
+    """`224 rows of [224][3] elements`, in the order of the axes as they are handed over."""
+    stream = port.stream
+    assert stream is not None, "the port is streamed"
+    shape = [port.shape[axis] for axis in stream.layout]
+    row = "".join(f"[{extent}]" for extent in (shape[2:] if stream.rows > 1 else shape)) or "one element"
+    return f"{stream.rows} rows of {row}" if stream.rows > 1 else f"one row of {row}"
+
+
+def callback_lines(call: KernelCall, port: Port, tensor: Tensor, where: str, rows: tuple[str, str]) -> list[str]:
+    """Lines that hand over rows [begin, end), given as C expressions.
+
+    tensor: inside the program; where: C expression of its first element.
+    """
+    stream, callback = port.stream, call.implementation.callback
+    assert stream is not None and callback is not None, "the call streams a port"
+    row_elements = tensor.num_elements // stream.rows
+
+    def hand_over(begin: str, end: str) -> list[str]:
+        ring = Kept(stored=tensor.ring.stored, shift=tensor.ring.shift) if tensor.ring else None
+        kept = slot(begin, ring)
+        first = where if begin == "0" else f"&{where}[{times(kept, row_elements)}]"
+        text = f"status = io->{callback.direction}_{port.name}(io->context, {first}, {begin}, {end});"
+        return [*wrap(text, 104, subsequent_indent="    ", break_long_words=False), *END_ON_ERROR]
+
+    begin, end = rows
+    if not tensor.ring or stream.rows_per_call > 1 or end == plus(begin, 1):
+        return hand_over(begin, end)
+    # Rows of one call may lie apart in a ring.
+    return [f"for (int32_t row = {begin}; row < {end}; ++row) {{", block(hand_over("row", "row + 1")), "}"]

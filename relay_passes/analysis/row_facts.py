@@ -1,0 +1,29 @@
+"""How the operators of a function run by rows, as what a search for splits asks."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from relay_passes.analysis.operator_graph import OperatorGraph
+from relay_passes.analysis.split_segments import ROWS_PER_CALL, Calls, RowFacts
+
+
+def row_facts(operators: OperatorGraph) -> RowFacts:
+    """How the operators run by rows; what that costs is asked for where it is needed."""
+
+    @cache
+    def costs(index: int) -> dict[int, Calls]:
+        composite = operators.composites[index]
+        assert composite is not None, "what has rows is a composite"
+        found = operators.backend.call_costs(composite, ROWS_PER_CALL)
+        return {
+            rows: Calls(
+                scratch_bytes=c.scratch_bytes, instructions=max(0, c.instructions - operators.instructions[index])
+            )
+            for rows, c in zip(ROWS_PER_CALL, found, strict=True)
+        }
+
+    return RowFacts(
+        operators=tuple(operators.rows), accumulations=tuple(operators.accumulations),
+        calls=lambda index, rows: costs(index)[rows], reading=frozenset(operators.reading),
+    )  # fmt: skip

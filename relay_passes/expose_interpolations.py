@@ -1,0 +1,95 @@
+"""Interpolation along an axis that was lowered to loops, written with operators whose axes can be moved.
+
+Rewrite:
+    call_tir(f, x, places, weights)  ->  take(x, places[:, 0]) * weights[:, 0] + take(x, places[:, 1]) * ...
+Leaves alone: f that computes anything else, which running it on random numbers tells; modules without quantized values.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from relay_passes.dataflow import (
+    array_of,
+    bindings,
+    constant,
+    infer,
+    is_quantized,
+    op_name,
+    rebuild,
+    static_shape,
+    with_span,
+)
+from tvm_ext.core.names import unique
+
+
+@tvm.transform.module_pass(opt_level=0, name="ExposeInterpolations")
+class ExposeInterpolations:
+    """See the module's docstring."""
+
+    def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
+        func = mod["main"]
+        if not is_quantized(func):
+            return mod
+        taken = {binding.var.name for binding in bindings(func)} | {param.name for param in func.params}
+        sequence: list[relax.VarBinding] = []
+        for binding in bindings(func):
+            axis = interpolated_axis(mod, binding.value)
+            sequence += [binding] if axis is None else _weighted(binding, axis, taken)
+        changed = mod.clone()
+        changed.update_func(mod.get_global_var("main"), rebuild(func, sequence))
+        return changed
+
+
+def interpolated_axis(mod: tvm.IRModule, call: relax.Expr) -> int | None:
+    """The axis a call_tir of (x, int32 places[target, taps], float32 weights[target, taps]) interpolates along."""
+    if op_name(call) != "relax.call_tir" or not isinstance(call.ty, relax.TensorType):
+        return None
+    if not isinstance(call.args[1], relax.Tuple) or len(call.args[1].fields) != 3:
+        return None
+    source, places, weights = (call.args[1].fields[0], *map(array_of, call.args[1].fields[1:]))
+    if not isinstance(source, relax.Var) or places is None or weights is None:
+        return None
+    if (places.dtype, weights.dtype) != (np.int32, np.float32) or places.ndim != 2 or places.shape != weights.shape:
+        return None
+    shape, target = static_shape(source), static_shape(call)
+    if {str(source.ty.dtype), str(call.ty.dtype)} != {"float32"} or len(shape) != len(target):
+        return None
+    changed = [axis for axis, (a, b) in enumerate(zip(shape, target, strict=True)) if a != b]
+    if len(changed) != 1 or target[changed[0]] != len(places) or 0 in shape or places.size == 0:
+        return None
+    if places.min() < 0 or places.max() >= shape[changed[0]]:
+        return None
+    x = np.random.default_rng(0).standard_normal(shape).astype("float32")
+    function = tvm.compile(mod[call.args[0]].with_attr("global_symbol", "probe"), target="llvm")["probe"]
+    arrays = [tvm.runtime.tensor(array) for array in (x, places, weights, np.empty(target, "float32"))]
+    function(*arrays)
+    along = np.moveaxis(x, changed[0], 0)[places].astype(np.float64)
+    expected = (along * weights.reshape(*weights.shape, *[1] * (x.ndim - 1))).sum(1)
+    close = np.allclose(np.moveaxis(arrays[-1].numpy(), changed[0], 0), expected, rtol=1e-4, atol=1e-5)
+    return changed[0] if close else None
+
+
+def _weighted(binding: relax.VarBinding, axis: int, taken: set[str]) -> list[relax.VarBinding]:
+    source, places, weights = (binding.value.args[1].fields[0], *map(array_of, binding.value.args[1].fields[1:]))
+    rank = len(static_shape(source))
+    sequence: list[relax.VarBinding] = []
+
+    def bind(call: relax.Call, var: relax.Var | None = None) -> relax.Var:
+        typed = with_span(infer(call), binding.value.span)
+        if var is None:
+            var = relax.DataflowVar(unique(f"{binding.var.name}.tap", taken), typed.ty)
+        sequence.append(relax.VarBinding(var, typed))
+        return var
+
+    total: relax.Var | None = None
+    for tap in range(places.shape[1]):
+        column = weights[:, tap].reshape([-1 if i == axis else 1 for i in range(rank)])
+        picked = bind(relax.op.take(source, constant(places[:, tap]), axis=axis))
+        is_last = tap == places.shape[1] - 1
+        var = binding.var if is_last else None
+        product = bind(relax.op.multiply(picked, constant(column)), var if total is None else None)
+        total = product if total is None else bind(relax.op.add(total, product), var)
+    return sequence

@@ -1,0 +1,87 @@
+"""Rings that outputs share with their inputs: every row is there when it is read, in no more rows than apart."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from codegen_c.kernels.contract import RowAccess
+from codegen_c.operators import Window
+from codegen_c.sequences import window_reader
+from tvm_ext.core.row_rings import Guest, RowRings, possible_guests
+from tvm_ext.core.row_sequence import RowOperator, RowReader, RowSequence, in_step
+
+
+def reader(rows: int, kernel: int, producer: int | None, *, in_place: bool) -> RowReader:
+    pad = kernel // 2
+    window = Window(kernel=(kernel, kernel), padding=(pad,) * 4)
+    found = window_reader(RowAccess(window=window, input_rows=rows), rows)
+    return replace(found, producer=producer, lag=pad if in_place else None)
+
+
+def chain(rows: int, rows_per_call: int, *kernels: tuple[int, bool]) -> RowSequence:
+    """(kernel size, whether it may lie in its input's ring) of each operator."""
+    operators = [
+        RowOperator(
+            num_rows=rows, rows_per_call=rows_per_call,
+            readers=(reader(rows, kernel, index - 1 if index else None, in_place=in_place),),
+        )
+        for index, (kernel, in_place) in enumerate(kernels)
+    ]  # fmt: skip
+    return RowSequence(in_step(operators))
+
+
+def rings(sequence: RowSequence) -> RowRings:
+    last = len(sequence.operators) - 1
+    apart = [index == last for index in range(last + 1)]
+    return RowRings(sequence, possible_guests(sequence, [16] * (last + 1), apart))
+
+
+def test_a_depthwise_row_lies_where_the_oldest_row_of_its_input_was() -> None:
+    """1x1 -> 3x3 in place -> 1x1: three rows hold the window, and the output."""
+    sequence = chain(9, 1, (1, False), (3, True), (1, False))
+    assert sequence.ring_rows() == (3, 1, 0)
+    assert rings(sequence).shared() == {1: Guest(host=0, lag=1)}
+    assert rings(sequence).rows()[0] == 3
+
+
+def test_first_calls_bring_operators_in_step() -> None:
+    """Two rows a call: the first call of the producer makes the odd one, so four rows are kept and not five."""
+    sequence = chain(9, 2, (1, False), (3, False))
+    assert [operator.first_rows for operator in sequence.operators] == [1, 0]
+    assert sequence.ring_rows() == (4, 0)
+
+
+def test_rows_of_other_sizes_stay_apart() -> None:
+    sequence = chain(9, 1, (1, False), (3, True), (1, False))
+    assert possible_guests(sequence, [16, 32, 16], [False, False, True]) == {}
+    assert possible_guests(sequence, [16, 16, 16], [True, False, True]) == {}
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_every_row_is_there_when_it_is_read(seed: int) -> None:
+    rng = random.Random(seed)
+    kernels = [(rng.choice([1, 3, 5]), rng.random() < 0.7) for _ in range(rng.randint(3, 7))]
+    sequence = chain(rng.randint(9, 24), rng.choice([1, 2, 3]), *kernels)
+    found = rings(sequence)
+    hosts, lags = list(range(len(kernels))), [0] * len(kernels)
+    for index, guest in found.shared().items():
+        hosts[index], lags[index] = hosts[guest.host], lags[guest.host] + guest.lag
+    rows, alone = found.rows(), sequence.ring_rows()
+    assert sum(rows[i] for i, host in enumerate(hosts) if host == i) <= sum(alone)
+    stores: list[dict[int, tuple[int, int]]] = [{} for _ in kernels]
+
+    def slot(index: int, row: int) -> int:
+        return (row - lags[index]) % rows[hosts[index]]
+
+    for call in sequence.calls:
+        (given,) = sequence.operators[call.operator].readers
+        for row in range(call.begin, call.end):
+            if given.producer is not None:
+                for wanted in range(given.begins[row], given.ends[row]):
+                    place = slot(given.producer, wanted)
+                    assert stores[hosts[given.producer]][place] == (given.producer, wanted)
+            if call.operator < len(kernels) - 1:
+                stores[hosts[call.operator]][slot(call.operator, row)] = (call.operator, row)

@@ -1,0 +1,36 @@
+"""Models with streamed inputs, on the boards: rows come from a file through semihosting, none of them held longer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tvm_ext
+from tests.support.onnx_models import SMALL_MODELS, saved
+from tests.support.packages import sample
+from tvm_ext import BuildOptions
+from tvm_ext.core.platform import Platform
+
+
+@pytest.mark.board
+def test_a_streamed_model_verifies(shared_models: Path, tmp_path: Path, board: Platform) -> None:
+    """resnet holds 3 KB of image else; the self-test in the ELF streams its vector too."""
+    module = tvm_ext.load(shared_models / "resnet_int8.onnx")
+    options = BuildOptions(io="stream", ram=18_000, verify=("host", "qemu"))
+    report = tvm_ext.build(module, board, tmp_path / "out", options).report
+    assert report["arena_bytes"] <= 18_000 and report["inputs"][0]["stream"]["rows_kept"] < 10
+    assert report["verify"]["qemu"]["passed"] and report["verify"]["host"]["passed"]
+
+
+@pytest.mark.board
+def test_rows_of_several_inputs_and_outputs_find_their_place(tmp_path: Path, cortex_m4: Platform) -> None:
+    for name in ("image_in_and_out", "branches"):
+        module = tvm_ext.load(saved(SMALL_MODELS[name](), tmp_path, name))
+        package = tvm_ext.build(module, cortex_m4, tmp_path / f"{name}_out", BuildOptions(io="stream", verify=()))
+        samples = [sample(package, seed) for seed in (1, 2)]
+        board = package.run_board(samples)
+        for inputs, outputs in zip(samples, board.outputs, strict=True):
+            for key, array in package.run(inputs).items():
+                np.testing.assert_allclose(outputs[key], array, rtol=1e-4, atol=1e-5)
