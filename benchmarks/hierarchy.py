@@ -36,7 +36,7 @@ from tvm_ext.references import random_inputs  # noqa: E402
 NETWORKS = (
     "always_on:resnet8_fp32",
     "always_on:resnet8_int8",
-    "always_on:resnet8_int8:dtcm=20480",
+    "always_on:resnet8_int8:dtcm=26624",
     "always_on:ds_cnn_int8",
     "always_on:mobilenet_v2_035_144_int8",
     "cortex_m7_psram:resnet8_int8",
