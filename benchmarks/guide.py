@@ -2,9 +2,13 @@
 
     python benchmarks/guide.py --output benchmarks/results/guide.json
 
-costs: for each processor and type, over the steps of the held-out networks together and of each: Spearman's rank
-correlation with executed instructions, and the mean of |log2(predicted / executed)|, of the kernels' own estimates
-and of the guide. A run goes on where the last one ended; what was measured is kept in the file.
+measured, costs: for each processor and type, over the steps of the held-out networks together and of each: rank
+correlation (Spearman) with executed instructions, and the mean of |log2(predicted / executed)|, of the kernels' own
+estimates and of the guide. A run goes on where the last one ended; what was measured is kept in the file.
+
+plans: on random layered graphs that the guide was not trained on, order fixed, within shares of the peak: what the
+search for recomputation alone finds without a guide, with it, and the cheaper of both, which is what is taken; added
+duration over the problems that each of them solves, sequences evaluated, processor seconds.
 """
 
 from __future__ import annotations
@@ -13,8 +17,11 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from time import process_time
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import onnx
@@ -24,12 +31,19 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks import zoo  # noqa: E402
 from benchmarks.guide_corpus import PLATFORMS, features_of, measured  # noqa: E402
+from benchmarks.networks.layered_graph import layered_graph  # noqa: E402
+from benchmarks.remat import Problem, to_problem  # noqa: E402
+from relay_passes.analysis import recompute_search  # noqa: E402
+from relay_passes.analysis.recompute_search import Rank  # noqa: E402
 from tvm_ext.core.platform import Platform  # noqa: E402
-from tvm_ext.guide import learned_cost  # noqa: E402
+from tvm_ext.guide import learned_cost, learned_rank  # noqa: E402
 
 NETWORKS = ("ds_cnn", "resnet8", "autoencoder", "mobilenet_v1_025_96", "mcunet_5fps_vww")
 """Those of MLPerf Tiny, which kws and resnet are trained forms of, and one that was searched."""
 DTYPES = ("int8", "fp32")
+GRAPHS = {40: range(50, 65), 80: range(50, 60), 160: range(50, 54)}
+"""Nodes of layered graphs -> seeds."""
+SHARES = (0.9, 0.8, 0.7)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,8 +61,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     _write(options.output, found)
                     print(key, len(found["measured"][key]), flush=True)
     found["costs"] = costs(found["measured"])
+    found["plans"] = plans()
     _write(options.output, found)
     for key, figures in found["costs"].items():
+        print(f"{key:40} {json.dumps(figures)}")
+    for key, figures in found["plans"].items():
         print(f"{key:40} {json.dumps(figures)}")
     return 0
 
@@ -78,6 +95,62 @@ def costs(steps_of: Mapping[str, Sequence[Sequence[Any]]]) -> dict[str, dict[str
             found[group][f"{name}_spearman"] = round(spearman(predicted, executed), 4)
             found[group][f"{name}_error_bits"] = round(float(np.abs(np.log2(predicted / executed)).mean()), 4)
     return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Search:
+    """What one search came to: the share of the duration that repeats add, None for no plan."""
+
+    added: float | None
+    evaluated: int
+    seconds: float
+
+
+def plans() -> dict[str, dict[str, float]]:
+    """Figures of the search for recomputation without the guide, with it, and of both."""
+    found: dict[str, list[_Search]] = {"without": [], "with": [], "both": []}
+    for count, seeds in GRAPHS.items():
+        for seed in seeds:
+            problem = to_problem(layered_graph(count, seed), "graph")
+            for share in SHARES:
+                without, guided = _searched(problem, share, None), _searched(problem, share, learned_rank())
+                found["without"].append(without)
+                found["with"].append(guided)
+                known = [result.added for result in (without, guided) if result.added is not None]
+                found["both"].append(
+                    _Search(
+                        added=min(known, default=None), evaluated=without.evaluated + guided.evaluated,
+                        seconds=without.seconds + guided.seconds,
+                    )
+                )  # fmt: skip
+    solved = [all(row.added is not None for row in rows) for rows in zip(*found.values(), strict=True)]
+    figures: dict[str, dict[str, float]] = {}
+    for name, rows in found.items():
+        added = [row.added for row, known in zip(rows, solved, strict=True) if known and row.added is not None]
+        figures[name] = {
+            "problems": len(rows), "solved": sum(row.added is not None for row in rows),
+            "added_percent": round(100 * sum(added) / len(added), 3),
+            "evaluated": sum(row.evaluated for row in rows), "seconds": round(sum(row.seconds for row in rows), 2),
+        }  # fmt: skip
+    return figures
+
+
+def _searched(problem: Problem, share: float, rank: Rank | None) -> _Search:
+    evaluated = 0
+    live_bytes = recompute_search.live_bytes
+
+    def counted(*arguments: Any) -> list[int]:
+        nonlocal evaluated
+        evaluated += 1
+        return live_bytes(*arguments)
+
+    order = range(len(problem.durations))
+    budget = int(recompute_search.peak_bytes(problem.graph, order) * share)
+    with mock.patch.object(recompute_search, "live_bytes", counted):
+        begin = process_time()
+        result = recompute_search.recompute(problem.graph, order, problem.durations, budget, rank=rank)
+        seconds = process_time() - begin
+    return _Search(added=result.cost / sum(problem.durations) if result else None, evaluated=evaluated, seconds=seconds)
 
 
 def spearman(one: np.ndarray, other: np.ndarray) -> float:

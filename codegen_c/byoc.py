@@ -6,10 +6,11 @@ import json
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tvm
 import tvm_ffi
 from tvm import relax
@@ -23,6 +24,7 @@ from codegen_c.emit.tvm_entry import emit_tvm_entry
 from codegen_c.kernels.contract import Implementation, Refusal, StoredRows, Target
 from codegen_c.learned_cost import LearnedCost
 from codegen_c.operators import TensorType
+from codegen_c.predict import constants_read, input_read, scratch_accessed
 from codegen_c.program import Tensor
 from codegen_c.scalar_calls import ELEMENTWISE
 from codegen_c.sequences import row_reader
@@ -44,6 +46,11 @@ class Footprint:
     accumulation: RowAccumulation | None
     scratch_bytes: int
     shared_bytes: Mapping[int, int]
+    kernel: str = ""
+    read_bytes: Mapping[int, int] = field(default_factory=dict[int, int])
+    weights_bytes: int = 0
+    weights_read_bytes: int = 0
+    scratch_access_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +102,11 @@ class CodegenBackend:
             accumulation=_accumulation(implementation),
             scratch_bytes=implementation.scratch_bytes,
             shared_bytes=shared,
+            kernel=implementation.kernel,
+            read_bytes=_read_bytes(lowered),
+            weights_bytes=sum(-(-array.nbytes // 16) * 16 for _, array in implementation.constants),
+            weights_read_bytes=constants_read(implementation),
+            scratch_access_bytes=scratch_accessed(implementation),
         )
 
     def call_costs(self, composite: relax.Function, rows_per_call: Sequence[int]) -> list[CallCost]:
@@ -105,6 +117,17 @@ class CodegenBackend:
         assert keeping is not None, "a selected kernel can be implemented again"
         found = [keeping(StoredRows(at_once=rows)) for rows in rows_per_call]
         return [CallCost(scratch_bytes=i.scratch_bytes, instructions=i.instructions) for i in found]
+
+
+def _read_bytes(lowered: Lowered) -> dict[int, int]:
+    """Bytes that one run reads of each parameter."""
+    assert lowered.implementation is not None, "it computes something"
+    read: dict[int, int] = {}
+    for position, parameter in enumerate(lowered.arguments):
+        kind = lowered.operator.inputs[position]
+        size = kind.num_elements * np.dtype(kind.dtype).itemsize
+        read[parameter] = read.get(parameter, 0) + input_read(lowered.implementation, position, size)
+    return read
 
 
 def _rows(lowered: Lowered) -> RowOperator | None:

@@ -1,6 +1,8 @@
 """Region function -> Program: composites become kernel calls, values become tensors, weights become constants.
 
-A reshape is no step: its result is the tensor it reads, seen under another shape.
+A reshape is no step: its result is the tensor it reads, seen under another shape. A move is a transfer; where a DMA
+joins the two memories it goes on while later steps run, and is waited for where its result is first read, or as many
+operators later as it says.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ from codegen_c.kernels.contract import Implementation, Refusal, StoredRows, Targ
 from codegen_c.operators import Permute, Stream, TensorType
 from codegen_c.program import Constant, KernelCall, Program, Step, Tensor, Transfer
 from codegen_c.sequences import Part, fold_sequences
+from codegen_c.transfers import Fetch, Move, with_transfers
 from tvm_ext.core.errors import UnsupportedModel
-from tvm_ext.core.names import identifier, unique
+from tvm_ext.core.names import MOVE, identifier, unique
 from tvm_ext.core.platform import Platform
 
 FORM_SUFFIXES = (".nhwc", ".nchw", ".rows")
@@ -49,7 +52,9 @@ class _Lowering:
         self.composites: dict[Any, relax.Function] = {}
         self.parts: dict[str, Part] = {}
         self.constants_of: dict[str, list[str]] = {}
-        self.moves: list[tuple[str, str]] = []
+        self.handed_over: list[tuple[str, str]] = []
+        self.moves: list[Move] = []
+        self.fetches: dict[str, Fetch] = {}
 
     def run(self) -> Program:
         inputs = [self._tensor(param.name, tensor_type(param.ty), role="input") for param in self.region.params]
@@ -66,6 +71,7 @@ class _Lowering:
             name=str(self.region.attrs["global_symbol"]), inputs=tuple(inputs), outputs=tuple(outputs),
             tensors=self.tensors, constants=self.constants, steps=tuple(self.steps),
         )  # fmt: skip
+        program = with_transfers(program, self.moves, self.fetches, self.platform, self.taken)
         return fold_sequences(program, self.parts)
 
     def _visit(self, var: relax.Var, value: relax.Expr) -> None:
@@ -77,8 +83,21 @@ class _Lowering:
             fields = self.views[value.tuple_value]
             assert isinstance(fields, tuple), "an element is taken of a tuple"
             self.views[var] = fields[value.index]
+        elif isinstance(value.op, tvm.ir.Op) and value.op.name == MOVE:
+            self._move(var, value)
         else:
             self._call(var, value)
+
+    def _move(self, var: relax.Var, value: relax.Call) -> None:
+        source = self._argument(value.args[0])
+        tensor = self.tensors[source.tensor]
+        name = self._tensor(var.name, tensor_type(var.ty), memory=str(value.attrs["memory"]))
+        self.tensors[name] = replace(
+            self.tensors[name], source=tensor.source, layout=tensor.layout, quantization=tensor.quantization
+        )
+        self.views[var] = _View(tensor=name, shape=source.shape)
+        within = int(value.attrs["within"]) if "within" in value.attrs else None
+        self.moves.append(Move(source=tensor.name, target=name, index=len(self.steps), within=within))
 
     def _call(self, var: relax.Var, call: relax.Call) -> None:
         composite = self.composites[call.op]
@@ -94,15 +113,16 @@ class _Lowering:
             self._quantize(view.tensor, wanted)
         fields = var.ty.fields if isinstance(var.ty, relax.TupleType) else [var.ty]
         layout = tuple(int(axis) for axis in composite.attrs.get("layout", ()))
+        memory = str(composite.attrs.get("memory", ""))
         names = [var.name] if len(fields) == 1 else [f"{var.name}.{index}" for index in range(len(fields))]
         outputs = [
-            self._tensor(name, replace(tensor_type(ty), quantization=kind.quantization), layout=layout)
+            self._tensor(name, replace(tensor_type(ty), quantization=kind.quantization), layout=layout, memory=memory)
             for name, ty, kind in zip(names, fields, lowered.operator.outputs, strict=True)
         ]
         views = tuple(_View(tensor=name, shape=self.tensors[name].shape) for name in outputs)
         self.views[var] = views if isinstance(var.ty, relax.TupleType) else views[0]
         if isinstance(lowered.operator, Permute | Stream):
-            self.moves.append((seen[0].tensor, outputs[0]))
+            self.handed_over.append((seen[0].tensor, outputs[0]))
         self.steps.append(self._step(call, composite, lowered, seen, outputs))
 
     def _step(
@@ -126,10 +146,14 @@ class _Lowering:
         if "sequence" in composite.attrs:
             label, rows = str(composite.attrs["sequence"]), int(composite.attrs["rows_per_call"])
             self.parts[name] = Part(sequence=label, rows_per_call=rows)
+        if "weights_memory" in composite.attrs and constants:
+            ahead = int(composite.attrs["weights_ahead"])
+            self.fetches[name] = Fetch(memory=str(composite.attrs["weights_memory"]), ahead=ahead)
         return KernelCall(
             name=name, implementation=implementation, inputs=tuple(view.tensor for view in seen),
             outputs=tuple(outputs), input_shapes=tuple(kind.shape for kind in lowered.operator.inputs),
             constants=tuple(constants), source_nodes=source_nodes,
+            scratch_memory=str(composite.attrs.get("scratch_memory", "")),
         )  # fmt: skip
 
     def _argument(self, expr: relax.Expr) -> _View:
@@ -138,7 +162,13 @@ class _Lowering:
         return view
 
     def _tensor(
-        self, source: str, kind: TensorType, *, role: Any = "intermediate", layout: tuple[int, ...] = ()
+        self,
+        source: str,
+        kind: TensorType,
+        *,
+        role: Any = "intermediate",
+        layout: tuple[int, ...] = (),
+        memory: str = "",
     ) -> str:
         if 0 in kind.shape:
             raise UnsupportedModel(f"{source}: is {kind}, a tensor without elements; there is nothing to compute.")
@@ -146,7 +176,7 @@ class _Lowering:
         for suffix in FORM_SUFFIXES:
             source = source.removesuffix(suffix)
         self.tensors[name] = Tensor(
-            name=name, source=source, shape=kind.shape, dtype=kind.dtype, memory=self.platform.activations,
+            name=name, source=source, shape=kind.shape, dtype=kind.dtype, memory=memory or self.platform.activations,
             role=role, layout=layout, quantization=kind.quantization,
         )  # fmt: skip
         return name
@@ -158,7 +188,7 @@ class _Lowering:
 
     def _quantize_moved(self) -> None:
         """Elements that only lie elsewhere mean the same: what is known of one side holds for the other."""
-        for pairs in (self.moves[::-1], [(target, source) for source, target in self.moves]):
+        for pairs in (self.handed_over[::-1], [(target, source) for source, target in self.handed_over]):
             for unknown, known in pairs:
                 self._quantize(unknown, TensorType(shape=(), dtype="", quantization=self.tensors[known].quantization))
 
@@ -193,6 +223,7 @@ class _Lowering:
             if isinstance(view, _View) and view.tensor == old:
                 self.views[value] = replace(view, tensor=new)
         self.steps = [_with_name(step, old, new) for step in self.steps]
+        self.moves = [move.renamed(old, new) for move in self.moves]
         return new
 
 
@@ -215,6 +246,6 @@ def _with_name(step: Step, old: str, new: str) -> Step:
 
     if isinstance(step, KernelCall):
         return replace(step, inputs=renamed(step.inputs), outputs=renamed(step.outputs))
-    assert isinstance(step, Transfer), "loops come after lowering"
+    assert isinstance(step, Transfer), "loops and waits come after lowering"
     source, target = renamed((step.source, step.target))
     return replace(step, source=source, target=target)

@@ -124,6 +124,8 @@ class KernelCall:
     input_shapes: shapes the kernel sees; a reshape costs nothing, so a tensor may have another one.
     rows: None computes the whole output; otherwise the part given, for kernels that are spatial.
     source_nodes: the model's own names of the operators fused here.
+    fetched: (constant, tensor) of constants that are read from a tensor that they were copied to before.
+    scratch_memory: where its scratch lies; empty for the platform's default memory.
     """
 
     name: str
@@ -134,15 +136,31 @@ class KernelCall:
     constants: tuple[str, ...] = ()
     source_nodes: tuple[str, ...] = ()
     rows: Rows | None = None
+    fetched: tuple[tuple[str, str], ...] = ()
+    scratch_memory: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Transfer:
-    """Copy of a whole tensor into another one of the same bytes, within or between memories."""
+    """Copy of a whole tensor, or of a constant, into another tensor of the same bytes, within or between memories.
+
+    number: of a copy that goes on while later steps run, until a `Wait` for it; they count up from 0 in the order in
+    which they start, and end in it. None: a copy that is done when the step is.
+    """
 
     name: str
     source: str
     target: str
+    number: int | None = None
+    source_is_constant: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wait:
+    """Until transfers are done. Nothing touches their targets before, and nobody writes to their sources."""
+
+    name: str
+    transfers: tuple[Transfer, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +172,7 @@ class Loop:
 
     name: str
     count: int
-    body: tuple[KernelCall | Transfer, ...]
+    body: tuple[KernelCall | Transfer | Wait, ...]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -176,10 +194,11 @@ class Sequence:
         return (self.first_rows[index] if self.first_rows else 0) or self.rows_per_call[index]
 
 
-Step = KernelCall | Transfer | Loop | Sequence
+Call = KernelCall | Transfer | Wait
+Step = Call | Loop | Sequence
 
 
-def calls(step: Step) -> tuple[KernelCall | Transfer, ...]:
+def calls(step: Step) -> tuple[Call, ...]:
     """The calls a step is made of: itself, or the body of a loop or sequence as it stands."""
     return step.body if isinstance(step, Loop | Sequence) else (step,)
 
@@ -201,6 +220,19 @@ class Program:
             for inner in calls(step):
                 if isinstance(inner, KernelCall):
                     yield inner
+
+    def moves(self) -> list[Transfer]:
+        """Every transfer from one memory to another, in order."""
+        return [
+            inner
+            for step in self.steps
+            for inner in calls(step)
+            if isinstance(inner, Transfer) and self.memory_of_source(inner) != self.tensors[inner.target].memory
+        ]
+
+    def memory_of_source(self, transfer: Transfer) -> str:
+        held: dict[str, Constant] | dict[str, Tensor] = self.constants if transfer.source_is_constant else self.tensors
+        return held[transfer.source].memory
 
     @property
     def weights_bytes(self) -> int:
@@ -231,9 +263,23 @@ def scratch_bytes(step: Step) -> int:
     return max((c.implementation.scratch_bytes for c in calls(step) if isinstance(c, KernelCall)), default=0)
 
 
-def _inputs(call: KernelCall | Transfer) -> tuple[str, ...]:
-    return (call.source,) if isinstance(call, Transfer) else call.inputs
+def scratch_memory(step: Step, default: str) -> str:
+    """Where a step's scratch lies."""
+    return next((c.scratch_memory for c in calls(step) if isinstance(c, KernelCall) and c.scratch_memory), default)
 
 
-def _outputs(call: KernelCall | Transfer) -> tuple[str, ...]:
-    return (call.target,) if isinstance(call, Transfer) else call.outputs
+def _inputs(call: Call) -> tuple[str, ...]:
+    if isinstance(call, KernelCall):
+        return (*call.inputs, *(tensor for _, tensor in call.fetched))
+    return tuple(transfer.source for transfer in transfers_of(call) if not transfer.source_is_constant)
+
+
+def _outputs(call: Call) -> tuple[str, ...]:
+    if isinstance(call, KernelCall):
+        return call.outputs
+    return tuple(transfer.target for transfer in transfers_of(call))
+
+
+def transfers_of(call: Transfer | Wait) -> tuple[Transfer, ...]:
+    """What a call begins, or waits for."""
+    return call.transfers if isinstance(call, Wait) else (call,)

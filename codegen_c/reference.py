@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from codegen_c.program import Program, Step, Transfer, calls, parts_of
+from codegen_c.program import Program, Step, Transfer, Wait, calls, parts_of
 
 Array = np.ndarray
 
@@ -23,8 +23,10 @@ def run_step(program: Program, step: Step, values: Mapping[str, Array]) -> dict[
     """What a step writes, given what it reads. A loop's row ranges together cover each output once."""
     written: dict[str, Array] = {}
     for call in calls(step):
+        if isinstance(call, Wait):
+            continue
         if isinstance(call, Transfer):
-            written[call.target] = value_of(program, call.source, values).reshape(program.tensors[call.target].shape)
+            written[call.target] = copied(program, call, values)
             continue
         known = {**values, **written}
         seen = [
@@ -36,6 +38,14 @@ def run_step(program: Program, step: Step, values: Mapping[str, Array]) -> dict[
             tensor = program.tensors[name]
             written[name] = np.ascontiguousarray(result).astype(tensor.dtype, copy=False).reshape(tensor.shape)
     return written
+
+
+def copied(program: Program, transfer: Transfer, values: Mapping[str, Array]) -> Array:
+    """What a transfer leaves in its target."""
+    shape = program.tensors[transfer.target].shape
+    if transfer.source_is_constant:
+        return program.constants[transfer.source].data.reshape(shape)
+    return value_of(program, transfer.source, values).reshape(shape)
 
 
 def value_of(program: Program, name: str, values: Mapping[str, Array]) -> Array:

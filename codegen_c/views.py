@@ -40,7 +40,7 @@ def _peaks(program: Program) -> dict[str, int]:
     pairs = {pair for step in overlaps(program) for pair in (*step.ascending, *step.descending)}
     spans = lifetimes(program)
     memories = {tensor.memory for tensor in program.tensors.values()}
-    return {memory: max(live_bytes(program, spans, pairs, memory, scratch=True)) for memory in memories}
+    return {memory: max(live_bytes(program, spans, pairs, memory, default=memory)) for memory in memories}
 
 
 def _without(program: Program, step: KernelCall) -> Program | None:

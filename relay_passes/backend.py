@@ -17,6 +17,8 @@ class Footprint(Protocol):
     rows: how its rows depend on those of its parameters, None where it only runs whole.
     accumulation: how it takes in its only parameter row by row, None where it needs all of it at once.
     shared_bytes: parameter -> bytes that the output shares with it where the parameter is read for the last time.
+    kernel: by what it is computed. read_bytes: parameter -> bytes read of it in one run, modelled; weights_read_bytes
+    the same of its `weights_bytes`, scratch_access_bytes of its scratch, written ones added.
     """
 
     @property
@@ -29,6 +31,16 @@ class Footprint(Protocol):
     def scratch_bytes(self) -> int: ...
     @property
     def shared_bytes(self) -> Mapping[int, int]: ...
+    @property
+    def kernel(self) -> str: ...
+    @property
+    def read_bytes(self) -> Mapping[int, int]: ...
+    @property
+    def weights_bytes(self) -> int: ...
+    @property
+    def weights_read_bytes(self) -> int: ...
+    @property
+    def scratch_access_bytes(self) -> int: ...
 
 
 class CallCost(Protocol):

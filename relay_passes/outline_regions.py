@@ -3,7 +3,8 @@
 Rewrite:
     main: a = c1(x); b = c2(a); d = foreign(b); e = c3(d)
       ->  main: b = region_0(x); d = foreign(b); e = region_1(d)      region functions carry attribute `Codegen`
-    Composites move into their region as local functions; their order is the schedule and stays.
+    Composites go into their region as local functions, moves between memories as they are; the order is the schedule
+    and stays.
     A region that is the whole model has the model's signature: every input, every output that is no constant.
 Leaves alone: what is no composite, which stays in main for TVM.
 """
@@ -15,6 +16,7 @@ from tvm import relax
 
 from relay_passes.composites import call_new, composite_of, is_composite
 from relay_passes.dataflow import bindings, build, is_dataflow, operands, outputs, rebuild
+from relay_passes.move import is_move
 from tvm_ext.core.names import unique
 
 
@@ -88,7 +90,7 @@ def _runs(mod: tvm.IRModule, sequence: list[relax.VarBinding]) -> list[tuple[boo
     composite_values: set[relax.Var] = set()
     for binding in sequence:
         value = binding.value
-        inside = composite_of(mod, value) is not None
+        inside = composite_of(mod, value) is not None or is_move(value)
         if isinstance(value, relax.TupleGetItem):  # an element of a composite's results belongs where the composite is
             inside = value.tuple_value in composite_values
         if inside:
@@ -116,7 +118,7 @@ def _region(
     sequence = []
     for binding in run:
         value = binding.value
-        if isinstance(value, relax.Call):
+        if isinstance(value, relax.Call) and not is_move(value):
             function = mod[value.op].without_attr("global_symbol")
             local = relax.DataflowVar(value.op.name_hint, function.ty)
             sequence.append(relax.VarBinding(local, function))

@@ -21,6 +21,7 @@ from codegen_c.emit.firmware import emit_firmware
 from codegen_c.emit.memory_map import emit_memory_map
 from codegen_c.emit.readme import emit_readme
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
+from codegen_c.predict import moved_bytes
 from relay_passes.quantize_int8 import REPORT as QUANTIZATION
 from tvm_ext.calibration import Source
 from tvm_ext.core.errors import BadOptions, VerificationFailed
@@ -30,7 +31,7 @@ from tvm_ext.core.toolchain import compile_objects, link_elf, section_sizes, sta
 from tvm_ext.package import PLATFORM_FILE, Package, replaced_folder
 from tvm_ext.pipeline import compile_model
 from tvm_ext.references import module_outputs, onnx_outputs, original_onnx, random_inputs, runs_in_onnxruntime
-from tvm_ext.report import make_report
+from tvm_ext.report import make_report, moved_table
 from tvm_ext.runner import HostModel, QemuResult, library_sources, run_qemu
 from tvm_ext.verify import BOARD_TOLERANCE, FLOAT_TOLERANCE, check_steps, compare
 
@@ -137,7 +138,7 @@ def _write_texts(folder: Path, compiled: Compiled, options: BuildOptions, expect
         **emit_vectors(interface, [_vector(compiled, expected)]),
         **emit_selftest(interface, tolerance=FLOAT_TOLERANCE),
         **emit_build_files(interface.model, [n for n in sources if n.endswith(".c")], platform, options.optimize),
-        **(emit_firmware(interface, platform) if platform.board else {}),
+        **(emit_firmware(interface, platform, moves=bool(compiled.program.moves())) if platform.board else {}),
         PLATFORM_FILE: json.dumps(json.loads(platform.to_json()), indent=2) + "\n",
     }
     for name, text in texts.items():
@@ -214,7 +215,10 @@ def _verify(
         problems += (
             [] if against.passed else [f"board: outputs differ from {expected.source} by {against.max_abs_error:g}"]
         )
+        planned = moved_bytes(compiled.program)
+        problems += [] if board.moved_bytes == planned else [f"board: moved {board.moved_bytes}, planned was {planned}"]
         results["qemu"] = {**against.to_json(), "reference": expected.source, "instructions": board.instructions}
+        results["qemu"]["moved"] = moved_table(board.moved_bytes)
     if problems:
         more = f" and {len(problems) - 5} more" if len(problems) > 5 else ""
         raise VerificationFailed(

@@ -25,7 +25,7 @@ from rich.markup import escape
 
 import tvm_ext
 from tvm_ext.core.errors import BadInput, BadOptions, TvmExtError
-from tvm_ext.core.options import BuildOptions, Guide, Io, IoType, Optimize, Quantize, Target
+from tvm_ext.core.options import BuildOptions, Guide, Io, IoType, Memories, Optimize, Quantize, Target
 from tvm_ext.core.platform import Platform
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.pareto import pareto, write_pareto
@@ -97,6 +97,9 @@ def compile_command(
         list[str] | None,
         typer.Option(metavar="64KiB", help="Bytes tensors may take; of another memory: dtcm=16KiB. May be repeated."),
     ] = None,
+    memories: Annotated[
+        Memories, typer.Option(help="Where tensors live: in all memories, moved meanwhile, or in the default one.")
+    ] = "all",
     pin: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=OFFSET", help="Place a tensor at these bytes of its arena. May be repeated."),
@@ -119,7 +122,7 @@ def compile_command(
             optimize=optimize, io=io, verify=targets, name=name, quantize=quantize, io_type=io_type, min_snr_db=min_snr,
             guide=guide,
             ram={name or board.activations: size for name, size in limits.items()} or None,
-            pin=pins, keep=tuple(keep or ()),
+            memories=memories, pin=pins, keep=tuple(keep or ()),
         )  # fmt: skip
         with _stderr.status(f"Loading {escape(model.name)}") as status:
             module = tvm_ext.load(model, shapes=shapes)

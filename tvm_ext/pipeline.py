@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
@@ -15,6 +15,7 @@ from codegen_c.build import Compiled, compile_region
 from codegen_c.byoc import CODEGEN, CodegenBackend, codegen_options
 from codegen_c.emit.banner import Origin
 from codegen_c.kernels.contract import Target
+from relay_passes.assign_memories import AssignMemories
 from relay_passes.convert_layout import ConvertLayout
 from relay_passes.copy_results import CopyResults
 from relay_passes.dataflow import bindings, op_name, outputs, static_shape
@@ -35,7 +36,8 @@ from tvm_ext.calibration import Calibration, Source, read_calibration
 from tvm_ext.core.errors import BadOptions, UnsupportedModel
 from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
-from tvm_ext.fit import MemoryPass, Way, fit
+from tvm_ext.core.time_model import TimeModel
+from tvm_ext.fit import MOST_TRIES, MemoryPass, Way, fit
 from tvm_ext.load import load
 
 
@@ -73,13 +75,18 @@ def _quantized(mod: tvm.IRModule, platform: Platform, options: BuildOptions, dat
 
 
 def passes(
-    platform: Platform, options: BuildOptions, prefix: str, memory_pass: MemoryPass = None
+    platform: Platform,
+    options: BuildOptions,
+    prefix: str,
+    memory_pass: MemoryPass = None,
+    limits: Mapping[str, int] | None = None,
 ) -> list[tvm.transform.Pass]:
     """From a loaded module to one whose regions are ready for code generation, in this order.
 
-    memory_pass: what makes the model fit, where its order alone does not.
+    memory_pass: what makes the model fit, where its order alone does not. limits: memories that may be used beside the
+    default one, with it, and bytes that each may give; None uses the default one alone.
     """
-    return [*_before_memory(platform, options), *_from_memory(prefix, memory_pass)]
+    return [*_before_memory(platform, options), *_from_memory(platform, options, prefix, memory_pass, limits)]
 
 
 def _before_memory(platform: Platform, options: BuildOptions) -> list[tvm.transform.Pass]:
@@ -106,10 +113,14 @@ def _before_memory(platform: Platform, options: BuildOptions) -> list[tvm.transf
     ]
 
 
-def _from_memory(prefix: str, memory_pass: MemoryPass) -> list[tvm.transform.Pass]:
+def _from_memory(
+    platform: Platform, options: BuildOptions, prefix: str, memory_pass: MemoryPass, limits: Mapping[str, int] | None
+) -> list[tvm.transform.Pass]:
     """The end of phase 4, and what follows."""
+    time = TimeModel(platform=platform)
     return [
         *([memory_pass] if memory_pass else []),
+        *([AssignMemories(_backend(platform, options), time, limits)] if limits else []),
         # Phase 5. Runs of composites become regions; the order of bindings is the schedule.
         OutlineRegions(CODEGEN, prefix),
     ]
@@ -178,10 +189,33 @@ def _fitted(
 
 
 def _compiled(scheduled: tvm.IRModule, platform: Platform, way: Way) -> Compiled:
-    """The pipeline from its memory pass on."""
+    """From the memory pass on: in all memories, or in the default one where no plan keeps to the others' limits.
+
+    The passes count bytes, and only the plan knows what they come to: what it needs beyond a limit, the next try has
+    less of.
+    """
+    limits = way.options.limits_bytes(platform)
+    allowed = dict(limits)
+    for _ in range(MOST_TRIES if way.options.memories == "all" and len(limits) > 1 else 0):
+        compiled = _compiled_within(scheduled, platform, way, allowed)
+        over = {
+            memory: compiled.plan.bytes_in(memory) - limit
+            for memory, limit in limits.items()
+            if memory != platform.activations and compiled.plan.bytes_in(memory) > limit
+        }
+        if not over:
+            return compiled
+        allowed |= {memory: max(0, allowed[memory] - most) for memory, most in over.items()}
+    return _compiled_within(scheduled, platform, way, None)
+
+
+def _compiled_within(
+    scheduled: tvm.IRModule, platform: Platform, way: Way, limits: Mapping[str, int] | None
+) -> Compiled:
+    """The pipeline from its memory pass on. limits: as `passes` takes them."""
     attributes = {str(key): str(value) for key, value in scheduled.attrs.items()}
     model = way.options.name or attributes["tvm_ext.model_name"]
-    lowered = tvm.transform.Sequential(_from_memory(model, way.memory_pass))(scheduled)
+    lowered = tvm.transform.Sequential(_from_memory(platform, way.options, model, way.memory_pass, limits))(scheduled)
     output_names = json.loads(attributes["tvm_ext.output_names"])
     region = _single_region(lowered, output_names)
     compiled = compile_region(

@@ -12,8 +12,10 @@ from codegen_c.arena.profile import largest_arena, live_profile
 from codegen_c.build import Compiled
 from codegen_c.interface import Port
 from codegen_c.kernels.contract import Alternative
-from codegen_c.program import KernelCall, Program, Step, calls, scratch_bytes, writes
+from codegen_c.predict import moved_bytes, predicted_cycles, step_cycles
+from codegen_c.program import KernelCall, Program, Step, Transfer, Wait, calls, scratch_bytes, writes
 from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.time_model import TimeModel
 
 SCHEMA_VERSION = 1
 
@@ -71,6 +73,7 @@ def make_report(
         "code_bytes": code_bytes,
         "stack_bytes": stack_bytes,
         "macs": sum(call.implementation.macs for call in program.kernel_calls()),
+        "prediction": _prediction(compiled),
         "inputs": [_port(port) for port in compiled.interface.inputs],
         "outputs": [_port(port) for port in compiled.interface.outputs],
         "steps": [
@@ -117,6 +120,22 @@ def _peak(compiled: Compiled) -> dict[str, Any] | None:
     }
 
 
+def _prediction(compiled: Compiled) -> dict[str, Any]:
+    """Of a run's time, with and without memories beside the default one; and what goes between them."""
+    time, default = TimeModel(platform=compiled.platform), compiled.platform.activations
+    return {
+        "note": "predicted cycles, not measured: QEMU models no memory timing",
+        "cycles": round(predicted_cycles(compiled.program, time)),
+        "cycles_in_default_memory": round(predicted_cycles(compiled.program, time, only=default)),
+        "moved": moved_table(moved_bytes(compiled.program)),
+    }
+
+
+def moved_table(moved: Mapping[tuple[str, str], int]) -> list[dict[str, Any]]:
+    """Bytes of one run by the memories they go between, as the report has them."""
+    return [{"source": source, "target": target, "bytes": count} for (source, target), count in sorted(moved.items())]
+
+
 def _float_operations(compiled: Compiled) -> list[dict[str, Any]]:
     """What a quantized model still computes in float, and why no integer kernel takes it."""
     return [
@@ -143,14 +162,22 @@ def _step(compiled: Compiled, index: int, step: Step, live_bytes: int) -> dict[s
         "index": index,
         "name": step.name,
         "source_nodes": [node for call in kernel_calls for node in call.source_nodes],
-        "kernel": ", ".join(dict.fromkeys(call.implementation.kernel for call in kernel_calls)) or "copy",
+        "kernel": ", ".join(dict.fromkeys(call.implementation.kernel for call in kernel_calls)) or _transfer_kind(step),
         "macs": sum(call.implementation.macs for call in kernel_calls),
         "modelled_instructions": sum(modelled) if all(modelled) else None,
+        "predicted_cycles": round(step_cycles(compiled.program, step, TimeModel(platform=compiled.platform))),
         "alternatives": [_alternative(other) for call in kernel_calls for other in call.implementation.alternatives],
         "scratch_bytes": scratch_bytes(step),
         "live_bytes": live_bytes,
         "outputs": [_tensor(compiled, compiled.program, name) for name in writes(step)],
     }
+
+
+def _transfer_kind(step: Step) -> str:
+    """`wait`, `dma` for what goes on while later steps run, `copy` for what the processor does."""
+    if isinstance(step, Wait):
+        return "wait"
+    return "dma" if isinstance(step, Transfer) and step.number is not None else "copy"
 
 
 def _tensor(compiled: Compiled, program: Program, name: str) -> dict[str, Any]:

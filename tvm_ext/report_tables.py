@@ -43,7 +43,9 @@ def report_tables(report: Report) -> list[RenderableType]:
     try:
         quantized = [_quantization(report["quantization"])] if report.get("quantization") else []
         floats = [_float_operations(report["float_operations"])] if report.get("float_operations") else []
-        tables = [_totals(report), _memories(report), _steps(report["steps"]), *floats, *quantized]
+        moved = report.get("prediction", {}).get("moved", [])
+        moves = [_moved(moved)] if moved else []
+        tables = [_totals(report), _memories(report), *moves, _steps(report["steps"]), *floats, *quantized]
         return [*tables, _verification(report)]
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise BadPackage(f"report.json: is damaged at {error}. Compile the model again.") from None
@@ -105,6 +107,10 @@ def _totals(report: Report) -> Table:
             table.add_row(f"{escape(port['name'])}, streamed", kept)
     qemu: Report = report["verify"].get("qemu") or {}
     table.add_row("instructions (QEMU; not cycles)", _number(qemu.get("instructions")))
+    prediction: Report = report.get("prediction", {})
+    if prediction.get("moved"):
+        table.add_row("cycles (predicted)", _number(prediction["cycles"]))
+        table.add_row("cycles, all in one memory (predicted)", _number(prediction["cycles_in_default_memory"]))
     return table
 
 
@@ -125,6 +131,14 @@ def _memories(report: Report) -> Table:
         used, capacity = memory["used_bytes"], memory["capacity_bytes"]
         share = "-" if used is None else f"{used / capacity:.1%}"
         table.add_row(escape(memory["name"]), memory["kind"], _number(used), _number(capacity), share)
+    return table
+
+
+def _moved(moved: list[Report]) -> Table:
+    table = Table("from", "to", title="Moved between memories in one run", title_justify="left")
+    table.add_column("B", justify="right")
+    for row in moved:
+        table.add_row(escape(row["source"]), escape(row["target"]), _number(row["bytes"]))
     return table
 
 

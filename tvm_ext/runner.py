@@ -6,6 +6,7 @@ A sample is a dict of arrays under the model's own names, with the model's shape
 from __future__ import annotations
 
 import ctypes
+import itertools
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -33,12 +34,14 @@ EMPTY_INSTRUCTIONS = 2  # of the empty function that runtime/measure.h measures
 class QemuResult:
     """Outputs per sample; executed instructions and stack of one run() on the first sample, after a warm-up.
 
-    Instructions are not cycles. stack_bytes is the high-water mark below the caller of run().
+    Instructions are not cycles. stack_bytes is the high-water mark below the caller of run(). moved_bytes: counted, of
+    that run, for each pair of memories (from, to) between which any went.
     """
 
     outputs: tuple[dict[str, np.ndarray], ...]
     instructions: int
     stack_bytes: int
+    moved_bytes: Mapping[tuple[str, str], int]
 
 
 class HostModel:
@@ -151,7 +154,9 @@ def run_qemu(
             instructions = unwrap_instructions(fields, coarse, platform.board, shift)
         else:
             instructions = _field(fields, "instructions", elf)
-    return QemuResult(outputs=outputs, instructions=instructions, stack_bytes=fields["stack"])
+    return QemuResult(
+        outputs=outputs, instructions=instructions, stack_bytes=fields["stack"], moved_bytes=_moved(fields, platform)
+    )
 
 
 def unwrap_instructions(fine: Mapping[str, int], coarse: Mapping[str, int], board: Board, shift: int) -> int:
@@ -224,6 +229,16 @@ def _boot(elf: Path, board: Board, shift: int, folder: Path, time_limit_s: float
         tail = "\n".join(said.splitlines()[-12:])
         raise RunFailed(f"{elf.name} on {board.qemu_machine} failed (exit {done.returncode}):\n{tail}")
     return {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", line[0])}
+
+
+def _moved(fields: Mapping[str, int], platform: Platform) -> dict[tuple[str, str], int]:
+    """Of fields `moved_<from>_<to>`, numbers of memories, those that are not 0."""
+    pairs = itertools.product(enumerate(platform.memories), repeat=2)
+    return {
+        (source.name, target.name): count
+        for (i, source), (j, target) in pairs
+        if (count := fields.get(f"moved_{i}_{j}", 0))
+    }
 
 
 def _field(fields: Mapping[str, int], key: str, elf: Path) -> int:

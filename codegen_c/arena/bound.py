@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from codegen_c.arena.lifetimes import extents
 from codegen_c.arena.overlap import distances, row_bytes, sequence_pairs
 from codegen_c.kernels.contract import Implementation
-from codegen_c.program import KernelCall, Program, Tensor, scratch_bytes
+from codegen_c.program import KernelCall, Program, Tensor, scratch_bytes, scratch_memory
 from codegen_c.program import Sequence as RowSteps
 from codegen_c.sequences import needed_and_written
 
@@ -22,12 +22,12 @@ def live_bytes(
     overlapping: Collection[tuple[str, str]],
     memory: str,
     *,
-    scratch: bool,
+    default: str,
 ) -> list[int]:
     """Per step, the most bytes of `memory` that matter at one of its moments.
 
     lifetimes: step ranges of the tensors that have a place in a plan. overlapping: pairs of an output and an input that
-    may share bytes. scratch: whether kernels' scratch lies in this memory.
+    may share bytes. default: memory of scratch that has no other.
     """
     result: list[int] = []
     needed = extents(program)
@@ -35,7 +35,7 @@ def live_bytes(
         alive = [program.tensors[n] for n, (begin, end) in lifetimes.items() if begin <= index < end]
         alive = [tensor for tensor in alive if tensor.memory == memory and not tensor.part]
         total = sum(_bytes_at(tensor, index, lifetimes, needed) for tensor in alive) + (
-            scratch_bytes(step) if scratch else 0
+            scratch_bytes(step) if scratch_memory(step, default) == memory else 0
         )
         names = {tensor.name for tensor in alive}
         saved = 0

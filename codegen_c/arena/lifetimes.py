@@ -55,6 +55,7 @@ def _extents(program: Program, whole: str, parts: list[Tensor]) -> list[tuple[in
     for index, step in enumerate(program.steps):
         for name in ranges.keys() & set(writes(step)):
             written.setdefault(name, index)
+            read[name] = max(index, read.get(name, 0))  # a transfer still fills its target when it is waited for
         for name in ranges.keys() & set(reads(step)):
             read[name] = max(index, read.get(name, 0))
     begin, end = lifetimes(program)[whole]

@@ -13,7 +13,7 @@ from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement, peak_place
 from codegen_c.arena.overlap import overlaps
 from codegen_c.arena.problem import Buffer, Gap
 from codegen_c.arena.solve import optimise
-from codegen_c.program import Program, scratch_bytes
+from codegen_c.program import Program, scratch_bytes, scratch_memory
 from tvm_ext.core.errors import BadOptions, DoesNotFit
 from tvm_ext.core.options import ALIGNMENT_BYTES
 from tvm_ext.core.platform import Platform
@@ -39,8 +39,9 @@ def plan_memory(
 ) -> tuple[Program, MemoryPlan]:
     """Offsets for all tensors of a program and its kernels' scratch, and the program with the row order they ask for.
 
-    activations: memory of the scratch. held_by_caller: tensors that get no place here. pinned: tensor -> offset that it
-    has to have. kept: tensors over whose bytes nothing else is ever put. Raises BadOptions where pinned tensors meet.
+    activations: memory of scratch that has no other. held_by_caller: tensors that get no place here. pinned: tensor ->
+    offset that it has to have. kept: tensors over whose bytes nothing else is ever put. Raises BadOptions where pinned
+    tensors meet.
     """
     pins, outside = pinned or {}, set(held_by_caller)
     near = [step.without(kept) for step in overlaps(program)]
@@ -58,7 +59,7 @@ def plan_memory(
             tuple({(index[a], index[b]): n for (a, b), n in way.items() if a in index and b in index} for way in ways)
             for ways in ((step.ascending, step.descending) for step in near)
         ]
-        live = live_bytes(program, alive, pairs, memory, scratch=memory == activations)
+        live = live_bytes(program, alive, pairs, memory, default=activations)
         found = optimise([item.buffer for item in inside], choices, max(live))
         for item, offset in zip(inside, found.offsets, strict=True):
             placements[item.name] = Placement(
@@ -98,11 +99,11 @@ def _tensors(program: Program, alive: Mapping[str, tuple[int, int]], pins: Mappi
     return items
 
 
-def _scratch(program: Program, memory: str) -> list[_Item]:
+def _scratch(program: Program, default: str) -> list[_Item]:
     return [
         _Item(
             name=scratch_name(step.name),
-            memory=memory,
+            memory=scratch_memory(step, default),
             buffer=Buffer(begin=index, end=index + 1, size=scratch_bytes(step), alignment=ALIGNMENT_BYTES),
             is_scratch=True,
         )

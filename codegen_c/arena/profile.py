@@ -19,11 +19,8 @@ def live_profile(program: Program, plan: MemoryPlan) -> dict[str, list[int]]:
     planned = replace(program, steps=tuple(_undirected(step) for step in program.steps))
     pairs = {pair for step in overlaps(planned) for pair in (*step.ascending, *step.descending)}
     alive = {name: span for name, span in lifetimes(planned).items() if name in plan.placements}
-    scratch_memory = next((p.memory for p in plan.placements.values() if p.is_scratch), None)
-    return {
-        arena.memory: live_bytes(planned, alive, pairs, arena.memory, scratch=arena.memory == scratch_memory)
-        for arena in plan.arenas
-    }
+    default = plan.arenas[0].memory  # planned first, whatever it holds
+    return {arena.memory: live_bytes(planned, alive, pairs, arena.memory, default=default) for arena in plan.arenas}
 
 
 def largest_arena(plan: MemoryPlan) -> Arena | None:

@@ -12,7 +12,8 @@ import numpy as np
 
 from codegen_c.arena.memory_plan import MemoryPlan, Placement
 from codegen_c.arena.validate_rows import replay_sequence
-from codegen_c.program import KernelCall, Loop, Program, Sequence, Transfer, calls
+from codegen_c.arena.validate_transfers import Flights, check_copies
+from codegen_c.program import Call, KernelCall, Loop, Program, Sequence, Transfer, Wait, calls
 from tvm_ext.core.errors import PlanRejected
 
 NOBODY = -1
@@ -22,6 +23,7 @@ def validate(program: Program, plan: MemoryPlan) -> None:
     """Raises PlanRejected with the step, the tensor and who overwrote it."""
     _require_places(program, plan)
     _check_parts(program, plan)
+    check_copies(program)
     owners = _empty_memories(program, plan)
     numbers = {name: number for number, name in enumerate(plan.placements)}
     for name, place in plan.placements.items():  # the bytes of a part are those of the whole
@@ -32,10 +34,13 @@ def validate(program: Program, plan: MemoryPlan) -> None:
         place = plan.placements[name]
         return owners[place.memory][place.offset : place.offset + place.num_bytes]
 
+    flights = Flights(lambda name: bytes_of(name) if name in plan.placements else None)
+
     def require(name: str, where: str) -> None:
         lost = bytes_of(name)[bytes_of(name) != numbers[name]] if name in plan.placements else np.empty(0)
         if lost.size:
-            thief = names[int(lost[0])] if lost[0] != NOBODY else "nothing (it was never written)"
+            missing = "nothing (it was never written)" if lost[0] == NOBODY else "what is still on its way"
+            thief = names[int(lost[0])] if lost[0] >= 0 else missing
             raise PlanRejected(f"{where}: {lost.size} B of {name} are not its own any more but hold {thief}.")
 
     for name in program.inputs:
@@ -50,12 +55,20 @@ def validate(program: Program, plan: MemoryPlan) -> None:
             inputs, outputs = _operands(inner)
             for name in inputs:
                 require(name, where)
+            if isinstance(inner, Wait):
+                for transfer in inner.transfers:
+                    flights.wait(transfer, numbers.get(transfer.target, NOBODY), where)
+                continue
+            if isinstance(inner, Transfer) and inner.number is not None:
+                flights.start(inner, where)
+                continue
             for name in (*outputs, f"{step.name}_scratch"):
                 if name in plan.placements:
                     bytes_of(name)[:] = numbers[name]
             for position, name in enumerate(inputs):  # a kernel reads while it writes
                 if not _is_read_ahead(inner, position, plan, order):
                     require(name, where)
+    flights.finish()
     for name in program.outputs:
         require(name, "the end")
 
@@ -67,11 +80,6 @@ def _require_places(program: Program, plan: MemoryPlan) -> None:
     for index, step in enumerate(program.steps):
         for inner in calls(step):
             inputs, outputs = _operands(inner)
-            if (
-                isinstance(inner, Transfer)
-                and program.tensors[inner.source].num_bytes != program.tensors[inner.target].num_bytes
-            ):
-                raise PlanRejected(f"step {index} ({step.name}): {inner.source} and {inner.target} differ in bytes.")
             has_scratch = isinstance(inner, KernelCall) and inner.implementation.scratch_bytes > 0
             for name in (*inputs, *outputs, *([f"{step.name}_scratch"] if has_scratch else [])):
                 if name not in known:
@@ -145,7 +153,7 @@ def _check_size(program: Program, place: Placement) -> None:
         raise PlanRejected(f"{place.name}: has {place.num_bytes} B and needs {need} B.")
 
 
-def _inner(step: KernelCall | Transfer | Loop) -> list[tuple[KernelCall | Transfer, list[int]]]:
+def _inner(step: Call | Loop) -> list[tuple[Call, list[int]]]:
     """The calls a step makes, each with the output rows it computes, in order.
 
     A loop over one kernel that computes every row once counts as one call. The body of any other loop is replayed
@@ -163,17 +171,21 @@ def _inner(step: KernelCall | Transfer | Loop) -> list[tuple[KernelCall | Transf
     return [(call, []) for call in step.body * min(step.count, 2)]
 
 
-def _operands(step: KernelCall | Transfer) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    return ((step.source,), (step.target,)) if isinstance(step, Transfer) else (step.inputs, step.outputs)
+def _operands(step: Call) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    if isinstance(step, KernelCall):
+        return (*step.inputs, *(tensor for _, tensor in step.fetched)), step.outputs
+    transfers = step.transfers if isinstance(step, Wait) else (step,)
+    sources = tuple(transfer.source for transfer in transfers if not transfer.source_is_constant)
+    return sources, tuple(transfer.target for transfer in transfers)
 
 
-def _is_read_ahead(step: KernelCall | Transfer, position: int, plan: MemoryPlan, order: list[int]) -> bool:
+def _is_read_ahead(step: Call, position: int, plan: MemoryPlan, order: list[int]) -> bool:
     """Whether every byte of an input is read for the last time before the kernel writes there.
 
     Replayed row by row in the order the rows are computed: which input rows are still needed when an output row
     is written, and which bytes that row takes. Kernels that go element by element read each before they write it.
     """
-    if isinstance(step, Transfer) or step.inputs.count(step.inputs[position]) > 1:
+    if not isinstance(step, KernelCall) or position >= len(step.inputs) or step.inputs.count(step.inputs[position]) > 1:
         return False
     source, target = plan.placements.get(step.inputs[position]), plan.placements.get(step.outputs[0])
     if source is None or target is None or source.memory != target.memory:

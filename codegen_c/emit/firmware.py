@@ -19,16 +19,20 @@ _MAX_SHIFT = 10  # QEMU's own limit
 _NANOSECONDS = 1_000_000_000
 
 
-def emit_firmware(interface: Interface, platform: Platform) -> dict[str, str]:
-    """Files under `board/`. The platform must have a board. Raises BadPlatform where the stack does not fit."""
+def emit_firmware(interface: Interface, platform: Platform, *, moves: bool = False) -> dict[str, str]:
+    """Files under `board/`. The platform must have a board. Raises BadPlatform where the stack does not fit.
+
+    moves: whether the model copies between memories; the firmware then counts the bytes.
+    """
     board = _board(platform)
     runtime = files("codegen_c") / "runtime"
-    copied = {name: (runtime / name).read_text() for name in ("startup.c", "semihosting.h", "measure.h")}
+    names = ["startup.c", "semihosting.h", "measure.h", *(["dma_count.c", "dma_count.h"] if moves else [])]
+    copied = {name: (runtime / name).read_text() for name in names}
     copied["timer.h"] = (runtime / f"timer_{board.timer}.h").read_text()
     generated = {
-        "board.h": _board_header(platform, board),
+        "board.h": _board_header(platform, board, moves),
         "link.ld": _linker_script(platform, board),
-        "firmware.c": _main(interface),
+        "firmware.c": _main(interface, moves),
     }
     return {f"board/{name}": text for name, text in sorted((copied | generated).items())}
 
@@ -59,7 +63,7 @@ def _board(platform: Platform) -> Board:
     return platform.board
 
 
-def _board_header(platform: Platform, board: Board) -> str:
+def _board_header(platform: Platform, board: Board, moves: bool) -> str:
     common = gcd(_NANOSECONDS, board.timer_hz)
     return render(
         "board.h.j2",
@@ -68,6 +72,7 @@ def _board_header(platform: Platform, board: Board) -> str:
         timer_hz=board.timer_hz,
         tick_numerator=_NANOSECONDS // common,
         tick_denominator=board.timer_hz // common,
+        memories=platform.memories if moves else (),
     )
 
 
@@ -122,13 +127,14 @@ def _part(memory: Memory) -> dict[str, object]:
     }
 
 
-def _main(interface: Interface) -> str:
+def _main(interface: Interface, moves: bool) -> str:
     types = [f"const {port.c_type} *" for port in interface.inputs] + [f"{p.c_type} *" for p in interface.outputs]
     parameters = {"arena": "void", "caller": ", ".join(types), "stream": f"const {interface.io_struct} *"}
     return render(
         "firmware.c.j2",
         model=interface.model,
         io=interface.io,
+        counts=moves,
         parameters=parameters[interface.io],
         streams=streams(interface),
         input_bytes=sum(port.num_bytes for port in interface.inputs),

@@ -42,7 +42,7 @@ def emit_memory_map(model: str, program: Program, plan: MemoryPlan, live: Mappin
 def _memory(program: Program, plan: MemoryPlan, arena: Arena, live: list[int], steps: int) -> dict[str, object]:
     top = max(arena.num_bytes, *live) * 1.06
     places = [place for place in plan.placements.values() if place.memory == arena.memory]
-    makers = {name: step for step in program.steps for name in writes(step)}
+    makers = {name: step for step in reversed(program.steps) for name in writes(step)}
 
     def y(num_bytes: float) -> float:
         return round(HEIGHT * (1 - num_bytes / top), 2)

@@ -14,10 +14,11 @@ from codegen_c.emit.sequence import sequence_lines
 from codegen_c.emit.stream import callback_lines, streamed
 from codegen_c.interface import Interface, Port
 from codegen_c.kernels.contract import CFunction
-from codegen_c.program import Affine, KernelCall, Loop, Program, Sequence, Step, Tensor, Transfer, reads
+from codegen_c.program import Affine, Call, KernelCall, Loop, Program, Sequence, Step, Tensor, Transfer, Wait, reads
 from codegen_c.text import block, comment
 
 RUNTIME_HEADER = "tvm_ext_kernels.h"
+DMA_HEADER = "tvm_ext_dma.h"
 
 
 def emit_model(
@@ -52,7 +53,7 @@ def emit_model(
 def headers(program: Program) -> list[str]:
     """Headers the steps need: runtime headers of ours and C's own."""
     used = {name for call in program.kernel_calls() for name in call.implementation.function.includes}
-    return sorted({RUNTIME_HEADER, *used})
+    return sorted({RUNTIME_HEADER, *used, *([DMA_HEADER] if program.moves() else [])})
 
 
 def _function_names(program: Program) -> dict[str, str]:
@@ -114,10 +115,11 @@ class _Calls:
 
 
 def _step(calls: _Calls, step: Step) -> list[str]:
+    if isinstance(step, Wait):
+        last = max(transfer.number or 0 for transfer in step.transfers)
+        return [f"tvm_ext_dma_wait({last}u); /* {', '.join(transfer.target for transfer in step.transfers)} */"]
     if isinstance(step, Transfer):
-        program, plan = calls.program, calls.plan
-        target, source = place(program, plan, step.target), place(program, plan, step.source)
-        return [f"memcpy({target}, {source}, {program.tensors[step.target].num_bytes}u);"]
+        return [_transfer(calls, step)]
     if isinstance(step, Loop):
         body = [line for inner in step.body for line in _call_lines(calls, inner, step.name)]
         if step.count == 1:
@@ -128,11 +130,19 @@ def _step(calls: _Calls, step: Step) -> list[str]:
     return _call_lines(calls, step, step.name)
 
 
-def _call_lines(
-    calls: _Calls, call: KernelCall | Transfer, step_name: str, bounds: tuple[str, str] | None = None
-) -> list[str]:
+def _transfer(calls: _Calls, step: Transfer) -> str:
+    program, plan = calls.program, calls.plan
+    target = place(program, plan, step.target)
+    source = f"{calls.model}_{step.source}" if step.source_is_constant else place(program, plan, step.source)
+    operands = f"{target}, {source}, {program.tensors[step.target].num_bytes}u"
+    if step.number is not None:
+        return f"tvm_ext_dma_start({step.number}u, {operands});"
+    return f"tvm_ext_dma_copy({operands});" if step in program.moves() else f"memcpy({operands});"
+
+
+def _call_lines(calls: _Calls, call: Call, step_name: str, bounds: tuple[str, str] | None = None) -> list[str]:
     """A call of a kernel's function. bounds: C expressions of the rows it computes; by default its own."""
-    if isinstance(call, Transfer):
+    if not isinstance(call, KernelCall):
         return _step(calls, call)
     program, plan, model = calls.program, calls.plan, calls.model
     if callback := call.implementation.callback:
@@ -143,6 +153,7 @@ def _call_lines(
         where = place(program, plan, inside)
         return callback_lines(call, calls.ports[outside], program.tensors[inside], where, rows)
     inputs, outputs, constants = iter(call.inputs), iter(call.outputs), iter(call.constants)
+    fetched = dict(call.fetched)
     rows = iter(bounds or _row_bounds(call))
     arguments: list[str] = []
     for parameter in call.implementation.function.parameters:
@@ -151,7 +162,8 @@ def _call_lines(
         elif parameter.role == "output":
             arguments.append(place(program, plan, next(outputs)))
         elif parameter.role == "constant":
-            arguments.append(f"{model}_{next(constants)}")
+            name = next(constants)
+            arguments.append(place(program, plan, fetched[name]) if name in fetched else f"{model}_{name}")
         elif parameter.role == "scratch":
             arguments.append(place(program, plan, scratch_name(step_name)))
         else:

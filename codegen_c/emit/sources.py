@@ -8,7 +8,7 @@ from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.header import emit_header
 from codegen_c.emit.memory import emit_memory
-from codegen_c.emit.model import emit_model, headers
+from codegen_c.emit.model import DMA_HEADER, emit_model, headers
 from codegen_c.emit.weights import emit_weights
 from codegen_c.interface import Interface
 from codegen_c.program import Program
@@ -27,6 +27,7 @@ def emit_sources(
     """File name -> text. after_step as in `emit_model`."""
     model = interface.model
     runtime = [name for name in headers(program) if name.startswith("tvm_ext_")]
+    runtime += ["tvm_ext_dma.c"] if DMA_HEADER in runtime else []
     return {
         f"{model}.h": emit_header(interface, origin),
         f"{model}.c": emit_model(program, plan, interface, origin, after_step=after_step),

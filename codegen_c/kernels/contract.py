@@ -172,6 +172,24 @@ class Callback:
     layout: tuple[int, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Passes:
+    """How often one run goes over memory, on average a byte: modelled, for predictions of time.
+
+    constants: reads of all constants. input: reads of the first input; other inputs are read once, as outputs are
+    written once. scratch: reads and writes together.
+    """
+
+    constants: float = 1.0
+    input: float = 1.0
+    scratch: float = 2.0
+
+    @classmethod
+    def of_product(cls, macs: int, input_elements: int, rows: int, *, pixels: float, channels: float) -> Passes:
+        """Of rows times constant weights, `pixels` rows by `channels` results at a time, each straight from memory."""
+        return cls(constants=max(1.0, rows / pixels), input=max(1.0, macs / channels / input_elements))
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Accumulating:
     """A kernel that may take its only input in equal parts, in order, and add to sums (`Spatial.accumulates`).
@@ -189,7 +207,7 @@ class Implementation:
 
     constants: (role, array) in the order of the function's constant parameters, packed as the code reads them.
     accumulation: order in which one output element is summed, fixed however the output is cut.
-    instructions: modelled; ranks variants, is never reported as a measurement.
+    instructions, passes: modelled; they rank variants, and are never reported as measurements.
     in_place: inputs the output may take the place of, element for element: each is read before it is written. Of one
         that is read through a window, a call reads all that a row needs before it writes the row.
     reference: numpy on whole, stored-layout arrays, bit for bit for integers.
@@ -209,6 +227,7 @@ class Implementation:
     scratch_bytes: int = 0
     macs: int = 0
     instructions: int = 0
+    passes: Passes = Passes()
     accumulation: str = "none"
     spatial: Spatial | None = None
     in_place: tuple[int, ...] = ()

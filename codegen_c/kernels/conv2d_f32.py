@@ -26,6 +26,7 @@ def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implement
         blocking,
         weights=pack(operator.weight, blocking),
         instructions=lambda pixels: _instructions(operator, blocking, pixels),
+        inputs_a_product=lambda _: 1 / blocking.width,
         body=lambda pixels: _pixels(operator, stored, finish, blocking, pixels),
         accumulation="bias, then r, s, c ascending",
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from codegen_c.kernels.contract import CFunction, Implementation, Parameter, StoredRows
+from codegen_c.kernels.contract import CFunction, Implementation, Parameter, Passes, StoredRows
 from codegen_c.kernels.finish import Finish
 from codegen_c.kernels.lanes import Lanes
 from codegen_c.kernels.tile import Blocking
@@ -93,25 +93,36 @@ def implementation(
     *,
     weights: np.ndarray,
     instructions: Callable[[int], int],
+    inputs_a_product: Callable[[int], float],
     body: Callable[[int], list[str]],
     accumulation: str,
 ) -> Implementation:
     """A convolution computed by groups of pixels, as many at a time as cost least.
 
-    weights: packed. instructions(p): modelled, of p pixels. body(p): their text, as `by_pixels` takes it.
+    weights: packed. instructions(p): modelled, of p pixels. inputs_a_product(p): input elements loaded for each of
+    their products. body(p): their text, as `by_pixels` takes it.
     """
     finish, output = Finish(program=operator.finish), operator.output.shape
     begin, end = inner_columns(operator.window, operator.inputs[0].shape[2], output[2])
     pixels = best_pixels(end - begin, blocking.pixels, instructions)
     groups = (end - begin) // pixels if pixels > 1 else 0
-    row = groups * instructions(pixels) + (output[2] - groups * pixels) * instructions(1)
+    alone = output[2] - groups * pixels
+    row = groups * instructions(pixels) + alone * instructions(1)
+    macs = operator.output.num_elements * operator.weight[0].size
     return Implementation(
         kernel=kernel,
         function=by_pixels(operator, finish, pixels, body, [blocking.lanes]),
         reference=lambda inputs: reference(operator, inputs),
         constants=(("weights", weights), ("bias", operator.bias), *finish.constants()),
-        macs=operator.output.num_elements * operator.weight[0].size,
+        macs=macs,
         instructions=output[0] * output[1] * row,
+        passes=Passes.of_product(
+            macs,
+            operator.inputs[0].num_elements,
+            output[0] * output[1] * output[2],
+            pixels=output[2] / (groups + alone),
+            channels=1 / inputs_a_product(pixels),
+        ),
         accumulation=accumulation,
         spatial=spatial(operator.window, operator.inputs[0], operator.output, len(finish.residuals())),
     )

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, StoredRows, Target
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Passes, StoredRows, Target
 from codegen_c.kernels.conv_f32 import parameters
 from codegen_c.kernels.finish import Finish
 from codegen_c.kernels.product_f32 import instructions, over_rows
@@ -45,6 +45,13 @@ def implement(operator: Dense, target: Target, stored: StoredRows) -> Implementa
         constants=(("weights", pack(operator.weight, blocking)), ("bias", operator.bias), *finish.constants()),
         macs=operator.output.num_elements * depth,
         instructions=instructions(num_rows, (depth, channels), finish, blocking),
+        passes=Passes.of_product(
+            operator.output.num_elements * depth,
+            operator.inputs[0].num_elements,
+            num_rows,
+            pixels=blocking.pixels,
+            channels=blocking.width,
+        ),
         accumulation="bias, then c ascending",
     )
 

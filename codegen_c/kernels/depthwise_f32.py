@@ -34,6 +34,7 @@ def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implement
         blocking,
         weights=np.ascontiguousarray(operator.weight[..., 0].transpose(1, 2, 0)),
         instructions=lambda pixels: _instructions(operator, blocking, pixels),
+        inputs_a_product=lambda pixels: len(_columns_read(operator, pixels)) / (pixels * operator.window.kernel[1]),
         body=lambda pixels: _pixels(operator, stored, finish, blocking, pixels),
         accumulation="bias, then r, s ascending",
     )

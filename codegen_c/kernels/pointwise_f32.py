@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, StoredRows, Target
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Passes, StoredRows, Target
 from codegen_c.kernels.conv_f32 import parameters, reference, row_offset
 from codegen_c.kernels.finish import Finish
 from codegen_c.kernels.product_f32 import instructions, over_rows
@@ -48,6 +48,13 @@ def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implement
         constants=(("weights", pack(operator.weight, blocking)), ("bias", operator.bias), *finish.constants()),
         macs=operator.output.num_elements * depth,
         instructions=instructions(batch * height * columns, (depth, channels), finish, blocking),
+        passes=Passes.of_product(
+            operator.output.num_elements * depth,
+            operator.inputs[0].num_elements,
+            batch * height * columns,
+            pixels=blocking.pixels,
+            channels=blocking.width,
+        ),
         accumulation="bias, then c ascending",
         spatial=replace(
             spatial(operator.window, operator.inputs[0], operator.output, len(finish.residuals())),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from codegen_c.kernels import accumulate_pool
-from codegen_c.kernels.contract import Accumulating, Implementation, Kernel, StoredRows, Target
+from codegen_c.kernels.contract import Accumulating, Implementation, Kernel, Passes, StoredRows, Target
 from codegen_c.kernels.conv_f32 import by_pixels, input_row, pixel_offsets
 from codegen_c.kernels.finish import Finish
 from codegen_c.kernels.window import accumulated, clip, spatial, tap_range, taps
@@ -46,6 +46,7 @@ def implement(operator: Pool2d, target: Target, stored: StoredRows) -> Implement
         reference=lambda inputs: reference(operator, inputs),
         constants=finish.constants(),
         instructions=operator.output.num_elements * (6 + 4 * num_taps + operator.finish.num_instructions),
+        passes=Passes(input=max(1.0, operator.output.num_elements * num_taps / operator.inputs[0].num_elements)),
         accumulation="r, s ascending",
         spatial=spatial(operator.window, operator.inputs[0], operator.output, len(finish.residuals())),
         accumulating=_accumulating(operator),

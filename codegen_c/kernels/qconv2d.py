@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.requantize import (
     Products,
     Requantize,
@@ -122,6 +122,13 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         instructions=macs * (per_activation + 2 * width) // width
         + runs * RUN_INSTRUCTIONS
         + operator.output.num_elements * REQUANTIZE_INSTRUCTIONS,
+        passes=Passes.of_product(
+            macs,
+            operator.inputs[0].num_elements,
+            operator.output.num_elements // operator.output.shape[3],
+            pixels=1,
+            channels=width,
+        ),
         accumulation="bias, then r, s, c ascending",
         spatial=spatial(operator.window, operator.inputs[0], operator.output),
         exact=True,

@@ -8,7 +8,7 @@ code; all channels then read them. The zero point is in the bias. Rounding "onnx
 from __future__ import annotations
 
 from codegen_c.kernels import qconv2d
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.product_dsp import INCLUDES, PairedWeights, cell_pairs, has_dsp, shared_function, start, suffix
 from codegen_c.kernels.requantize import quantization
 from codegen_c.kernels.requantize_dsp import FastRequantize
@@ -44,11 +44,23 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         scratch_bytes=4 * paired.num_cells + (0 if _by_taps(operator) else _run_length(operator)),
         macs=operator.output.num_elements * operator.weight[0].size,
         instructions=_instructions(operator, stored, finish, paired),
+        passes=_passes(operator, paired),
         accumulation="exact",
         spatial=spatial(operator.window, operator.inputs[0], operator.output),
         # A pixel is expanded before it is written.
         in_place=(0,) if operator.window.is_pointwise and operator.inputs[0].shape == operator.output.shape else (),
         exact=True,
+    )
+
+
+def _passes(operator: QConv2d, paired: PairedWeights) -> Passes:
+    """Each pixel's input is expanded into scratch once, and read from there for every block of channels."""
+    num_pixels, channels = operator.output.num_elements // operator.output.shape[3], operator.output.shape[3]
+    groups = num_pixels / paired.pixels
+    return Passes(
+        constants=max(1.0, groups),
+        input=max(1.0, num_pixels * operator.weight[0].size / operator.inputs[0].num_elements),
+        scratch=groups * (1 + channels / paired.width),
     )
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from codegen_c.kernels import qconv2d
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.conv_f32 import inner_columns
 from codegen_c.kernels.helium import PRODUCT_INCLUDES, Limits, Rescale, flip, has_helium, signed_zero_point
 from codegen_c.kernels.patch_helium import Patch
-from codegen_c.kernels.product_helium import PARAMETERS, SCRATCH, STEP, Product, padded
+from codegen_c.kernels.product_helium import CHANNEL_BLOCK, PARAMETERS, SCRATCH, STEP, Product, padded
 from codegen_c.kernels.window import ROW_PARAMETERS, slot, spatial
 from codegen_c.operators import Array, QConv2d
 from codegen_c.text import C_TYPES, block, plus, times
@@ -71,9 +71,23 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         scratch_bytes=2 * padded(patch.num_bytes) if copies else 0,
         macs=output.num_elements * operator.weight[0].size,
         instructions=-(-num_pixels // 2) * (product.instructions(2) + 16) + copied * (patch.instructions + 10),
+        passes=passes(operator, copied),
         accumulation="products with r, s, c ascending in vectors of 16, then bias",
         spatial=spatial(operator.window, source, output),
         exact=True,
+    )
+
+
+def passes(operator: QConv2d, copied: int) -> Passes:
+    """Two pixels by four channels; `copied` pixels are copied first and read from the copy."""
+    channels = operator.output.shape[3]
+    num_pixels, taps = operator.output.num_elements // channels, operator.weight[0].size
+    blocks = -(-channels // CHANNEL_BLOCK)
+    reads = taps * ((num_pixels - copied) * blocks + copied)
+    return Passes(
+        constants=max(1.0, num_pixels / 2),
+        input=max(1.0, reads / operator.inputs[0].num_elements),
+        scratch=copied / 2 * (1 + blocks),
     )
 
 

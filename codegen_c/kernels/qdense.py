@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.requantize import (
     Products,
     Requantize,
@@ -89,6 +89,13 @@ def implement(operator: QDense, target: Target, stored: StoredRows) -> Implement
         macs=macs,
         instructions=macs * (1 + 2 * CHANNEL_BLOCK) // CHANNEL_BLOCK
         + operator.output.num_elements * REQUANTIZE_INSTRUCTIONS,
+        passes=Passes.of_product(
+            macs,
+            operator.inputs[0].num_elements,
+            operator.output.num_elements // operator.output.shape[-1],
+            pixels=1,
+            channels=CHANNEL_BLOCK,
+        ),
         accumulation="bias, then c ascending",
         exact=True,
     )

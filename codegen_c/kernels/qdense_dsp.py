@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from codegen_c.kernels import qdense
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.product_dsp import INCLUDES, PairedWeights, has_dsp, start, suffix
 from codegen_c.kernels.requantize_dsp import FastRequantize
 from codegen_c.operators import QDense
@@ -46,6 +46,7 @@ def implement(operator: QDense, target: Target, stored: StoredRows) -> Implement
         scratch_bytes=4 * paired.num_cells,
         macs=operator.output.num_elements * depth,
         instructions=rows * (int(EXPAND_INSTRUCTIONS * depth) + 20 + -(-channels // WIDTH) * block_instructions),
+        passes=Passes(constants=max(1.0, rows), scratch=rows * (1 + channels / WIDTH)),
         accumulation="exact",
         exact=True,
     )

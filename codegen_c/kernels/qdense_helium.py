@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from codegen_c.kernels import qdense
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.helium import (
     PRODUCT_INCLUDES,
     Limits,
@@ -68,6 +68,11 @@ def implement(operator: QDense, target: Target, stored: StoredRows) -> Implement
         scratch_bytes=at_once * padded(depth) if copies else 0,
         macs=output.num_elements * depth,
         instructions=-(-num_rows // 2) * (product.instructions(at_once) + copying),
+        passes=Passes(
+            constants=max(1.0, num_rows / at_once),
+            input=1.0 if copies else -(-channels // 4),
+            scratch=num_rows / at_once * (1 + channels / 4),
+        ),
         accumulation="products with c ascending in vectors of 16, then bias",
         exact=True,
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from codegen_c.kernels import qconv2d
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, StoredRows, Target
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Passes, StoredRows, Target
 from codegen_c.kernels.requantize import Products, Requantize, signed
 from codegen_c.kernels.window import clip, offset, over_pixels, spatial, tap_range
 from codegen_c.operators import QConv2d
@@ -42,6 +42,13 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         instructions=macs * per_mac
         + macs // CHANNEL_BLOCK * qconv2d.RUN_INSTRUCTIONS
         + operator.output.num_elements * qconv2d.REQUANTIZE_INSTRUCTIONS,
+        passes=Passes.of_product(
+            macs,
+            operator.inputs[0].num_elements,
+            operator.output.num_elements // operator.output.shape[3],
+            pixels=1,
+            channels=1,
+        ),
         accumulation="bias, then r, s ascending",
         spatial=spatial(operator.window, operator.inputs[0], operator.output),
         exact=True,

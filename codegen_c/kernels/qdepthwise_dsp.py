@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from codegen_c.kernels import qconv2d, qdepthwise
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.planes_dsp import COLUMNS, PLANES, Plane, RowTaps, expand_row, expand_strip, pack
 from codegen_c.kernels.product_dsp import INCLUDES, has_dsp, shared_function, start, wrapped
 from codegen_c.kernels.requantize_dsp import FastRequantize
@@ -58,6 +58,10 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         scratch_bytes=4 * PLANES * plane.size,
         macs=operator.output.num_elements * operator.weight[0].size,
         instructions=_instructions(operator, stored, finish, taps, plane),
+        passes=Passes(
+            constants=operator.output.shape[1],  # each channel's weights again for every row
+            scratch=(1 + window.kernel[0]) * operator.output.shape[3] / PLANES * operator.output.shape[1] / plane.strip,
+        ),
         accumulation="exact",
         spatial=replace(spatial(window, operator.inputs[0], operator.output), behind=operator.output.shape[1] - 1),
         in_place=(0,) if _keeps_places(operator) else (),

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from codegen_c.kernels import qconv2d
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.conv_f32 import inner_columns
 from codegen_c.kernels.helium import LANES, PRODUCT_INCLUDES, Limits, Rescale, flip, has_helium
 from codegen_c.kernels.patch_helium import Patch
@@ -85,6 +85,11 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         scratch_bytes=patch.num_bytes if copied else 0,
         macs=output.num_elements * operator.weight[0].size,
         instructions=num_calls * (40 + num_blocks * each) + copied * patch.instructions,
+        passes=Passes(
+            constants=max(1.0, num_calls),
+            input=max(1.0, output.num_elements * operator.weight[0].size / source.num_elements),
+            scratch=copied * (1 + operator.weight[0].size / pixels_at_once(operator)) if copied else 0.0,
+        ),
         accumulation="products of r, s in groups, then bias",
         spatial=spatial(operator.window, source, output),
         exact=True,

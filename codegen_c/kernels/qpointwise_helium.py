@@ -12,7 +12,7 @@ from codegen_c.kernels import qconv2d
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.helium import PRODUCT_INCLUDES, Limits, copy, flip, has_helium
 from codegen_c.kernels.product_helium import PARAMETERS, SCRATCH, Product, padded
-from codegen_c.kernels.qconv2d_helium import rescale, start, sums_leave_room
+from codegen_c.kernels.qconv2d_helium import passes, rescale, start, sums_leave_room
 from codegen_c.kernels.window import ROW_PARAMETERS, slot, spatial
 from codegen_c.operators import QConv2d
 from codegen_c.text import C_TYPES, block, times
@@ -53,6 +53,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         scratch_bytes=2 * padded(depth) if copies else 0,
         macs=output.num_elements * depth,
         instructions=pairs * (product.instructions(2) + copying + 14),
+        passes=passes(operator, 2 * pairs if copies else 0),
         accumulation="products with c ascending in vectors of 16, then bias",
         # A pair of pixels may span two rows.
         spatial=replace(spatial(operator.window, source, output), behind=1 if spans else 0),

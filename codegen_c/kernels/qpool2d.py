@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from codegen_c.kernels import requantize_tflite
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.pool_by_rows import accumulating
 from codegen_c.kernels.pool_sums import average, counted_taps, factors, reference
 from codegen_c.kernels.qconv2d import input_row, pixel_offset
@@ -77,6 +77,7 @@ def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implemen
         instructions=num_taps * per_tap
         + num_taps // CHANNEL_BLOCK * 6
         + operator.output.num_elements * (20 if operator.method == "average" else 6),
+        passes=Passes(input=max(1.0, num_taps / operator.inputs[0].num_elements)),
         accumulation="r, s ascending",
         spatial=spatial(operator.window, operator.inputs[0], operator.output),
         exact=True,

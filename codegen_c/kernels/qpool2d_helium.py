@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from codegen_c.kernels import qpool2d
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.helium import INCLUDES, Limits, Rescale, flip, has_helium, rounds_once, signed_zero_point
 from codegen_c.kernels.pool_by_rows import accumulating
 from codegen_c.kernels.pool_sums import average, counted_taps, reference
@@ -62,6 +62,7 @@ def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implemen
         reference=lambda inputs: reference(operator, inputs),
         constants=tuple((name, finish.factors()[index]) for name, index in tables) if finish else (),
         instructions=num_taps * (9 if finish else 6) + num_blocks * (60 if finish else 24),
+        passes=Passes(input=max(1.0, num_taps * VECTOR / operator.inputs[0].num_elements)),
         accumulation="r, s ascending",
         spatial=spatial(operator.window, operator.inputs[0], operator.output),
         exact=True,

@@ -25,6 +25,8 @@ TRIED = 12
 """Repeats that are looked at exactly, of those that seem best."""
 TRIED_OF_RANKED = 4
 """The same, where a guide has ranked them."""
+LEAST_WORTH = 0.05
+"""Of a repeat that a guide thinks of no plan, beside 1 for one that it is sure of."""
 PEAKS = 24
 """Positions above the budget, the highest first, that are looked at for a repeat that helps."""
 
@@ -98,14 +100,17 @@ def _improved(
     excess = _excess(live, budget_bytes)
     for position in positions_above(live, budget_bytes):
         repeats = promising(list(repeats_at(graph, spans, live, position, budget_bytes)), costs)
+        worth = np.ones(len(repeats))
         if rank is not None and repeats:
-            scores = rank(facts_of(repeats, costs, live, position, budget_bytes))
-            repeats = [repeats[index] for index in np.argsort(-scores, kind="stable")]
+            worth = np.maximum(rank(facts_of(repeats, costs, live, position, budget_bytes)), LEAST_WORTH)
+            promised = worth * [repeat.removed / (repeat.cost(costs) + 1) for repeat in repeats]
+            better = np.argsort(-promised, kind="stable")
+            repeats, worth = [repeats[index] for index in better], worth[better]
         best: tuple[float, list[int]] | None = None
-        for repeat in repeats[: TRIED if rank is None else TRIED_OF_RANKED]:
+        for repeat, weight in zip(repeats[: TRIED if rank is None else TRIED_OF_RANKED], worth, strict=False):
             candidate = repeat.within(sequence)
             left = _excess(live_bytes(graph, candidate), budget_bytes)
-            gain = (excess - left) / (repeat.cost(costs) + 1)
+            gain = weight * (excess - left) / (repeat.cost(costs) + 1)
             if left < excess and (best is None or gain > best[0]):
                 best = gain, candidate
         if best is not None:

@@ -16,7 +16,7 @@ from tvm_ext.runner import run_qemu
 
 pytestmark = pytest.mark.board
 
-NAMES = ["always_on", "cortex_m33", "cortex_m7"]
+NAMES = ["always_on", "cortex_m33", "cortex_m7", "cortex_m7_psram"]
 VERIFIED = BuildOptions(verify=("host", "qemu"))
 
 

@@ -148,17 +148,20 @@ def test_a_build_leaves_nothing(
     assert not any(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("options", [{"quantize": "int4"}, {"io_type": "float32"}, {"min_snr_db": float("nan")}])
+@pytest.mark.parametrize(
+    "options", [{"quantize": "int4"}, {"io_type": "float32"}, {"min_snr_db": float("nan")}, {"guide": "taught"}]
+)
 def test_options(options: dict[str, object]) -> None:
     with pytest.raises(BadOptions):
         BuildOptions(**options)
 
 
-def test_command_line(digits: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("quantize", ["int8", "auto"])
+def test_command_line(digits: Path, tmp_path: Path, quantize: str) -> None:
     command = [sys.executable, "-m", "tvm_ext", "compile", str(digits / "digits.onnx"), "-p", "host"]
-    command += ["-o", str(tmp_path / "out"), "--quantize", "int8"]
+    command += ["-o", str(tmp_path / "out"), "--quantize", quantize]
     without = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert without.returncode == 2 and "BadOptions: quantize = 'int8' needs calibration data" in without.stderr
+    assert without.returncode == 2 and f"BadOptions: quantize = '{quantize}' needs calibration data" in without.stderr
     command += ["--calibration", str(tmp_path / "none.npz")]
     missing = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert missing.returncode == 1 and "BadInput: " in missing.stderr and "none.npz" in missing.stderr

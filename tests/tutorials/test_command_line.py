@@ -92,3 +92,17 @@ def test_shape_that_contradicts_the_model(digits: Path, tmp_path: Path) -> None:
     assert result.returncode == 2
     assert "BadOptions: " in result.stderr and "image" in result.stderr
     assert not (tmp_path / "o").exists()
+
+
+def test_streamed(compiled: Path, digits: Path, tmp_path: Path) -> None:
+    """`run` is the same for who uses it; the report says how much of the image is held."""
+    arguments = ("-p", "host", "-o", tmp_path / "out", "--verify", "none", "--io", "stream", "--ram", "7000")
+    result = tvm_ext("compile", digits / "digits.onnx", *arguments)
+    assert result.returncode == 0, result.stderr
+    assert "image, streamed" in result.stdout and "of 8 rows held" in result.stdout
+    np.savez(tmp_path / "in.npz", image=np.ones((1, 1, 8, 8), np.float32))
+    for folder, name in ((tmp_path / "out", "streamed"), (compiled, "whole")):
+        run = tvm_ext("run", folder, "--inputs", tmp_path / "in.npz", "--outputs", tmp_path / f"{name}.npz")
+        assert run.returncode == 0, run.stderr
+    outputs = [np.load(tmp_path / f"{name}.npz")["probabilities"] for name in ("streamed", "whole")]
+    np.testing.assert_array_equal(*outputs)

@@ -1,8 +1,11 @@
-"""Names of a model made legal: C identifiers that are unique and close to what the model says."""
+"""Names: of what passes and code generation both know, and those of a model made legal C identifiers."""
 
 from __future__ import annotations
 
 import re
+
+MOVE = "tvm_ext.move"
+"""The Relax operator that copies a tensor to another memory."""
 
 _KEYWORDS = frozenset(
     """auto break case char const continue default do double else enum extern float for goto if inline int long

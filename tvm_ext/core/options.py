@@ -15,12 +15,16 @@ from tvm_ext.core.platform import Platform
 ALIGNMENT_BYTES = 16
 """Of every tensor in an arena."""
 
+VARIABLES_BYTES = 4096
+"""Kept free, beside the stack, in the memory where a board's firmware has its variables."""
+
 Optimize = Literal["speed", "size"]
 Io = Literal["arena", "caller", "stream"]
 Target = Literal["host", "qemu"]
 Quantize = Literal["none", "int8", "auto"]
 IoType = Literal["int8", "float32"]
 Guide = Literal["none", "learned"]
+Memories = Literal["all", "default"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +46,8 @@ class BuildOptions:
     pin: tensor -> offset in bytes, a multiple of 16, that it has in its memory's arena, under the model's own name.
     keep: tensors over whose bytes nothing else is ever put: an input that is filled, or an output that is read, while
         the model runs, or state that outlives a run.
+    memories: `all` lets tensors, scratch and weights live where they cost least time, and moves them meanwhile, where
+        the processor reaches more than one memory for tensors; `default` keeps everything in the platform's default.
     least_scratch: take the kernels that need the least scratch, however slow; tried by itself where nothing else fits.
     guide: `learned` ranks what could be computed again by costs learned from measurements and by what exact plans did;
         `none` by the kernels' own estimates alone.
@@ -59,6 +65,7 @@ class BuildOptions:
     ram: int | Mapping[str, int] | None = None
     least_scratch: bool = False
     guide: Guide = "learned"
+    memories: Memories = "all"
     pin: Mapping[str, int] | None = None
     keep: tuple[str, ...] = ()
 
@@ -69,6 +76,7 @@ class BuildOptions:
             "quantize": ("none", "int8", "auto"),
             "io_type": ("int8", "float32"),
             "guide": ("none", "learned"),
+            "memories": ("all", "default"),
         }
         for key, allowed in choices.items():
             if getattr(self, key) not in allowed:
@@ -111,3 +119,19 @@ class BuildOptions:
                 f"ram: {platform.name} has no memory {unknown[0]!r} for tensors; it has {', '.join(known)}."
             )
         return min(memory.capacity_bytes, asked.get(memory.name, memory.capacity_bytes))
+
+    def limits_bytes(self, platform: Platform) -> dict[str, int]:
+        """Bytes that tensors may take in each memory that the processor reaches, the default one first.
+
+        Where a board keeps its stack, that is left out. Raises BadOptions for an unknown memory.
+        """
+        asked: Mapping[str, int] = self.ram if isinstance(self.ram, Mapping) else {}
+        limits = {platform.activations: self.limit_bytes(platform)}
+        for memory in platform.memories:
+            if memory.kind != "ram" or not platform.reached_by(platform.processor.name, memory.name):
+                continue
+            holds = platform.board is not None and memory.name == platform.board.data_memory
+            reserved = platform.board.stack_bytes + VARIABLES_BYTES if platform.board and holds else 0
+            most = max(0, memory.capacity_bytes - reserved)
+            limits[memory.name] = min(most, asked.get(memory.name, most), limits.get(memory.name, most))
+        return limits

@@ -180,6 +180,15 @@ class Platform:
         """The memory of that name. Raises KeyError."""
         return next(memory for memory in self.memories if memory.name == name)
 
+    def link_between(self, source: str, target: str) -> Link | None:
+        """The way for bytes from one end to the other, as the platform lists it; a DMA's before others."""
+        found = [link for link in self.links if (link.source, link.target) == (source, target)]
+        return next((link for link in found if link.dma), found[0] if found else None)
+
+    def reached_by(self, processor: str, memory: str) -> Link | None:
+        """The link by which a processor reads and writes a memory; None where it does not reach it."""
+        return self.link_between(processor, memory) or self.link_between(memory, processor)
+
     @property
     def processor(self) -> Processor:
         """The processor that runs what nothing else claims: the first one."""

@@ -1,0 +1,117 @@
+"""The search behind AssignMemories: what it keeps up to date, what it holds, what it gains."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relay_passes.analysis import memory_search
+from relay_passes.analysis.memory_problem import Assignment, Place, Problem, Step
+from relay_passes.analysis.memory_search import assign
+from relay_passes.analysis.memory_state import Item, State
+from tests.support.memory_problems import always_on, in_sequences, random_problem
+from tvm_ext.core.time_model import TimeModel
+
+SEEDS = st.integers(0, 10_000)
+
+
+def checked(problem: Problem, found: Assignment) -> None:
+    """Limits at every step, and every read and write from a copy that is there, by a count of its own."""
+    used = {memory: np.zeros(len(problem.steps), int) for memory in (problem.home, *problem.near)}
+    for value, place in enumerate(found.places):
+        there: dict[str, list[tuple[int, int]]] = {}
+        for memory, begin, end in problem.occupied(value, place):
+            used[memory][begin:end] += -(-problem.sizes[value] // 16) * 16
+            there.setdefault(memory, []).append((begin, end))
+        for use in problem.uses[value]:
+            memory = place.memory_at(use, problem.home)
+            assert any(begin <= use < end for begin, end in there[memory]), (value, use, place)
+        for move in problem.moves_of(value, place):
+            assert move.start <= move.due
+            assert not any(problem.steps[at].together for at in (move.start, move.due) if at < len(problem.steps))
+            assert any(begin <= move.start and move.due <= end for begin, end in there[move.source])
+            assert any(begin == move.start for begin, _ in there[move.target])
+        ready = problem.home_again(value) if place.born != problem.home else problem.makers.get(value, -1) + 1
+        assert all(stay.start >= ready and stay.start <= stay.first <= stay.last for stay in place.stays)
+        if value in problem.outputs or value not in problem.makers:
+            assert place.born == problem.home
+    for index, copy in found.weights.items():
+        assert copy.start <= index and problem.steps[index].movable
+        used[copy.memory][copy.start : index + 1] += -(-problem.steps[index].weights_bytes // 16) * 16
+    for memory in problem.near:
+        shared = [max(step.shared.values(), default=0) for step in problem.steps]
+        assert (used[memory] <= problem.limits[memory] + np.array(shared)).all()
+    assert problem.overflow(found) == (0, 0)
+
+
+@settings(max_examples=25, deadline=None)
+@given(SEEDS, st.integers(1, 14), st.integers(0, 40_000), st.booleans(), st.booleans())
+def test_limits_are_held_and_nothing_gets_slower(seed: int, steps: int, near: int, dma: bool, split: bool) -> None:
+    problem = random_problem(seed, steps, near_bytes=near, dma=dma)
+    problem = in_sequences(problem) if split else problem
+    found = assign(problem)
+    checked(problem, found)
+    assert problem.predicted_cycles(found) <= problem.predicted_cycles(problem.at_home())
+    assert assign(problem) == found
+
+
+@settings(max_examples=25, deadline=None)
+@given(SEEDS, st.integers(2, 12), st.booleans())
+def test_what_is_kept_up_to_date_is_what_the_problem_says(seed: int, steps: int, dma: bool) -> None:
+    problem = random_problem(seed, steps, dma=dma)
+    search = memory_search._Search(problem)
+    state, random = search.state, np.random.default_rng(seed)
+    for _ in range(30):
+        item = search.items[int(random.integers(len(search.items)))] if search.items else next(iter(state.choices))
+        menu = search.menus[item]
+        state.set(item, menu[int(random.integers(len(menu)))])
+        overflow, cycles = state.score()
+        assert overflow == problem.overflow(state.assignment())
+        assert cycles == pytest.approx(problem.predicted_cycles(state.assignment()))
+
+
+def chain(*sizes: int, limit: int, skip: bool = False) -> Problem:
+    """Values one after the other, each step as slow as its operands; skip: the last step reads the first result too."""
+    steps = [Step(cycles=1000, reads={i: 20 * sizes[i]}, writes={i + 1: sizes[i + 1]}) for i in range(len(sizes) - 1)]
+    if skip:
+        steps[-1] = Step(cycles=1000, reads={len(sizes) - 2: sizes[-2], 1: 20 * sizes[1]}, writes=steps[-1].writes)
+    return Problem(
+        steps=tuple(steps), sizes=sizes, outputs=frozenset({len(sizes) - 1}), home="sram", near=("dtcm",),
+        limits={"sram": 1 << 30, "dtcm": limit}, stored="flash", time=TimeModel(platform=always_on()),
+    )  # fmt: skip
+
+
+def test_what_fits_is_made_near() -> None:
+    found = assign(chain(64, 1024, 1024, 1024, 64, limit=4096))
+    assert [place.born for place in found.places] == ["sram", "dtcm", "dtcm", "dtcm", "sram"]
+
+
+def test_what_is_wanted_last_is_spilled_and_fetched_back() -> None:
+    """Room for two values: the first is in the way of the third and the fourth, and is read again at the end."""
+    problem = chain(64, 4096, 4096, 4096, 4096, 4096, 64, limit=2 * 4096, skip=True)
+    found = assign(problem)
+    checked(problem, found)
+    place = found.places[1]
+    assert place.born == "dtcm" and len(place.stays) == 1
+    spill, fetch = problem.moves_of(1, place)
+    assert (spill.source, spill.target, spill.spills) == ("dtcm", "sram", True)
+    assert (fetch.source, fetch.target) == ("sram", "dtcm")
+    assert fetch.start >= 4
+    assert problem.predicted_cycles(found) < 0.6 * problem.predicted_cycles(problem.at_home())
+
+
+def test_without_room_everything_stays() -> None:
+    problem = chain(64, 1024, 1024, 64, limit=16)
+    assert assign(problem) == problem.at_home()
+
+
+def test_outputs_and_inputs_are_made_where_callers_expect_them() -> None:
+    problem = chain(64, 64, limit=4096)
+    assert all(place.born == "sram" for place in assign(problem).places)
+
+
+def test_items_are_told_apart() -> None:
+    state = State(chain(64, 64, limit=64))
+    assert state.choices[Item("value", 0)] == Place(born="sram", born_last=1)

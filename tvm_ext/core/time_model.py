@@ -1,0 +1,138 @@
+"""How long a model takes on a platform, predicted: instructions, memory, and what runs beside them.
+
+    cycles of a step = modelled instructions * CALIBRATION of its kernel
+                       + for each operand: bytes read / read rate + bytes written / write rate + latency
+
+Rates are the lower of what the memory and the link between processor and memory give; latency is paid once an operand,
+and rates are those of long runs. Bytes are those that the kernel's loops read and write, again and again where they do
+(`codegen_c.kernels.contract.Passes`): no cache is modelled. An access at the rate of the fastest memory is not free.
+
+    cycles of a transfer = bytes / lowest rate on the way + latency of the link
+
+A DMA moves one transfer after the other, in the order in which they start, beside the processor, and slows nothing
+down but itself; where no DMA joins two memories the processor copies: it reads, writes, and executes
+COPY_INSTRUCTIONS_A_BYTE. To start a transfer, or to wait for one, costs CALL_CYCLES.
+
+The compute part is calibrated on executed instructions: `benchmarks/per_layer.py` runs one kernel alone in QEMU, and
+CALIBRATION holds the median of measured by modelled. The memory part is analytic, for QEMU models no memory timing.
+So all that comes out of here is a prediction, and is to be called one wherever it is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from tvm_ext.core.platform import Link, Memory, Platform
+
+CALL_CYCLES = 24
+COPY_INSTRUCTIONS_A_BYTE = 0.5
+CALIBRATION: Mapping[tuple[str, str], float] = MappingProxyType(
+    {
+        ("helium", "conv2d_f32"): 0.7,
+        ("helium", "dense_f32"): 0.71,
+        ("helium", "depthwise_f32"): 0.74,
+        ("helium", "permute"): 0.45,
+        ("helium", "pointwise_f32"): 0.87,
+        ("helium", "pool2d_f32"): 0.64,
+        ("helium", "qbinary_helium"): 0.79,
+        ("helium", "qconv2d_helium"): 0.96,
+        ("helium", "qdense_helium"): 0.75,
+        ("helium", "qdepthwise_helium"): 0.96,
+        ("helium", "qpointwise_helium"): 0.95,
+        ("helium", "qpool2d_helium"): 0.85,
+        ("helium", "qsoftmax_i8"): 0.5,
+        ("helium", "softmax_f32"): 0.74,
+        ("dsp", "conv2d_f32"): 0.94,
+        ("dsp", "dense_f32"): 0.83,
+        ("dsp", "pool2d_f32"): 0.64,
+        ("dsp", "qbinary_dsp"): 1.0,
+        ("dsp", "qconv2d_dsp"): 1.04,
+        ("dsp", "qdense_dsp"): 0.93,
+        ("dsp", "qdepthwise_dsp"): 0.98,
+        ("dsp", "qpool2d_i8"): 0.63,
+        ("dsp", "qsoftmax_i8"): 0.44,
+        ("dsp", "softmax_f32"): 0.72,
+    }
+)
+"""(`Processor.simd`, kernel) -> executed by modelled instructions; 1 for those that are not here.
+
+Medians over the layers of the MLPerf Tiny networks on a Cortex-M55 and a Cortex-M7, MobileNetV2 0.35 on the first.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """What a run does next: `run` for so many cycles, `start` a transfer of so many, `wait` until transfer `number` and
+    all before it are done."""
+
+    kind: Literal["run", "start", "wait"]
+    cycles: float = 0.0
+    number: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeModel:
+    """Predicted cycles on one platform's first processor."""
+
+    platform: Platform
+
+    def compute_cycles(self, kernel: str, instructions: float) -> float:
+        """Of a kernel's instructions, were its operands in registers."""
+        return instructions * CALIBRATION.get((self.platform.processor.simd, kernel), 1.0)
+
+    def read_cycles(self, memory: str, num_bytes: float) -> float:
+        """Of one operand. Raises KeyError for a memory that the processor does not reach."""
+        link, held = self._access(memory)
+        return num_bytes / min(link.bytes_per_cycle, held.read_bytes_per_cycle) + self._latency(link, held)
+
+    def write_cycles(self, memory: str, num_bytes: float) -> float:
+        """Of one operand; memory must be ram. Raises KeyError for one that the processor does not reach."""
+        link, held = self._access(memory)
+        return num_bytes / min(link.bytes_per_cycle, held.write_bytes_per_cycle) + self._latency(link, held)
+
+    def has_dma(self, source: str, target: str) -> bool:
+        """Whether a transfer goes on while the processor computes."""
+        link = self.platform.link_between(source, target)
+        return link is not None and link.dma
+
+    def transfer_cycles(self, source: str, target: str, num_bytes: int) -> float:
+        """From start to end, nothing else in the way."""
+        link = self.platform.link_between(source, target)
+        if link is None:
+            copying = self.read_cycles(source, num_bytes) + self.write_cycles(target, num_bytes)
+            return copying + num_bytes * COPY_INSTRUCTIONS_A_BYTE
+        ends = self.platform.memory(source), self.platform.memory(target)
+        rate = min(link.bytes_per_cycle, ends[0].read_bytes_per_cycle, ends[1].write_bytes_per_cycle)
+        return num_bytes / rate + link.latency_cycles
+
+    def reaches(self, memory: str) -> bool:
+        """Whether the processor reads and writes it."""
+        return self.platform.reached_by(self.platform.processor.name, memory) is not None
+
+    def _access(self, memory: str) -> tuple[Link, Memory]:
+        link = self.platform.reached_by(self.platform.processor.name, memory)
+        if link is None:
+            raise KeyError(memory)
+        return link, self.platform.memory(memory)
+
+    @staticmethod
+    def _latency(link: Link, memory: Memory) -> int:
+        return max(link.latency_cycles, memory.latency_cycles)
+
+
+def finish_cycles(events: Iterable[Event]) -> float:
+    """When the last event is over: one processor, and one DMA that works through transfers in order."""
+    now = dma_free = 0.0
+    ends: dict[int, float] = {}
+    for event in events:
+        if event.kind == "run":
+            now += event.cycles
+        elif event.kind == "start":
+            now += CALL_CYCLES
+            ends[event.number] = dma_free = max(now, dma_free) + event.cycles
+        else:
+            now = max(now + CALL_CYCLES, ends.get(event.number, 0.0))
+    return now
