@@ -117,10 +117,10 @@ def _from_memory(
     platform: Platform, options: BuildOptions, prefix: str, memory_pass: MemoryPass, limits: Mapping[str, int] | None
 ) -> list[tvm.transform.Pass]:
     """The end of phase 4, and what follows."""
-    time = TimeModel(platform=platform)
+    kernels, time = replace(_backend(platform, options), cost=None), TimeModel(platform=platform)
     return [
         *([memory_pass] if memory_pass else []),
-        *([AssignMemories(_backend(platform, options), time, limits)] if limits else []),
+        *([AssignMemories(kernels, time, limits)] if limits else []),  # the time model has a calibration of its own
         # Phase 5. Runs of composites become regions; the order of bindings is the schedule.
         OutlineRegions(CODEGEN, prefix),
     ]
@@ -196,7 +196,8 @@ def _compiled(scheduled: tvm.IRModule, platform: Platform, way: Way) -> Compiled
     """
     limits = way.options.limits_bytes(platform)
     allowed = dict(limits)
-    for _ in range(MOST_TRIES if way.options.memories == "all" and len(limits) > 1 else 0):
+    several = way.options.memories == "all" and len(limits) > 1 and way.options.io != "stream"
+    for _ in range(MOST_TRIES if several else 0):
         compiled = _compiled_within(scheduled, platform, way, allowed)
         over = {
             memory: compiled.plan.bytes_in(memory) - limit
