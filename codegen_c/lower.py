@@ -52,8 +52,8 @@ class _Lowering:
         self.composites: dict[Any, relax.Function] = {}
         self.parts: dict[str, Part] = {}
         self.constants_of: dict[str, list[str]] = {}
-        self.moves: list[tuple[str, str]] = []
-        self.transfers: list[Move] = []
+        self.handed_over: list[tuple[str, str]] = []
+        self.moves: list[Move] = []
         self.fetches: dict[str, Fetch] = {}
 
     def run(self) -> Program:
@@ -71,7 +71,7 @@ class _Lowering:
             name=str(self.region.attrs["global_symbol"]), inputs=tuple(inputs), outputs=tuple(outputs),
             tensors=self.tensors, constants=self.constants, steps=tuple(self.steps),
         )  # fmt: skip
-        program = with_transfers(program, self.transfers, self.fetches, self.platform, self.taken)
+        program = with_transfers(program, self.moves, self.fetches, self.platform, self.taken)
         return fold_sequences(program, self.parts)
 
     def _visit(self, var: relax.Var, value: relax.Expr) -> None:
@@ -97,8 +97,7 @@ class _Lowering:
         )
         self.views[var] = _View(tensor=name, shape=source.shape)
         within = int(value.attrs["within"]) if "within" in value.attrs else None
-        self.moves.append((tensor.name, name))
-        self.transfers.append(Move(source=tensor.name, target=name, index=len(self.steps), within=within))
+        self.moves.append(Move(source=tensor.name, target=name, index=len(self.steps), within=within))
 
     def _call(self, var: relax.Var, call: relax.Call) -> None:
         composite = self.composites[call.op]
@@ -123,7 +122,7 @@ class _Lowering:
         views = tuple(_View(tensor=name, shape=self.tensors[name].shape) for name in outputs)
         self.views[var] = views if isinstance(var.ty, relax.TupleType) else views[0]
         if isinstance(lowered.operator, Permute | Stream):
-            self.moves.append((seen[0].tensor, outputs[0]))
+            self.handed_over.append((seen[0].tensor, outputs[0]))
         self.steps.append(self._step(call, composite, lowered, seen, outputs))
 
     def _step(
@@ -189,7 +188,7 @@ class _Lowering:
 
     def _quantize_moved(self) -> None:
         """Elements that only lie elsewhere mean the same: what is known of one side holds for the other."""
-        for pairs in (self.moves[::-1], [(target, source) for source, target in self.moves]):
+        for pairs in (self.handed_over[::-1], [(target, source) for source, target in self.handed_over]):
             for unknown, known in pairs:
                 self._quantize(unknown, TensorType(shape=(), dtype="", quantization=self.tensors[known].quantization))
 
@@ -224,7 +223,7 @@ class _Lowering:
             if isinstance(view, _View) and view.tensor == old:
                 self.views[value] = replace(view, tensor=new)
         self.steps = [_with_name(step, old, new) for step in self.steps]
-        self.transfers = [move.renamed(old, new) for move in self.transfers]
+        self.moves = [move.renamed(old, new) for move in self.moves]
         return new
 
 

@@ -28,7 +28,7 @@ from relay_passes.composites import call_new, composite_of
 from relay_passes.dataflow import bindings, is_dataflow, live, operands, outputs, rebuild, substitute
 from tvm_ext.core.names import unique
 
-MOST_EXACT = 400
+MOST_EXACT = 160
 """Operators up to which one constraint program is tried, where ortools is installed; beyond, windows of it are."""
 
 

@@ -133,8 +133,8 @@ def _main(interface: Interface, moves: bool) -> str:
     return render(
         "firmware.c.j2",
         model=interface.model,
-        counts=moves,
         io=interface.io,
+        counts=moves,
         parameters=parameters[interface.io],
         streams=streams(interface),
         input_bytes=sum(port.num_bytes for port in interface.inputs),

@@ -161,6 +161,18 @@ class Copy:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Callback:
+    """A function of the application's in a kernel's place: it fills the output, or takes the input.
+
+    rows: that the tensor is handed over in, 1 where it is no image. layout: axes of the model's tensor as handed over.
+    """
+
+    direction: Literal["read", "write"]
+    rows: int
+    layout: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Passes:
     """How often one run goes over memory, on average a byte: modelled, for predictions of time.
 
@@ -176,18 +188,6 @@ class Passes:
     def of_product(cls, macs: int, input_elements: int, rows: int, *, pixels: float, channels: float) -> Passes:
         """Of rows times constant weights, `pixels` rows by `channels` results at a time, each straight from memory."""
         return cls(constants=max(1.0, rows / pixels), input=max(1.0, macs / channels / input_elements))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Callback:
-    """A function of the application's in a kernel's place: it fills the output, or takes the input.
-
-    rows: that the tensor is handed over in, 1 where it is no image. layout: axes of the model's tensor as handed over.
-    """
-
-    direction: Literal["read", "write"]
-    rows: int
-    layout: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -180,6 +180,8 @@ class _Search:
     def _menu(self, item: Item) -> Iterator[Choice]:
         """All choices of an item, the one it has without other memories first."""
         yield self.state.choices[item]
+        if item.kind == "value" and not self.problem.sizes[item.index]:
+            return  # a streamed input or output: the application holds it
         step = self.problem.steps[item.index] if item.kind != "value" else None
         for memory in (self.problem.home, *self.problem.near):
             if step is None and memory != self.problem.home:

@@ -21,7 +21,7 @@ MOST_BEFORE = 60
 """Nodes before a window that may run again in it."""
 EFFORT = 2.0
 """Of the solver for one window, in its own measure."""
-MOST_WINDOWS = 8
+MOST_WINDOWS = 3
 
 
 def improve_in_windows(

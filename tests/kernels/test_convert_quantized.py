@@ -9,7 +9,7 @@ from codegen_c.kernels import convert_quantized
 from codegen_c.kernels.contract import StoredRows
 from codegen_c.operators import Convert, TensorType
 from codegen_c.program import Quantization
-from tests.kernels.harness import HOST, run_kernel, run_ring
+from tests.kernels.harness import HOST, run_kernel, run_ring, smallest_rings
 
 SHAPES = [(1, 5, 4, 3), (2, 3, 2, 5), (7,), ()]
 QUANTIZATIONS = [
@@ -47,7 +47,7 @@ def test_both_ways(shape: tuple[int, ...], dtype: str, quantization: Quantizatio
             continue
         parts = run_kernel(operator, implementation, [x], rows=[(0, 2), (2, 3), (3, shape[1])])
         np.testing.assert_array_equal(parts[0], wanted)
-        stored = StoredRows(inputs=(2,), output=3)
+        stored = smallest_rings(implementation)
         ring = convert_quantized.KERNEL.implement(operator, HOST, stored)
         np.testing.assert_array_equal(run_ring(operator, ring, stored, [x])[0], wanted)
 

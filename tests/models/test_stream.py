@@ -17,6 +17,7 @@ import pytest
 
 import tvm_ext
 from codegen_c.arena.validate import validate
+from codegen_c.program import KernelCall, calls, reads, writes
 from tests.support.image_networks import image_network
 from tests.support.onnx_models import NODE, SMALL_MODELS, model_of, saved, weights
 from tests.support.packages import sample
@@ -215,6 +216,17 @@ def test_the_validator_knows_rows_that_came(tmp_path: Path) -> None:
     placements = {**plan.placements, name: replace(place, num_bytes=size)}
     with pytest.raises(PlanRejected, match=r"reads row .* of x_nhwc, which is not there any more"):
         validate(short, replace(plan, placements=placements))
+
+
+def test_moves_between_memories_leave_streams_alone(shared_models: Path) -> None:
+    """What the application holds is in no memory to be moved from."""
+    module = tvm_ext.load(shared_models / "resnet_int8.onnx")
+    compiled = compile_module(module, Platform.load("always_on"), BuildOptions(io="stream"))
+    program = compiled.program
+    ports = {*program.inputs, *program.outputs}
+    touching = [inner for step in program.steps for inner in calls(step) if ports & {*reads(inner), *writes(inner)}]
+    assert len(touching) == 2
+    assert all(isinstance(inner, KernelCall) and inner.implementation.callback for inner in touching)
 
 
 def test_an_input_of_which_all_is_needed_comes_whole(tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ Io = Literal["arena", "caller", "stream"]
 Target = Literal["host", "qemu"]
 Quantize = Literal["none", "int8", "auto"]
 IoType = Literal["int8", "float32"]
-Memories = Literal["all", "default"]
 Guide = Literal["none", "learned"]
+Memories = Literal["all", "default"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +64,8 @@ class BuildOptions:
     min_snr_db: float = 10.0
     ram: int | Mapping[str, int] | None = None
     least_scratch: bool = False
-    memories: Memories = "all"
     guide: Guide = "learned"
+    memories: Memories = "all"
     pin: Mapping[str, int] | None = None
     keep: tuple[str, ...] = ()
 
@@ -75,8 +75,8 @@ class BuildOptions:
             "io": ("arena", "caller", "stream"),
             "quantize": ("none", "int8", "auto"),
             "io_type": ("int8", "float32"),
-            "memories": ("all", "default"),
             "guide": ("none", "learned"),
+            "memories": ("all", "default"),
         }
         for key, allowed in choices.items():
             if getattr(self, key) not in allowed:
