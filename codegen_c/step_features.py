@@ -23,7 +23,7 @@ def step_features(
     implementation: Implementation, inputs: Sequence[TensorType], outputs: Sequence[TensorType]
 ) -> tuple[int, ...]:
     """One number for each of FEATURES."""
-    first, result = inputs[0], outputs[0]
+    first, result = (*inputs, *outputs)[0], outputs[0]
     elements = sum(prod(kind.shape) for kind in outputs)
     read = sum(prod(kind.shape) for kind in inputs)
     window = implementation.spatial.inputs[0].window if implementation.spatial else None

@@ -141,8 +141,9 @@ def test_an_average_over_too_many_or_too_large() -> None:
     assert "2^30 steps" in reasons(replace(AVERAGE, inputs=(byte_tensor(1, 4, 4, 2, scale=2.0**25),)))
 
 
-def test_shapes_that_broadcast() -> None:
-    assert "must have the output's shape" in reasons(replace(ADD, inputs=(IMAGE, byte_tensor(1, 1, 1, 2))))
+def test_shapes_that_do_not_broadcast() -> None:
+    said = reasons(replace(ADD, inputs=(IMAGE, byte_tensor(1, 2, 1, 2))))
+    assert "must have the output's shape" in said and "must be of the output's shape, or 1 where they are not" in said
 
 
 @pytest.mark.parametrize("function", ["add", "subtract", "multiply"])
