@@ -25,6 +25,7 @@ def tvm_ext(*arguments: str | Path, folder: Path | None = None) -> subprocess.Co
         ("compile", "m.onnx", "-o", "out"),
         ("compile", "m.onnx", "-p", "host", "-o", "out", "--optimize", "beauty"),
         ("compile", "m.onnx", "-p", "host", "-o", "out", "--io", "pipe"),
+        ("compile", "m.onnx", "-p", "host", "-o", "out", "--memories", "some"),
         ("compile", "m.onnx", "-p", "host", "-o", "out", "--verify", "moon"),
         ("compile", "m.onnx", "-p", "host", "-o", "out", "--verify", "host,host"),
         ("compile", "m.onnx", "-p", "host", "-o", "out", "--shape", "1,3,96,96"),

@@ -22,7 +22,7 @@ class Packages:
 
     models: Callable[[], Path]
     folder: Path
-    built: dict[tuple[str, str, BuildOptions], Package] = field(default_factory=dict)
+    built: dict[str, Package] = field(default_factory=dict)
 
     def shared(self, name: str, platform: str = "host", options: BuildOptions = HOST_ONLY) -> Package:
         """One of the networks of shared/models, verified as `options` say."""
@@ -36,11 +36,12 @@ class Packages:
         return self._build((name, platform, options), lambda: saved(make(), self.folder, name))
 
     def _build(self, key: tuple[str, str, BuildOptions], model: Callable[[], Path]) -> Package:
-        if key not in self.built:
+        known = repr(key)  # options may hold what has no hash
+        if known not in self.built:
             name, platform, options = key
             folder = self.folder / f"{name}_{platform}_{len(self.built)}"
-            self.built[key] = tvm_ext.build(tvm_ext.load(model()), platform, folder, options)
-        return self.built[key]
+            self.built[known] = tvm_ext.build(tvm_ext.load(model()), platform, folder, options)
+        return self.built[known]
 
 
 def sample(package: Package, seed: int = 7) -> dict[str, np.ndarray]:
