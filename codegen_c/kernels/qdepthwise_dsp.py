@@ -172,8 +172,9 @@ def _body(operator: QConv2d, stored: StoredRows, finish: FastRequantize, plane: 
         left = f"const int32_t left = {stored.output.stored} - {slot('h', stored.output)};"
         end = f"const int32_t end = TVM_EXT_MIN(h + TVM_EXT_MIN(left, {plane.strip}), row_end);"
         strip = [left, end, *strip[1:]]
-        strips = ["int32_t last = row_begin;", "for (int32_t h = row_begin; h < row_end;) {"]
-        strips += [block([*strip, "last = h;", "h = end;"]), "}"]
+        strips = ["for (int32_t h = row_begin; h < row_end;) {", block([*strip, "h = end;"]), "}"]
+        if plane.kept:  # rows slide by as many as the strip before had
+            strips = ["int32_t last = row_begin;", strips[0], block([*strip, "last = h;", "h = end;"]), "}"]
     lines = [f"for (int32_t k = 0; k < {channels}; {step}) {{", block(strips), "}"]
     if batch > 1:
         lines = [f"for (int32_t n = 0; n < {batch}; ++n) {{", block(lines), "}"]

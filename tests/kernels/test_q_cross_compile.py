@@ -26,6 +26,7 @@ OPERATORS: tuple[Operator, ...] = (
     *ALL,
     *(replace(pool, window=SAME, outputs=(IMAGE,)) for pool in (MAX, AVERAGE)),
     *(replace(ADD, function=function) for function in ("subtract", "multiply")),
+    replace(ADD, inputs=(IMAGE, replace(IMAGE, shape=(1, 1, 1, IMAGE.shape[3])))),
     replace(CONV, window=SAME, weight=np.ones((2, 3, 3, 2), np.int8), weight_scale=np.array([1, 2], np.float32)),
     replace(CONV, window=SAME, weight=np.ones((2, 3, 3, 1), np.int8), groups=2),
     QMean(inputs=(IMAGE,), outputs=(replace(IMAGE, shape=(1, 1, 1, 2)),), axes=(1, 2), divide=True, **FULL),

@@ -23,7 +23,7 @@ from tvm_ext import BuildOptions, Package
 from tvm_ext.core.errors import DoesNotFit
 from tvm_ext.core.platform import Platform
 from tvm_ext.instrumented import run_instrumented
-from tvm_ext.pipeline import compile_module, quantize
+from tvm_ext.pipeline import compile_model, compile_module
 from tvm_ext.references import random_inputs
 
 BOARD = "cortex_m4"
@@ -68,7 +68,7 @@ def integers(seed: int, folder: Path) -> tvm.IRModule:
     samples = np.random.default_rng(seed).normal(size=shape).astype(np.float32)
     path = folder / f"samples_{seed}.npz"
     np.savez(path, x=samples)
-    return quantize(module, Platform.load(BOARD), BuildOptions(quantize="int8"), path)
+    return compile_model(module, Platform.load(BOARD), BuildOptions(quantize="int8"), path)[0]
 
 
 @pytest.mark.parametrize("seed", range(6))
