@@ -214,6 +214,7 @@ class Implementation:
     exact: whether the reference gives the very bytes of the C code (integers) or agrees within rounding (float).
     alternatives: what else there was to choose from, for the report.
     keeping: the same kernel for operands of which only some rows are stored.
+    in_rows: of one that computes all at once, the same operator by rows of its output, where there is such a kernel.
     accumulating: the same operator by rows of its input, where there is such a kernel.
     sums: what an accumulating kernel keeps between its calls beside its output: a second output, `reference`'s too.
     copies: of a kernel that does nothing but put few long runs elsewhere, all of them; such a step can be saved.
@@ -234,6 +235,7 @@ class Implementation:
     exact: bool = False
     alternatives: tuple[Alternative, ...] = ()
     keeping: Callable[[StoredRows], Implementation] | None = None
+    in_rows: Callable[[StoredRows], Implementation] | None = None
     accumulating: Accumulating | None = None
     sums: TensorType | None = None
     copies: tuple[Copy, ...] = ()

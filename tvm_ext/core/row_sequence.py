@@ -54,14 +54,10 @@ class RowAccumulation:
     """An operator whose calls each add some rows of its only input to sums; the last one writes its output.
 
     row_counts: into how many equal rows the input may be cut. sums_bytes: kept between the calls, beside the output.
-    scratch_bytes: during a call.
-    instructions: modelled, beyond those of the operator run whole.
     """
 
     row_counts: tuple[int, ...]
     sums_bytes: int
-    scratch_bytes: int
-    instructions: int
 
     def operator(self, num_rows: int) -> RowOperator:
         """Its rows stand for those of its input: row r is there when the input's row r has been added."""
