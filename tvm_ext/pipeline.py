@@ -24,6 +24,7 @@ from relay_passes.expose_gathers import ExposeGathers
 from relay_passes.expose_interpolations import ExposeInterpolations
 from relay_passes.fold_batch_norm import FoldBatchNorm
 from relay_passes.fold_constants import FoldConstants
+from relay_passes.fold_pads import FoldPads
 from relay_passes.form_composites import FormComposites
 from relay_passes.move_integers import MoveIntegers
 from relay_passes.outline_regions import OutlineRegions
@@ -96,6 +97,7 @@ def _before_memory(platform: Platform, options: BuildOptions) -> list[tvm.transf
         # Phase 1. Constants become plain: weights are constants, quantized weights dequantize(constant).
         FoldConstants(),
         FoldBatchNorm(),
+        FoldPads(),
         DuplicateDequantize(),
         SliceSplits(),
         # Quantized chains match once nothing that only moves elements stands in them.
