@@ -5,7 +5,8 @@ whose docstring is the reason a user reads when one of them says no.
 
 A spatial kernel computes output rows [row_begin, row_end) and may read its input from, and write its output
 to, a window of rows used in turn: row h of a tensor of which R rows are stored lies in slot h % R. Splitting
-sequences, overlapping tensors and the plan's validator all build on that.
+sequences, overlapping tensors and the plan's validator all build on that. A kernel that computes all at once may name
+one that does so by rows (`in_rows`): of tensors that are no images these are cut as `vector_rows` says.
 """
 
 from __future__ import annotations
