@@ -6,8 +6,8 @@ operators' order, runs. So every row is computed as late as it can be, and exact
 of the sequence read needs no more rows than lie between the first row still to be read and the last one made: it is
 kept in a ring, row h in slot h modulo the ring's rows.
 
-Rows are equal parts of a tensor in the order of its bytes: rows of an image, vectors of a matrix, and of one vector runs
-of its channels.
+Rows are equal parts of a tensor in the order of its bytes: rows of an image, vectors of a matrix, and of one vector
+runs of its channels.
 """
 
 from __future__ import annotations
