@@ -88,7 +88,7 @@ def _flattened_image(
 def _is_one(mod: tvm.IRModule, value: relax.Expr, name: str) -> bool:
     """Whether an expression calls a composite of this operator alone, on a variable."""
     composite = composite_of(mod, value)
-    if composite is None or not isinstance(value.args[0], relax.Var):
+    if composite is None or len(value.args) != 1 or not isinstance(value.args[0], relax.Var):
         return False
     inner = bindings(composite)
     return len(inner) == 1 and op_name(inner[0].value) == name

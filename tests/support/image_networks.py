@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import numpy as np
@@ -16,7 +17,7 @@ NODE = helper.make_node
 def image_network(seed: int) -> onnx.ModelProto:
     """A chain with side branches: convolutions, depthwise ones, pools, activations, sums and concatenations.
 
-    Behind the mean over the image, every other one has pairs of dense layers, the vectors between them wide.
+    Behind the image, or the mean over it, every other one has pairs of dense layers, vectors between them mostly wide.
     """
     rng, data = random.Random(seed), np.random.default_rng(seed)
     channels, size = rng.choice([1, 3, 4]), rng.choice([12, 15, 17])
@@ -65,8 +66,11 @@ def image_network(seed: int) -> onnx.ModelProto:
     if seed % 2 == 0:
         nodes.append(NODE("GlobalAveragePool", [current], ["y"]))
         return model_of(nodes, {"x": (1, channels, size, size)}, ["y"], constants)
-    nodes += [NODE("GlobalAveragePool", [current], ["mean"]), NODE("Flatten", ["mean"], ["features"])]
-    pairs, weights = _dense_pairs(seed, shapes[current][0])
+    if seed % 4 == 1:
+        nodes.append(NODE("GlobalAveragePool", [current], ["mean"]))
+        current, shapes["mean"] = "mean", (shapes[current][0], 1, 1)
+    nodes.append(NODE("Flatten", [current], ["features"]))
+    pairs, weights = _dense_pairs(seed, math.prod(shapes[current]))
     return model_of([*nodes, *pairs], {"x": (1, channels, size, size)}, ["y"], constants | weights)
 
 
@@ -83,7 +87,8 @@ def _dense_pairs(seed: int, features: int) -> tuple[list[onnx.NodeProto], dict[s
         nodes.append(NODE("Gemm", [source, f"{name}.w", f"{name}.b"], [name]))
 
     for pair in range(count):
-        width, result = rng.choice([1000, 2048, 3000, 250]), rng.choice([5, 12, 48])
+        widths = [1000, 2048, 3000, 250] if features < 100 else [32, 64, 30]
+        width, result = rng.choice(widths), rng.choice([5, 12, 48])
         gemm(current, f"wide{pair}", features, width)
         nodes.append(NODE(rng.choice(["Relu", "Sigmoid", "Tanh"]), [f"wide{pair}"], [f"active{pair}"]))
         current = f"narrow{pair}" if pair < count - 1 else "y"
