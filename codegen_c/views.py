@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
+import numpy as np
+
 from codegen_c.arena.bound import live_bytes
 from codegen_c.arena.lifetimes import lifetimes
 from codegen_c.arena.overlap import overlaps
-from codegen_c.kernels.contract import Copy, StoredRows
+from codegen_c.kernels.contract import Copy, Implementation, StoredRows
 from codegen_c.program import KernelCall, Part, Program, Tensor, parts_of, reads, writes
 
 
@@ -108,10 +110,17 @@ def _written_apart(program: Program, tensor: Tensor, copy: Copy, pitch: int) -> 
     if not implementation.pitched or implementation.keeping is None or call.fetched or len(call.outputs) > 1:
         return None
     apart = replace(implementation.keeping(StoredRows(pitch=pitch)), alternatives=implementation.alternatives)
-    if [role for role, _ in apart.constants] != [role for role, _ in implementation.constants]:
+    if not _same_constants(apart, implementation):
         return None
     written = replace(call, implementation=replace(apart, keeping=implementation.keeping, in_place=()))
     return replace(program, steps=tuple(written if step is call else step for step in program.steps))
+
+
+def _same_constants(one: Implementation, other: Implementation) -> bool:
+    """Whether kernels read the same weights, packed alike."""
+    if [role for role, _ in one.constants] != [role for role, _ in other.constants]:
+        return False
+    return all(np.array_equal(a, b) for (_, a), (_, b) in zip(one.constants, other.constants, strict=True))
 
 
 def _put_inside(program: Program, tensor: Tensor, whole: Tensor, part: Part) -> Program:

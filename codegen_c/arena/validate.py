@@ -108,8 +108,8 @@ def _check_parts(program: Program, plan: MemoryPlan) -> None:
     """Parts lie where the whole has them, and no two steps write the same bytes of one tensor."""
     writers: dict[str, np.ndarray] = {}  # of each element, the number of who writes it
     names = list(program.tensors)
-    made = {name for step in program.steps for inner in calls(step) for name in _operands(inner)[1]}
-    for name in (*program.inputs, *made):
+    made = [name for step in program.steps for inner in calls(step) for name in _operands(inner)[1]]
+    for name in dict.fromkeys((*program.inputs, *made)):
         tensor = program.tensors[name]
         if tensor.ring:  # which rows of it are whose, the replay of its sequence shows
             continue

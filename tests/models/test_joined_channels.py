@@ -34,16 +34,16 @@ def fire(blocks: int = 2) -> onnx.ModelProto:
 
     last, channels = conv("x", "stem", (3, 16), 3), 16
     for block in range(blocks):
-        squeezed = conv(last, f"squeezed{block}", (channels, 8), 1)
+        squeezed = conv(last, f"squeezed{block}", (channels, 16), 1)
         branches = [
-            conv(squeezed, f"pointwise{block}", (8, 12), 1),
-            conv(squeezed, f"square{block}", (8, 7), 3),
-            conv(squeezed, f"depthwise{block}", (8, 8), 3, group=8),
+            conv(squeezed, f"pointwise{block}", (16, 12), 1),
+            conv(squeezed, f"square{block}", (16, 7), 3),
+            conv(squeezed, f"depthwise{block}", (16, 16), 3, group=16),
         ]
         nodes.append(
             NODE(
                 "Resize",
-                [conv(squeezed, f"small{block}", (8, 5), 3, 2), "", "scales"],
+                [conv(squeezed, f"small{block}", (16, 5), 3, 2), "", "scales"],
                 [f"large{block}"],
                 mode="nearest",
                 coordinate_transformation_mode="asymmetric",
@@ -54,7 +54,7 @@ def fire(blocks: int = 2) -> onnx.ModelProto:
         nodes.append(NODE("Concat", branches[:2], [f"inner{block}"], axis=1))
         joined = [f"inner{block}", branches[2], f"large{block}", f"pool{block}"]
         nodes.append(NODE("Concat", joined, [f"joined{block}"], axis=1))
-        last, channels = f"joined{block}", 12 + 7 + 8 + 5 + 8
+        last, channels = f"joined{block}", 12 + 7 + 16 + 5 + 16
     nodes += [NODE("GlobalAveragePool", [last], ["gap"]), NODE("Flatten", ["gap"], ["y"])]
     return model_of(nodes, {"x": (1, 3, 12, 12)}, ["y"], constants)
 
