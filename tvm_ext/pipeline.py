@@ -22,6 +22,7 @@ from relay_passes.dataflow import bindings, op_name, outputs, static_shape
 from relay_passes.duplicate_dequantize import DuplicateDequantize
 from relay_passes.expose_gathers import ExposeGathers
 from relay_passes.expose_interpolations import ExposeInterpolations
+from relay_passes.flatten_channels_last import FlattenChannelsLast
 from relay_passes.fold_batch_norm import FoldBatchNorm
 from relay_passes.fold_constants import FoldConstants
 from relay_passes.fold_pads import FoldPads
@@ -109,6 +110,7 @@ def _before_memory(platform: Platform, options: BuildOptions) -> list[tvm.transf
         CopyResults(),
         # Phase 3. Layout: channels last inside, the model's own order at its borders.
         ConvertLayout(),
+        FlattenChannelsLast(),
         *([StreamPorts()] if options.io == "stream" else []),
         # Phase 4. Memory: the order of operators that keeps the fewest bytes alive, and what makes it fewer still.
         ScheduleOperators(backend),

@@ -5,7 +5,8 @@ whose docstring is the reason a user reads when one of them says no.
 
 A spatial kernel computes output rows [row_begin, row_end) and may read its input from, and write its output
 to, a window of rows used in turn: row h of a tensor of which R rows are stored lies in slot h % R. Splitting
-sequences, overlapping tensors and the plan's validator all build on that.
+sequences, overlapping tensors and the plan's validator all build on that. A kernel that computes all at once may name
+one that does so by rows (`in_rows`): of tensors that are no images these are cut as `vector_rows` says.
 """
 
 from __future__ import annotations
@@ -221,6 +222,7 @@ class Implementation:
     exact: whether the reference gives the very bytes of the C code (integers) or agrees within rounding (float).
     alternatives: what else there was to choose from, for the report.
     keeping: the same kernel for operands of which only some rows are stored.
+    in_rows: of one that computes all at once, the same operator by rows of its output, where there is such a kernel.
     accumulating: the same operator by rows of its input, where there is such a kernel.
     sums: what an accumulating kernel keeps between its calls beside its output: a second output, `reference`'s too.
     copies: of a kernel that does nothing but put elements elsewhere, all of them; such a step can be saved.
@@ -242,6 +244,7 @@ class Implementation:
     exact: bool = False
     alternatives: tuple[Alternative, ...] = ()
     keeping: Callable[[StoredRows], Implementation] | None = None
+    in_rows: Callable[[StoredRows], Implementation] | None = None
     accumulating: Accumulating | None = None
     sums: TensorType | None = None
     copies: tuple[Copy, ...] = ()

@@ -5,10 +5,13 @@ int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], sums in int32. Round
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from codegen_c.kernels import qdense
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
+from codegen_c.kernels.dense_rows import in_rows
 from codegen_c.kernels.helium import (
     PRODUCT_INCLUDES,
     Limits,
@@ -41,41 +44,48 @@ def _start(operator: QDense) -> Array:
 
 def implement(operator: QDense, target: Target, stored: StoredRows) -> Implementation:
     source, output = operator.inputs[0], operator.output
-    channels, depth = operator.weight.shape
-    num_rows = output.num_elements // channels
-    at_once = min(num_rows, 2)
-    product = Product.of(
-        runs=1, run_bytes=depth, channels=channels, rescale=_rescale(operator),
-        limits=Limits(output=output, low=operator.low, high=operator.high), target=target,
-    )  # fmt: skip
-    copies = depth != padded(depth) or flip(source) != 0
-    copying = at_once * (8 + depth // 4) if copies else 0
-    return Implementation(
-        kernel=KERNEL.name,
-        function=CFunction(
-            parameters=(
-                Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
-                Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
-                *PARAMETERS,
-                *((SCRATCH,) if copies else ()),
+    depth = operator.weight.shape[1]
+    rescale, copies = _rescale(operator), depth != padded(depth) or flip(source) != 0
+
+    def kernel(part: QDense) -> Implementation:
+        """Of the layer, or of one row of it, with the layer's constants."""
+        channels, num_rows = part.weight.shape[0], part.output.num_elements // part.weight.shape[0]
+        at_once = min(num_rows, 2)
+        product = Product.of(
+            runs=1, run_bytes=depth, channels=channels, rescale=rescale,
+            limits=Limits(output=output, low=operator.low, high=operator.high), target=target,
+        )  # fmt: skip
+        copying = at_once * (8 + depth // 4) if copies else 0
+        return Implementation(
+            kernel=KERNEL.name,
+            function=CFunction(
+                parameters=(
+                    Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
+                    Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
+                    *PARAMETERS,
+                    *((SCRATCH,) if copies else ()),
+                ),
+                body=_body(part, num_rows, copies),
+                helpers=product.function(at_once),
+                includes=PRODUCT_INCLUDES,
             ),
-            body=_body(operator, num_rows, copies),
-            helpers=product.function(at_once),
-            includes=PRODUCT_INCLUDES,
-        ),
-        reference=lambda inputs: qdense.reference(operator, inputs),
-        constants=product.constants(operator.weight, _start(operator)),
-        scratch_bytes=at_once * padded(depth) if copies else 0,
-        macs=output.num_elements * depth,
-        instructions=-(-num_rows // 2) * (product.instructions(at_once) + copying),
-        passes=Passes(
-            constants=max(1.0, num_rows / at_once),
-            input=1.0 if copies else -(-channels // 4),
-            scratch=num_rows / at_once * (1 + channels / 4),
-        ),
-        accumulation="products with c ascending in vectors of 16, then bias",
-        exact=True,
-    )
+            reference=lambda inputs: qdense.reference(operator, inputs),
+            constants=product.constants(operator.weight, _start(operator)),
+            scratch_bytes=at_once * padded(depth) if copies else 0,
+            macs=part.output.num_elements * depth,
+            instructions=-(-num_rows // 2) * (product.instructions(at_once) + copying),
+            passes=Passes(
+                constants=max(1.0, num_rows / at_once),
+                input=1.0 if copies else -(-channels // 4),
+                scratch=num_rows / at_once * (1 + channels / 4),
+            ),
+            accumulation="products with c ascending in vectors of 16, then bias",
+            exact=True,
+        )
+
+    whole = kernel(operator)
+    by_rows = in_rows(operator, lambda part, rows: kernel(part))
+    return replace(whole, in_rows=by_rows, accumulating=qdense.accumulating(operator))
 
 
 def _body(operator: QDense, num_rows: int, copies: bool) -> str:

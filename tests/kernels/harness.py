@@ -171,13 +171,20 @@ def run_pitched(
 
 
 def run_accumulating(
-    operator: Operator, implementation: Implementation, inputs: list[np.ndarray], *, parts: int, at_once: int
+    operator: Operator,
+    implementation: Implementation,
+    inputs: list[np.ndarray],
+    *,
+    parts: int,
+    at_once: int,
+    entry: Entry | None = None,
 ) -> list[np.ndarray]:
     """Outputs of a kernel that adds up rows of its input: it comes in equal parts, `at_once` of them a call.
 
     The parts lie in a ring of so many.
     """
-    (entry,), (whole,) = compile_kernels([implementation]), inputs
+    entry = entry or compile_kernels([implementation])[0]
+    (whole,) = inputs
     types = [operator.output, *([implementation.sums] if implementation.sums else [])]
     guarded = [_Guarded(kind.shape, kind.dtype) for kind in types]
     rows = whole.reshape(parts, -1)
