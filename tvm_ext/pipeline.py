@@ -101,8 +101,8 @@ def _before_memory(platform: Platform, options: BuildOptions) -> list[tvm.transf
         FoldPads(),
         DuplicateDequantize(),
         SliceSplits(),
-        # Quantized chains match once nothing that only moves elements stands in them.
-        ExposeGathers(only_quantized=True),
+        # What only moves elements keeps its layout, and quantized chains match once none of it stands in them.
+        ExposeGathers(),
         MoveIntegers(),
         ExposeInterpolations(),
         # Phase 2. Every operator becomes one composite; quantized chains are matched before anything touches them.

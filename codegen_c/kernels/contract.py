@@ -119,11 +119,13 @@ class StoredRows:
     """How many rows of each operand are stored; None means all of them.
 
     at_once: output rows that a call computes, where all calls but the last compute as many.
+    pitch: elements from one pixel of the output to the next, None: its channels. Other kernels write what lies between.
     """
 
     inputs: tuple[Kept | None, ...] = ()
     output: Kept | None = None
     at_once: int | None = None
+    pitch: int | None = None
 
     def input(self, index: int) -> Kept | None:
         return self.inputs[index] if index < len(self.inputs) else None
@@ -153,12 +155,17 @@ class Alternative:
 
 @dataclass(frozen=True, kw_only=True)
 class Copy:
-    """Elements of one input that stand in the output as they are, in one run: `count` of them."""
+    """Elements of one input that stand in the output as they are: `count` of them, in one run or in runs of `run`.
+
+    pitch: elements of the output from one such run to the next.
+    """
 
     input: int
     source_first: int
     target_first: int
     count: int
+    run: int = 0
+    pitch: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,7 +225,8 @@ class Implementation:
     in_rows: of one that computes all at once, the same operator by rows of its output, where there is such a kernel.
     accumulating: the same operator by rows of its input, where there is such a kernel.
     sums: what an accumulating kernel keeps between its calls beside its output: a second output, `reference`'s too.
-    copies: of a kernel that does nothing but put few long runs elsewhere, all of them; such a step can be saved.
+    copies: of a kernel that does nothing but put elements elsewhere, all of them; such a step can be saved.
+    pitched: whether `keeping` takes a pitch.
     callback: the application's function that is called instead of `function`.
     """
 
@@ -240,6 +248,7 @@ class Implementation:
     accumulating: Accumulating | None = None
     sums: TensorType | None = None
     copies: tuple[Copy, ...] = ()
+    pitched: bool = False
     callback: Callback | None = None
 
     @property
