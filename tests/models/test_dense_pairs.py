@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -98,3 +99,19 @@ def test_vectors_that_no_run_divides_stay_whole(hidden: int, tmp_path: Path) -> 
     model = quantized(wide_mlp("mlp", features=16, hidden=hidden))
     least = compiled(model, tmp_path).plan.arena_bytes
     assert not sequences(compiled(model, tmp_path, ram=least))
+
+
+@pytest.mark.parametrize(("make", "ram"), [(quantized, 800), (lambda model: model, 1500)], ids=["int8", "float32"])
+def test_runs_in_several_memories(make: Callable[[onnx.ModelProto], onnx.ModelProto], ram: int, tmp_path: Path) -> None:
+    """Both memories for tensors are short: the same bits as with all of them."""
+    module = tvm_ext.load(saved(make(wide_mlp("mlp", features=64, hidden=1024)), tmp_path))
+
+    def built(name: str, ram: dict[str, int] | None) -> Package:
+        return tvm_ext.build(module, "always_on", tmp_path / name, BuildOptions(ram=ram, verify=("host",)))
+
+    whole, small = built("whole", None), built("small", {"sram": ram, "dtcm": ram // 4})
+    assert small.report["fit"]["attempts"][-1]["method"] == "split"
+    inputs = sample(whole)
+    expected = whole.run(inputs)
+    for output, array in small.run(inputs).items():
+        np.testing.assert_array_equal(array, expected[output])
