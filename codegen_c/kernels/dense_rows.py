@@ -86,12 +86,12 @@ def _in_rows(operator: Dense | QDense, rows: Rows, row: Implementation, stored: 
     )
 
 
-def row_counts(operator: Dense | QDense, unit: int = 1) -> tuple[int, ...]:
-    """Into how many parts, each a multiple of `unit` elements, the only vector of a layer can come; () for none."""
+def row_counts(operator: Dense | QDense) -> tuple[int, ...]:
+    """Into how many equal parts the only vector of a layer can come; () for none."""
     depth = operator.weight.shape[1]
     if prod(operator.output.shape[:-1]) != 1 or len(operator.inputs) != 1:
         return ()
-    return tuple(count for count in range(2, depth + 1) if depth % count == 0 and depth // count % unit == 0)
+    return tuple(count for count in range(2, depth + 1) if depth % count == 0)
 
 
 def num_calls(row_count: int, stored: StoredRows) -> int:

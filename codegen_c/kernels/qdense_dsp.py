@@ -22,7 +22,7 @@ from codegen_c.kernels.contract import (
     StoredRows,
     Target,
 )
-from codegen_c.kernels.dense_rows import in_rows, num_calls, over_parts, row_counts
+from codegen_c.kernels.dense_rows import in_rows, num_calls, over_parts
 from codegen_c.kernels.product_dsp import CALL_INSTRUCTIONS, INCLUDES, PairedWeights, has_dsp, start, suffix
 from codegen_c.kernels.requantize_dsp import FastRequantize
 from codegen_c.kernels.vector_rows import Rows
@@ -139,11 +139,16 @@ def _body(operator: QDense, rows: int, finish: FastRequantize, paired: PairedWei
 
 
 def _accumulating(operator: QDense, layer: _Layer) -> Accumulating | None:
-    """A layer of one vector takes its elements as they come, in parts of whole units."""
-    counts = row_counts(operator, UNIT)
-    if not counts:
+    """A layer of one vector takes its elements as they come; parts that are no whole units as in portable C."""
+    portable = qdense.accumulating(operator)
+    if portable is None:
         return None
-    return Accumulating(row_counts=counts, implement=lambda count, stored: _in_parts(operator, layer, count, stored))
+
+    def implement(count: int, stored: StoredRows) -> Implementation:
+        whole_units = layer.depth // count % UNIT == 0
+        return _in_parts(operator, layer, count, stored) if whole_units else portable.implement(count, stored)
+
+    return replace(portable, implement=implement)
 
 
 def _in_parts(operator: QDense, layer: _Layer, count: int, stored: StoredRows) -> Implementation:
