@@ -68,7 +68,7 @@ def build(name: str) -> onnx.ModelProto:
     """
     parts = re.fullmatch(r"(.+)_(fp32|int8)", name)
     if parts is None:
-        raise KeyError(f"{name!r}: the name of a network ends with _fp32 or _int8; there are {', '.join(names())}.")
+        raise KeyError(f"{name!r}: the name of a network ends with _fp32 or _int8; there are {_known()}.")
     model = _network(parts[1])
     return quantized(model) if parts[2] == "int8" else model
 
@@ -79,8 +79,12 @@ def _network(name: str) -> onnx.ModelProto:
         return named[name](name)
     sizes = re.fullmatch(r"mobilenet_v2_(\d{3})_(\d{2,3})", name)
     if sizes is None:
-        raise KeyError(f"{name!r}: no such network; there are {', '.join(names())}.")
+        raise KeyError(f"{name!r}: no such network; there are {_known()}.")
     return mobilenet_v2(name, width=int(sizes[1]) / 100, size=int(sizes[2]))
+
+
+def _known() -> str:
+    return ", ".join([*sorted(_FIXED | WIRED | DENSE), "mobilenet_v2_WWW_SSS"])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
