@@ -200,7 +200,7 @@ def _compiled(scheduled: tvm.IRModule, platform: Platform, way: Way) -> Compiled
     """
     limits = way.options.limits_bytes(platform)
     allowed = dict(limits)
-    several = way.options.memories == "all" and len(limits) > 1 and way.options.io != "stream"
+    several = way.options.memories == "all" and len(limits) > 1
     for _ in range(MOST_TRIES if several else 0):
         compiled = _compiled_within(scheduled, platform, way, allowed)
         over = {
