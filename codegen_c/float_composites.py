@@ -9,7 +9,18 @@ import numpy as np
 
 from codegen_c.graph import Call, Composite, NoMatch
 from codegen_c.movement_composites import movement_operator
-from codegen_c.operators import Conv2d, Convert, Dense, Elementwise, Operator, Pool2d, Softmax, TensorType, Window
+from codegen_c.operators import (
+    Conv2d,
+    Conv2dTranspose,
+    Convert,
+    Dense,
+    Elementwise,
+    Operator,
+    Pool2d,
+    Softmax,
+    TensorType,
+    Window,
+)
 from codegen_c.program import Quantization
 from codegen_c.scalar_calls import RULES, ProgramBuilder
 
@@ -114,13 +125,16 @@ def _inputs(composite: Composite, builder: ProgramBuilder) -> tuple[TensorType, 
 
 def _conv2d(composite: Composite, anchor: Call) -> Match | NoMatch:
     attrs, weight = anchor.attrs, anchor.operands[1].array
+    make = Conv2dTranspose if anchor.name == "nn.conv2d_transpose" else Conv2d
     if attrs.data_layout != "NHWC" or attrs.kernel_layout != "OHWI" or weight is None:
         return NoMatch("its layout is not NHWC with constant weights")
+    if make is Conv2dTranspose and (int(attrs.groups) > 1 or max(map(int, attrs.dilation)) > 1):
+        return NoMatch("it is transposed, and has groups or dilation")
     window, after = window_of(attrs, weight.shape[1:3]), _after(composite, anchor, takes_bias=True)
     if isinstance(window, NoMatch) or isinstance(after, NoMatch):
         return window if isinstance(window, NoMatch) else after  # type: ignore[return-value]
     builder, bias = after
-    operator = Conv2d(
+    operator = make(
         inputs=_inputs(composite, builder), outputs=composite.outputs, weight=weight, bias=bias, window=window,
         groups=int(attrs.groups), finish=builder.program(),
     )  # fmt: skip
@@ -201,6 +215,7 @@ def _softmax(composite: Composite, anchor: Call) -> Match | NoMatch:
 
 _ANCHORS = {
     "nn.conv2d": _conv2d,
+    "nn.conv2d_transpose": _conv2d,
     "matmul": _dense,
     "nn.max_pool2d": _pool2d,
     "nn.avg_pool2d": _pool2d,

@@ -77,6 +77,14 @@ class Conv2d(Operator):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Conv2dTranspose(Conv2d):
+    """Each input element spreads over a window of the output, where such windows add up.
+
+    window: its strides are those of the output, its padding is cut off the output. weight: float32[K, R, S, C].
+    """
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Dense(Operator):
     """float32[..., C] times weight: float32[K, C], plus bias: float32[K], then `finish`."""
 
@@ -126,6 +134,11 @@ class QConv2d(Operator):
     high: int
     groups: int = 1
     rounding: Rounding = "onnx"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QConv2dTranspose(QConv2d):
+    """int8 or uint8 transposed convolution of a QDQ chain; window as in Conv2dTranspose, the rest as in QConv2d."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -17,6 +17,7 @@ from codegen_c.interpolation import images_of, matrices_after, taps_of
 from codegen_c.operators import (
     QBinary,
     QConv2d,
+    QConv2dTranspose,
     QDense,
     QInterpolate,
     QMean,
@@ -196,8 +197,11 @@ def _linear(chain: _Chain, anchor: Call, channels: int) -> tuple[np.ndarray, np.
 
 def _conv2d(chain: _Chain, anchor: Call) -> Match | NoMatch:
     attrs = anchor.attrs
+    make = QConv2dTranspose if anchor.name == "nn.conv2d_transpose" else QConv2d
     if attrs.data_layout != "NHWC" or attrs.kernel_layout != "OHWI":
         return NoMatch("its layout is not NHWC")
+    if make is QConv2dTranspose and (int(attrs.groups) > 1 or max(map(int, attrs.dilation)) > 1):
+        return NoMatch("it is transposed, and has groups or dilation")
     linear = _linear(chain, anchor, chain.output.shape[-1])
     if isinstance(linear, NoMatch):
         return linear
@@ -205,7 +209,7 @@ def _conv2d(chain: _Chain, anchor: Call) -> Match | NoMatch:
     window = window_of(attrs, weight.shape[1:3])
     if isinstance(window, NoMatch):
         return window
-    operator = QConv2d(
+    operator = make(
         inputs=chain.inputs, outputs=(chain.output,), weight=weight, weight_scale=scale, bias=bias, window=window,
         low=chain.low, high=chain.high, groups=int(attrs.groups), rounding=chain.rounding,
     )  # fmt: skip
@@ -336,6 +340,7 @@ def _interpolate(chain: _Chain, anchor: Call) -> Match | NoMatch:
 _ANCHORS = {
     "take": _interpolate,
     "nn.conv2d": _conv2d,
+    "nn.conv2d_transpose": _conv2d,
     "matmul": _dense,
     "nn.max_pool2d": _pool2d,
     "nn.avg_pool2d": _pool2d,

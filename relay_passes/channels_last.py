@@ -15,6 +15,7 @@ from relay_passes.dataflow import array_of, bindings, build, infer, op_name, out
 
 NCHW_TO_NHWC = (0, 2, 3, 1)
 NHWC_TO_NCHW = (0, 3, 1, 2)
+IOHW_TO_OHWI = (1, 2, 3, 0)
 _NHWC_KERNELS = frozenset({("NHWC", "HWIO"), ("NHWC", "HWOI")})
 WINDOWS = frozenset({"relax.nn.conv2d", "relax.nn.max_pool2d", "relax.nn.avg_pool2d"})
 
@@ -177,6 +178,21 @@ def _conv2d(call: relax.Call, operands: _Operands) -> relax.Expr | None:
     )  # fmt: skip
 
 
+def _conv2d_transpose(call: relax.Call, operands: _Operands) -> relax.Expr | None:
+    attrs = call.attrs
+    one_by_one = int(attrs.groups) == 1 and all(int(step) == 1 for step in attrs.dilation)
+    if attrs.data_layout != "NCHW" or attrs.kernel_layout != "IOHW" or not one_by_one:
+        return None
+    weight = operands.constant(call.args[1], IOHW_TO_OHWI)
+    if weight is None:
+        return None
+    return relax.op.nn.conv2d_transpose(
+        operands[call.args[0]], weight, strides=attrs.strides, padding=attrs.padding,
+        output_padding=attrs.output_padding, dilation=attrs.dilation, groups=attrs.groups, data_layout="NHWC",
+        kernel_layout="OHWI", out_layout="NHWC", out_dtype=attrs.out_dtype,
+    )  # fmt: skip
+
+
 def _pool2d(call: relax.Call, operands: _Operands) -> relax.Expr | None:
     attrs = call.attrs
     if attrs.layout != "NCHW":
@@ -252,6 +268,7 @@ def _reshape(call: relax.Call, operands: _Operands) -> relax.Expr | None:
 
 RULES: dict[str, Callable[[relax.Call, _Operands], relax.Expr | None]] = {
     "relax.nn.conv2d": _conv2d,
+    "relax.nn.conv2d_transpose": _conv2d_transpose,
     "relax.nn.max_pool2d": _pool2d,
     "relax.nn.avg_pool2d": _pool2d,
     "relax.quantize": _quantize,

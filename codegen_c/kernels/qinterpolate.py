@@ -7,8 +7,6 @@ differ from real arithmetic by less than a step where scales are equal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from codegen_c.kernels.contract import (
@@ -16,7 +14,6 @@ from codegen_c.kernels.contract import (
     Implementation,
     Kernel,
     Parameter,
-    RowAccess,
     Spatial,
     StoredRows,
     Target,
@@ -31,23 +28,12 @@ from codegen_c.kernels.requantize import (
     scale_of,
     signed,
 )
-from codegen_c.kernels.window import ROW_PARAMETERS, SAME_ROW, over_pixels, slot
+from codegen_c.kernels.window import ROW_PARAMETERS, SAME_ROW, TapRows, over_pixels, slot
 from codegen_c.operators import Array, QInterpolate
 from codegen_c.text import C_TYPES, block, plus, times
 
 WEIGHT_BITS = 11
 ONE = 1 << WEIGHT_BITS
-
-
-@dataclass(frozen=True, kw_only=True)
-class _TapRows(RowAccess):
-    """Row h of the output reads rows first[h] to end[h]."""
-
-    first: tuple[int, ...]
-    end: tuple[int, ...]
-
-    def read(self, begin: int, end: int) -> tuple[int, int]:
-        return (min(self.first[begin:end]), max(self.end[begin:end])) if begin < end else (0, 0)
 
 
 def reference(operator: QInterpolate, inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -126,7 +112,7 @@ def implement(operator: QInterpolate, target: Target, stored: StoredRows) -> Imp
 
 def _rows(operator: QInterpolate) -> Spatial:
     places = operator.rows[0]
-    access = _TapRows(
+    access = TapRows(
         window=SAME_ROW, input_rows=operator.inputs[0].shape[1],
         first=tuple(int(row) for row in places.min(axis=1)), end=tuple(int(row) + 1 for row in places.max(axis=1)),
     )  # fmt: skip

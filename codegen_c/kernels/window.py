@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -64,6 +65,17 @@ def spatial(window: Window, source: TensorType, output: TensorType, num_same_row
     first = RowAccess(window=window, input_rows=source.shape[1])
     residuals = tuple(RowAccess(window=SAME_ROW, input_rows=output.shape[1]) for _ in range(num_same_row))
     return Spatial(output_rows=output.shape[1], inputs=(first, *residuals))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TapRows(RowAccess):
+    """Row h of the output reads rows first[h] to end[h]; `window` tells no later rows than that."""
+
+    first: tuple[int, ...]
+    end: tuple[int, ...]
+
+    def read(self, begin: int, end: int) -> tuple[int, int]:
+        return (min(self.first[begin:end]), max(self.end[begin:end])) if begin < end else (0, 0)
 
 
 def accumulated(rows: int) -> Spatial:

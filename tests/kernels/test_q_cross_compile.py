@@ -14,7 +14,7 @@ import pytest
 
 from codegen_c.kernels import select
 from codegen_c.kernels.contract import Implementation, StoredRows
-from codegen_c.operators import Operator, QInterpolate, QMean, Window
+from codegen_c.operators import Operator, QConv2dTranspose, QInterpolate, QMean, Window
 from tests.kernels.harness import HOST, WARNINGS, smallest_rings, source_text
 from tests.kernels.test_q_refusals import ADD, ALL, AVERAGE, CONV, IMAGE, MAX
 from tests.kernels.test_qreduce import taps
@@ -29,6 +29,10 @@ OPERATORS: tuple[Operator, ...] = (
     replace(ADD, inputs=(IMAGE, replace(IMAGE, shape=(1, 1, 1, IMAGE.shape[3])))),
     replace(CONV, window=SAME, weight=np.ones((2, 3, 3, 2), np.int8), weight_scale=np.array([1, 2], np.float32)),
     replace(CONV, window=SAME, weight=np.ones((2, 3, 3, 1), np.int8), groups=2),
+    QConv2dTranspose(
+        inputs=(IMAGE,), outputs=(IMAGE,), window=SAME, weight=np.ones((2, 3, 3, 2), np.int8),
+        weight_scale=np.array([1, 2], np.float32), bias=np.zeros(2, np.int32), **FULL,
+    ),
     QMean(inputs=(IMAGE,), outputs=(replace(IMAGE, shape=(1, 1, 1, 2)),), axes=(1, 2), divide=True, **FULL),
     QInterpolate(
         inputs=(IMAGE,), outputs=(replace(IMAGE, shape=(1, 7, 9, IMAGE.shape[3])),), rows=taps(IMAGE.shape[1], 7),

@@ -204,6 +204,21 @@ def pads_apart() -> onnx.ModelProto:
     return model_of(nodes, {"x": (1, 2, 8, 8)}, ["y"], constants)
 
 
+def transposed_convolutions() -> onnx.ModelProto:
+    """As decoders have them: twice as large, with a row more; one with groups, one with holes in its window."""
+    nodes = [
+        NODE("ConvTranspose", ["x", "w0", "b0"], ["c0"], strides=[2, 2], pads=[1, 1, 1, 1], output_padding=[1, 1]),
+        NODE("Relu", ["c0"], ["r0"]),
+        NODE("ConvTranspose", ["r0", "w1"], ["c1"], group=2),
+        NODE("ConvTranspose", ["c1", "w2"], ["y"], dilations=[2, 2]),
+    ]
+    constants = {
+        "w0": weights(4, 6, 3, 3), "b0": weights(6), "w1": weights(6, 2, 2, 2, seed=1),
+        "w2": weights(4, 3, 2, 2, seed=2),
+    }  # fmt: skip
+    return model_of(nodes, {"x": (1, 4, 5, 4)}, ["y"], constants)
+
+
 def symbolic_batch() -> onnx.ModelProto:
     nodes = [NODE("MatMul", ["x", "w"], ["p"]), NODE("Relu", ["p"], ["y"])]
     return model_of(nodes, {"x": ("batch", 6)}, ["y"], {"w": weights(6, 4)})
@@ -214,7 +229,7 @@ SMALL_MODELS: dict[str, Callable[[], onnx.ModelProto]] = {
     for function in (
         branches, gathers, image_in_and_out, moves_data, nasty_names, nothing_to_compute, one_value_under_two_names,
         output_that_is_an_input, output_that_is_constant, pads_apart, reduces_and_normalises, reshape_only,
-        two_inputs_two_outputs, unused_input, value_that_is_output_and_read_on,
+        transposed_convolutions, two_inputs_two_outputs, unused_input, value_that_is_output_and_read_on,
     )
 }  # fmt: skip
 
