@@ -1,6 +1,6 @@
 """A float function as units: runs of bindings that int8 code computes as one operator.
 
-linear    conv2d, or matmul by a constant matrix; the bias added to it; relu and clip behind that
+linear    conv2d, its transpose, or matmul by a constant matrix; the bias added to it; relu and clip behind that
 compute   one operator that reads a neighbourhood, two activations combined, or a chain of element-wise
           operators on one activation; relu and clip behind two combined activations
 move      the same numbers in other places; its result has its inputs' parameters
@@ -20,7 +20,7 @@ from relay_passes.dataflow import array_of, bindings, op_name, operands, outputs
 
 Kind = Literal["linear", "compute", "move", "float"]
 
-_LINEAR = frozenset({"relax.nn.conv2d", "relax.matmul"})
+_LINEAR = frozenset({"relax.nn.conv2d", "relax.nn.conv2d_transpose", "relax.matmul"})
 _MOVES = frozenset(
     f"relax.{name}"
     for name in "reshape permute_dims expand_dims squeeze flatten concat strided_slice tile take".split()
@@ -126,6 +126,8 @@ class _Grouping:
             return None
         axis = 1 if is_matrix else str(call.attrs.kernel_layout).index("O")
         channels = weight.shape[axis]
+        if channels != static_shape(anchor.var)[_channel_axis(call, anchor.var)]:
+            return None  # a transpose with groups has the channels of one
         members, bias = [anchor], np.zeros(channels, "float32")
         follower = self._sole_user(anchor.var)
         if follower is not None and op_name(follower.value) == "relax.add":
