@@ -7,8 +7,9 @@ FILE is a networkx node-link graph: nodes carry `out_cost` (bytes) and `duration
 `graph.order` is the order to keep. Alive at a step are the values still to be read, and the inputs and the output of
 the running node. The budget is a share of the peak: of the given order's, or with `--order best` of the peak of the
 best order found, which is then kept instead. PLAN.json: `sequence` (nodes as they run, recomputed ones again),
-`budget`, `peak`, `duration`, `proved`, and the same of the order without repeats. Exit status: 0, a plan within the
-budget was written; 1, none was found; 2, wrong usage or a file that cannot be read.
+`budget`, `peak`, `duration`, `proved` (the least of plans that run no node three times), and the same of the order
+without repeats. Exit status: 0, a plan within the budget was written; 1, none was found; 2, wrong usage or a file that
+cannot be read.
 """
 
 from __future__ import annotations
@@ -114,7 +115,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.output.write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
     print(
         f"peak {found.peak_bytes} of at most {budget}, duration +{found.cost / total:.2%}"
-        f"{', proved least' if found.proved else ''}; {options.order} order without recompute: peak {peak}"
+        f"{', proved least of two runs a node' if found.proved else ''}; "
+        f"{options.order} order without recompute: peak {peak}"
     )
     return 0
 

@@ -37,7 +37,10 @@ Rank = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True, kw_only=True)
 class Recomputation:
-    """sequence: nodes in the order they run. cost: of all its repeats. proved: whether no sequence costs less."""
+    """sequence: nodes in the order they run. cost: of all its repeats.
+
+    proved: whether no sequence costs less of those that run no node more than twice.
+    """
 
     sequence: tuple[int, ...]
     peak_bytes: int
