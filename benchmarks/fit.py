@@ -39,6 +39,8 @@ LIMITS = {
     "ds_cnn_int8": 8_000,
     "resnet8_int8": 26_000,
     "mobilenet_v1_025_96_int8": 36_000,
+    "mlp_64_4096_int8": 1_000,
+    "ffn_16_128_512_int8": 4_000,
 }
 """Bytes of arena with the input held, by network."""
 STREAMED_LIMITS = {
@@ -47,11 +49,14 @@ STREAMED_LIMITS = {
     "mcunet_320k_int8": 96_000,
 }
 """Bytes of arena with the input streamed."""
+MEASURED = (
+    "ds_cnn_int8", "resnet8_int8", "mobilenet_v1_025_96_int8", "mlp_64_4096_int8", "ffn_16_128_512_int8"
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--measure", nargs="*", default=["ds_cnn_int8", "resnet8_int8", "mobilenet_v1_025_96_int8"])
+    parser.add_argument("--measure", nargs="*", default=list(MEASURED))
     parser.add_argument("--networks", nargs="*", default=list(LIMITS), choices=list(LIMITS))
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args(arguments)

@@ -19,6 +19,7 @@ import onnx
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.networks.dense import feed_forward, wide_mlp  # noqa: E402
 from benchmarks.networks.mobile import MCUNET_5FPS_VWW, MCUNET_320K, mcunet, mobilenet_v2  # noqa: E402
 from benchmarks.networks.quantize import quantized  # noqa: E402
 from benchmarks.networks.searched import AMOEBANET_A, DARTS, NASNET_A, searched  # noqa: E402
@@ -44,6 +45,11 @@ WIRED: dict[str, Callable[[str], onnx.ModelProto]] = {
     "gated_dense_block_8": gated_dense_block,
 }
 """Networks whose wiring leaves many orders open; `benchmarks/order.py` compares those."""
+DENSE: dict[str, Callable[[str], onnx.ModelProto]] = {
+    "mlp_64_4096": partial(wide_mlp, features=64, hidden=4096),
+    "ffn_16_128_512": partial(feed_forward, tokens=16, features=128, hidden=512),
+}
+"""Networks of dense layers alone, their hidden vectors wide."""
 
 _MOBILENET_V2 = ("mobilenet_v2_035_144", "mobilenet_v2_100_224")
 
@@ -54,26 +60,31 @@ def names() -> list[str]:
 
 
 def build(name: str) -> onnx.ModelProto:
-    """A network by name: one of `names()`, one of `WIRED` with its type (`unet_16_fp32`),
-    or `mobilenet_v2_WWW_SSS_fp32` (or `_int8`) of any width in hundredths
+    """A network by name: one of `names()`, one of `WIRED` or `DENSE` with its type
+    (`unet_16_fp32`), or `mobilenet_v2_WWW_SSS_fp32` (or `_int8`) of any width in hundredths
     and image size in pixels. Input and output are called `input` and `output`.
 
     Raises KeyError for a name that is neither.
     """
     parts = re.fullmatch(r"(.+)_(fp32|int8)", name)
     if parts is None:
-        raise KeyError(f"{name!r}: the name of a network ends with _fp32 or _int8; there are {', '.join(names())}.")
+        raise KeyError(f"{name!r}: the name of a network ends with _fp32 or _int8; there are {_known()}.")
     model = _network(parts[1])
     return quantized(model) if parts[2] == "int8" else model
 
 
 def _network(name: str) -> onnx.ModelProto:
-    if name in _FIXED or name in WIRED:
-        return (_FIXED | WIRED)[name](name)
+    named = _FIXED | WIRED | DENSE
+    if name in named:
+        return named[name](name)
     sizes = re.fullmatch(r"mobilenet_v2_(\d{3})_(\d{2,3})", name)
     if sizes is None:
-        raise KeyError(f"{name!r}: no such network; there are {', '.join(names())}.")
+        raise KeyError(f"{name!r}: no such network; there are {_known()}.")
     return mobilenet_v2(name, width=int(sizes[1]) / 100, size=int(sizes[2]))
+
+
+def _known() -> str:
+    return ", ".join([*sorted(_FIXED | WIRED | DENSE), "mobilenet_v2_WWW_SSS"])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -27,7 +27,7 @@ from codegen_c.operators import TensorType
 from codegen_c.predict import constants_read, input_read, scratch_accessed
 from codegen_c.program import Tensor
 from codegen_c.scalar_calls import ELEMENTWISE
-from codegen_c.sequences import row_reader
+from codegen_c.sequences import in_sequence, row_reader
 from codegen_c.step_features import modelled
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import HOST_TOOLCHAIN, Platform
@@ -109,11 +109,13 @@ class CodegenBackend:
             scratch_access_bytes=scratch_accessed(implementation),
         )
 
-    def call_costs(self, composite: relax.Function, rows_per_call: Sequence[int]) -> list[CallCost]:
-        """Scratch and modelled instructions of a composite that computes so many rows a call."""
+    def call_costs(
+        self, composite: relax.Function, rows_per_call: Sequence[int], input_rows: int = 0
+    ) -> list[CallCost]:
+        """Scratch and modelled instructions of a composite that computes, or adds up, so many rows a call."""
         lowered = lower_operator(composite, self.target)
         assert not isinstance(lowered, Refusal) and lowered.implementation is not None, "it has rows"
-        keeping = lowered.implementation.keeping
+        keeping = in_sequence(lowered.implementation, input_rows).keeping
         assert keeping is not None, "a selected kernel can be implemented again"
         found = [keeping(StoredRows(at_once=rows)) for rows in rows_per_call]
         return [CallCost(scratch_bytes=i.scratch_bytes, instructions=i.instructions) for i in found]
@@ -133,10 +135,13 @@ def _read_bytes(lowered: Lowered) -> dict[int, int]:
 def _rows(lowered: Lowered) -> RowOperator | None:
     """How rows of a composite's result depend on those of its parameters; None where it only runs whole.
 
-    Rows need one image of equal rows, and each parameter to be read as one operand.
+    Rows need one image of equal rows, or what its kernel cuts into rows by itself, and each parameter to be read as one
+    operand.
     """
-    operator, spatial = lowered.operator, lowered.implementation and lowered.implementation.spatial
-    if lowered.implementation is None or spatial is None or len(operator.outputs) != 1 or operator.output.shape[0] != 1:
+    assert lowered.implementation is not None, "it computes something"
+    operator, implementation = lowered.operator, in_sequence(lowered.implementation)
+    spatial, is_batch = implementation.spatial, lowered.implementation.spatial and operator.output.shape[0] != 1
+    if spatial is None or len(operator.outputs) != 1 or is_batch:
         return None
     if len(spatial.inputs) != len(operator.inputs) or len(set(lowered.arguments)) < len(lowered.arguments):
         return None
@@ -144,7 +149,7 @@ def _rows(lowered: Lowered) -> RowOperator | None:
     pairs += [(kind, access.input_rows) for kind, access in zip(operator.inputs, spatial.inputs, strict=True)]
     if any(rows < 1 or kind.num_elements % rows for kind, rows in pairs):
         return None
-    readers = [row_reader(lowered.implementation, position, None) for position in range(len(spatial.inputs))]
+    readers = [row_reader(implementation, position, None) for position in range(len(spatial.inputs))]
     by_parameter = sorted(zip(lowered.arguments, readers, strict=True), key=lambda pair: pair[0])
     return RowOperator(num_rows=spatial.output_rows, readers=tuple(reader for _, reader in by_parameter))
 
@@ -157,8 +162,6 @@ def _accumulation(implementation: Implementation) -> RowAccumulation | None:
     return RowAccumulation(
         row_counts=accumulating.row_counts,
         sums_bytes=_tensor("sums", found.sums).num_bytes if found.sums else 0,
-        scratch_bytes=found.scratch_bytes,
-        instructions=max(0, found.instructions - implementation.instructions),
     )
 
 

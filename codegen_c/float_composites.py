@@ -41,6 +41,8 @@ def _conversion(composite: Composite) -> Match | None:
     call = composite.calls[0] if len(composite.calls) == 1 else None
     if call is None or call.name not in ("quantize", "dequantize") or len(composite.outputs) != 1:
         return None
+    if not composite.inputs:  # constant weights that nothing folds
+        return None
     data, *parameters = call.operands
     arrays = [value.array for value in parameters]
     source, output = composite.inputs[0], composite.outputs[0]

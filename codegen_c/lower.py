@@ -8,7 +8,6 @@ operators later as it says.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,10 +16,10 @@ from tvm import relax
 
 from codegen_c.composites import Lowered, lower_operator
 from codegen_c.graph import tensor_type
-from codegen_c.kernels.contract import Implementation, Refusal, StoredRows, Target
+from codegen_c.kernels.contract import Refusal, Target
 from codegen_c.operators import Permute, Stream, TensorType
 from codegen_c.program import Constant, KernelCall, Program, Step, Tensor, Transfer
-from codegen_c.sequences import Part, fold_sequences
+from codegen_c.sequences import Part, fold_sequences, in_sequence
 from codegen_c.transfers import Fetch, Move, with_transfers
 from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.core.names import MOVE, identifier, unique
@@ -51,7 +50,7 @@ class _Lowering:
         self.views: dict[Any, _View | tuple[_View, ...]] = {}
         self.composites: dict[Any, relax.Function] = {}
         self.parts: dict[str, Part] = {}
-        self.constants_of: dict[str, list[str]] = {}
+        self.constants_of: dict[tuple[str, str], list[str]] = {}
         self.handed_over: list[tuple[str, str]] = []
         self.moves: list[Move] = []
         self.fetches: dict[str, Fetch] = {}
@@ -128,21 +127,19 @@ class _Lowering:
     def _step(
         self, call: relax.Call, composite: relax.Function, lowered: Lowered, seen: list[_View], outputs: list[str]
     ) -> KernelCall:
-        implementation = _in_sequence(lowered, composite)
+        implementation = lowered.implementation
+        assert implementation is not None, "a step has an implementation"
+        if "sequence" in composite.attrs:
+            implementation = in_sequence(implementation, int(composite.attrs.get("input_rows", 0)))
         name = unique(identifier(call.op.name), self.taken)
         if implementation.sums is not None:
             outputs = [*outputs, self._tensor(f"{name}_sums", implementation.sums)]
         source_nodes = tuple(str(node) for node in composite.attrs["source_nodes"])
-        # A composite that runs again reads the same constants.
-        weights = str(composite.attrs.get("repeats", call.op.name))
-        constants = self.constants_of.get(weights, [])
-        for role, array in () if constants else implementation.constants:
-            constant = unique(f"{name}_{role}", self.taken)
-            note = f"{', '.join(source_nodes) or name}: {role}, {TensorType(shape=array.shape, dtype=str(array.dtype))}"
-            data = np.ascontiguousarray(array)
-            self.constants[constant] = Constant(name=constant, data=data, memory=self.platform.weights, note=note)
-            constants.append(constant)
-        self.constants_of[weights] = constants
+        first_run = str(composite.attrs.get("repeats", call.op.name))
+        constants = [
+            self._constant((first_run, role), array, f"{name}_{role}", f"{', '.join(source_nodes) or name}: {role}")
+            for role, array in implementation.constants
+        ]
         if "sequence" in composite.attrs:
             label, rows = str(composite.attrs["sequence"]), int(composite.attrs["rows_per_call"])
             self.parts[name] = Part(sequence=label, rows_per_call=rows)
@@ -155,6 +152,21 @@ class _Lowering:
             constants=tuple(constants), source_nodes=source_nodes,
             scratch_memory=str(composite.attrs.get("scratch_memory", "")),
         )  # fmt: skip
+
+    def _constant(self, purpose: tuple[str, str], array: np.ndarray, name: str, note: str) -> str:
+        """A constant's name; a composite that runs again reads what its first run did, where that is packed the same.
+
+        purpose: the first run, and the constant's role in it.
+        """
+        data = np.ascontiguousarray(array)
+        for known in self.constants_of.setdefault(purpose, []):
+            if np.array_equal(self.constants[known].data.view(np.uint8), data.view(np.uint8)):
+                return known
+        constant = unique(name, self.taken)
+        note = f"{note}, {TensorType(shape=data.shape, dtype=str(data.dtype))}"
+        self.constants[constant] = Constant(name=constant, data=data, memory=self.platform.weights, note=note)
+        self.constants_of[purpose].append(constant)
+        return constant
 
     def _argument(self, expr: relax.Expr) -> _View:
         view = self.views[expr]
@@ -225,17 +237,6 @@ class _Lowering:
         self.steps = [_with_name(step, old, new) for step in self.steps]
         self.moves = [move.renamed(old, new) for move in self.moves]
         return new
-
-
-def _in_sequence(lowered: Lowered, composite: relax.Function) -> Implementation:
-    """An operator's implementation, as the composite's attributes want it."""
-    implementation = lowered.implementation
-    assert implementation is not None, "a step has an implementation"
-    accumulating = implementation.accumulating
-    if "input_rows" not in composite.attrs or accumulating is None:
-        return implementation
-    by_rows = partial(accumulating.implement, int(composite.attrs["input_rows"]))
-    return replace(by_rows(StoredRows()), alternatives=implementation.alternatives, keeping=by_rows)
 
 
 def _with_name(step: Step, old: str, new: str) -> Step:

@@ -40,10 +40,14 @@ class Ring:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """The elements of `tensor` from `first` on; that tensor is no part itself."""
+    """The elements of `tensor` from `first` on; that tensor is no part itself.
+
+    pitch: elements from one pixel (a run of the last axis) to the next, None where they lie behind each other.
+    """
 
     tensor: str
     first: int
+    pitch: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +78,17 @@ class Tensor:
 
     @property
     def stored_elements(self) -> int:
-        """Of the rows kept at a time."""
+        """Of the rows kept at a time; from the first to the last one where pixels lie apart."""
+        if self.part and self.part.pitch:
+            return int(self.element_places()[-1]) + 1
         return self.num_elements * self.ring.stored // self.ring.rows if self.ring else self.num_elements
+
+    def element_places(self) -> np.ndarray:
+        """Where the elements of a whole tensor lie, counted from its first one; int[num_elements]."""
+        if self.part is None or self.part.pitch is None:
+            return np.arange(self.num_elements)
+        pixels = np.arange(self.num_elements // self.shape[-1]) * self.part.pitch
+        return np.add.outer(pixels, np.arange(self.shape[-1])).reshape(-1)
 
     @property
     def num_bytes(self) -> int:

@@ -55,9 +55,9 @@ def value_of(program: Program, name: str, values: Mapping[str, Array]) -> Array:
     tensor = program.tensors[name]
     if tensor.part:
         whole = value_of(program, tensor.part.tensor, values).reshape(-1)
-        return whole[tensor.part.first : tensor.part.first + tensor.num_elements].reshape(tensor.shape)
+        return whole[tensor.part.first + tensor.element_places()].reshape(tensor.shape)
     whole = np.empty(tensor.num_elements, tensor.dtype)
     for part in parts_of(program)[name]:
         if part.part and part.name in values:
-            whole[part.part.first : part.part.first + part.num_elements] = values[part.name].reshape(-1)
+            whole[part.part.first + part.element_places()] = values[part.name].reshape(-1)
     return whole.reshape(tensor.shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 
 from codegen_c.kernels.contract import Implementation, Kept, RowAccess, Spatial, StoredRows
@@ -86,6 +87,17 @@ def reach(access: RowAccess) -> int:
     """End of the input rows that output row 0 reads, were there no borders."""
     window = access.window
     return (window.kernel[0] - 1) * window.dilation[0] + 1 - window.padding[0]
+
+
+def in_sequence(implementation: Implementation, input_rows: int = 0) -> Implementation:
+    """A kernel as a sequence runs it: by rows of its output, or adding up so many rows of its input."""
+    by_rows, accumulating = implementation.in_rows, implementation.accumulating
+    if input_rows:
+        assert accumulating is not None, "what adds up rows has a kernel for it"
+        by_rows = partial(accumulating.implement, input_rows)
+    if by_rows is None:
+        return implementation
+    return replace(by_rows(StoredRows()), alternatives=implementation.alternatives, keeping=by_rows)
 
 
 def spatial_of(call: KernelCall) -> Spatial:

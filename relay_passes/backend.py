@@ -69,6 +69,11 @@ class Backend(Protocol):
         """Scratch of a composite it compiles, and what its output may share with inputs that die there."""
         ...
 
-    def call_costs(self, composite: relax.Function, rows_per_call: Sequence[int]) -> Sequence[CallCost]:
-        """Of a composite that has rows: what it needs and costs for each number of rows a call."""
+    def call_costs(
+        self, composite: relax.Function, rows_per_call: Sequence[int], input_rows: int = 0
+    ) -> Sequence[CallCost]:
+        """What a composite needs and costs for each number of rows a call: of its own, or of those that it adds up.
+
+        input_rows: how many rows there are to add up; 0 where it runs by its own.
+        """
         ...

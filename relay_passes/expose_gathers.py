@@ -17,7 +17,6 @@ from relay_passes.dataflow import (
     bindings,
     constant,
     infer,
-    is_quantized,
     op_name,
     rebuild,
     static_shape,
@@ -31,15 +30,10 @@ _MAX_ELEMENTS = 1 << 24
 
 @tvm.transform.module_pass(opt_level=0, name="ExposeGathers")
 class ExposeGathers:
-    """See the module's docstring. only_quantized: leaves modules without quantized values alone."""
-
-    def __init__(self, *, only_quantized: bool = False) -> None:
-        self.only_quantized = only_quantized
+    """See the module's docstring."""
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         func = mod["main"]
-        if self.only_quantized and not is_quantized(func):
-            return mod
         taken = {binding.var.name for binding in bindings(func)} | {param.name for param in func.params}
         sequence: list[relax.VarBinding] = []
         for binding in bindings(func):

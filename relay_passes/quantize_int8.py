@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import tvm
-import tvm_ffi
 from tvm import relax
 
 from relay_passes.analysis.calibrate import calibrate
@@ -40,9 +39,6 @@ from relay_passes.insert_qdq import insert_qdq
 from tvm_ext.core.errors import UnsupportedModel
 
 REPORT = "tvm_ext.quantization"
-
-# TVM hands on the errors of a pass by their class's name, and only of classes it knows.
-tvm_ffi.register_error("UnsupportedModel", UnsupportedModel)
 
 
 @tvm.transform.module_pass(opt_level=0, name="QuantizeInt8")

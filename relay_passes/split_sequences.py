@@ -6,6 +6,8 @@ Rewrite:
           `rows_per_call`, how many rows of a result are computed at a time. The last one may add up rows of what it
           reads as they come: `input_rows` says how many there are. main says what it came to: attributes
           `split_peak_bytes` and `split_instructions` (modelled, of calls and of asking for rows).
+    Rows of a vector are runs of its channels, so of `e = d1(x); f = d2(e)`, dense layers, d1 makes a run of e at a time
+    and d2 adds it up. Only the last of a sequence adds up: its result is there when all of what it reads has come.
     A streamed input (`relay_passes.stream_ports`) is split from where it comes in wherever that can be, whatever the
     budget: only rows of it are kept.
 Leaves alone: a function within the budget; operators without rows; what each composite computes. The module runs in

@@ -60,7 +60,7 @@ def trace(compiled: Compiled, inputs: Mapping[str, Array]) -> dict[str, Array]:
             if tensor.ring or place is None:
                 continue
             raw = arenas[place.memory][place.offset : place.offset + place.num_bytes]
-            seen[name] = raw.copy().view(tensor.dtype).reshape(tensor.shape)
+            seen[name] = raw.copy().view(tensor.dtype)[tensor.element_places()].reshape(tensor.shape)
 
     outputs = run_instrumented(in_arena, inputs, copy_out)
     return {port.name: outputs[port.source] for port in in_arena.interface.outputs} | seen

@@ -22,8 +22,10 @@ from relay_passes.dataflow import bindings, op_name, outputs, static_shape
 from relay_passes.duplicate_dequantize import DuplicateDequantize
 from relay_passes.expose_gathers import ExposeGathers
 from relay_passes.expose_interpolations import ExposeInterpolations
+from relay_passes.flatten_channels_last import FlattenChannelsLast
 from relay_passes.fold_batch_norm import FoldBatchNorm
 from relay_passes.fold_constants import FoldConstants
+from relay_passes.fold_pads import FoldPads
 from relay_passes.form_composites import FormComposites
 from relay_passes.move_integers import MoveIntegers
 from relay_passes.outline_regions import OutlineRegions
@@ -96,10 +98,11 @@ def _before_memory(platform: Platform, options: BuildOptions) -> list[tvm.transf
         # Phase 1. Constants become plain: weights are constants, quantized weights dequantize(constant).
         FoldConstants(),
         FoldBatchNorm(),
+        FoldPads(),
         DuplicateDequantize(),
         SliceSplits(),
-        # Quantized chains match once nothing that only moves elements stands in them.
-        ExposeGathers(only_quantized=True),
+        # What only moves elements keeps its layout, and quantized chains match once none of it stands in them.
+        ExposeGathers(),
         MoveIntegers(),
         ExposeInterpolations(),
         # Phase 2. Every operator becomes one composite; quantized chains are matched before anything touches them.
@@ -107,6 +110,7 @@ def _before_memory(platform: Platform, options: BuildOptions) -> list[tvm.transf
         CopyResults(),
         # Phase 3. Layout: channels last inside, the model's own order at its borders.
         ConvertLayout(),
+        FlattenChannelsLast(),
         *([StreamPorts()] if options.io == "stream" else []),
         # Phase 4. Memory: the order of operators that keeps the fewest bytes alive, and what makes it fewer still.
         ScheduleOperators(backend),
@@ -196,7 +200,7 @@ def _compiled(scheduled: tvm.IRModule, platform: Platform, way: Way) -> Compiled
     """
     limits = way.options.limits_bytes(platform)
     allowed = dict(limits)
-    several = way.options.memories == "all" and len(limits) > 1 and way.options.io != "stream"
+    several = way.options.memories == "all" and len(limits) > 1
     for _ in range(MOST_TRIES if several else 0):
         compiled = _compiled_within(scheduled, platform, way, allowed)
         over = {

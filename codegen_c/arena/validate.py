@@ -6,14 +6,13 @@ tensor only if all its bytes still carry its number, and nothing may be written 
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from codegen_c.arena.memory_plan import MemoryPlan, Placement
 from codegen_c.arena.validate_rows import replay_sequence
 from codegen_c.arena.validate_transfers import Flights, check_copies
-from codegen_c.program import Call, KernelCall, Loop, Program, Sequence, Transfer, Wait, calls
+from codegen_c.program import Call, KernelCall, Loop, Program, Sequence, Tensor, Transfer, Wait, calls
 from tvm_ext.core.errors import PlanRejected
 
 NOBODY = -1
@@ -32,7 +31,12 @@ def validate(program: Program, plan: MemoryPlan) -> None:
 
     def bytes_of(name: str) -> np.ndarray:
         place = plan.placements[name]
-        return owners[place.memory][place.offset : place.offset + place.num_bytes]
+        held, tensor = owners[place.memory][place.offset : place.offset + place.num_bytes], program.tensors.get(name)
+        if tensor is None or tensor.part is None or tensor.part.pitch is None:
+            return held
+        item = np.dtype(tensor.dtype).itemsize
+        pixels, run = int(np.prod(tensor.shape[:-1], dtype=np.int64)), tensor.shape[-1] * item
+        return as_strided(held, (pixels, run), (tensor.part.pitch * item * held.itemsize, held.itemsize))
 
     flights = Flights(lambda name: bytes_of(name) if name in plan.placements else None)
 
@@ -102,29 +106,32 @@ def _empty_memories(program: Program, plan: MemoryPlan) -> dict[str, np.ndarray]
 
 def _check_parts(program: Program, plan: MemoryPlan) -> None:
     """Parts lie where the whole has them, and no two steps write the same bytes of one tensor."""
-    written: dict[str, list[tuple[int, int, str]]] = {}
-    made = {name for step in program.steps for inner in calls(step) for name in _operands(inner)[1]}
-    for name in (*program.inputs, *made):
+    writers: dict[str, np.ndarray] = {}  # of each element, the number of who writes it
+    names = list(program.tensors)
+    made = [name for step in program.steps for inner in calls(step) for name in _operands(inner)[1]]
+    for name in dict.fromkeys((*program.inputs, *made)):
         tensor = program.tensors[name]
         if tensor.ring:  # which rows of it are whose, the replay of its sequence shows
             continue
-        first = tensor.part.first if tensor.part else 0
-        whole = tensor.part.tensor if tensor.part else name
-        written.setdefault(whole, []).append((first, first + int(np.prod(tensor.shape, dtype=np.int64)), name))
-    for whole, ranges in written.items():
-        ranges.sort()
-        for (_, end, name), (begin, _, other) in pairwise(ranges):
-            if begin < end:
-                raise PlanRejected(f"{name} and {other} are both written to the same elements of {whole}.")
+        whole = program.tensors[tensor.part.tensor if tensor.part else name]
+        places = _elements_inside(tensor)
+        if places[-1] >= np.prod(whole.shape, dtype=np.int64):
+            raise PlanRejected(f"{name} is no part of {whole.name}.")
+        held = writers.setdefault(whole.name, np.full(int(np.prod(whole.shape, dtype=np.int64)), NOBODY))
+        others = held[places][held[places] != NOBODY]
+        if others.size:
+            raise PlanRejected(
+                f"{names[int(others[0])]} and {name} are both written to the same elements of {whole.name}."
+            )
+        held[places] = names.index(name)
     for name, tensor in program.tensors.items():
         if tensor.part is None:
             continue
         whole, place = program.tensors[tensor.part.tensor], plan.placements.get(name)
-        end = tensor.part.first + int(np.prod(tensor.shape, dtype=np.int64))
         if (
             whole.part
             or (whole.dtype != tensor.dtype and not tensor.ring)
-            or end > int(np.prod(whole.shape, dtype=np.int64))
+            or _elements_inside(tensor)[-1] >= np.prod(whole.shape, dtype=np.int64)
         ):
             raise PlanRejected(f"{name} is no part of {whole.name}.")
         if place and (
@@ -133,6 +140,15 @@ def _check_parts(program: Program, plan: MemoryPlan) -> None:
             or place.offset - plan.placements[whole.name].offset != tensor.part.first * np.dtype(whole.dtype).itemsize
         ):
             raise PlanRejected(f"{name} does not lie where {whole.name} has it.")
+
+
+def _elements_inside(tensor: Tensor) -> np.ndarray:
+    """Of the whole, those that are the tensor's, ascending."""
+    count, first = int(np.prod(tensor.shape, dtype=np.int64)), tensor.part.first if tensor.part else 0
+    if tensor.part is None or tensor.part.pitch is None:
+        return np.arange(first, first + count)
+    run = tensor.shape[-1]
+    return first + (np.arange(count) // run) * tensor.part.pitch + np.arange(count) % run
 
 
 def _check_size(program: Program, place: Placement) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 
 from codegen_c.kernels.contract import RowAccess
 from codegen_c.program import KernelCall
@@ -29,7 +30,7 @@ def sequence_lines(step: RowSteps, call_lines: CallLines) -> list[str]:
         body = [*call_lines(call, (call.name, end)), f"{call.name} = {end};"]
         runs += [f"{'} else ' if index else ''}{condition}", block(body)]
     return [
-        f"{{ /* {step.name}: rows in series; what lies between two layers is a ring of the last few. */",
+        f"{{ /* {step.name}: {_unit(step)} in series; what lies between two layers is a ring of the last few. */",
         block(
             [
                 f"int32_t {', '.join(f'{name} = 0' for name in counters)};",
@@ -40,6 +41,12 @@ def sequence_lines(step: RowSteps, call_lines: CallLines) -> list[str]:
         ),
         "}",
     ]
+
+
+def _unit(step: RowSteps) -> str:
+    """What the rows of a sequence are: of vectors alone, runs of their channels."""
+    are_vectors = all(len(call.input_shapes[0]) != 4 and prod(call.input_shapes[0][:-1]) == 1 for call in step.body)
+    return "runs of channels" if are_vectors else "rows"
 
 
 def _want(step: RowSteps, index: int) -> list[str]:

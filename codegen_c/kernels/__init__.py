@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 from importlib import import_module
 from pkgutil import iter_modules
 
 from codegen_c.kernels.contract import Alternative, Implementation, Kernel, Refusal, StoredRows, Target
+from codegen_c.kernels.vector_rows import as_image
 from codegen_c.operators import Operator
 
 
@@ -42,4 +44,17 @@ def select(
     _, (kernel, best) = min(zip(scratch, accepted, strict=True), key=lambda pair: (pair[0], pair[1][1].instructions))
     dearer = [Alternative(kernel=a.kernel, instructions=a.instructions) for _, a in accepted if a is not best]
     unfit = [Alternative(kernel=refusal.kernel, reason=refusal.reason) for refusal in refusals]
-    return replace(best, alternatives=(*dearer, *unfit), keeping=partial(kernel.implement, operator, target))
+    by_rows = best.in_rows or _elementwise_in_rows(kernel, operator, target, best)
+    return replace(
+        best, alternatives=(*dearer, *unfit), keeping=partial(kernel.implement, operator, target), in_rows=by_rows
+    )
+
+
+def _elementwise_in_rows(
+    kernel: Kernel, operator: Operator, target: Target, whole: Implementation
+) -> Callable[[StoredRows], Implementation] | None:
+    """An element-wise kernel on rows of tensors that are no images, as it computes images of them."""
+    image = as_image(operator)
+    if image is None or kernel.refuses(image, target):
+        return None
+    return lambda stored: replace(kernel.implement(image, target, stored), reference=whole.reference)

@@ -55,7 +55,7 @@ def implement(operator: Concat, target: Target, stored: StoredRows) -> Implement
                 Parameter(name="output", ctype=ctype, role="output"),
                 *(ROW_PARAMETERS if rows else ()),
             ),
-            body=_by_rows(operator, stored) if rows else _whole(operator),
+            body=_by_rows(operator, stored) if rows else _whole(operator, stored),
             includes=("string.h",),
         ),
         reference=lambda inputs: reference(operator, inputs),
@@ -63,18 +63,31 @@ def implement(operator: Concat, target: Target, stored: StoredRows) -> Implement
         + output.num_elements * np.dtype(output.dtype).itemsize * 2 // BYTES_A_PAIR,
         spatial=rows,
         exact=True,
-        copies=_long_runs(operator),
+        copies=_copies_of(operator),
+        pitched=_joins_channels(operator),
     )
 
 
-def _long_runs(operator: Concat) -> tuple[Copy, ...]:
-    """Where each input stands in the output, if it stands there in one run."""
-    if int(np.prod(operator.output.shape[: operator.axis], dtype=np.int64)) > 1:
+def _joins_channels(operator: Concat) -> bool:
+    return operator.axis == len(operator.output.shape) - 1
+
+
+def _copies_of(operator: Concat) -> tuple[Copy, ...]:
+    """Where each input stands in the output: in one run, or in one for each pixel."""
+    one_run = int(np.prod(operator.output.shape[: operator.axis], dtype=np.int64)) == 1
+    if not one_run and not _joins_channels(operator):
         return ()
-    sizes = [tensor.num_elements for tensor in operator.inputs]
+    runs = [runs_of(tensor, operator.axis) for tensor in operator.inputs]
     return tuple(
-        Copy(input=index, source_first=0, target_first=sum(sizes[:index]), count=size)
-        for index, size in enumerate(sizes)
+        Copy(
+            input=index,
+            source_first=0,
+            target_first=sum(runs[:index]),
+            count=tensor.num_elements,
+            run=0 if one_run else run,
+            pitch=0 if one_run else runs_of(operator.output, operator.axis),
+        )
+        for index, (tensor, run) in enumerate(zip(operator.inputs, runs, strict=True))
     )
 
 
@@ -93,19 +106,20 @@ def _by_rows(operator: Concat, stored: StoredRows) -> str:
     for index, tensor in enumerate(operator.inputs):
         row = times(slot("h", stored.input(index)), tensor.num_elements // shape[1])
         lines += [f"const {C_TYPES[tensor.dtype]} *input{index}_row = &input{index}[{row}];"]
-    row = times(slot("h", stored.output), operator.output.num_elements // shape[1])
+    row = times(slot("h", stored.output), (stored.pitch or shape[3]) * shape[2])
     lines += [f"{C_TYPES[operator.output.dtype]} *output_row = &output[{row}];"]
-    lines += _copies(operator, count, "w", "_row")
+    lines += _copies(operator, stored, count, "w", "_row")
     return "\n".join(["for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"])
 
 
-def _whole(operator: Concat) -> str:
-    return "\n".join(_copies(operator, int(np.prod(operator.output.shape[: operator.axis], dtype=np.int64)), "i", ""))
+def _whole(operator: Concat, stored: StoredRows) -> str:
+    num_runs = int(np.prod(operator.output.shape[: operator.axis], dtype=np.int64))
+    return "\n".join(_copies(operator, stored, num_runs, "i", ""))
 
 
-def _copies(operator: Concat, count: int, index: str, suffix: str) -> list[str]:
+def _copies(operator: Concat, stored: StoredRows, count: int, index: str, suffix: str) -> list[str]:
     """One memcpy for each input, in a loop over what stands before the axis."""
-    total, begin = runs_of(operator.output, operator.axis), 0
+    total, begin = stored.pitch or runs_of(operator.output, operator.axis), 0
     lines: list[str] = []
     for number, tensor in enumerate(operator.inputs):
         run = runs_of(tensor, operator.axis)

@@ -5,7 +5,8 @@ whose docstring is the reason a user reads when one of them says no.
 
 A spatial kernel computes output rows [row_begin, row_end) and may read its input from, and write its output
 to, a window of rows used in turn: row h of a tensor of which R rows are stored lies in slot h % R. Splitting
-sequences, overlapping tensors and the plan's validator all build on that.
+sequences, overlapping tensors and the plan's validator all build on that. A kernel that computes all at once may name
+one that does so by rows (`in_rows`): of tensors that are no images these are cut as `vector_rows` says.
 """
 
 from __future__ import annotations
@@ -118,11 +119,13 @@ class StoredRows:
     """How many rows of each operand are stored; None means all of them.
 
     at_once: output rows that a call computes, where all calls but the last compute as many.
+    pitch: elements from one pixel of the output to the next, None: its channels. Other kernels write what lies between.
     """
 
     inputs: tuple[Kept | None, ...] = ()
     output: Kept | None = None
     at_once: int | None = None
+    pitch: int | None = None
 
     def input(self, index: int) -> Kept | None:
         return self.inputs[index] if index < len(self.inputs) else None
@@ -152,12 +155,17 @@ class Alternative:
 
 @dataclass(frozen=True, kw_only=True)
 class Copy:
-    """Elements of one input that stand in the output as they are, in one run: `count` of them."""
+    """Elements of one input that stand in the output as they are: `count` of them, in one run or in runs of `run`.
+
+    pitch: elements of the output from one such run to the next.
+    """
 
     input: int
     source_first: int
     target_first: int
     count: int
+    run: int = 0
+    pitch: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,9 +222,11 @@ class Implementation:
     exact: whether the reference gives the very bytes of the C code (integers) or agrees within rounding (float).
     alternatives: what else there was to choose from, for the report.
     keeping: the same kernel for operands of which only some rows are stored.
+    in_rows: of one that computes all at once, the same operator by rows of its output, where there is such a kernel.
     accumulating: the same operator by rows of its input, where there is such a kernel.
     sums: what an accumulating kernel keeps between its calls beside its output: a second output, `reference`'s too.
-    copies: of a kernel that does nothing but put few long runs elsewhere, all of them; such a step can be saved.
+    copies: of a kernel that does nothing but put elements elsewhere, all of them; such a step can be saved.
+    pitched: whether `keeping` takes a pitch.
     callback: the application's function that is called instead of `function`.
     """
 
@@ -234,9 +244,11 @@ class Implementation:
     exact: bool = False
     alternatives: tuple[Alternative, ...] = ()
     keeping: Callable[[StoredRows], Implementation] | None = None
+    in_rows: Callable[[StoredRows], Implementation] | None = None
     accumulating: Accumulating | None = None
     sums: TensorType | None = None
     copies: tuple[Copy, ...] = ()
+    pitched: bool = False
     callback: Callback | None = None
 
     @property

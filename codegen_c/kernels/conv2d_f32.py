@@ -117,7 +117,7 @@ def _tile(operator: Conv2d, stored: StoredRows, finish: Finish, segment: Segment
         f"for (int32_t r = {r_begin}; r < {r_end}; ++r) {{",
         block(run),
         "}",
-        *sums.store(finish, *places(operator.output.shape[3])),
+        *sums.store(finish, *places(operator.output.shape[3], stored)),
     ]
 
 

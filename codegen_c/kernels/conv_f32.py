@@ -49,10 +49,11 @@ def row_offset(operator: Conv2d | Pool2d, index: int | None, stored: StoredRows,
 def pixel_offsets(operator: Conv2d | Pool2d, stored: StoredRows, finish: Finish) -> list[str]:
     """Declarations of `pixel` (output) and `pixel1` … (residuals): first element of pixel (h, w) of image n."""
     channels = operator.output.shape[3]
-    names: list[tuple[str, int | None]] = [("pixel", None), *((f"pixel{i}", i) for i in finish.residuals())]
+    names: list[tuple[str, int | None, int]] = [("pixel", None, stored.pitch or channels)]
+    names += [(f"pixel{i}", i, channels) for i in finish.residuals()]
     return [
-        f"const int32_t {name} = {times(f'{row_offset(operator, index, stored)} + w', channels)};"
-        for name, index in names
+        f"const int32_t {name} = {times(f'{row_offset(operator, index, stored)} + w', pitch)};"
+        for name, index, pitch in names
     ]
 
 
@@ -64,10 +65,10 @@ def input_row(operator: Conv2d | Pool2d, stored: StoredRows) -> str:
     return f"n * {height} + {row}" if batch > 1 else slot(row, stored.input(0))
 
 
-def places(channels: int) -> tuple[Callable[[int], str], Callable[[int, int], str]]:
+def places(channels: int, stored: StoredRows) -> tuple[Callable[[int], str], Callable[[int, int], str]]:
     """C expressions of pixel p's first element in the output, and in residual input i."""
     return (
-        lambda p: plus("pixel", p * channels),
+        lambda p: plus("pixel", p * (stored.pitch or channels)),
         lambda i, p: plus(f"pixel{i}", p * channels),
     )
 
@@ -125,6 +126,7 @@ def implementation(
         ),
         accumulation=accumulation,
         spatial=spatial(operator.window, operator.inputs[0], operator.output, len(finish.residuals())),
+        pitched=True,
     )
 
 

@@ -103,7 +103,7 @@ def _one_pixel(operator: Conv2d, stored: StoredRows, finish: Finish, segment: Se
         at = str(v * lanes.count)
         taps.append(f"sum0{v} = {lanes.fma(lanes.load('x', at), lanes.load('f', at), f'sum0{v}')};")
     inner = [f"for (int32_t s = {s_begin}; s < {s_end}; ++s) {{", block(taps), "}"]
-    return _rows(operator, sums, inner, finish)
+    return _rows(operator, stored, sums, inner, finish)
 
 
 def _unrolled(operator: Conv2d, stored: StoredRows, finish: Finish, segment: Segment, pixels: int) -> list[str]:
@@ -126,17 +126,17 @@ def _unrolled(operator: Conv2d, stored: StoredRows, finish: Finish, segment: Seg
                 s, rest = divmod(column - p * window.strides[1], window.dilation[1])
                 if rest == 0 and 0 <= s < window.kernel[1]:
                     row.append(f"sum{p}{v} = {lanes.fma(f'x{column}_{v}', f'f{s}_{v}', f'sum{p}{v}')};")
-    return _rows(operator, sums, row, finish)
+    return _rows(operator, stored, sums, row, finish)
 
 
-def _rows(operator: Conv2d, sums: Accumulators, row: list[str], finish: Finish) -> list[str]:
+def _rows(operator: Conv2d, stored: StoredRows, sums: Accumulators, row: list[str], finish: Finish) -> list[str]:
     r_begin, r_end = tap_range(0, operator.window, ("r_begin", "r_end"))
     return [
         *sums.start(),
         f"for (int32_t r = {r_begin}; r < {r_end}; ++r) {{",
         block(row),
         "}",
-        *sums.store(finish, *places(operator.output.shape[3])),
+        *sums.store(finish, *places(operator.output.shape[3], stored)),
     ]
 
 

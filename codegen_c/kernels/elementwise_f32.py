@@ -46,7 +46,7 @@ def implement(operator: Elementwise, target: Target, stored: StoredRows) -> Impl
         *finish.constant_parameters(),
         *(ROW_PARAMETERS if rowwise else ()),
     )
-    body = _rows(operator, stored, finish) if rowwise else _flat(operator, finish)
+    body = _rows(operator, stored, finish) if rowwise else _flat(operator, stored, finish)
     return Implementation(
         kernel=KERNEL.name,
         function=CFunction(parameters=parameters, body=body, helpers=finish.helper()),
@@ -55,29 +55,33 @@ def implement(operator: Elementwise, target: Target, stored: StoredRows) -> Impl
         instructions=output.num_elements * (3 + 2 * len(operator.inputs) + operator.finish.num_instructions),
         spatial=spatial(SAME_ROW, operator.inputs[0], output, len(operator.inputs) - 1) if rowwise else None,
         in_place=tuple(i for i, t in enumerate(operator.inputs) if t.shape == output.shape),
+        pitched=True,
     )
 
 
 def _rows(operator: Elementwise, stored: StoredRows, finish: Finish) -> str:
     _, _, columns, channels = operator.output.shape
-    size = columns * channels
-    kept = {"row": stored.output} | {f"row{i}": stored.input(i) for i in range(len(operator.inputs))}
+    size, pitch = columns * channels, stored.pitch or channels
+    kept = {f"row{i}": stored.input(i) for i in range(len(operator.inputs))}
+    element = "i" if pitch == channels else f"i / {channels} * {pitch} + i % {channels}"
 
     def operand(o: Operand) -> str:
         return f"input{o.index}[row{o.index} + i]" if o.kind == "input" else f"channel{o.index}[i % {channels}]"
 
     lines = [
+        f"const int32_t row = {slot('h', stored.output)} * {columns * pitch};",
         *(f"const int32_t {name} = {slot('h', rows)} * {size};" for name, rows in kept.items()),
         f"for (int32_t i = 0; i < {size}; ++i) {{",
-        block(f"output[row + i] = {finish.call('', operand)};"),
+        block(f"output[row + {element}] = {finish.call('', operand)};"),
         "}",
     ]
     return "\n".join(["for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"])
 
 
-def _flat(operator: Elementwise, finish: Finish) -> str:
+def _flat(operator: Elementwise, stored: StoredRows, finish: Finish) -> str:
     output = operator.output
     last = output.shape[-1] if output.shape else 1
+    pixel = f"i / {last} * {stored.pitch}" if stored.pitch else "i"
 
     def operand(o: Operand) -> str:
         if o.kind == "channel":
@@ -87,7 +91,11 @@ def _flat(operator: Elementwise, finish: Finish) -> str:
             return f"input{o.index}[i + k]"
         return f"input{o.index}[{'0' if source.num_elements == 1 else 'k'}]"
 
-    inner = [f"for (int32_t k = 0; k < {last}; ++k) {{", block(f"output[i + k] = {finish.call('', operand)};"), "}"]
+    inner = [
+        f"for (int32_t k = 0; k < {last}; ++k) {{",
+        block(f"output[{pixel} + k] = {finish.call('', operand)};"),
+        "}",
+    ]
     return "\n".join([f"for (int32_t i = 0; i < {output.num_elements}; i += {last}) {{", block(inner), "}"])
 
 

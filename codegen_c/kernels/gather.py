@@ -136,6 +136,7 @@ def implement(operator: Gather, target: Target, stored: StoredRows) -> Implement
         spatial=rows,
         exact=True,
         copies=_long_run(operator),
+        pitched=not any(axis.before or axis.after for axis in axes),
     )
 
 
@@ -181,9 +182,16 @@ class _Text:
     def depth(self) -> int:
         """Axes before the longest tail that is taken whole."""
         depth = len(self.axes)
-        while depth > (2 if self.by_rows else 0) and self.axes[depth - 1].is_whole:
+        least = len(self.axes) - 1 if self.stored.pitch else 0
+        while depth > max(2 if self.by_rows else 0, least) and self.axes[depth - 1].is_whole:
             depth -= 1
         return depth
+
+    def _apart(self, index: int) -> int:
+        """Elements of the output from one place along an axis to the next."""
+        shape = self.operator.output.shape
+        spread = shape if self.stored.pitch is None else (*shape[:-1], self.stored.pitch)
+        return self._stride(spread, index)
 
     def _stride(self, shape: tuple[int, ...], index: int) -> int:
         return int(np.prod(shape[index + 1 :], dtype=np.int64))
@@ -193,11 +201,12 @@ class _Text:
         if index >= self.depth:
             return self._copy(to, source, self._stride(self.operator.output.shape, index - 1))
         axis, output = self.axes[index], self.operator.output.shape
-        out, into = self._stride(output, index), self._stride(self.operator.inputs[0].shape, index)
+        out, into = self._apart(index), self._stride(self.operator.inputs[0].shape, index)
+        is_together = self.stored.pitch is None or index + 1 == len(self.axes)
         is_rows = self.by_rows and index == 1
         if not is_rows and output[index] == 1 and not axis.before and not axis.after:
             return self.level(index + 1, to, _sum(source, str(int(axis.places[0]) * into)))
-        if not is_rows and index + 1 == self.depth and axis.is_run:
+        if not is_rows and index + 1 == self.depth and axis.is_run and is_together:
             return [
                 *self._fill(to, axis.before * out),
                 *self._copy(

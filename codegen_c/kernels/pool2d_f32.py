@@ -50,6 +50,7 @@ def implement(operator: Pool2d, target: Target, stored: StoredRows) -> Implement
         accumulation="r, s ascending",
         spatial=spatial(operator.window, operator.inputs[0], operator.output, len(finish.residuals())),
         accumulating=_accumulating(operator),
+        pitched=True,
     )
 
 

@@ -19,19 +19,27 @@ def over_rows(
     finish: Finish,
     blocking: Blocking,
     starts: Mapping[str, str] | None = None,
+    *,
+    pitch: int | None = None,
 ) -> list[str]:
     """Rows [begin, end), C expressions, of input[.., depth] -> output[.., channels]; shape: (depth, channels).
 
-    starts: first row of `input`, `output` and residuals `input<i>`, where it is not 0.
+    starts: first row of `input`, `output` and residuals `input<i>`, where it is not 0. pitch: elements from one output
+    row to the next, None: its channels.
     """
-    starts = starts or {}
+    starts, pitch = starts or {}, pitch or shape[1]
     lines = [f"int32_t m = {begin};"]
     if blocking.pixels > 1:
         whole = f"{end} - m" if begin != "0" else end
         lines.append(f"const int32_t whole = {end} - ({whole}) % {blocking.pixels};")
         lines.append(f"for (; m < whole; m += {blocking.pixels}) {{")
-        lines += [block(_rows(blocking.pixels, shape, finish, blocking, starts)), "}"]
-    return [*lines, f"for (; m < {end}; ++m) {{", block(_rows(1, shape, finish, blocking, starts)), "}"]
+        lines += [block(_rows(blocking.pixels, shape, finish, blocking, starts, pitch)), "}"]
+    return [
+        *lines,
+        f"for (; m < {end}; ++m) {{",
+        block(_rows(1, shape, finish, blocking, starts, pitch)),
+        "}",
+    ]
 
 
 def instructions(num_rows: int, shape: tuple[int, int], finish: Finish, blocking: Blocking) -> int:
@@ -50,7 +58,7 @@ def instructions(num_rows: int, shape: tuple[int, int], finish: Finish, blocking
 
 
 def _rows(
-    count: int, shape: tuple[int, int], finish: Finish, blocking: Blocking, starts: Mapping[str, str]
+    count: int, shape: tuple[int, int], finish: Finish, blocking: Blocking, starts: Mapping[str, str], pitch: int
 ) -> list[str]:
     """`count` rows from m on, all channels."""
     depth, channels = shape
@@ -60,7 +68,7 @@ def _rows(
 
     rows = [f"const float *x0 = &input[{times(first('input'), depth)}];"]
     rows += [f"const float *x{p} = x0 + {p * depth};" for p in range(1, count)]
-    rows.append(f"const int32_t row = {times(first('output'), channels)};")
+    rows.append(f"const int32_t row = {times(first('output'), pitch)};")
     rows += [f"const int32_t row{i} = {times(first(f'input{i}'), channels)};" for i in finish.residuals()]
 
     def tile(segment: Segment) -> list[str]:
@@ -71,7 +79,7 @@ def _rows(
             f"for (int32_t c = 0; c < {depth}; ++c) {{",
             block([*sums.multiply(), f"f += {segment.width};"]),
             "}",
-            *sums.store(finish, lambda p: plus("row", p * channels), lambda i, p: plus(f"row{i}", p * channels)),
+            *sums.store(finish, lambda p: plus("row", p * pitch), lambda i, p: plus(f"row{i}", p * channels)),
         ]
 
     return [*rows, *over_channels(channels, blocking, tile)]

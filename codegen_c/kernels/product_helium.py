@@ -7,6 +7,7 @@ multiple of 16 are read from padded copies, where weights of zero meet the paddi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -90,31 +91,32 @@ class Product:
             "const int32_t *restrict factors",
         ]
         first = f"tvm_ext_i32x4 sum0 = tvm_ext_i32x4_load(factors){', sum1 = sum0' if rows == 2 else ''};"
-        full = self.channels % CHANNEL_BLOCK == 0
-        scaled = [self.rescale.scaled(f"sum{p}", "multiplier", "shift") for p in names]
-        count = f"{CHANNEL_BLOCK}" if full else f"{self.channels} - k"
-        lines = [
-            first,
-            *self._sums(rows),
-            f"const tvm_ext_i32x4 multiplier = tvm_ext_i32x4_load(factors + {LANES});",
-            f"const tvm_ext_i32x4 shift = tvm_ext_i32x4_load(factors + {2 * LANES});",
-            *(f"sum{p} = {value};" for p, value in enumerate(scaled)),
-            f"const tvm_ext_i16x8 narrow = tvm_ext_i16x8_narrow(sum0, sum{rows - 1});",
-            f"const tvm_ext_i16x8 results = {self.limits.pairs('narrow')};",
-            f"tvm_ext_i16x8_store_even(&y0[k], results, {count});",
-            *([f"tvm_ext_i16x8_store_odd(&y1[k], results, {count});"] if rows == 2 else []),
-            f"factors += {3 * LANES};",
-        ]
+        lines = [first, *self.sums(rows), *self.finish([f"y{p}" for p in names]), f"factors += {3 * LANES};"]
         head = f"TVM_EXT_STEP void $_{'two' if rows == 2 else 'one'}(\n" + block(",\n".join(parameters)) + ")"
         unused = [] if self._skips else ["(void)skip;"]
         loop = f"for (int32_t k = 0; k < {self.channels}; k += {CHANNEL_BLOCK}) {{"
         return f"{head}\n{{\n{block([*unused, loop, block(lines), '}'])}\n}}\n"
 
+    def finish(self, outputs: Sequence[str]) -> list[str]:
+        """Statements that turn sums of channels from k on into elements of one or two rows."""
+        rows, full = len(outputs), self.channels % CHANNEL_BLOCK == 0
+        count = f"{CHANNEL_BLOCK}" if full else f"{self.channels} - k"
+        scaled = [self.rescale.scaled(f"sum{p}", "multiplier", "shift") for p in range(rows)]
+        halves = zip(("even", "odd"), outputs, strict=False)
+        return [
+            f"const tvm_ext_i32x4 multiplier = tvm_ext_i32x4_load(factors + {LANES});",
+            f"const tvm_ext_i32x4 shift = tvm_ext_i32x4_load(factors + {2 * LANES});",
+            *(f"sum{p} = {value};" for p, value in enumerate(scaled)),
+            f"const tvm_ext_i16x8 narrow = tvm_ext_i16x8_narrow(sum0, sum{rows - 1});",
+            f"const tvm_ext_i16x8 results = {self.limits.pairs('narrow')};",
+            *(f"tvm_ext_i16x8_store_{half}(&{output}[k], results, {count});" for half, output in halves),
+        ]
+
     @property
     def _skips(self) -> bool:
         return self.runs > 1
 
-    def _sums(self, rows: int) -> list[str]:
+    def sums(self, rows: int) -> list[str]:
         """Statements that add all products of a block: without loops, or in loops over runs and steps."""
         names = range(rows)
         if self.runs * self.steps <= self.most_steps:

@@ -7,6 +7,8 @@ brought to 2^-20 of twice the larger scale, added there, and brought to the outp
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from codegen_c.kernels import requantize_tflite
@@ -32,9 +34,9 @@ from codegen_c.kernels.requantize import (
     scale_of,
     signed,
 )
-from codegen_c.kernels.window import ROW_PARAMETERS, SAME_ROW, slot
+from codegen_c.kernels.window import ROW_PARAMETERS, SAME_ROW, offset, slot
 from codegen_c.operators import QBinary, TensorType
-from codegen_c.text import C_TYPES, block, times
+from codegen_c.text import C_TYPES, block
 
 # Bits after the point of what TensorFlow Lite adds, in units of twice the larger input scale.
 TFLITE_SHIFT = 20
@@ -134,6 +136,7 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
         spatial=rows,
         in_place=(0, 1),
         exact=True,
+        pitched=True,
     )
 
 
@@ -183,21 +186,40 @@ def rows_of(output: TensorType, *, num_inputs: int) -> Spatial | None:
     return Spatial(output_rows=output.shape[1], inputs=(access,) * num_inputs)
 
 
-def over_elements(operands: tuple[Parameter, ...], output: TensorType, stored: StoredRows, element: str) -> str:
-    """Loops that store `element` for each i of the output, row by row where it has rows.
+def over_elements(operands: Sequence[Parameter], output: TensorType, stored: StoredRows, element: str) -> str:
+    """Loops that store `element` for each i of the output.
 
     operands: inputs in order, then the output. `element` reads `<operand>_row[i]`.
     """
+
+    def run(count: int) -> list[str]:
+        store = f"{operands[-1].name}_row[i] = {element};"
+        return [f"for (int32_t i = 0; i < {count}; ++i) {{", block(store), "}"]
+
+    return over_runs(operands, output, stored, run)
+
+
+def over_runs(
+    operands: Sequence[Parameter], output: TensorType, stored: StoredRows, run: Callable[[int], list[str]]
+) -> str:
+    """`run(count)` for each run of elements that lie together in all operands: rows, or pixels of a pitch, or all.
+
+    operands: inputs in order, then the output. In a run `<operand>_row` points to its `count` elements.
+    """
     is_spatial = rows_of(output, num_inputs=0) is not None
-    count = output.num_elements // output.shape[1] if is_spatial else output.num_elements
-    kept = [stored.input(index) for index in range(len(operands) - 1)] + [stored.output]
-    lines: list[str] = []
+    channels = output.shape[-1] if stored.pitch else 1
+    pixels = output.num_elements // channels // (output.shape[1] if is_spatial else 1)
+    kept = [*(stored.input(index) for index in range(len(operands) - 1)), stored.output]
+    pointers: list[str] = []
     for operand, rows in zip(operands, kept, strict=True):
+        apart = stored.pitch or 1 if operand is operands[-1] else channels
+        first = offset({slot("h", rows): pixels * apart * is_spatial, "w": apart if stored.pitch else 0})
         qualifier = "const " if operand.role == "input" else ""
-        place = f"&{operand.name}[{times(slot('h', rows), count)}]" if is_spatial else operand.name
-        lines += [f"{qualifier}{operand.ctype} *{operand.name}_row = {place};"]
-    store = f"{operands[-1].name}_row[i] = {element};"
-    lines += [f"for (int32_t i = 0; i < {count}; ++i) {{", block(store), "}"]
+        place = operand.name if first == "0" else f"&{operand.name}[{first}]"
+        pointers.append(f"{qualifier}{operand.ctype} *{operand.name}_row = {place};")
+    lines = [*pointers, *run(channels if stored.pitch else pixels)]
+    if stored.pitch:
+        lines = [f"for (int32_t w = 0; w < {pixels}; ++w) {{", block(lines), "}"]
     if is_spatial:
         lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"]
     return "\n".join(lines)

@@ -18,7 +18,7 @@ from codegen_c.kernels import qbinary
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.product_dsp import has_dsp, suffix
 from codegen_c.kernels.requantize import INCLUDES, fixed_point, quantization, scale_of
-from codegen_c.kernels.window import ROW_PARAMETERS, slot
+from codegen_c.kernels.window import ROW_PARAMETERS
 from codegen_c.operators import QBinary
 from codegen_c.text import C_TYPES, block, times
 
@@ -27,6 +27,7 @@ MOST_LEFT = 22
 # Bits after the point of a result; above it are its 9, and some to saturate.
 FRACTION_BITS = 20
 UNROLLED = 4
+NAMES = ("input0", "input1", "output")
 ELEMENT_INSTRUCTIONS = 10
 
 
@@ -77,18 +78,22 @@ def _formula(operator: QBinary) -> Formula | None:
 
 
 def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implementation:
-    names = ("input0", "input1", "output")
     ctypes = [C_TYPES[t.dtype] for t in (*operator.inputs, operator.output)]
     operands = [
         Parameter(name=name, ctype=ctype, role="output" if name == "output" else "input")
-        for name, ctype in zip(names, ctypes, strict=True)
+        for name, ctype in zip(NAMES, ctypes, strict=True)
     ]
     rows = qbinary.rows_of(operator.output, num_inputs=2)
     return Implementation(
         kernel=KERNEL.name,
         function=CFunction(
             parameters=(*operands, *(ROW_PARAMETERS if rows else ())),
-            body=_body(operator, operands, stored, 1 if target.optimize == "size" else UNROLLED),
+            body=qbinary.over_runs(
+                operands,
+                operator.output,
+                stored,
+                lambda count: _run(count, 1 if target.optimize == "size" else UNROLLED),
+            ),
             helpers=_helper(operator),
             includes=("tvm_ext_dsp.h", *INCLUDES),
         ),
@@ -97,6 +102,7 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
         spatial=rows,
         in_place=(0, 1),
         exact=True,
+        pitched=True,
     )
 
 
@@ -119,29 +125,16 @@ def _helper(operator: QBinary) -> str:
     return f"static inline {ctype} $_apply(int32_t a, int32_t b)\n{{\n{block(lines)}\n}}\n"
 
 
-def _body(operator: QBinary, operands: list[Parameter], stored: StoredRows, unrolled: int) -> str:
-    """Elements in order, `unrolled` at a time, row by row where the output has rows."""
-    output = operator.output
-    is_spatial = qbinary.rows_of(output, num_inputs=0) is not None
-    count = output.num_elements // output.shape[1] if is_spatial else output.num_elements
-    kept = [stored.input(0), stored.input(1), stored.output]
-    lines: list[str] = []
-    for operand, name, rows in zip(operands, "aby", kept, strict=True):
-        qualifier = "const " if operand.role == "input" else ""
-        place = f"&{operand.name}[{times(slot('h', rows), count)}]" if is_spatial else operand.name
-        lines.append(f"{qualifier}{operand.ctype} *{name} = {place};")
+def _run(count: int, unrolled: int) -> list[str]:
+    """Elements in order, `unrolled` at a time."""
     full = count // unrolled * unrolled
 
     def elements(number: int) -> list[str]:
-        return [f"y[{i}] = $_apply(a[{i}], b[{i}]);" for i in range(number)]
+        return [f"output_row[{i}] = $_apply(input0_row[{i}], input1_row[{i}]);" for i in range(number)]
 
-    if full:
-        step = [f"{name} += {unrolled};" for name in "aby"]
-        lines += [f"for (int32_t i = 0; i < {full}; i += {unrolled}) {{", block([*elements(unrolled), *step]), "}"]
-    lines += elements(count - full)
-    if is_spatial:
-        lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"]
-    return "\n".join(lines)
+    step = [f"{name}_row += {unrolled};" for name in NAMES]
+    loop = [f"for (int32_t i = 0; i < {full}; i += {unrolled}) {{", block([*elements(unrolled), *step]), "}"]
+    return [*(loop if full else []), *elements(count - full)]
 
 
 KERNEL = Kernel(

@@ -14,9 +14,9 @@ from codegen_c.kernels import qbinary
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.helium import DOUBLED_BITS, INCLUDES, LANES, Limits, Rescale, has_helium
 from codegen_c.kernels.requantize import quantization, signed
-from codegen_c.kernels.window import ROW_PARAMETERS, slot
+from codegen_c.kernels.window import ROW_PARAMETERS
 from codegen_c.operators import QBinary
-from codegen_c.text import C_TYPES, block, times
+from codegen_c.text import C_TYPES, block
 
 LOW_BITS = 16
 MOST_SHIFT = LOW_BITS + 31
@@ -53,7 +53,7 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
         kernel=KERNEL.name,
         function=CFunction(
             parameters=(*operands, *(ROW_PARAMETERS if rows else ())),
-            body=_body(operator, operands, stored),
+            body=qbinary.over_runs(operands, operator.output, stored, lambda count: _run(operator, count)),
             helpers=_helper(operator),
             includes=INCLUDES,
         ),
@@ -63,6 +63,7 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
         spatial=rows,
         in_place=(0, 1),
         exact=True,
+        pitched=True,
     )
 
 
@@ -144,17 +145,8 @@ def _has_ties(operator: QBinary) -> bool:
     return bool(((sums & ((1 << shift) - 1)) == 1 << (shift - 1)).any())
 
 
-def _body(operator: QBinary, operands: tuple[Parameter, ...], stored: StoredRows) -> str:
-    """Eight elements at a time, row by row where there are rows."""
-    output = operator.output
-    is_spatial = qbinary.rows_of(output, num_inputs=0) is not None
-    count = output.num_elements // output.shape[1] if is_spatial else output.num_elements
-    kept = [stored.input(0), stored.input(1), stored.output]
-    lines: list[str] = []
-    for operand, rows in zip(operands, kept, strict=True):
-        qualifier = "const " if operand.role == "input" else ""
-        place = f"&{operand.name}[{times(slot('h', rows), count)}]" if is_spatial else operand.name
-        lines += [f"{qualifier}{operand.ctype} *{operand.name}_row = {place};"]
+def _run(operator: QBinary, count: int) -> list[str]:
+    """Eight elements at a time."""
     first, second = ("4", "4") if count % AT_ONCE == 0 else ("count", "more")
     loads = [
         [
@@ -163,7 +155,7 @@ def _body(operator: QBinary, operands: tuple[Parameter, ...], stored: StoredRows
         ]
         for at, n in ((0, first), (LANES, second))
     ]
-    limits = Limits(output=output, low=operator.low, high=operator.high)
+    limits = Limits(output=operator.output, low=operator.low, high=operator.high)
     left = [
         f"const int32_t count = {count} - i;",
         f"const int32_t more = count > {LANES} ? count - {LANES} : 0;",
@@ -179,10 +171,7 @@ def _body(operator: QBinary, operands: tuple[Parameter, ...], stored: StoredRows
         f"tvm_ext_i16x8_store_even(&output_row[i], results, {first});",
         f"tvm_ext_i16x8_store_odd(&output_row[i + {LANES}], results, {second});",
     ]
-    lines += [f"for (int32_t i = 0; i < {count}; i += {AT_ONCE}) {{", block(step), "}"]
-    if is_spatial:
-        lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"]
-    return "\n".join(lines)
+    return [f"for (int32_t i = 0; i < {count}; i += {AT_ONCE}) {{", block(step), "}"]
 
 
 KERNEL = Kernel(

@@ -89,9 +89,10 @@ def parameters(operator: QConv2d, finish: Requantize) -> tuple[Parameter, ...]:
 def pixel_offset(output: TensorType, stored: StoredRows) -> str:
     """Declaration of `pixel`: offset of output pixel (h, w) of image n."""
     batch, height, columns, channels = output.shape
-    image = f"n * {height * columns * channels} + " if batch > 1 else ""
+    pitch = stored.pitch or channels
+    image = f"n * {height * columns * pitch} + " if batch > 1 else ""
     place = f"{times(slot('h', stored.output), columns)} + w"
-    return f"const int32_t pixel = {image}{times(place, channels)};"
+    return f"const int32_t pixel = {image}{times(place, pitch)};"
 
 
 def input_row(source: TensorType, window: Window, stored: StoredRows) -> str:
@@ -132,6 +133,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         accumulation="bias, then r, s, c ascending",
         spatial=spatial(operator.window, operator.inputs[0], operator.output),
         exact=True,
+        pitched=True,
     )
 
 

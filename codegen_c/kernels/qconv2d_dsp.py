@@ -50,6 +50,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         # A pixel is expanded before it is written.
         in_place=(0,) if operator.window.is_pointwise and operator.inputs[0].shape == operator.output.shape else (),
         exact=True,
+        pitched=True,
     )
 
 

@@ -75,6 +75,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         accumulation="products with r, s, c ascending in vectors of 16, then bias",
         spatial=spatial(operator.window, source, output),
         exact=True,
+        pitched=True,
     )
 
 
@@ -125,12 +126,13 @@ def _body(operator: QConv2d, stored: StoredRows, patch: Patch | None) -> str:
     output, (begin, end) = operator.output.shape, _inside(operator)
     image = "input" if batch == 1 else "image"
     if patch and begin == end and batch == 1 and stored.output is None:
-        lines = _flat(operator, patch)
+        lines = _flat(operator, stored, patch)
     else:
         row = slot("h", stored.output) if batch == 1 else f"n * {output[1]} + h"
-        lines = [f"{C_TYPES[operator.output.dtype]} *row = &output[{times(f'({row})', output[2] * output[3])}];"]
+        place = times(f"({row})", output[2] * _pitch(operator, stored))
+        lines = [f"{C_TYPES[operator.output.dtype]} *row = &output[{place}];"]
         lines += _in_place(operator, stored, image, (begin, end), always=patch is None) if end > begin else []
-        lines += _others(operator, image, patch, begin, "done" if end > begin else "") if patch else []
+        lines += _others(operator, stored, image, patch, begin, "done" if end > begin else "") if patch else []
         lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"]
     lines = ["int8_t *patches = (int8_t *)scratch;", *lines] if patch else lines
     if batch > 1:
@@ -139,16 +141,21 @@ def _body(operator: QConv2d, stored: StoredRows, patch: Patch | None) -> str:
     return "\n".join(lines)
 
 
-def _flat(operator: QConv2d, patch: Patch) -> list[str]:
+def _pitch(operator: QConv2d, stored: StoredRows) -> int:
+    """Elements from one output pixel to the next."""
+    return stored.pitch or operator.output.shape[3]
+
+
+def _flat(operator: QConv2d, stored: StoredRows, patch: Patch) -> list[str]:
     """All pixels from copies; the last one may be a pair with itself."""
-    columns, channels = operator.output.shape[2:]
+    columns, pitch = operator.output.shape[2], _pitch(operator, stored)
     second = f"&patches[{padded(patch.num_bytes)}]"
     pair = [
         "const int32_t next = m + 1 < end ? m + 1 : m;",
         f"$_patch(patches, input, m / {columns}, m % {columns});",
         f"$_patch({second}, input, next / {columns}, next % {columns});",
-        f"{C_TYPES[operator.output.dtype]} *y = &output[{times('m', channels)}];",
-        f"$_two(patches, {second}, 0, y, &output[{times('next', channels)}], weights, factors);",
+        f"{C_TYPES[operator.output.dtype]} *y = &output[{times('m', pitch)}];",
+        f"$_two(patches, {second}, 0, y, &output[{times('next', pitch)}], weights, factors);",
     ]
     return [
         f"const int32_t end = {times('row_end', columns)};",
@@ -158,16 +165,16 @@ def _flat(operator: QConv2d, patch: Patch) -> list[str]:
     ]
 
 
-def _others(operator: QConv2d, image: str, patch: Patch, begin: int, done: str) -> list[str]:
+def _others(operator: QConv2d, stored: StoredRows, image: str, patch: Patch, begin: int, done: str) -> list[str]:
     """Columns of a row that are left, from copies: those before `begin`, and those behind the `done` ones."""
-    columns, channels = operator.output.shape[2:]
+    columns = operator.output.shape[2]
 
     def column(i: str) -> str:
         behind = f"{done} + {i}" if done else i
         return f"({i} < {begin} ? {i} : {behind})" if begin and done else behind
 
     second, count = f"&patches[{padded(patch.num_bytes)}]", f"{columns} - {done}" if done else str(columns)
-    places = [f"&row[{times(w, channels)}]" for w in ("w0", "w1")]
+    places = [f"&row[{times(w, _pitch(operator, stored))}]" for w in ("w0", "w1")]
     pair = [
         f"const int32_t w0 = {column('i')};",
         f"const int32_t w1 = i + 1 < {count} ? {column('i + 1')} : w0;",
@@ -185,7 +192,7 @@ def _in_place(operator: QConv2d, stored: StoredRows, image: str, span: tuple[int
     """
     begin, end = span
     (_, height, columns, depth), window = operator.inputs[0].shape, operator.window
-    channels = operator.output.shape[3]
+    apart = _pitch(operator, stored)
     reach, kept = (window.kernel[0] - 1) * window.dilation[0], stored.input(0)
     top = f"{times('h', window.strides[0])}{f' - {window.padding[0]}' if window.padding[0] else ''}"
     conditions = ["top >= 0"] if window.padding[0] else []
@@ -200,8 +207,8 @@ def _in_place(operator: QConv2d, stored: StoredRows, image: str, span: tuple[int
         f"for (int32_t w = {begin}; w < {end}; w += 2) {{",
         block(
             [
-                f"{C_TYPES[operator.output.dtype]} *y = &row[{times('w', channels)}];",
-                f"$_two(x, x + {step}, {pitch - window.kernel[1] * depth}, y, y + {channels}, weights, factors);",
+                f"{C_TYPES[operator.output.dtype]} *y = &row[{times('w', apart)}];",
+                f"$_two(x, x + {step}, {pitch - window.kernel[1] * depth}, y, y + {apart}, weights, factors);",
                 f"x += {2 * step};",
             ]
         ),

@@ -6,9 +6,21 @@ the input's zero point times the weights is taken off beforehand, and adds x * w
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
+from codegen_c.kernels.contract import (
+    Accumulating,
+    CFunction,
+    Implementation,
+    Kernel,
+    Parameter,
+    Passes,
+    StoredRows,
+    Target,
+)
+from codegen_c.kernels.dense_rows import in_rows, num_calls, over_parts, row_counts
 from codegen_c.kernels.requantize import (
     Products,
     Requantize,
@@ -18,12 +30,15 @@ from codegen_c.kernels.requantize import (
     results_fit,
     scale_of,
 )
-from codegen_c.kernels.window import pack_blocks
-from codegen_c.operators import QDense
+from codegen_c.kernels.vector_rows import Rows
+from codegen_c.kernels.window import ROW_PARAMETERS, accumulated, pack_blocks
+from codegen_c.operators import QDense, TensorType
 from codegen_c.text import C_TYPES, block, plus, times
 
 CHANNEL_BLOCK = 4
 REQUANTIZE_INSTRUCTIONS = 20
+PART_INSTRUCTIONS = 6
+"""Of a sum in each call that adds to it: loading and storing it."""
 
 
 def reference(operator: QDense, inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -68,27 +83,18 @@ def layer_factors(operator: QDense) -> np.ndarray:
 
 def implement(operator: QDense, target: Target, stored: StoredRows) -> Implementation:
     finish = requantize(operator)
+
+    def row(part: QDense, rows: Rows) -> Implementation:
+        return replace(whole, function=_function(part, finish), instructions=_instructions(part))
+
     macs = operator.output.num_elements * operator.weight.shape[1]
-    weights = pack_blocks(operator.weight[:, np.newaxis, np.newaxis, :], CHANNEL_BLOCK)
-    return Implementation(
+    whole = Implementation(
         kernel=KERNEL.name,
-        function=CFunction(
-            parameters=(
-                Parameter(name="input", ctype=C_TYPES[operator.inputs[0].dtype], role="input"),
-                Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
-                Parameter(name="weights", ctype="int8_t", role="constant"),
-                Parameter(name="bias", ctype="int32_t", role="constant"),
-                *finish.parameters(),
-            ),
-            body=_body(operator, finish),
-            helpers=finish.helper(),
-            includes=finish.includes,
-        ),
+        function=_function(operator, finish),
         reference=lambda inputs: reference(operator, inputs),
-        constants=(("weights", weights), ("bias", products(operator).bias), *finish.constants()),
+        constants=constants_of(operator, finish),
         macs=macs,
-        instructions=macs * (1 + 2 * CHANNEL_BLOCK) // CHANNEL_BLOCK
-        + operator.output.num_elements * REQUANTIZE_INSTRUCTIONS,
+        instructions=_instructions(operator),
         passes=Passes.of_product(
             macs,
             operator.inputs[0].num_elements,
@@ -98,6 +104,33 @@ def implement(operator: QDense, target: Target, stored: StoredRows) -> Implement
         ),
         accumulation="bias, then c ascending",
         exact=True,
+        accumulating=accumulating(operator),
+    )
+    return replace(whole, in_rows=in_rows(operator, row))
+
+
+def constants_of(operator: QDense, finish: Requantize) -> tuple[tuple[str, np.ndarray], ...]:
+    weights = pack_blocks(operator.weight[:, np.newaxis, np.newaxis, :], CHANNEL_BLOCK)
+    return (("weights", weights), ("bias", products(operator).bias), *finish.constants())
+
+
+def _instructions(operator: QDense) -> int:
+    elements, depth = operator.output.num_elements, operator.weight.shape[1]
+    return elements * depth * (1 + 2 * CHANNEL_BLOCK) // CHANNEL_BLOCK + elements * REQUANTIZE_INSTRUCTIONS
+
+
+def _function(operator: QDense, finish: Requantize) -> CFunction:
+    return CFunction(
+        parameters=(
+            Parameter(name="input", ctype=C_TYPES[operator.inputs[0].dtype], role="input"),
+            Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
+            Parameter(name="weights", ctype="int8_t", role="constant"),
+            Parameter(name="bias", ctype="int32_t", role="constant"),
+            *finish.parameters(),
+        ),
+        body=_body(operator, finish),
+        helpers=finish.helper(),
+        includes=finish.includes,
     )
 
 
@@ -129,6 +162,69 @@ def _tile(depth: int, place: str, finish: Requantize, width: int) -> list[str]:
         block(["const int32_t v = x[c];", *(f"sum{j} += v * f[{j}];" for j in range(width)), f"f += {width};"]),
         "}",
         *(f"output[{place}{k}] = {finish.call(f'sum{j}', k)};" for j, k in enumerate(each)),
+    ]
+
+
+def accumulating(operator: QDense) -> Accumulating | None:
+    """A layer of one vector takes its elements as they come."""
+    counts = row_counts(operator)
+    if not counts:
+        return None
+    return Accumulating(row_counts=counts, implement=lambda count, stored: _in_parts(operator, count, stored))
+
+
+def sums_reference(operator: QDense, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    """The result, and the sums it is made of, int32[1, K]."""
+    sums = inputs[0].reshape(1, -1).astype(np.int64) @ operator.weight.astype(np.int64).T + products(operator).start
+    return [*reference(operator, inputs), sums.astype(np.int32)]
+
+
+def _in_parts(operator: QDense, count: int, stored: StoredRows) -> Implementation:
+    """Sums of `count` equal parts of the input; the last call finishes them."""
+    finish, channels = requantize(operator), operator.weight.shape[0]
+    whole = _function(operator, finish)
+    source, output, *constants = whole.parameters
+    sums = Parameter(name="sums", ctype="int32_t", role="output")
+    full = channels // CHANNEL_BLOCK * CHANNEL_BLOCK
+    lines = ["const int32_t *start = row_begin > 0 ? sums : bias;"]
+    if full:
+        tile = _tile_in_parts(operator, count, stored, finish, CHANNEL_BLOCK)
+        lines += [f"for (int32_t k = 0; k < {full}; k += {CHANNEL_BLOCK}) {{", block(tile), "}"]
+    if channels > full:
+        tile = _tile_in_parts(operator, count, stored, finish, channels - full)
+        lines += ["{", block([f"const int32_t k = {full};", *tile]), "}"]
+    return Implementation(
+        kernel=f"{KERNEL.name}_in_parts",
+        function=replace(whole, parameters=(source, output, sums, *constants, *ROW_PARAMETERS), body="\n".join(lines)),
+        reference=lambda inputs: sums_reference(operator, inputs),
+        constants=constants_of(operator, finish),
+        macs=operator.weight.size,
+        instructions=_instructions(operator) + num_calls(count, stored) * channels * PART_INSTRUCTIONS,
+        accumulation="bias, then c ascending",
+        spatial=accumulated(count),
+        exact=True,
+        sums=TensorType(shape=(1, channels), dtype="int32"),
+    )
+
+
+def _tile_in_parts(operator: QDense, count: int, stored: StoredRows, finish: Requantize, width: int) -> list[str]:
+    """`width` output channels, from channel k on, over the parts of a call."""
+    depth, each = operator.weight.shape[1], [plus("k", j) for j in range(width)]
+    part = depth // count
+    first = f"{times('k', depth)} + {times('row_begin', part * width)}"
+    products = [
+        f"for (int32_t c = 0; c < {part}; ++c) {{",
+        block(["const int32_t v = x[c];", *(f"sum{j} += v * f[{j}];" for j in range(width)), f"f += {width};"]),
+        "}",
+    ]
+    return [
+        f"const int8_t *restrict f = &weights[{first}];",
+        *(f"int32_t sum{j} = start[{k}];" for j, k in enumerate(each)),
+        *over_parts(count, depth, C_TYPES[operator.inputs[0].dtype], stored, products),
+        *(f"sums[{k}] = sum{j};" for j, k in enumerate(each)),
+        f"if (row_end == {count}) {{",
+        block([f"output[{k}] = {finish.call(f'sum{j}', k)};" for j, k in enumerate(each)]),
+        "}",
     ]
 
 

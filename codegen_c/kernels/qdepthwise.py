@@ -52,6 +52,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         accumulation="bias, then r, s ascending",
         spatial=spatial(operator.window, operator.inputs[0], operator.output),
         exact=True,
+        pitched=True,
     )
 
 

@@ -40,7 +40,8 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
     *shared, row_begin, row_end = qconv2d.parameters(operator, finish.exact)
     shared = [replace(p, ctype="uint32_t") if p.name == "weights" else p for p in shared]
     scratch = Parameter(name="scratch", ctype="uint8_t", role="scratch")
-    helpers = (finish.helper(), expand_row(operator, plane), _channel(operator, finish, taps, plane))
+    pitch = stored.pitch or operator.output.shape[3]
+    helpers = (finish.helper(), expand_row(operator, plane), _channel(operator, finish, taps, plane, pitch))
     return Implementation(
         kernel=KERNEL.name,
         function=CFunction(
@@ -66,6 +67,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         spatial=replace(spatial(window, operator.inputs[0], operator.output), behind=operator.output.shape[1] - 1),
         in_place=(0,) if _keeps_places(operator) else (),
         exact=True,
+        pitched=True,
     )
 
 
@@ -93,10 +95,10 @@ def _instructions(operator: QConv2d, stored: StoredRows, finish: FastRequantize,
     return batch * height * one // plane.strip
 
 
-def _channel(operator: QConv2d, finish: FastRequantize, taps: RowTaps, plane: Plane) -> str:
+def _channel(operator: QConv2d, finish: FastRequantize, taps: RowTaps, plane: Plane, pitch: int) -> str:
     """`$_channel(...)`: `count` output rows of channel k from its plane; `output` is the first one's first element."""
     output, window = operator.output, operator.window
-    _, _, columns, channels = output.shape
+    columns = output.shape[2]
     ctype = C_TYPES[output.dtype]
     constants = [p for p in qconv2d.parameters(operator, finish.exact) if p.role == "constant"]
     arguments = [replace(p, ctype="uint32_t") if p.name == "weights" else p for p in constants]
@@ -124,12 +126,12 @@ def _channel(operator: QConv2d, finish: FastRequantize, taps: RowTaps, plane: Pl
 
     def store(count: int) -> list[str]:
         tables = "".join(f", {p.name}_k" for p in finish.parameters())
-        return [f"y[{q * channels}] = $_requantize(sum{q}{tables});" for q in range(count)]
+        return [f"y[{q * pitch}] = $_requantize(sum{q}{tables});" for q in range(count)]
 
     pairs = columns // COLUMNS
-    x_step, y_step = window.strides[1] * COLUMNS // 2, COLUMNS * channels
+    x_step, y_step = window.strides[1] * COLUMNS // 2, COLUMNS * pitch
     row = [
-        f"{ctype} *y = &output[{times('h', columns * channels)} + k];",
+        f"{ctype} *y = &output[{times('h', columns * pitch)} + k];",
         "const uint32_t *x = plane;",
     ]
     if pairs:
@@ -152,7 +154,7 @@ def _body(operator: QConv2d, stored: StoredRows, finish: FastRequantize, plane: 
     """Four channels at a time, strips of rows; each is expanded, then its channels are computed one by one."""
     batch, channels = operator.output.shape[0], operator.output.shape[3]
     constants = [p.name for p in qconv2d.parameters(operator, finish.exact) if p.role == "constant"]
-    row = operator.output.shape[2] * channels
+    row = operator.output.shape[2] * (stored.pitch or channels)
     first = f"&output[{times(_output_row(operator, stored), row)}]"
     call = ", ".join([first, *constants, f"&cells[{times('j', plane.size)}]", "end - h", "k + j"])
     # Rows of a strip lie behind each other: it ends where a ring does.

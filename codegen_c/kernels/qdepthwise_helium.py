@@ -93,6 +93,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         accumulation="products of r, s in groups, then bias",
         spatial=spatial(operator.window, source, output),
         exact=True,
+        pitched=pixels_at_once(operator) == 1,
     )
 
 
@@ -225,11 +226,12 @@ def _body(operator: QConv2d, stored: StoredRows, patch: Patch | None) -> str:
     begin, end = _inside(operator)
     image = "input" if batch == 1 else "image"
     row = slot("h", stored.output) if batch == 1 else f"n * {output[1]} + h"
-    lines = [f"{C_TYPES[operator.output.dtype]} *row = &output[{times(f'({row})', output[2] * num_channels)}];"]
+    apart = stored.pitch or num_channels
+    lines = [f"{C_TYPES[operator.output.dtype]} *row = &output[{times(f'({row})', output[2] * apart)}];"]
 
     def call(x: str, pitch: int, count: str) -> str:
         tail = f", {count}" if pixels > 1 else ""
-        return f"$_pixel({x}, {pitch}, &row[{times('w', num_channels)}], weights, factors{tail});"
+        return f"$_pixel({x}, {pitch}, &row[{times('w', apart)}], weights, factors{tail});"
 
     pixel: list[str] = []
     if patch:

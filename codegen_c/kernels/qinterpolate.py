@@ -120,6 +120,7 @@ def implement(operator: QInterpolate, target: Target, stored: StoredRows) -> Imp
         accumulation="rows, columns ascending",
         spatial=_rows(operator),
         exact=True,
+        pitched=True,
     )
 
 
@@ -136,7 +137,7 @@ def _body(operator: QInterpolate, stored: StoredRows, requantize: Requantize) ->
     (_, height, width, channels), output = operator.inputs[0].shape, operator.output.shape
     row_taps, column_taps = operator.rows[0].shape[1], operator.columns[0].shape[1]
     images, ctype = output[0] > 1, C_TYPES[operator.inputs[0].dtype]
-    kept_in, kept_out = height, output[1]
+    kept_in, kept_out, pitch = height, output[1], stored.pitch or channels
     rows: list[str] = []
     for r in range(row_taps):
         tap = plus(times("h", row_taps), r)
@@ -150,7 +151,7 @@ def _body(operator: QInterpolate, stored: StoredRows, requantize: Requantize) ->
             f"const int32_t row_weight{r} = row_weights[{tap}];",
         ]
     place = f"n * {kept_out} + {slot('h', stored.output)}" if images else slot("h", stored.output)
-    rows += [f"{C_TYPES[operator.output.dtype]} *out = &output[{times(place, output[2] * channels)}];"]
+    rows += [f"{C_TYPES[operator.output.dtype]} *out = &output[{times(place, output[2] * pitch)}];"]
     pixel: list[str] = []
     for s in range(column_taps):
         tap = plus(times("w", column_taps), s)
@@ -165,7 +166,7 @@ def _body(operator: QInterpolate, stored: StoredRows, requantize: Requantize) ->
     total = " + ".join(f"row_weight{r} * ({text})" for r, text in enumerate(across))
     inner = [
         f"const int32_t sum = {total}{zero};",
-        f"out[{plus(times('w', channels), 0)} + c] = {requantize.call('sum', '')};",
+        f"out[{times('w', pitch)} + c] = {requantize.call('sum', '')};",
     ]
     pixel += [f"for (int32_t c = 0; c < {channels}; ++c) {{", block(inner), "}"]
     return over_pixels(rows, pixel, output)

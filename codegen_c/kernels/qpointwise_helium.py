@@ -58,6 +58,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         # A pair of pixels may span two rows.
         spatial=replace(spatial(operator.window, source, output), behind=1 if spans else 0),
         exact=True,
+        pitched=True,
     )
 
 
@@ -71,7 +72,7 @@ def _body(operator: QConv2d, stored: StoredRows, spans: bool) -> str:
     """Pairs of pixels: of all rows where pairs may span them, else row by row."""
     batch, height, columns, _ = operator.inputs[0].shape
     if spans:
-        return "\n".join(_pairs(operator, times("row_begin", columns), times("row_end", columns), "m", "m"))
+        return "\n".join(_pairs(operator, stored, times("row_begin", columns), times("row_end", columns), "m", "m"))
     rows = ["h", "h"] if batch == 1 else [f"n * {height} + h"] * 2
     first = [
         times(f"({slot(row, kept)})", columns) for row, kept in zip(rows, (stored.input(0), stored.output), strict=True)
@@ -79,7 +80,7 @@ def _body(operator: QConv2d, stored: StoredRows, spans: bool) -> str:
     lines = [
         f"const int32_t source = {first[0]};",
         f"const int32_t target = {first[1]};",
-        *_pairs(operator, "0", str(columns), "(source + m)", "(target + m)"),
+        *_pairs(operator, stored, "0", str(columns), "(source + m)", "(target + m)"),
     ]
     lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"]
     if batch > 1:
@@ -87,14 +88,14 @@ def _body(operator: QConv2d, stored: StoredRows, spans: bool) -> str:
     return "\n".join(lines)
 
 
-def _pairs(operator: QConv2d, begin: str, end: str, source: str, target: str) -> list[str]:
+def _pairs(operator: QConv2d, stored: StoredRows, begin: str, end: str, source: str, target: str) -> list[str]:
     """All channels of pixels [begin, end), which lie at `source` and `target` of input and output."""
-    depth, channels = operator.inputs[0].shape[3], operator.output.shape[3]
+    depth, pitch = operator.inputs[0].shape[3], stored.pitch or operator.output.shape[3]
     ctype = C_TYPES[operator.inputs[0].dtype]
     lines = [
         f"const int32_t next = m + 1 < {end} ? 1 : 0;",
         f"const {ctype} *x = &input[{times(source, depth)}];",
-        f"{C_TYPES[operator.output.dtype]} *y = &output[{times(target, channels)}];",
+        f"{C_TYPES[operator.output.dtype]} *y = &output[{times(target, pitch)}];",
     ]
     rows = ("x", f"x + next * {depth}")
     if needs_copy(operator):
@@ -103,7 +104,7 @@ def _pairs(operator: QConv2d, begin: str, end: str, source: str, target: str) ->
         for row, place in zip(rows, ("rows", second), strict=True):
             lines.append(copy(operator.inputs[0], place, row, depth))
         rows = ("rows", second)
-    lines.append(f"$_two({', '.join(rows)}, 0, y, y + next * {channels}, weights, factors);")
+    lines.append(f"$_two({', '.join(rows)}, 0, y, y + next * {pitch}, weights, factors);")
     return [f"for (int32_t m = {begin}; m < {end}; m += 2) {{", block(lines), "}"]
 
 

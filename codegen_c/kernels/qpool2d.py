@@ -81,6 +81,7 @@ def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implemen
         accumulation="r, s ascending",
         spatial=spatial(operator.window, operator.inputs[0], operator.output),
         exact=True,
+        pitched=True,
         accumulating=accumulating(operator),
     )
 

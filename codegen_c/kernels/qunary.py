@@ -73,6 +73,7 @@ def implement(operator: QUnary, target: Target, stored: StoredRows) -> Implement
         spatial=rows,
         in_place=(0,),
         exact=True,
+        pitched=True,
     )
 
 

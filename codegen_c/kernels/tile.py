@@ -105,10 +105,10 @@ class Accumulators:
         """First channel of vector v."""
         return plus("k", v * self.segment.lanes.count)
 
-    def start(self) -> list[str]:
-        """Declarations: every sum starts at the bias."""
+    def start(self, array: str = "bias") -> list[str]:
+        """Declarations: every sum starts at its channel's element of an array, the bias."""
         lanes = self.segment.lanes
-        return [f"{lanes.ctype} sum{p}{v} = {lanes.load('bias', self.channel(v))};" for p, v in self.cells()]
+        return [f"{lanes.ctype} sum{p}{v} = {lanes.load(array, self.channel(v))};" for p, v in self.cells()]
 
     def multiply(self) -> list[str]:
         """One input element x<p>[c] of each pixel times the weights at f."""
@@ -123,7 +123,7 @@ class Accumulators:
     def store(self, finish: Finish, place: Callable[[int], str], residual: Callable[[int, int], str]) -> list[str]:
         """Finish every sum and write it.
 
-        place(p): C expression of pixel p's first output element. residual(i, p): the same for input i.
+        place(p): C expression of pixel p's first output element, empty for 0. residual(i, p): the same for input i.
         """
         lanes = self.segment.lanes
         if not finish.fits(lanes):
@@ -133,11 +133,11 @@ class Accumulators:
 
             def read(operand: Operand, p: int = p, v: int = v) -> str:
                 if operand.kind == "input":
-                    return lanes.load(f"input{operand.index}", f"{residual(operand.index, p)} + {self.channel(v)}")
+                    return lanes.load(f"input{operand.index}", _sum(residual(operand.index, p), self.channel(v)))
                 return lanes.load(f"channel{operand.index}", self.channel(v))
 
             value = finish.call(f"sum{p}{v}", read, lanes)
-            lines.append(lanes.store("output", f"{place(p)} + {self.channel(v)}", value))
+            lines.append(lanes.store("output", _sum(place(p), self.channel(v)), value))
         return lines
 
     def _store_one_by_one(
@@ -148,10 +148,14 @@ class Accumulators:
 
         def read(operand: Operand) -> str:
             if operand.kind == "input":
-                return f"input{operand.index}[{residual(operand.index, p)} + k + j]"
+                return f"input{operand.index}[{_sum(residual(operand.index, p), 'k + j')}]"
             return f"channel{operand.index}[k + j]"
 
         stores = [lanes.store("sum", str(v * lanes.count), f"sum{p}{v}") for v in range(self.segment.vectors)]
-        finished = f"output[{place(p)} + k + j] = {finish.call('sum[j]', read)};"
+        finished = f"output[{_sum(place(p), 'k + j')}] = {finish.call('sum[j]', read)};"
         loop = [f"for (int32_t j = 0; j < {width}; ++j) {{", block(finished), "}"]
         return ["{", block([f"float sum[{width}];", *stores, *loop]), "}"]
+
+
+def _sum(place: str, index: str) -> str:
+    return f"{place} + {index}" if place else index

@@ -140,6 +140,11 @@ static inline tvm_ext_i32x4 tvm_ext_i32x4_load(const int32_t *source)
     return vldrwq_s32(source);
 }
 
+static inline void tvm_ext_i32x4_store(int32_t *target, tvm_ext_i32x4 a)
+{
+    vstrwq_s32(target, a);
+}
+
 /* Up to four bytes, widened; zeros behind them. */
 static inline tvm_ext_i32x4 tvm_ext_i32x4_load_i8(const int8_t *source, int32_t count)
 {

@@ -151,6 +151,13 @@ static inline tvm_ext_i32x4 tvm_ext_i32x4_load(const int32_t *source)
     TVM_EXT_EACH(tvm_ext_i32x4, 4, source[i]);
 }
 
+static inline void tvm_ext_i32x4_store(int32_t *target, tvm_ext_i32x4 a)
+{
+    for (int32_t i = 0; i < 4; ++i) {
+        target[i] = a.lane[i];
+    }
+}
+
 static inline tvm_ext_i32x4 tvm_ext_i32x4_load_i8(const int8_t *source, int32_t count)
 {
     TVM_EXT_EACH(tvm_ext_i32x4, 4, i < count ? source[i] : 0);

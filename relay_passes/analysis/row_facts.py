@@ -12,10 +12,10 @@ def row_facts(operators: OperatorGraph) -> RowFacts:
     """How the operators run by rows; what that costs is asked for where it is needed."""
 
     @cache
-    def costs(index: int) -> dict[int, Calls]:
+    def costs(index: int, input_rows: int) -> dict[int, Calls]:
         composite = operators.composites[index]
         assert composite is not None, "what has rows is a composite"
-        found = operators.backend.call_costs(composite, ROWS_PER_CALL)
+        found = operators.backend.call_costs(composite, ROWS_PER_CALL, input_rows)
         return {
             rows: Calls(
                 scratch_bytes=c.scratch_bytes, instructions=max(0, c.instructions - operators.instructions[index])
@@ -25,5 +25,6 @@ def row_facts(operators: OperatorGraph) -> RowFacts:
 
     return RowFacts(
         operators=tuple(operators.rows), accumulations=tuple(operators.accumulations),
-        calls=lambda index, rows: costs(index)[rows], reading=frozenset(operators.reading),
+        calls=lambda index, rows, input_rows: costs(index, input_rows)[rows],
+        reading=frozenset(operators.reading),
     )  # fmt: skip

@@ -17,7 +17,7 @@ from relay_passes.analysis.split_segments import RowFacts, Segment, Segments
 HELD_INPUT_COST = 1 << 40
 """Instructions that a streamed input costs which is taken in whole: more than any cut that takes it by rows."""
 
-_Price = Callable[[Segment], tuple[int, int]]
+Price = Callable[[Segment], tuple[int, int]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,15 +50,15 @@ def split(graph: Graph, rows: RowFacts, budget_bytes: int | None) -> Split:
         return segment.cost + HELD_INPUT_COST * segment.held_inputs
 
     if budget_bytes is not None:
-        found = _best(len(graph.nodes), segments, lambda s: (s.num_bytes > budget_bytes, cost(s)))
+        found = cheapest_cut(len(graph.nodes), segments, lambda s: (s.num_bytes > budget_bytes, cost(s)))
         if found.peak_bytes <= budget_bytes:
             return found
-    least = _best(len(graph.nodes), segments, lambda s: (s.num_bytes, cost(s))).peak_bytes
-    return _best(len(graph.nodes), segments, lambda s: (s.num_bytes > least, cost(s)))
+    least = cheapest_cut(len(graph.nodes), segments, lambda s: (s.num_bytes, cost(s))).peak_bytes
+    return cheapest_cut(len(graph.nodes), segments, lambda s: (s.num_bytes > least, cost(s)))
 
 
-def _best(count: int, segments: Segments, price: _Price) -> Split:
-    """Least price by dynamic programming: the larger first part counts, the second parts add up."""
+def cheapest_cut(count: int, segments: Segments, price: Price) -> Split:
+    """The cut of so many operators of least price: of first parts the largest counts, second parts add up."""
     best: list[tuple[tuple[int, int], tuple[Segment, ...]]] = [((0, 0), ())]
     for end in range(1, count + 1):
         choices: list[tuple[tuple[int, int], int, Segment]] = []

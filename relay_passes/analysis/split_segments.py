@@ -39,13 +39,13 @@ class RowFacts:
 
     operators: how each one's rows depend on its reads, in their order; None for one that only runs whole.
     accumulations: how it takes in its only read row by row; None for one that does not.
-    calls: (node, rows a call) -> what that needs and costs, of nodes that have rows.
+    calls: (node, rows a call, rows to add up) -> what that needs and costs; 0 to add up of one that runs by its own.
     reading: nodes through which streamed inputs come in; of as many as can be, only rows are kept.
     """
 
     operators: tuple[RowOperator | None, ...]
     accumulations: tuple[RowAccumulation | None, ...]
-    calls: Callable[[int, int], Calls]
+    calls: Callable[[int, int, int], Calls]
     reading: frozenset[int] = frozenset()
 
     def of(self, sequence: Sequence[int]) -> RowFacts:
@@ -53,7 +53,7 @@ class RowFacts:
         return RowFacts(
             operators=tuple(self.operators[index] for index in sequence),
             accumulations=tuple(self.accumulations[index] for index in sequence),
-            calls=lambda place, rows: self.calls(sequence[place], rows),
+            calls=lambda place, rows, input_rows: self.calls(sequence[place], rows, input_rows),
             reading=frozenset(place for place, index in enumerate(sequence) if index in self.reading),
         )
 
@@ -203,10 +203,7 @@ class Segments:
                 break
             own[place] = _aligned(size if outlives else min(size, size // rows * max(ring_rows[place], 1)))
             stored += own[place] - sum(own[guest] for guest, lies in guests.items() if lies.host == place)
-            if accumulation and index == end - 1:
-                one = Calls(scratch_bytes=accumulation.scratch_bytes, instructions=accumulation.instructions)
-            else:
-                one = self.calls(index, operator.rows_per_call)
+            one = self.calls(index, operator.rows_per_call, input_rows if index == end - 1 else 0)
             scratch = max(scratch, one.scratch_bytes)
             held += index in self.reading and (outlives or ring_rows[place] >= rows)
             calls += replay.num_calls[place]

@@ -8,7 +8,7 @@ import pytest
 
 from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
-from codegen_c.kernels.contract import Copy
+from codegen_c.kernels.contract import Copy, Implementation, StoredRows
 from codegen_c.program import KernelCall, Part, Program
 from codegen_c.views import with_views
 from tests.arena.programs import call, program
@@ -109,6 +109,108 @@ def test_joins_within_joins() -> None:
     viewed = with_views(nested)
     assert names(viewed) == ["s0", "s1", "s2", "s3"]
     assert {name: t.part.first for name, t in viewed.tensors.items() if t.part} == {"a": 16, "b": 32, "j": 16, "c": 0}
+
+
+def pitched(name: str, inputs: str, output: str) -> KernelCall:
+    """A step whose kernel can leave room between pixels."""
+    step = call(name, inputs, output)
+
+    def keeping(stored: StoredRows) -> Implementation:
+        return replace(step.implementation, kernel=f"every {stored.pitch}", pitched=True)
+
+    return replace(step, implementation=replace(step.implementation, pitched=True, keeping=keeping))
+
+
+def side_by_side(target: int, run: int, operand: int) -> Copy:
+    """Eight pixels of `run` channels, in pixels of ten."""
+    return Copy(input=operand, source_first=0, target_first=target, count=8 * run, run=run, pitch=10)
+
+
+def shaped(made: Program, **shapes: tuple[int, ...]) -> Program:
+    tensors = {name: replace(tensor, shape=shapes.get(name, tensor.shape)) for name, tensor in made.tensors.items()}
+    return replace(made, tensors=tensors)
+
+
+CHANNELS = shaped(
+    program(
+        {"x": 64, "a": 48, "b": 32, "j": 80, "y": 16},
+        pitched("s0", "x", "a"),
+        pitched("s1", "x", "b"),
+        copying("join", "a b", "j", side_by_side(0, 6, 0), side_by_side(6, 4, 1)),
+        call("s2", "j", "y"),
+    ),
+    a=(8, 6), b=(8, 4), j=(8, 10),
+)  # fmt: skip
+
+
+def test_channels_are_written_where_they_are_joined() -> None:
+    viewed = with_views(CHANNELS)
+    assert names(viewed) == ["s0", "s1", "s2"]
+    assert [c.implementation.kernel for c in viewed.kernel_calls()] == ["every 10", "every 10", "none"]
+    assert viewed.tensors["b"].part == Part(tensor="j", first=6, pitch=10)
+    viewed, plan = plan_memory(viewed, activations="ram")
+    validate(viewed, plan)
+    assert plan.arena_bytes == 64 + 80 and plan.placements["b"].num_bytes == 74, "from the first to the last one"
+
+
+def test_channels_within_channels() -> None:
+    nested = shaped(
+        program(
+            {"x": 64, "a": 32, "b": 16, "j": 48, "c": 32, "k": 80, "y": 16},
+            pitched("s0", "x", "a"),
+            pitched("s1", "x", "b"),
+            replace(
+                pitched("inner", "a b", "j"),
+                implementation=replace(
+                    copying("inner", "a b", "j", *(replace(c, pitch=6) for c in (
+                        side_by_side(0, 4, 0), side_by_side(4, 2, 1)
+                    ))).implementation,
+                    pitched=True, keeping=lambda stored: copying(
+                        "inner", "a b", "j", *(replace(c, pitch=stored.pitch or 6) for c in (
+                            side_by_side(0, 4, 0), side_by_side(4, 2, 1)
+                        ))).implementation,
+                ),
+            ),
+            pitched("s2", "x", "c"),
+            copying("outer", "c j", "k", side_by_side(0, 4, 0), side_by_side(4, 6, 1)),
+            call("s3", "k", "y"),
+        ),
+        a=(8, 4), b=(8, 2), j=(8, 6), c=(8, 4), k=(8, 10),
+    )  # fmt: skip
+    viewed = with_views(nested)
+    assert names(viewed) == ["s0", "s1", "s2", "s3"]
+    parts = {name: (t.part.first, t.part.pitch) for name, t in viewed.tensors.items() if t.part}
+    assert parts == {"a": (4, 10), "b": (8, 10), "j": (4, 10), "c": (0, 10)}
+
+
+@pytest.mark.parametrize("reader", ["a", "x"])
+def test_channels_that_somebody_else_reads_are_copied(reader: str) -> None:
+    """Only who joins them knows of the room between pixels."""
+    first, second, join, last = CHANNELS.steps
+    changed = replace(CHANNELS, steps=(first, second, join, call("s2", f"j {reader}", "y")))
+    assert ("join" in names(with_views(changed))) == (reader == "a")
+    assert last is not join
+
+
+def test_channels_of_a_kernel_that_cannot_are_copied() -> None:
+    changed = replace(CHANNELS, steps=(call("s0", "x", "a"), *CHANNELS.steps[1:]))
+    assert "join" in names(with_views(changed))
+
+
+def test_the_validator_finds_channels_that_meet() -> None:
+    viewed = with_views(CHANNELS)
+    b = replace(viewed.tensors["b"], part=Part(tensor="j", first=5, pitch=10))
+    viewed, plan = plan_memory(replace(viewed, tensors={**viewed.tensors, "b": b}), activations="ram")
+    with pytest.raises(PlanRejected, match="a and b are both written to the same elements of j"):
+        validate(viewed, plan)
+
+
+def test_the_validator_finds_channels_that_nobody_writes() -> None:
+    viewed = with_views(CHANNELS)
+    without = replace(viewed, steps=(viewed.steps[0], viewed.steps[2]))
+    without, plan = plan_memory(without, activations="ram")
+    with pytest.raises(PlanRejected, match="32 B of j are not its own any more but hold nothing"):
+        validate(without, plan)
 
 
 @pytest.mark.parametrize(

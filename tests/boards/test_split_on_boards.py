@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import onnx
 import pytest
 
 import tvm_ext
+from benchmarks.networks.dense import wide_mlp
+from benchmarks.networks.quantize import quantized
+from tests.support.onnx_models import saved
 from tvm_ext import BuildOptions
 from tvm_ext.core.platform import Platform
 
@@ -31,4 +36,18 @@ def test_a_split_model_verifies(shared_models: Path, tmp_path: Path, board: Plat
     package = tvm_ext.build(module, board, tmp_path / "out", options)
     report = package.report
     assert report["arena_bytes"] <= 20_000 and report["fit"]["attempts"][-1]["method"] == "split"
+    assert report["verify"]["qemu"]["passed"] and report["verify"]["host"]["passed"]
+
+
+@pytest.mark.board
+@pytest.mark.parametrize("make", [quantized, lambda model: model], ids=["int8", "float32"])
+def test_dense_pairs_verify(
+    make: Callable[[onnx.ModelProto], onnx.ModelProto], tmp_path: Path, board: Platform
+) -> None:
+    """The vector between two layers takes 1,024 elements whole; the board gives the host's bytes."""
+    model = make(wide_mlp("mlp", features=48, hidden=1024))
+    options = BuildOptions(ram=1000, memories="default", verify=("host", "qemu"))
+    package = tvm_ext.build(tvm_ext.load(saved(model, tmp_path)), board, tmp_path / "out", options)
+    report = package.report
+    assert report["arena_bytes"] <= 1000 and report["fit"]["attempts"][-1]["method"] == "split"
     assert report["verify"]["qemu"]["passed"] and report["verify"]["host"]["passed"]

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.board
 
 VERIFIED = BuildOptions(verify=("host", "qemu"))
 LITTLE = BuildOptions(verify=("host", "qemu"), ram={"dtcm": 20 * 1024})
+STREAMED = BuildOptions(verify=("host", "qemu"), io="stream")
 ONE_MEMORY = BuildOptions(verify=("host", "qemu"), memories="default")
 
 
@@ -37,6 +38,7 @@ def lies_in(package: Package, symbol: str, memory: str) -> bool:
     ("name", "options", "pairs"),
     [
         ("resnet_fp32", VERIFIED, {("flash", "dtcm"), ("flash", "sram")}),
+        ("resnet_fp32", STREAMED, {("flash", "dtcm"), ("flash", "sram")}),
         ("resnet_int8", LITTLE, {("flash", "dtcm"), ("sram", "dtcm"), ("dtcm", "sram")}),
     ],
 )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows
 from codegen_c.operators import Operator, TensorType
 from codegen_c.scalar import Instruction, Operand, ScalarProgram
-from tests.kernels.harness import HOST, compile_kernels, run_in_place, run_kernel, run_ring, smallest_rings
+from tests.kernels.harness import HOST, run_every_way, run_kernel
 
 # One example compiles several kernels at once, as the compiler's start costs more than they do.
 FEW = settings(max_examples=4, deadline=None, derandomize=True)
@@ -90,24 +90,12 @@ def assert_close(found: np.ndarray, expected: np.ndarray) -> None:
 
 
 def assert_kernel(operators: Sequence[Operator], inputs: Sequence[list[np.ndarray]], kernel: Kernel) -> None:
-    """Every operator's C: close to the reference whole; by rows, in the smallest rings, and in place the same bits."""
-    plain = [_implementation(operator, kernel, StoredRows()) for operator in operators]
-    single = [bool(i.spatial) and o.output.shape[0] == 1 for i, o in zip(plain, operators, strict=True)]
-    stored = [smallest_rings(i) if one else None for i, one in zip(plain, single, strict=True)]
-    ringed = [_implementation(o, kernel, rows) for o, rows in zip(operators, stored, strict=True) if rows]
-    entries = compile_kernels([*plain, *ringed])
-    rings = iter(zip(ringed, entries[len(plain) :], strict=True))
-    for operator, arrays, whole, rows, entry in zip(operators, inputs, plain, stored, entries, strict=False):
-        (found,) = run_kernel(operator, whole, arrays, entry=entry)
-        assert_close(found, whole.reference(arrays)[0])
-        if whole.spatial:
-            one_by_one = [(h, h + 1) for h in range(whole.spatial.output_rows)]
-            assert_same_bits(run_kernel(operator, whole, arrays, rows=one_by_one, entry=entry)[0], found)
-        if rows:
-            ring, ring_entry = next(rings)
-            assert_same_bits(run_ring(operator, ring, rows, arrays, entry=ring_entry)[0], found)
-        for index in whole.in_place:
-            assert_same_bits(run_in_place(whole, arrays, index, entry=entry).reshape(found.shape), found)
+    """Every operator's C: close to the reference whole, and the same bits every other way."""
+    every = run_every_way(operators, inputs, lambda operator, stored: _implementation(operator, kernel, stored))
+    for arrays, runs in zip(inputs, every, strict=True):
+        assert_close(runs.whole, runs.implementation.reference(arrays)[0])
+        for found in runs.others.values():
+            assert_same_bits(found, runs.whole)
 
 
 def assert_same_bits(found: np.ndarray, expected: np.ndarray) -> None:

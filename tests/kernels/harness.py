@@ -6,6 +6,7 @@ import ctypes
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
@@ -109,14 +110,81 @@ def run_ring(
     return [result]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Runs:
+    """The outputs of one operator: `whole`, and those of the other ways to run it, which must be the same bits."""
+
+    implementation: Implementation
+    whole: np.ndarray
+    others: dict[str, np.ndarray]
+
+
+def run_every_way(
+    operators: Sequence[Operator],
+    inputs: Sequence[list[np.ndarray]],
+    implement: Callable[[Operator, StoredRows], Implementation],
+) -> list[Runs]:
+    """Every operator whole, row by row, in the smallest rings, with pixels apart, and in place, as far as it can be.
+
+    Rings of rows are for single images. Compiled in one go.
+    """
+    plain = [implement(operator, StoredRows()) for operator in operators]
+    ways: list[dict[str, tuple[StoredRows, Implementation]]] = []
+    for operator, whole in zip(operators, plain, strict=True):
+        stored: dict[str, StoredRows] = {}
+        if whole.spatial and operator.output.shape[0] == 1:
+            stored["rings"] = smallest_rings(whole)
+        if whole.pitched and operator.output.shape:
+            stored["pitched"] = StoredRows(pitch=operator.output.shape[-1] + 3)
+        ways.append({way: (rows, implement(operator, rows)) for way, rows in stored.items()})
+    entries = compile_kernels([*plain, *(made for way in ways for _, made in way.values())])
+    further = iter(entries[len(plain) :])
+    found: list[Runs] = []
+    for operator, arrays, whole, entry in zip(operators, inputs, plain, entries, strict=False):
+        (result,), others = run_kernel(operator, whole, arrays, entry=entry), dict[str, np.ndarray]()
+        if whole.spatial:
+            one_by_one = [(h, h + 1) for h in range(whole.spatial.output_rows)]
+            (others["rows"],) = run_kernel(operator, whole, arrays, one_by_one, entry)
+        for way, (stored, made) in ways[len(found)].items():
+            run = run_ring if way == "rings" else run_pitched
+            others[way] = run(operator, made, stored, arrays, next(further))[0]
+        for index in whole.in_place:
+            if operator.inputs[index].dtype == operator.output.dtype:
+                others[f"in place of {index}"] = run_in_place(whole, arrays, index, entry).reshape(result.shape)
+        found.append(Runs(implementation=whole, whole=result, others=others))
+    return found
+
+
+def run_pitched(
+    operator: Operator, implementation: Implementation, stored: StoredRows, inputs: list[np.ndarray], entry: Entry
+) -> list[np.ndarray]:
+    """The output of a kernel made for pixels that lie apart; what lies between must not be written."""
+    output, pitch = operator.output, stored.pitch
+    assert pitch is not None
+    channels = output.shape[-1]
+    guarded = _Guarded((output.num_elements // channels, pitch), output.dtype)
+    guarded.bytes[:] = GUARD
+    _call(entry, implementation, inputs, [guarded.array], 0, _num_rows(implementation))
+    between = np.ascontiguousarray(guarded.array[:, channels:]).view(np.uint8)
+    assert guarded.is_intact() and (between == GUARD).all(), "written outside the output"
+    return [np.ascontiguousarray(guarded.array[:, :channels]).reshape(output.shape)]
+
+
 def run_accumulating(
-    operator: Operator, implementation: Implementation, inputs: list[np.ndarray], *, parts: int, at_once: int
+    operator: Operator,
+    implementation: Implementation,
+    inputs: list[np.ndarray],
+    *,
+    parts: int,
+    at_once: int,
+    entry: Entry | None = None,
 ) -> list[np.ndarray]:
     """Outputs of a kernel that adds up rows of its input: it comes in equal parts, `at_once` of them a call.
 
     The parts lie in a ring of so many.
     """
-    (entry,), (whole,) = compile_kernels([implementation]), inputs
+    entry = entry or compile_kernels([implementation])[0]
+    (whole,) = inputs
     types = [operator.output, *([implementation.sums] if implementation.sums else [])]
     guarded = [_Guarded(kind.shape, kind.dtype) for kind in types]
     rows = whole.reshape(parts, -1)

@@ -10,7 +10,7 @@ from codegen_c.kernels import select
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows
 from codegen_c.operators import Operator, TensorType, Window
 from codegen_c.program import Quantization
-from tests.kernels.harness import HOST, compile_kernels, run_kernel, run_ring, smallest_rings
+from tests.kernels.harness import HOST, run_every_way
 
 # One example compiles several kernels at once, as the compiler's start costs more than they do.
 FEW = settings(max_examples=8, deadline=None, derandomize=True)
@@ -103,32 +103,18 @@ def assert_rounds(result: np.ndarray, value: np.ndarray, output: TensorType, low
 def assert_c_equals_reference(
     operators: list[Operator], inputs: list[list[np.ndarray]], kernel: Kernel | None = None
 ) -> list[np.ndarray]:
-    """Every operator's C code, whole, by rows and in the smallest rings, gives the reference's bytes: returned.
-
-    Rings of rows are for single images.
+    """Every operator's C code, run every way, gives the reference's bytes: returned.
 
     kernel: the one under test; by default the one that would be chosen.
     """
-    plain = [_implementation(operator, kernel, StoredRows()) for operator in operators]
-    single = [bool(i.spatial) and o.output.shape[0] == 1 for i, o in zip(plain, operators, strict=True)]
-    stored = [smallest_rings(i) if one else None for i, one in zip(plain, single, strict=True)]
-    ringed = [_implementation(o, kernel, rows) for o, rows in zip(operators, stored, strict=True) if rows]
-    entries = compile_kernels([*plain, *ringed])
-    rings = iter(zip(ringed, entries[len(plain) :], strict=True))
+    every = run_every_way(operators, inputs, lambda operator, stored: _implementation(operator, kernel, stored))
     results: list[np.ndarray] = []
-    for operator, arrays, whole, rows, entry in zip(
-        operators, inputs, plain, stored, entries[: len(plain)], strict=True
-    ):
-        (expected,) = whole.reference(arrays)
+    for operator, arrays, runs in zip(operators, inputs, every, strict=True):
+        (expected,) = runs.implementation.reference(arrays)
         assert (expected.shape, str(expected.dtype)) == (operator.output.shape, operator.output.dtype)
-        np.testing.assert_array_equal(run_kernel(operator, whole, arrays, entry=entry)[0], expected)
-        if whole.spatial:
-            one_by_one = [(h, h + 1) for h in range(whole.spatial.output_rows)]
-            by_rows = run_kernel(operator, whole, arrays, rows=one_by_one, entry=entry)
-            np.testing.assert_array_equal(by_rows[0], expected)
-        if rows:
-            ring, ring_entry = next(rings)
-            np.testing.assert_array_equal(run_ring(operator, ring, rows, arrays, entry=ring_entry)[0], expected)
+        np.testing.assert_array_equal(runs.whole, expected)
+        for way, found in runs.others.items():
+            np.testing.assert_array_equal(found, expected, err_msg=way)
         results.append(expected)
     return results
 

@@ -11,11 +11,18 @@ from codegen_c.kernels import dense_f32
 from codegen_c.operators import Dense
 from tests.kernels.float32 import FEW, assert_close, assert_kernel, elements, finishes, floats, run_once, seeds
 
+SHAPES = st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple)
+SIZES = st.tuples(st.integers(1, 20), st.integers(1, 9))
+
 
 @st.composite
-def layers(draw: st.DrawFn) -> Dense:
-    rows = tuple(draw(st.lists(st.integers(1, 4), min_size=1, max_size=3)))
-    depth, channels = draw(st.integers(1, 20)), draw(st.integers(1, 9))
+def layers(
+    draw: st.DrawFn,
+    shapes: st.SearchStrategy[tuple[int, ...]] = SHAPES,
+    sizes: st.SearchStrategy[tuple[int, int]] = SIZES,
+) -> Dense:
+    """shapes: in front of the last axis. sizes: depth and channels."""
+    rows, (depth, channels) = draw(shapes), draw(sizes)
     finish, residuals = draw(finishes(channels))
     random = np.random.default_rng(draw(seeds))
     output = floats(*rows, channels)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from codegen_c.kernels import qdense
 from codegen_c.kernels.requantize import scale_of
-from codegen_c.operators import QDense
+from codegen_c.operators import QDense, Rounding
 from tests.kernels.quantized import (
     FEW,
     assert_c_equals_reference,
@@ -20,11 +22,19 @@ from tests.kernels.quantized import (
     tensor_types,
 )
 
+SHAPES = st.sampled_from(((1,), (), (3,), (1, 2, 3)))
+SIZES = st.tuples(st.integers(1, 40), st.integers(1, 11))
+
 
 @st.composite
-def dense_layers(draw: st.DrawFn) -> QDense:
-    leading = draw(st.sampled_from(((1,), (), (3,), (1, 2, 3))))
-    depth, channels = draw(st.integers(1, 40)), draw(st.integers(1, 11))
+def dense_layers(
+    draw: st.DrawFn,
+    shapes: st.SearchStrategy[tuple[int, ...]] = SHAPES,
+    sizes: st.SearchStrategy[tuple[int, int]] = SIZES,
+    roundings: Sequence[Rounding] = ("onnx",),
+) -> QDense:
+    """shapes: in front of the last axis. sizes: depth and channels."""
+    leading, (depth, channels) = draw(shapes), draw(sizes)
     random = np.random.default_rng(draw(seeds))
     scales = np.exp2(random.uniform(-9, -4, channels)).astype(np.float32)
     source = draw(tensor_types((*leading, depth)))
@@ -40,6 +50,7 @@ def dense_layers(draw: st.DrawFn) -> QDense:
         bias=random.integers(-20000, 20000, channels).astype(np.int32),
         low=low,
         high=high,
+        rounding=draw(st.sampled_from(roundings)),
     )
 
 

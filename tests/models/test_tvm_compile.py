@@ -15,7 +15,7 @@ import tvm_ext
 from tests.support.onnx_models import SMALL_MODELS, model_of, saved, weights
 from tests.support.packages import assert_close
 from tests.support.refusing import refuse
-from tvm_ext import BuildOptions
+from tvm_ext import BuildOptions, errors
 from tvm_ext.references import onnx_outputs, random_inputs
 
 NODE = helper.make_node
@@ -106,6 +106,12 @@ def test_what_no_kernel_takes_is_left_to_tvm(tmp_path: Path, monkeypatch: pytest
     assert_close(dict(zip(expected, found, strict=True)), expected)
     assert [name for name in called if name.startswith("mixed")] == ["mixed_region", "mixed_region_2"]
     assert len(called) > 2
+
+
+def test_errors_come_through_as_what_they_are(tmp_path: Path) -> None:
+    mod = tvm_ext.load(saved(SMALL_MODELS["branches"](), tmp_path))
+    with pytest.raises(errors.DoesNotFit, match="ram of host may give 64 B"):
+        tvm.compile(mod, target="llvm", relax_pipeline=tvm_ext.relax_pipeline("host", BuildOptions(ram=64)))
 
 
 @pytest.mark.parametrize("platform", ["host", "cortex_m4", "cortex_m55"])

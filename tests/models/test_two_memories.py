@@ -20,6 +20,7 @@ from tests.support.poison import run_poisoned
 from tests.support.random_models import random_model
 from tvm_ext import BuildOptions, Platform
 from tvm_ext.core.errors import BadOptions
+from tvm_ext.core.options import Io
 from tvm_ext.core.time_model import TimeModel
 from tvm_ext.instrumented import run_instrumented
 from tvm_ext.pipeline import compile_module
@@ -51,7 +52,7 @@ def checked(path: Path, platform: Platform, **options) -> Compiled:
     found, destroyed = run_poisoned(several, inputs)
     same(found, wanted)
     assert destroyed > 0
-    if several.program.moves() and several.interface.io == "arena":
+    if several.program.moves() and several.interface.io != "caller":
         same(run_deferred(several, inputs), wanted)
     for memory, limit in BuildOptions(**options).limits_bytes(platform).items():
         assert several.plan.bytes_in(memory) <= limit
@@ -62,7 +63,9 @@ def checked(path: Path, platform: Platform, **options) -> Compiled:
 def test_random_models(seed: int, tmp_path: Path) -> None:
     """Little near memory, so that something has to give; with a DMA and without."""
     path = saved(random_model(seed, num_layers=9), tmp_path)
-    checked(path, always_on((2048, 4096, 8192)[seed % 3], dma=seed % 4 != 3), io=("arena", "caller")[seed % 2])
+    checked(
+        path, always_on((2048, 4096, 8192)[seed % 3], dma=seed % 4 != 3), io=("arena", "caller", "stream")[seed % 3]
+    )
 
 
 def test_moves_occur_in_these_models(tmp_path: Path) -> None:
@@ -78,11 +81,12 @@ def test_small_models(name: str, tmp_path: Path) -> None:
     checked(saved(SMALL_MODELS[name](), tmp_path), always_on(1024))
 
 
+@pytest.mark.parametrize("io", ["arena", "stream"])
 @pytest.mark.parametrize("name", ["kws_int8", "resnet_fp32", "resnet_int8"])
-def test_shared_models(name: str, shared_models: Path) -> None:
+def test_shared_models(name: str, io: Io, shared_models: Path) -> None:
     """Larger than the near memory; at least 1.5 times as fast, as far as can be predicted."""
     platform = Platform.load("always_on")
-    built = checked(shared_models / f"{name}.onnx", platform)
+    built = checked(shared_models / f"{name}.onnx", platform, io=io)
     time = TimeModel(platform=platform)
     assert 1.5 * predicted_cycles(built.program, time) < predicted_cycles(built.program, time, only="sram")
 

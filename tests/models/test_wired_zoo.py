@@ -71,8 +71,8 @@ def test_orders_are_proved_and_no_worse_than_the_hierarchical_ones(name: str) ->
     ["amoebanet_a_cifar_6_36_fp32", "unet_16_fp32", "unet_16_int8", "dense_block_12_fp32", "dense_block_12_int8"],
 )
 def test_arenas_are_as_small_as_the_most_that_is_alive(name: str, tmp_path: Path) -> None:
-    """The bytes that the order alone asks for are the bytes of the arena: where things lie costs nothing."""
+    """Where things lie costs nothing: the arena has no more bytes than the order asks for, fewer where copies go."""
     module = tvm_ext.load(saved(zoo.build(name), tmp_path, name))
     compiled = compile_module(module, Platform.load("host"), BuildOptions())
     (arena,) = compiled.plan.arenas
-    assert arena.num_bytes == arena.lower_bound_bytes == compiled.schedule_peak_bytes and arena.proved
+    assert arena.num_bytes == arena.lower_bound_bytes <= (compiled.schedule_peak_bytes or 0) and arena.proved

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import numpy as np
@@ -14,7 +15,10 @@ NODE = helper.make_node
 
 
 def image_network(seed: int) -> onnx.ModelProto:
-    """A chain with side branches: convolutions, depthwise ones, pools, activations, sums and concatenations."""
+    """A chain with side branches: convolutions, depthwise ones, pools, activations, sums and concatenations.
+
+    Behind the image, or the mean over it, every other one has pairs of dense layers, vectors between them mostly wide.
+    """
     rng, data = random.Random(seed), np.random.default_rng(seed)
     channels, size = rng.choice([1, 3, 4]), rng.choice([12, 15, 17])
     shapes = {"x": (channels, size, size)}
@@ -59,5 +63,35 @@ def image_network(seed: int) -> onnx.ModelProto:
             name, shape = conv(current, rng.choice([3, 8, 9]), rng.choice([1, 3, 5]), rng.choice([1, 1, 2]), 1)
         shapes[name] = shape
         current = name
-    nodes.append(NODE("GlobalAveragePool", [current], ["y"]))
-    return model_of(nodes, {"x": (1, channels, size, size)}, ["y"], constants)
+    if seed % 2 == 0:
+        nodes.append(NODE("GlobalAveragePool", [current], ["y"]))
+        return model_of(nodes, {"x": (1, channels, size, size)}, ["y"], constants)
+    if seed % 4 == 1:
+        nodes.append(NODE("GlobalAveragePool", [current], ["mean"]))
+        current, shapes["mean"] = "mean", (shapes[current][0], 1, 1)
+    nodes.append(NODE("Flatten", [current], ["features"]))
+    pairs, weights = _dense_pairs(seed, math.prod(shapes[current]))
+    return model_of([*nodes, *pairs], {"x": (1, channels, size, size)}, ["y"], constants | weights)
+
+
+def _dense_pairs(seed: int, features: int) -> tuple[list[onnx.NodeProto], dict[str, np.ndarray]]:
+    """One or two pairs, float32[1, features] in `features` to float32[1, K] in `y`; some vectors no run divides."""
+    rng, data = random.Random(seed), np.random.default_rng(seed)
+    nodes: list[onnx.NodeProto] = []
+    constants: dict[str, np.ndarray] = {}
+    current, count = "features", rng.choice([1, 2])
+
+    def gemm(source: str, name: str, depth: int, width: int) -> None:
+        constants[f"{name}.w"] = (data.normal(size=(depth, width)) / depth**0.5).astype(np.float32)
+        constants[f"{name}.b"] = data.normal(size=width).astype(np.float32)
+        nodes.append(NODE("Gemm", [source, f"{name}.w", f"{name}.b"], [name]))
+
+    for pair in range(count):
+        widths = [1000, 2048, 3000, 250] if features < 100 else [32, 64, 30]
+        width, result = rng.choice(widths), rng.choice([5, 12, 48])
+        gemm(current, f"wide{pair}", features, width)
+        nodes.append(NODE(rng.choice(["Relu", "Sigmoid", "Tanh"]), [f"wide{pair}"], [f"active{pair}"]))
+        current = f"narrow{pair}" if pair < count - 1 else "y"
+        gemm(f"active{pair}", current, width, result)
+        features = result
+    return nodes, constants

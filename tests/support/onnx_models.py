@@ -189,6 +189,21 @@ def branches() -> onnx.ModelProto:
     return model_of(nodes, {"x": (1, 2, 8, 8)}, ["probabilities"], constants)
 
 
+def pads_apart() -> onnx.ModelProto:
+    """Zeros around an image in a Pad of its own, as converters write it; another one that pads with ones."""
+    nodes = [
+        NODE("Pad", ["x", "zeros"], ["p"]),
+        NODE("Conv", ["p", "w0"], ["c"], strides=[2, 2]),
+        NODE("Pad", ["c", "ones", "one"], ["q"]),
+        NODE("Conv", ["q", "w1"], ["y"]),
+    ]
+    constants = {
+        "zeros": np.array([0, 0, 0, 1, 0, 0, 1, 1]), "ones": np.array([0, 0, 1, 1, 0, 0, 1, 1]),
+        "one": np.float32(1), "w0": weights(6, 2, 3, 3), "w1": weights(3, 6, 3, 3, seed=1),
+    }  # fmt: skip
+    return model_of(nodes, {"x": (1, 2, 8, 8)}, ["y"], constants)
+
+
 def symbolic_batch() -> onnx.ModelProto:
     nodes = [NODE("MatMul", ["x", "w"], ["p"]), NODE("Relu", ["p"], ["y"])]
     return model_of(nodes, {"x": ("batch", 6)}, ["y"], {"w": weights(6, 4)})
@@ -198,7 +213,7 @@ SMALL_MODELS: dict[str, Callable[[], onnx.ModelProto]] = {
     function.__name__: function
     for function in (
         branches, gathers, image_in_and_out, moves_data, nasty_names, nothing_to_compute, one_value_under_two_names,
-        output_that_is_an_input, output_that_is_constant, reduces_and_normalises, reshape_only,
+        output_that_is_an_input, output_that_is_constant, pads_apart, reduces_and_normalises, reshape_only,
         two_inputs_two_outputs, unused_input, value_that_is_output_and_read_on,
     )
 }  # fmt: skip

@@ -5,6 +5,9 @@ an operator whose rows are asked for asks its producers for what it reads, and t
 operators' order, runs. So every row is computed as late as it can be, and exactly once. A result that only operators
 of the sequence read needs no more rows than lie between the first row still to be read and the last one made: it is
 kept in a ring, row h in slot h modulo the ring's rows.
+
+Rows are equal parts of a tensor in the order of its bytes: rows of an image, vectors of a matrix, and of one vector
+runs of its channels.
 """
 
 from __future__ import annotations
@@ -54,14 +57,10 @@ class RowAccumulation:
     """An operator whose calls each add some rows of its only input to sums; the last one writes its output.
 
     row_counts: into how many equal rows the input may be cut. sums_bytes: kept between the calls, beside the output.
-    scratch_bytes: during a call.
-    instructions: modelled, beyond those of the operator run whole.
     """
 
     row_counts: tuple[int, ...]
     sums_bytes: int
-    scratch_bytes: int
-    instructions: int
 
     def operator(self, num_rows: int) -> RowOperator:
         """Its rows stand for those of its input: row r is there when the input's row r has been added."""

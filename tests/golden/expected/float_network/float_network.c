@@ -193,19 +193,7 @@ TVM_EXT_STEP void float_network_pool_2(const float *input, float *output, int32_
     }
 }
 
-/* permute_dims_pool_nchw: float32[1, 3, 3, 4] -> float32[1, 4, 3, 3]; permute */
-TVM_EXT_STEP void float_network_permute_dims_pool_nchw(const float *input, float *output)
-{
-    for (int32_t i1 = 0; i1 < 4; ++i1) {
-        for (int32_t i2 = 0; i2 < 3; ++i2) {
-            for (int32_t i3 = 0; i3 < 3; ++i3) {
-                *output++ = input[i1 + i2 * 12 + i3 * 4];
-            }
-        }
-    }
-}
-
-/* dense: float32[1, 4, 3, 3] -> float32[1, 3]; dense_f32 */
+/* dense: float32[1, 3, 3, 4] -> float32[1, 3]; dense_f32 */
 TVM_EXT_STEP void float_network_dense(
     const float *input,
     float *output,
@@ -261,9 +249,7 @@ int32_t float_network_run(void)
     for (int32_t i = 0; i < 3; ++i) {
         float_network_pool_2(sram->relu1, sram->pool, 2 - i, 3 - i);
     }
-    float_network_permute_dims_pool_nchw(sram->pool, sram->pool_nchw);
-    float_network_dense(sram->pool_nchw, sram->scores, float_network_dense_weights,
-        float_network_dense_bias);
+    float_network_dense(sram->pool, sram->scores, float_network_dense_weights, float_network_dense_bias);
     float_network_softmax(sram->scores, sram->probabilities);
     return 0;
 }

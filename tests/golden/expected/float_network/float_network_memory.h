@@ -24,17 +24,14 @@ union float_network_sram {
     struct { float relu1[144]; };
     /* float32[1, 3, 3, 4], pool; steps 2 to 3 */
     struct { uint8_t GAP_pool[480]; float pool[36]; };
-    /* float32[1, 4, 3, 3], pool; steps 3 to 4 */
-    struct { float pool_nchw[36]; };
-    /* float32[1, 3], scores; steps 4 to 5 */
-    struct { uint8_t GAP_scores[144]; float scores[3]; };
-    /* float32[1, 3], probabilities; step 5 */
+    /* float32[1, 3], scores; steps 3 to 4 */
+    struct { float scores[3]; };
+    /* float32[1, 3], probabilities; step 4 */
     struct { float probabilities[3]; };
 };
 extern union float_network_sram float_network_sram;
 _Static_assert(offsetof(union float_network_sram, image_0_nhwc) == 384, "image_0_nhwc");
 _Static_assert(offsetof(union float_network_sram, pool) == 480, "pool");
-_Static_assert(offsetof(union float_network_sram, scores) == 144, "scores");
 _Static_assert(sizeof(union float_network_sram) == 672, "float_network_sram");
 
 #endif

@@ -109,14 +109,14 @@ TVM_EXT_STEP void integer_network_residual(
     int32_t row_end)
 {
     for (int32_t h = row_begin; h < row_end; ++h) {
-        const int8_t *a = &input0[h * 15];
-        const int8_t *b = &input1[h * 15];
-        int8_t *y = &output[h * 15];
+        const int8_t *input0_row = &input0[h * 15];
+        const int8_t *input1_row = &input1[h * 15];
+        int8_t *output_row = &output[h * 15];
         for (int32_t i = 0; i < 15; i += 1) {
-            y[0] = integer_network_residual_apply(a[0], b[0]);
-            a += 1;
-            b += 1;
-            y += 1;
+            output_row[0] = integer_network_residual_apply(input0_row[0], input1_row[0]);
+            input0_row += 1;
+            input1_row += 1;
+            output_row += 1;
         }
     }
 }

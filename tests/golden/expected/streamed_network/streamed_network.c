@@ -180,19 +180,7 @@ TVM_EXT_STEP void streamed_network_pool_2(const float *input, float *output, int
     }
 }
 
-/* permute_dims_pool_nchw: float32[1, 3, 3, 4] -> float32[1, 4, 3, 3]; permute */
-TVM_EXT_STEP void streamed_network_permute_dims_pool_nchw(const float *input, float *output)
-{
-    for (int32_t i1 = 0; i1 < 4; ++i1) {
-        for (int32_t i2 = 0; i2 < 3; ++i2) {
-            for (int32_t i3 = 0; i3 < 3; ++i3) {
-                *output++ = input[i1 + i2 * 12 + i3 * 4];
-            }
-        }
-    }
-}
-
-/* dense: float32[1, 4, 3, 3] -> float32[1, 3]; dense_f32 */
+/* dense: float32[1, 3, 3, 4] -> float32[1, 3]; dense_f32 */
 TVM_EXT_STEP void streamed_network_dense(
     const float *input,
     float *output,
@@ -263,8 +251,7 @@ int32_t streamed_network_run(const streamed_network_io *io)
         }
     }
     streamed_network_pool_2(sram->relu1, sram->pool, 0, 3);
-    streamed_network_permute_dims_pool_nchw(sram->pool, sram->pool_nchw);
-    streamed_network_dense(sram->pool_nchw, sram->scores, streamed_network_dense_weights,
+    streamed_network_dense(sram->pool, sram->scores, streamed_network_dense_weights,
         streamed_network_dense_bias);
     streamed_network_softmax(sram->scores, sram->probabilities_rows);
     status = io->write_probabilities(io->context, sram->probabilities_rows, 0, 1);

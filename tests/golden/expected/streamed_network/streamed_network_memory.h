@@ -22,17 +22,14 @@ union streamed_network_sram {
     struct { uint8_t GAP_image_0_nhwc[576]; float image_0_nhwc[48]; };
     /* float32[1, 3, 3, 4], pool; steps 1 to 2 */
     struct { uint8_t GAP_pool[576]; float pool[36]; };
-    /* float32[1, 4, 3, 3], pool; steps 2 to 3 */
-    struct { float pool_nchw[36]; };
-    /* float32[1, 3], scores; steps 3 to 4 */
-    struct { uint8_t GAP_scores[144]; float scores[3]; };
-    /* float32[1, 3], probabilities; steps 4 to 5 */
+    /* float32[1, 3], scores; steps 2 to 3 */
+    struct { float scores[3]; };
+    /* float32[1, 3], probabilities; steps 3 to 4 */
     struct { float probabilities_rows[3]; };
 };
 extern union streamed_network_sram streamed_network_sram;
 _Static_assert(offsetof(union streamed_network_sram, image_0_nhwc) == 576, "image_0_nhwc");
 _Static_assert(offsetof(union streamed_network_sram, pool) == 576, "pool");
-_Static_assert(offsetof(union streamed_network_sram, scores) == 144, "scores");
 _Static_assert(sizeof(union streamed_network_sram) == 768, "streamed_network_sram");
 
 #endif

@@ -1,0 +1,215 @@
+"""Would other ways to split than rows need fewer bytes? Arithmetic over the zoo's int8 networks; nothing is compiled.
+
+    python benchmarks/split_ways.py --output benchmarks/results/split_ways.json
+
+Each network is cut into segments whose rows run in series, as `--ram` asks for the fewest bytes. Two more ways are
+priced beside these, in the favour of each:
+
+channels: of `1x1 -> (depthwise ->) 1x1`, all rows of CHANNELS expanded channels at a time, added to int32 sums of the
+    last one's output, which lie where the output does. Such a segment needs what is alive around it and what it reads,
+    the expanded channels once, the sums, and no scratch. It is offered to the search for the cut beside rows.
+patches: columns in STRIPS strips, one after the other, each row by row: the rings of a segment shrink to a strip and
+    its halo, which is computed again. `macs` is by how many times such a segment's multiply-adds grow, at most. Where
+    an input is streamed its rows come once, so what reads it stays by rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, prod
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+import onnx
+import tvm
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import tvm_ext  # noqa: E402
+from benchmarks import zoo  # noqa: E402
+from codegen_c.byoc import CodegenBackend  # noqa: E402
+from codegen_c.composites import Lowered, lower_operator  # noqa: E402
+from codegen_c.kernels.contract import Target  # noqa: E402
+from codegen_c.operators import Window  # noqa: E402
+from relay_passes.analysis.operator_graph import OperatorGraph  # noqa: E402
+from relay_passes.analysis.row_facts import row_facts  # noqa: E402
+from relay_passes.analysis.schedule_search import Graph  # noqa: E402
+from relay_passes.analysis.split_search import Split, cheapest_cut  # noqa: E402
+from relay_passes.analysis.split_segments import RowFacts, Segment, Segments  # noqa: E402
+from tvm_ext.core.platform import Platform  # noqa: E402
+from tvm_ext.pipeline import passes  # noqa: E402
+
+NETWORKS = (
+    "ds_cnn_int8", "resnet8_int8", "mobilenet_v1_025_96_int8", "mcunet_5fps_vww_int8", "mcunet_320k_int8",
+    "mobilenet_v2_035_96_int8", "mobilenet_v2_035_144_int8", "mobilenet_v2_100_224_int8",
+)  # fmt: skip
+CHANNELS = 16
+STRIPS = (2, 3, 4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """Of one operator: its output's shape as stored, its window, its multiply-adds, whether each channel is apart."""
+
+    shape: tuple[int, ...]
+    window: Window
+    macs: int
+    is_depthwise: bool
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--networks", nargs="*", default=list(NETWORKS))
+    parser.add_argument("--output", type=Path, required=True)
+    options = parser.parse_args(arguments)
+    results: dict[str, Any] = {}
+    for network in options.networks:
+        results[network] = {"held": compared(network, "arena"), "streamed": compared(network, "stream")}
+        print(network, json.dumps(results[network]), flush=True)
+        options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def compared(network: str, io: Literal["arena", "stream"]) -> dict[str, Any]:
+    """Least bytes of a network by rows, and by rows with each of the other ways beside them."""
+    operators = _operators(network, io)
+    graph, facts, layers = operators.graph(), row_facts(operators), _layers(operators)
+    by_rows = Segments(graph, facts)
+    least = _least(graph, by_rows)
+    channels = _WithChannels(graph, facts, layers)
+    blocks = [_block(channels, begin, end) for begin, end in channels.blocks]
+    return {
+        "rows_bytes": least.peak_bytes,
+        "with_channels_bytes": _least(graph, channels).peak_bytes,
+        "blocks": len(blocks),
+        "blocks_smaller_by_channels": [found for found in blocks if found["channels_bytes"] < found["rows_bytes"]],
+        "with_patches": {str(strips): _patched(least, facts, layers, strips) for strips in STRIPS},
+    }
+
+
+def _least(graph: Graph, segments: Segments) -> Split:
+    """The cut of fewest bytes, each segment of the fewest there are."""
+    count = len(graph.nodes)
+    return cheapest_cut(count, segments, lambda s: (s.num_bytes, s.num_bytes * (s.end - s.begin)))
+
+
+class _WithChannels(Segments):
+    """Segments by rows, and blocks a few expanded channels at a time."""
+
+    def __init__(self, graph: Graph, facts: RowFacts, layers: Sequence[Layer | None]) -> None:
+        super().__init__(graph, facts)
+        self.layers = layers
+        spans = [(begin, begin + size) for size in (2, 3) for begin in range(len(layers) - size + 1)]
+        self.blocks = [(begin, end) for begin, end in spans if self._is_block(begin, end)]
+
+    def of(self, begin: int, end: int) -> tuple[Segment, ...]:
+        found = super().of(begin, end)
+        if (begin, end) not in self.blocks:
+            return found
+        return (*found, Segment(begin=begin, end=end, rows_per_call=1, num_bytes=self.by_channels(begin, end), cost=1))
+
+    def by_channels(self, begin: int, end: int) -> int:
+        first, *_, last = (layer for layer in self.layers[begin:end] if layer)
+        expanded = prod(first.shape[1:3]) * CHANNELS
+        return self.held(begin) + expanded + 4 * prod(last.shape)
+
+    def _is_block(self, begin: int, end: int) -> bool:
+        """Pointwise, perhaps depthwise, pointwise; each read only by the next."""
+        block = [layer for layer in self.layers[begin:end] if layer]
+        if len(block) < end - begin or len(block[0].shape) != 4:
+            return False
+        pointwise = all(one.window.kernel == (1, 1) and not one.is_depthwise for one in (block[0], block[-1]))
+        chained = all(
+            len(self.graph.nodes[i + 1].reads) == 1 and self.last[self.graph.nodes[i].writes[0]] == i + 1
+            and self.graph.nodes[i + 1].reads == self.graph.nodes[i].writes
+            for i in range(begin, end - 1)
+        )  # fmt: skip
+        return pointwise and chained and all(one.is_depthwise for one in block[1:-1])
+
+
+def _block(segments: _WithChannels, begin: int, end: int) -> dict[str, Any]:
+    """One block alone by both ways; rows also where the middle is a segment of its own."""
+    rows = min(
+        (max(first.num_bytes, second.num_bytes) if second else first.num_bytes)
+        for middle in range(begin + 1, end + 1)
+        for first in segments.ending(middle).get(begin, ()) or Segments.of(segments, begin, middle)
+        for second in (Segments.of(segments, middle, end) if middle < end else (None,))
+    )
+    first, last = segments.layers[begin], segments.layers[end - 1]
+    assert first and last, "blocks are of layers"
+    return {
+        "expanded": list(first.shape[1:]), "output": list(last.shape[1:]), "rows_bytes": rows,
+        "channels_bytes": segments.by_channels(begin, end),
+    }  # fmt: skip
+
+
+def _patched(cut: Split, facts: RowFacts, layers: Sequence[Layer | None], strips: int) -> dict[str, float]:
+    """Bytes of a cut where strips shrink the rings of segments that need the most, and the largest growth in macs."""
+    peak, growth = 0, 1.0
+    order = sorted(cut.segments, key=lambda segment: -segment.num_bytes)
+    for segment in order:
+        if segment.num_bytes <= peak:
+            break
+        own = [layers[index] for index in range(segment.begin, segment.end)]
+        block = [layer for layer in own if layer and len(layer.shape) == 4]
+        reads_a_stream = any(segment.begin <= index < segment.end for index in facts.reading)
+        if segment.rows_per_call == 0 or len(block) < len(own) or segment.input_rows or reads_a_stream:
+            peak = max(peak, segment.num_bytes)
+            continue
+        smaller, macs = _in_strips(segment, block, strips)
+        peak, growth = max(peak, smaller), max(growth, macs)
+    return {"bytes": peak, "macs": round(growth, 3)}
+
+
+def _in_strips(segment: Segment, block: Sequence[Layer], strips: int) -> tuple[int, float]:
+    """A segment's bytes and growth of multiply-adds; its rings are those of one row of the reader's window each."""
+    columns = [0] * len(block)
+    columns[-1] = ceil(block[-1].shape[2] / strips)
+    for index in range(len(block) - 2, -1, -1):
+        window = block[index + 1].window
+        reach = (columns[index + 1] - 1) * window.strides[1] + (window.kernel[1] - 1) * window.dilation[1] + 1
+        columns[index] = min(reach, block[index].shape[2])
+    saved = 0
+    for layer, reader, width in zip(block, block[1:], columns, strict=False):
+        rows = min((reader.window.kernel[0] - 1) * reader.window.dilation[0] + 1, layer.shape[1])
+        saved += rows * (layer.shape[2] - width) * layer.shape[3]
+    whole = sum(layer.macs for layer in block)
+    again = sum(layer.macs * strips * width / layer.shape[2] for layer, width in zip(block, columns, strict=True))
+    return segment.num_bytes - saved, again / whole if whole else 1.0
+
+
+def _operators(network: str, io: Literal["arena", "stream"]) -> OperatorGraph:
+    """A network as the memory passes see it."""
+    platform, options = Platform.load("cortex_m4"), tvm_ext.BuildOptions(io=io)
+    with TemporaryDirectory(prefix="split_ways_") as folder:
+        path = Path(folder) / f"{network}.onnx"
+        onnx.save(zoo.build(network), path)
+        module = tvm_ext.load(path)
+    *stages, _ = passes(platform, options, "net")  # the last one makes regions
+    module = tvm.transform.Sequential(stages)(module)
+    return OperatorGraph(module, module["main"], CodegenBackend(target=Target(processor=platform.processor)))
+
+
+def _layers(operators: OperatorGraph) -> list[Layer | None]:
+    return [_layer(composite, operators.backend) if composite else None for composite in operators.composites]
+
+
+def _layer(composite: tvm.relax.Function, backend: Any) -> Layer | None:
+    lowered = lower_operator(composite, backend.target)
+    if not isinstance(lowered, Lowered) or lowered.implementation is None or lowered.implementation.spatial is None:
+        return None
+    spatial, output = lowered.implementation.spatial, lowered.operator.output
+    return Layer(
+        shape=output.shape, window=spatial.inputs[0].window, macs=lowered.implementation.macs,
+        is_depthwise=getattr(lowered.operator, "groups", 1) > 1,
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""A convolution pads by itself: what pads with zeros in front of it is no tensor of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from relay_passes.dataflow import (
+    array_of,
+    bindings,
+    live,
+    map_dataflow,
+    op_name,
+    operands,
+    outputs,
+    rebuild,
+    static_shape,
+    substitute,
+    users,
+)
+
+_CONVOLUTIONS = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d")
+
+
+@tvm.transform.module_pass(opt_level=0, name="FoldPads")
+class FoldPads:
+    """Make the zeros around an image part of the convolutions that read it.
+
+    Rewrite:
+        p = pad(x, [0, 0, 0, 0, 0, 1, 0, 1])   ->   y = conv2d(x, w, padding=[0, 0, 1, 1])
+        y = conv2d(p, w)
+        and the same with quantize and dequantize of x's own scale in between, or of integers and their zero point
+    Leaves alone: other values than zero, widths below zero or of other axes than rows and columns, padding as wide as
+    the kernel's window, what anything but convolutions reads.
+    """
+
+    def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        return map_dataflow(mod, _fold)
+
+
+def _fold(func: relax.Function) -> relax.Function:
+    sequence = bindings(func)
+    readers = users(sequence)
+    values = {binding.var: binding.value for binding in sequence}
+    returned = {leaf for result in outputs(func) for leaf in operands(result)}
+    changed: dict[relax.Var, relax.Expr] = {}
+    unpadded: dict[relax.Var, relax.Expr] = {}
+    for binding in sequence:
+        carried = _carried(binding, readers, values) if op_name(binding.value) == "relax.nn.pad" else None
+        if carried is None or {binding.var, carried.data} & returned:
+            continue
+        following = readers[carried.data]
+        made = [_with_padding(reader.value, carried.data, binding.value) for reader in following]
+        calls = {reader.var: call for reader, call in zip(following, made, strict=True) if call is not None}
+        if len(calls) == len(made):
+            changed |= calls
+            unpadded[carried.replaced] = binding.value.args[0]
+    rewritten = [relax.VarBinding(b.var, substitute(changed.get(b.var, b.value), unpadded)) for b in sequence]
+    return rebuild(func, live(rewritten, outputs(func)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Carried:
+    """Where zeros of a pad are read: `data` by whoever may pad instead; `replaced` is then what the pad reads."""
+
+    data: relax.Var
+    replaced: relax.Var
+
+
+def _carried(
+    pad: relax.VarBinding,
+    readers: Mapping[relax.Var, list[relax.VarBinding]],
+    values: Mapping[relax.Var, relax.Expr],
+) -> _Carried | None:
+    """None where it pads with anything but zero, or nobody reads it.
+
+    Integers behind which a dequantize stands are padded with its zero point. Real numbers may go through a quantize
+    and a dequantize of the grid that they are on.
+    """
+    following = readers.get(pad.var, [])
+    if str(pad.value.attrs.pad_mode) != "constant" or not following:
+        return None
+    value, calls = float(pad.value.attrs.pad_value), [reader.value for reader in following]
+    if op_name(calls[0]) == "relax.dequantize" and len(calls) == 1:
+        zero = array_of(calls[0].args[2])
+        is_zero = zero is not None and (zero == value).all()
+        return _Carried(data=following[0].var, replaced=pad.var) if is_zero and following[0].var in readers else None
+    if value != 0:
+        return None
+    if op_name(calls[0]) == "relax.quantize" and len(calls) == 1:
+        behind, source = readers.get(following[0].var, []), values.get(pad.value.args[0])
+        data = behind[0].var if len(behind) == 1 else None
+        grids = [source, calls[0], *(reader.value for reader in behind)]
+        names = ["relax.dequantize", "relax.quantize", "relax.dequantize"]
+        is_one = [op_name(call) for call in grids] == names and _one_grid(grids)
+        return _Carried(data=data, replaced=data) if is_one and data in readers else None
+    return _Carried(data=pad.var, replaced=pad.var)
+
+
+def _one_grid(calls: list[relax.Call]) -> bool:
+    """Whether calls quantize with one scale and zero point."""
+    grids = [[array_of(arg) for arg in call.args[1:3]] for call in calls]
+    return all(
+        array is not None and first is not None and np.array_equal(array, first)
+        for grid in grids
+        for array, first in zip(grid, grids[0], strict=True)
+    )
+
+
+def _with_padding(call: relax.Call, data: relax.Var, pad: relax.Call) -> relax.Call | None:
+    """A convolution of `data` that does what the pad did; None where it cannot."""
+    if op_name(call) not in _CONVOLUTIONS or call.args[1] == data:
+        return None
+    attrs, widths = call.attrs, np.reshape([int(width) for width in pad.attrs.pad_width], (-1, 2))
+    axes = [str(attrs.data_layout).index(axis) for axis in "DHW" if axis in str(attrs.data_layout)]
+    others = np.delete(widths, axes, axis=0)
+    window = [int(static_shape(call.args[1])[str(attrs.kernel_layout).index(axis)]) for axis in "DHW"[-len(axes) :]]
+    spanned = (np.array(window) - 1) * np.array([int(step) for step in attrs.dilation]) + 1
+    padding = np.reshape([int(width) for width in attrs.padding], (2, -1)) + widths[axes].T
+    if others.any() or widths.min() < 0 or (padding >= spanned).any():
+        return None
+    build = getattr(relax.op.nn, op_name(call).removeprefix("relax.nn."))
+    made = build(
+        data, call.args[1], strides=attrs.strides, padding=padding.ravel().tolist(), dilation=attrs.dilation,
+        groups=attrs.groups, data_layout=attrs.data_layout, kernel_layout=attrs.kernel_layout,
+        out_layout=attrs.out_layout, out_dtype=attrs.out_dtype or None,
+    )  # fmt: skip
+    return relax.Call(made.op, made.args, made.attrs, made.ty_args, call.span, call.ty)
