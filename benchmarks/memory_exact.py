@@ -13,7 +13,8 @@ from itertools import combinations
 
 from ortools.sat.python import cp_model
 
-from relay_passes.analysis.memory_problem import Place, Problem, aligned
+from relay_passes.analysis.memory_plan import Place
+from relay_passes.analysis.memory_problem import Problem, aligned
 
 
 @dataclass(frozen=True, kw_only=True)

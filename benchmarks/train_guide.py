@@ -24,14 +24,12 @@ from benchmarks.remat import to_problem  # noqa: E402
 from codegen_c.learned_cost import MOST_BITS, LearnedCost, vector  # noqa: E402
 from relay_passes.analysis.recompute_exact import recompute_exactly  # noqa: E402
 from relay_passes.analysis.recompute_facts import facts_of  # noqa: E402
+from relay_passes.analysis.recompute_repeats import Repeat, promising, repeats_at  # noqa: E402
 from relay_passes.analysis.recompute_search import (  # noqa: E402
-    Repeat,
     live_bytes,
     peak_bytes,
     positions_above,
-    promising,
     recompute,
-    repeats_at,
     spans_of,
 )
 from tvm_ext.core.platform import Platform  # noqa: E402

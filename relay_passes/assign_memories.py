@@ -21,7 +21,8 @@ from collections.abc import Mapping
 import tvm
 from tvm import relax
 
-from relay_passes.analysis.memory_problem import Assignment, Move, Problem, Step
+from relay_passes.analysis.memory_plan import Assignment, Move
+from relay_passes.analysis.memory_problem import Problem, Step
 from relay_passes.analysis.memory_search import assign
 from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.backend import Backend

@@ -79,13 +79,17 @@ def cheapest(
 
         exact = recompute_exactly(graph, order, costs, budget_bytes, hint=found)
         found = _cheaper(exact, found)
-    if found is None or found.proved:
-        return found
-    found = improve_locally(graph, costs, budget_bytes, found, rank=rank)
+    if found is None:
+        return None
+    if not found.proved:
+        found = improve_locally(graph, costs, budget_bytes, found, rank=rank)
     if has_solver:
+        from relay_passes.analysis.recompute_neighbours import improve_neighbours
         from relay_passes.analysis.recompute_windows import improve_in_windows
 
-        found = improve_in_windows(graph, order, costs, budget_bytes, found)
+        if not found.proved:
+            found = improve_in_windows(graph, order, costs, budget_bytes, found)
+        found = improve_neighbours(graph, costs, budget_bytes, found)
     return found
 
 

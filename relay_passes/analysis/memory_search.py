@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from relay_passes.analysis.memory_problem import Assignment, Copy, Place, Problem, Stay
+from relay_passes.analysis.memory_plan import Assignment, Copy, Place, Stay
+from relay_passes.analysis.memory_problem import Problem
 from relay_passes.analysis.memory_state import Choice, Item, Score, State
 
 MOST_TRIALS = 12_000

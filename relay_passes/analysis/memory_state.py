@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from relay_passes.analysis.memory_problem import Assignment, Copy, Place, Problem, aligned
+from relay_passes.analysis.memory_plan import Assignment, Copy, Place
+from relay_passes.analysis.memory_problem import Problem, aligned
 from tvm_ext.core.time_model import CALL_CYCLES
 
 Choice = Place | Copy | str | None

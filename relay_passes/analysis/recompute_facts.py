@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from relay_passes.analysis.recompute_search import Repeat
+    from relay_passes.analysis.recompute_repeats import Repeat
 
 NUM_FACTS = 12
 

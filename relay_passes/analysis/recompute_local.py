@@ -14,7 +14,7 @@ from relay_passes.analysis.recompute_search import Rank, Recomputation, peak_byt
 from relay_passes.analysis.schedule_search import Graph
 
 ROUNDS = 40
-MOST_WORK = 35_000
+MOST_WORK = 25_000
 """Nodes of all rounds together, in units of their repeats: ends the search sooner on large graphs."""
 LEFT_OUT = (2, 12)
 """Least and most repeats that one round leaves out."""

@@ -57,6 +57,19 @@ def test_the_order_given(layered: Path, tmp_path: Path, budget: float, most: flo
     assert first == json.loads(layered.read_text())["graph"]["order"]
 
 
+def test_the_bound_is_below_the_plan(layered: Path, tmp_path: Path) -> None:
+    output = tmp_path / "plan.json"
+    assert main([str(layered), "--budget", "0.8", "--bound", "--output", str(output)]) == 0
+    plan = json.loads(output.read_text())
+    assert 1.01 * DURATION < plan["duration_at_least"] <= plan["duration"]
+
+
+def test_a_bound_asks_for_the_order_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["g.json", "--budget", "0.8", "--order", "best", "--bound", "--output", str(tmp_path / "plan.json")])
+    assert "--bound: holds for the order given" in capsys.readouterr().err
+
+
 def test_the_best_order(layered: Path, tmp_path: Path) -> None:
     output = tmp_path / "plan.json"
     assert main([str(layered), "--budget", "0.9", "--order", "best", "--output", str(output)]) == 0

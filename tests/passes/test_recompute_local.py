@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -119,3 +120,71 @@ def test_windows_find_cheaper_plans() -> None:
     found = recompute(made.graph, order, made.durations, budget)
     assert found is not None
     assert improve_in_windows(made.graph, order, made.durations, budget, found).cost < found.cost
+
+
+@needs_ortools
+@pytest.mark.parametrize("seed", range(4))
+def test_neighbours_keep_to_the_budget_and_never_cost_more(seed: int) -> None:
+    from relay_passes.analysis.recompute_neighbours import improve_neighbours
+
+    made, order, peak = problem(50, seed)
+    for share in SHARES:
+        budget = int(peak * share)
+        found = recompute(made.graph, order, made.durations, budget)
+        if found is not None:
+            better = improve_neighbours(made.graph, made.durations, budget, found)
+            assert better.cost <= found.cost
+            assert_plan(made, order, budget, better)
+
+
+@needs_ortools
+def test_neighbours_find_cheaper_plans() -> None:
+    from relay_passes.analysis.recompute_neighbours import improve_neighbours
+
+    made, order, peak = problem(100, 0)
+    budget = int(peak * 0.8)
+    found = recompute(made.graph, order, made.durations, budget)
+    assert found is not None
+    assert improve_neighbours(made.graph, made.durations, budget, found).cost < found.cost
+
+
+@needs_ortools
+@pytest.mark.parametrize("seed", range(6))
+def test_repeats_over_events_are_the_least_of_small_graphs(seed: int) -> None:
+    """As cheap as the program over retention intervals proves where no node runs more than twice; else cheaper."""
+    from relay_passes.analysis.recompute_events import add_repeats
+    from relay_passes.analysis.recompute_exact import recompute_exactly
+
+    made, order, peak = problem(24, seed)
+    budget = int(peak * 0.85)
+    exact = recompute_exactly(made.graph, order, made.durations, budget)
+    if exact is None or not exact.proved:
+        pytest.skip("nothing to compare with")
+    sequence = add_repeats(made.graph, order, made.durations, budget, exact.cost)
+    assert sequence is not None and list(dict.fromkeys(sequence)) == list(order)
+    assert repeats_cost(sequence, made.durations) <= exact.cost
+    assert add_repeats(made.graph, order, made.durations, budget, exact.cost) == sequence
+    if peak_bytes(made.graph, sequence) <= budget and max(Counter(sequence).values()) <= 2:
+        assert repeats_cost(sequence, made.durations) == exact.cost
+
+
+@needs_ortools
+@pytest.mark.parametrize("seed", range(6))
+def test_no_plan_goes_below_the_bound(seed: int) -> None:
+    from benchmarks.remat_bound import least_cost
+
+    made, order, peak = problem(24, seed)
+    found = cheapest(made.graph, order, made.durations, int(peak * 0.85))
+    bound = least_cost(made.graph, made.durations, int(peak * 0.85))
+    assert found is None or 0 < bound <= found.cost
+    assert least_cost(made.graph, made.durations, peak) == 0
+
+
+@needs_ortools
+def test_the_bound_is_what_one_repeat_costs_where_one_is_enough() -> None:
+    from benchmarks.remat_bound import least_cost
+
+    made, order, peak = problem(24, 0)
+    found = cheapest(made.graph, order, made.durations, int(peak * 0.85))
+    assert found is not None and len(found.sequence) == 25
+    assert least_cost(made.graph, made.durations, int(peak * 0.85)) == found.cost

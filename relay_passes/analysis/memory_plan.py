@@ -1,0 +1,60 @@
+"""What is decided about several memories: of each value its place, of weights their copies, and where scratch lies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stay:
+    """A copy of a value in a memory: fetched before step `start`, first read by `first`, last by `last`."""
+
+    memory: str
+    start: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a value lies: made in `born` and read there until step `born_last`, elsewhere from its stays or home."""
+
+    born: str
+    born_last: int
+    stays: tuple[Stay, ...] = ()
+
+    def memory_at(self, step: int, home: str) -> str:
+        """From which copy a step reads it."""
+        if step <= self.born_last:
+            return self.born
+        return next((stay.memory for stay in self.stays if stay.first <= step <= stay.last), home)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copy:
+    """A step's weights in another memory, from before step `start` on."""
+
+    memory: str
+    start: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assignment:
+    """All decisions: of values, of steps' weights that are copied, of scratch that is not at home."""
+
+    places: tuple[Place, ...]
+    weights: Mapping[int, Copy]
+    scratch: Mapping[int, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Move:
+    """A transfer of a value between steps. due: the step before which it is waited for."""
+
+    value: int
+    source: str
+    target: str
+    start: int
+    due: int
+    spills: bool = False
