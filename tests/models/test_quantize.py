@@ -9,11 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import helper
 from rich.console import Console
 from tvm import relax
 
 import tvm_ext
 from tests.passes.modules import module_of
+from tests.support.onnx_models import model_of, saved, weights
 from tvm_ext import BuildOptions, Package, Platform
 from tvm_ext.core.errors import BadOptions, UnsupportedModel
 from tvm_ext.report_tables import report_tables
@@ -171,3 +173,27 @@ def test_on_a_board(min_snr_db: float, digits: Path, calibration: Path, tmp_path
 def test_float_models_have_no_such_report(digits: Path, tmp_path: Path) -> None:
     package = tvm_ext.build(tvm_ext.load(digits / "digits.onnx"), "host", tmp_path / "out", BuildOptions(verify=()))
     assert json.loads((package.folder / "report.json").read_text())["quantization"] is None
+
+
+def test_a_decoder_is_integers_throughout(tmp_path: Path) -> None:
+    """Its transposed convolution too, but for one with groups, which has no kernel."""
+    node = helper.make_node
+    nodes = [
+        node("Conv", ["x", "w0"], ["c"], pads=[1, 1, 1, 1]),
+        node("Relu", ["c"], ["r"]),
+        node("ConvTranspose", ["r", "w1", "b1"], ["t"], strides=[2, 2], name="plain"),
+        node("Relu", ["t"], ["u"]),
+        node("ConvTranspose", ["u", "w2"], ["v"], group=2, name="grouped"),
+        node("Conv", ["v", "w3"], ["y"]),
+    ]
+    constants = {
+        "w0": weights(6, 3, 3, 3), "w1": weights(6, 4, 2, 2), "b1": weights(4),
+        "w2": weights(4, 2, 2, 2), "w3": weights(2, 4, 1, 1),
+    }  # fmt: skip
+    module = tvm_ext.load(saved(model_of(nodes, {"x": (1, 3, 8, 8)}, ["y"], constants), tmp_path))
+    samples = {"x": np.random.default_rng(0).normal(size=(8, 3, 8, 8)).astype(np.float32)}
+    package = tvm_ext.build(module, "host", tmp_path / "out", INT8, calibration=samples)
+    assert "qconv2d_transpose_i8" in [step["kernel"] for step in package.report["steps"]]
+    left = [node for operation in package.report["float_operations"] for node in operation["source_nodes"]]
+    assert "grouped" in left and "plain" not in left
+    assert package.report["verify"]["host"]["passed"]
