@@ -92,12 +92,8 @@ class CodegenBackend:
             for position, argument in enumerate(lowered.arguments)
             if lowered.arguments.count(argument) == 1
         }
-        kinds = (operator.inputs, operator.outputs)
-        simd = self.target.processor.simd
         return Footprint(
-            instructions=self.cost.instructions(implementation, *kinds, simd)
-            if self.cost
-            else modelled(implementation, *kinds),
+            instructions=self._instructions(lowered, implementation),
             rows=_rows(lowered),
             accumulation=_accumulation(implementation),
             scratch_bytes=implementation.scratch_bytes,
@@ -118,7 +114,14 @@ class CodegenBackend:
         keeping = in_sequence(lowered.implementation, input_rows).keeping
         assert keeping is not None, "a selected kernel can be implemented again"
         found = [keeping(StoredRows(at_once=rows)) for rows in rows_per_call]
-        return [CallCost(scratch_bytes=i.scratch_bytes, instructions=i.instructions) for i in found]
+        return [CallCost(scratch_bytes=i.scratch_bytes, instructions=self._instructions(lowered, i)) for i in found]
+
+    def _instructions(self, lowered: Lowered, implementation: Implementation) -> int:
+        """Of a kernel for an operator, as learned from measurements where that is known."""
+        kinds = (lowered.operator.inputs, lowered.operator.outputs)
+        if self.cost is None:
+            return modelled(implementation, *kinds)
+        return self.cost.instructions(implementation, *kinds, self.target.processor.simd)
 
 
 def _read_bytes(lowered: Lowered) -> dict[int, int]:

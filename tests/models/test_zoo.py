@@ -62,7 +62,7 @@ def test_the_same_name_gives_the_same_network() -> None:
 
 @pytest.mark.parametrize("name", ["resnet8", "no_such_net_fp32"])
 def test_unknown_names_are_refused(name: str) -> None:
-    with pytest.raises(KeyError, match="there are ds_cnn_fp32"):
+    with pytest.raises(KeyError, match="there are amoebanet_a_cifar_6_36"):
         zoo.build(name)
 
 
