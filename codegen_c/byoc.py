@@ -58,7 +58,7 @@ class CallCost:
     """What one composite needs and costs by rows (`relay_passes.backend.CallCost`)."""
 
     scratch_bytes: int
-    instructions: int
+    added_instructions: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,8 +92,12 @@ class CodegenBackend:
             for position, argument in enumerate(lowered.arguments)
             if lowered.arguments.count(argument) == 1
         }
+        kinds = (operator.inputs, operator.outputs)
+        simd = self.target.processor.simd
         return Footprint(
-            instructions=self._instructions(lowered, implementation),
+            instructions=self.cost.instructions(implementation, *kinds, simd)
+            if self.cost
+            else modelled(implementation, *kinds),
             rows=_rows(lowered),
             accumulation=_accumulation(implementation),
             scratch_bytes=implementation.scratch_bytes,
@@ -108,20 +112,21 @@ class CodegenBackend:
     def call_costs(
         self, composite: relax.Function, rows_per_call: Sequence[int], input_rows: int = 0
     ) -> list[CallCost]:
-        """Scratch and modelled instructions of a composite that computes, or adds up, so many rows a call."""
+        """Scratch and instructions of a composite that computes, or adds up, so many rows a call.
+
+        Instructions are the kernels' own estimates: how two forms of one kernel differ is not what is learned.
+        """
         lowered = lower_operator(composite, self.target)
         assert not isinstance(lowered, Refusal) and lowered.implementation is not None, "it has rows"
         keeping = in_sequence(lowered.implementation, input_rows).keeping
         assert keeping is not None, "a selected kernel can be implemented again"
-        found = [keeping(StoredRows(at_once=rows)) for rows in rows_per_call]
-        return [CallCost(scratch_bytes=i.scratch_bytes, instructions=self._instructions(lowered, i)) for i in found]
-
-    def _instructions(self, lowered: Lowered, implementation: Implementation) -> int:
-        """Of a kernel for an operator, as learned from measurements where that is known."""
-        kinds = (lowered.operator.inputs, lowered.operator.outputs)
-        if self.cost is None:
-            return modelled(implementation, *kinds)
-        return self.cost.instructions(implementation, *kinds, self.target.processor.simd)
+        kinds, found = (lowered.operator.inputs, lowered.operator.outputs), lowered.implementation
+        whole = modelled(found, *kinds)
+        by_rows = [keeping(StoredRows(at_once=rows)) for rows in rows_per_call]
+        return [
+            CallCost(scratch_bytes=i.scratch_bytes, added_instructions=max(0, modelled(i, *kinds) - whole))
+            for i in by_rows
+        ]
 
 
 def _read_bytes(lowered: Lowered) -> dict[int, int]:

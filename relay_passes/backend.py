@@ -44,12 +44,15 @@ class Footprint(Protocol):
 
 
 class CallCost(Protocol):
-    """What one composite needs and costs when it runs some rows a call: scratch, and modelled instructions in all."""
+    """What one composite needs and costs when it runs some rows a call.
+
+    added_instructions: in all, beyond those of its whole run, by the kernel's own estimate of both.
+    """
 
     @property
     def scratch_bytes(self) -> int: ...
     @property
-    def instructions(self) -> int: ...
+    def added_instructions(self) -> int: ...
 
 
 class Backend(Protocol):

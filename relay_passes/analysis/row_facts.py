@@ -17,10 +17,8 @@ def row_facts(operators: OperatorGraph) -> RowFacts:
         assert composite is not None, "what has rows is a composite"
         found = operators.backend.call_costs(composite, ROWS_PER_CALL, input_rows)
         return {
-            rows: Calls(
-                scratch_bytes=c.scratch_bytes, instructions=max(0, c.instructions - operators.instructions[index])
-            )
-            for rows, c in zip(ROWS_PER_CALL, found, strict=True)
+            rows: Calls(scratch_bytes=cost.scratch_bytes, instructions=cost.added_instructions)
+            for rows, cost in zip(ROWS_PER_CALL, found, strict=True)
         }
 
     return RowFacts(
