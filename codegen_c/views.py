@@ -45,7 +45,8 @@ def _ways(program: Program, name: str, apart: Collection[str]) -> Iterator[Progr
     inner = [other.name for other in viewed.steps if set(writes(other)) & set(step.inputs)]
     for other in inner:
         viewed = next(reversed([*_ways(viewed, other, apart)]), viewed)
-    yield viewed
+    if inner:
+        yield viewed
 
 
 def _peaks(program: Program) -> dict[str, int]:

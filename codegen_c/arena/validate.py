@@ -106,24 +106,27 @@ def _empty_memories(program: Program, plan: MemoryPlan) -> dict[str, np.ndarray]
 
 def _check_parts(program: Program, plan: MemoryPlan) -> None:
     """Parts lie where the whole has them, and no two steps write the same bytes of one tensor."""
-    writers: dict[str, np.ndarray] = {}  # of each element, the number of who writes it
-    names = list(program.tensors)
+    written: dict[str, list[Tensor]] = {}
     made = [name for step in program.steps for inner in calls(step) for name in _operands(inner)[1]]
     for name in dict.fromkeys((*program.inputs, *made)):
         tensor = program.tensors[name]
         if tensor.ring:  # which rows of it are whose, the replay of its sequence shows
             continue
-        whole = program.tensors[tensor.part.tensor if tensor.part else name]
-        places = _elements_inside(tensor)
-        if places[-1] >= np.prod(whole.shape, dtype=np.int64):
-            raise PlanRejected(f"{name} is no part of {whole.name}.")
-        held = writers.setdefault(whole.name, np.full(int(np.prod(whole.shape, dtype=np.int64)), NOBODY))
-        others = held[places][held[places] != NOBODY]
-        if others.size:
-            raise PlanRejected(
-                f"{names[int(others[0])]} and {name} are both written to the same elements of {whole.name}."
-            )
-        held[places] = names.index(name)
+        written.setdefault(tensor.part.tensor if tensor.part else name, []).append(tensor)
+    for whole_name, family in written.items():
+        count = int(np.prod(program.tensors[whole_name].shape, dtype=np.int64))
+        writers = np.full(count if len(family) > 1 else 0, NOBODY)  # of each element, the number of who writes it
+        for number, tensor in enumerate(family if len(family) > 1 else ()):
+            places = _elements_inside(tensor)
+            if places[-1] >= count:
+                raise PlanRejected(f"{tensor.name} is no part of {whole_name}.")
+            others = writers[places][writers[places] != NOBODY]
+            if others.size:
+                raise PlanRejected(
+                    f"{family[int(others[0])].name} and {tensor.name} are both written to the same elements of "
+                    f"{whole_name}."
+                )
+            writers[places] = number
     for name, tensor in program.tensors.items():
         if tensor.part is None:
             continue

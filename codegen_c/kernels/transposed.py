@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from codegen_c.kernels.contract import Spatial
-from codegen_c.kernels.window import TapRows
+from codegen_c.kernels.contract import RowAccess, Spatial
+from codegen_c.kernels.window import SAME_ROW, TapRows
 from codegen_c.operators import Conv2dTranspose, QConv2dTranspose, TensorType, Window
 from codegen_c.text import block
 
@@ -48,9 +48,7 @@ def rows_of(operator: Conv2dTranspose | QConv2dTranspose, num_same_row: int = 0)
         window=Window(kernel=(1 + ahead, 1)), input_rows=height,
         first=tuple(int(row) for row in first), end=tuple(int(row) for row in end),
     )  # fmt: skip
-    same = TapRows(
-        window=Window(kernel=(1, 1)), input_rows=rows, first=tuple(range(rows)), end=tuple(range(1, rows + 1))
-    )
+    same = RowAccess(window=SAME_ROW, input_rows=rows)
     return Spatial(output_rows=rows, inputs=(access, *(same for _ in range(num_same_row))))
 
 
