@@ -11,11 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from codegen_c.kernels.contract import CFunction, Parameter, StoredRows
-from codegen_c.kernels.window import ROW_PARAMETERS, slot
+from codegen_c.kernels.window import CHANNEL_BLOCK, ROW_PARAMETERS, slot
 from codegen_c.operators import Pool2d, QPool2d
 from codegen_c.text import C_TYPES, block, plus, times
 
-CHANNEL_BLOCK = 4
 BLOCK_INSTRUCTIONS = 24
 """Of a block of channels in one call: loading and storing its sums, and the loops."""
 

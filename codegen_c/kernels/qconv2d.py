@@ -21,9 +21,11 @@ from codegen_c.kernels.requantize import (
     signed,
 )
 from codegen_c.kernels.window import (
+    CHANNEL_BLOCK,
     ROW_PARAMETERS,
     clip,
     offset,
+    over_channel_blocks,
     over_pixels,
     pack_blocks,
     slot,
@@ -34,7 +36,6 @@ from codegen_c.kernels.window import (
 from codegen_c.operators import QConv2d, TensorType, Window
 from codegen_c.text import C_TYPES, block, plus, times
 
-CHANNEL_BLOCK = 4
 # Modelled instructions around the products: of one run over adjacent taps, and of requantizing one sum.
 RUN_INSTRUCTIONS = 8
 REQUANTIZE_INSTRUCTIONS = 20
@@ -153,13 +154,7 @@ def _body(operator: QConv2d, stored: StoredRows, finish: Requantize, sums: Produ
     source, channels = operator.inputs[0].shape, operator.output.shape[3]
     lines = clip(1, operator.window, source[2], "w", names=("left", "s_begin", "s_end"))
     lines += [pixel_offset(operator.output, stored)]
-    full = channels // width * width
-    if full:
-        tile = _tile(operator, stored, finish, sums, width)
-        lines += [f"for (int32_t k = 0; k < {full}; k += {width}) {{", block(tile), "}"]
-    if channels > full:
-        tile = _tile(operator, stored, finish, sums, channels - full)
-        lines += ["{", block([f"const int32_t k = {full};", *tile]), "}"]
+    lines += over_channel_blocks(channels, lambda count: _tile(operator, stored, finish, sums, count), width)
     rows = clip(0, operator.window, source[1], "h", names=("top", "r_begin", "r_end"))
     return over_pixels(rows, lines, operator.output.shape)
 

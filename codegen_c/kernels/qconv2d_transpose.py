@@ -11,7 +11,7 @@ from codegen_c.kernels import qconv2d
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, StoredRows, Target
 from codegen_c.kernels.requantize import Products, Requantize, quantization, signed
 from codegen_c.kernels.transposed import over_taps, rows_of, spread
-from codegen_c.kernels.window import over_pixels, pack_blocks, slot
+from codegen_c.kernels.window import CHANNEL_BLOCK, over_channel_blocks, over_pixels, pack_blocks, slot
 from codegen_c.operators import QConv2dTranspose
 from codegen_c.text import C_TYPES, block, plus, times
 
@@ -40,13 +40,13 @@ def implement(operator: QConv2dTranspose, target: Target, stored: StoredRows) ->
         ),
         reference=lambda inputs: reference(operator, inputs),
         constants=(
-            ("weights", pack_blocks(operator.weight, qconv2d.CHANNEL_BLOCK)),
+            ("weights", pack_blocks(operator.weight, CHANNEL_BLOCK)),
             ("bias", sums.bias),
             *finish.constants(),
         ),
         macs=macs,
-        instructions=macs * (2 + 2 * qconv2d.CHANNEL_BLOCK) // qconv2d.CHANNEL_BLOCK
-        + macs // operator.inputs[0].shape[3] // qconv2d.CHANNEL_BLOCK * TAP_INSTRUCTIONS
+        instructions=macs * (2 + 2 * CHANNEL_BLOCK) // CHANNEL_BLOCK
+        + macs // operator.inputs[0].shape[3] // CHANNEL_BLOCK * TAP_INSTRUCTIONS
         + operator.output.num_elements * qconv2d.REQUANTIZE_INSTRUCTIONS,
         accumulation="bias, then r, s, c ascending",
         spatial=rows_of(operator),
@@ -63,14 +63,8 @@ def _products(operator: QConv2dTranspose) -> Products:
 def _body(operator: QConv2dTranspose, stored: StoredRows, finish: Requantize, sums: Products) -> str:
     """All channels of a pixel, in blocks and a tail, over all pixels."""
     channels = operator.output.shape[3]
-    full = channels // qconv2d.CHANNEL_BLOCK * qconv2d.CHANNEL_BLOCK
     lines = [qconv2d.pixel_offset(operator.output, stored)]
-    if full:
-        tile = _tile(operator, stored, finish, sums, qconv2d.CHANNEL_BLOCK)
-        lines += [f"for (int32_t k = 0; k < {full}; k += {qconv2d.CHANNEL_BLOCK}) {{", block(tile), "}"]
-    if channels > full:
-        tile = _tile(operator, stored, finish, sums, channels - full)
-        lines += ["{", block([f"const int32_t k = {full};", *tile]), "}"]
+    lines += over_channel_blocks(channels, lambda width: _tile(operator, stored, finish, sums, width))
     return over_pixels([], lines, operator.output.shape)
 
 

@@ -31,11 +31,10 @@ from codegen_c.kernels.requantize import (
     scale_of,
 )
 from codegen_c.kernels.vector_rows import Rows
-from codegen_c.kernels.window import ROW_PARAMETERS, accumulated, pack_blocks
+from codegen_c.kernels.window import CHANNEL_BLOCK, ROW_PARAMETERS, accumulated, over_channel_blocks, pack_blocks
 from codegen_c.operators import QDense, TensorType
 from codegen_c.text import C_TYPES, block, plus, times
 
-CHANNEL_BLOCK = 4
 REQUANTIZE_INSTRUCTIONS = 20
 PART_INSTRUCTIONS = 6
 """Of a sum in each call that adds to it: loading and storing it."""
@@ -138,15 +137,9 @@ def _body(operator: QDense, finish: Requantize) -> str:
     """All channels of a row, in blocks and a tail, over all rows."""
     channels, depth = operator.weight.shape
     rows = operator.output.num_elements // channels
-    full = channels // CHANNEL_BLOCK * CHANNEL_BLOCK
     place, row = (f"{times('m', channels)} + ", f"&input[{times('m', depth)}]") if rows > 1 else ("", "input")
     lines = [f"const {C_TYPES[operator.inputs[0].dtype]} *x = {row};"]
-    if full:
-        tile = _tile(depth, place, finish, CHANNEL_BLOCK)
-        lines += [f"for (int32_t k = 0; k < {full}; k += {CHANNEL_BLOCK}) {{", block(tile), "}"]
-    if channels > full:
-        tile = _tile(depth, place, finish, channels - full)
-        lines += ["{", block([f"const int32_t k = {full};", *tile]), "}"]
+    lines += over_channel_blocks(channels, lambda width: _tile(depth, place, finish, width))
     if rows > 1:
         lines = [f"for (int32_t m = 0; m < {rows}; ++m) {{", block(lines), "}"]
     return "\n".join(lines)
@@ -185,14 +178,8 @@ def _in_parts(operator: QDense, count: int, stored: StoredRows) -> Implementatio
     whole = _function(operator, finish)
     source, output, *constants = whole.parameters
     sums = Parameter(name="sums", ctype="int32_t", role="output")
-    full = channels // CHANNEL_BLOCK * CHANNEL_BLOCK
     lines = ["const int32_t *start = row_begin > 0 ? sums : bias;"]
-    if full:
-        tile = _tile_in_parts(operator, count, stored, finish, CHANNEL_BLOCK)
-        lines += [f"for (int32_t k = 0; k < {full}; k += {CHANNEL_BLOCK}) {{", block(tile), "}"]
-    if channels > full:
-        tile = _tile_in_parts(operator, count, stored, finish, channels - full)
-        lines += ["{", block([f"const int32_t k = {full};", *tile]), "}"]
+    lines += over_channel_blocks(channels, lambda width: _tile_in_parts(operator, count, stored, finish, width))
     return Implementation(
         kernel=f"{KERNEL.name}_in_parts",
         function=replace(whole, parameters=(source, output, sums, *constants, *ROW_PARAMETERS), body="\n".join(lines)),

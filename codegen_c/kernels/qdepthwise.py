@@ -12,11 +12,9 @@ import numpy as np
 from codegen_c.kernels import qconv2d
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Passes, StoredRows, Target
 from codegen_c.kernels.requantize import Products, Requantize, signed
-from codegen_c.kernels.window import clip, offset, over_pixels, spatial, tap_range
+from codegen_c.kernels.window import CHANNEL_BLOCK, clip, offset, over_channel_blocks, over_pixels, spatial, tap_range
 from codegen_c.operators import QConv2d
 from codegen_c.text import C_TYPES, block, plus, times
-
-CHANNEL_BLOCK = 4
 
 
 def is_depthwise(operator: QConv2d, target: Target) -> bool:
@@ -64,15 +62,9 @@ def pack(weight: np.ndarray) -> np.ndarray:
 def _body(operator: QConv2d, stored: StoredRows, finish: Requantize, sums: Products) -> str:
     """All channels of a pixel, in blocks and a tail, over all pixels."""
     _, height, columns, channels = operator.inputs[0].shape
-    full = channels // CHANNEL_BLOCK * CHANNEL_BLOCK
     lines = clip(1, operator.window, columns, "w", names=("left", "s_begin", "s_end"))
     lines += [qconv2d.pixel_offset(operator.output, stored)]
-    if full:
-        tile = _tile(operator, stored, finish, sums, CHANNEL_BLOCK)
-        lines += [f"for (int32_t k = 0; k < {full}; k += {CHANNEL_BLOCK}) {{", block(tile), "}"]
-    if channels > full:
-        tile = _tile(operator, stored, finish, sums, channels - full)
-        lines += ["{", block([f"const int32_t k = {full};", *tile]), "}"]
+    lines += over_channel_blocks(channels, lambda width: _tile(operator, stored, finish, sums, width))
     rows = clip(0, operator.window, height, "h", names=("top", "r_begin", "r_end"))
     return over_pixels(rows, lines, operator.output.shape)
 

@@ -23,11 +23,18 @@ from codegen_c.kernels.requantize import (
     results_fit,
     signed,
 )
-from codegen_c.kernels.window import ROW_PARAMETERS, clip, offset, over_pixels, spatial, tap_range
+from codegen_c.kernels.window import (
+    CHANNEL_BLOCK,
+    ROW_PARAMETERS,
+    clip,
+    offset,
+    over_channel_blocks,
+    over_pixels,
+    spatial,
+    tap_range,
+)
 from codegen_c.operators import QPool2d
 from codegen_c.text import C_TYPES, block, plus, times
-
-CHANNEL_BLOCK = 4
 
 
 def keeps_quantization(operator: QPool2d, target: Target) -> bool:
@@ -89,17 +96,11 @@ def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implemen
 def _body(operator: QPool2d, stored: StoredRows, finish: Requantize | None) -> str:
     """All channels of a pixel, in blocks and a tail, over all pixels."""
     window, (_, height, columns, channels) = operator.window, operator.inputs[0].shape
-    full = channels // CHANNEL_BLOCK * CHANNEL_BLOCK
     lines = clip(1, window, columns, "w", names=("left", "s_begin", "s_end"))
     lines += [pixel_offset(operator.output, stored)]
     if (finish and not finish.is_uniform) or _divides(operator):
         lines += [f"const int32_t count = {_count(operator)};"]
-    if full:
-        tile = _tile(operator, stored, finish, CHANNEL_BLOCK)
-        lines += [f"for (int32_t k = 0; k < {full}; k += {CHANNEL_BLOCK}) {{", block(tile), "}"]
-    if channels > full:
-        tile = _tile(operator, stored, finish, channels - full)
-        lines += ["{", block([f"const int32_t k = {full};", *tile]), "}"]
+    lines += over_channel_blocks(channels, lambda width: _tile(operator, stored, finish, width))
     rows = clip(0, window, height, "h", names=("top", "r_begin", "r_end"))
     return over_pixels(rows, lines, operator.output.shape)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -108,6 +108,21 @@ def over_pixels(rows: list[str], pixel: list[str], output: tuple[int, ...]) -> s
     if output[0] > 1:
         lines = [f"for (int32_t n = 0; n < {output[0]}; ++n) {{", block(lines), "}"]
     return "\n".join(lines)
+
+
+CHANNEL_BLOCK = 4
+"""Output channels that portable integer kernels compute side by side."""
+
+
+def over_channel_blocks(channels: int, tile: Callable[[int], list[str]], width: int = CHANNEL_BLOCK) -> list[str]:
+    """`tile(count)` with `k`, its first channel, for blocks of `width` channels, and for those that are left."""
+    full = channels // width * width
+    lines: list[str] = []
+    if full:
+        lines += [f"for (int32_t k = 0; k < {full}; k += {width}) {{", block(tile(width)), "}"]
+    if channels > full:
+        lines += ["{", block([f"const int32_t k = {full};", *tile(channels - full)]), "}"]
+    return lines
 
 
 def pack_blocks(weight: np.ndarray, width: int) -> np.ndarray:
