@@ -7,9 +7,12 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Steps are not inlined into each other: tensors of different types share bytes by plan. */
-#if defined(__GNUC__)
+/* Steps are not inlined into each other: tensors of different types share bytes by plan. Nor copied with their places
+   put in: GCC may then write addresses as differences to a base of 0, and drop calls as if they wrote nothing. */
+#if defined(__clang__)
 #define TVM_EXT_STEP static __attribute__((noinline))
+#elif defined(__GNUC__)
+#define TVM_EXT_STEP static __attribute__((noinline, noclone))
 #else
 #define TVM_EXT_STEP static
 #endif
