@@ -41,7 +41,7 @@ class Compiled:
 
     schedule_peak_bytes, schedule_proved: live bytes at the peak of the order chosen before lowering, and whether no
     order has fewer; None where that is not known. added_instructions: modelled, that splitting costs.
-    attempts: all that was tried to make it fit, in order; the last one that fits is this.
+    attempts: all that was tried to make it fit, in order, what came to this last.
     """
 
     program: Program

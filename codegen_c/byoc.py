@@ -18,6 +18,7 @@ from tvm import relax
 from codegen_c.arena.bound import shared_bytes
 from codegen_c.arena.plan import check_capacity
 from codegen_c.build import Compiled, compile_region
+from codegen_c.columns import columns_of
 from codegen_c.composites import Lowered, lower_operator
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.tvm_entry import emit_tvm_entry
@@ -29,6 +30,7 @@ from codegen_c.program import Tensor
 from codegen_c.scalar_calls import ELEMENTWISE
 from codegen_c.sequences import in_sequence, row_reader
 from codegen_c.step_features import modelled
+from tvm_ext.core.columns import ColumnOperator
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import HOST_TOOLCHAIN, Platform
 from tvm_ext.core.row_sequence import RowAccumulation, RowOperator
@@ -46,6 +48,7 @@ class Footprint:
     accumulation: RowAccumulation | None
     scratch_bytes: int
     shared_bytes: Mapping[int, int]
+    columns: ColumnOperator | None = None
     kernel: str = ""
     read_bytes: Mapping[int, int] = field(default_factory=dict[int, int])
     weights_bytes: int = 0
@@ -102,6 +105,7 @@ class CodegenBackend:
             accumulation=_accumulation(implementation),
             scratch_bytes=implementation.scratch_bytes,
             shared_bytes=shared,
+            columns=_columns(lowered),
             kernel=implementation.kernel,
             read_bytes=_read_bytes(lowered),
             weights_bytes=sum(-(-array.nbytes // 16) * 16 for _, array in implementation.constants),
@@ -160,6 +164,15 @@ def _rows(lowered: Lowered) -> RowOperator | None:
     readers = [row_reader(implementation, position, None) for position in range(len(spatial.inputs))]
     by_parameter = sorted(zip(lowered.arguments, readers, strict=True), key=lambda pair: pair[0])
     return RowOperator(num_rows=spatial.output_rows, readers=tuple(reader for _, reader in by_parameter))
+
+
+def _columns(lowered: Lowered) -> ColumnOperator | None:
+    """The same of columns, of what has rows."""
+    found = columns_of(lowered.operator) if _rows(lowered) else None
+    if found is None:
+        return None
+    by_parameter = sorted(zip(lowered.arguments, found.readers, strict=True), key=lambda pair: pair[0])
+    return ColumnOperator(num_columns=found.num_columns, readers=tuple(reader for _, reader in by_parameter))
 
 
 def _accumulation(implementation: Implementation) -> RowAccumulation | None:

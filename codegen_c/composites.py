@@ -13,9 +13,10 @@ import tvm
 from tvm import relax
 
 from codegen_c.float_composites import float_operator
-from codegen_c.graph import Composite, NoMatch
+from codegen_c.graph import Call, Composite, NoMatch
 from codegen_c.kernels import select
 from codegen_c.kernels.contract import Alternative, Implementation, Refusal, Target
+from codegen_c.movement_composites import slice_places
 from codegen_c.operators import Generic, Operator, Permute, Reshape, Stream
 from codegen_c.quantized_composites import quantized_operator
 from codegen_c.tir.composite import lower_composite
@@ -59,21 +60,38 @@ def lower_operator(function: relax.Function, target: Target) -> Lowered | Refusa
 
 
 def _movement(composite: Composite) -> tuple[Operator, tuple[int, ...]] | NoMatch:
-    """One reshape or permutation of a parameter."""
-    if len(composite.calls) != 1 or len(composite.inputs) != 1 or len(composite.outputs) != 1:
+    """One reshape or permutation of a parameter, or a part of one that is permuted."""
+    if len(composite.calls) not in (1, 2) or len(composite.inputs) != 1 or len(composite.outputs) != 1:
         return NoMatch("is more than one operator")
     call, types = composite.calls[0], {"inputs": composite.inputs, "outputs": composite.outputs}
+    if len(composite.calls) == 2:
+        return _part_of_permuted(composite)
     if call.name in ("reshape", "expand_dims", "squeeze", "flatten"):
         return Reshape(**types), (0,)
     if call.name == "permute_dims":
-        rank = len(composite.inputs[0].shape)
-        axes = call.attrs.axes
-        ordered = tuple(int(axis) % rank for axis in axes) if axes is not None else tuple(reversed(range(rank)))
+        ordered = _axes(call, len(composite.inputs[0].shape))
         direction = composite.function.attrs.get("stream")
         if direction is not None:
             return Stream(**types, axes=ordered, direction=direction), (0,)
         return Permute(**types, axes=ordered), (0,)
     return NoMatch("moves no data")
+
+
+def _part_of_permuted(composite: Composite) -> tuple[Operator, tuple[int, ...]] | NoMatch:
+    """Axes in another order, and of some of them a run of places."""
+    permutes, slices = composite.calls
+    if (permutes.name, slices.name) != ("permute_dims", "strided_slice") or slices.operands[0].var != permutes.var:
+        return NoMatch("is more than one operator")
+    places = slice_places(slices, permutes.type.shape) if permutes.type else None
+    if places is None or any((np.diff(along) != 1).any() for along in places):
+        return NoMatch("takes no runs of elements")
+    axes, first = _axes(permutes, len(places)), tuple(int(along[0]) for along in places)
+    return Permute(inputs=composite.inputs, outputs=composite.outputs, axes=axes, first=first), (0,)
+
+
+def _axes(permutes: Call, rank: int) -> tuple[int, ...]:
+    axes = permutes.attrs.axes
+    return tuple(int(axis) % rank for axis in axes) if axes is not None else tuple(reversed(range(rank)))
 
 
 def _generic(composite: Composite, target: Target, passed: tuple[Alternative, ...]) -> Lowered | Refusal:

@@ -17,8 +17,8 @@ from tvm import relax
 from codegen_c.composites import Lowered, lower_operator
 from codegen_c.graph import tensor_type
 from codegen_c.kernels.contract import Refusal, Target
-from codegen_c.operators import Permute, Stream, TensorType
-from codegen_c.program import Constant, KernelCall, Program, Step, Tensor, Transfer
+from codegen_c.operators import Concat, Gather, Permute, Stream, TensorType
+from codegen_c.program import Constant, KernelCall, Program, Step, Strip, Tensor, Transfer
 from codegen_c.sequences import Part, fold_sequences, in_sequence
 from codegen_c.transfers import Fetch, Move, with_transfers
 from tvm_ext.core.errors import UnsupportedModel
@@ -112,16 +112,22 @@ class _Lowering:
             self._quantize(view.tensor, wanted)
         fields = var.ty.fields if isinstance(var.ty, relax.TupleType) else [var.ty]
         layout = tuple(int(axis) for axis in composite.attrs.get("layout", ()))
-        memory = str(composite.attrs.get("memory", ""))
+        memory, columns = str(composite.attrs.get("memory", "")), _columns(composite)
         names = [var.name] if len(fields) == 1 else [f"{var.name}.{index}" for index in range(len(fields))]
         outputs = [
-            self._tensor(name, replace(tensor_type(ty), quantization=kind.quantization), layout=layout, memory=memory)
+            self._tensor(
+                name,
+                replace(tensor_type(ty), quantization=kind.quantization),
+                layout=layout,
+                memory=memory,
+                columns=columns,
+            )
             for name, ty, kind in zip(names, fields, lowered.operator.outputs, strict=True)
         ]
         views = tuple(_View(tensor=name, shape=self.tensors[name].shape) for name in outputs)
         self.views[var] = views if isinstance(var.ty, relax.TupleType) else views[0]
-        if isinstance(lowered.operator, Permute | Stream):
-            self.handed_over.append((seen[0].tensor, outputs[0]))
+        if isinstance(lowered.operator, Permute | Stream | Gather | Concat):
+            self.handed_over += [(view.tensor, outputs[0]) for view in seen]
         self.steps.append(self._step(call, composite, lowered, seen, outputs))
 
     def _step(
@@ -131,7 +137,7 @@ class _Lowering:
         assert implementation is not None, "a step has an implementation"
         if "sequence" in composite.attrs:
             implementation = in_sequence(implementation, int(composite.attrs.get("input_rows", 0)))
-        name = unique(identifier(call.op.name), self.taken)
+        name = self._name(call.op.name, _columns(composite), fallback="x")
         if implementation.sums is not None:
             outputs = [*outputs, self._tensor(f"{name}_sums", implementation.sums)]
         source_nodes = tuple(str(node) for node in composite.attrs["source_nodes"])
@@ -181,17 +187,26 @@ class _Lowering:
         role: Any = "intermediate",
         layout: tuple[int, ...] = (),
         memory: str = "",
+        columns: tuple[int, int] | None = None,
     ) -> str:
         if 0 in kind.shape:
             raise UnsupportedModel(f"{source}: is {kind}, a tensor without elements; there is nothing to compute.")
-        name = unique(identifier(source, fallback="t"), self.taken)
+        name = self._name(source, columns, fallback="t")
+        whole = source.removesuffix(".columns_{}_{}".format(*columns)) if columns else source
+        strip = source.removeprefix(whole)
         for suffix in FORM_SUFFIXES:
-            source = source.removesuffix(suffix)
+            whole = whole.removesuffix(suffix)
         self.tensors[name] = Tensor(
-            name=name, source=source, shape=kind.shape, dtype=kind.dtype, memory=memory or self.platform.activations,
-            role=role, layout=layout, quantization=kind.quantization,
+            name=name, source=f"{whole}{strip}", shape=kind.shape, dtype=kind.dtype,
+            memory=memory or self.platform.activations, role=role, layout=layout, quantization=kind.quantization,
+            strip=Strip(source=whole, begin=columns[0], end=columns[1]) if columns else None,
         )  # fmt: skip
         return name
+
+    def _name(self, text: str, columns: tuple[int, int] | None, *, fallback: str) -> str:
+        """A free C identifier; of what is some columns it ends in them."""
+        ending = "columns_{}_{}".format(*columns) if columns else ""
+        return unique(identifier(text.removesuffix(ending), fallback=fallback, ending=ending), self.taken)
 
     def _quantize(self, name: str, kind: TensorType) -> None:
         """An input's scale is what its first reader takes it for."""
@@ -237,6 +252,14 @@ class _Lowering:
         self.steps = [_with_name(step, old, new) for step in self.steps]
         self.moves = [move.renamed(old, new) for move in self.moves]
         return new
+
+
+def _columns(composite: relax.Function) -> tuple[int, int] | None:
+    """Which columns of its result a composite computes; None: all of them."""
+    if "columns" not in composite.attrs:
+        return None
+    begin, end = composite.attrs["columns"]
+    return int(begin), int(end)
 
 
 def _with_name(step: Step, old: str, new: str) -> Step:

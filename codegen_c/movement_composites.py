@@ -86,8 +86,11 @@ def _tile(call: Call, shape: tuple[int, ...]) -> tuple[Array, ...] | None:
     return tuple(np.tile(np.arange(extent), number) for extent, number in zip(shape, repeats, strict=True))
 
 
-def _strided_slice(call: Call, shape: tuple[int, ...]) -> tuple[Array, ...] | None:
-    """Bounds are literal numbers of the call: axes, begins, ends and, where given, strides."""
+def slice_places(call: Call, shape: tuple[int, ...]) -> tuple[Array, ...] | None:
+    """Which places a strided_slice takes along each axis; None where it cannot be told.
+
+    Bounds are literal numbers of the call: axes, begins, ends and, where given, strides.
+    """
     numbers = [int(value.array) for value in call.operands[1:] if value.array is not None and value.array.ndim == 0]
     if call.type is None or len(numbers) < len(call.operands) - 1:
         return None
@@ -114,4 +117,4 @@ def _sliced(
     return tuple(places)
 
 
-_RULES = {"nn.pad": _pad, "take": _take, "tile": _tile, "strided_slice": _strided_slice}
+_RULES = {"nn.pad": _pad, "take": _take, "tile": _tile, "strided_slice": slice_places}

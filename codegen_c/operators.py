@@ -221,9 +221,13 @@ class Convert(Operator):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Permute(Operator):
-    """Axes in another order: output axis i is input axis axes[i]. Any element type."""
+    """Axes in another order: output axis i is input axis axes[i]. Any element type.
+
+    first: of each output axis, the place along it from which on elements are taken; empty where all are.
+    """
 
     axes: tuple[int, ...]
+    first: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

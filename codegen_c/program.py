@@ -51,6 +51,15 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Strip:
+    """Columns [begin, end) of the image that the model calls `source`."""
+
+    source: str
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Tensor:
     """An activation: written by a step (or the caller), read by later ones.
 
@@ -58,6 +67,7 @@ class Tensor:
     layout: axes of the model's tensor in the order stored here ((0, 2, 3, 1): NCHW kept as NHWC);
     empty where both are the same. ring: which rows are kept at a time, None for all; the shape is that of the whole.
     part: where it lies inside another tensor, whose bytes it shares; written once, as itself or as that tensor.
+    strip: which columns of one of the model's tensors it holds, None for one of its own.
     """
 
     name: str
@@ -70,6 +80,7 @@ class Tensor:
     quantization: Quantization | None = None
     ring: Ring | None = None
     part: Part | None = None
+    strip: Strip | None = None
 
     @property
     def num_elements(self) -> int:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from tvm import relax
 
+from tvm_ext.core.columns import ColumnOperator
 from tvm_ext.core.row_sequence import RowAccumulation, RowOperator
 
 
@@ -15,6 +16,7 @@ class Footprint(Protocol):
 
     instructions: modelled; ranks what could run, is never reported as a measurement.
     rows: how its rows depend on those of its parameters, None where it only runs whole.
+    columns: the same of columns, None where it cannot be cut into strips of them.
     accumulation: how it takes in its only parameter row by row, None where it needs all of it at once.
     shared_bytes: parameter -> bytes that the output shares with it where the parameter is read for the last time.
     kernel: by what it is computed. read_bytes: parameter -> bytes read of it in one run, modelled; weights_read_bytes
@@ -25,6 +27,8 @@ class Footprint(Protocol):
     def instructions(self) -> int: ...
     @property
     def rows(self) -> RowOperator | None: ...
+    @property
+    def columns(self) -> ColumnOperator | None: ...
     @property
     def accumulation(self) -> RowAccumulation | None: ...
     @property

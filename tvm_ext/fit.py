@@ -2,9 +2,11 @@
 
 1. whole: operators reordered, tensors overlapping; costs nothing.
 2. split: sequences of operators run row by row through rings; a few more calls, nothing computed twice.
-3. recompute: results computed again instead of kept; costs their instructions.
-4. split and recompute: results computed again row by row, where they are read; costs both.
-5. split, least scratch: also kernels that need no buffers of their own, where there are such; they are slower.
+3. what computes twice; of these, the one that costs least:
+   patches: strips of columns one after the other, each row by row, with halos that are computed twice;
+   recompute: results computed again instead of kept;
+   split and recompute: results computed again row by row, where they are read.
+4. least scratch: split, or patches, with kernels that need no buffers of their own; they are slower.
 
 With streamed inputs every way is a split: the cheapest in which only rows of the inputs are kept. Where
 `quantize = "auto"` allows it, all of it is tried again with the model in int8, last of all.
@@ -24,6 +26,7 @@ from relay_passes.analysis.recompute_search import Rank
 from relay_passes.backend import Backend
 from relay_passes.rematerialize import Rematerialize
 from relay_passes.rematerialize_in_rows import RematerializeInRows
+from relay_passes.split_patches import SplitPatches
 from relay_passes.split_sequences import SplitSequences
 from tvm_ext.core.errors import DoesNotFit, UnsupportedModel
 from tvm_ext.core.options import BuildOptions
@@ -50,7 +53,7 @@ def fit(
     backend: Callable[[BuildOptions], Backend],
     rank: Rank | None = None,
 ) -> tuple[Compiled, Way]:
-    """The first result within the limits, with all attempts on it, and how it was compiled.
+    """A result within the limits, with all attempts on it, the one taken last, and how it was compiled.
 
     rank: of a guide, for what could be computed again.
 
@@ -59,7 +62,8 @@ def fit(
     memory, limit = platform.activations, options.limit_bytes(platform)
     attempts: list[Attempt] = []
     best: tuple[Compiled, Way] | None = None
-    error: DoesNotFit | None = None
+    taken: Attempt | None = None
+    least = (True, 0)
     first, refused = 0, ""
     for way in _ways(options, backend, limit, attempts, rank):
         try:
@@ -73,19 +77,21 @@ def fit(
         first = compiled.modelled_instructions if best is None else first
         added = compiled.modelled_instructions - first
         attempts.append(Attempt(method=way.method, arena_bytes=reached, added_instructions=added))
-        error = _excess(compiled, limit)
-        if error is None or best is None or reached < best[0].plan.bytes_in(memory):
-            best = compiled, way
-        if error is None:
-            break
-    assert best is not None, "the whole model is always tried"
+        fits = _excess(compiled, limit) is None
+        cost = (not fits, compiled.modelled_instructions if fits else reached)
+        if best is None or cost < least:
+            best, taken, least = (compiled, way), attempts[-1], cost
+    assert best is not None and taken is not None, "the whole model is always tried"
+    error = _excess(best[0], limit)
     if error is not None:
         tried = dict.fromkeys(f"{a.method}: {a.arena_bytes} B" for a in attempts)
         raise DoesNotFit(
-            f"{_excess(best[0], limit)} {_what_helps(best[0], options)}{refused} "
-            f"Tried, best shown: {'; '.join(tried)}.".replace("  ", " ")
+            f"{error} {_what_helps(best[0], options)}{refused} Tried, best shown: {'; '.join(tried)}.".replace(
+                "  ", " "
+            )
         )
-    return replace(best[0], attempts=tuple(attempts)), best[1]
+    others = [attempt for attempt in attempts if attempt is not taken]
+    return replace(best[0], attempts=(*others, taken)), best[1]
 
 
 def _excess(compiled: Compiled, limit: int) -> DoesNotFit | None:
@@ -132,31 +138,40 @@ def _memory_ways(
     attempts: list[Attempt],
     rank: Rank | None,
 ) -> Iterator[Way]:
-    """For each method, budgets that come down by what was too much. Ends where only weights are too large."""
-    before: int | None = None
+    """Methods until some fit, those that stand together all of them. Ends where only weights are too large."""
     lean = replace(options, least_scratch=True)
     if options.io == "stream":
-        methods = (("stream", SplitSequences, options), ("stream, least scratch", SplitSequences, lean))
+        methods = [[("stream", SplitSequences, options)], [("stream, least scratch", SplitSequences, lean)]]
     else:
         yield Way(method="whole", options=options)
-        if (before := attempts[-1].arena_bytes) <= limit:
+        if attempts[-1].arena_bytes <= limit:
             return
-        methods = (
-            ("split", SplitSequences, options),
-            ("recompute", partial(Rematerialize, rank=rank), options),
-            ("split and recompute", RematerializeInRows, options),
-            ("split, least scratch", SplitSequences, lean),
-        )
-    for method, make, chosen in methods:
-        budget = limit
-        for _ in range(MOST_TRIES):
-            yield Way(method=method, options=chosen, memory_pass=make(backend(chosen), budget))
-            reached = attempts[-1].arena_bytes
-            if reached <= limit:
-                return
-            if reached == before:  # asking for less changes nothing any more
-                break
-            before = reached
-            budget -= max(reached - limit, 1)
-            if budget <= 0:
-                break
+        methods = [
+            [("split", SplitSequences, options)],
+            [
+                ("patches", SplitPatches, options),
+                ("recompute", partial(Rematerialize, rank=rank), options),
+                ("split and recompute", RematerializeInRows, options),
+            ],
+            [("split, least scratch", SplitSequences, lean)],
+            [("patches, least scratch", SplitPatches, lean)],
+        ]
+    for together in methods:
+        fits = False
+        for method, make, chosen in together:
+            yield from _tries(Way(method=method, options=chosen), partial(make, backend(chosen)), limit, attempts)
+            fits |= attempts[-1].arena_bytes <= limit
+        if fits:
+            return
+
+
+def _tries(way: Way, make: Callable[[int], tvm.transform.Pass], limit: int, attempts: list[Attempt]) -> Iterator[Way]:
+    """A way with budgets that come down by what was too much, until asking for less changes nothing any more."""
+    budget = limit
+    for _ in range(MOST_TRIES):
+        known = {attempt.arena_bytes for attempt in attempts}
+        yield replace(way, memory_pass=make(budget))
+        reached = attempts[-1].arena_bytes
+        budget -= reached - limit
+        if reached <= limit or reached in known or budget <= 0:
+            return

@@ -96,7 +96,7 @@ def check_steps(
     operators: list[str] = []
     compared = 0
     if model is not None:
-        sources = [tensor.source for tensor in compiled.program.tensors.values()]
+        sources = [_source(tensor) for tensor in compiled.program.tensors.values()]
         is_module = isinstance(model, tvm.IRModule)
         values = module_values(model, samples) if is_module else onnx_outputs(model, samples, inner=sources)
         for sample, known in zip(samples, values, strict=True):
@@ -136,7 +136,7 @@ def _against_model(compiled: Compiled, known: Mapping[str, Array], who: str) -> 
     program = compiled.program
     values = {}
     for tensor in program.tensors.values():
-        stored = _as_stored(known.get(tensor.source), tensor)
+        stored = _as_stored(known.get(_source(tensor)), tensor)
         if stored is not None:
             values[tensor.name] = stored
     errors, compared = [], 0
@@ -153,10 +153,19 @@ def _against_model(compiled: Compiled, known: Mapping[str, Array], who: str) -> 
     return errors, compared
 
 
+def _source(tensor: Tensor) -> str:
+    """The model's own name of what a tensor holds, or holds columns of."""
+    return tensor.strip.source if tensor.strip else tensor.source
+
+
 def _as_stored(array: Array | None, tensor: Tensor) -> Array | None:
     """The model's array as the program stores it; None where the two are not the same tensor."""
-    if array is None or array.size != tensor.num_elements or str(array.dtype) != tensor.dtype:
+    if array is None or str(array.dtype) != tensor.dtype:
         return None
     if tensor.layout and array.ndim == len(tensor.layout):
         array = array.transpose(tensor.layout)
+    if tensor.strip and array.ndim == 4:
+        array = array[:, :, tensor.strip.begin : tensor.strip.end]
+    if array.size != tensor.num_elements:
+        return None
     return np.ascontiguousarray(array).reshape(tensor.shape)

@@ -1,4 +1,4 @@
-"""Axes in another order, any element type: the boundary between the model's layout and the one kept inside.
+"""Axes in another order, or a part of that, any element type: between the model's layout and the one kept inside.
 
 An image turned channels-last is made row by row: each row reads one row of every channel, so of the input everything.
 """
@@ -18,8 +18,8 @@ from codegen_c.kernels.contract import (
     Target,
 )
 from codegen_c.kernels.window import ROW_PARAMETERS, slot
-from codegen_c.operators import Permute, Window
-from codegen_c.text import C_TYPES, block
+from codegen_c.operators import Array, Permute, Window
+from codegen_c.text import C_TYPES, block, plus
 
 CHANNELS_LAST = (0, 2, 3, 1)
 WHOLE = RowAccess(window=Window(kernel=(1, 1), strides=(0, 0)), input_rows=1)
@@ -28,7 +28,7 @@ WHOLE = RowAccess(window=Window(kernel=(1, 1), strides=(0, 0)), input_rows=1)
 
 def implement(operator: Permute, target: Target, stored: StoredRows) -> Implementation:
     ctype = C_TYPES[operator.output.dtype]
-    by_rows = operator.axes == CHANNELS_LAST and operator.output.shape[0] == 1
+    by_rows = operator.axes == CHANNELS_LAST and operator.inputs[0].shape[0] == 1
     parameters = (
         Parameter(name="input", ctype=ctype, role="input"),
         Parameter(name="output", ctype=ctype, role="output"),
@@ -37,19 +37,37 @@ def implement(operator: Permute, target: Target, stored: StoredRows) -> Implemen
     return Implementation(
         kernel=KERNEL.name,
         function=CFunction(parameters=parameters, body=_rows(operator, stored) if by_rows else _body(operator)),
-        reference=lambda inputs: [np.ascontiguousarray(inputs[0].transpose(operator.axes))],
+        reference=lambda inputs: [reference(operator, inputs[0])],
         instructions=operator.output.num_elements * 6,
         spatial=Spatial(output_rows=operator.output.shape[1], inputs=(WHOLE,)) if by_rows else None,
         exact=True,
     )
 
 
+def reference(operator: Permute, array: Array) -> Array:
+    """The operator in numpy, bit for bit."""
+    first = operator.first or (0,) * array.ndim
+    taken = tuple(slice(begin, begin + extent) for begin, extent in zip(first, operator.output.shape, strict=True))
+    return np.ascontiguousarray(array.transpose(operator.axes)[taken])
+
+
+def _strides(operator: Permute) -> list[int]:
+    """Of each output axis, elements of the input from one place along it to the next."""
+    source = operator.inputs[0].shape
+    return [int(np.prod(source[axis + 1 :], dtype=np.int64)) for axis in operator.axes]
+
+
+def _origin(operator: Permute) -> int:
+    """The input element that is the output's first one."""
+    return sum(first * stride for first, stride in zip(operator.first, _strides(operator), strict=False))
+
+
 def _body(operator: Permute) -> str:
     """One loop for each output axis that has an extent; the output is written in order."""
-    source = operator.inputs[0].shape
-    strides = [int(np.prod(source[axis + 1 :], dtype=np.int64)) for axis in range(len(source))]
-    loops = [(f"i{out}", source[axis], strides[axis]) for out, axis in enumerate(operator.axes) if source[axis] > 1]
-    index = " + ".join(name if stride == 1 else f"{name} * {stride}" for name, _, stride in loops) or "0"
+    extents = zip(operator.output.shape, _strides(operator), strict=True)
+    loops = [(f"i{out}", extent, stride) for out, (extent, stride) in enumerate(extents) if extent > 1]
+    places = " + ".join(name if stride == 1 else f"{name} * {stride}" for name, _, stride in loops)
+    index = plus(places, _origin(operator)) if places else str(_origin(operator))
     lines = [f"*output++ = input[{index}];"]
     for name, extent, _ in reversed(loops):
         lines = [f"for (int32_t {name} = 0; {name} < {extent}; ++{name}) {{", block(lines), "}"]
@@ -58,10 +76,12 @@ def _body(operator: Permute) -> str:
 
 def _rows(operator: Permute, stored: StoredRows) -> str:
     """Rows of an image, pixel by pixel, the channels of each from as many planes."""
-    _, rows, columns, channels = operator.output.shape
+    _, _, columns, channels = operator.output.shape
+    _, row, _, plane = _strides(operator)
+    place = plus(f"c * {plane} + h * {row} + w", _origin(operator))
     pixel = [
         f"for (int32_t c = 0; c < {channels}; ++c) {{",
-        block(f"*row++ = input[c * {rows * columns} + h * {columns} + w];"),
+        block(f"*row++ = input[{place}];"),
         "}",
     ]
     ctype = C_TYPES[operator.output.dtype]

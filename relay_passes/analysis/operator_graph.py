@@ -10,6 +10,7 @@ from relay_passes.analysis.schedule_search import Graph, Node
 from relay_passes.backend import Backend
 from relay_passes.composites import composite_of, stream_of
 from relay_passes.dataflow import bindings, op_name, operands, outputs
+from tvm_ext.core.columns import ColumnOperator
 from tvm_ext.core.row_sequence import RowAccumulation, RowOperator
 
 VIEWS = frozenset({"relax.reshape", "relax.expand_dims", "relax.squeeze", "relax.flatten"})
@@ -21,6 +22,7 @@ class OperatorGraph:
     steps: a computing binding each, with the views of its results behind it. first: views of parameters.
     instructions: modelled, of each step. rows: how its rows depend on those it reads, None where it only runs whole.
     composites: what each step calls.
+    columns: the same of columns, None where it cannot be cut into strips of them.
     accumulations: how it takes in what it reads row by row, None where it does not.
     reading: steps through which streamed inputs come in.
     """
@@ -35,6 +37,7 @@ class OperatorGraph:
         self.nodes: list[Node] = []
         self.instructions: list[int] = []
         self.rows: list[RowOperator | None] = []
+        self.columns: list[ColumnOperator | None] = []
         self.accumulations: list[RowAccumulation | None] = []
         self.composites: list[relax.Function | None] = []
         self.reading: list[int] = []
@@ -86,6 +89,7 @@ class OperatorGraph:
         self.composites.append(composite)
         self.instructions.append(footprint.instructions if footprint else 0)
         self.rows.append(footprint.rows if footprint else None)
+        self.columns.append(footprint.columns if footprint else None)
         self.accumulations.append(footprint.accumulation if footprint else None)
         self.made_by |= dict.fromkeys(writes, len(self.steps))
         self.steps.append([binding])

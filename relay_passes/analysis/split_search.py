@@ -44,17 +44,22 @@ class Split:
 
 def split(graph: Graph, rows: RowFacts, budget_bytes: int | None) -> Split:
     """The cheapest cut within a budget; without a budget, or where none fits, the one that needs the fewest bytes."""
-    segments = Segments(graph, rows)
+    return cut(Segments(graph, rows), budget_bytes)
+
+
+def cut(segments: Segments, budget_bytes: int | None) -> Split:
+    """The same of the segments' own ways to run."""
+    count = len(segments.graph.nodes)
 
     def cost(segment: Segment) -> int:
         return segment.cost + HELD_INPUT_COST * segment.held_inputs
 
     if budget_bytes is not None:
-        found = cheapest_cut(len(graph.nodes), segments, lambda s: (s.num_bytes > budget_bytes, cost(s)))
+        found = cheapest_cut(count, segments, lambda s: (s.num_bytes > budget_bytes, cost(s)))
         if found.peak_bytes <= budget_bytes:
             return found
-    least = cheapest_cut(len(graph.nodes), segments, lambda s: (s.num_bytes, cost(s))).peak_bytes
-    return cheapest_cut(len(graph.nodes), segments, lambda s: (s.num_bytes > least, cost(s)))
+    least = cheapest_cut(count, segments, lambda s: (s.num_bytes, cost(s))).peak_bytes
+    return cheapest_cut(count, segments, lambda s: (s.num_bytes > least, cost(s)))
 
 
 def cheapest_cut(count: int, segments: Segments, price: Price) -> Split:

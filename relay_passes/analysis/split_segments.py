@@ -78,7 +78,7 @@ class Segment:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Replay:
+class Replay:
     """The longest segment with one end. begin: of it, in the order.
 
     made: int[calls of the last operator, operators], rows that each one has made when such a call begins; written:
@@ -150,7 +150,7 @@ class Segments:
         rows: tuple[RowOperator | None, ...],
         rows_per_call: int,
         accumulation: RowAccumulation | None,
-    ) -> _Replay:
+    ) -> Replay:
         joined: list[RowOperator] = []
         for index in range(begin, len(rows)):
             operator = rows[index]
@@ -166,7 +166,7 @@ class Segments:
         for call in sequence.calls:
             counts[call.operator] += 1
         written = [call.end for call in sequence.calls if call.operator == len(joined) - 1]
-        return _Replay(
+        return Replay(
             begin=begin, accumulation=accumulation, sequence=sequence, rings=self._rings(begin, sequence),
             num_calls=tuple(counts), made=np.array(sequence.before_last()), written=np.array(written),
         )  # fmt: skip
@@ -183,7 +183,7 @@ class Segments:
         apart = [self._outlives(index, end) for index in range(begin, end)]
         return RowRings(sequence, possible_guests(sequence, row_bytes, apart))
 
-    def _rowwise(self, replay: _Replay) -> list[Segment]:
+    def _rowwise(self, replay: Replay) -> list[Segment]:
         """The segments of a replay's end, shortest first."""
         graph, operators = self.graph, replay.sequence.operators
         rows_made, ring_rows, guests = replay.sequence.rows_made(), replay.rings.rows(), replay.rings.shared()
@@ -191,7 +191,8 @@ class Segments:
         end = replay.begin + len(operators)
         accumulation = replay.accumulation
         input_rows = operators[-1].num_rows if accumulation else 0
-        stored = _aligned(accumulation.sums_bytes) if accumulation else 0
+        stored = aligned(accumulation.sums_bytes) if accumulation else 0
+        result = graph.sizes[graph.nodes[end - 1].writes[0]]
         scratch = calls = added = held = 0
         found: list[Segment] = []
         for place in range(len(operators) - 1, -1, -1):
@@ -201,7 +202,7 @@ class Segments:
             outlives = self._outlives(index, end)
             if outlives and rows_made[place] < rows:
                 break
-            own[place] = _aligned(size if outlives else min(size, size // rows * max(ring_rows[place], 1)))
+            own[place] = aligned(size if outlives else min(size, size // rows * max(ring_rows[place], 1)))
             stored += own[place] - sum(own[guest] for guest, lies in guests.items() if lies.host == place)
             one = self.calls(index, operator.rows_per_call, input_rows if index == end - 1 else 0)
             scratch = max(scratch, one.scratch_bytes)
@@ -209,7 +210,7 @@ class Segments:
             calls += replay.num_calls[place]
             added += one.instructions
             if end - index > 1:
-                total = self.held(index) + _aligned(scratch) + stored - self._shared(replay, index)
+                total = self.held(index) + aligned(scratch) + stored - self._shared(replay, index, result)
                 overhead = calls * (CALL_COST + ASK_COST * (end - index))
                 found.append(
                     Segment(
@@ -222,7 +223,7 @@ class Segments:
     def _held(self, begin: int) -> int:
         """Bytes of the values made before an operator that it or a later one reads."""
         return sum(
-            _aligned(self.graph.sizes[value])
+            aligned(self.graph.sizes[value])
             for value, last in self.last.items()
             if self.made.get(value, -1) < begin <= last
         )
@@ -233,13 +234,15 @@ class Segments:
             value for value, dies in self.last.items() if self.made.get(value, -1) < begin <= dies < end
         )  # fmt: skip
 
-    def _shared(self, replay: _Replay, begin: int) -> int:
-        """Bytes that the last result shares with an operand from before the segment that dies in it."""
+    def _shared(self, replay: Replay, begin: int, result: int) -> int:
+        """Bytes that the last result shares with an operand from before the segment that dies in it.
+
+        result: bytes of it.
+        """
         if replay.accumulation is not None:  # its sums may lie in the output from the first call on
             return 0
         operators = replay.sequence.operators
         end = replay.begin + len(operators)
-        result = self.graph.sizes[self.graph.nodes[end - 1].writes[0]]
         row, best = result // operators[-1].num_rows, 0
         for value in self.dying(begin, end):
             size = self.graph.sizes[value]
@@ -253,7 +256,7 @@ class Segments:
                 [np.array(reader.begins)[replay.made[:, place]] for place, reader in readers], axis=0
             )  # fmt: skip
             distance = max(0, int((replay.written * row - needed * read_row).max()))
-            best = max(best, result + size - max(result, _aligned(distance) + size))
+            best = max(best, result + size - max(result, aligned(distance) + size))
         return max(0, best - ALIGNMENT_BYTES) // ALIGNMENT_BYTES * ALIGNMENT_BYTES
 
 
@@ -271,5 +274,5 @@ def _first(graph: Graph, rows: Sequence[RowOperator | None]) -> int:
     return 0
 
 
-def _aligned(num_bytes: int) -> int:
+def aligned(num_bytes: int) -> int:
     return -(-num_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES

@@ -82,3 +82,8 @@ def test_unique_names_differ(words: list[str]) -> None:
     taken: set[str] = set()
     names = [unique(word, taken) for word in words]
     assert len(set(names)) == len(names) and set(names) == taken
+
+
+def test_an_ending_stays_whole() -> None:
+    assert identifier("conv_" + "a" * 60, ending="columns_10_25") == "conv_" + "a" * 21 + "_columns_10_25"
+    assert identifier("conv", ending="columns_0_4") == "conv_columns_0_4"

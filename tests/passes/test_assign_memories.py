@@ -33,6 +33,7 @@ class Footprint:
     rows: RowOperator | None = None
     scratch_bytes: int = 0
     shared_bytes: Mapping[int, int] = field(default_factory=dict)
+    columns: None = None
     accumulation: None = None
     kernel: str = "none"
     read_bytes: Mapping[int, int] = field(default_factory=lambda: {0: 80 * 1024})

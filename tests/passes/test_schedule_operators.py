@@ -95,6 +95,7 @@ def test_an_order_no_other_beats_stays() -> None:
 class Footprint:
     instructions: int = 1
     rows: RowOperator | None = None
+    columns: None = None
     accumulation: None = None
     scratch_bytes: int = 0
     shared_bytes: dict[int, int] = field(default_factory=dict)

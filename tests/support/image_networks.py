@@ -14,14 +14,16 @@ from tests.support.onnx_models import model_of
 NODE = helper.make_node
 
 
-def image_network(seed: int) -> onnx.ModelProto:
+def image_network(seed: int, *, aspect: int = 1) -> onnx.ModelProto:
     """A chain with side branches: convolutions, depthwise ones, pools, activations, sums and concatenations.
+
+    aspect: columns of an image for each of its rows.
 
     Behind the image, or the mean over it, every other one has pairs of dense layers, vectors between them mostly wide.
     """
     rng, data = random.Random(seed), np.random.default_rng(seed)
     channels, size = rng.choice([1, 3, 4]), rng.choice([12, 15, 17])
-    shapes = {"x": (channels, size, size)}
+    shapes = {"x": (channels, size, size * aspect)}
     nodes: list[onnx.NodeProto] = []
     constants: dict[str, np.ndarray] = {}
 
@@ -65,13 +67,13 @@ def image_network(seed: int) -> onnx.ModelProto:
         current = name
     if seed % 2 == 0:
         nodes.append(NODE("GlobalAveragePool", [current], ["y"]))
-        return model_of(nodes, {"x": (1, channels, size, size)}, ["y"], constants)
+        return model_of(nodes, {"x": (1, *shapes["x"])}, ["y"], constants)
     if seed % 4 == 1:
         nodes.append(NODE("GlobalAveragePool", [current], ["mean"]))
         current, shapes["mean"] = "mean", (shapes[current][0], 1, 1)
     nodes.append(NODE("Flatten", [current], ["features"]))
     pairs, weights = _dense_pairs(seed, math.prod(shapes[current]))
-    return model_of([*nodes, *pairs], {"x": (1, channels, size, size)}, ["y"], constants | weights)
+    return model_of([*nodes, *pairs], {"x": (1, *shapes["x"])}, ["y"], constants | weights)
 
 
 def _dense_pairs(seed: int, features: int) -> tuple[list[onnx.NodeProto], dict[str, np.ndarray]]:

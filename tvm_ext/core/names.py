@@ -29,9 +29,14 @@ def hides_header(model: str) -> bool:
     return model in _C_HEADERS or model.startswith("tvm_ext")
 
 
-def identifier(text: str, *, fallback: str = "x") -> str:
-    """A legal, lower-case C identifier close to `text`; at most 40 characters, never a keyword of C or C++."""
-    word = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:40].strip("_") or fallback
+def identifier(text: str, *, fallback: str = "x", ending: str = "") -> str:
+    """A legal, lower-case C identifier close to `text`; at most 40 characters, never a keyword of C or C++.
+
+    ending: a word that it ends in, whole.
+    """
+    room = 40 - len(ending) - 1 if ending else 40
+    word = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:room].strip("_") or fallback
+    word = f"{word}_{ending}" if ending else word
     word = word if word[0].isalpha() else f"{fallback}_{word}"
     return f"{word}_" if word in _KEYWORDS else word
 

@@ -1,0 +1,111 @@
+"""SplitPatches: strips of columns stand one after the other in main; the module computes what it did."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+from onnx import helper
+from tvm import relax
+
+import tvm_ext
+from codegen_c.byoc import CodegenBackend
+from codegen_c.kernels.contract import Target
+from relay_passes.convert_layout import ConvertLayout
+from relay_passes.dataflow import bindings
+from relay_passes.fold_constants import FoldConstants
+from relay_passes.form_composites import FormComposites
+from relay_passes.split_patches import SplitPatches
+from relay_passes.split_sequences import SplitSequences
+from tests.support.image_networks import image_network
+from tests.support.onnx_models import model_of, saved
+from tvm_ext.core.platform import Platform
+
+BACKEND = CodegenBackend(target=Target(processor=Platform.load("host").processor))
+PATCHED_SEEDS = (0, 3, 5, 9, 14, 15, 17)
+"""Of wide images, networks that patches make smaller than rows do: with sums, concatenations, pools, strides."""
+
+
+def formed(path: Path) -> tvm.IRModule:
+    return tvm.transform.Sequential([FoldConstants(), FormComposites(BACKEND), ConvertLayout()])(tvm_ext.load(path))
+
+
+def wide_network(seed: int, folder: Path) -> tvm.IRModule:
+    return formed(saved(image_network(seed, aspect=6), folder))
+
+
+def called(module: tvm.IRModule) -> list[str]:
+    """Names of what main calls, in order."""
+    calls = [b.value for b in bindings(module["main"]) if isinstance(b.value, relax.Call)]
+    return [call.op.name_hint for call in calls if isinstance(call.op, tvm.ir.GlobalVar)]
+
+
+def run(module: tvm.IRModule, x: np.ndarray) -> np.ndarray:
+    plain = module.clone()
+    for var, func in module.functions_items():
+        if isinstance(func, relax.Function) and func.attrs and "Composite" in func.attrs:
+            plain.update_func(var, func.without_attr("Composite").without_attr("Primitive"))
+    result = relax.VirtualMachine(tvm.compile(plain, target="llvm"), tvm.cpu())["main"](tvm.runtime.tensor(x))
+    return (result if isinstance(result, tvm.runtime.Tensor) else result[0]).numpy()
+
+
+@pytest.mark.parametrize("seed", PATCHED_SEEDS)
+def test_fewer_bytes_than_by_rows_and_the_same_result(seed: int, tmp_path: Path) -> None:
+    before = wide_network(seed, tmp_path)
+    after = SplitPatches(BACKEND, None)(before)
+    by_rows = SplitSequences(BACKEND, None)(before)["main"].attrs
+    assert int(after["main"].attrs["patched_operators"]) > 1
+    assert int(after["main"].attrs["split_peak_bytes"]) < int(by_rows["split_peak_bytes"])
+    (param,) = before["main"].params
+    x = np.random.default_rng(seed).normal(size=[int(n) for n in param.ty.shape.values]).astype(np.float32)
+    expected = run(before, x)
+    np.testing.assert_allclose(run(after, x), expected, atol=1e-5 * np.abs(expected).max())
+
+
+def two_convolutions(folder: Path) -> tvm.IRModule:
+    """x: float32[1, 8, 4, 64] -> 3x3 -> 3x3."""
+    weights = {f"w{i}": np.ones((32 if i == 0 else 4, c, 3, 3), np.float32) for i, c in enumerate((8, 32))}
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["a"], pads=[1] * 4),
+        helper.make_node("Conv", ["a", "w1"], ["y"], pads=[1] * 4),
+    ]
+    return formed(saved(model_of(nodes, {"x": (1, 8, 4, 64)}, ["y"], weights), folder))
+
+
+def test_strips_and_halos_stand_in_the_module(tmp_path: Path) -> None:
+    before = two_convolutions(tmp_path)
+    after = SplitPatches(BACKEND, None)(before)
+    names = called(after)
+    firsts = [name for name in names if name.startswith("conv_0_columns_")]
+    lasts = [name for name in names if name.startswith("conv_1_columns_")]
+    assert len(firsts) == len(lasts) > 1 and names.count("join_conv_1") == 1
+    for first, last in zip(firsts, lasts, strict=True):
+        (a, b), (c, d) = (after[name].attrs["columns"] for name in (first, last))
+        assert (int(a), int(b)) == (max(0, int(c) - 1), min(64, int(d) + 1)), "one column more on each side"
+        assert after[first].attrs["repeats"] == "conv_0"
+        assert names.index(first) < names.index(last)
+    assert int(after[lasts[0]].attrs["columns"][0]) == 0 and int(after[lasts[-1]].attrs["columns"][1]) == 64
+    padding = [[int(width) for width in _window(after[name]).attrs.padding] for name in firsts]
+    assert padding == [[1, 1, 1, 0], *[[1, 0, 1, 0]] * (len(firsts) - 2), [1, 0, 1, 1]]
+    assert not {"conv_0", "conv_1"} & {var.name_hint for var, _ in after.functions_items()}
+
+
+def _window(composite: relax.Function) -> relax.Call:
+    return next(b.value for b in bindings(composite) if b.value.op.name == "relax.nn.conv2d")
+
+
+def test_within_the_budget_of_rows_nothing_changes(tmp_path: Path) -> None:
+    """No column is computed twice where rows alone do."""
+    before = two_convolutions(tmp_path)
+    by_rows = int(SplitSequences(BACKEND, None)(before)["main"].attrs["split_peak_bytes"])
+    after = SplitPatches(BACKEND, by_rows)(before)
+    tvm.ir.assert_structural_equal(after, before)
+
+
+def test_a_network_without_images_is_left_alone(tmp_path: Path) -> None:
+    weights = {"w": np.ones((64, 64), np.float32)}
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    before = formed(saved(model_of(nodes, {"x": (1, 64)}, ["y"], weights), tmp_path))
+    tvm.ir.assert_structural_equal(SplitPatches(BACKEND, None)(before), before)
