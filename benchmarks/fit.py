@@ -1,10 +1,12 @@
-"""How small the arenas of the zoo's int8 networks get: whole, and split into rows that run in series.
+"""How small the arenas of the zoo's int8 networks get: whole, split into rows that run in series, and in patches.
 
     python benchmarks/fit.py --output benchmarks/results/fit.json
 
-Bytes are those of the arena on the Cortex-M4 with its fast kernels: input, output, scratch and rings included. Nothing
-is computed twice. `least` asks for the fewest bytes there are, then for the cheapest split within them; executed
-instructions of both are QEMU's, measured where `--measure` names the network. Limits are what the project aims at.
+Bytes are those of the arena on the Cortex-M4: input, output, scratch and rings included. Of rows alone nothing is
+computed twice: `least_bytes` are the fewest there are, executed instructions, QEMU's, of the unsplit network and of the
+cheapest split within the limit are measured where `--measure` names the network. Limits are what the project aims at.
+`patches` are those of strips of columns, whose halos are computed twice, where they need fewer bytes than rows: the
+fewest, and what packages within these and halfway to these execute, which are compared on the host and on the board.
 `streamed` are the same with `--io stream`, where no more than a few rows of the input are held; the package within the
 limit is run and compared on the host, and on the board in QEMU where its flash holds the weights.
 """
@@ -49,6 +51,9 @@ STREAMED_LIMITS = {
     "mcunet_320k_int8": 96_000,
 }
 """Bytes of arena with the input streamed."""
+BY_ROWS = ("whole", "split", "split, least scratch", "stream", "stream, least scratch")
+IN_PATCHES = ("patches", "patches, least scratch")
+"""Methods of `tvm_ext.fit`."""
 MEASURED = (
     "ds_cnn_int8", "resnet8_int8", "mobilenet_v1_025_96_int8", "mlp_64_4096_int8", "ffn_16_128_512_int8"
 )  # fmt: skip
@@ -66,6 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             path = Path(name) / f"{network}.onnx"
             onnx.save(zoo.build(network), path)
             results[network] = fitted(path, Path(name) / network, LIMITS[network], network in options.measure)
+            results[network] |= patched(path, Path(name) / f"{network}_patched", results[network])
             results[network]["streamed"] = streamed(path, Path(name) / f"{network}_streamed", network)
             print(network, json.dumps(results[network]), flush=True)
             options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
@@ -76,7 +82,7 @@ def fitted(path: Path, folder: Path, limit: int, measure: bool) -> dict[str, Any
     """Arena of a network whole and split, and what splitting costs."""
     module, platform = tvm_ext.load(path), Platform.load(PLATFORM)
     whole = compile_module(module, platform, tvm_ext.BuildOptions()).plan.arena_bytes
-    least = least_bytes(module, platform)
+    least = least_bytes(module, platform, "arena", BY_ROWS)
     found: dict[str, Any] = {"limit_bytes": limit, "whole_bytes": whole, "least_bytes": least}
     if measure:
         options = [tvm_ext.BuildOptions(ram=ram, verify=("host", "qemu")) for ram in (whole, max(least, limit))]
@@ -89,10 +95,24 @@ def fitted(path: Path, folder: Path, limit: int, measure: bool) -> dict[str, Any
     return found
 
 
+def patched(path: Path, folder: Path, by_rows: dict[str, Any]) -> dict[str, Any]:
+    """The same in patches, and what two packages measure; nothing where rows alone need no more."""
+    module, platform = tvm_ext.load(path), Platform.load(PLATFORM)
+    rows, least = by_rows["least_bytes"], least_bytes(module, platform, "arena", IN_PATCHES)
+    if least >= rows:
+        return {}
+    instructions: dict[str, int] = {}
+    for ram in (rows, (rows + least) // 2, least):
+        options = tvm_ext.BuildOptions(ram=ram, verify=("host", "qemu"))
+        report = tvm_ext.build(module, platform, folder / str(ram), options).report
+        instructions[str(report["arena_bytes"])] = report["verify"]["qemu"]["instructions"]
+    return {"patches": {"least_bytes": least, "instructions": instructions}}
+
+
 def streamed(path: Path, folder: Path, network: str) -> dict[str, Any]:
     """Arenas of a network with its input streamed, and what a package within the limit, or the least one, measures."""
     module, platform = tvm_ext.load(path), Platform.load(PLATFORM)
-    least = least_bytes(module, platform, io="stream")
+    least = least_bytes(module, platform, "stream", BY_ROWS)
     limit = STREAMED_LIMITS.get(network)
     options = tvm_ext.BuildOptions(io="stream", ram=limit or least, verify=("host", "qemu"))
     report = tvm_ext.build(module, platform, folder, options).report
@@ -106,12 +126,15 @@ def streamed(path: Path, folder: Path, network: str) -> dict[str, Any]:
     }
 
 
-def least_bytes(module: tvm.IRModule, platform: Platform, *, io: Literal["arena", "stream"] = "arena") -> int:
-    """The smallest arena that any attempt reaches when one byte is asked for, which the error names."""
+def least_bytes(
+    module: tvm.IRModule, platform: Platform, io: Literal["arena", "stream"], methods: Sequence[str]
+) -> int:
+    """The smallest arena that any of some methods reaches when one byte is asked for, which the error names."""
     try:
         compile_module(module, platform, tvm_ext.BuildOptions(ram=1, io=io))
     except DoesNotFit as error:
-        return min(int(part.split()[-2]) for part in str(error).rpartition("best shown: ")[2].rstrip(".").split("; "))
+        tried = [part.split(": ") for part in str(error).rpartition("best shown: ")[2].rstrip(".").split("; ")]
+        return min(int(reached.split()[0]) for method, reached in tried if method in methods)
     raise AssertionError("nothing fits one byte")
 
 

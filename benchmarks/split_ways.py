@@ -1,16 +1,11 @@
-"""Would other ways to split than rows need fewer bytes? Arithmetic over the zoo's int8 networks; nothing is compiled.
+"""Would splits into channels need fewer bytes than rows? Arithmetic over the zoo's int8 networks; nothing is compiled.
 
     python benchmarks/split_ways.py --output benchmarks/results/split_ways.json
 
-Each network is cut into segments whose rows run in series, as `--ram` asks for the fewest bytes. Two more ways are
-priced beside these, in the favour of each:
-
-channels: of `1x1 -> (depthwise ->) 1x1`, all rows of CHANNELS expanded channels at a time, added to int32 sums of the
-    last one's output, which lie where the output does. Such a segment needs what is alive around it and what it reads,
-    the expanded channels once, the sums, and no scratch. It is offered to the search for the cut beside rows.
-patches: columns in STRIPS strips, one after the other, each row by row: the rings of a segment shrink to a strip and
-    its halo, which is computed again. `macs` is by how many times such a segment's multiply-adds grow, at most. Where
-    an input is streamed its rows come once, so what reads it stays by rows.
+Each network is cut into segments whose rows run in series, as `--ram` asks for the fewest bytes. One more way is priced
+beside that, in its favour: of `1x1 -> (depthwise ->) 1x1`, all rows of CHANNELS expanded channels at a time, added to
+int32 sums of the last one's output, which lie where the output does. Such a segment needs what is alive around it and
+what it reads, the expanded channels once, the sums, and no scratch. The search for the cut is offered it beside rows.
 """
 
 from __future__ import annotations
@@ -20,7 +15,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, prod
+from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -50,7 +45,6 @@ NETWORKS = (
     "mobilenet_v2_035_96_int8", "mobilenet_v2_035_144_int8", "mobilenet_v2_100_224_int8",
 )  # fmt: skip
 CHANNELS = 16
-STRIPS = (2, 3, 4)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def compared(network: str, io: Literal["arena", "stream"]) -> dict[str, Any]:
-    """Least bytes of a network by rows, and by rows with each of the other ways beside them."""
+    """Least bytes of a network by rows, and by rows and channels."""
     operators = _operators(network, io)
     graph, facts, layers = operators.graph(), row_facts(operators), _layers(operators)
     by_rows = Segments(graph, facts)
@@ -89,7 +83,6 @@ def compared(network: str, io: Literal["arena", "stream"]) -> dict[str, Any]:
         "with_channels_bytes": _least(graph, channels).peak_bytes,
         "blocks": len(blocks),
         "blocks_smaller_by_channels": [found for found in blocks if found["channels_bytes"] < found["rows_bytes"]],
-        "with_patches": {str(strips): _patched(least, facts, layers, strips) for strips in STRIPS},
     }
 
 
@@ -147,41 +140,6 @@ def _block(segments: _WithChannels, begin: int, end: int) -> dict[str, Any]:
         "expanded": list(first.shape[1:]), "output": list(last.shape[1:]), "rows_bytes": rows,
         "channels_bytes": segments.by_channels(begin, end),
     }  # fmt: skip
-
-
-def _patched(cut: Split, facts: RowFacts, layers: Sequence[Layer | None], strips: int) -> dict[str, float]:
-    """Bytes of a cut where strips shrink the rings of segments that need the most, and the largest growth in macs."""
-    peak, growth = 0, 1.0
-    order = sorted(cut.segments, key=lambda segment: -segment.num_bytes)
-    for segment in order:
-        if segment.num_bytes <= peak:
-            break
-        own = [layers[index] for index in range(segment.begin, segment.end)]
-        block = [layer for layer in own if layer and len(layer.shape) == 4]
-        reads_a_stream = any(segment.begin <= index < segment.end for index in facts.reading)
-        if segment.rows_per_call == 0 or len(block) < len(own) or segment.input_rows or reads_a_stream:
-            peak = max(peak, segment.num_bytes)
-            continue
-        smaller, macs = _in_strips(segment, block, strips)
-        peak, growth = max(peak, smaller), max(growth, macs)
-    return {"bytes": peak, "macs": round(growth, 3)}
-
-
-def _in_strips(segment: Segment, block: Sequence[Layer], strips: int) -> tuple[int, float]:
-    """A segment's bytes and growth of multiply-adds; its rings are those of one row of the reader's window each."""
-    columns = [0] * len(block)
-    columns[-1] = ceil(block[-1].shape[2] / strips)
-    for index in range(len(block) - 2, -1, -1):
-        window = block[index + 1].window
-        reach = (columns[index + 1] - 1) * window.strides[1] + (window.kernel[1] - 1) * window.dilation[1] + 1
-        columns[index] = min(reach, block[index].shape[2])
-    saved = 0
-    for layer, reader, width in zip(block, block[1:], columns, strict=False):
-        rows = min((reader.window.kernel[0] - 1) * reader.window.dilation[0] + 1, layer.shape[1])
-        saved += rows * (layer.shape[2] - width) * layer.shape[3]
-    whole = sum(layer.macs for layer in block)
-    again = sum(layer.macs * strips * width / layer.shape[2] for layer, width in zip(block, columns, strict=True))
-    return segment.num_bytes - saved, again / whole if whole else 1.0
 
 
 def _operators(network: str, io: Literal["arena", "stream"]) -> OperatorGraph:

@@ -199,6 +199,10 @@ TVM_EXT_DSP_PRODUCT(
 
 #else
 
+/* GCC 12 gets sums wrong where it makes AVX2 vectors of this for one of its callers. */
+#if defined(__GNUC__) && !defined(__clang__)
+__attribute__((optimize("no-tree-vectorize")))
+#endif
 static inline void tvm_ext_dsp_product(
     int32_t *sums, const uint32_t *cells, const int8_t *weights, const int32_t *bias, int32_t units, int32_t pixels,
     int32_t channels, int32_t joined)
