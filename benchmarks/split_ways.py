@@ -49,11 +49,10 @@ CHANNELS = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """Of one operator: its output's shape as stored, its window, its multiply-adds, whether each channel is apart."""
+    """Of one operator: its output's shape as stored, its window, whether each channel is apart."""
 
     shape: tuple[int, ...]
     window: Window
-    macs: int
     is_depthwise: bool
 
 
@@ -164,9 +163,8 @@ def _layer(composite: tvm.relax.Function, backend: Any) -> Layer | None:
         return None
     spatial, output = lowered.implementation.spatial, lowered.operator.output
     return Layer(
-        shape=output.shape, window=spatial.inputs[0].window, macs=lowered.implementation.macs,
-        is_depthwise=getattr(lowered.operator, "groups", 1) > 1,
-    )  # fmt: skip
+        shape=output.shape, window=spatial.inputs[0].window, is_depthwise=getattr(lowered.operator, "groups", 1) > 1
+    )
 
 
 if __name__ == "__main__":

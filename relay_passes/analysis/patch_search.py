@@ -126,31 +126,40 @@ class _Walk:
         assert read is not None, "it reads some columns"
         value = self.segments.graph.nodes[index].reads[position]
         pixel = self.segments.graph.sizes[value] / reader.input_rows / read.input_columns
-        firsts = range(0, operator.num_rows, operator.rows_per_call)
-        at_once = max(
-            reader.ends[min(first + operator.rows_per_call, operator.num_rows) - 1] - reader.begins[first]
-            for first in firsts
+        return _Cut(
+            columns=reads, pixel_bytes=pixel, rows=reader.input_rows, rows_kept=_rows_at_once(operator, position)
         )
-        return _Cut(columns=reads, pixel_bytes=pixel, rows=reader.input_rows, rows_kept=at_once)
 
     def segment(self) -> Segment:
         """All that have been taken in, as one segment."""
         cuts = [*self.inner_cuts, *(cut for cuts in self.cuts.values() for cut in cuts)]
-        shared = self.segments._shared(self.replay, self.begin, self.pieces[-1])
+        shared = self.segments.shared(self.replay, self.begin, self.pieces[-1])
         needed = [
             self.rings[strip] + sum(cut.ring_bytes(strip) for cut in cuts) + sum(self.pieces[: strip + 1])
             for strip in range(len(self.strips))
         ]
         needed[-1] -= shared
+        narrowest = min(end - begin for begin, end in self.strips)
+        joining = self.result - self.result * narrowest // self.strips[-1][1]  # over one strip, beside the others
         num_operators = self.end - self.begin + len(cuts)
         calls = self.calls + sum(cut.rows for cut in cuts) * len(self.strips)
         overhead = calls * (CALL_COST + ASK_COST * num_operators)
         copied = sum(cut.instructions() for cut in cuts) + len(self.strips) * COPY_COST * self.operators[-1].num_rows
         return Patches(
             begin=self.begin, end=self.end, rows_per_call=self.operators[-1].rows_per_call,
-            num_bytes=self.segments.held(self.begin) + aligned(self.scratch) + max(needed),
+            num_bytes=max(
+                self.segments.held(self.begin) + aligned(self.scratch) + max(needed),
+                self.segments.held(self.end) + aligned(joining),
+            ),
             cost=overhead + self.added + copied + self.result // 2, overhead=overhead, strips=self.strips,
         )  # fmt: skip
+
+
+def _rows_at_once(operator: RowOperator, position: int) -> int:
+    """Most rows of an operand that one call reads."""
+    reader, last = operator.readers[position], operator.num_rows - 1
+    firsts = range(0, operator.num_rows, operator.rows_per_call)
+    return max(reader.ends[min(first + operator.rows_per_call - 1, last)] - reader.begins[first] for first in firsts)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -210,7 +210,7 @@ class Segments:
             calls += replay.num_calls[place]
             added += one.instructions
             if end - index > 1:
-                total = self.held(index) + aligned(scratch) + stored - self._shared(replay, index, result)
+                total = self.held(index) + aligned(scratch) + stored - self.shared(replay, index, result)
                 overhead = calls * (CALL_COST + ASK_COST * (end - index))
                 found.append(
                     Segment(
@@ -234,7 +234,7 @@ class Segments:
             value for value, dies in self.last.items() if self.made.get(value, -1) < begin <= dies < end
         )  # fmt: skip
 
-    def _shared(self, replay: Replay, begin: int, result: int) -> int:
+    def shared(self, replay: Replay, begin: int, result: int) -> int:
         """Bytes that the last result shares with an operand from before the segment that dies in it.
 
         result: bytes of it.
