@@ -10,13 +10,14 @@ all others are finished with. Going up (rows ascending) the output may begin bel
                       <- distance ->
 
 A kernel that reads each element for the last time before it writes the element of the same position (`in_place`)
-needs no distance at all.
+needs no distance at all. If it comes back to a row for its other channels (`Spatial.behind`), any other place but the
+very same one is too near: `too_near` finds such pairs in a plan, which then has to be made without them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from codegen_c.kernels.contract import Implementation, Spatial
@@ -35,10 +36,10 @@ class Overlaps:
     ascending: dict[tuple[str, str], int]
     descending: dict[tuple[str, str], int]
 
-    def without(self, kept: Collection[str]) -> Overlaps:
-        """Only what these tensors have no share in."""
+    def without(self, kept: Collection[str], apart: Collection[tuple[str, str]] = ()) -> Overlaps:
+        """Only what these tensors have no share in, and none of these pairs."""
         ways = [
-            {pair: distance for pair, distance in way.items() if not set(kept) & set(pair)}
+            {pair: n for pair, n in way.items() if not set(kept) & set(pair) and pair not in apart}
             for way in (self.ascending, self.descending)
         ]
         return Overlaps(ascending=ways[0], descending=ways[1])
@@ -82,6 +83,24 @@ def _overlaps(program: Program) -> list[Overlaps]:
                 descending[name, output.name] = down
         if ascending or descending:
             found.append(Overlaps(ascending=ascending, descending=descending))
+    return found
+
+
+def too_near(program: Program, offsets: Mapping[str, int]) -> set[tuple[str, str]]:
+    """(output, input) pairs of kernels that come back to rows, where the two meet and do not lie at one place."""
+    found: set[tuple[str, str]] = set()
+    for step in program.steps:
+        spatial = step.implementation.spatial if isinstance(step, KernelCall) else None
+        if not isinstance(step, KernelCall) or spatial is None or not spatial.behind:
+            continue
+        output = program.tensors[step.outputs[0]]
+        for position in step.implementation.in_place:
+            source = program.tensors[step.inputs[position]]
+            if output.memory != source.memory or not {output.name, source.name} <= offsets.keys():
+                continue
+            distance = offsets[source.name] - offsets[output.name]
+            if distance and -source.num_bytes < distance < output.num_bytes:
+                found.add((output.name, source.name))
     return found
 
 

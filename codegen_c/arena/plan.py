@@ -10,7 +10,7 @@ from codegen_c.arena.bound import live_bytes
 from codegen_c.arena.direction import with_directions
 from codegen_c.arena.lifetimes import extents, lifetimes
 from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement, peak_placements, scratch_name
-from codegen_c.arena.overlap import overlaps
+from codegen_c.arena.overlap import Overlaps, overlaps, too_near
 from codegen_c.arena.problem import Buffer, Gap
 from codegen_c.arena.solve import optimise
 from codegen_c.program import Program, scratch_bytes, scratch_memory
@@ -44,11 +44,31 @@ def plan_memory(
     tensors meet.
     """
     pins, outside = pinned or {}, set(held_by_caller)
-    near = [step.without(kept) for step in overlaps(program)]
-    pairs = {pair for step in near for pair in (*step.ascending, *step.descending)}
     alive = {name: span for name, span in lifetimes(program).items() if name not in outside}
     alive |= {name: (0, max(len(program.steps), 1)) for name in kept}
     items = [*_tensors(program, alive, pins), *_scratch(program, activations)]
+    near = [step.without(kept) for step in overlaps(program)]
+    apart: set[tuple[str, str]] = set()
+    while True:
+        placements, arenas = _placed(program, items, near, alive, activations, apart)
+        refused = too_near(program, {name: place.offset for name, place in placements.items()})
+        if refused <= apart:
+            break
+        apart |= refused
+    placements |= _parts(program, placements, alive)
+    return with_directions(program, placements), MemoryPlan(placements=placements, arenas=tuple(arenas))
+
+
+def _placed(
+    program: Program,
+    items: Sequence[_Item],
+    near: Sequence[Overlaps],
+    alive: Mapping[str, tuple[int, int]],
+    activations: str,
+    apart: Collection[tuple[str, str]],
+) -> tuple[dict[str, Placement], list[Arena]]:
+    """A place for each item, where those that may overlap do so as far as `near` allows. apart: pairs that do not."""
+    pairs = {pair for step in near for pair in (*step.ascending, *step.descending)}
     _check_pins(items, pairs)
     placements: dict[str, Placement] = {}
     arenas: list[Arena] = []
@@ -57,7 +77,7 @@ def plan_memory(
         index = {item.name: number for number, item in enumerate(inside)}
         choices = [
             tuple({(index[a], index[b]): n for (a, b), n in way.items() if a in index and b in index} for way in ways)
-            for ways in ((step.ascending, step.descending) for step in near)
+            for ways in ((step.ascending, step.descending) for step in (step.without((), apart) for step in near))
         ]
         live = live_bytes(program, alive, pairs, memory, default=activations)
         found = optimise([item.buffer for item in inside], choices, max(live))
@@ -71,12 +91,11 @@ def plan_memory(
                 memory=memory,
                 num_bytes=found.num_bytes,
                 lower_bound_bytes=max(live),
-                proved=found.proved,
+                proved=found.proved and (not apart or found.num_bytes == max(live)),
                 peak_step=live.index(max(live)),
             )
         )
-    placements |= _parts(program, placements, alive)
-    return with_directions(program, placements), MemoryPlan(placements=placements, arenas=tuple(arenas))
+    return placements, arenas
 
 
 def _tensors(program: Program, alive: Mapping[str, tuple[int, int]], pins: Mapping[str, int]) -> list[_Item]:

@@ -202,7 +202,8 @@ def _is_read_ahead(step: Call, position: int, plan: MemoryPlan, order: list[int]
     """Whether every byte of an input is read for the last time before the kernel writes there.
 
     Replayed row by row in the order the rows are computed: which input rows are still needed when an output row
-    is written, and which bytes that row takes. Kernels that go element by element read each before they write it.
+    is written, and which bytes that row takes. Kernels that go element by element read each before they write it;
+    those that come back to a row for its other channels do so only for the element's own place.
     """
     if not isinstance(step, KernelCall) or position >= len(step.inputs) or step.inputs.count(step.inputs[position]) > 1:
         return False
@@ -212,9 +213,11 @@ def _is_read_ahead(step: Call, position: int, plan: MemoryPlan, order: list[int]
     others = [f"{step.name}_scratch", *step.outputs[1:]]
     if any(_meets(plan.placements.get(name), source) for name in others):
         return False
-    if position in step.implementation.in_place and target.offset <= source.offset:
-        return target.num_bytes == source.num_bytes
     spatial = step.implementation.spatial
+    goes_back = spatial is not None and spatial.behind > 0
+    same_place, below = target.offset == source.offset, target.offset < source.offset and not goes_back
+    if position in step.implementation.in_place and target.num_bytes == source.num_bytes and (same_place or below):
+        return True
     if spatial is None or spatial.accumulates or position >= len(spatial.inputs) or not order:
         return False
     access = spatial.inputs[position]
