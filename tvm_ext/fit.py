@@ -66,6 +66,8 @@ def fit(
     least = (True, 0)
     first, refused = 0, ""
     for way in _ways(options, backend, limit, attempts, rank):
+        if best is not None and not least[0] and way.options.quantize != best[1].options.quantize:
+            break  # what fits stays float
         try:
             compiled = compile_by(way)
         except UnsupportedModel as unsupported:
