@@ -69,4 +69,6 @@ if all(boards):
 
 # %% [markdown]
 # `small/vision.c` shows how: one loop, in which each layer computes its next rows when the layer behind it asks for
-# them. `tvm-ext pareto vision.onnx -p cortex_m4 -o out/pareto` shows the whole trade between bytes and instructions.
+# them. Budgets that rows alone do not meet are met by computing some results twice: in strips of columns, one after the
+# other, or again where they are read. `tvm-ext pareto vision.onnx -p cortex_m4 -o out/pareto` shows the whole trade
+# between bytes and instructions.
