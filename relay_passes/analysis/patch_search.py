@@ -20,7 +20,7 @@ from tvm_ext.core.row_sequence import RowOperator
 
 STRIPS = (2, 3, 4, 6, 8)
 COPY_COST = 12
-"""Instructions of a copy of some columns of a row, and what it takes for 4 bytes of these."""
+"""Instructions that a copy of some columns of a row costs beside two for each 4 bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,10 +105,10 @@ class _Walk:
             inside = [guest for guest, lies in self.guests.items() if lies.host == place and self.own[guest]]
             for strip in range(len(self.strips)):
                 self.rings[strip] += self.own[place][strip] - sum(self.own[guest][strip] for guest in inside)
-        one = segments.calls(index, operator.rows_per_call, 0)
-        self.scratch = max(self.scratch, one.scratch_bytes)
+        by_rows = segments.calls(index, operator.rows_per_call, 0)
+        self.scratch = max(self.scratch, by_rows.scratch_bytes)
         self.calls += self.replay.num_calls[place] * len(self.strips)
-        self.added += round(one.instructions * sum(shares) + segments.instructions[index] * (sum(shares) - 1))
+        self.added += round(by_rows.instructions * sum(shares) + segments.instructions[index] * (sum(shares) - 1))
         made = [columns[place] for columns in self.made]
         self.inner_cuts += [
             cut

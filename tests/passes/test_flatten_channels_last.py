@@ -24,6 +24,7 @@ from relay_passes.fold_constants import FoldConstants
 from relay_passes.form_composites import FormComposites
 from relay_passes.move_integers import MoveIntegers
 from tests.support.onnx_models import model_of, saved
+from tests.support.virtual_machine import run
 from tvm_ext.core.platform import Platform
 
 BACKEND = CodegenBackend(target=Target(processor=Platform.load("host").processor))
@@ -58,15 +59,6 @@ def called(module: tvm.IRModule) -> list[str]:
     """What the composites compute that main calls, in order."""
     values = [binding.value for binding in bindings(module["main"])]
     return [str(module[v.op].attrs["Composite"]) for v in values if isinstance(v, relax.Call)]
-
-
-def run(module: tvm.IRModule, x: np.ndarray) -> np.ndarray:
-    plain = module.clone()
-    for var, func in module.functions_items():
-        if isinstance(func, relax.Function) and func.attrs and "Composite" in func.attrs:
-            plain.update_func(var, func.without_attr("Composite").without_attr("Primitive"))
-    result = relax.VirtualMachine(tvm.compile(plain, target="llvm"), tvm.cpu())["main"](tvm.runtime.tensor(x))
-    return (result if isinstance(result, tvm.runtime.Tensor) else result[0]).numpy()
 
 
 @pytest.mark.parametrize("batch", [1, 2])

@@ -21,6 +21,7 @@ from relay_passes.split_patches import SplitPatches
 from relay_passes.split_sequences import SplitSequences
 from tests.support.image_networks import image_network
 from tests.support.onnx_models import model_of, saved
+from tests.support.virtual_machine import run
 from tvm_ext.core.platform import Platform
 
 BACKEND = CodegenBackend(target=Target(processor=Platform.load("host").processor))
@@ -40,15 +41,6 @@ def called(module: tvm.IRModule) -> list[str]:
     """Names of what main calls, in order."""
     calls = [b.value for b in bindings(module["main"]) if isinstance(b.value, relax.Call)]
     return [call.op.name_hint for call in calls if isinstance(call.op, tvm.ir.GlobalVar)]
-
-
-def run(module: tvm.IRModule, x: np.ndarray) -> np.ndarray:
-    plain = module.clone()
-    for var, func in module.functions_items():
-        if isinstance(func, relax.Function) and func.attrs and "Composite" in func.attrs:
-            plain.update_func(var, func.without_attr("Composite").without_attr("Primitive"))
-    result = relax.VirtualMachine(tvm.compile(plain, target="llvm"), tvm.cpu())["main"](tvm.runtime.tensor(x))
-    return (result if isinstance(result, tvm.runtime.Tensor) else result[0]).numpy()
 
 
 @pytest.mark.parametrize("seed", PATCHED_SEEDS)

@@ -20,6 +20,7 @@ from relay_passes.form_composites import FormComposites
 from relay_passes.split_sequences import SplitSequences
 from tests.support.image_networks import image_network
 from tests.support.onnx_models import model_of, saved
+from tests.support.virtual_machine import run
 from tvm_ext.core.platform import Platform
 
 BACKEND = CodegenBackend(target=Target(processor=Platform.load("host").processor))
@@ -65,15 +66,7 @@ def test_tvm_runs_it_as_before(seed: int, tmp_path: Path) -> None:
     (param,) = before["main"].params
     x = np.random.default_rng(seed).normal(size=[int(n) for n in param.ty.shape.values]).astype(np.float32)
 
-    def run(module: tvm.IRModule) -> np.ndarray:
-        plain = module.clone()
-        for var, func in module.functions_items():
-            if isinstance(func, relax.Function) and func.attrs and "Composite" in func.attrs:
-                plain.update_func(var, func.without_attr("Composite").without_attr("Primitive"))
-        result = relax.VirtualMachine(tvm.compile(plain, target="llvm"), tvm.cpu())["main"](tvm.runtime.tensor(x))
-        return (result if isinstance(result, tvm.runtime.Tensor) else result[0]).numpy()
-
-    np.testing.assert_array_equal(run(SplitSequences(BACKEND, None)(before)), run(before))
+    np.testing.assert_array_equal(run(SplitSequences(BACKEND, None)(before), x), run(before, x))
 
 
 def test_within_the_budget_nothing_changes(tmp_path: Path) -> None:
