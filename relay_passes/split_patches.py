@@ -67,11 +67,15 @@ def _columns(operators: OperatorGraph) -> list[ColumnOperator | None]:
         if columns is None or composite is None or len(step) > 1 or reads & views:
             found.append(None)
             continue
-        half = strips_of(columns.num_columns, 2)[0]
-        halves = [columns_read(columns, position, half) for position in range(len(columns.readers))]
-        can = strip_composites.computing(composite, columns, half, halves) is not None
-        found.append(columns if can else None)
+        halves = strips_of(columns.num_columns, 2)  # one at each border
+        found.append(columns if all(_computing(composite, columns, half) for half in halves) else None)
     return found
+
+
+def _computing(composite: relax.Function, operator: ColumnOperator, made: Columns) -> relax.Function | None:
+    """The composite for some columns of its result; None where it cannot be."""
+    reads = [columns_read(operator, position, made) for position in range(len(operator.readers))]
+    return strip_composites.computing(composite, operator, made, reads)
 
 
 class _Rewriter:
@@ -94,9 +98,11 @@ class _Rewriter:
             done = patch.end
         self.bound += [binding for step in self.operators.steps[done:] for binding in step]
         rebuilt = rebuild(main, self.bound, outputs(main))
+        called = {binding.value.op for binding in bindings(rebuilt) if isinstance(binding.value, relax.Call)}
         for patch in patches:
             for step in self.operators.steps[patch.begin : patch.end]:
-                del self.module[step[0].value.op]
+                if step[0].value.op not in called:
+                    del self.module[step[0].value.op]
         count = sum(patch.end - patch.begin for patch in patches)
         self.module.update_func(self.module.get_global_var("main"), rebuilt.with_attr("patched_operators", count))
 
@@ -154,8 +160,7 @@ class _Rewriter:
         if columns is None or operator is None:
             again = composite.with_attr("repeats", name)
             return self._bind(f"{binding.var.name}.again", self._call(f"{name}_again", again, arguments))
-        reads = [columns_read(operator, position, columns) for position in range(len(arguments))]
-        function = strip_composites.computing(composite, operator, columns, reads)
+        function = _computing(composite, operator, columns)
         assert function is not None, "whether it can was tried"
         function = function.with_attrs({"repeats": name, "columns": list(columns)})
         call = self._call(f"{name}_{_suffix(columns)}", function, arguments, binding.value.span)

@@ -88,6 +88,23 @@ def _window(composite: relax.Function) -> relax.Call:
     return next(b.value for b in bindings(composite) if b.value.op.name == "relax.nn.conv2d")
 
 
+@pytest.mark.parametrize(("include", "cut"), [(0, True), (1, False)])
+def test_windows_that_reach_behind_the_last_column(include: int, cut: bool, tmp_path: Path) -> None:
+    """A mean that counts padding, but not what a rounded-up size adds to it, cannot be told apart at a strip's end."""
+    weights = {"w": np.ones((16, 8, 3, 3), np.float32)}
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], pads=[1] * 4),
+        helper.make_node(
+            "AveragePool", ["a"], ["y"], kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1, count_include_pad=include
+        ),
+    ]
+    before = formed(saved(model_of(nodes, {"x": (1, 8, 4, 64)}, ["y"], weights), tmp_path))
+    after = SplitPatches(BACKEND, None)(before)
+    assert any(name.startswith("averagepool_1_columns_") for name in called(after)) == cut
+    x = np.random.default_rng(0).normal(size=(1, 8, 4, 64)).astype(np.float32)
+    np.testing.assert_allclose(run(after, x), run(before, x), rtol=1e-4, atol=1e-4)
+
+
 def test_within_the_budget_of_rows_nothing_changes(tmp_path: Path) -> None:
     """No column is computed twice where rows alone do."""
     before = two_convolutions(tmp_path)
