@@ -96,16 +96,16 @@ class CodegenBackend:
             if lowered.arguments.count(argument) == 1
         }
         kinds = (operator.inputs, operator.outputs)
-        simd = self.target.processor.simd
+        simd, rows = self.target.processor.simd, _rows(lowered)
         return Footprint(
             instructions=self.cost.instructions(implementation, *kinds, simd)
             if self.cost
             else modelled(implementation, *kinds),
-            rows=_rows(lowered),
+            rows=rows,
             accumulation=_accumulation(implementation),
             scratch_bytes=implementation.scratch_bytes,
             shared_bytes=shared,
-            columns=_columns(lowered),
+            columns=_columns(lowered) if rows else None,
             kernel=implementation.kernel,
             read_bytes=_read_bytes(lowered),
             weights_bytes=sum(-(-array.nbytes // 16) * 16 for _, array in implementation.constants),
@@ -168,7 +168,7 @@ def _rows(lowered: Lowered) -> RowOperator | None:
 
 def _columns(lowered: Lowered) -> ColumnOperator | None:
     """The same of columns, of what has rows."""
-    found = columns_of(lowered.operator) if _rows(lowered) else None
+    found = columns_of(lowered.operator)
     if found is None:
         return None
     by_parameter = sorted(zip(lowered.arguments, found.readers, strict=True), key=lambda pair: pair[0])

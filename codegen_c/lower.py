@@ -22,7 +22,7 @@ from codegen_c.program import Constant, KernelCall, Program, Step, Strip, Tensor
 from codegen_c.sequences import Part, fold_sequences, in_sequence
 from codegen_c.transfers import Fetch, Move, with_transfers
 from tvm_ext.core.errors import UnsupportedModel
-from tvm_ext.core.names import MOVE, identifier, unique
+from tvm_ext.core.names import MOVE, identifier, strip_ending, unique
 from tvm_ext.core.platform import Platform
 
 FORM_SUFFIXES = (".nhwc", ".nchw", ".rows")
@@ -192,7 +192,7 @@ class _Lowering:
         if 0 in kind.shape:
             raise UnsupportedModel(f"{source}: is {kind}, a tensor without elements; there is nothing to compute.")
         name = self._name(source, columns, fallback="t")
-        whole = source.removesuffix(".columns_{}_{}".format(*columns)) if columns else source
+        whole = source.removesuffix(f".{strip_ending(columns)}") if columns else source
         strip = source.removeprefix(whole)
         for suffix in FORM_SUFFIXES:
             whole = whole.removesuffix(suffix)
@@ -205,7 +205,7 @@ class _Lowering:
 
     def _name(self, text: str, columns: tuple[int, int] | None, *, fallback: str) -> str:
         """A free C identifier; of what is some columns it ends in them."""
-        ending = "columns_{}_{}".format(*columns) if columns else ""
+        ending = strip_ending(columns) if columns else ""
         return unique(identifier(text.removesuffix(ending), fallback=fallback, ending=ending), self.taken)
 
     def _quantize(self, name: str, kind: TensorType) -> None:

@@ -33,7 +33,7 @@ from relay_passes.composites import call_new
 from relay_passes.dataflow import bindings, is_dataflow, operands, outputs, rebuild, substitute
 from relay_passes.split_sequences import SplitSequences
 from tvm_ext.core.columns import ColumnOperator, Columns
-from tvm_ext.core.names import identifier, unique
+from tvm_ext.core.names import identifier, strip_ending, unique
 
 
 @tvm.transform.module_pass(opt_level=0, name="SplitPatches")
@@ -146,8 +146,8 @@ class _Rewriter:
         begin = computed[0] if computed else 0
         function = strip_composites.cutting(var, (wanted[0] - begin, wanted[1] - begin), self._layout(value))
         function = function.with_attr("columns", list(wanted))
-        cut = self._call(f"cut_{identifier(value.name)}_{_suffix(wanted)}", function, [var])
-        held[wanted] = self._bind(f"{value.name}.{_suffix(wanted)}", cut)
+        copy = self._call(f"cut_{identifier(value.name)}_{strip_ending(wanted)}", function, [var])
+        held[wanted] = self._bind(f"{value.name}.{strip_ending(wanted)}", copy)
         return held[wanted]
 
     def _compute(self, index: int, columns: Columns | None, arguments: Sequence[relax.Var]) -> relax.Var:
@@ -163,8 +163,8 @@ class _Rewriter:
         function = _computing(composite, operator, columns)
         assert function is not None, "whether it can was tried"
         function = function.with_attrs({"repeats": name, "columns": list(columns)})
-        call = self._call(f"{name}_{_suffix(columns)}", function, arguments, binding.value.span)
-        return self._bind(f"{binding.var.name}.{_suffix(columns)}", call)
+        call = self._call(f"{name}_{strip_ending(columns)}", function, arguments, binding.value.span)
+        return self._bind(f"{binding.var.name}.{strip_ending(columns)}", call)
 
     def _layout(self, value: relax.Var) -> Sequence[int]:
         """The axes of the model in the order in which a value keeps them."""
@@ -180,7 +180,3 @@ class _Rewriter:
         var = relax.DataflowVar(unique(name, self.taken), value.ty)
         self.bound.append(relax.VarBinding(var, value))
         return var
-
-
-def _suffix(columns: Columns) -> str:
-    return f"columns_{columns[0]}_{columns[1]}"

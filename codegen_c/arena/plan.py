@@ -69,7 +69,7 @@ def _placed(
 ) -> tuple[dict[str, Placement], list[Arena]]:
     """A place for each item, where those that may overlap do so as far as `near` allows. apart: pairs that do not."""
     pairs = {pair for step in near for pair in (*step.ascending, *step.descending)}
-    _check_pins(items, pairs)
+    _check_pins(items, pairs - {*apart})
     placements: dict[str, Placement] = {}
     arenas: list[Arena] = []
     for memory in dict.fromkeys([activations, *(item.memory for item in items)]):

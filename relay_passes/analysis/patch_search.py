@@ -57,6 +57,8 @@ class PatchedSegments(Segments):
         if replay.accumulation is not None or last is None or last.num_columns < 2 * count:
             return []
         strips = strips_of(last.num_columns, count)
+        if any(self.strip_columns(replay.begin, end, strip)[-1] != strip for strip in strips):
+            return []  # padding alone makes one of them
         walk = _Walk(self, replay, strips)
         found: list[Segment] = []
         for index in range(end - 1, replay.begin - 1, -1):

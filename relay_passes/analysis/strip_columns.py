@@ -10,7 +10,7 @@ from tvm_ext.core.columns import ColumnOperator, Columns
 
 
 def strips_of(num_columns: int, count: int) -> tuple[Columns, ...]:
-    """Columns cut into so many strips of one width, the last one narrower where they don't divide."""
+    """Columns cut into strips of one width, at most so many; the last one is narrower where they don't divide."""
     width = ceil(num_columns / count)
     return tuple((begin, min(begin + width, num_columns)) for begin in range(0, num_columns, width))
 

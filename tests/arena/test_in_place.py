@@ -15,7 +15,7 @@ from codegen_c.kernels.contract import RowAccess, Spatial
 from codegen_c.operators import Window
 from codegen_c.program import KernelCall, Program
 from tests.arena.programs import call, program
-from tvm_ext.core.errors import PlanRejected
+from tvm_ext.core.errors import BadOptions, PlanRejected
 
 ROWS = 4
 
@@ -61,6 +61,12 @@ def test_the_validator_and_the_planner_agree(behind: int, x: int, holds: bool) -
 
 def test_side_by_side_is_far_enough() -> None:
     assert not too_near(one_step(3), {"x": 64, "y": 0}) and not too_near(one_step(3), {"x": 0, "y": 64})
+
+
+def test_pins_that_are_too_near_are_refused() -> None:
+    plan_memory(one_step(0), activations="ram", pinned={"x": 16, "y": 0})
+    with pytest.raises(BadOptions, match="pin x=16: y is pinned to bytes 0 to 64 of ram"):
+        plan_memory(one_step(3), activations="ram", pinned={"x": 16, "y": 0})
 
 
 def chain(seed: int) -> Program:

@@ -47,7 +47,7 @@ def assert_same_bits(whole: Compiled, small: Compiled, seed: int) -> None:
         np.testing.assert_array_equal(array.view(np.uint8), expected[name].view(np.uint8))
 
 
-@pytest.mark.parametrize("seed", [0, 3, 5, 6, 9, 13, 14, 15, 16, 17, 18, 19])
+@pytest.mark.parametrize("seed", [0, 5, 6, 9, 13, 14, 15, 16, 17, 18, 19])
 def test_random_float_networks(seed: int, tmp_path: Path) -> None:
     """Float, where another order of summation would show.
 
@@ -56,13 +56,12 @@ def test_random_float_networks(seed: int, tmp_path: Path) -> None:
     module, host = tvm_ext.load(saved(image_network(seed, aspect=6), tmp_path)), Platform.load("host")
     whole = compile_module(module, host, BuildOptions())
     small = patched(module, host, whole.plan.arena_bytes)
-    if small is None:
-        pytest.skip("something else makes this one as small for less")
+    assert small is not None, "patches make these seeds smallest"
     assert any(tensor.strip for tensor in small.program.tensors.values())
     assert_same_bits(whole, small, seed)
 
 
-@pytest.mark.parametrize("seed", [3, 5, 9, 14, 15, 17])
+@pytest.mark.parametrize("seed", [5, 9, 14, 15, 17])
 def test_random_integer_networks(seed: int, tmp_path: Path) -> None:
     """Of the kernels for the Cortex-M4, whose integers are those of the host."""
     board = Platform.load("cortex_m4")
@@ -73,8 +72,7 @@ def test_random_integer_networks(seed: int, tmp_path: Path) -> None:
     module = compile_model(loaded, board, BuildOptions(quantize="int8"), tmp_path / "samples.npz")[0]
     whole = compile_module(module, board, BuildOptions())
     small = patched(module, board, whole.plan.arena_bytes)
-    if small is None:
-        pytest.skip("something else makes this one as small for less")
+    assert small is not None, "patches make these seeds smallest"
     assert_same_bits(whole, small, seed)
 
 
@@ -100,11 +98,14 @@ def test_every_strip_is_verified_by_itself(tmp_path: Path) -> None:
     assert package.report["verify"]["host"]["passed"] and compared[0] > compared[1]
 
 
-def test_streamed_inputs_are_not_patched(tmp_path: Path) -> None:
-    """Their rows come once."""
-    module = tvm_ext.load(saved(image_network(14, aspect=6), tmp_path))
-    compiled = compile_module(module, Platform.load("host"), BuildOptions(io="stream"))
-    assert not any(tensor.strip for tensor in compiled.program.tensors.values())
+def test_ports_keep_their_scale(shared_models: Path, tmp_path: Path) -> None:
+    """An input that only copies of its columns are read of."""
+    path = shared_models / "resnet_int8.tflite"
+    options = BuildOptions(verify=())
+    whole = tvm_ext.build(tvm_ext.load(path), "cortex_m4", tmp_path / "whole", options)
+    small = tvm_ext.build(tvm_ext.load(path), "cortex_m4", tmp_path / "out", BuildOptions(ram=15_500, verify=()))
+    assert small.report["fit"]["attempts"][-1]["method"] == NAME
+    assert small.inputs == whole.inputs and small.outputs == whole.outputs
 
 
 def test_patches_within_tvm(tmp_path: Path) -> None:

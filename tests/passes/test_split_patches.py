@@ -13,12 +13,16 @@ from tvm import relax
 import tvm_ext
 from codegen_c.byoc import CodegenBackend
 from codegen_c.kernels.contract import Target
+from relay_passes.analysis.operator_graph import OperatorGraph
+from relay_passes.analysis.patch_search import PatchedSegments, Patches
+from relay_passes.analysis.row_facts import row_facts
 from relay_passes.convert_layout import ConvertLayout
 from relay_passes.dataflow import bindings
 from relay_passes.fold_constants import FoldConstants
 from relay_passes.form_composites import FormComposites
 from relay_passes.split_patches import SplitPatches
 from relay_passes.split_sequences import SplitSequences
+from relay_passes.stream_ports import StreamPorts
 from tests.support.image_networks import image_network
 from tests.support.onnx_models import model_of, saved
 from tests.support.virtual_machine import run
@@ -111,6 +115,40 @@ def test_within_the_budget_of_rows_nothing_changes(tmp_path: Path) -> None:
     by_rows = int(SplitSequences(BACKEND, None)(before)["main"].attrs["split_peak_bytes"])
     after = SplitPatches(BACKEND, by_rows)(before)
     tvm.ir.assert_structural_equal(after, before)
+
+
+def test_strips_of_padding_alone_are_no_choice(tmp_path: Path) -> None:
+    weights = {f"w{i}": np.ones((32 if i == 0 else 4, c, 3, 3), np.float32) for i, c in enumerate((8, 32))}
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["a"], pads=[1] * 4),
+        helper.make_node("Conv", ["a", "w1"], ["y"], pads=[1, 40, 1, 40]),
+    ]
+    before = formed(saved(model_of(nodes, {"x": (1, 8, 4, 64)}, ["y"], weights), tmp_path))
+    operators = OperatorGraph(before, before["main"], BACKEND)
+    segments = PatchedSegments(operators.graph(), row_facts(operators), operators.columns, operators.instructions)
+    counts = {len(found.strips) for found in segments.of(1, 3) if isinstance(found, Patches)}
+    assert counts == {2, 3}, "of 142 columns the outer 38 read padding"
+    assert any(name.startswith("conv_1_columns_") for name in called(SplitPatches(BACKEND, None)(before)))
+
+
+def test_a_constant_for_each_column_is_not_cut(tmp_path: Path) -> None:
+    weights = {f"w{i}": np.ones((32 if i == 0 else 4, c, 3, 3), np.float32) for i, c in enumerate((8, 32))}
+    weights["c"] = np.arange(64, dtype=np.float32).reshape(1, 1, 1, 64)
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["a"], pads=[1] * 4),
+        helper.make_node("Add", ["a", "c"], ["s"]),
+        helper.make_node("Conv", ["s", "w1"], ["y"], pads=[1] * 4),
+    ]
+    before = formed(saved(model_of(nodes, {"x": (1, 8, 4, 64)}, ["y"], weights), tmp_path))
+    tvm.ir.assert_structural_equal(SplitPatches(BACKEND, None)(before), before)
+
+
+def test_what_reads_a_stream_stays_in_one_strip(tmp_path: Path) -> None:
+    """Its rows come once."""
+    before = StreamPorts()(two_convolutions(tmp_path))
+    (reading,) = OperatorGraph(before, before["main"], BACKEND).reading
+    name = called(before)[reading]
+    assert called(SplitPatches(BACKEND, None)(before)).count(name) == 1
 
 
 def test_a_network_without_images_is_left_alone(tmp_path: Path) -> None:

@@ -82,6 +82,15 @@ def test_what_cannot_be_cut_is_made_whole() -> None:
     assert columns_made(graph, operators, 0, 2, (0, 4)) == [None, (0, 4)]
 
 
+def test_padding_alone_makes_no_strip() -> None:
+    """An image of 8 columns between 40 of padding on either side: the outer strips would read nothing."""
+    reader = ColumnReader(input_columns=8, left=40, extent=3)
+    operators = [ColumnOperator(num_columns=86, readers=(reader,))]
+    strips = strips_of(86, 8)
+    made = [columns_made(graph_of(operators), operators, 0, 1, strip)[0] for strip in strips]
+    assert made[0] is made[-1] is None and made[3] == strips[3]
+
+
 @pytest.mark.parametrize(("columns", "count"), [(8, 2), (7, 2), (7, 3), (9, 4), (5, 8)])
 def test_strips_cover_all_columns_once(columns: int, count: int) -> None:
     strips = strips_of(columns, count)

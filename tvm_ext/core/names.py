@@ -24,6 +24,11 @@ _C_HEADERS = frozenset(
 )
 
 
+def strip_ending(columns: tuple[int, int]) -> str:
+    """What names of some columns of an image, and of what computes them, end in."""
+    return f"columns_{columns[0]}_{columns[1]}"
+
+
 def hides_header(model: str) -> bool:
     """Whether `<model>.h`, which lies where the compiler looks first, would be read in place of C's header or ours."""
     return model in _C_HEADERS or model.startswith("tvm_ext")
