@@ -11,7 +11,7 @@ from tests.support.onnx_models import model_of
 Shape = tuple[int, ...]
 
 
-class _Network:
+class Network:
     """Layers appended to values that exist already; every value that nobody reads becomes an output."""
 
     def __init__(self, seed: int) -> None:
@@ -45,11 +45,10 @@ class _Network:
 
 def random_model(seed: int, num_layers: int = 8) -> onnx.ModelProto:
     """A network of about `num_layers` layers; the same seed gives the same model."""
-    net = _Network(seed)
+    net = Network(seed)
     net.shapes["image"] = (1, net.draw(1, 2, 3, 5), net.draw(6, 8, 9), net.draw(5, 8, 11))
     for _ in range(num_layers):
-        makers = [_conv, _conv, _depthwise, _pool, _activation, _add, _concat, _stack, _slice]
-        makers[int(net.random.integers(len(makers)))](net)
+        IMAGE_LAYERS[int(net.random.integers(len(IMAGE_LAYERS)))](net)
     if net.random.random() < 0.7:
         _head(net)
     outputs = [name for name in net.shapes if name not in net.read and name != "image"]
@@ -57,7 +56,7 @@ def random_model(seed: int, num_layers: int = 8) -> onnx.ModelProto:
     return model_of(net.nodes, {"image": shape}, outputs or [net.nodes[-1].output[0]], net.constants)
 
 
-def _conv(net: _Network) -> None:
+def _conv(net: Network) -> None:
     x = net.image()
     batch, channels, height, width = net.shapes[x]
     size, stride, out = net.draw(1, 3, 3, 5), net.draw(1, 1, 2), net.draw(1, 4, 6, 7)
@@ -69,13 +68,13 @@ def _conv(net: _Network) -> None:
     net.layer("Conv", [x], shape, weights, **attributes)
 
 
-def _depthwise(net: _Network) -> None:
+def _depthwise(net: Network) -> None:
     x = net.image()
     channels = net.shapes[x][1]
     net.layer("Conv", [x], net.shapes[x], [net.normal(channels, 1, 3, 3)], pads=[1] * 4, group=channels)
 
 
-def _pool(net: _Network) -> None:
+def _pool(net: Network) -> None:
     x = net.image()
     batch, channels, height, width = net.shapes[x]
     kind = ("MaxPool", "AveragePool")[net.draw(0, 1)]
@@ -83,13 +82,13 @@ def _pool(net: _Network) -> None:
     net.layer(kind, [x], shape, [], kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
 
 
-def _activation(net: _Network) -> None:
+def _activation(net: Network) -> None:
     x = net.image()
     kind = ("Relu", "Sigmoid", "Tanh", "LeakyRelu", "HardSwish", "Clip")[net.draw(0, 1, 2, 3, 4, 5)]
     net.layer(kind, [x], net.shapes[x], [np.float32(-0.5), np.float32(0.75)] if kind == "Clip" else [])
 
 
-def _add(net: _Network) -> None:
+def _add(net: Network) -> None:
     x = net.image()
     same = [name for name, shape in net.shapes.items() if shape == net.shapes[x] and name != x]
     kind = ("Add", "Mul", "Sub", "Max")[net.draw(0, 1, 2, 3)]
@@ -99,7 +98,7 @@ def _add(net: _Network) -> None:
         net.layer(kind, [x], net.shapes[x], [net.normal(1, net.shapes[x][1], 1, 1)])
 
 
-def _concat(net: _Network) -> None:
+def _concat(net: Network) -> None:
     x = net.image()
     batch, channels, height, width = net.shapes[x]
     fits = [name for name, s in net.shapes.items() if len(s) == 4 and s[2:] == (height, width)]
@@ -107,7 +106,7 @@ def _concat(net: _Network) -> None:
     net.layer("Concat", [x, other], (batch, channels + net.shapes[other][1], height, width), [], axis=1)
 
 
-def _stack(net: _Network) -> None:
+def _stack(net: Network) -> None:
     """One image below another: channels last, that is one run of bytes behind another."""
     x = net.image()
     batch, channels, height, width = net.shapes[x]
@@ -116,7 +115,7 @@ def _stack(net: _Network) -> None:
     net.layer("Concat", [x, below], (batch, channels, height + net.shapes[below][2], width), [], axis=2)
 
 
-def _slice(net: _Network) -> None:
+def _slice(net: Network) -> None:
     x = net.image()
     axis = net.draw(1, 2, 3)
     shape = list(net.shapes[x])
@@ -125,7 +124,7 @@ def _slice(net: _Network) -> None:
     net.layer("Slice", [x], tuple(shape), [np.array([begin]), np.array([10_000]), np.array([axis])])
 
 
-def _head(net: _Network) -> None:
+def _head(net: Network) -> None:
     """Reshape, dense, softmax."""
     x = net.image()
     batch, *rest = net.shapes[x]
@@ -133,3 +132,7 @@ def _head(net: _Network) -> None:
     dense = net.layer("MatMul", [flat], (batch, 5), [net.normal(5, int(np.prod(rest))).T.copy()])
     biased = net.layer("Add", [dense], (batch, 5), [net.normal(5)])
     net.layer("Softmax", [biased], (batch, 5), [])
+
+
+IMAGE_LAYERS = (_conv, _conv, _depthwise, _pool, _activation, _add, _concat, _stack, _slice)
+"""Each appends a layer to some image of a network."""

@@ -1,0 +1,92 @@
+"""Random and damaged inputs through the whole compiler, with witnesses of what comes out.
+
+    python benchmarks/fuzz.py --seconds 600 --seed 1
+    python benchmarks/fuzz.py --seed 1 --case 4711
+
+A case is a pure function of seed and index. Each runs in a process of its own, with limits. Results go to
+`benchmarks/results/fuzz.json`, a table to the screen; the exit status is 1 where anything failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.fuzzing.draw import kind_of  # noqa: E402
+from benchmarks.fuzzing.fuzzer import Fuzzer, warm_fuzzer  # noqa: E402
+from benchmarks.fuzzing.tables import Record, summary, table, write_json  # noqa: E402
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status 0 where no case failed."""
+    options = _options(arguments)
+    fuzzer = warm_fuzzer(options.seed)
+    if options.case is not None:
+        return _one(fuzzer, options)
+    begin, records = time.monotonic(), list[Record]()
+    indices = (
+        itertools.count(options.first) if options.cases is None else range(options.first, options.first + options.cases)
+    )
+    if options.kind:
+        indices = (index for index in indices if options.kind in kind_of(options.seed, index))
+    try:
+        for record in fuzzer.run(indices, num_workers=options.workers, seconds=options.seconds):
+            records.append(record)
+            if record.outcome.is_failure:
+                print(_line(record), flush=True)
+            elif len(records) % 500 == 0:
+                print(f"{len(records)} cases, {time.monotonic() - begin:.0f} s", flush=True)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    result = summary(records, seed=options.seed, commit=_commit(), wall_s=time.monotonic() - begin)
+    write_json(result, options.results)
+    print(table(result))
+    return 1 if result["failures"] else 0
+
+
+def _one(fuzzer: Fuzzer, options: argparse.Namespace) -> int:
+    """One case alone, with all that is known of it; its files are left in --keep."""
+    (record,) = fuzzer.run([options.case])
+    print(_line(record))
+    print(record.outcome.detail)
+    return 1 if record.outcome.is_failure else 0
+
+
+def _line(record: Record) -> str:
+    outcome = record.outcome
+    return (
+        f"{record.index} {record.kind}: {outcome.kind}: {outcome.error} {outcome.where} "
+        f"[{outcome.stage}, {outcome.cpu_s:.1f} s, {outcome.peak_bytes >> 20} MiB] {' '.join(outcome.detail.split())[:150]}"
+    )
+
+
+def _commit() -> str:
+    done = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or "unknown"
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=60.0, help="no case begins after that")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--case", type=int, help="run this case alone")
+    parser.add_argument("--first", type=int, default=0, help="index of the first case")
+    parser.add_argument("--cases", type=int, help="run at most this many")
+    parser.add_argument("--kind", help="only kinds of cases whose name holds this, such as valid")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results" / "fuzz.json")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""Outcomes of cases: ends that are right, ends to look at, and failures."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+AGREES = "compiled and agrees"
+UNWITNESSED = "compiled, no witness"
+REFUSED = "refused"
+SKIPPED = "skipped"
+ACCEPTED = "accepted although the runtime refuses"
+SLOW = "refused late or large"
+UNVERIFIED = "rejected by verification, damaged file"
+FOREIGN = "foreign exception"
+SIGNAL = "signal"
+OVER_TIME = "over time"
+OVER_MEMORY = "over memory"
+WRONG = "wrong answer"
+NOT_FINITE = "wrong answer where values are not finite"
+REJECTED = "plan rejected"
+UNBUILT = "C not built or not run"
+VERIFICATION = "verification failed, valid model"
+
+WARNINGS = (ACCEPTED, SLOW, UNVERIFIED)
+FAILURES = (FOREIGN, SIGNAL, OVER_TIME, OVER_MEMORY, WRONG, NOT_FINITE, REJECTED, UNBUILT, VERIFICATION)
+KINDS = (AGREES, UNWITNESSED, REFUSED, SKIPPED, *WARNINGS, *FAILURES)
+
+REFUSAL_S, REFUSAL_BYTES = 5.0, 1 << 30
+"""Limits of a refusal, in processor seconds and in resident bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """End of one case.
+
+    error: the exception's class, the signal's name, or the witness that disagrees; where: file and line of the project
+    nearest to the exception; both tell failures apart. detail: the whole message.
+    """
+
+    kind: str
+    error: str = ""
+    where: str = ""
+    detail: str = ""
+    stage: str = ""
+    cpu_s: float = 0.0
+    peak_bytes: int = 0
+
+    @property
+    def is_failure(self) -> bool:
+        return self.kind in FAILURES
+
+    @property
+    def signature(self) -> tuple[str, str, str]:
+        """The same for cases that most likely have the same cause."""
+        return self.kind, self.error, self.where
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)

@@ -1,0 +1,86 @@
+"""Counts of outcomes by kind of case, as JSON and as a table."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.fuzzing.outcome import FAILURES, KINDS, REFUSED, WARNINGS, Outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """A case and its end."""
+
+    index: int
+    kind: str
+    outcome: Outcome
+
+
+def summary(records: Sequence[Record], *, seed: int, commit: str, wall_s: float) -> dict[str, Any]:
+    """Counts by outcome and kind, refusals by class, and every failure and warning with its figures."""
+    kinds = sorted({record.kind for record in records})
+    counted = {kind: Counter(record.outcome.kind for record in records if record.kind == kind) for kind in kinds}
+    refusals = Counter(record.outcome.error for record in records if record.outcome.kind == REFUSED)
+    return {
+        "commit": commit,
+        "seed": seed,
+        "cases": len(records),
+        "wall_s": round(wall_s, 1),
+        "cpu_s": round(sum(record.outcome.cpu_s for record in records), 1),
+        "most_cpu_s": max((record.outcome.cpu_s for record in records), default=0),
+        "most_bytes": max((record.outcome.peak_bytes for record in records), default=0),
+        "outcomes": dict(sorted(Counter(record.outcome.kind for record in records).items())),
+        "by_kind": {kind: dict(sorted(counted[kind].items())) for kind in kinds},
+        "refused": dict(sorted(refusals.items())),
+        "failures": _listed(records, FAILURES),
+        "warnings": _listed(records, WARNINGS),
+    }
+
+
+def _listed(records: Sequence[Record], kinds: Sequence[str]) -> list[dict[str, Any]]:
+    """One entry for each signature, with the cases that share it."""
+    found: dict[tuple[str, str, str], list[Record]] = {}
+    for record in records:
+        if record.outcome.kind in kinds:
+            found.setdefault(record.outcome.signature, []).append(record)
+    return [
+        {"kind": kind, "error": error, "where": where, "count": len(group),
+         "cases": [f"{record.index} ({record.kind})" for record in group[:12]],
+         "detail": group[0].outcome.detail[:700]}
+        for (kind, error, where), group in sorted(found.items())
+    ]  # fmt: skip
+
+
+def table(result: Mapping[str, Any]) -> str:
+    """Rows of outcomes, columns of kinds of cases; then failures, one a line."""
+    kinds = list(result["by_kind"])
+    rows = [kind for kind in KINDS if kind in result["outcomes"]]
+    lines = ["| outcome | " + " | ".join(kinds) + " | all |", "|---|" + "---:|" * (len(kinds) + 1)]
+    for row in rows:
+        cells = [str(result["by_kind"][kind].get(row, "")) for kind in kinds]
+        lines.append(f"| {row} | " + " | ".join(cells) + f" | {result['outcomes'][row]} |")
+    lines.append(
+        "| cases | "
+        + " | ".join(str(sum(result["by_kind"][kind].values())) for kind in kinds)
+        + f" | {result['cases']} |"
+    )
+    for part in ("failures", "warnings"):
+        lines += ["", f"{part}: {sum(entry['count'] for entry in result[part])}"]
+        for entry in result[part]:
+            gist = " ".join(entry["detail"].split())[:160]
+            shown = ", ".join(entry["cases"][:4])
+            lines.append(f"  {entry['count']:4d}  {entry['kind']}: {entry['error']} {entry['where']} [{shown}] {gist}")
+    rate = result["cases"] / max(result["wall_s"], 0.1)
+    lines += ["", f"{result['cases']} cases in {result['wall_s']} s, {rate:.1f} a second; "
+              f"longest {result['most_cpu_s']} s, largest {result['most_bytes'] / 2**20:.0f} MiB"]  # fmt: skip
+    return "\n".join(lines)
+
+
+def write_json(result: Mapping[str, Any], path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,230 @@
+"""Witnesses of what compiled C computes: the format's own runtime, other builds of the model, other compilers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import tvm
+
+from benchmarks.fuzzing import runtimes
+from benchmarks.fuzzing.forked import Limits, Stages, apart
+from codegen_c.build import Compiled
+from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
+from tests.support.poison import run_poisoned
+from tvm_ext.builder import build
+from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.platform import Toolchain
+from tvm_ext.core.toolchain import LANGUAGE_FLAGS
+from tvm_ext.references import random_inputs
+from tvm_ext.runner import HostModel
+
+Arrays = Mapping[str, np.ndarray]
+TOLERANCE = 1e-4
+MEAN_STEPS, MOST_STEPS = 2.0, 64
+"""Of quantized outputs, end to end, in ONNX: its runtime rounds each operator otherwise, and differs from itself."""
+SEED = 11
+_QUICK = Toolchain(flags=("-march=native",), speed_flags=("-O1",), size_flags=("-Os",))
+SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O0")
+
+
+class Disagreement(Exception):
+    """Two that should compute the same do not. is_finite: all that was expected are numbers."""
+
+    def __init__(self, witness: str, text: str, *, is_finite: bool = True) -> None:
+        super().__init__(f"{witness}: {text}")
+        self.witness, self.is_finite = witness, is_finite
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refused:
+    """A runtime that does not take the file, and why."""
+
+    runtime: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """A model that was compiled. whole: the same without a limit on its memory; again: compiles it otherwise."""
+
+    path: Path
+    module: tvm.IRModule
+    compiled: Compiled
+    sources: Mapping[str, str]
+    options: BuildOptions
+    folder: Path
+    whole: Compiled | None
+    again: Callable[[BuildOptions], Compiled]
+
+    @property
+    def inputs(self) -> dict[str, np.ndarray]:
+        ports = self.compiled.interface.inputs
+        return random_inputs({port.source: (port.shape, port.dtype) for port in ports}, SEED)
+
+    def outputs(self) -> Arrays:
+        return host_outputs(self.compiled, self.inputs, self.folder / "host")
+
+
+def host_outputs(compiled: Compiled, inputs: Arrays, folder: Path, **how: object) -> dict[str, np.ndarray]:
+    """Outputs of the C, compiled for this machine without much optimisation."""
+    folder.mkdir(exist_ok=True)
+    for name, text in compiled.sources().items():
+        (folder / name).write_text(text, encoding="utf-8")
+    with HostModel(folder, compiled.interface, **{"toolchain": _QUICK, **how}) as model:
+        return model.run(inputs)
+
+
+def against_runtime(built: Built, stages: Stages) -> str | Refused | None:
+    """The runtime that agrees; why it does not take the file; None where there is none. Raises Disagreement."""
+    inputs, found = built.inputs, built.outputs()
+    if built.options.quantize != "none":  # another model than its file
+        return None
+    stages.begin("runtime")
+    end = apart(runtimes.outputs, built.path, inputs, limits=Limits(cpu_s=30, wall_s=120))
+    if not end.is_done:
+        return Refused(
+            runtime=runtimes.name_of(built.path), reason=f"it crashes: signal {end.signal} {end.said[-200:]}"
+        )
+    answer: runtimes.Answer | None = end.value
+    if answer is None:
+        return None
+    if answer.refusal:
+        return Refused(runtime=answer.runtime, reason=answer.refusal)
+    for (name, got), wanted, moved in zip(found.items(), answer.outputs, answer.disturbed, strict=True):
+        _judge(answer, name, got, wanted, moved, is_quantized=built.compiled.is_quantized)
+    return answer.runtime
+
+
+def _judge(
+    answer: runtimes.Answer, name: str, got: np.ndarray, wanted: np.ndarray, moved: np.ndarray, *, is_quantized: bool
+) -> None:
+    """Compares where the runtime itself hardly moves when its inputs hardly do."""
+    if got.size != wanted.size or got.dtype != wanted.dtype:
+        raise Disagreement(
+            answer.runtime, f"{name} is {got.dtype}{list(got.shape)}, not {wanted.dtype}{list(wanted.shape)}"
+        )
+    a, b, c = (np.asarray(x, np.float64).ravel() for x in (got, wanted, moved))
+    finite = np.isfinite(b)
+    scale = float(np.abs(b[finite]).max(initial=0.0))
+    is_float = wanted.dtype.kind == "f"
+    if is_quantized and not (answer.is_exact and not is_float):
+        step = scale / 128 if is_float else 1.0
+        gaps = np.abs(a - b)[finite] / max(step, 1e-30)
+        if gaps.size and (gaps.mean() > MEAN_STEPS or gaps.max() > MOST_STEPS):
+            raise Disagreement(
+                answer.runtime, f"{name} differs by {gaps.mean():.2f} steps (mean), {gaps.max():g} at most"
+            )
+        return
+    with np.errstate(invalid="ignore", over="ignore"):
+        limit = TOLERANCE * scale if is_float else 0.0
+        same = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= limit)
+        steady = (b == c) | (np.isnan(b) & np.isnan(c)) | (np.abs(b - c) <= limit / 4)
+    wrong = np.flatnonzero(~same & steady)
+    if wrong.size:
+        at = int(wrong[0])
+        raise Disagreement(
+            answer.runtime, f"{name}: {wrong.size} of {a.size} differ, first [{at}]: {a[at]!r}, not {b[at]!r}",
+            is_finite=answer.is_finite,
+        )  # fmt: skip
+
+
+def _equal(witness: str, found: Arrays, expected: Arrays, *, tolerance: float = 0.0) -> None:
+    """The same bits; with a tolerance floats need only be near."""
+    for name, wanted in expected.items():
+        got = found[name]
+        if got.tobytes() == wanted.tobytes():
+            continue
+        is_finite = bool(np.isfinite(np.asarray(wanted, np.float64)).all())
+        if np.array_equal(got, wanted, equal_nan=wanted.dtype.kind == "f"):
+            continue  # NaN with other bits, or zeros with another sign
+        if tolerance and wanted.dtype.kind == "f":
+            if not is_finite:
+                continue  # near is not defined there
+            if np.abs(got - wanted).max() <= tolerance * max(float(np.abs(wanted).max()), 1e-30):
+                continue
+        raise Disagreement(witness, f"{name} differs in {np.count_nonzero(got != wanted)} places", is_finite=is_finite)
+
+
+def _unsplit(built: Built, stages: Stages) -> None:
+    if built.whole is not None:
+        _equal("unsplit", built.outputs(), host_outputs(built.whole, built.inputs, built.folder / "whole"))
+
+
+def _size(built: Built, stages: Stages) -> None:
+    """Other flags, other kernels: integers keep their bits."""
+    other = built.again(replace(built.options, optimize="size" if built.options.optimize == "speed" else "speed"))
+    found = host_outputs(other, built.inputs, built.folder / "size")
+    near = TOLERANCE if not built.compiled.is_quantized else 0.0
+    _equal("optimize", found, built.outputs(), tolerance=near)
+
+
+def _clang(built: Built, stages: Stages) -> None:
+    expected = built.outputs()
+    os.environ["CC"] = "clang"
+    try:
+        found = host_outputs(built.compiled, built.inputs, built.folder / "clang")
+    finally:
+        del os.environ["CC"]
+    _equal("clang", found, expected)
+
+
+def _optimized(built: Built, stages: Stages) -> None:
+    """As packages are built for the host, against hardly optimised."""
+    found = host_outputs(
+        built.compiled, built.inputs, built.folder / "O3", toolchain=replace(_QUICK, speed_flags=("-O3",))
+    )
+    _equal("-O3", found, built.outputs())
+
+
+def _sanitized(built: Built, stages: Stages) -> None:
+    """The self-test with the outputs that the plain build gives, under the sanitizers of addresses and of arithmetic."""
+    interface, folder = built.compiled.interface, built.folder / "sanitized"
+    vector = TestVector(inputs=built.inputs, outputs=built.outputs())
+    folder.mkdir()
+    texts = {**built.sources, **emit_vectors(interface, [vector]), **emit_selftest(interface, tolerance=1e-3)}
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    units = sorted(name for name in texts if name.endswith(".c"))
+    command = ["gcc", *LANGUAGE_FLAGS, "-march=native", *SANITIZE, *units, "-lm", "-o", "selftest"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    # Limits on memory are not for the sanitizer, which reserves terabytes of addresses.
+    done = subprocess.run(
+        ["prlimit", "--as=unlimited", "./selftest"], cwd=folder, capture_output=True, text=True, timeout=100
+    )
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if "runtime error" in line or "ERROR: Addr" in line]
+        raise Disagreement("sanitizers", f"{(lines or ['self-test failed'])[0]}\n{(done.stdout + done.stderr)[-1500:]}")
+
+
+def _poisoned(built: Built, stages: Stages) -> None:
+    found, _ = run_poisoned(built.compiled, built.inputs)
+    _equal("poison", found, built.outputs())
+
+
+def _package(built: Built, stages: Stages) -> None:
+    """The whole build as a user has it, verified on the host."""
+    stages.begin("package")
+    package = build(built.module, built.compiled.platform, built.folder / "out", replace(
+        built.options, verify=("host",), quantize="none", io_type="int8"))  # fmt: skip
+    if built.options.quantize == "none":
+        _equal("package", package.run(built.inputs), built.outputs(), tolerance=1e-5)
+
+
+def _board(built: Built, stages: Stages) -> None:
+    """QEMU gives what the host gives; builds and boots, which takes a while."""
+    if built.compiled.platform.board is None:
+        return
+    stages.begin("board", cpu_s=200)
+    options = replace(built.options, verify=("host", "qemu"), quantize="none", io_type="int8")
+    build(built.module, built.compiled.platform, built.folder / "board", options)
+
+
+CHECKS: dict[str, Callable[[Built, Stages], None]] = {
+    "unsplit": _unsplit, "size": _size, "clang": _clang, "optimized": _optimized, "sanitizers": _sanitized,
+    "poison": _poisoned, "package": _package, "board": _board,
+}  # fmt: skip
