@@ -21,7 +21,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.fuzzing.draw import kind_of  # noqa: E402
-from benchmarks.fuzzing.fuzzer import Fuzzer, warm_fuzzer  # noqa: E402
+from benchmarks.fuzzing.fuzzer import Fuzzer, run_apart, warm_fuzzer  # noqa: E402
+from benchmarks.fuzzing.regression_script import write_script  # noqa: E402
+from benchmarks.fuzzing.shrink import shrunk  # noqa: E402
 from benchmarks.fuzzing.tables import Record, summary, table, write_json  # noqa: E402
 
 
@@ -53,19 +55,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _one(fuzzer: Fuzzer, options: argparse.Namespace) -> int:
-    """One case alone, with all that is known of it; its files are left in --keep."""
+    """One case alone, with all that is known of it; shrunk and kept as a script where that is asked for."""
     (record,) = fuzzer.run([options.case])
     print(_line(record))
     print(record.outcome.detail)
+    specimen = fuzzer.specimen(options.case)
+    if options.shrink and record.outcome.is_interesting and specimen is not None:
+        signature = record.outcome.signature
+        small = shrunk(specimen, lambda candidate: run_apart(candidate).signature == signature)
+        path = ROOT / "tests" / "regressions" / f"{options.shrink}.py"
+        origin = f"`benchmarks/fuzz.py --seed {options.seed} --case {options.case}`"
+        write_script(path, small, run_apart(small), origin=origin)
+        print(f"written: {path}")
     return 1 if record.outcome.is_failure else 0
 
 
 def _line(record: Record) -> str:
     outcome = record.outcome
-    return (
-        f"{record.index} {record.kind}: {outcome.kind}: {outcome.error} {outcome.where} "
-        f"[{outcome.stage}, {outcome.cpu_s:.1f} s, {outcome.peak_bytes >> 20} MiB] {' '.join(outcome.detail.split())[:150]}"
-    )
+    figures = f"[{outcome.stage}, {outcome.cpu_s:.1f} s, {outcome.peak_bytes >> 20} MiB]"
+    gist = " ".join(outcome.detail.split())[:150]
+    return f"{record.index} {record.kind}: {outcome.kind}: {outcome.error} {outcome.where} {figures} {gist}"
 
 
 def _commit() -> str:
@@ -80,6 +89,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=60.0, help="no case begins after that")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--case", type=int, help="run this case alone")
+    parser.add_argument(
+        "--shrink", metavar="NAME", help="with --case: keep a smaller form as tests/regressions/NAME.py"
+    )
     parser.add_argument("--first", type=int, default=0, help="index of the first case")
     parser.add_argument("--cases", type=int, help="run at most this many")
     parser.add_argument("--kind", help="only kinds of cases whose name holds this, such as valid")

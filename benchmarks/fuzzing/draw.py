@@ -120,17 +120,21 @@ def _tflite(rng: Rng, seeds: Seeds) -> Specimen:
 
 
 def _smith(rng: Rng, seeds: Seeds) -> Specimen | None:
-    if not random_smith.is_installed():
-        return None
-    model = random_smith.smith_onnx(rng.randrange(1 << 30), rng.choice((2, 4, 8, 12)))
+    model = _first_of(random_smith.smith_onnx, rng, (2, 4, 8, 12))
     return None if model is None else _valid(onnx.load_from_string(model), rng)
 
 
 def _smith_torch(rng: Rng, seeds: Seeds) -> Specimen | None:
+    model = _first_of(random_smith.smith_torch, rng, (2, 4, 8))
+    return None if model is None else with_options(model, ".pt2", {}, rng)
+
+
+def _first_of(make: Callable[[int, int], bytes | None], rng: Rng, sizes: tuple[int, ...]) -> bytes | None:
+    """NNSmith's first model that can be used, of a few; None where it is not installed."""
     if not random_smith.is_installed():
         return None
-    model = random_smith.smith_torch(rng.randrange(1 << 30), rng.choice((2, 4, 8)))
-    return None if model is None else with_options(model, ".pt2", {}, rng)
+    found = (make(rng.randrange(1 << 30), rng.choice(sizes)) for _ in range(6))
+    return next((model for model in found if model is not None), None)
 
 
 KINDS: dict[str, tuple[float, Callable[[Rng, Seeds], Specimen | None]]] = {

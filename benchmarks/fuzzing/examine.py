@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import traceback
 import warnings
 from contextlib import chdir
@@ -77,7 +78,7 @@ def _where(error: BaseException) -> str:
 def _gist(message: str) -> str:
     """What a C compiler complains about, without names and numbers."""
     said = [line.split("error:")[1] for line in message.splitlines() if "error:" in line]
-    return (said or [""])[0].split("‘")[0].split("'")[0].strip()[:60]
+    return (said or [""])[0].split("\u2018")[0].split("'")[0].strip()[:60]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,12 +98,12 @@ class _Job:
 def _compile_and_judge(specimen: ModelSpecimen, folder: Path, stages: Stages) -> Outcome:
     job, options = _read(specimen, folder, stages)
     stages.begin("compile")
-    whole = None
-    if specimen.ram_part is not None:
+    if specimen.ram_part is None:
+        whole, (module, compiled) = None, job.compiled(options)
+    else:
         whole = job.compiled(options)[1]
-        limit = max(1, math.ceil(whole.plan.bytes_in(job.platform.activations) * specimen.ram_part))
-        options = replace(options, ram={**(options.ram or {}), job.platform.activations: limit})
-    module, compiled = job.compiled(options)
+        most = math.ceil(whole.plan.bytes_in(job.platform.activations) * specimen.ram_part)
+        module, compiled, options = _within(job, options, max(1, most))
     sources = compiled.sources()
     stages.begin("run")
     built = Built(
@@ -121,6 +122,21 @@ def _compile_and_judge(specimen: ModelSpecimen, folder: Path, stages: Stages) ->
             stages.begin(check)
             CHECKS[check](built, stages)
     return Outcome(kind=ends.AGREES if verdict else ends.UNWITNESSED)
+
+
+def _within(job: _Job, options: BuildOptions, limit: int) -> tuple[tvm.IRModule, Compiled, BuildOptions]:
+    """Compiled within a limit of the default memory, or within the least that was reached where that is more."""
+    memory = job.platform.activations
+    limited = replace(options, ram={memory: limit})
+    try:
+        module, compiled = job.compiled(limited)
+    except errors.DoesNotFit as error:
+        reached = re.findall(r": (\d+) B(?=[;.])", str(error).partition("Tried, best shown")[2])
+        if not reached:
+            raise
+        limited = replace(options, ram={memory: min(map(int, reached))})
+        module, compiled = job.compiled(limited)
+    return module, compiled, limited
 
 
 def _read(specimen: ModelSpecimen, folder: Path, stages: Stages) -> tuple[_Job, BuildOptions]:

@@ -30,7 +30,7 @@ class Fuzzer:
 
     seed: int
     seeds: Seeds
-    limits: Limits = Limits()
+    limits: Limits | None = None
 
     def specimen(self, index: int) -> Specimen | None:
         return draw(self.seed, index, self.seeds)
@@ -42,17 +42,16 @@ class Fuzzer:
         ):
             yield Record(index=index, kind=kind_of(self.seed, index), outcome=late_refusal(outcome))
 
-    def run_one(self, specimen: Specimen) -> Outcome:
-        """The outcome of a specimen, in a child of its own."""
-        ((_, outcome),) = run_in_order(
-            lambda _, stages: examine(specimen, stages), [0], num_workers=1, limits=self.limits
-        )
-        return late_refusal(outcome)
-
     def _work(self, index: int, stages: Stages) -> Outcome:
         stages.begin("draw")
         specimen = self.specimen(index)
         return Outcome(kind=ends.SKIPPED) if specimen is None else examine(specimen, stages)
+
+
+def run_apart(specimen: Specimen, limits: Limits | None = None) -> Outcome:
+    """The outcome of a specimen, in a child of its own."""
+    ((_, outcome),) = run_in_order(lambda _, stages: examine(specimen, stages), [0], num_workers=1, limits=limits)
+    return late_refusal(outcome)
 
 
 def late_refusal(outcome: Outcome) -> Outcome:

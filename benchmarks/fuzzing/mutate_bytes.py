@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import random
 
-_SPECIAL = (b"\x00", b"\xff", b"\x7f", b"\x80", b"\x00\x00\x00\x00", b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f", b"\x01\x00\x00\x00",
-            b"\x00\x00\x00\x80", b"\xff" * 8, b"\x00" * 8, b"\xff" * 7 + b"\x7f", b"\x00\x00\xc0\x7f", b"\x00\x00\x80\x7f")  # fmt: skip
+_SPECIAL = tuple(
+    bytes.fromhex(text)
+    for text in (
+        "00 ff 7f 80 00000000 ffffffff ffffff7f 01000000 00000080 0000c07f 0000807f "
+        "0000000000000000 ffffffffffffffff ffffffffffffff7f"
+    ).split()
+)
+"""Integers and floats at edges, little-endian."""
 
 
 def mutate_bytes(data: bytes, rng: random.Random, other: bytes = b"") -> bytes:

@@ -17,8 +17,10 @@ from benchmarks.fuzzing.random_tflite import TfliteModel
 from tests.support.tflite_file import Quantized
 
 _INT32 = tuple(sorted({max(-(2**31), min(2**31 - 1, value)) for value in INTEGERS}))
-_CODES = ("ADD", "MUL", "RELU", "SOFTMAX", "RESHAPE", "MEAN", "CONCATENATION", "GATHER", "GATHER_ND", "TRANSPOSE", "QUANTIZE",
-          "DEQUANTIZE", "CAST", "SLICE", "STRIDED_SLICE", "PACK", "LOGISTIC", "TANH", "SQUEEZE", "WHILE", "LSTM", "Mine")  # fmt: skip
+_CODES = (
+    "ADD MUL RELU SOFTMAX RESHAPE MEAN CONCATENATION GATHER GATHER_ND TRANSPOSE QUANTIZE DEQUANTIZE CAST "
+    "SLICE STRIDED_SLICE PACK LOGISTIC TANH SQUEEZE WHILE LSTM Mine"
+).split()
 
 
 def mutate_model(model: TfliteModel, rng: random.Random) -> TfliteModel:

@@ -27,8 +27,35 @@ INTEGERS = (
     -(2**63),
 )
 FLOATS = (0.0, -0.0, 1.0, -1.0, 0.5, 1e-45, 1e-38, 1e38, 3.5e38, 1e308, float("inf"), float("-inf"), float("nan"))
-STRINGS = ("", " ", "x", "ram", "sram", "../../x", "/etc/passwd", "a" * 300, "%s%n", "*/", '"', "'", "\\", "\0", "\n", "日本", "\u202e",
-           "🙂", "CON", "-x", "--", "é", ".init", "while", "nan", "0x10", "1e400")  # fmt: skip
+STRINGS = (
+    "",
+    " ",
+    "x",
+    "ram",
+    "sram",
+    "../../x",
+    "/etc/passwd",
+    "a" * 300,
+    "%s%n",
+    "*/",
+    '"',
+    "'",
+    "\\",
+    "\0",
+    "\n",
+    "日本",
+    "\u202e",
+    "🙂",
+    "CON",
+    "-x",
+    "--",
+    "é",
+    ".init",
+    "while",
+    "nan",
+    "0x10",
+    "1e400",
+)
 
 
 def special(like: Any, rng: random.Random) -> Any:

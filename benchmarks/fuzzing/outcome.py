@@ -51,6 +51,11 @@ class Outcome:
         return self.kind in FAILURES
 
     @property
+    def is_interesting(self) -> bool:
+        """Whether it is a failure or a warning."""
+        return self.kind in (*FAILURES, *WARNINGS)
+
+    @property
     def signature(self) -> tuple[str, str, str]:
         """The same for cases that most likely have the same cause."""
         return self.kind, self.error, self.where

@@ -18,8 +18,10 @@ from tvm_ext.references import onnx_outputs
 OPSET = 17
 MOST_ELEMENTS = 10_000
 """Of one value."""
-UNARY = ("Relu", "Sigmoid", "Tanh", "LeakyRelu", "HardSwish", "HardSigmoid", "Elu", "Selu", "Softplus", "Abs", "Neg", "Exp",
-         "Sqrt", "Erf", "Sin", "Cos", "Softsign", "Identity", "Reciprocal", "Mish", "Sign", "Celu")  # fmt: skip
+UNARY = (
+    "Relu Sigmoid Tanh LeakyRelu HardSwish HardSigmoid Elu Selu Softplus Abs Neg Exp Sqrt Erf Sin Cos "
+    "Softsign Identity Reciprocal Mish Sign Celu"
+).split()
 BINARY = ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "PRelu", "Mean", "Sum")
 REDUCE = ("ReduceMean", "ReduceMax", "ReduceMin", "ReduceL2", "ReduceSumSquare", "ReduceProd", "ReduceL1")
 
@@ -307,6 +309,24 @@ def _residual(net: Builder) -> None:
 
 
 LAYERS: tuple[Callable[[Builder], None], ...] = (
-    _unary, _unary, _binary, _binary, _reduce, _transpose, _reshape, _matmul, _matmul, _normalize, _conv, _conv, _conv, _pool,
-    _resize, _move, _move, _move, _chain, _residual,
-)  # fmt: skip
+    _unary,
+    _unary,
+    _binary,
+    _binary,
+    _reduce,
+    _transpose,
+    _reshape,
+    _matmul,
+    _matmul,
+    _normalize,
+    _conv,
+    _conv,
+    _conv,
+    _pool,
+    _resize,
+    _move,
+    _move,
+    _move,
+    _chain,
+    _residual,
+)

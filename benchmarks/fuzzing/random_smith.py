@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 
 OPSET = 17
+_UNSUPPORTED = ("complex", "float16")
 
 
 def is_installed() -> bool:
@@ -57,7 +58,7 @@ def smith_torch(seed: int, num_nodes: int) -> bytes | None:
 
 
 def _network(seed: int, num_nodes: int) -> tuple[Any, tuple[Any, ...]]:
-    """A module and inputs for it; (None, ()) where it computes complex numbers or the solver gave up."""
+    """A module and inputs for it; (None, ()) where it computes in types that are refused, or the solver gave up."""
     import torch
 
     with warnings.catch_warnings():
@@ -73,7 +74,7 @@ def _network(seed: int, num_nodes: int) -> tuple[Any, tuple[Any, ...]]:
     try:
         generated = model_gen(opset=ONNXModel.operators(), seed=seed, max_nodes=num_nodes, timeout_ms=20_000)
         graph = generated.make_concrete()
-        if any("complex" in str(value.dtype) for value in graph.vars.values()):
+        if any(word in str(value.dtype) for value in graph.vars.values() for word in _UNSUPPORTED):
             return None, ()
         torch.manual_seed(seed)
         network = SymbolNet(graph).eval()

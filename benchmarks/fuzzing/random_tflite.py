@@ -165,6 +165,19 @@ def _resize(net: Network, x: int, name: str, rng: Rng, _: list[int]) -> int | No
 
 
 LAYERS: tuple[Callable[..., int | None], ...] = (
-    _conv, _conv, _depthwise, _depthwise, _pool, _binary, _binary, _dense, _flat, _pad, _softmax, _unary, _concat, _mean,
+    _conv,
+    _conv,
+    _depthwise,
+    _depthwise,
+    _pool,
+    _binary,
+    _binary,
+    _dense,
+    _flat,
+    _pad,
+    _softmax,
+    _unary,
+    _concat,
+    _mean,
     _resize,
-)  # fmt: skip
+)

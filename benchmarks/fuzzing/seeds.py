@@ -28,7 +28,7 @@ LARGEST_BYTES = 20_000
 
 @dataclass(frozen=True, kw_only=True)
 class Seeds:
-    """Valid files. onnx_nodes: models of one operator each, ONNX's own examples. package: a run of one, and its files."""
+    """Valid files. onnx_nodes: ONNX's own examples of one operator each. package: a run of one, and its files."""
 
     onnx_models: tuple[onnx.ModelProto, ...]
     onnx_nodes: tuple[onnx.ModelProto, ...]
@@ -46,11 +46,12 @@ def make_seeds() -> Seeds:
         floats = [random_onnx(seed, 4) for seed in range(NUM_RANDOM)]
         integers = [quantized(model, seed) for seed, model in enumerate(floats)]
         models = [*(make() for make in SMALL_MODELS.values()), *floats, *(model for model in integers if model)]
+        lite = [random_tflite(seed, 3) for seed in range(NUM_RANDOM)]
         tiny = model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": (1, 4)}, ["y"])
         return Seeds(
             onnx_models=tuple(model for model in models if model.ByteSize() < LARGEST_BYTES),
             onnx_nodes=_node_models(),
-            tflite=tuple(model for seed in range(NUM_RANDOM) if len((model := random_tflite(seed, 3)).data()) < LARGEST_BYTES),
+            tflite=tuple(model for model in lite if len(model.data()) < LARGEST_BYTES),
             torch=_torch_files() if find_spec("torch") else (),
             tiny=tiny.SerializeToString(),
             calibration=_arrays({"x": np.ones((3, 1, 4), np.float32)}),

@@ -10,7 +10,7 @@ import flatbuffers
 import numpy as np
 import tflite
 
-_TYPES = {
+TYPES = {
     "float32": tflite.TensorType.FLOAT32,
     "float16": tflite.TensorType.FLOAT16,
     "int32": tflite.TensorType.INT32,
@@ -149,7 +149,7 @@ class TfliteWriter:
         quantization = self._quantization(b, tensor.quantized) if tensor.quantized else None
         tflite.TensorStart(b)
         tflite.TensorAddShape(b, shape)
-        tflite.TensorAddType(b, _TYPES[tensor.dtype])
+        tflite.TensorAddType(b, TYPES[tensor.dtype])
         tflite.TensorAddBuffer(b, tensor.buffer)
         tflite.TensorAddName(b, name)
         tflite.TensorAddIsVariable(b, tensor.is_variable)
