@@ -182,7 +182,7 @@ def _optimized(built: Built, stages: Stages) -> None:
 
 
 def _sanitized(built: Built, stages: Stages) -> None:
-    """The self-test with the outputs that the plain build gives, under the address and undefined-behaviour sanitizers."""
+    """The self-test with the outputs that the plain build gives, under the sanitizers of gcc."""
     interface, folder = built.compiled.interface, built.folder / "sanitized"
     vector = TestVector(inputs=built.inputs, outputs=built.outputs())
     folder.mkdir()
