@@ -50,7 +50,7 @@ class Child:
     def __init__(self, module: str, *, limits: ChildLimits | None = None) -> None:
         self._module = module
         self._limits = limits or ChildLimits()
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115: closed by close
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
         limit = self._limits
         numbers = (limit.memory_bytes, limit.file_bytes, limit.open_files, os.getpid())

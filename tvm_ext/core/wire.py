@@ -13,6 +13,7 @@ from typing import IO, Any, cast
 import numpy as np
 
 Value = Any
+Array = np.ndarray[Any, Any]
 _LENGTH = 8
 _KINDS = "biuf"
 
@@ -41,10 +42,10 @@ def _flatten(value: Value, parts: list[bytes]) -> object:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, bytes | bytearray | memoryview):
-        parts.append(bytes(value))
+        parts.append(bytes(cast("bytes", value)))
         return {"bytes": len(parts) - 1}
     if isinstance(value, np.generic | np.ndarray):
-        array: np.ndarray[Any, Any] = np.asarray(value)
+        array = np.asarray(cast("Array", value))
         if array.dtype.kind not in _KINDS:
             raise TypeError(f"an array of {array.dtype} does not go to another process; numbers do.")
         parts.append(array.tobytes())
@@ -63,9 +64,9 @@ def _restore(tree: Value, parts: list[bytes]) -> Value:
     ((kind, content),) = cast("dict[str, Value]", tree).items()
     match kind:
         case "bytes":
-            return parts[content]
+            return parts[cast("int", content)]
         case "array":
-            index, dtype, shape = content
+            index, dtype, shape = cast("tuple[int, str, list[int]]", content)
             if np.dtype(dtype).kind not in _KINDS:
                 raise ValueError(f"an array of {dtype} came from another process; numbers do.")
             return np.frombuffer(parts[index], dtype).reshape(shape).copy()
