@@ -1,4 +1,4 @@
-"""Sections of a platform's memories: a board's only, variables out of the image, constants neither code nor writable."""
+"""Sections of a platform's memories: a board's only, variables out of the image, constants read-only."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import tvm_ext
 from codegen_c.build import Compiled
 from tests.support.onnx_models import SMALL_MODELS, saved
-from tvm_ext import BuildOptions, Package, Platform
+from tvm_ext import BuildOptions, Platform
 from tvm_ext.core.platform import HOST_TOOLCHAIN, Toolchain
 from tvm_ext.core.toolchain import compile_objects
 from tvm_ext.pipeline import compile_module

@@ -114,8 +114,8 @@ RAM, ROM = 'kind = "ram"', 'kind = "rom"'
 @pytest.mark.parametrize(
     "section",
     (
-        ".text .text.hot .text_fast .init .init.x .init_array .init_array.00001 .fini .fini_array .preinit_array .ctors "
-        ".ctors.1 .dtors .got .got.plt .plt .plt.got .iplt .dynamic .dynsym .dynstr .interp .hash .gnu.hash "
+        ".text .text.hot .text_fast .init .init.x .init_array .init_array.00001 .fini .fini_array .preinit_array "
+        ".ctors .ctors.1 .dtors .got .got.plt .plt .plt.got .iplt .dynamic .dynsym .dynstr .interp .hash .gnu.hash "
         ".gnu.version .gnu.linkonce.t.f .gnu.sgstubs .vectors .vectors.reset .isr_vector .interrupts .ARM.exidx "
         ".ARM.attributes .ARM.extab.text .eh_frame .eh_frame_hdr .gcc_except_table .stack .stack_dummy .heap .data "
         ".data.fast .data.rel.ro .bss .rodata .tbss .tdata .note .note.GNU.stack .comment .debug_info .debug.x "
@@ -158,7 +158,7 @@ def test_sections_of_the_wrong_kind(tmp_path: Path, old: str, new: str, message:
 def test_memories_share_no_section(tmp_path: Path, first: str, second: str) -> None:
     text = GOOD.replace(RAM, f'{RAM}\nsection = "{first}"').replace(ROM, f'{ROM}\nsection = "{second}"')
     (tmp_path / "mine.toml").write_text(text)
-    with pytest.raises(BadPlatform, match="sections '.*' and '.*': a linker script can't tell them apart"):
+    with pytest.raises(BadPlatform, match=r"sections '.*' and '.*': a linker script can't tell them apart"):
         Platform.load(tmp_path / "mine.toml")
 
 

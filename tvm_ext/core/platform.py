@@ -50,7 +50,8 @@ class Memory:
     """A memory a processor reaches: `ram` holds tensors, `rom` holds code and weights.
 
     `section` is the linker section generated arrays go to, on the board; None leaves the choice to the linker
-    (`.bss` for ram, `.rodata` for rom), and a build for the host has none. `address` is where a board has it, None where the system decides.
+    (`.bss` for ram, `.rodata` for rom), and a build for the host has none. `address` is where a board has it, None
+    where the system decides.
     """
 
     name: Name
