@@ -179,7 +179,7 @@ def _steps(steps: list[Report]) -> Table:
             for out in step["outputs"]
         ]
         table.add_row(
-            str(step["index"]),
+            escape(str(step["index"])),
             escape(step["name"]),
             escape(step["kernel"]),
             _number(step["macs"]),

@@ -73,10 +73,10 @@ def everything_but_a_run(folder: Path) -> None:
 
 
 def test_every_value_of_a_report_may_be_anything(package: Package) -> None:
-    """Whatever stands in its place: the package opens and shows, or is BadPackage."""
+    """Whatever stands in its place, four of them each: the package opens and shows, or is BadPackage."""
     file, tried, refused = package.folder / "report.json", 0, 0
-    for path in places(package.report):
-        for value in (*HOSTILE, DELETED):
+    for index, path in enumerate(places(package.report)):
+        for value in (*(HOSTILE * 2)[3 * index % len(HOSTILE) :][:3], DELETED):
             file.write_text(json.dumps(changed(package.report, path, value)))
             for use in (everything_but_a_run, opened):
                 tried += 1
@@ -85,7 +85,7 @@ def test_every_value_of_a_report_may_be_anything(package: Package) -> None:
                 except BadPackage as error:
                     refused += 1
                     assert len(str(error)) < 2000
-    assert tried > 1000 and refused > tried // 4
+    assert tried > 500 and refused > tried // 4
 
 
 def opened(folder: Path) -> None:
