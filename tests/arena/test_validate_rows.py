@@ -147,7 +147,7 @@ def ring_plan() -> MemoryPlan:
 
 
 def test_a_ring_inside_a_ring() -> None:
-    """In the slot of the row before, that is done with in place, or of the one before that, that is done with anyhow."""
+    """In the slot of the row before, read in place for the last time, or of one more before, which nobody reads."""
     validate(in_ring(lag=1), ring_plan())
     validate(in_ring(lag=2, in_place=()), ring_plan())
 
