@@ -46,9 +46,7 @@ def import_graph(
 class _Importer:
     """Lives for one model."""
 
-    def __init__(
-        self, path: Path, file: TfliteFile, shapes: Mapping[str, tuple[int, ...]], sizes: ImportSizes
-    ) -> None:
+    def __init__(self, path: Path, file: TfliteFile, shapes: Mapping[str, tuple[int, ...]], sizes: ImportSizes) -> None:
         self._path, self._file, self._shapes = path, file, shapes
         self._statements = Statements(sizes)
         self._problems: list[Problem] = []
