@@ -16,6 +16,7 @@ from tvm_ext.frontends.pytorch.load_torch import load_torch
 from tvm_ext.frontends.relax_module import load_relax
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.frontends.tflite.load_tflite import load_tflite
+from tvm_ext.input_ranges import DEMANDS
 
 __all__ = ["ModelNotice", "load"]
 
@@ -37,7 +38,8 @@ def load(source: str | Path | tvm.IRModule, *, shapes: Shapes | None = None) -> 
     Variables have the names of the model's tensors; the span of each call names the model's node. Module
     attributes, all strings: tvm_ext.source_path (empty for a module), source_format (`onnx`, `tflite`,
     `torch`, `relax`), source_sha256, model_name (a C prefix), rounding (what quantized arithmetic means: `onnx`,
-    `tflite`), input_names and output_names (JSON lists, in order). A module that `load` made before keeps all but
+    `tflite`), input_names and output_names (JSON lists, in order), and, where operators of the file demand ranges of
+    inputs, input_demands (JSON). A module that `load` made before keeps all but
     input_names, and output_names while there are as many outputs.
 
     Raises BadModel for what cannot be read, UnsupportedModel for what cannot be compiled, BadOptions for `shapes`
@@ -79,4 +81,5 @@ def _with_attributes(loaded: Loaded, *, path: str, source_format: str, name: str
         "tvm_ext.input_names": json.dumps(loaded.input_names, ensure_ascii=False),
         "tvm_ext.output_names": json.dumps(output_names, ensure_ascii=False),
     }
-    return loaded.mod.with_attrs(origin | names)
+    demands = {DEMANDS: json.dumps(loaded.input_demands)} if loaded.input_demands else {}
+    return loaded.mod.with_attrs(origin | names | demands)

@@ -21,8 +21,8 @@ from codegen_c.build import Compiled
 from tests.support.onnx_models import SMALL_MODELS, saved
 from tvm_ext import BuildOptions, Platform
 from tvm_ext.core.errors import VerificationFailed
+from tvm_ext.input_ranges import random_inputs
 from tvm_ext.pipeline import compile_model, compile_module
-from tvm_ext.references import random_inputs
 from tvm_ext.report_tables import report_tables
 from tvm_ext.verify import check_steps, compare, difference
 
