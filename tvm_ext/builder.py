@@ -130,7 +130,7 @@ def _samples(mod: tvm.IRModule, compiled: Compiled, given: VerifyInputs | None) 
 def _expect(mod: tvm.IRModule, compiled: Compiled, samples: list[dict[str, np.ndarray]], say: Progress) -> _Expected:
     """What the first witness that takes the model makes of the samples, inside the model too where it is quantized."""
     say("asking what the model means")
-    quantized_here = QUANTIZATION in mod.attrs.keys()
+    quantized_here = QUANTIZATION in mod.attrs
     inner = sources(compiled.program) if compiled.is_quantized else []
     return _Expected(samples=samples, testimony=ask(mod, samples, inner, quantized_here=quantized_here))
 

@@ -181,5 +181,3 @@ def test_files_of_a_newer_format_than_onnxruntimes(tmp_path: Path) -> None:
     model.ir_version = onnx.IR_VERSION
     package = tvm_ext.build(tvm_ext.load(saved(model, tmp_path)), "host", tmp_path / "out")
     assert package.report["verify"]["host"]["reference"] == "onnxruntime"
-
-

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 
 from relay_passes.dataflow import bindings, outputs, rebuild
 
@@ -37,6 +37,15 @@ def testify(
             {var.name: array for var, array in zip(seen, values[count:], strict=True)} for values in found
         ],
     }  # fmt: skip
+
+
+def _fmod(call: tirx.Call) -> tirx.Expr:
+    """C's function; TVM lowers `fmod` for C and not for LLVM."""
+    dtype = str(call.ty.dtype)
+    return tirx.call_pure_extern(dtype, "fmod" if dtype == "float64" else "fmodf", *call.args)
+
+
+tirx.register_intrin_lowering("tirx.fmod", target="llvm", f=_fmod)
 
 
 def module_outputs(mod: tvm.IRModule, samples: Sequence[Sample]) -> list[list[Array]]:
