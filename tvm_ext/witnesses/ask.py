@@ -10,6 +10,7 @@ import tvm
 
 from tvm_ext.core.child import Child, ChildLimits
 from tvm_ext.core.errors import TvmExtError, VerificationFailed
+from tvm_ext.load import limits_of
 from tvm_ext.witnesses.testimony import Array, Refusal, Sample, Testimony
 
 LIMITS = ChildLimits(seconds=300.0, memory_bytes=12 << 30)
@@ -50,8 +51,8 @@ def ask(mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str], *, q
     source_format = attributes["tvm_ext.source_format"]
     refusals: list[Refusal] = []
     for witness in () if quantized_here else _OF_FORMAT[source_format]:
-        values = (attributes["tvm_ext.source_path"], attributes["tvm_ext.source_sha256"], samples, inner)
-        said = _testified(witness.module, witness.needs, witness.install, values)
+        file = (attributes["tvm_ext.source_path"], attributes["tvm_ext.source_sha256"], limits_of(attributes).to_json())
+        said = _testified(witness.module, witness.needs, witness.install, (*file, samples, inner))
         if not isinstance(said, str):
             return Testimony(witness=witness.name, own_reading="", refusals=tuple(refusals), **said)
         refusals.append(Refusal(witness=witness.name, reason=said))

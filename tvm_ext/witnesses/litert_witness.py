@@ -10,11 +10,11 @@ import numpy as np
 from tvm_ext.witnesses.tflite_tensors import Sample, inputs_of, made_tensors, read_unchanged
 
 
-def testify(path: str, sha256: str, samples: Sequence[Sample], inner: Sequence[str]) -> dict[str, Any]:
+def testify(path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str]) -> dict[str, Any]:
     """Outputs and inner tensors per sample."""
     from ai_edge_litert import interpreter as litert
 
-    file, data = read_unchanged(path, sha256)
+    file, data = read_unchanged(path, sha256, limits)
     watched = made_tensors(file, inner)
     outputs, seen = [], []
     # A new interpreter for each sample: variable tensors would carry over.

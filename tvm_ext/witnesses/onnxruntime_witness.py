@@ -13,6 +13,7 @@ import onnxruntime as ort
 from onnx import helper
 
 from tvm_ext.core.errors import BadModel
+from tvm_ext.core.limits import Limits
 from tvm_ext.frontends.onnx.read_file import read_onnx
 
 Array = np.ndarray
@@ -26,9 +27,9 @@ IR_VERSION = 10
 os.environ.setdefault("ALLOW_RELEASED_ONNX_OPSET_ONLY", "0")
 
 
-def testify(path: str, sha256: str, samples: Sequence[Sample], inner: Sequence[str]) -> dict[str, Any]:
+def testify(path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str]) -> dict[str, Any]:
     """Outputs and inner tensors per sample. Raises BadModel for a file that is another one now."""
-    file = read_onnx(Path(path))
+    file = read_onnx(Path(path), Limits.from_json(limits))
     if file.sha256 != sha256:
         raise BadModel(f"{path}: has changed since it was loaded.")
     names = {output.name for output in file.model.graph.output}

@@ -18,11 +18,11 @@ from tvm_ext.witnesses.tflite_tensors import Sample, inputs_of, made_tensors, re
 _BYTES_PER_ELEMENT, _BYTES_PER_NODE, _MORE_BYTES = 24, 4096, 1 << 20
 
 
-def testify(path: str, sha256: str, samples: Sequence[Sample], inner: Sequence[str]) -> dict[str, Any]:
+def testify(path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str]) -> dict[str, Any]:
     """Outputs and inner tensors per sample."""
     from tflite_micro.python.tflite_micro import runtime
 
-    file, data = read_unchanged(path, sha256)
+    file, data = read_unchanged(path, sha256, limits)
     for index in file.inputs:
         tensor = file.tensors[index]
         given = samples[0][tensor.name].shape

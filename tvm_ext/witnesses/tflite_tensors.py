@@ -8,15 +8,16 @@ from pathlib import Path
 import numpy as np
 
 from tvm_ext.core.errors import BadModel
+from tvm_ext.core.limits import Limits
 from tvm_ext.frontends.tflite.read_file import TfliteFile, read_tflite
 
 Array = np.ndarray
 Sample = Mapping[str, Array]
 
 
-def read_unchanged(path: str, sha256: str) -> tuple[TfliteFile, bytes]:
+def read_unchanged(path: str, sha256: str, limits: str) -> tuple[TfliteFile, bytes]:
     """The file's tables and its bytes. Raises BadModel for a file that is another one now."""
-    file, data = read_tflite(Path(path)), Path(path).read_bytes()
+    file, data = read_tflite(Path(path), Limits.from_json(limits)), Path(path).read_bytes()
     if file.sha256 != sha256:
         raise BadModel(f"{path}: has changed since it was loaded.")
     return file, data

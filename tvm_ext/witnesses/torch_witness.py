@@ -13,12 +13,15 @@ from typing import Any
 import numpy as np
 
 from tvm_ext.core.errors import BadModel
+from tvm_ext.core.limits import Limits
 from tvm_ext.frontends.pytorch.screen_archive import screened_archive
 
 Array = np.ndarray
 
 
-def testify(path: str, sha256: str, samples: Sequence[Mapping[str, Array]], inner: Sequence[str]) -> dict[str, Any]:
+def testify(
+    path: str, sha256: str, limits: str, samples: Sequence[Mapping[str, Array]], inner: Sequence[str]
+) -> dict[str, Any]:
     """Outputs per sample; no inner tensors, since such models compute in float."""
     import torch  # pyright: ignore[reportMissingImports]
 
@@ -26,7 +29,7 @@ def testify(path: str, sha256: str, samples: Sequence[Mapping[str, Array]], inne
     if hashlib.sha256(data).hexdigest() != sha256:
         raise BadModel(f"{path}: has changed since it was loaded.")
     torch.set_num_threads(1)
-    program = torch.export.load(screened_archive(Path(path), data))
+    program = torch.export.load(screened_archive(Path(path), memoryview(data), Limits.from_json(limits)))
     outputs = []
     with torch.no_grad():
         for sample in samples:
