@@ -12,7 +12,7 @@ import numpy as np
 import tvm
 from tvm import relax, tirx
 
-from relay_passes.dataflow import bindings, op_name, outputs, rebuild
+from relay_passes.dataflow import bindings, infer, op_name, outputs, rebuild
 
 Array = np.ndarray
 Sample = Mapping[str, Array]
@@ -72,4 +72,4 @@ def _without_unequal_bools(mod: tvm.IRModule) -> tvm.IRModule:
 def _as_xor(value: relax.Expr) -> relax.Expr:
     if op_name(value) != "relax.not_equal" or str(value.args[0].ty.dtype) != "bool":
         return value
-    return relax.op.logical_xor(*value.args)
+    return infer(relax.op.logical_xor(*value.args))
