@@ -80,6 +80,12 @@ def compile_command(
             help="Where to run and compare. Default: host, and qemu where the platform has a board and QEMU is there.",
         ),
     ] = None,
+    verify_inputs: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.npz", help="Compare on these: an array per input, of one sample or of N along a first axis."
+        ),
+    ] = None,
     name: Annotated[str | None, typer.Option(help="C prefix of what is generated. Default: the file's name.")] = None,
     quantize: Annotated[
         Quantize,
@@ -133,7 +139,7 @@ def compile_command(
         with _stderr.status(f"Loading {escape(model.name)}") as status:
             module = tvm_ext.load(model, shapes=shapes, limits=Limits().changed(limit or []))
             package = tvm_ext.build(
-                module, board, output, options, calibration=calibration,
+                module, board, output, options, calibration=calibration, verify_inputs=verify_inputs,
                 progress=lambda stage: status.update(escape(stage)),
             )  # fmt: skip
         _show_report(package.report, as_json)
