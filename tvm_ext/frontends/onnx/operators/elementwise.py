@@ -66,7 +66,7 @@ class Sign(OnnxOpConverter):
     def _impl_v9(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
         emit, x = Emitter(bb), inputs[0]
         sign = emit.sign(x)
-        return emit.where(emit.equal(x, x), sign, x) if dtype_name(x).startswith("float") else sign
+        return emit.where(emit.isnan(x), x, sign) if dtype_name(x).startswith("float") else sign
 
 
 class ThresholdedRelu(OnnxOpConverter):

@@ -59,7 +59,9 @@ def _places(source: te.Tensor, largest: te.Tensor, shape: Sequence[int], how: Wi
     def element(at: list[tirx.Expr], place: list[tirx.Expr], inside: tirx.Expr) -> tirx.Expr:
         flat = sum(tirx.Cast("int64", i) * strides[axis] for axis, i in enumerate(place))
         value, most = source(*place), largest(*at)
-        equal = tirx.Or(value == most, tirx.And(value != value, most != most))  # noqa: PLR0124 (NaN is NaN's place)
+        equal = value == most
+        if str(source.dtype).startswith("float"):
+            equal = tirx.Or(equal, tirx.And(tirx.isnan(value), tirx.isnan(most)))
         is_largest = tirx.if_then_else(inside, equal, tirx.const(False, "bool"))
         return tirx.if_then_else(is_largest, flat, beyond)
 
