@@ -25,6 +25,7 @@ from rich.markup import escape
 
 import tvm_ext
 from tvm_ext.core.errors import BadInput, BadOptions, TvmExtError
+from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import BuildOptions, Guide, Io, IoType, Memories, Optimize, Quantize, Target
 from tvm_ext.core.platform import Platform
 from tvm_ext.frontends.shapes import ModelNotice
@@ -49,6 +50,10 @@ _UNITS = {"B": 1, "kB": 1000, "MB": 1000**2, "KiB": 1024, "MiB": 1024**2}
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value instead of tables.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A compiled package.")]
+Limit = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", help="Allow larger models, as in tensor_bytes=1GiB. May be repeated."),
+]
 
 
 def main() -> None:
@@ -108,6 +113,7 @@ def compile_command(
         list[str] | None,
         typer.Option(metavar="NAME", help="Put nothing else where this tensor lies, at any time. May be repeated."),
     ] = None,
+    limit: Limit = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -125,7 +131,7 @@ def compile_command(
             memories=memories, pin=pins, keep=tuple(keep or ()),
         )  # fmt: skip
         with _stderr.status(f"Loading {escape(model.name)}") as status:
-            module = tvm_ext.load(model, shapes=shapes)
+            module = tvm_ext.load(model, shapes=shapes, limits=Limits().changed(limit or []))
             package = tvm_ext.build(
                 module, board, output, options, calibration=calibration,
                 progress=lambda stage: status.update(escape(stage)),
@@ -167,6 +173,7 @@ def pareto_command(
         list[str] | None, typer.Option(metavar="IN=1,3,96,96", help="Fix an input's shape; may be repeated.")
     ] = None,
     optimize: Annotated[Optimize, typer.Option(help="What to compile for.")] = "speed",
+    limit: Limit = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -175,7 +182,7 @@ def pareto_command(
     with _errors_reported(as_json, debug):
         board = Platform.load(platform)
         with _stderr.status(f"Loading {escape(model.name)}") as status:
-            module = tvm_ext.load(model, shapes=shapes)
+            module = tvm_ext.load(model, shapes=shapes, limits=Limits().changed(limit or []))
             points = pareto(
                 module, board, BuildOptions(optimize=optimize), progress=lambda text: status.update(escape(text))
             )

@@ -15,6 +15,7 @@ from tvm import relax
 from relay_passes.dataflow import bindings, rebuild
 from tvm_ext.core.errors import TvmExtError
 from tvm_ext.frontends.onnx.read_file import read_onnx
+from tvm_ext.load import limits_of
 
 Array = np.ndarray
 Sample = Mapping[str, Array]
@@ -85,7 +86,7 @@ def original_onnx(attributes: Mapping[str, str]) -> onnx.ModelProto | None:
     if attributes["tvm_ext.source_format"] != "onnx":
         return None
     try:
-        file = read_onnx(Path(attributes["tvm_ext.source_path"]))
+        file = read_onnx(Path(attributes["tvm_ext.source_path"]), limits_of(attributes))
     except TvmExtError:
         return None
     return file.model if file.sha256 == attributes["tvm_ext.source_sha256"] else None

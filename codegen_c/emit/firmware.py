@@ -108,7 +108,7 @@ def _regions(platform: Platform, board: Board) -> list[dict[str, object]]:
         regions.append(
             {
                 "name": memory.name,
-                "access": "rx" if memory.kind == "rom" else "rwx",
+                "access": ("r" if memory.kind == "rom" else "rw") + ("x" if memory.name == board.code_memory else ""),
                 "address": memory.address,
                 "bytes": memory.capacity_bytes - reserved,
             }

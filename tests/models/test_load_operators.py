@@ -91,6 +91,19 @@ def test_functions_of_the_model_are_inlined(tmp_path: Path, x: np.ndarray) -> No
     assert spans(mod) == ["first/Mul_0", "first/leaky", "Scaled_1/Mul_0", "Scaled_1/leaky"]
 
 
+def test_deformed_windows_read_nothing_outside(tmp_path: Path) -> None:
+    """Bilinear shares of rows and columns just outside of the image count as zeros, on every side."""
+    offsets = np.array([-1.5, -0.5, 0.25, 0.75, 1.5, 2.25], "float32")
+    places = np.stack(np.meshgrid(offsets, offsets, indexing="ij")).reshape(1, 2, 6, 6)
+    x = np.random.default_rng(0).uniform(1, 2, (1, 1, 6, 6)).astype("float32")
+    constants = {"w": np.ones((1, 1, 1, 1), "float32")}
+    model = model_of(
+        [NODE("DeformConv", ["x", "w", "o"], ["y"])], {"x": x.shape, "o": places.shape}, ["y"],
+        constants=constants, opset=19,
+    )  # fmt: skip
+    agree(saved(model, tmp_path), {"x": x, "o": places})
+
+
 @pytest.mark.parametrize("taken", [True, False])
 def test_if_with_a_constant_condition(tmp_path: Path, x: np.ndarray, taken: bool) -> None:
     result = helper.make_tensor_value_info("r", TensorProto.FLOAT, (1, 4))
