@@ -26,13 +26,14 @@ from relay_passes.quantize_int8 import REPORT as QUANTIZATION
 from tvm_ext.calibration import Source
 from tvm_ext.core.errors import BadOptions, VerificationFailed
 from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.output_folder import replaced_folder
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects, link_elf, section_sizes, static_library
-from tvm_ext.package import PLATFORM_FILE, Package, replaced_folder
+from tvm_ext.package import PLATFORM_FILE, Package
 from tvm_ext.pipeline import compile_model
 from tvm_ext.references import module_outputs, onnx_outputs, original_onnx, random_inputs, runs_in_onnxruntime
 from tvm_ext.report import make_report, moved_table
-from tvm_ext.runner import HostModel, QemuResult, library_sources, run_qemu
+from tvm_ext.runner import HostModel, QemuResult, board_seconds, library_sources, run_qemu
 from tvm_ext.verify import BOARD_TOLERANCE, FLOAT_TOLERANCE, check_steps, compare
 
 Progress = Callable[[str], None]
@@ -208,7 +209,10 @@ def _verify(
     board = None
     if "qemu" in targets and artifacts.elf:
         say("running on the board in QEMU")
-        board = run_qemu(artifacts.elf, compiled.platform, compiled.interface, expected.samples)
+        board = run_qemu(
+            artifacts.elf, compiled.platform, compiled.interface, expected.samples,
+            time_limit_s=board_seconds(compiled.modelled_instructions, len(expected.samples)),
+        )  # fmt: skip
         same = compare(board.outputs, host, tolerance=BOARD_TOLERANCE)
         against = compare(board.outputs, expected.outputs, tolerance=limit, judge_integers=not quantized)
         problems += [] if same.passed else [f"board: outputs differ from the host's by {same.max_abs_error:g}"]

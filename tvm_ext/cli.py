@@ -26,9 +26,10 @@ from rich.markup import escape
 import tvm_ext
 from tvm_ext.core.errors import BadInput, BadOptions, TvmExtError
 from tvm_ext.core.options import BuildOptions, Guide, Io, IoType, Memories, Optimize, Quantize, Target
+from tvm_ext.core.output_folder import check_output
 from tvm_ext.core.platform import Platform
+from tvm_ext.core.supervise import supervised
 from tvm_ext.frontends.shapes import ModelNotice
-from tvm_ext.pareto import pareto, write_pareto
 from tvm_ext.report_tables import pareto_table, platform_table, read_report, report_tables
 
 app = typer.Typer(
@@ -53,7 +54,7 @@ Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A compiled package.
 
 def main() -> None:
     """Entry point of the `tvm-ext` command."""
-    app()
+    supervised(app)
 
 
 @app.command("compile")
@@ -124,6 +125,7 @@ def compile_command(
             ram={name or board.activations: size for name, size in limits.items()} or None,
             memories=memories, pin=pins, keep=tuple(keep or ()),
         )  # fmt: skip
+        check_output(output)
         with _stderr.status(f"Loading {escape(model.name)}") as status:
             module = tvm_ext.load(model, shapes=shapes)
             package = tvm_ext.build(
@@ -174,6 +176,9 @@ def pareto_command(
     shapes = _parse_shapes(shape or [])
     with _errors_reported(as_json, debug):
         board = Platform.load(platform)
+        check_output(output)
+        from tvm_ext.pareto import pareto, write_pareto  # with tvm, which takes seconds to import
+
         with _stderr.status(f"Loading {escape(model.name)}") as status:
             module = tvm_ext.load(model, shapes=shapes)
             points = pareto(

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -18,7 +14,7 @@ from codegen_c.program import Quantization
 from tvm_ext.core.errors import BadPackage, RunFailed
 from tvm_ext.core.platform import Platform
 from tvm_ext.report_tables import read_report
-from tvm_ext.runner import QemuResult, Sample, run_host, run_qemu
+from tvm_ext.runner import QemuResult, Sample, board_seconds, run_host, run_qemu
 
 PLATFORM_FILE = "platform.json"
 
@@ -91,7 +87,9 @@ class Package:
                 f"{self.folder}: has no firmware: {self.report['platform']} has no board, or its tools were missing "
                 "when the package was built."
             )
-        return run_qemu(self.folder / elf, self.platform, self.interface, samples)
+        modelled = sum(step["modelled_instructions"] or 0 for step in self.report["steps"])
+        limit = board_seconds(modelled, len(samples))
+        return run_qemu(self.folder / elf, self.platform, self.interface, samples, time_limit_s=limit)
 
 
 def _specs(entries: Sequence[Mapping[str, Any]]) -> dict[str, TensorSpec]:
@@ -116,48 +114,3 @@ def _ports(entries: Sequence[Mapping[str, Any]]) -> tuple[Port, ...]:
         )
         for entry in entries
     )  # fmt: skip
-
-
-@contextmanager
-def replaced_folder(folder: Path) -> Iterator[Path]:
-    """A new folder to fill, which takes `folder`'s place when the block ends well, and vanishes when it does not.
-
-    Raises BadPackage if the place can't be written, or is taken by something that is no package.
-    """
-    _check_replaceable(folder)
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        new = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    except OSError as error:
-        raise BadPackage(f"{folder}: cannot be written: {error.strerror}; choose another output folder.") from None
-    try:
-        new.chmod(0o755)
-        yield new
-        _swap(new, folder)
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
-
-
-def _check_replaceable(folder: Path) -> None:
-    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise BadPackage(f"{folder}: is not a folder; choose another output folder.")
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / "report.json").is_file():
-        raise BadPackage(
-            f"{folder}: holds files that are no package, and would be replaced; choose an empty or a new folder."
-        )
-
-
-def _swap(new: Path, folder: Path) -> None:
-    """Renames, so that there is always either the old folder or the new one."""
-    old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent)) / "old"
-    try:
-        if folder.exists():
-            os.replace(folder, old)
-        try:
-            os.replace(new, folder)
-        except OSError:
-            if old.exists():
-                os.replace(old, folder)
-            raise
-    finally:
-        shutil.rmtree(old.parent, ignore_errors=True)

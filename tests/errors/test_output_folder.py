@@ -12,7 +12,7 @@ import tvm_ext
 from tests.support.onnx_models import SMALL_MODELS, saved
 from tvm_ext import BuildOptions, Package
 from tvm_ext.core.errors import BadPackage, RunFailed
-from tvm_ext.package import replaced_folder
+from tvm_ext.core.output_folder import replaced_folder
 
 FAST = BuildOptions(verify=())
 
