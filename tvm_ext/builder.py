@@ -74,8 +74,10 @@ def build(
     Raises UnsupportedModel, DoesNotFit, BadInput, BadOptions, BadPackage, MissingTool, BuildFailed, RunFailed,
     VerificationFailed.
     """
-    options, folder = options or BuildOptions(), Path(folder)
-    platform = Platform.load(platform) if isinstance(platform, str) else platform
+    options, folder = BuildOptions() if options is None else options, Path(folder)
+    if not isinstance(options, BuildOptions):
+        raise BadOptions(f"options is a {type(options).__name__}; a BuildOptions is needed.")
+    platform = platform if isinstance(platform, Platform) else Platform.load(platform)
     say = progress or (lambda _: None)
     targets = _targets(platform, options)
     with replaced_folder(folder) as new:

@@ -11,7 +11,7 @@ import numpy as np
 
 from codegen_c.interface import Interface, Port, Stream
 from codegen_c.program import Quantization
-from tvm_ext.core.errors import BadPackage, RunFailed
+from tvm_ext.core.errors import BadInput, BadPackage, BadPlatform, RunFailed
 from tvm_ext.core.platform import Platform
 from tvm_ext.report_tables import read_report
 from tvm_ext.runner import QemuResult, Sample, board_seconds, run_host, run_qemu
@@ -65,7 +65,7 @@ class Package:
         """The platform the package was built for. Raises BadPackage."""
         try:
             return Platform.from_json((self.folder / PLATFORM_FILE).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, BadPlatform) as error:
             raise BadPackage(
                 f"{self.folder / PLATFORM_FILE}: cannot be read ({error}); compile the model again."
             ) from None
@@ -75,6 +75,8 @@ class Package:
 
         Raises BadInput, RunFailed, MissingTool, BuildFailed.
         """
+        if not isinstance(inputs, Mapping):
+            raise BadInput(f"inputs are a {type(inputs).__name__}; a dict of arrays by name is needed.")
         if on == "host":
             return run_host(self.folder, self.interface, inputs)
         return dict(self.run_board([inputs]).outputs[0])

@@ -232,17 +232,13 @@ def _boot(elf: Path, board: Board, shift: int, folder: Path, seconds: float) -> 
     said = (done.stdout + done.stderr).strip()
     line = re.search(r"^instructions=.*$", said, re.MULTILINE)
     if done.problem or done.status or line is None:
-        tail = "\n".join(["", *(text[:1000] for text in said.splitlines()[-12:])])
-        silent = "" if said else " and said nothing: firmware that never starts, or never comes to its end, looks so"
-        raise RunFailed(
-            f"{elf.name} on {board.qemu_machine} {done.left}{silent}{':' if said else '.'}{tail if said else ''}"
-        )
+        tail = "\n".join([":", *(text[:1000] for text in said.splitlines()[-12:])])
+        silent = " and said nothing; look for an endless loop, or for what keeps it from starting."
+        raise RunFailed(f"{elf.name} on {board.qemu_machine} {done.left}{tail if said else silent}")
     fields = {key: int(value) for key, value in re.findall(r"\b(\w+)=(\d{1,20})\b", line[0])}
     absent = [key for key in ("ticks", "empty_ticks", "wrapped", "stack") if key not in fields]
     if absent:
-        raise RunFailed(
-            f"{elf.name} on {board.qemu_machine} reported no {absent[0]}. Is it of this version of tvm-ext?"
-        )
+        raise RunFailed(f"{elf.name} on {board.qemu_machine} reported no {absent[0]}; compile the model again.")
     return fields
 
 

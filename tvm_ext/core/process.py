@@ -40,8 +40,8 @@ class Finished:
         if self.problem:
             return self.problem
         if self.status < 0 and -self.status in set(signal.Signals):
-            return f"was ended by {signal.Signals(-self.status).name}"
-        return f"left with exit status {self.status}"
+            return f"failed (ended by {signal.Signals(-self.status).name})"
+        return f"failed (exit {self.status})"
 
 
 def allowed_seconds(seconds: float) -> float:

@@ -178,9 +178,7 @@ def _absolute(paths: Iterable[Path]) -> list[str]:
 def _made(target: Path, tool: str) -> Path:
     """The file that a tool said it made. Raises BuildFailed where it did not."""
     if not target.is_file():
-        raise BuildFailed(
-            f"{Path(tool).name} ended well and made no {target.name}; is it what CC and PATH should name?"
-        )
+        raise BuildFailed(f"{Path(tool).name} made no {target.name}, and did not say why. Is it what PATH and CC mean?")
     return target
 
 
