@@ -1,8 +1,12 @@
-"""`python -m tvm_ext` is the command `tvm-ext`; little is imported before signals are watched."""
+"""`python -m tvm_ext` is the command `tvm-ext`; signals wait from its first line on until they are watched."""
 
 from __future__ import annotations
 
-from tvm_ext.core.supervise import supervised
+import signal
+
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+
+from tvm_ext.core.supervise import supervised  # noqa: E402
 
 
 def main() -> None:

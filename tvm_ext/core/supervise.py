@@ -52,7 +52,7 @@ def _run_below(work: Callable[[], None], temporary: Path, ending: Collection[sig
         os._exit(1)
     for number in ending:
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {*ending, signal.SIGCHLD})
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {*_ENDING, signal.SIGCHLD})
     os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
     os._exit(_status_of(work))
 
