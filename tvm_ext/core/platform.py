@@ -22,7 +22,7 @@ from tvm_ext.core.errors import BadPlatform
 from tvm_ext.core.read_file import read_file
 
 _MOST_BYTES = 1 << 20
-_LONG_KEY = re.compile(r"""(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){16}""")
+_LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){16}""")
 _ADDRESS_SPACE_BYTES = 1 << 32
 _TIMER_BYTES = 16
 
