@@ -15,9 +15,9 @@ def main() -> None:
 
 
 def _work() -> None:
-    from tvm_ext.cli import app
+    from tvm_ext.cli import run
 
-    app()
+    run()
 
 
 if __name__ == "__main__":

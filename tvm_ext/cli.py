@@ -7,6 +7,7 @@ Exit status: 0 done and verified as asked, 1 the model or platform cannot be don
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -55,7 +56,15 @@ Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A compiled package.
 
 def main() -> None:
     """Entry point of the `tvm-ext` command."""
-    supervised(app)
+    supervised(run)
+
+
+def run() -> None:
+    """The command itself. Letters that the terminal does not have are written as escapes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    app()
 
 
 @app.command("compile")
@@ -310,6 +319,8 @@ def _errors_reported(as_json: bool, debug: bool) -> Generator[None]:
             warnings.simplefilter("always", ModelNotice)
             warnings.showwarning = _show_notice
             yield
+    except BrokenPipeError:
+        raise  # who read standard output has seen enough
     except TvmExtError as error:
         trace, kind, message = traceback.format_exc(), type(error).__name__, str(error)
         status = 2 if isinstance(error, BadOptions) else 1

@@ -66,7 +66,10 @@ TEXTS: dict[str, tuple[str, str]] = {
     "memories that overlap": (changed("0x0100_0000", "0x1FFF_0000", M55), "sram and memories.dtcm: both .* 0x20000000"),
     "a memory across the end": (changed("0x0100_0000", "0xFFFF_0000", M55), "sram: .* lie beyond the 32 bits"),
     "a memory beyond the end": (changed("0x0100_0000", "0x1_0000_0000", M55), "sram: .* lie beyond the 32 bits"),
-    "a timer in a memory": (changed("0x5810_0000", "0x2000_0000", M55), "board.timer_address: both have the byte"),
+    "a timer in a memory": (
+        changed("0x5810_0000", "0x2000_0000", M55),
+        "timer_address and memories.dtcm: both",
+    ),
     "a timer beyond the end": (changed("0x5810_0000", "0x100_0000_0000", M55), "timer_address: .* beyond the 32 bits"),
     "code in ram": (changed('code_memory = "code"', 'code_memory = "sram"', M55), "code_memory = 'sram' is a ram"),
     "a stack as large as its memory": (
