@@ -10,6 +10,7 @@ import tvm
 
 from tvm_ext.core.errors import BadModel
 from tvm_ext.core.limits import Limits
+from tvm_ext.core.read_file import check_file
 from tvm_ext.frontends.loaded import Loaded
 from tvm_ext.frontends.model_name import model_name
 from tvm_ext.frontends.onnx.load_onnx import load_onnx
@@ -17,6 +18,7 @@ from tvm_ext.frontends.pytorch.load_torch import load_torch
 from tvm_ext.frontends.relax_module import load_relax
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.frontends.tflite.load_tflite import load_tflite
+from tvm_ext.input_ranges import DEMANDS
 
 __all__ = ["Limits", "ModelNotice", "load"]
 
@@ -44,7 +46,8 @@ def load(
     Variables have the names of the model's tensors; the span of each call names the model's node. Module
     attributes, all strings: tvm_ext.source_path (empty for a module), source_format (`onnx`, `tflite`,
     `torch`, `relax`), source_sha256, model_name (a C prefix), rounding (what quantized arithmetic means: `onnx`,
-    `tflite`), input_names and output_names (JSON lists, in order), limits (JSON, where not the defaults). A module that `load` made before keeps all but
+    `tflite`), input_names and output_names (JSON lists, in order), limits (JSON, where not the defaults), input_demands
+    (JSON, where operators of the file demand ranges of inputs). A module that `load` made before keeps all but
     input_names, and output_names while there are as many outputs.
 
     Raises BadModel for what cannot be read, UnsupportedModel for what cannot be compiled, BadOptions for `shapes`
@@ -67,8 +70,12 @@ def limits_of(attributes: Mapping[str, str]) -> Limits:
 
 
 def _reader(path: Path) -> tuple[str, Reader]:
-    if not path.exists():
-        raise BadModel(f"{path}: no such file.")
+    try:
+        check_file(path)
+    except FileNotFoundError:
+        raise BadModel(f"{path}: no such file.") from None
+    except OSError as error:
+        raise BadModel(f"{path}: cannot be read: {error.strerror}.") from None
     if path.suffix.lower() not in _READERS:
         raise BadModel(f"{path}: formats are known by their suffix; {', '.join(_READERS)} can be read.")
     return _READERS[path.suffix.lower()]
@@ -93,7 +100,8 @@ def _with_attributes(loaded: Loaded, limits: Limits, *, path: str, source_format
         "tvm_ext.input_names": json.dumps(loaded.input_names, ensure_ascii=False),
         "tvm_ext.output_names": json.dumps(output_names, ensure_ascii=False),
     }
-    named = loaded.mod.with_attrs(origin | names)
+    demands = {DEMANDS: json.dumps(loaded.input_demands)} if loaded.input_demands else {}
+    named = loaded.mod.with_attrs(origin | names | demands)
     if limits != Limits():
         return named.with_attr(_LIMITS, limits.to_json())
     return named.without_attr(_LIMITS) if _LIMITS in attributes else named

@@ -226,15 +226,18 @@ def _verification(report: Report) -> RenderableType:
     if not results:
         message = "NOT VERIFIED: this package was never run and compared with a reference."
         return Panel(Text(message, style="bold red"), border_style="red", expand=False)
-    table = Table("verified on", "result", title="Verification", title_justify="left")
+    table = Table("verified on", "against", "result", title="Verification", title_justify="left")
     for heading in ("max |error|", "relative to max |reference|", "elements"):
         table.add_column(heading, justify="right")
     for target, result in results.items():
         passed = Text("passed", style="green") if result["passed"] else Text("FAILED", style="bold red")
         errors = [_error(result[key]) for key in ("max_abs_error", "max_rel_error")]
-        table.add_row(target, passed, *errors, _number(result["elements"]))
-    absent = [target for target in targets if target not in results]
-    return Group(table, Text(f"not verified on {absent[0]}", style="yellow")) if absent else table
+        against = str(result.get("reference", "not said")) + (" (our own reading)" if result.get("own_reading") else "")
+        table.add_row(target, escape(against), passed, *errors, _number(result["elements"]))
+    notes = [f"not verified on {target}" for target in targets if target not in results][:1]
+    own = next((result["own_reading"] for result in results.values() if result.get("own_reading")), None)
+    notes += [f"compared with our own reading only: {own}"] if own else []
+    return Group(table, *(Text(note, style="yellow") for note in notes)) if notes else table
 
 
 def _number(value: int | None, unit: str = "") -> str:

@@ -33,14 +33,18 @@ def emit_readme(interface: Interface, report: Mapping[str, Any]) -> str:
 
 
 def _verified(verify: Mapping[str, Any]) -> str:
-    """One sentence for each place where the package was run, or nothing."""
+    """One sentence for each place where the package was run, or nothing; and whose reading it was compared with."""
     places = {"host": "the host", "qemu": "the board in QEMU"}
-    return " ".join(
+    ran = {target: result for target, result in verify.items() if result}
+    sentences = [
         f"Verified on {places[target]} against {result['reference']}: largest difference {result['max_abs_error']:g} "
         f"over {result['elements']} output elements."
-        for target, result in verify.items()
-        if result
-    )
+        for target, result in ran.items()
+    ]
+    own = next((result["own_reading"] for result in ran.values() if result.get("own_reading")), None)
+    if own:
+        sentences.append(f"**Compared with our own reading only:** {own}.")
+    return " ".join(sentences)
 
 
 def _usage(interface: Interface) -> str:

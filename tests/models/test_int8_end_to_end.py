@@ -12,8 +12,9 @@ from tests.support.packages import Packages
 from tvm_ext import BuildOptions
 from tvm_ext.core.limits import Limits
 from tvm_ext.frontends.onnx.read_file import read_onnx
-from tvm_ext.references import onnx_outputs, random_inputs
+from tvm_ext.input_ranges import random_inputs
 from tvm_ext.runner import HostModel, run_qemu
+from tvm_ext.witnesses.onnxruntime_witness import onnx_outputs
 
 INPUTS = 200
 

@@ -13,6 +13,7 @@ from tvm_ext.core.limits import Limits
 from tvm_ext.frontends.loaded import Loaded
 from tvm_ext.frontends.onnx.element_types import dtype_of
 from tvm_ext.frontends.onnx.import_graph import import_graph
+from tvm_ext.frontends.onnx.input_demands import input_demands
 from tvm_ext.frontends.onnx.read_file import read_onnx
 from tvm_ext.frontends.onnx.refusals import Problem, unsupported
 from tvm_ext.frontends.shapes import DeclaredInput, ModelNotice, fix_shapes
@@ -39,6 +40,7 @@ def load_onnx(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: Li
         sha256=file.sha256,
         input_names=tuple(name for name in fixed if name not in empty),
         output_names=tuple(value.name for value in graph.output),
+        input_demands=input_demands(file.model, fixed),
     )
 
 
