@@ -26,6 +26,7 @@ from rich.markup import escape
 import tvm_ext
 from tvm_ext.core.arrays import holds_arrays, read_arrays, write_arrays
 from tvm_ext.core.errors import BadInput, BadOptions, TvmExtError
+from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import BuildOptions, Guide, Io, IoType, Memories, Optimize, Quantize, Target
 from tvm_ext.core.output_folder import check_output
 from tvm_ext.core.platform import Platform
@@ -52,6 +53,10 @@ _UNITS = {"B": 1, "kB": 1000, "MB": 1000**2, "KiB": 1024, "MiB": 1024**2}
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value instead of tables.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A compiled package.")]
+Limit = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", help="Allow larger models, as in tensor_bytes=1GiB. May be repeated."),
+]
 
 
 def main() -> None:
@@ -84,6 +89,12 @@ def compile_command(
         typer.Option(
             metavar="host,qemu|host|none",
             help="Where to run and compare. Default: host, and qemu where the platform has a board and QEMU is there.",
+        ),
+    ] = None,
+    verify_inputs: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.npz", help="Compare on these: an array per input, of one sample or of N along a first axis."
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="C prefix of what is generated. Default: the file's name.")] = None,
@@ -119,6 +130,7 @@ def compile_command(
         list[str] | None,
         typer.Option(metavar="NAME", help="Put nothing else where this tensor lies, at any time. May be repeated."),
     ] = None,
+    limit: Limit = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -137,9 +149,9 @@ def compile_command(
         )  # fmt: skip
         check_output(output)
         with _stderr.status(f"Loading {escape(model.name)}") as status:
-            module = tvm_ext.load(model, shapes=shapes)
+            module = tvm_ext.load(model, shapes=shapes, limits=Limits().changed(limit or []))
             package = tvm_ext.build(
-                module, board, output, options, calibration=calibration,
+                module, board, output, options, calibration=calibration, verify_inputs=verify_inputs,
                 progress=lambda stage: status.update(escape(stage)),
             )  # fmt: skip
         _show_report(package.report, as_json)
@@ -183,6 +195,7 @@ def pareto_command(
         list[str] | None, typer.Option(metavar="IN=1,3,96,96", help="Fix an input's shape; may be repeated.")
     ] = None,
     optimize: Annotated[Optimize, typer.Option(help="What to compile for.")] = "speed",
+    limit: Limit = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -194,7 +207,7 @@ def pareto_command(
         from tvm_ext.pareto import pareto, write_pareto  # with tvm, which takes seconds to import
 
         with _stderr.status(f"Loading {escape(model.name)}") as status:
-            module = tvm_ext.load(model, shapes=shapes)
+            module = tvm_ext.load(model, shapes=shapes, limits=Limits().changed(limit or []))
             points = pareto(
                 module, board, BuildOptions(optimize=optimize), progress=lambda text: status.update(escape(text))
             )

@@ -1,14 +1,14 @@
-"""Run a package: on the host through ctypes, on a QEMU board through semihosting.
+"""Run a package: on the host in a process of its own, on a QEMU board through semihosting.
 
 A sample is a dict of arrays under the model's own names, with the model's shapes and dtypes.
 """
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,15 +18,18 @@ from typing import Self
 import numpy as np
 
 from codegen_c.emit.firmware import instruction_shift, qemu_arguments
+from codegen_c.emit.interface_check import emit_interface_check
 from codegen_c.interface import Interface, Port
-from tvm_ext.core.errors import BadInput, BadPackage, RunFailed
+from tvm_ext.core.child import Child, ChildLimits
+from tvm_ext.core.errors import BadInput, BadPackage, BuildFailed, ChildFailed, RunFailed
 from tvm_ext.core.options import Optimize
 from tvm_ext.core.platform import HOST_TOOLCHAIN, Board, Platform, Toolchain
 from tvm_ext.core.process import allowed_seconds, run_program
 from tvm_ext.core.toolchain import compile_objects, find_program, shared_library
-from tvm_ext.streams import run_streamed
+from tvm_ext.core.wire import Value
 
 Sample = Mapping[str, np.ndarray]
+HOST_LIMITS = ChildLimits(seconds=300, file_bytes=1 << 20, open_files=64)
 _START_SECONDS = 30.0
 _SLOWEST_INSTRUCTIONS_PER_SECOND = 2_000_000  # of modelled ones; QEMU executes ten times as many on a loaded machine
 EMPTY_INSTRUCTIONS = 2  # of the empty function that runtime/measure.h measures
@@ -47,11 +50,11 @@ class QemuResult:
 
 
 class HostModel:
-    """A package's C, compiled for the host and loaded once for many runs.
+    """A package's C, compiled for the host and loaded in a process of its own for many runs.
 
-    Built in a temporary folder, so the package stays untouched and a changed one loads anew.
-    `library` is the raw ctypes handle. Use as a context manager, or call `close`.
-    Raises MissingTool, BuildFailed, BadPackage.
+    Built in a temporary folder, so the package stays untouched and a changed one loads anew. What crashes, hangs or
+    takes too much there is ChildFailed here. Use as a context manager, or call `close`.
+    Raises MissingTool, BuildFailed, BadPackage, ChildFailed.
     """
 
     def __init__(
@@ -62,50 +65,49 @@ class HostModel:
         toolchain: Toolchain = HOST_TOOLCHAIN,
         optimize: Optimize = "speed",
         flags: Sequence[str] = (),
+        limits: ChildLimits = HOST_LIMITS,
     ) -> None:
         self.interface = interface
-        self._temporary = TemporaryDirectory(prefix="tvm_ext_")
-        try:
-            built = Path(self._temporary.name)
-            compiled = compile_objects(
-                library_sources(folder, interface.model), built / "objects", toolchain,
-                optimize=optimize, flags=["-fPIC", *flags], include_dirs=[folder],
-            )  # fmt: skip
-            path = shared_library(compiled, built / f"lib{interface.model}.so", toolchain, flags=flags)
-            self.library = ctypes.CDLL(str(path))
-        except OSError as error:
-            self._temporary.cleanup()
-            raise BadPackage(f"{folder}: the host library cannot be loaded: {error}.") from None
-        except BaseException:
-            self._temporary.cleanup()
-            raise
+        with ExitStack() as held:
+            built = Path(held.enter_context(TemporaryDirectory(prefix="tvm_ext_")))
+            library = host_library(folder, interface, built, toolchain=toolchain, optimize=optimize, flags=flags)
+            self._child = held.enter_context(Child("tvm_ext.host_library", limits=limits))
+            try:
+                self._child.call("load", str(library))
+            except BadPackage as error:
+                raise BadPackage(f"{folder}: {error}") from None
+            self._held = held.pop_all()
 
     def run(self, inputs: Sample) -> dict[str, np.ndarray]:
-        """Outputs of one sample. Raises BadInput, and RunFailed for a status other than 0."""
+        """Outputs of one sample. Raises BadInput, and RunFailed for a status other than 0 or no end at all."""
+        return self.run_watched(inputs, None)[0]
+
+    def run_watched(
+        self, inputs: Sample, watch: Value, ask: Callable[..., Value] | None = None
+    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Outputs, and what `watch` had copied out of the arenas; see `host_library.run`."""
         arrays = check_inputs(self.interface, inputs)
-        outputs = [np.empty(port.shape, port.dtype) for port in self.interface.outputs]
-        run = getattr(self.library, self.interface.run)
-        run.restype = ctypes.c_int32
-        if self.interface.io == "stream":
-            status, outputs = run_streamed(run, self.interface, arrays)
-        elif self.interface.io == "caller":
-            status = run(*(ctypes.c_void_p(array.ctypes.data) for array in (*arrays, *outputs)))
-        else:
-            for port, array in zip(self.interface.inputs, arrays, strict=True):
-                ctypes.memmove(self._address(port), array.ctypes.data, array.nbytes)
-            status = run()
-            for port, array in zip(self.interface.outputs, outputs, strict=True):
-                ctypes.memmove(array.ctypes.data, self._address(port), array.nbytes)
-        if status != 0:
-            raise RunFailed(f"{self.interface.run} returned {status} on the host; 0 is success.")
-        return {port.source: array for port, array in zip(self.interface.outputs, outputs, strict=True)}
+        ports = self.interface
+        came = [
+            {**_called(ports, port), "elements": port.handed_over(array)}
+            for port, array in zip(ports.inputs, arrays, strict=True)
+        ]
+        went = [
+            {**_called(ports, port), "num_elements": port.num_elements, "dtype": port.dtype} for port in ports.outputs
+        ]
+        call = {"symbol": ports.run, "io": ports.io, "inputs": came, "outputs": went, "watch": watch}
+        try:
+            result = self._child.call("run", call, ask=ask)
+        except ChildFailed as error:
+            raise ChildFailed(f"{ports.run} on the host: {error}") from None
+        if result["status"] != 0:
+            raise RunFailed(f"{ports.run} returned {result['status']} on the host; 0 is success.")
+        outputs = zip(ports.outputs, result["outputs"], strict=True)
+        return {port.source: port.taken_back(elements) for port, elements in outputs}, result["seen"]
 
     def close(self) -> None:
-        """Unload the library and remove the temporary folder."""
-        unload = ctypes.CDLL(None).dlclose
-        unload.argtypes = [ctypes.c_void_p]
-        unload(self.library._handle)
-        self._temporary.cleanup()
+        """End the process and remove the temporary folder."""
+        self._held.close()
 
     def __enter__(self) -> Self:
         return self
@@ -115,10 +117,34 @@ class HostModel:
     ) -> None:
         self.close()
 
-    def _address(self, port: Port) -> int:
-        accessor = getattr(self.library, self.interface.accessor(port))
-        accessor.restype = ctypes.c_void_p
-        return accessor()
+
+def host_library(
+    folder: Path,
+    interface: Interface,
+    out_dir: Path,
+    *,
+    toolchain: Toolchain = HOST_TOOLCHAIN,
+    optimize: Optimize = "speed",
+    flags: Sequence[str] = (),
+) -> Path:
+    """The package's C as a shared library in `out_dir`. Nothing is run here.
+
+    Raises MissingTool, BuildFailed, and BadPackage where the interface is not that of the package's header.
+    """
+    sources = library_sources(folder, interface.model)
+    out_dir.mkdir(parents=True, exist_ok=True)
+    check = out_dir / "tvm_ext_interface_check.c"
+    check.write_text(emit_interface_check(interface), encoding="utf-8")
+    try:
+        compile_objects([check], out_dir / "check", toolchain, include_dirs=[folder])
+    except BuildFailed as error:
+        raise BadPackage(
+            f"{folder}: report.json does not describe {interface.model}.h; compile the model again. {error}"
+        ) from None
+    objects = compile_objects(
+        sources, out_dir / "objects", toolchain, optimize=optimize, flags=["-fPIC", *flags], include_dirs=[folder]
+    )
+    return shared_library(objects, out_dir / f"lib{interface.model}.so", toolchain, flags=flags)
 
 
 def run_host(folder: Path, interface: Interface, inputs: Sample) -> dict[str, np.ndarray]:
@@ -126,6 +152,12 @@ def run_host(folder: Path, interface: Interface, inputs: Sample) -> dict[str, np
     check_inputs(interface, inputs)
     with HostModel(folder, interface) as model:
         return model.run(inputs)
+
+
+def _called(interface: Interface, port: Port) -> dict[str, Value]:
+    """A port by its names and rows, as the process that holds the library needs it."""
+    symbol = interface.accessor(port)
+    return {"symbol": symbol, "name": port.name, "rows": port.stream.rows if port.stream else 0}
 
 
 def run_qemu(

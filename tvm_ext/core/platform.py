@@ -20,6 +20,7 @@ from pydantic.dataclasses import dataclass
 
 from tvm_ext.core.errors import BadPlatform
 from tvm_ext.core.read_file import read_file
+from tvm_ext.core.section_names import section_problem, shared_sections
 
 _MOST_BYTES = 1 << 20
 _LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){16}""")
@@ -57,8 +58,9 @@ class Processor:
 class Memory:
     """A memory a processor reaches: `ram` holds tensors, `rom` holds code and weights.
 
-    `section` is the linker section generated arrays go to; None leaves the choice to the linker
-    (`.bss` for ram, `.rodata` for rom). `address` is where a board has it, None where the system decides.
+    `section` is the linker section generated arrays go to, on the board; None leaves the choice to the linker
+    (`.bss` for ram, `.rodata` for rom), and a build for the host has none. `address` is where a board has it, None
+    where the system decides.
     """
 
     name: Name
@@ -225,6 +227,8 @@ class Platform:
             ends = [{link.source, link.target} for link in self.links]
             if not any(memory.name in end and end & processors for end in ends):
                 return f"memories.{memory.name}: no processor reaches it; add a [[links]] table that joins the two."
+        if problem := self._section_problem():
+            return problem
         memories = {memory.name: memory for memory in self.memories}
         uses = [("activations", self.activations, "ram"), ("weights", self.weights, None)]
         if self.board:
@@ -262,6 +266,17 @@ class Platform:
         data = self.memory(board.data_memory)
         if board.stack_bytes >= data.capacity_bytes:
             return f"board.stack_bytes = {board.stack_bytes}: does not fit into {data.name} of {data.capacity_bytes} B."
+        return None
+
+    def _section_problem(self) -> str | None:
+        """A section that tools or start-up code use, or two memories in one section."""
+        sections = {memory.name: memory.section for memory in self.memories if memory.section}
+        for name, section in sections.items():
+            reason = section_problem(section, self.memory(name).kind, holds_weights=name == self.weights)
+            if reason:
+                return f"memories.{name}.section = {section!r}: {reason}."
+        if shared := shared_sections(list(sections.values())):
+            return f"memories: sections {shared[0]!r} and {shared[1]!r}: a linker script can't tell them apart."
         return None
 
 
