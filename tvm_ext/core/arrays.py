@@ -6,7 +6,7 @@ import math
 import zipfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -40,10 +40,8 @@ def read_arrays(path: Path, wanted: Collection[str] | None = None) -> dict[str, 
     except BadInput:
         raise
     except Exception as error:  # zipfile and numpy's parser of headers raise what they like on damaged files
-        reason = (
-            " ".join(str(getattr(error, "strerror", None) or error).split())[:_REASON_CHARACTERS]
-            or type(error).__name__
-        )
+        text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        reason = " ".join(text.split())[:_REASON_CHARACTERS]
         raise BadInput(f"{path}: is not an .npz file that can be read ({reason}). {_ADVICE}") from None
 
 
@@ -55,7 +53,7 @@ def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
         with zipfile.ZipFile(new, "w") as archive:
             for name, array in arrays.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                    np.lib.format.write_array(cast("IO[bytes]", member), array, allow_pickle=False)
+                    np.lib.format.write_array(member, array, allow_pickle=False)
         new.replace(path)
 
 
@@ -92,19 +90,18 @@ def _members(path: Path, archive: zipfile.ZipFile, wanted: Collection[str] | Non
 def _read(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
     name = info.filename.removesuffix(".npy")
     with archive.open(info) as member:
-        stream = cast("IO[bytes]", member)
-        version = np.lib.format.read_magic(stream)
+        version = np.lib.format.read_magic(member)
         read_header = {
             (1, 0): np.lib.format.read_array_header_1_0,
             (2, 0): np.lib.format.read_array_header_2_0,
         }.get(version)
         if read_header is None:
             raise BadInput(f"{path}: {name!r} is of version {version} of its format, for names of fields. {_ADVICE}")
-        shape, _, dtype = read_header(stream)
+        shape, _, dtype = read_header(member)
         if dtype.kind not in "biuf" or dtype.hasobject:
             raise BadInput(f"{path}: {name!r} is {dtype}; numbers are needed: integers, floats or booleans.")
         due = math.prod(shape) * dtype.itemsize
-        if min(shape, default=0) < 0 or due != info.file_size - stream.tell():
+        if min(shape, default=0) < 0 or due != info.file_size - member.tell():
             raise BadInput(f"{path}: {name!r} says {list(shape)} of {dtype}, and has not that many bytes. {_ADVICE}")
     with archive.open(info) as member:
-        return np.lib.format.read_array(cast("IO[bytes]", member), allow_pickle=False)
+        return np.lib.format.read_array(member, allow_pickle=False)
