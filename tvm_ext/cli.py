@@ -289,11 +289,11 @@ def _parse_verify(text: str | None) -> tuple[Target, ...] | None:
 
 def _check_result_file(path: Path) -> None:
     """Raises BadInput where results cannot be written to, or would take the place of something else."""
-    if path.is_dir() or (os.path.lexists(path) and not holds_arrays(path)):
-        raise BadInput(f"{path}: is no .npz file of arrays, and would be lost. Give --outputs another name.")
     try:
-        if not path.name or "\0" in str(path) or len(os.fsencode(path.name)) > os.pathconf(path.parent, "PC_NAME_MAX"):
+        if not path.name or len(os.fsencode(path.name)) > os.pathconf(path.absolute().parent, "PC_NAME_MAX"):
             raise BadInput(f"{str(path)!r}: is no name for a file. Give --outputs another one.")
+        if os.path.lexists(path) and not holds_arrays(path):
+            raise BadInput(f"{path}: is no .npz file of arrays, and would be lost. Give --outputs another name.")
         with staged(path.absolute().parent):
             pass
     except OSError as error:

