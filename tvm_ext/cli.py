@@ -31,7 +31,6 @@ from tvm_ext.core.options import BuildOptions, Guide, Io, IoType, Memories, Opti
 from tvm_ext.core.output_folder import check_output
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.staging import staged
-from tvm_ext.core.supervise import supervised
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.report_tables import pareto_table, platform_table, read_report, report_tables
 
@@ -57,11 +56,6 @@ Limit = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME=VALUE", help="Allow larger models, as in tensor_bytes=1GiB. May be repeated."),
 ]
-
-
-def main() -> None:
-    """Entry point of the `tvm-ext` command."""
-    supervised(run)
 
 
 def run() -> None:
