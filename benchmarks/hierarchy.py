@@ -31,7 +31,7 @@ import tvm_ext  # noqa: E402
 from benchmarks import zoo  # noqa: E402
 from relay_passes.analysis.memory_search import assign  # noqa: E402
 from tests.support.memory_problems import random_problem  # noqa: E402
-from tvm_ext.references import random_inputs  # noqa: E402
+from tvm_ext.input_ranges import random_inputs  # noqa: E402
 
 NETWORKS = (
     "always_on:resnet8_fp32",

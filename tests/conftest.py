@@ -28,7 +28,7 @@ def shared() -> Path:
     """Folder of models and data too large for the repository: `../shared`, or what TVM_EXT_SHARED names."""
     folder = Path(os.environ.get("TVM_EXT_SHARED", ROOT.parent / "shared"))
     if not folder.is_dir():
-        pytest.skip("no folder ../shared beside the project, and TVM_EXT_SHARED names none")
+        _missing("no folder ../shared beside the project, and TVM_EXT_SHARED names none")
     return folder
 
 
@@ -37,7 +37,7 @@ def shared_models(shared: Path) -> Path:
     """MLPerf Tiny networks: `kws_fp32.onnx` and others, each with reference outputs in an .npz."""
     folder = shared / "models"
     if not folder.is_dir():
-        pytest.skip(f"no folder models in {shared.name}")
+        _missing(f"no folder models in {shared.name}")
     return folder
 
 
@@ -51,6 +51,13 @@ def digits() -> Path:
 def packages(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Packages:
     """Packages built once for all tests of the session that ask for them."""
     return Packages(models=lambda: request.getfixturevalue("shared_models"), folder=tmp_path_factory.mktemp("packages"))
+
+
+def _missing(what: str) -> None:
+    """Skip, or fail where TVM_EXT_REQUIRE_SHARED=1 wants them."""
+    if os.environ.get("TVM_EXT_REQUIRE_SHARED") == "1":
+        pytest.fail(what)
+    pytest.skip(what)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -17,16 +17,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tvm_ext.builder import build
     from tvm_ext.core import errors
+    from tvm_ext.core.limits import Limits
     from tvm_ext.core.options import BuildOptions
     from tvm_ext.core.platform import Platform
     from tvm_ext.load import load
     from tvm_ext.package import Package
     from tvm_ext.pipeline import relax_pipeline
 
-__all__ = ["BuildOptions", "Package", "Platform", "build", "errors", "load", "relax_pipeline"]
+__all__ = ["BuildOptions", "Limits", "Package", "Platform", "build", "errors", "load", "relax_pipeline"]
 
 _HOMES = {
     "BuildOptions": "tvm_ext.core.options",
+    "Limits": "tvm_ext.core.limits",
     "Package": "tvm_ext.package",
     "Platform": "tvm_ext.core.platform",
     "build": "tvm_ext.builder",

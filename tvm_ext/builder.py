@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import tvm
 
 from codegen_c import reference
@@ -23,17 +22,23 @@ from codegen_c.emit.readme import emit_readme
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
 from codegen_c.predict import moved_bytes
 from relay_passes.quantize_int8 import REPORT as QUANTIZATION
+from tvm_ext.account import sources
 from tvm_ext.calibration import Source
 from tvm_ext.core.errors import BadOptions, VerificationFailed
 from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.output_folder import replaced_folder
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects, link_elf, section_sizes, static_library
-from tvm_ext.package import PLATFORM_FILE, Package, replaced_folder
+from tvm_ext.input_ranges import input_ranges, random_inputs
+from tvm_ext.package import PLATFORM_FILE, Package
 from tvm_ext.pipeline import compile_model
-from tvm_ext.references import module_outputs, onnx_outputs, original_onnx, random_inputs, runs_in_onnxruntime
 from tvm_ext.report import make_report, moved_table
-from tvm_ext.runner import HostModel, QemuResult, library_sources, run_qemu
-from tvm_ext.verify import BOARD_TOLERANCE, FLOAT_TOLERANCE, check_steps, compare
+from tvm_ext.runner import HostModel, QemuResult, board_seconds, library_sources, run_qemu
+from tvm_ext.verify import BOARD_TOLERANCE, FLOAT_TOLERANCE, compare
+from tvm_ext.verify_inputs import VerifyInputs, read_verify_inputs
+from tvm_ext.verify_steps import check_steps
+from tvm_ext.witnesses.ask import ask
+from tvm_ext.witnesses.testimony import Testimony
 
 Progress = Callable[[str], None]
 Sample = Mapping[str, np.ndarray]
@@ -42,12 +47,10 @@ NUM_SAMPLES = 3
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Expected:
-    """Samples, what the model makes of them, and who said so."""
+    """Samples, and what a witness makes of them."""
 
     samples: list[dict[str, np.ndarray]]
-    outputs: list[dict[str, np.ndarray]]
-    source: str
-    model: onnx.ModelProto | tvm.IRModule | None
+    testimony: Testimony
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,25 +67,30 @@ def build(
     options: BuildOptions | None = None,
     *,
     calibration: Source | None = None,
+    verify_inputs: VerifyInputs | None = None,
     progress: Progress | None = None,
 ) -> Package:
     """Compile a module into a package at `folder`, verified as the options ask.
 
     An existing package there is replaced whole, or, if anything fails, not at all. progress is told what begins.
     calibration: for `quantize = "int8"` and `"auto"`: samples of the inputs as `read_calibration` takes them.
+    verify_inputs: samples to compare on, as `read_verify_inputs` takes them; by default a few random ones, in ranges
+    that the model's operators can take.
     Raises UnsupportedModel, DoesNotFit, BadInput, BadOptions, BadPackage, MissingTool, BuildFailed, RunFailed,
     VerificationFailed.
     """
-    options, folder = options or BuildOptions(), Path(folder)
-    platform = Platform.load(platform) if isinstance(platform, str) else platform
+    options, folder = BuildOptions() if options is None else options, Path(folder)
+    if not isinstance(options, BuildOptions):
+        raise BadOptions(f"options is a {type(options).__name__}; a BuildOptions is needed.")
+    platform = platform if isinstance(platform, Platform) else Platform.load(platform)
     say = progress or (lambda _: None)
     targets = _targets(platform, options)
     with replaced_folder(folder) as new:
         say("compiling the model to C" if options.quantize == "none" else "quantizing the model, compiling it to C")
         mod, compiled = compile_model(mod, platform, options, calibration)
-        say("computing the reference")
-        expected = _expect(mod, compiled)
-        _write_texts(new, compiled, options, expected)
+        samples = _samples(mod, compiled, verify_inputs)
+        expected = _expect(mod, compiled, samples, say) if targets else None
+        _write_texts(new, compiled, options, _vector(compiled, samples[0], expected))
         say(f"compiling the C for {platform.name}")
         artifacts = _compile(new, compiled, options)
         verified, board = _verify(new, compiled, expected, artifacts, targets, say)
@@ -113,32 +121,34 @@ def _targets(platform: Platform, options: BuildOptions) -> tuple[str, ...]:
     return options.verify
 
 
-def _expect(mod: tvm.IRModule, compiled: Compiled) -> _Expected:
-    """A few random samples with the reference's outputs: onnxruntime where it can run the model's file, else TVM.
-
-    A module quantized here is another model than its file: its reference is TVM, tensor by tensor.
-    """
+def _samples(mod: tvm.IRModule, compiled: Compiled, given: VerifyInputs | None) -> list[dict[str, np.ndarray]]:
+    """The user's samples, or a few random ones in ranges that the model's operators can take."""
     specs = {port.source: (port.shape, port.dtype) for port in compiled.interface.inputs}
-    samples = [random_inputs(specs, seed) for seed in range(NUM_SAMPLES)]
-    attributes = {str(key): str(value) for key, value in mod.attrs.items()}
-    is_original = QUANTIZATION not in attributes
-    model = original_onnx(attributes) if is_original else None
-    if model is not None and runs_in_onnxruntime(model):
-        return _Expected(samples=samples, outputs=onnx_outputs(model, samples), source="onnxruntime", model=model)
-    names = json.loads(attributes["tvm_ext.output_names"])
-    outputs = module_outputs(mod, names, samples)
-    return _Expected(samples=samples, outputs=outputs, source="tvm", model=None if is_original else mod)
+    if given is not None:
+        return read_verify_inputs(given, specs)
+    ranges = input_ranges(mod)
+    return [random_inputs(specs, seed, ranges) for seed in range(NUM_SAMPLES)]
 
 
-def _write_texts(folder: Path, compiled: Compiled, options: BuildOptions, expected: _Expected) -> None:
+def _expect(mod: tvm.IRModule, compiled: Compiled, samples: list[dict[str, np.ndarray]], say: Progress) -> _Expected:
+    """What the first witness that takes the model makes of the samples, inside the model too where it is quantized."""
+    say("asking what the model means")
+    quantized_here = QUANTIZATION in mod.attrs
+    inner = sources(compiled.program) if compiled.is_quantized else []
+    return _Expected(samples=samples, testimony=ask(mod, samples, inner, quantized_here=quantized_here))
+
+
+def _write_texts(folder: Path, compiled: Compiled, options: BuildOptions, vector: TestVector) -> None:
     interface, platform = compiled.interface, compiled.platform
-    sources = compiled.sources()
+    moves, compares = bool(compiled.program.moves()), vector.outputs is not None
+    texts = compiled.sources()
+    units = [name for name in texts if name.endswith(".c")]
     texts = {
-        **sources,
-        **emit_vectors(interface, [_vector(compiled, expected)]),
-        **emit_selftest(interface, tolerance=FLOAT_TOLERANCE),
-        **emit_build_files(interface.model, [n for n in sources if n.endswith(".c")], platform, options.optimize),
-        **(emit_firmware(interface, platform, moves=bool(compiled.program.moves())) if platform.board else {}),
+        **texts,
+        **emit_vectors(interface, [vector]),
+        **emit_selftest(interface, tolerance=FLOAT_TOLERANCE, compares=compares),
+        **emit_build_files(interface.model, units, platform, options.optimize),
+        **(emit_firmware(interface, platform, moves=moves, compares=compares) if platform.board else {}),
         PLATFORM_FILE: json.dumps(json.loads(platform.to_json()), indent=2) + "\n",
     }
     for name, text in texts.items():
@@ -146,14 +156,18 @@ def _write_texts(folder: Path, compiled: Compiled, options: BuildOptions, expect
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def _vector(compiled: Compiled, expected: _Expected) -> TestVector:
-    """The first sample with what the self-test expects: the kernels' own bytes where the model is quantized."""
-    sample, outputs = expected.samples[0], expected.outputs[0]
+def _vector(compiled: Compiled, sample: Sample, expected: _Expected | None) -> TestVector:
+    """A sample with what the self-test expects: the kernels' own bytes where the model is quantized.
+
+    No outputs where nothing is verified: then nothing is run to know them.
+    """
+    if expected is None:
+        return TestVector(inputs=sample, outputs=None)
     interface = compiled.interface
-    if compiled.is_quantized:
-        values = reference.run(compiled.program, {port.name: sample[port.source] for port in interface.inputs})
-        outputs = {port.source: values[port.name] for port in interface.outputs}
-    return TestVector(inputs=sample, outputs=outputs)
+    if not compiled.is_quantized:
+        return TestVector(inputs=sample, outputs=expected.testimony.outputs[0])
+    values = reference.run(compiled.program, {port.name: sample[port.source] for port in interface.inputs})
+    return TestVector(inputs=sample, outputs={port.source: values[port.name] for port in interface.outputs})
 
 
 def _compile(folder: Path, compiled: Compiled, options: BuildOptions) -> _Artifacts:
@@ -183,41 +197,44 @@ def _compile(folder: Path, compiled: Compiled, options: BuildOptions) -> _Artifa
 def _verify(
     folder: Path,
     compiled: Compiled,
-    expected: _Expected,
+    expected: _Expected | None,
     artifacts: _Artifacts,
     targets: Sequence[str],
     say: Progress,
 ) -> tuple[dict[str, Any], QemuResult | None]:
     """Results per target (None where not run) and the board's figures. Raises VerificationFailed."""
     results: dict[str, Any] = {"host": None, "qemu": None}
-    if not targets:
+    if expected is None:
         return results, None
     say("running on the host")
-    quantized = compiled.is_quantized
+    quantized, said = compiled.is_quantized, expected.testimony
     with HostModel(folder, compiled.interface) as model:
         host = [model.run(sample) for sample in expected.samples]
-    # What a quantized model gives end to end is reported, not judged, floats at its borders too.
+    # A quantized model is judged by its steps, and by them what it gives end to end.
     limit = np.inf if quantized else FLOAT_TOLERANCE
-    judged = compare(host, expected.outputs, tolerance=limit, judge_integers=not quantized)
-    problems = [] if judged.passed else [f"host: outputs differ from {expected.source} by {judged.max_abs_error:g}"]
-    results["host"] = {**judged.to_json(), "reference": expected.source}
+    judged = compare(host, said.outputs, tolerance=limit, judge_integers=not quantized)
+    problems = [] if judged.passed else [f"host: outputs differ from {said.witness} by {judged.max_abs_error:g}"]
+    results["host"] = {**judged.to_json(), **said.to_json()}
     if quantized:
-        steps = check_steps(compiled, expected.samples, expected.model)
-        problems += [*steps.against_reference, *steps.against_onnxruntime]
-        results["host"]["operators_compared"] = steps.operators_compared
+        steps = check_steps(compiled, expected.samples, said, host)
+        problems += [*steps.against_reference, *steps.against_witness]
+        results["host"]["tensors_compared"] = steps.tensors_compared
     board = None
     if "qemu" in targets and artifacts.elf:
         say("running on the board in QEMU")
-        board = run_qemu(artifacts.elf, compiled.platform, compiled.interface, expected.samples)
+        board = run_qemu(
+            artifacts.elf, compiled.platform, compiled.interface, expected.samples,
+            time_limit_s=board_seconds(compiled.modelled_instructions, len(expected.samples)),
+        )  # fmt: skip
         same = compare(board.outputs, host, tolerance=BOARD_TOLERANCE)
-        against = compare(board.outputs, expected.outputs, tolerance=limit, judge_integers=not quantized)
+        against = compare(board.outputs, said.outputs, tolerance=limit, judge_integers=not quantized)
         problems += [] if same.passed else [f"board: outputs differ from the host's by {same.max_abs_error:g}"]
         problems += (
-            [] if against.passed else [f"board: outputs differ from {expected.source} by {against.max_abs_error:g}"]
+            [] if against.passed else [f"board: outputs differ from {said.witness} by {against.max_abs_error:g}"]
         )
         planned = moved_bytes(compiled.program)
         problems += [] if board.moved_bytes == planned else [f"board: moved {board.moved_bytes}, planned was {planned}"]
-        results["qemu"] = {**against.to_json(), "reference": expected.source, "instructions": board.instructions}
+        results["qemu"] = {**against.to_json(), **said.to_json(), "instructions": board.instructions}
         results["qemu"]["moved"] = moved_table(board.moved_bytes)
     if problems:
         more = f" and {len(problems) - 5} more" if len(problems) > 5 else ""

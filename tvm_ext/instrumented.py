@@ -1,9 +1,8 @@
-"""A host build of a model that stops after every step and lets Python look into, or write to, its arenas."""
+"""A host build of a model that stops after every step and lets others look into, or write to, its arenas."""
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,6 +13,7 @@ from codegen_c.arena.plan import plan_memory
 from codegen_c.build import Compiled
 from codegen_c.emit.memory import union_name
 from codegen_c.program import writes
+from tvm_ext.core.wire import Value
 from tvm_ext.runner import HostModel
 
 Array = np.ndarray
@@ -23,26 +23,18 @@ Arenas = Mapping[str, Array]
 def run_instrumented(
     compiled: Compiled, inputs: Mapping[str, Array], after_step: Callable[[int, Arenas], None]
 ) -> dict[str, Array]:
-    """Outputs of one run; after_step(step index, {memory: uint8 view of its arena}) is called behind each step.
+    """Outputs of one run; after_step(step index, {memory: uint8 array of its arena}) is called behind each step.
 
-    inputs and outputs are under the model's own names; they lie in the arena, or are streamed where the model is
-    built so.
+    What it writes to the arrays goes back to the arenas. inputs and outputs are under the model's own names; they lie
+    in the arena, or are streamed where the model is built so.
     """
-    in_arena = with_ports_in_arena(compiled)
-    with TemporaryDirectory(prefix="tvm_ext_") as name:
-        folder = Path(name)
-        for file_name, text in in_arena.sources(after_step=True).items():
-            (folder / file_name).write_text(text, encoding="utf-8")
-        with HostModel(folder, in_arena.interface) as model:
-            arenas = {
-                arena.memory: _view(model.library, union_name(in_arena.interface.model, arena.memory), arena.num_bytes)
-                for arena in in_arena.plan.arenas
-                if arena.num_bytes
-            }
-            hook = ctypes.CFUNCTYPE(None, ctypes.c_int32)(lambda step: after_step(step, arenas))
-            pointer = ctypes.c_void_p.in_dll(model.library, f"{in_arena.interface.model}_after_step")
-            pointer.value = ctypes.cast(hook, ctypes.c_void_p).value
-            return model.run(inputs)
+
+    def answer(step: int, arenas: Arenas) -> dict[str, Array]:
+        before = {memory: arena.copy() for memory, arena in arenas.items()}
+        after_step(step, arenas)
+        return {memory: arena for memory, arena in arenas.items() if not np.array_equal(arena, before[memory])}
+
+    return _run_watched(with_ports_in_arena(compiled), inputs, [], answer)[0]
 
 
 def trace(compiled: Compiled, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -51,18 +43,20 @@ def trace(compiled: Compiled, inputs: Mapping[str, Array]) -> dict[str, Array]:
     Streamed outputs are there too, as they went out.
     """
     in_arena = with_ports_in_arena(compiled)
-    program, plan = in_arena.program, in_arena.plan
-    seen: dict[str, Array] = {}
-
-    def copy_out(step: int, arenas: Arenas) -> None:
-        for name in writes(program.steps[step]):
-            place, tensor = plan.placements.get(name), program.tensors[name]
-            if tensor.ring or place is None:
-                continue
-            raw = arenas[place.memory][place.offset : place.offset + place.num_bytes]
-            seen[name] = raw.copy().view(tensor.dtype)[tensor.element_places()].reshape(tensor.shape)
-
-    outputs = run_instrumented(in_arena, inputs, copy_out)
+    tensors, plan = in_arena.program.tensors, in_arena.plan
+    copied = [
+        [
+            (name, place.memory, place.offset, place.num_bytes)
+            for name in writes(step)
+            if (place := plan.placements.get(name)) and not tensors[name].ring
+        ]
+        for step in in_arena.program.steps
+    ]
+    outputs, raw = _run_watched(in_arena, inputs, copied, None)
+    seen = {
+        name: data.view(tensors[name].dtype)[tensors[name].element_places()].reshape(tensors[name].shape)
+        for name, data in raw.items()
+    }
     return {port.name: outputs[port.source] for port in in_arena.interface.outputs} | seen
 
 
@@ -74,5 +68,19 @@ def with_ports_in_arena(compiled: Compiled) -> Compiled:
     return replace(compiled, program=program, plan=plan, interface=replace(compiled.interface, io="arena"))
 
 
-def _view(library: ctypes.CDLL, symbol: str, num_bytes: int) -> Array:
-    return np.ctypeslib.as_array((ctypes.c_uint8 * num_bytes).in_dll(library, symbol))
+def _run_watched(
+    compiled: Compiled,
+    inputs: Mapping[str, Array],
+    copied: Sequence[Sequence[tuple[str, str, int, int]]],
+    ask: Callable[..., Value] | None,
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Outputs of one run, and the bytes of what was copied behind each step: (name, memory, offset, bytes) of each."""
+    model = compiled.interface.model
+    arenas = {a.memory: (union_name(model, a.memory), a.num_bytes) for a in compiled.plan.arenas if a.num_bytes}
+    watch = {"hook": f"{model}_after_step", "arenas": arenas, "copied": copied}
+    with TemporaryDirectory(prefix="tvm_ext_") as name:
+        folder = Path(name)
+        for file_name, text in compiled.sources(after_step=True).items():
+            (folder / file_name).write_text(text, encoding="utf-8")
+        with HostModel(folder, compiled.interface) as host:
+            return host.run_watched(inputs, watch, ask)

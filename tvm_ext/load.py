@@ -9,6 +9,8 @@ from pathlib import Path
 import tvm
 
 from tvm_ext.core.errors import BadModel
+from tvm_ext.core.limits import Limits
+from tvm_ext.core.read_file import check_file
 from tvm_ext.frontends.loaded import Loaded
 from tvm_ext.frontends.model_name import model_name
 from tvm_ext.frontends.onnx.load_onnx import load_onnx
@@ -16,51 +18,70 @@ from tvm_ext.frontends.pytorch.load_torch import load_torch
 from tvm_ext.frontends.relax_module import load_relax
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.frontends.tflite.load_tflite import load_tflite
+from tvm_ext.input_ranges import DEMANDS
 
-__all__ = ["ModelNotice", "load"]
+__all__ = ["Limits", "ModelNotice", "load"]
 
 Shapes = Mapping[str, Sequence[int]]
 
-_READERS: dict[str, tuple[str, Callable[[Path, Shapes | None], Loaded]]] = {
+Reader = Callable[[Path, Shapes | None, Limits], Loaded]
+
+_LIMITS = "tvm_ext.limits"
+_READERS: dict[str, tuple[str, Reader]] = {
     ".onnx": ("onnx", load_onnx),
     ".tflite": ("tflite", load_tflite),
     ".pt2": ("torch", load_torch),
 }
 
 
-def load(source: str | Path | tvm.IRModule, *, shapes: Shapes | None = None) -> tvm.IRModule:
+def load(
+    source: str | Path | tvm.IRModule, *, shapes: Shapes | None = None, limits: Limits | None = None
+) -> tvm.IRModule:
     """A module whose `main` is one pure dataflow block: weights constants, every shape static.
 
     source: path of an .onnx, .tflite or .pt2 file, or a Relax module with a function `main`.
     shapes: shapes of inputs by name, for those with symbolic dimensions; the rest become 1, with a ModelNotice.
+    limits: sizes beyond which a model is refused; None means the defaults, or those a module was loaded with before.
 
     Variables have the names of the model's tensors; the span of each call names the model's node. Module
     attributes, all strings: tvm_ext.source_path (empty for a module), source_format (`onnx`, `tflite`,
     `torch`, `relax`), source_sha256, model_name (a C prefix), rounding (what quantized arithmetic means: `onnx`,
-    `tflite`), input_names and output_names (JSON lists, in order). A module that `load` made before keeps all but
+    `tflite`), input_names and output_names (JSON lists, in order), limits (JSON, where not the defaults), input_demands
+    (JSON, where operators of the file demand ranges of inputs). A module that `load` made before keeps all but
     input_names, and output_names while there are as many outputs.
 
     Raises BadModel for what cannot be read, UnsupportedModel for what cannot be compiled, BadOptions for `shapes`
     that do not fit the model.
     """
     if isinstance(source, tvm.IRModule):
-        loaded = load_relax(source, shapes)
-        return _with_attributes(loaded, path="", source_format="relax", name="model")
+        known = limits or limits_of({str(key): str(value) for key, value in (source.attrs or {}).items()})
+        loaded = load_relax(source, shapes, known)
+        return _with_attributes(loaded, known, path="", source_format="relax", name="model")
     path = Path(source)
     source_format, reader = _reader(path)
-    loaded = reader(path, shapes)
-    return _with_attributes(loaded, path=str(path), source_format=source_format, name=model_name(path.stem))
+    chosen = limits or Limits()
+    loaded = reader(path, shapes, chosen)
+    return _with_attributes(loaded, chosen, path=str(path), source_format=source_format, name=model_name(path.stem))
 
 
-def _reader(path: Path) -> tuple[str, Callable[[Path, Shapes | None], Loaded]]:
-    if not path.exists():
-        raise BadModel(f"{path}: no such file.")
+def limits_of(attributes: Mapping[str, str]) -> Limits:
+    """The limits that a module was loaded with, by its attributes."""
+    return Limits.from_json(attributes.get(_LIMITS, "{}"))
+
+
+def _reader(path: Path) -> tuple[str, Reader]:
+    try:
+        check_file(path)
+    except FileNotFoundError:
+        raise BadModel(f"{path}: no such file.") from None
+    except OSError as error:
+        raise BadModel(f"{path}: cannot be read: {error.strerror}.") from None
     if path.suffix.lower() not in _READERS:
         raise BadModel(f"{path}: formats are known by their suffix; {', '.join(_READERS)} can be read.")
     return _READERS[path.suffix.lower()]
 
 
-def _with_attributes(loaded: Loaded, *, path: str, source_format: str, name: str) -> tvm.IRModule:
+def _with_attributes(loaded: Loaded, limits: Limits, *, path: str, source_format: str, name: str) -> tvm.IRModule:
     origin = {
         "tvm_ext.source_path": path,
         "tvm_ext.source_format": source_format,
@@ -79,4 +100,8 @@ def _with_attributes(loaded: Loaded, *, path: str, source_format: str, name: str
         "tvm_ext.input_names": json.dumps(loaded.input_names, ensure_ascii=False),
         "tvm_ext.output_names": json.dumps(output_names, ensure_ascii=False),
     }
-    return loaded.mod.with_attrs(origin | names)
+    demands = {DEMANDS: json.dumps(loaded.input_demands)} if loaded.input_demands else {}
+    named = loaded.mod.with_attrs(origin | names | demands)
+    if limits != Limits():
+        return named.with_attr(_LIMITS, limits.to_json())
+    return named.without_attr(_LIMITS) if _LIMITS in attributes else named

@@ -36,6 +36,8 @@ def make_report(
     come in one call, and the order of axes of their elements; None where they are not streamed.
     float_operations: of a quantized model, steps that compute in float, and why.
     quantization: what quantizing the model here measured on the calibration samples; None for other models.
+    verify: of each target, None where it was not run. `reference` names the witness; `own_reading` says why nobody else
+    was one, None where it is somebody else's; `refused_by` those that were asked before, with their reasons.
     """
     plan, program, platform = compiled.plan, compiled.program, compiled.platform
     used = dict(compiled.origin.memories)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from rich.console import Group, RenderableType
+from rich.errors import ConsoleError
 from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
@@ -17,6 +18,8 @@ from tvm_ext.core.errors import BadPackage
 from tvm_ext.core.platform import Platform
 
 NEWEST_SCHEMA = 1
+_MOST_BYTES = 1 << 28
+_MOST_DEPTH = 32
 
 Report = dict[str, Any]
 
@@ -25,17 +28,34 @@ def read_report(folder: Path) -> Report:
     """report.json of a package. Raises BadPackage where there is none, or none that this version understands."""
     path = folder / "report.json"
     try:
+        if path.stat().st_size > _MOST_BYTES or not path.is_file():
+            raise BadPackage(f"{path}: is no file of at most {_MOST_BYTES} B. Compile the model again.")
         report: Any = json.loads(path.read_text(encoding="utf-8"))
+        _check_depth(report)
     except OSError as error:
         raise BadPackage(f"{folder}: is not a package: report.json: {error.strerror}.") from None
     except ValueError as error:
         raise BadPackage(f"{path}: is damaged: {error}. Compile the model again.") from None
+    except RecursionError:
+        raise BadPackage(f"{path}: is damaged: nested too deeply. Compile the model again.") from None
     version = cast("Report", report).get("schema_version") if isinstance(report, dict) else None
     if not isinstance(version, int):
         raise BadPackage(f"{path}: is no report of tvm-ext: schema_version is missing.")
     if version > NEWEST_SCHEMA:
         raise BadPackage(f"{path}: has schema_version {version}; this tvm-ext reads up to {NEWEST_SCHEMA}. Update it.")
     return cast("Report", report)
+
+
+def _check_depth(report: Any) -> None:
+    """Raise RecursionError for what others would have to follow too deeply."""
+    level: list[Any] = [report]
+    for _ in range(_MOST_DEPTH):
+        tables = [cast("Report", item).values() for item in level if isinstance(item, dict)]
+        lists = [cast("list[Any]", item) for item in level if isinstance(item, list)]
+        level = [item for items in (*tables, *lists) for item in items]
+        if not level:
+            return
+    raise RecursionError
 
 
 def report_tables(report: Report) -> list[RenderableType]:
@@ -47,7 +67,7 @@ def report_tables(report: Report) -> list[RenderableType]:
         moves = [_moved(moved)] if moved else []
         tables = [_totals(report), _memories(report), *moves, _steps(report["steps"]), *floats, *quantized]
         return [*tables, _verification(report)]
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, ConsoleError) as error:
         raise BadPackage(f"report.json: is damaged at {error}. Compile the model again.") from None
 
 
@@ -104,7 +124,7 @@ def _totals(report: Report) -> Table:
     for port in (*report.get("inputs", ()), *report.get("outputs", ())):
         if stream := port.get("stream"):
             kept = f"{stream['rows_kept']} of {stream['rows']} rows held" if stream["rows"] > 1 else "whole"
-            table.add_row(f"{escape(port['name'])}, streamed", kept)
+            table.add_row(f"{escape(port['name'])}, streamed", escape(kept))
     qemu: Report = report["verify"].get("qemu") or {}
     table.add_row("instructions (QEMU; not cycles)", _number(qemu.get("instructions")))
     prediction: Report = report.get("prediction", {})
@@ -130,7 +150,7 @@ def _memories(report: Report) -> Table:
     for memory in report["memories"]:
         used, capacity = memory["used_bytes"], memory["capacity_bytes"]
         share = "-" if used is None else f"{used / capacity:.1%}"
-        table.add_row(escape(memory["name"]), memory["kind"], _number(used), _number(capacity), share)
+        table.add_row(escape(memory["name"]), escape(memory["kind"]), _number(used), _number(capacity), share)
     return table
 
 
@@ -160,7 +180,7 @@ def _steps(steps: list[Report]) -> Table:
             for out in step["outputs"]
         ]
         table.add_row(
-            str(step["index"]),
+            escape(str(step["index"])),
             escape(step["name"]),
             escape(step["kernel"]),
             _number(step["macs"]),
@@ -189,7 +209,7 @@ def _quantization(quantization: Report) -> RenderableType:
     for operator in quantization["operators"]:
         name = operator["name"]
         reason = reasons.get(name, "") if operator["dtype"] != "int8" else ""
-        table.add_row(escape(name), operator["dtype"], f"{operator['snr_db']:.2f} dB", escape(reason))
+        table.add_row(escape(name), escape(operator["dtype"]), f"{operator['snr_db']:.2f} dB", escape(reason))
     before, after = (_percent(quantization[key]) for key in ("accuracy_float", "accuracy_int8"))
     summary = f"{quantization['samples']} calibration samples; accuracy on them: float {before}, quantized {after}"
     return Group(table, Text(summary))
@@ -206,15 +226,18 @@ def _verification(report: Report) -> RenderableType:
     if not results:
         message = "NOT VERIFIED: this package was never run and compared with a reference."
         return Panel(Text(message, style="bold red"), border_style="red", expand=False)
-    table = Table("verified on", "result", title="Verification", title_justify="left")
+    table = Table("verified on", "against", "result", title="Verification", title_justify="left")
     for heading in ("max |error|", "relative to max |reference|", "elements"):
         table.add_column(heading, justify="right")
     for target, result in results.items():
         passed = Text("passed", style="green") if result["passed"] else Text("FAILED", style="bold red")
         errors = [_error(result[key]) for key in ("max_abs_error", "max_rel_error")]
-        table.add_row(target, passed, *errors, _number(result["elements"]))
-    absent = [target for target in targets if target not in results]
-    return Group(table, Text(f"not verified on {absent[0]}", style="yellow")) if absent else table
+        against = str(result.get("reference", "not said")) + (" (our own reading)" if result.get("own_reading") else "")
+        table.add_row(target, escape(against), passed, *errors, _number(result["elements"]))
+    notes = [f"not verified on {target}" for target in targets if target not in results][:1]
+    own = next((result["own_reading"] for result in results.values() if result.get("own_reading")), None)
+    notes += [f"compared with our own reading only: {own}"] if own else []
+    return Group(table, *(Text(note, style="yellow") for note in notes)) if notes else table
 
 
 def _number(value: int | None, unit: str = "") -> str:

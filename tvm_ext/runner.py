@@ -1,15 +1,14 @@
-"""Run a package: on the host through ctypes, on a QEMU board through semihosting.
+"""Run a package: on the host in a process of its own, on a QEMU board through semihosting.
 
 A sample is a dict of arrays under the model's own names, with the model's shapes and dtypes.
 """
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import re
-import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,14 +18,20 @@ from typing import Self
 import numpy as np
 
 from codegen_c.emit.firmware import instruction_shift, qemu_arguments
+from codegen_c.emit.interface_check import emit_interface_check
 from codegen_c.interface import Interface, Port
-from tvm_ext.core.errors import BadInput, BadPackage, RunFailed
+from tvm_ext.core.child import Child, ChildLimits
+from tvm_ext.core.errors import BadInput, BadPackage, BuildFailed, ChildFailed, RunFailed
 from tvm_ext.core.options import Optimize
 from tvm_ext.core.platform import HOST_TOOLCHAIN, Board, Platform, Toolchain
+from tvm_ext.core.process import allowed_seconds, run_program
 from tvm_ext.core.toolchain import compile_objects, find_program, shared_library
-from tvm_ext.streams import run_streamed
+from tvm_ext.core.wire import Value
 
 Sample = Mapping[str, np.ndarray]
+HOST_LIMITS = ChildLimits(seconds=300, file_bytes=1 << 20, open_files=64)
+_START_SECONDS = 30.0
+_SLOWEST_INSTRUCTIONS_PER_SECOND = 2_000_000  # of modelled ones; QEMU executes ten times as many on a loaded machine
 EMPTY_INSTRUCTIONS = 2  # of the empty function that runtime/measure.h measures
 
 
@@ -45,11 +50,11 @@ class QemuResult:
 
 
 class HostModel:
-    """A package's C, compiled for the host and loaded once for many runs.
+    """A package's C, compiled for the host and loaded in a process of its own for many runs.
 
-    Built in a temporary folder, so the package stays untouched and a changed one loads anew.
-    `library` is the raw ctypes handle. Use as a context manager, or call `close`.
-    Raises MissingTool, BuildFailed, BadPackage.
+    Built in a temporary folder, so the package stays untouched and a changed one loads anew. What crashes, hangs or
+    takes too much there is ChildFailed here. Use as a context manager, or call `close`.
+    Raises MissingTool, BuildFailed, BadPackage, ChildFailed.
     """
 
     def __init__(
@@ -60,50 +65,49 @@ class HostModel:
         toolchain: Toolchain = HOST_TOOLCHAIN,
         optimize: Optimize = "speed",
         flags: Sequence[str] = (),
+        limits: ChildLimits = HOST_LIMITS,
     ) -> None:
         self.interface = interface
-        self._temporary = TemporaryDirectory(prefix="tvm_ext_")
-        try:
-            built = Path(self._temporary.name)
-            compiled = compile_objects(
-                library_sources(folder, interface.model), built / "objects", toolchain,
-                optimize=optimize, flags=["-fPIC", *flags], include_dirs=[folder],
-            )  # fmt: skip
-            path = shared_library(compiled, built / f"lib{interface.model}.so", toolchain, flags=flags)
-            self.library = ctypes.CDLL(str(path))
-        except OSError as error:
-            self._temporary.cleanup()
-            raise BadPackage(f"{folder}: the host library cannot be loaded: {error}.") from None
-        except BaseException:
-            self._temporary.cleanup()
-            raise
+        with ExitStack() as held:
+            built = Path(held.enter_context(TemporaryDirectory(prefix="tvm_ext_")))
+            library = host_library(folder, interface, built, toolchain=toolchain, optimize=optimize, flags=flags)
+            self._child = held.enter_context(Child("tvm_ext.host_library", limits=limits))
+            try:
+                self._child.call("load", str(library))
+            except BadPackage as error:
+                raise BadPackage(f"{folder}: {error}") from None
+            self._held = held.pop_all()
 
     def run(self, inputs: Sample) -> dict[str, np.ndarray]:
-        """Outputs of one sample. Raises BadInput, and RunFailed for a status other than 0."""
+        """Outputs of one sample. Raises BadInput, and RunFailed for a status other than 0 or no end at all."""
+        return self.run_watched(inputs, None)[0]
+
+    def run_watched(
+        self, inputs: Sample, watch: Value, ask: Callable[..., Value] | None = None
+    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Outputs, and what `watch` had copied out of the arenas; see `host_library.run`."""
         arrays = check_inputs(self.interface, inputs)
-        outputs = [np.empty(port.shape, port.dtype) for port in self.interface.outputs]
-        run = getattr(self.library, self.interface.run)
-        run.restype = ctypes.c_int32
-        if self.interface.io == "stream":
-            status, outputs = run_streamed(run, self.interface, arrays)
-        elif self.interface.io == "caller":
-            status = run(*(ctypes.c_void_p(array.ctypes.data) for array in (*arrays, *outputs)))
-        else:
-            for port, array in zip(self.interface.inputs, arrays, strict=True):
-                ctypes.memmove(self._address(port), array.ctypes.data, array.nbytes)
-            status = run()
-            for port, array in zip(self.interface.outputs, outputs, strict=True):
-                ctypes.memmove(array.ctypes.data, self._address(port), array.nbytes)
-        if status != 0:
-            raise RunFailed(f"{self.interface.run} returned {status} on the host; 0 is success.")
-        return {port.source: array for port, array in zip(self.interface.outputs, outputs, strict=True)}
+        ports = self.interface
+        came = [
+            {**_called(ports, port), "elements": port.handed_over(array)}
+            for port, array in zip(ports.inputs, arrays, strict=True)
+        ]
+        went = [
+            {**_called(ports, port), "num_elements": port.num_elements, "dtype": port.dtype} for port in ports.outputs
+        ]
+        call = {"symbol": ports.run, "io": ports.io, "inputs": came, "outputs": went, "watch": watch}
+        try:
+            result = self._child.call("run", call, ask=ask)
+        except ChildFailed as error:
+            raise ChildFailed(f"{ports.run} on the host: {error}") from None
+        if result["status"] != 0:
+            raise RunFailed(f"{ports.run} returned {result['status']} on the host; 0 is success.")
+        outputs = zip(ports.outputs, result["outputs"], strict=True)
+        return {port.source: port.taken_back(elements) for port, elements in outputs}, result["seen"]
 
     def close(self) -> None:
-        """Unload the library and remove the temporary folder."""
-        unload = ctypes.CDLL(None).dlclose
-        unload.argtypes = [ctypes.c_void_p]
-        unload(self.library._handle)
-        self._temporary.cleanup()
+        """End the process and remove the temporary folder."""
+        self._held.close()
 
     def __enter__(self) -> Self:
         return self
@@ -113,10 +117,34 @@ class HostModel:
     ) -> None:
         self.close()
 
-    def _address(self, port: Port) -> int:
-        accessor = getattr(self.library, self.interface.accessor(port))
-        accessor.restype = ctypes.c_void_p
-        return accessor()
+
+def host_library(
+    folder: Path,
+    interface: Interface,
+    out_dir: Path,
+    *,
+    toolchain: Toolchain = HOST_TOOLCHAIN,
+    optimize: Optimize = "speed",
+    flags: Sequence[str] = (),
+) -> Path:
+    """The package's C as a shared library in `out_dir`. Nothing is run here.
+
+    Raises MissingTool, BuildFailed, and BadPackage where the interface is not that of the package's header.
+    """
+    sources = library_sources(folder, interface.model)
+    out_dir.mkdir(parents=True, exist_ok=True)
+    check = out_dir / "tvm_ext_interface_check.c"
+    check.write_text(emit_interface_check(interface), encoding="utf-8")
+    try:
+        compile_objects([check], out_dir / "check", toolchain, include_dirs=[folder])
+    except BuildFailed as error:
+        raise BadPackage(
+            f"{folder}: report.json does not describe {interface.model}.h; compile the model again. {error}"
+        ) from None
+    objects = compile_objects(
+        sources, out_dir / "objects", toolchain, optimize=optimize, flags=["-fPIC", *flags], include_dirs=[folder]
+    )
+    return shared_library(objects, out_dir / f"lib{interface.model}.so", toolchain, flags=flags)
 
 
 def run_host(folder: Path, interface: Interface, inputs: Sample) -> dict[str, np.ndarray]:
@@ -126,10 +154,18 @@ def run_host(folder: Path, interface: Interface, inputs: Sample) -> dict[str, np
         return model.run(inputs)
 
 
+def _called(interface: Interface, port: Port) -> dict[str, Value]:
+    """A port by its names and rows, as the process that holds the library needs it."""
+    symbol = interface.accessor(port)
+    return {"symbol": symbol, "name": port.name, "rows": port.stream.rows if port.stream else 0}
+
+
 def run_qemu(
     elf: Path, platform: Platform, interface: Interface, samples: Sequence[Sample], *, time_limit_s: float = 300
 ) -> QemuResult:
     """Run firmware on its board in QEMU.
+
+    time_limit_s: of each start of the board; `board_seconds` knows one that fits the work.
 
     Raises BadInput, MissingTool, BadPlatform (no board), and RunFailed with what the board said:
     a fault, a stack overflow, a status other than 0, no end within the time limit.
@@ -147,16 +183,24 @@ def run_qemu(
         folder = Path(name)
         (folder / "in.bin").write_bytes(np.uint32(len(samples)).tobytes() + b"".join(array.tobytes() for array in flat))
         shift = instruction_shift(platform.board)
-        fields = _boot(elf, platform.board, shift, folder, time_limit_s)
-        outputs = _split((folder / "out.bin").read_bytes(), interface, len(samples), elf)
+        seconds = allowed_seconds(time_limit_s)
+        fields = _boot(elf, platform.board, shift, folder, seconds)
+        written = folder / "out.bin"
+        outputs = _split(written.read_bytes() if written.is_file() else b"", interface, len(samples), elf)
         if fields["wrapped"]:
-            coarse = _boot(elf, platform.board, 0, folder, time_limit_s)
+            coarse = _boot(elf, platform.board, 0, folder, seconds)
             instructions = unwrap_instructions(fields, coarse, platform.board, shift)
         else:
             instructions = _field(fields, "instructions", elf)
     return QemuResult(
         outputs=outputs, instructions=instructions, stack_bytes=fields["stack"], moved_bytes=_moved(fields, platform)
     )
+
+
+def board_seconds(modelled_instructions: int, num_samples: int) -> float:
+    """Time within which firmware comes to its end in QEMU, at a tenth of its slowest, or never does."""
+    runs = num_samples + 2  # the first sample is run for warmth, and once more to be measured
+    return _START_SECONDS + runs * modelled_instructions / _SLOWEST_INSTRUCTIONS_PER_SECOND
 
 
 def unwrap_instructions(fine: Mapping[str, int], coarse: Mapping[str, int], board: Board, shift: int) -> int:
@@ -206,7 +250,7 @@ def check_inputs(interface: Interface, inputs: Sample) -> list[np.ndarray]:
     return arrays
 
 
-def _boot(elf: Path, board: Board, shift: int, folder: Path, time_limit_s: float) -> dict[str, int]:
+def _boot(elf: Path, board: Board, shift: int, folder: Path, seconds: float) -> dict[str, int]:
     """One start of the board over `folder/in.bin`; the fields of its report line."""
     words = "".join(f",arg={word}" for word in ("run", "in.bin", "out.bin"))
     command = [
@@ -214,21 +258,20 @@ def _boot(elf: Path, board: Board, shift: int, folder: Path, time_limit_s: float
         "-semihosting-config", f"enable=on,target=native{words}", "-kernel", str(elf.resolve()),
     ]  # fmt: skip
     try:
-        done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, errors="replace",
-            stdin=subprocess.DEVNULL, timeout=time_limit_s, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise RunFailed(
-            f"{elf.name} on {board.qemu_machine} did not end within {time_limit_s:g} s; raise the time limit, "
-            "or look for an endless loop."
-        ) from None
+        done = run_program(command, folder, seconds=seconds)
+    except OSError as error:
+        raise RunFailed(f"qemu-system-arm could not be started: {error.strerror}.") from None
     said = (done.stdout + done.stderr).strip()
     line = re.search(r"^instructions=.*$", said, re.MULTILINE)
-    if done.returncode or line is None:
-        tail = "\n".join(said.splitlines()[-12:])
-        raise RunFailed(f"{elf.name} on {board.qemu_machine} failed (exit {done.returncode}):\n{tail}")
-    return {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", line[0])}
+    if done.problem or done.status or line is None:
+        tail = "\n".join([":", *(text[:1000] for text in said.splitlines()[-12:])])
+        silent = " and said nothing; look for an endless loop, or for what keeps it from starting."
+        raise RunFailed(f"{elf.name} on {board.qemu_machine} {done.left}{tail if said else silent}")
+    fields = {key: int(value) for key, value in re.findall(r"\b(\w+)=(\d{1,20})\b", line[0])}
+    absent = [key for key in ("ticks", "empty_ticks", "wrapped", "stack") if key not in fields]
+    if absent:
+        raise RunFailed(f"{elf.name} on {board.qemu_machine} reported no {absent[0]}; compile the model again.")
+    return fields
 
 
 def _moved(fields: Mapping[str, int], platform: Platform) -> dict[tuple[str, str], int]:

@@ -15,7 +15,7 @@ from benchmarks.measure.model import Model
 from benchmarks.measure.records import Row, reason_of
 from tvm_ext import BuildOptions, Package
 from tvm_ext.core.errors import TvmExtError
-from tvm_ext.runner import HostModel, library_sources
+from tvm_ext.runner import HostModel, host_library, library_sources
 
 SYSTEM = "tvm_ext"
 
@@ -49,10 +49,11 @@ def on_host(model: Model, folder: Path) -> OnHost:
     options = BuildOptions(verify=(), io="caller", name=model.name)
     package = tvm_ext.build(tvm_ext.load(model.path), "host", folder / "host", options)
     counted = callgrind_ir(library_sources(package.folder, model.name), package.interface, folder)
-    host = HostModel(package.folder, package.interface, toolchain=X86_64_V3)
-    error = model.error_of(host.run(model.sample))
+    with HostModel(package.folder, package.interface, toolchain=X86_64_V3) as host:
+        error = model.error_of(host.run(model.sample))
     row = Row(system=SYSTEM, platform="host", callgrind_ir=counted, max_error=error, **_bytes(package))
-    call = bound_call(getattr(host.library, package.interface.run), model)
+    library = ctypes.CDLL(str(host_library(package.folder, package.interface, folder / "timed", toolchain=X86_64_V3)))
+    call = bound_call(getattr(library, package.interface.run), model)
     return OnHost(row=row, call=call, macs=package.report["macs"])
 
 

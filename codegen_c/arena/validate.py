@@ -70,7 +70,7 @@ def validate(program: Program, plan: MemoryPlan) -> None:
                 if name in plan.placements:
                     bytes_of(name)[:] = numbers[name]
             for position, name in enumerate(inputs):  # a kernel reads while it writes
-                if not _is_read_ahead(inner, position, plan, order):
+                if not _is_read_ahead(program, inner, position, plan, order):
                     require(name, where)
     flights.finish()
     for name in program.outputs:
@@ -198,7 +198,7 @@ def _operands(step: Call) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return sources, tuple(transfer.target for transfer in transfers)
 
 
-def _is_read_ahead(step: Call, position: int, plan: MemoryPlan, order: list[int]) -> bool:
+def _is_read_ahead(program: Program, step: Call, position: int, plan: MemoryPlan, order: list[int]) -> bool:
     """Whether every byte of an input is read for the last time before the kernel writes there.
 
     Replayed row by row in the order the rows are computed: which input rows are still needed when an output row
@@ -221,6 +221,9 @@ def _is_read_ahead(step: Call, position: int, plan: MemoryPlan, order: list[int]
     if spatial is None or spatial.accumulates or position >= len(spatial.inputs) or not order:
         return False
     access = spatial.inputs[position]
+    ends = ((target, spatial.output_rows), (source, access.input_rows))
+    if not all(_lies_row_by_row(program.tensors[place.name].shape, rows) for place, rows in ends):
+        return False
     input_row, rest = divmod(source.num_bytes, access.input_rows)
     output_row, other_rest = divmod(target.num_bytes, spatial.output_rows)
     if rest or other_rest:
@@ -240,6 +243,11 @@ def _is_read_ahead(step: Call, position: int, plan: MemoryPlan, order: list[int]
         if low < high and written < high and low < written + output_row:
             return False
     return True
+
+
+def _lies_row_by_row(shape: tuple[int, ...], rows: int) -> bool:
+    """Rows lie one behind the other: those of one image, or all the vectors of a tensor; not those of a batch."""
+    return shape[0] == 1 or rows == np.prod(shape[:-1], dtype=np.int64)
 
 
 def _meets(one: Placement | None, other: Placement) -> bool:

@@ -19,10 +19,13 @@ _MAX_SHIFT = 10  # QEMU's own limit
 _NANOSECONDS = 1_000_000_000
 
 
-def emit_firmware(interface: Interface, platform: Platform, *, moves: bool = False) -> dict[str, str]:
+def emit_firmware(
+    interface: Interface, platform: Platform, *, moves: bool = False, compares: bool = True
+) -> dict[str, str]:
     """Files under `board/`. The platform must have a board. Raises BadPlatform where the stack does not fit.
 
     moves: whether the model copies between memories; the firmware then counts the bytes.
+    compares: whether the self-test does.
     """
     board = _board(platform)
     runtime = files("codegen_c") / "runtime"
@@ -32,7 +35,7 @@ def emit_firmware(interface: Interface, platform: Platform, *, moves: bool = Fal
     generated = {
         "board.h": _board_header(platform, board, moves),
         "link.ld": _linker_script(platform, board),
-        "firmware.c": _main(interface, moves),
+        "firmware.c": _main(interface, moves, compares),
     }
     return {f"board/{name}": text for name, text in sorted((copied | generated).items())}
 
@@ -108,7 +111,7 @@ def _regions(platform: Platform, board: Board) -> list[dict[str, object]]:
         regions.append(
             {
                 "name": memory.name,
-                "access": "rx" if memory.kind == "rom" else "rwx",
+                "access": ("r" if memory.kind == "rom" else "rw") + ("x" if memory.name == board.code_memory else ""),
                 "address": memory.address,
                 "bytes": memory.capacity_bytes - reserved,
             }
@@ -127,7 +130,7 @@ def _part(memory: Memory) -> dict[str, object]:
     }
 
 
-def _main(interface: Interface, moves: bool) -> str:
+def _main(interface: Interface, moves: bool, compares: bool) -> str:
     types = [f"const {port.c_type} *" for port in interface.inputs] + [f"{p.c_type} *" for p in interface.outputs]
     parameters = {"arena": "void", "caller": ", ".join(types), "stream": f"const {interface.io_struct} *"}
     return render(
@@ -135,6 +138,7 @@ def _main(interface: Interface, moves: bool) -> str:
         model=interface.model,
         io=interface.io,
         counts=moves,
+        compares=compares,
         parameters=parameters[interface.io],
         streams=streams(interface),
         input_bytes=sum(port.num_bytes for port in interface.inputs),

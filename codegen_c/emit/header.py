@@ -41,11 +41,16 @@ def emit_header(interface: Interface, origin: Origin) -> str:
 
 
 def describe(port: Port) -> str:
-    """`float32[1, 49, 10, 1], real = 0.5847 * (value - 83)`, then the model's own name of it."""
+    """`describe_type`, then the model's own name of it."""
+    return f"{describe_type(port)}, in the model {comment(port.source)}"
+
+
+def describe_type(port: Port) -> str:
+    """`float32[1, 49, 10, 1], real = 0.5847 * (value - 83)`."""
     text = f"{port.dtype}[{', '.join(map(str, port.shape))}]"
     if port.quantization:
         text += f", real = {port.quantization.scale!r} * (value - {port.quantization.zero_point})"
-    return f"{text}, in the model {comment(port.source)}"
+    return text
 
 
 def signature(interface: Interface) -> str:

@@ -9,6 +9,7 @@ from codegen_c.interface import Interface
 from codegen_c.program import Program
 from codegen_c.text import C_TYPES, block, comment
 from tvm_ext.core.platform import Memory, Platform
+from tvm_ext.core.section_names import zeroed_by_name
 
 
 def union_name(model: str, memory: str) -> str:
@@ -20,11 +21,24 @@ def section_macro(model: str, memory: str) -> str:
     return f"{model}_section_{memory}".upper()
 
 
-def define_section(model: str, memory: Memory) -> str:
-    """The macro that puts an object into a memory's section; firmware may define it beforehand, also as nothing."""
+def define_section(model: str, memory: Memory, *, zeroed: bool) -> str:
+    """The macro that puts an object into a memory's section; firmware may define it beforehand, also as nothing.
+
+    Only a build for the board's processor has the section: on a host it could mean anything. zeroed: the object is a
+    variable without a value, so nothing of it is to be in the image. GCC takes the type of a section from its name
+    alone; under names it does not know, flags and type are written out, and the rest of GCC's line becomes a comment.
+    """
     macro = section_macro(model, memory.name)
-    attribute = f' __attribute__((section("{memory.section}")))' if memory.section else ""
-    return f"#ifndef {macro}\n#define {macro}{attribute}\n#endif\n"
+    if not memory.section:
+        return f"#ifndef {macro}\n#define {macro}\n#endif\n"
+    attribute = f'__attribute__((section("{memory.section}")))'
+    lines = [f"/* Memory {memory.name}: a section of the board's; a build for another machine has none. */"]
+    lines += [f"#ifndef {macro}", "#if !defined(__ARM_ARCH_PROFILE) || __ARM_ARCH_PROFILE != 'M'"]
+    lines += [f"#define {macro}"]
+    if zeroed and not zeroed_by_name(memory.section):
+        lines += ["#elif defined(__clang__)", f'#define {macro} _Pragma("clang section bss=\\"{memory.section}\\"")']
+        attribute = f'__attribute__((section("{memory.section},\\"aw\\",%nobits @")))'
+    return "\n".join([*lines, "#else", f"#define {macro} {attribute}", "#endif", "#endif", ""])
 
 
 def emit_memory(
@@ -97,7 +111,10 @@ def _member(program: Program, placement: Placement) -> list[str]:
 
 def _definition(model: str, memory: Memory) -> str:
     tag = union_name(model, memory.name)
-    return f"{define_section(model, memory)}{section_macro(model, memory.name)} union {tag} {tag};\n"
+    text = f"{define_section(model, memory, zeroed=True)}{section_macro(model, memory.name)} union {tag} {tag};\n"
+    if memory.section and not zeroed_by_name(memory.section):
+        text += '#ifdef __clang__\n#pragma clang section bss=""\n#endif\n'
+    return text
 
 
 def _accessors(program: Program, plan: MemoryPlan, interface: Interface) -> list[str]:

@@ -17,6 +17,7 @@ def emit_readme(interface: Interface, report: Mapping[str, Any]) -> str:
     """Text of README.md. report: what `report.json` holds."""
     model, verify = interface.model, report["verify"]
     used = [(memory["name"], memory["used_bytes"]) for memory in report["memories"] if memory["used_bytes"]]
+    arenas = [memory["name"] for memory in report["memories"] if memory["used_bytes"] and memory["kind"] == "ram"]
     ports = [{"name": p.name, "description": _describe(p)} for p in (*interface.inputs, *interface.outputs)]
     sources = [f"`{model}.c`", f"`{model}_memory.c`", f"`{model}_weights.c`", "and the headers beside them"]
     return render(
@@ -26,20 +27,24 @@ def emit_readme(interface: Interface, report: Mapping[str, Any]) -> str:
         ports=ports, files=", ".join(sources), board=report["artifacts"]["elf"] is not None, memories=used,
         arena_bytes=report["arena_bytes"], lower_bound_bytes=report["lower_bound_bytes"],
         code_bytes=report["code_bytes"], stack_bytes=report["stack_bytes"],
-        section=section_macro(model, used[0][0] if used else "ram"),
+        section=section_macro(model, arenas[0] if arenas else "ram"),
         instructions=verify["qemu"]["instructions"] if verify["qemu"] else None,
     )  # fmt: skip
 
 
 def _verified(verify: Mapping[str, Any]) -> str:
-    """One sentence for each place where the package was run, or nothing."""
+    """One sentence for each place where the package was run, or nothing; and whose reading it was compared with."""
     places = {"host": "the host", "qemu": "the board in QEMU"}
-    return " ".join(
+    ran = {target: result for target, result in verify.items() if result}
+    sentences = [
         f"Verified on {places[target]} against {result['reference']}: largest difference {result['max_abs_error']:g} "
         f"over {result['elements']} output elements."
-        for target, result in verify.items()
-        if result
-    )
+        for target, result in ran.items()
+    ]
+    own = next((result["own_reading"] for result in ran.values() if result.get("own_reading")), None)
+    if own:
+        sentences.append(f"**Compared with our own reading only:** {own}.")
+    return " ".join(sentences)
 
 
 def _usage(interface: Interface) -> str:

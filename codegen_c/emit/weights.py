@@ -30,7 +30,7 @@ def emit_weights(program: Program, model: str, origin: Origin, platform: Platfor
     source = [
         banner(origin, f"{model}: weights."),
         f'#include "{model}_weights.h"\n\n#include <math.h>\n',
-        *(define_section(model, platform.memory(memory)) for memory in memories),
+        *(define_section(model, platform.memory(memory), zeroed=False) for memory in memories),
         *(_definition(constant, model) for constant in constants),
     ]
     return {f"{model}_weights.h": "\n".join(header), f"{model}_weights.c": "\n".join(source)}

@@ -11,6 +11,7 @@
 #define SEMIHOSTING_WRITE 0x05u
 #define SEMIHOSTING_READ 0x06u
 #define SEMIHOSTING_SEEK 0x0Au
+#define SEMIHOSTING_FILE_LENGTH 0x0Cu
 #define SEMIHOSTING_GET_CMDLINE 0x15u
 #define SEMIHOSTING_EXIT_EXTENDED 0x20u
 
@@ -64,6 +65,13 @@ static inline int32_t semihosting_seek(int32_t file, size_t offset)
 {
     const uint32_t block[2] = {(uint32_t)file, (uint32_t)offset};
     return semihosting_call(SEMIHOSTING_SEEK, block);
+}
+
+/* Bytes of an open file, or -1. */
+static inline int32_t semihosting_file_length(int32_t file)
+{
+    const uint32_t block[1] = {(uint32_t)file};
+    return semihosting_call(SEMIHOSTING_FILE_LENGTH, block);
 }
 
 /* The command line as text into `buffer`; 0 on success. */

@@ -10,7 +10,9 @@ import pytest
 from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement
 from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
-from codegen_c.program import Loop, Program
+from codegen_c.kernels.contract import RowAccess, Spatial
+from codegen_c.operators import Window
+from codegen_c.program import Affine, KernelCall, Loop, Program, Rows
 from tests.arena.programs import call, program
 from tvm_ext.core.errors import PlanRejected
 
@@ -131,3 +133,73 @@ def test_what_a_later_iteration_of_a_loop_reads() -> None:
     over_x = replace(good, placements=good.placements | {"y": replace(good.placements["x"], name="y")})
     assert "step 0 (l): 16 B of x are not its own any more but hold y." in rejected(over_x, loop)
     validate(replace(loop, steps=(Loop(name="l", count=1, body=body),)), over_x)
+
+
+def rows(step: KernelCall, **changes: Any) -> KernelCall:
+    """The step as one that computes four output rows, each from the input row of its number."""
+    access = RowAccess(window=Window(kernel=(1, 1)), input_rows=4)
+    spatial = Spatial(output_rows=4, inputs=(access,), **changes)
+    return replace(step, implementation=replace(step.implementation, spatial=spatial))
+
+
+def images(made: Program, num_images: int = 1) -> Program:
+    """The tensors as images of four rows, one pixel each."""
+    tensors = {
+        name: replace(tensor, shape=(num_images, 4, 1, tensor.shape[0] // 4 // num_images))
+        for name, tensor in made.tensors.items()
+    }
+    return replace(made, tensors=tensors)
+
+
+def overlapping(y_offset: int, x_offset: int = 0) -> MemoryPlan:
+    places = {"x": (x_offset, 64), "y": (y_offset, 64)}
+    return MemoryPlan(
+        placements={
+            name: Placement(name=name, memory="ram", offset=offset, num_bytes=size, begin=0, end=1)
+            for name, (offset, size) in places.items()
+        },
+        arenas=(Arena(memory="ram", num_bytes=128, lower_bound_bytes=64, peak_step=0),),
+    )
+
+
+def test_rows_over_rows_that_are_done_with() -> None:
+    made = images(program({"x": 64, "y": 64}, rows(call("s", "x", "y"))))
+    validate(made, overlapping(0, 16))
+    assert "64 B of x are not its own" in rejected(overlapping(0, 0), made)
+    assert "step 0 (s)" in rejected(overlapping(16, 0), made)
+
+
+def descending(num_images: int) -> Program:
+    """Rows 3, 2, 1, 0, each of all images."""
+    step = rows(call("s", "x", "y"))
+    part = Rows(begin=Affine(base=3, step=-1), end=Affine(base=4, step=-1))
+    loop = Loop(name="s", count=4, body=(replace(step, rows=part),))
+    return images(program({"x": 64, "y": 64}, loop), num_images)
+
+
+def test_descending_rows_over_rows_that_are_done_with() -> None:
+    validate(descending(1), overlapping(16, 0))
+    assert "step 0 (s)" in rejected(overlapping(0, 16), descending(1))
+
+
+def test_rows_of_a_batch_do_not_pass_for_those_of_one_image() -> None:
+    """Row 3 of the first image would lie over row 1 of the second, which is not read yet."""
+    assert "step 0 (s): 48 B of x are not its own" in rejected(overlapping(16, 0), descending(2))
+
+
+def test_rows_read_again_later_are_not_written_over() -> None:
+    """A kernel that still reads the inputs of up to two rows before needs two rows more."""
+    made = images(program({"x": 64, "y": 64}, rows(call("s", "x", "y"), behind=2)))
+    validate(made, overlapping(0, 48))
+    assert "step 0 (s)" in rejected(overlapping(0, 32), made)
+
+
+def test_scratch_over_an_input_in_whose_place_the_output_lies() -> None:
+    step = call("s", "x", "y", scratch_bytes=16)
+    step = replace(step, implementation=replace(step.implementation, in_place=(0,)))
+    made, placed = program({"x": 64, "y": 64}, step), overlapping(0)
+    scratch = Placement(name="s_scratch", memory="ram", offset=64, num_bytes=16, begin=0, end=1, is_scratch=True)
+    validate(made, replace(placed, placements=placed.placements | {"s_scratch": scratch}))
+    for offset in (0, 48):
+        over = replace(placed, placements=placed.placements | {"s_scratch": replace(scratch, offset=offset)})
+        assert "step 0 (s)" in rejected(over, made)

@@ -13,12 +13,13 @@ from codegen_c.arena.validate import validate
 from codegen_c.kernels.contract import RowAccess, Spatial
 from codegen_c.kernels.window import accumulated
 from codegen_c.operators import Window
-from codegen_c.program import KernelCall, Program, Ring, Sequence
+from codegen_c.program import KernelCall, Part, Program, Ring, Sequence
 from tests.arena.programs import call, program
 from tvm_ext.core.errors import PlanRejected
 
 ROWS = 6
 WINDOW = Window(kernel=(3, 3), padding=(1, 1, 1, 1))
+SAME_ROW = RowAccess(window=Window(kernel=(1, 1)), input_rows=ROWS)
 SLIDING = Spatial(output_rows=ROWS, inputs=(RowAccess(window=WINDOW, input_rows=ROWS),))
 
 
@@ -96,3 +97,65 @@ def test_nothing_follows_a_kernel_that_adds_up() -> None:
         spatial(call("s2", "b", "y"), accumulated(ROWS)),
     )
     assert "s1 adds up rows; nothing may follow it" in rejected(plan(), pooled(body=body))
+
+
+def test_rows_that_are_never_computed() -> None:
+    """y reads three of a's six rows; where a is kept whole, what lies in the others would be anything."""
+    half = Spatial(output_rows=3, inputs=(RowAccess(window=Window(kernel=(1, 1)), input_rows=ROWS),))
+    body = (spatial(call("s0", "x", "a"), SLIDING), spatial(call("s1", "a", "y"), half))
+    made = program(
+        {"x": 16 * ROWS, "a": 16 * ROWS, "y": 48}, Sequence(name="q", body=body, rows_per_call=(1, 1)), outputs="y"
+    )
+    _, placed = plan_memory(made, activations="ram")
+    assert rejected(placed, made) == "step 0 (q): only 3 rows of a are computed."
+
+
+def in_ring(*, lag: int, padding: int = 1, in_place: tuple[int, ...] = (0,)) -> Program:
+    """x -> a -> b -> y; a is a ring of four rows, and row h of b lies where row h - lag of a does."""
+    window = Window(kernel=(1 + 2 * padding, 1), padding=(padding, 0, padding, 0))
+    sliding = Spatial(output_rows=ROWS, inputs=(RowAccess(window=window, input_rows=ROWS),))
+    middle = spatial(call("s1", "a", "b"), sliding)
+    body = (
+        spatial(call("s0", "x", "a"), SLIDING),
+        replace(middle, implementation=replace(middle.implementation, in_place=in_place)),
+        spatial(call("s2", "b", "y"), Spatial(output_rows=ROWS, inputs=(SAME_ROW,))),
+    )
+    plain = program(
+        {name: 16 * ROWS for name in "xaby"}, Sequence(name="q", body=body, rows_per_call=(1, 1, 1)), outputs="y"
+    )
+    tensors = plain.tensors | {
+        "a": replace(plain.tensors["a"], ring=Ring(rows=ROWS, stored=4)),
+        "b": replace(
+            plain.tensors["b"], ring=Ring(rows=ROWS, stored=4, shift=-lag % 4), part=Part(tensor="a", first=0)
+        ),
+    }
+    return replace(plain, tensors=tensors)
+
+
+def ring_plan() -> MemoryPlan:
+    places = {"x": (0, 96), "a": (96, 64), "b": (96, 64), "y": (160, 96)}
+    return MemoryPlan(
+        placements={
+            name: Placement(
+                name=name, memory="ram", offset=offset, num_bytes=size, begin=0, end=1,
+                part_of="a" if name == "b" else None,
+            )
+            for name, (offset, size) in places.items()
+        },
+        arenas=(Arena(memory="ram", num_bytes=256, lower_bound_bytes=256, peak_step=0),),
+    )  # fmt: skip
+
+
+def test_a_ring_inside_a_ring() -> None:
+    """In the slot of the row before, read in place for the last time, or of one more before, which nobody reads."""
+    validate(in_ring(lag=1), ring_plan())
+    validate(in_ring(lag=2, in_place=()), ring_plan())
+
+
+@pytest.mark.parametrize("lag", [0, 3])
+def test_a_ring_inside_a_ring_in_the_wrong_slots(lag: int) -> None:
+    assert "which is not there any more" in rejected(ring_plan(), in_ring(lag=lag))
+
+
+def test_a_ring_inside_a_ring_of_a_kernel_that_is_not_in_place() -> None:
+    assert "s1 reads row 0 of a, which is not there any more" in rejected(ring_plan(), in_ring(lag=1, in_place=()))

@@ -258,3 +258,13 @@ def test_the_validator_finds_what_overwrites_a_part() -> None:
     x = replace(plan.placements["x"], offset=plan.placements["a"].offset)
     with pytest.raises(PlanRejected, match=r"step 0 \(s0\): \d+ B of x are not its own any more but hold"):
         validate(viewed, replace(plan, placements={**plan.placements, "x": x}))
+
+
+def test_the_validator_finds_a_part_of_a_part() -> None:
+    """Its place would follow from one that follows from another."""
+    viewed = with_views(JOINED)
+    b = replace(viewed.tensors["b"], part=Part(tensor="a", first=0))
+    viewed = replace(viewed, tensors={**viewed.tensors, "b": b})
+    _, plan = plan_memory(with_views(JOINED), activations="ram")
+    with pytest.raises(PlanRejected, match="b is no part of a"):
+        validate(viewed, plan)

@@ -1,14 +1,16 @@
-"""Packages on the host through ctypes."""
+"""Packages on the host: their C in a process of its own."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.boards.toy import write_toy
-from tvm_ext.core.errors import BadInput, BadPackage, BuildFailed, RunFailed
+from tests.boards.toy import Toy, write_toy
+from tvm_ext.core.child import ChildLimits
+from tvm_ext.core.errors import BadInput, BadPackage, BuildFailed, ChildFailed, RunFailed
 from tvm_ext.core.platform import Platform
 from tvm_ext.runner import HostModel, run_host
 
@@ -76,3 +78,80 @@ def test_folders_that_cannot_be_built_or_loaded(host: Platform, tmp_path: Path) 
     source.write_text("broken")
     with pytest.raises(BuildFailed, match=r"toy\.c:1"):
         HostModel(tmp_path, toy.interface)
+
+
+LIMITS = ChildLimits(seconds=20, memory_bytes=2 << 30, file_bytes=1 << 16)
+HEAD = "#include <stdio.h>\n#include <stdlib.h>\n"
+MISBEHAVES = {
+    "null": ("*(volatile int32_t *)0 = 1;", "was ended by signal SIGSEGV"),
+    "division": ("volatile int32_t zero = 0; zero = 700 / zero;", "was ended by signal SIGFPE"),
+    "abort": ('fputs("no more\\n", stderr); abort();', r"was ended by signal SIGABRT\.\n.*no more"),
+    "exit": ("exit(0);", "left with exit status 0"),
+    "memory": (
+        "for (;;) { volatile char *const p = malloc(1u << 28); if (!p) { abort(); } p[0] = 1; }",
+        "was ended by signal SIGABRT",
+    ),
+    "file": (
+        'FILE *const f = fopen("big", "wb"); for (;;) { if (fputs("0123456789abcdef", f) < 0) { abort(); } }',
+        r"was ended by signal SIG(XFSZ|ABRT)",
+    ),
+}
+
+
+def misbehaving(folder: Path, host: Platform, body: str) -> Toy:
+    toy = write_toy(folder, host, prologue=f"    {body}")
+    source = folder / "toy.c"
+    source.write_text(HEAD + source.read_text())
+    return toy
+
+
+@pytest.mark.parametrize("name", MISBEHAVES)
+def test_what_crashes_is_an_error_of_ours(host: Platform, tmp_path: Path, name: str, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    body, says = MISBEHAVES[name]
+    toy = misbehaving(tmp_path, host, body)
+    with HostModel(tmp_path, toy.interface, limits=LIMITS) as model:
+        for _ in range(2):
+            with pytest.raises(ChildFailed, match=rf"toy_run on the host: (?s:.)*{says}"):
+                model.run(toy.sample)
+
+
+def test_a_run_without_end_meets_the_limit(host: Platform, tmp_path: Path) -> None:
+    toy = misbehaving(tmp_path, host, 'for (volatile int32_t go = 1; go;) { __asm__ volatile(""); }')
+    model = HostModel(tmp_path, toy.interface, limits=ChildLimits(seconds=3))
+    with model, pytest.raises(ChildFailed, match=r"toy_run on the host: .* did not end within 3 s"):
+        model.run(toy.sample)
+
+
+def test_a_library_that_crashes_when_it_is_loaded(host: Platform, tmp_path: Path) -> None:
+    toy = write_toy(tmp_path, host)
+    source = tmp_path / "toy.c"
+    begins = "__attribute__((constructor)) static void begin(void) { abort(); }\n"
+    source.write_text(HEAD + source.read_text() + begins)
+    with pytest.raises(ChildFailed, match="load was ended by signal SIGABRT"):
+        HostModel(tmp_path, toy.interface)
+
+
+@pytest.mark.parametrize("io", ["arena", "caller"])
+@pytest.mark.parametrize("side", ["inputs", "outputs"])
+@pytest.mark.parametrize(
+    "change", [{"shape": (9,)}, {"shape": (2**31, 2**31)}, {"shape": ()}, {"dtype": "int32"}, {"name": "other"}]
+)
+def test_an_interface_that_is_not_the_headers_reads_no_memory(
+    host: Platform, tmp_path: Path, io, side: str, change
+) -> None:
+    if io == "caller" and "name" in change:
+        change = {"dtype": "float64"}  # arguments have no names
+    toy = write_toy(tmp_path, host, io=io)
+    lying = replace(toy.interface, **{side: (replace(getattr(toy.interface, side)[0], **change),)})
+    with pytest.raises(BadPackage, match=r"report\.json does not describe toy\.h; compile the model again"):
+        HostModel(tmp_path, lying)
+
+
+def test_ports_that_the_header_does_not_have(host: Platform, tmp_path: Path) -> None:
+    toy = write_toy(tmp_path, host)
+    port = toy.interface.outputs[0]
+    twice = replace(toy.interface, outputs=(port, replace(port, name="z")))
+    for lying in (twice, replace(toy.interface, io="caller"), replace(toy.interface, io="stream")):
+        with pytest.raises(BadPackage, match=r"does not describe toy\.h"):
+            HostModel(tmp_path, lying)

@@ -6,14 +6,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tvm
+from numpy.testing import assert_array_equal as assert_same
 from onnx import TensorProto, helper
 
+from relay_passes.dataflow import array_of, bindings
 from tests.models.onnx_models import model_of, write
 from tvm_ext.core.errors import BadModel
 from tvm_ext.load import load
 
 NODE = helper.make_node
-WEIGHTS = np.ones((1, 4), "float32")
+WEIGHTS = np.array([[1, 2, 3, 4]], "float32")
 
 
 def external(folder: Path, location: str, **entries: int) -> Path:
@@ -36,7 +39,19 @@ def outside(tmp_path: Path) -> Path:
 
 def test_external_data_good(tmp_path: Path) -> None:
     write(tmp_path, b"head" + WEIGHTS.tobytes(), "weights.bin")
-    load(external(tmp_path, "weights.bin", offset=4, length=16))
+    assert_same(weights_of(load(external(tmp_path, "weights.bin", offset=4, length=16))), WEIGHTS)
+
+
+def test_external_data_begins_at_the_beginning(tmp_path: Path) -> None:
+    write(tmp_path, WEIGHTS.tobytes() + b"tail", "weights.bin")
+    assert_same(weights_of(load(external(tmp_path, "weights.bin"))), WEIGHTS)
+
+
+def weights_of(mod: tvm.IRModule) -> np.ndarray:
+    """The constant that the module's only call reads."""
+    (binding,) = bindings(mod["main"])
+    (constant,) = [array for arg in binding.value.args if (array := array_of(arg)) is not None]
+    return constant
 
 
 @pytest.mark.parametrize("location", ["../secret.bin", "sub/../../secret.bin", "..\\secret.bin", "", "/etc/hostname"])

@@ -107,6 +107,61 @@ def test_broken_platform_files(tmp_path: Path, old: str, new: str, message: str)
     assert str(error.value).startswith(str(path))
 
 
+RAM, ROM = 'kind = "ram"', 'kind = "rom"'
+
+
+@pytest.mark.parametrize("kind", [RAM, ROM])
+@pytest.mark.parametrize(
+    "section",
+    (
+        ".text .text.hot .text_fast .init .init.x .init_array .init_array.00001 .fini .fini_array .preinit_array "
+        ".ctors .ctors.1 .dtors .got .got.plt .plt .plt.got .iplt .dynamic .dynsym .dynstr .interp .hash .gnu.hash "
+        ".gnu.version .gnu.linkonce.t.f .gnu.sgstubs .vectors .vectors.reset .isr_vector .interrupts .ARM.exidx "
+        ".ARM.attributes .ARM.extab.text .eh_frame .eh_frame_hdr .gcc_except_table .stack .stack_dummy .heap .data "
+        ".data.fast .data.rel.ro .bss .rodata .tbss .tdata .note .note.GNU.stack .comment .debug_info .debug.x "
+        ".zdebug_line .rel.text .rela.dyn .symtab .strtab .shstrtab .boot_hdr.ivt .FlashConfig .uicr .Init .TEXT"
+    ).split(),
+)
+def test_sections_with_a_meaning_of_their_own(tmp_path: Path, kind: str, section: str) -> None:
+    path = platform_file(tmp_path, kind, f'{kind}\nsection = "{section}"')
+    with pytest.raises(BadPlatform, match=rf"memories\.r[ao]m\.section = '{re.escape(section)}': \w+ .*\.$"):
+        Platform.load(path)
+
+
+@pytest.mark.parametrize("section", ".dtcm .sdram .ccmram .bss.dtcm .noinit .relocate .ram_d2 .linear .armada".split())
+def test_vendors_sections_of_a_ram(tmp_path: Path, section: str) -> None:
+    assert Platform.load(platform_file(tmp_path, RAM, f'{RAM}\nsection = "{section}"')).memory("ram").section == section
+
+
+@pytest.mark.parametrize("section", ".qspi .rodata.qspi .ext_flash .flash.weights".split())
+def test_vendors_sections_of_a_rom(tmp_path: Path, section: str) -> None:
+    assert Platform.load(platform_file(tmp_path, ROM, f'{ROM}\nsection = "{section}"')).memory("rom").section == section
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (ROM, f'{ROM}\nsection = ".bss.x"', r"memories\.rom\.section = '\.bss\.x': is for variables without a value"),
+        (ROM, f'{ROM}\nsection = ".noinit"', r"'\.noinit': is for variables without a value; a rom holds constants"),
+        (RAM, f'{RAM}\nsection = ".rodata.x"', r"'\.rodata\.x': is for constants; a ram holds variables"),
+        (ROM, 'kind = "ram"\nsection = ".bss.x"', r"without a value, and the weights go there"),
+        (RAM, f'{RAM}\nsection = "fast"', r"memories\[0\]\.section = 'fast'"),
+        (RAM, f'{RAM}\nsection = ".a\\",\\"awx\\"@"', r"memories\[0\]\.section"),
+    ],
+)
+def test_sections_of_the_wrong_kind(tmp_path: Path, old: str, new: str, message: str) -> None:
+    with pytest.raises(BadPlatform, match=message):
+        Platform.load(platform_file(tmp_path, old, new))
+
+
+@pytest.mark.parametrize(("first", "second"), [(".fast", ".fast"), (".fast", ".fast.inner"), (".x.y", ".x")])
+def test_memories_share_no_section(tmp_path: Path, first: str, second: str) -> None:
+    text = GOOD.replace(RAM, f'{RAM}\nsection = "{first}"').replace(ROM, f'{ROM}\nsection = "{second}"')
+    (tmp_path / "mine.toml").write_text(text)
+    with pytest.raises(BadPlatform, match=r"sections '.*' and '.*': a linker script can't tell them apart"):
+        Platform.load(tmp_path / "mine.toml")
+
+
 def test_memory_too_small_names_step_bytes_and_memory(tmp_path: Path) -> None:
     mod = tvm_ext.load(saved(image_in_and_out(), tmp_path))
     platform = Platform.load(platform_file(tmp_path, "capacity_bytes = 1_000_000", "capacity_bytes = 1_000"))

@@ -16,6 +16,7 @@ from codegen_c.kernels import select
 from codegen_c.kernels.contract import Implementation, Target
 from codegen_c.operators import Softmax, TensorType
 from codegen_c.step_features import FEATURES, step_features
+from tests.support.peers import peer
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.trees import Trees
 from tvm_ext.guide import WEIGHTS, learned_cost, learned_rank
@@ -45,7 +46,7 @@ def test_trees_come_back_from_their_arrays() -> None:
 @settings(max_examples=5, deadline=None)
 @given(st.integers(0, 1000))
 def test_trees_say_what_scikit_learn_says(seed: int) -> None:
-    pytest.importorskip("sklearn", reason="scikit-learn is not installed (extra: train)")
+    peer("sklearn")
     from sklearn.ensemble import GradientBoostingRegressor
 
     from benchmarks.train_guide import SEED, trained

@@ -18,9 +18,9 @@ from tests.support.poison import run_poisoned
 from tvm_ext import BuildOptions, Package
 from tvm_ext.core.errors import BadOptions, DoesNotFit
 from tvm_ext.core.platform import Platform
+from tvm_ext.input_ranges import random_inputs
 from tvm_ext.instrumented import run_instrumented
 from tvm_ext.pipeline import compile_module
-from tvm_ext.references import random_inputs
 
 SEEDS = range(12)
 FRACTIONS = (0.5, 0.65, 0.8)

@@ -16,8 +16,8 @@ from codegen_c.interface import Interface
 from tests.support.onnx_models import SMALL_MODELS, gathers, nasty_names, saved, symbolic_batch
 from tests.support.packages import Packages, assert_close, sample
 from tvm_ext import BuildOptions, Package
-from tvm_ext.references import onnx_outputs, runs_in_onnxruntime
 from tvm_ext.runner import library_sources
+from tvm_ext.witnesses.onnxruntime_witness import onnx_outputs
 
 SHARED = ["kws_fp32", "kws_int8", "resnet_fp32", "resnet_int8"]
 STREAM = BuildOptions(io="stream", verify=("host",))
@@ -181,18 +181,3 @@ def test_files_of_a_newer_format_than_onnxruntimes(tmp_path: Path) -> None:
     model.ir_version = onnx.IR_VERSION
     package = tvm_ext.build(tvm_ext.load(saved(model, tmp_path)), "host", tmp_path / "out")
     assert package.report["verify"]["host"]["reference"] == "onnxruntime"
-
-
-def test_what_onnxruntime_cannot_run_is_compared_with_tvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tvm_ext.builder.runs_in_onnxruntime", lambda _: False)
-    path = saved(SMALL_MODELS["branches"](), tmp_path)
-    package = tvm_ext.build(tvm_ext.load(path), "host", tmp_path / "out")
-    verified = package.report["verify"]["host"]
-    assert verified["passed"] and verified["reference"] == "tvm"
-
-
-def test_onnxruntime_runs_its_own_operators_and_no_others() -> None:
-    known = SMALL_MODELS["branches"]()
-    assert runs_in_onnxruntime(known)
-    known.graph.node[0].op_type = "NobodyKnowsThis"
-    assert not runs_in_onnxruntime(known)

@@ -10,9 +10,11 @@ import tvm_ext
 from tests.models.test_tflite_bytes import HASHES, fnv, inputs
 from tests.support.packages import Packages
 from tvm_ext import BuildOptions
+from tvm_ext.core.limits import Limits
 from tvm_ext.frontends.onnx.read_file import read_onnx
-from tvm_ext.references import onnx_outputs, random_inputs
+from tvm_ext.input_ranges import random_inputs
 from tvm_ext.runner import HostModel, run_qemu
+from tvm_ext.witnesses.onnxruntime_witness import onnx_outputs
 
 INPUTS = 200
 
@@ -22,7 +24,7 @@ def test_the_class_is_onnxruntimes(packages: Packages, shared_models: Path, name
     package = packages.shared(name)
     specs = {key: (spec.shape, spec.dtype) for key, spec in package.inputs.items()}
     samples = [random_inputs(specs, seed) for seed in range(INPUTS)]
-    expected = onnx_outputs(read_onnx(shared_models / f"{name}.onnx").model, samples)
+    expected = onnx_outputs(read_onnx(shared_models / f"{name}.onnx", Limits()).model, samples)
     (output,) = package.outputs
     with HostModel(package.folder, package.interface) as model:
         found = [model.run(sample)[output].argmax() for sample in samples]

@@ -13,8 +13,8 @@ import tvm_ext
 from tests.support.onnx_models import model_of, saved, weights
 from tests.support.poison import run_poisoned
 from tvm_ext import BuildOptions, Platform
+from tvm_ext.input_ranges import random_inputs
 from tvm_ext.pipeline import compile_model
-from tvm_ext.references import random_inputs
 
 NODE = helper.make_node
 JOIN = "concat"

@@ -13,7 +13,7 @@ from relay_passes.dataflow import bindings
 from tests.models.agree import agree, names, run, spans
 from tests.models.onnx_models import model_of, saved
 from tvm_ext.load import ModelNotice, load
-from tvm_ext.references import onnx_outputs
+from tvm_ext.witnesses.onnxruntime_witness import onnx_outputs
 
 NODE = helper.make_node
 
@@ -89,6 +89,19 @@ def test_functions_of_the_model_are_inlined(tmp_path: Path, x: np.ndarray) -> No
     mod = agree(saved(model, tmp_path), {"x": x})
     assert names(mod) == ["y.1", "y", "z.1", "z"]
     assert spans(mod) == ["first/Mul_0", "first/leaky", "Scaled_1/Mul_0", "Scaled_1/leaky"]
+
+
+def test_deformed_windows_read_nothing_outside(tmp_path: Path) -> None:
+    """Bilinear shares of rows and columns just outside of the image count as zeros, on every side."""
+    offsets = np.array([-1.5, -0.5, 0.25, 0.75, 1.5, 2.25], "float32")
+    places = np.stack(np.meshgrid(offsets, offsets, indexing="ij")).reshape(1, 2, 6, 6)
+    x = np.random.default_rng(0).uniform(1, 2, (1, 1, 6, 6)).astype("float32")
+    constants = {"w": np.ones((1, 1, 1, 1), "float32")}
+    model = model_of(
+        [NODE("DeformConv", ["x", "w", "o"], ["y"])], {"x": x.shape, "o": places.shape}, ["y"],
+        constants=constants, opset=19,
+    )  # fmt: skip
+    agree(saved(model, tmp_path), {"x": x, "o": places})
 
 
 @pytest.mark.parametrize("taken", [True, False])

@@ -24,9 +24,9 @@ from tests.support.onnx_models import saved
 from tests.support.poison import run_poisoned
 from tests.support.random_models import random_model
 from tvm_ext import BuildOptions, Platform
+from tvm_ext.input_ranges import random_inputs
 from tvm_ext.instrumented import run_instrumented
 from tvm_ext.pipeline import compile_module, origin, passes
-from tvm_ext.references import random_inputs
 
 SEEDS = range(8)
 

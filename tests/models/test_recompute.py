@@ -33,9 +33,9 @@ from tvm_ext import BuildOptions
 from tvm_ext.core.errors import DoesNotFit
 from tvm_ext.core.platform import Platform
 from tvm_ext.fit import MemoryPass
+from tvm_ext.input_ranges import random_inputs
 from tvm_ext.instrumented import run_instrumented
 from tvm_ext.pipeline import compile_module, origin, passes
-from tvm_ext.references import random_inputs
 
 HOST = Platform.load("host")
 SEEDS = range(3)

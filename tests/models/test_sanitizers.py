@@ -39,7 +39,7 @@ def test_small_models(packages: Packages, tmp_path: Path, name: str) -> None:
 
 def test_a_streamed_model(packages: Packages, tmp_path: Path) -> None:
     """Its self-test hands over rows, and takes them."""
-    options = BuildOptions(io="stream", ram=1600, verify=())
+    options = BuildOptions(io="stream", ram=1600, verify=("host",))
     package = packages.small("image_in_and_out", SMALL_MODELS["image_in_and_out"], options=options)
     done = _selftest(package, tmp_path)
     assert done.returncode == 0 and "PASS 1 vectors" in done.stdout, done.stdout + done.stderr

@@ -22,9 +22,9 @@ from tests.support.poison import run_poisoned
 from tvm_ext import BuildOptions, Package
 from tvm_ext.core.errors import DoesNotFit
 from tvm_ext.core.platform import Platform
+from tvm_ext.input_ranges import random_inputs
 from tvm_ext.instrumented import run_instrumented
 from tvm_ext.pipeline import compile_model, compile_module
-from tvm_ext.references import random_inputs
 
 BOARD = "cortex_m4"
 SMALLEST = {"kws_int8": 4_100, "resnet_int8": 13_700}

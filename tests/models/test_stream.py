@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -25,10 +26,10 @@ from tests.support.poison import run_poisoned
 from tvm_ext import BuildOptions, Package
 from tvm_ext.core.errors import BadOptions, DoesNotFit, PlanRejected, RunFailed
 from tvm_ext.core.platform import Platform
+from tvm_ext.input_ranges import random_inputs
 from tvm_ext.instrumented import run_instrumented
 from tvm_ext.pipeline import compile_module
-from tvm_ext.references import random_inputs
-from tvm_ext.runner import HostModel
+from tvm_ext.runner import host_library
 
 STREAM = BuildOptions(io="stream", verify=())
 CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32)
@@ -119,17 +120,21 @@ def test_the_report_says_what_is_held(image_to_image: Package) -> None:
 def streaming(
     package: Package, read: Callable[[int, int, int], int], write: Callable[[int, int, int], int]
 ) -> Iterator[Callable[[], int]]:
-    """A run of a package of one input and one output; the functions get (address of rows, row_begin, row_end)."""
-    with HostModel(package.folder, package.interface) as model:
+    """A run, in this process, of a package of one input and one output.
 
-        class Io(ctypes.Structure):
-            _fields_ = (("context", ctypes.c_void_p), ("read", CALLBACK), ("write", CALLBACK))
+    The functions get (address of rows, row_begin, row_end).
+    """
 
-        io = Io(
-            None, CALLBACK(lambda _, rows, begin, end: read(rows, begin, end)),
-            CALLBACK(lambda _, rows, begin, end: write(rows, begin, end)),
-        )  # fmt: skip
-        run = getattr(model.library, package.interface.run)
+    class Io(ctypes.Structure):
+        _fields_ = (("context", ctypes.c_void_p), ("read", CALLBACK), ("write", CALLBACK))
+
+    io = Io(
+        None, CALLBACK(lambda _, rows, begin, end: read(rows, begin, end)),
+        CALLBACK(lambda _, rows, begin, end: write(rows, begin, end)),
+    )  # fmt: skip
+    with TemporaryDirectory() as built_in:
+        library = ctypes.CDLL(str(host_library(package.folder, package.interface, Path(built_in))))
+        run = getattr(library, package.interface.run)
         run.restype = ctypes.c_int32
         yield lambda: run(ctypes.byref(io))
 

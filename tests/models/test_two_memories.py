@@ -22,9 +22,9 @@ from tvm_ext import BuildOptions, Platform
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.options import Io
 from tvm_ext.core.time_model import TimeModel
+from tvm_ext.input_ranges import random_inputs
 from tvm_ext.instrumented import run_instrumented
 from tvm_ext.pipeline import compile_module
-from tvm_ext.references import random_inputs
 
 Arrays = dict[str, np.ndarray]
 

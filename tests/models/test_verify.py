@@ -17,14 +17,19 @@ from rich.console import Console
 
 import tvm_ext
 import tvm_ext.builder
+from codegen_c import reference
 from codegen_c.build import Compiled
 from tests.support.onnx_models import SMALL_MODELS, saved
 from tvm_ext import BuildOptions, Platform
+from tvm_ext.account import sources
 from tvm_ext.core.errors import VerificationFailed
+from tvm_ext.input_ranges import random_inputs
 from tvm_ext.pipeline import compile_model, compile_module
-from tvm_ext.references import random_inputs
 from tvm_ext.report_tables import report_tables
-from tvm_ext.verify import check_steps, compare, difference
+from tvm_ext.verify import compare, difference
+from tvm_ext.verify_steps import check_steps
+from tvm_ext.witnesses.onnxruntime_witness import onnx_outputs
+from tvm_ext.witnesses.testimony import Testimony
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +73,8 @@ def test_an_older_package_survives_a_failed_build(tmp_path: Path, monkeypatch: p
 
 
 def test_integer_steps_of_a_right_model_pass(kws_int8: Compiled, shared_models: Path) -> None:
-    found = check_steps(kws_int8, [_sample(kws_int8)], onnx.load(shared_models / "kws_int8.onnx"))
-    assert found.passed and found.operators_compared >= 10
+    found = check_steps(kws_int8, [_sample(kws_int8)], _said(kws_int8, onnx.load(shared_models / "kws_int8.onnx")))
+    assert found.passed and found.tensors_compared >= 10
 
 
 def test_a_kernel_that_misses_its_reference_is_named(kws_int8: Compiled) -> None:
@@ -77,7 +82,7 @@ def test_a_kernel_that_misses_its_reference_is_named(kws_int8: Compiled) -> None
     wrong = with_wrong_constant(kws_int8)
     changed = next(n for n, c in wrong.program.constants.items() if c is not kws_int8.program.constants[n])
     step = next(call for call in wrong.program.kernel_calls() if changed in call.constants)
-    errors = check_steps(wrong, [_sample(kws_int8)], None).against_reference
+    errors = check_steps(wrong, [_sample(kws_int8)]).against_reference
     assert len(errors) == 1 and errors[0].startswith(f"{step.name}: ")
 
 
@@ -89,9 +94,19 @@ def test_an_operator_off_from_onnxruntime_is_named(kws_int8: Compiled, shared_mo
     doubled = numpy_helper.from_array(numpy_helper.to_array(scale) * np.float32(1.5), f"{scale.name}_other")
     model.graph.initializer.append(doubled)
     quantize.input[1] = doubled.name
-    found = check_steps(kws_int8, [_sample(kws_int8)], model)
+    found = check_steps(kws_int8, [_sample(kws_int8)], _said(kws_int8, model))
     assert found.against_reference == ()
-    assert any("LSB from onnxruntime's" in error and quantize.output[0] in error for error in found.against_onnxruntime)
+    assert any("LSB from onnxruntime's" in error and quantize.output[0] in error for error in found.against_witness)
+
+
+def test_a_package_that_gives_something_else_than_its_last_step_is_noticed(kws_int8: Compiled) -> None:
+    """Its outputs in another order, as if the header named the wrong place."""
+    sample = _sample(kws_int8)
+    (port,) = kws_int8.interface.outputs
+    values = reference.run(kws_int8.program, {p.name: sample[p.source] for p in kws_int8.interface.inputs})[port.name]
+    assert check_steps(kws_int8, [sample], None, [{port.source: values}]).passed
+    (error,) = check_steps(kws_int8, [sample], None, [{port.source: values[:, ::-1]}]).against_reference
+    assert error.startswith(f"output {port.source}: differs by ")
 
 
 def test_not_verified_is_said_everywhere(tmp_path: Path) -> None:
@@ -109,7 +124,8 @@ def test_verified_is_said_too(tmp_path: Path) -> None:
     host = package.report["verify"]["host"]
     assert host["passed"] and host["elements"] > 0 and host["reference"] == "onnxruntime"
     assert 0 <= host["max_abs_error"] < 1e-5
-    assert "Verified on" in (package.folder / "README.md").read_text()
+    readme = (package.folder / "README.md").read_text()
+    assert "Verified on" in readme and "own reading" not in readme + _shown(package.report)
     assert "NOT VERIFIED" not in _shown(package.report)
 
 
@@ -118,7 +134,9 @@ def test_a_model_whose_file_changed_is_compared_with_tvm(tmp_path: Path) -> None
     mod = tvm_ext.load(path)
     saved(SMALL_MODELS["gathers"](), tmp_path)
     package = tvm_ext.build(mod, "host", tmp_path / "out")
-    assert package.report["verify"]["host"]["reference"] == "tvm" and package.report["verify"]["host"]["passed"]
+    found = package.report["verify"]["host"]
+    assert found["reference"] == "TVM" and found["passed"] and "has changed since" in found["own_reading"]
+    assert "compared with our own reading only: onnxruntime: " in " ".join(_shown(package.report).split())
 
 
 @pytest.mark.parametrize(
@@ -150,6 +168,13 @@ def test_integers_are_judged_only_where_asked() -> None:
     assert not compare(found, wanted, tolerance=1e-4).passed
     unjudged = compare(found, wanted, tolerance=1e-4, judge_integers=False)
     assert unjudged.passed and unjudged.max_abs_error == 1
+
+
+def _said(compiled: Compiled, model: onnx.ModelProto) -> Testimony:
+    found = onnx_outputs(model, [_sample(compiled)], sources(compiled.program))
+    names = {output.name for output in model.graph.output}
+    outputs = [{name: values[name] for name in names} for values in found]
+    return Testimony(witness="onnxruntime", own_reading="", outputs=outputs, inner=found)
 
 
 def _sample(compiled: Compiled) -> dict[str, np.ndarray]:

@@ -119,6 +119,17 @@ def test_computed_statistics_are_left_alone() -> None:
     tvm.ir.assert_structural_equal(FoldBatchNorm()(before), before)
 
 
+def test_training_is_left_alone() -> None:
+    """It normalizes by the statistics of what comes in, not by those it is given."""
+
+    def make(block: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
+        call = relax.op.nn.batch_norm(x, *(numbers(4) for _ in range(4)), axis=1, training=True)
+        return block.emit(relax.TupleGetItem(block.emit(call), 0))
+
+    before = module((1, 4, 8, 8), make)
+    tvm.ir.assert_structural_equal(FoldBatchNorm()(before), before)
+
+
 def test_names_and_origins_stay() -> None:
     """The result keeps its name, the layer its own."""
     before = module((1, 4, 8, 8), plain)

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from codegen_c import reference
+from tests.support.peers import peer
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.load import load
@@ -25,7 +25,7 @@ def saved_tflite(data: bytes, folder: Path, name: str = "model") -> Path:
 
 def litert(data: bytes, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
     """LiteRT's reference kernels."""
-    module = pytest.importorskip("ai_edge_litert.interpreter", reason="LiteRT is not installed (extra: oracles)")
+    module = peer("ai_edge_litert.interpreter")
     resolver = module.OpResolverType.BUILTIN_REF
     interpreter = module.Interpreter(model_content=data, experimental_op_resolver_type=resolver)
     for detail, array in zip(interpreter.get_input_details(), inputs, strict=True):
@@ -39,8 +39,7 @@ def litert(data: bytes, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 def tflite_micro(data: bytes, inputs: Sequence[np.ndarray]) -> np.ndarray:
     """The first output of TensorFlow Lite Micro on the host."""
-    reason = "TensorFlow Lite Micro is not installed (extra: oracles)"
-    runtime = pytest.importorskip("tflite_micro.python.tflite_micro.runtime", reason=reason)
+    runtime = peer("tflite_micro.python.tflite_micro.runtime")
     interpreter = runtime.Interpreter.from_bytes(data)
     for index, array in enumerate(inputs):
         interpreter.set_input(array, index)

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import pytest
 from onnx import numpy_helper
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra: torch)")
+from tests.support.peers import peer
+
+torch = peer("torch")
 nn = torch.nn
 
 

@@ -47,6 +47,10 @@ class RunFailed(TvmExtError):
     """A package did not run to its end on the host or on a board."""
 
 
+class ChildFailed(RunFailed):
+    """A function in a process of its own did not come back: a crash, a limit of time or memory, a foreign exception."""
+
+
 class VerificationFailed(TvmExtError):
     """A package's outputs differ from the reference by more than the limit."""
 

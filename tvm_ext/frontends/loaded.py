@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 import tvm
@@ -14,6 +15,7 @@ class Loaded:
 
     sha256: of everything the model was read from. rounding: what the format means by quantized arithmetic, one
     rounding of an exact result (`onnx`), or TensorFlow Lite's own (`tflite`).
+    input_demands: least and largest value of inputs of which operators of the file demand a range.
     """
 
     mod: tvm.IRModule
@@ -21,3 +23,4 @@ class Loaded:
     input_names: tuple[str, ...]
     output_names: tuple[str, ...]
     rounding: Literal["onnx", "tflite"] = "onnx"
+    input_demands: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, "tuple[float, float]"])

@@ -10,11 +10,13 @@ from tvm import relax
 
 from relay_passes.dataflow import bindings, is_dataflow, outputs, rebuild, with_span
 from tvm_ext.core.errors import BadModel, UnsupportedModel
+from tvm_ext.core.limits import Limits
 from tvm_ext.frontends.loaded import Loaded
 from tvm_ext.frontends.shapes import DeclaredInput, fix_shapes
+from tvm_ext.frontends.size_limits import check_folding, check_results
 
 
-def load_relax(mod: tvm.IRModule, shapes: Mapping[str, Sequence[int]] | None) -> Loaded:
+def load_relax(mod: tvm.IRModule, shapes: Mapping[str, Sequence[int]] | None, limits: Limits) -> Loaded:
     """Check `mod` and make it static. Raises BadModel, BadOptions, UnsupportedModel."""
     main = _main(mod)
     inputs = [DeclaredInput(name=param.name, dims=_dims(param)) for param in main.params]
@@ -31,6 +33,9 @@ def load_relax(mod: tvm.IRModule, shapes: Mapping[str, Sequence[int]] | None) ->
         static = relax.transform.ConvertToDataflow(1)(static)
     func = _without_source_lines(_with_results_opened(static["main"]))
     _check_static(func)
+    check_results(func, limits)
+    if "tvm_ext.source_sha256" not in (mod.attrs or {}):  # else folded and counted as operators of its file
+        check_folding(func, limits)
     static = static.clone()
     static.update_func(static.get_global_var("main"), func)
     return Loaded(

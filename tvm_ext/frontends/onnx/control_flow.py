@@ -22,6 +22,27 @@ _MAX_PASSES = 1024
 _DATA_DEPENDENT = "control flow that depends on data"
 
 
+def expected_passes(node: onnx.NodeProto, inputs: Inputs) -> int | None:
+    """Passes of a Loop or Scan where they can be told before the first one; None where its body decides."""
+    if node.op_type == "Loop":
+        most = None if inputs[0] is None else array_of(inputs[0])
+        return None if most is None or not _goes_on(_graph(node, "body")) else max(0, int(most.reshape(-1)[0]))
+    if node.op_type == "Scan" and inputs and isinstance(inputs[-1], relax.Expr):
+        axes = next((list(a.ints) for a in node.attribute if a.name == "scan_input_axes"), []) or [0]
+        shape = static_shape(inputs[-1])
+        return shape[axes[-1]] if -len(shape) <= axes[-1] < len(shape) else None
+    return None
+
+
+def _goes_on(body: onnx.GraphProto) -> bool:
+    """Whether the body of a Loop hands its condition on as it is, or as a constant."""
+    made = {name: inner for inner in body.node for name in inner.output}
+    name = body.output[0].name
+    while name in made and made[name].op_type == "Identity":
+        name = made.pop(name).input[0]
+    return name == body.input[1].name or (name in made and made[name].op_type == "Constant")
+
+
 def take_branch(
     node: onnx.NodeProto, inputs: Inputs, opset: int, label: str, *, run: Run, emit: Emit
 ) -> list[relax.Expr]:
@@ -39,6 +60,8 @@ def unroll_loop(
     goes_on = inputs[1] is None or _condition(inputs[1])
     state = [value for value in inputs[2:] if value is not None]
     scanned: list[list[relax.Expr]] = [[] for _ in range(len(body.output) - 1 - len(state))]
+    if goes_on and (expected_passes(node, inputs) or 0) > _MAX_PASSES:
+        raise Refused(f"more than {_MAX_PASSES} passes are not unrolled")
     index = 0
     while goes_on and index < most:
         if index == _MAX_PASSES:

@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import onnx
 import onnxruntime
 import tvm
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from tvm import relax
 
 from relay_passes.dataflow import array_of, constant, static_shape
 from tvm_ext.frontends.onnx.element_types import SUPPORTED_DTYPES
+from tvm_ext.frontends.onnx.refusals import Refused
+from tvm_ext.frontends.size_limits import ImportSizes
 
-# A few bytes may ask for any size; what is larger is not computed here.
-_MAX_ELEMENTS = 1 << 26
+# Sizes, axes and shapes are given to ONNX's shape inference as numbers; what has more elements is none of these.
+_MAX_PARAMETERS = 64
+# Where the shape of a result depends on numbers, not more than these are looked at.
+_MAX_ELEMENTS = 1 << 20
 _MAX_IR_VERSION = 11
 
 
-def fold_node(node: onnx.NodeProto, inputs: Sequence[relax.Expr | None], opset: int) -> list[relax.Expr] | None:
-    """The node's results as constants; None where an input is not known, or the node cannot be computed alone."""
+def fold_node(
+    node: onnx.NodeProto, inputs: Sequence[relax.Expr | None], opset: int, sizes: ImportSizes
+) -> list[relax.Expr] | None:
+    """The node's results as constants; None where an input is not known, or the node cannot be computed alone.
+
+    Raises Refused for results that are too large.
+    """
     arrays = [None if value is None else array_of(value) for value in inputs]
     if not all_constant(inputs) or any(_is_graph(a) for a in node.attribute):
         return None
     given = {name: array for name, array in zip(node.input, arrays, strict=False) if name and array is not None}
-    model = _model(node, given, opset)
+    model = _model(node, given, opset, sizes)
     if model is None:
         return None
     for compute in (_by_onnxruntime, _by_reference):
@@ -34,7 +44,8 @@ def fold_node(node: onnx.NodeProto, inputs: Sequence[relax.Expr | None], opset: 
             results = compute(model, given)
         except Exception:  # both raise what they like about an operator they do not know
             continue
-        return _constants(node, results)
+        folded = _constants(node, results)
+        return folded and [value and sizes.computed(value) for value in folded]
     return None
 
 
@@ -54,25 +65,46 @@ def _is_graph(attribute: onnx.AttributeProto) -> bool:
     return attribute.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 
 
-def _model(node: onnx.NodeProto, given: dict[str, np.ndarray], opset: int) -> onnx.ModelProto | None:
-    """The node alone, its inputs as inputs; None where its results are too large or of unknown type."""
+def _model(
+    node: onnx.NodeProto, given: dict[str, np.ndarray], opset: int, sizes: ImportSizes
+) -> onnx.ModelProto | None:
+    """The node alone, its inputs as inputs; None where its results are of unknown type. Raises Refused by size."""
     kinds = {name: helper.np_dtype_to_tensor_dtype(array.dtype) for name, array in given.items()}
     inputs = [helper.make_tensor_value_info(name, kinds[name], array.shape) for name, array in given.items()]
     outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
     graph = helper.make_graph([node], "node", inputs, outputs)
     imports = [helper.make_opsetid(node.domain, opset)]
     model = helper.make_model(graph, opset_imports=imports, ir_version=_MAX_IR_VERSION)
+    parameters = [
+        numpy_helper.from_array(array, name) for name, array in given.items() if array.size <= _MAX_PARAMETERS
+    ]
+    model.graph.initializer.extend(parameters)
     try:
         inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
     except (onnx.shape_inference.InferenceError, ValueError, RuntimeError):
         return None
     del model.graph.output[:]
     model.graph.output.extend(inferred.output)
+    del model.graph.initializer[:]
     for value in model.graph.output:
-        dims = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
-        if value.type.tensor_type.elem_type == TensorProto.UNDEFINED or np.prod(dims, dtype=float) > _MAX_ELEMENTS:
+        if value.type.tensor_type.elem_type in (TensorProto.UNDEFINED, TensorProto.STRING):
             return None
+        reason = _too_large(value.type.tensor_type, given, sizes)
+        if reason:
+            raise Refused(reason)
     return model
+
+
+def _too_large(result: onnx.TypeProto.Tensor, given: dict[str, np.ndarray], sizes: ImportSizes) -> str | None:
+    """Why a result is not computed, by its size, or by that of the operands where these decide its size."""
+    dims = [dim.dim_value if dim.HasField("dim_value") else None for dim in result.shape.dim]
+    if not result.HasField("shape") or None in dims:
+        largest = max(array.size for array in given.values())
+        return f"the shape of its output depends on {largest} numbers" if largest > _MAX_ELEMENTS else None
+    extents = [extent for extent in dims if extent is not None]
+    element_bytes = helper.tensor_dtype_to_np_dtype(result.elem_type).itemsize
+    reason = sizes.limits.excess_of_tensor(extents, element_bytes)
+    return reason or sizes.refuses_constant(math.prod(extents) * element_bytes)
 
 
 def _by_onnxruntime(model: onnx.ModelProto, given: dict[str, np.ndarray]) -> list[np.ndarray]:

@@ -18,7 +18,8 @@ from tvm import relax
 
 from relay_passes.dataflow import build, constant, live, substitute
 from tvm_ext.core.errors import BadModel, UnsupportedModel
-from tvm_ext.frontends.onnx.control_flow import take_branch, unroll_loop, unroll_scan
+from tvm_ext.frontends.onnx.control_flow import expected_passes, take_branch, unroll_loop, unroll_scan
+from tvm_ext.frontends.onnx.count_nodes import NodeCounter
 from tvm_ext.frontends.onnx.element_types import contradictions, dtype_of, not_supported
 from tvm_ext.frontends.onnx.fold_node import all_constant, fold_node, known_if_empty
 from tvm_ext.frontends.onnx.function_body import (
@@ -31,12 +32,11 @@ from tvm_ext.frontends.onnx.name_variables import name_variables
 from tvm_ext.frontends.onnx.operators import converters
 from tvm_ext.frontends.onnx.refusals import Problem, Refused, operator_of, refusal, summary, unsupported
 from tvm_ext.frontends.onnx.translate_node import NodeTranslator
+from tvm_ext.frontends.size_limits import ImportSizes
 
 # Functions of a model may call each other; the standard's nest four deep.
 _MAX_DEPTH = 16
 _CONTROL_FLOW = {"If": take_branch, "Loop": unroll_loop, "Scan": unroll_scan}
-# Functions that call functions can make a small file a huge graph.
-_MAX_NODES = 100_000
 
 Opsets = Mapping[str, int]
 
@@ -49,28 +49,35 @@ _UNKNOWN = _Unknown()
 Scope = dict[str, "relax.Expr | _Unknown | None"]
 
 
-def import_graph(path: Path, model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> tvm.IRModule:
+def import_graph(
+    path: Path, model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]], sizes: ImportSizes
+) -> tvm.IRModule:
     """A module with one function `main`, inputs of the given shapes, weights bound as constants.
 
-    Raises UnsupportedModel that lists every node that cannot be translated, BadModel for broken weights.
+    Raises UnsupportedModel that lists every node that cannot be translated, or is too large, BadModel for broken
+    weights.
     """
-    return _Importer(path, model).run(shapes)
+    return _Importer(path, model, sizes).run(shapes)
 
 
 class _Importer:
-    """Lives for one model."""
+    """Lives for one model. repeats: how often what is translated now will have been in the end, all loops included."""
 
-    def __init__(self, path: Path, model: onnx.ModelProto) -> None:
+    def __init__(self, path: Path, model: onnx.ModelProto, sizes: ImportSizes) -> None:
         self._path = path
         self._model = model
+        self._sizes = sizes
+        self._repeats = 1
         self._converters = converters()
         self._functions = {(f.domain, f.name): f for f in model.functions}
-        self._nodes = NodeTranslator()
+        self._counter = NodeCounter(self._functions)
+        self._nodes = NodeTranslator(sizes)
         self._problems: list[Problem] = []
         self._num_translated = 0
 
     def run(self, shapes: Mapping[str, tuple[int, ...]]) -> tvm.IRModule:
         graph = self._model.graph
+        self._expect_nodes(graph.node)
         scope: Scope = {"": None}
         self._add_initializers(graph, scope)
         params = [self._parameter(value, shapes[value.name]) for value in graph.input if value.name in shapes]
@@ -126,11 +133,13 @@ class _Importer:
         """Translate `node` and add its results to `scope`; what cannot be is a problem and an unknown result."""
         results: Sequence[relax.Expr | _Unknown | None] = [_UNKNOWN] * len(node.output)
         self._num_translated += 1
-        if self._num_translated > _MAX_NODES:
-            raise UnsupportedModel(f"{self._path}: has more than {_MAX_NODES} nodes once its functions are expanded.")
+        self._refuse_nodes(self._sizes.limits.excess("nodes", self._num_translated))
         try:
             inputs = [scope[name] for name in node.input]
             self._refuse_early(node, inputs, opsets, depth)
+            reason = self._sizes.limits.excess("operands", max(len(node.input), len(node.output)))
+            if reason:
+                raise Refused(f"its inputs or outputs: {reason}")
             if not any(isinstance(value, _Unknown) for value in inputs):
                 results = self._results(node, inputs, scope, label, opsets, depth)
         except UnsupportedModel:
@@ -178,19 +187,19 @@ class _Importer:
         try:
             results = self._nodes.translate(converter.get_converter(opset), node, inputs, label)
         except Exception:
-            folded = fold_node(node, inputs, opset) if may_fold else None
+            folded = fold_node(node, inputs, opset, self._sizes) if may_fold else None
             if folded is None:
                 raise
             return folded
         is_known = all(isinstance(result, tvm.ir.GenericConst) for result in results)
-        return results if is_known or not may_fold else fold_node(node, inputs, opset) or results
+        return results if is_known or not may_fold else fold_node(node, inputs, opset, self._sizes) or results
 
     def _by_definition(
         self, node: onnx.NodeProto, inputs: list[relax.Expr | None], label: str, opsets: Opsets, depth: int
     ) -> Sequence[relax.Expr | _Unknown | None]:
         """The node by the operators that the standard defines it by, or its numbers where they are known."""
         opset = opsets.get(_domain(node.domain), 1)
-        folded = fold_node(node, inputs, opset) if all_constant(inputs) else None
+        folded = fold_node(node, inputs, opset, self._sizes) if all_constant(inputs) else None
         if folded is not None:
             return folded
         body = standard_body(node, opset, inputs)
@@ -210,6 +219,8 @@ class _Importer:
         outer: Opsets | None = None,
     ) -> list[relax.Expr | _Unknown | None]:
         """The nodes of a function in its place. prefix: of their labels; outer: operator sets a body may leave out."""
+        if not prefix:  # a function of the model is counted where it is called
+            self._expect_nodes(function.node)
         given = inputs + [None] * (len(function.input) - len(inputs))
         scope: Scope = {"": None, **dict(zip(function.input, given, strict=False))}
         opsets = dict(outer or {}) | {_domain(entry.domain): entry.version for entry in function.opset_import}
@@ -230,7 +241,14 @@ class _Importer:
     ) -> Sequence[relax.Expr]:
         """The branch that an If takes, the passes of a Loop or Scan one after the other."""
 
+        outside = self._repeats
+        passes = expected_passes(node, inputs)
+
         def run(graph: onnx.GraphProto, values: Sequence[relax.Expr], prefix: str) -> list[relax.Expr]:
+            nonlocal passes
+            self._repeats = outside * (1 if passes is None else passes)
+            passes = None if passes is None else 0  # the first pass has been counted for all of them
+            self._expect_nodes(graph.node)
             inner = dict(scope) | dict(zip([value.name for value in graph.input], values, strict=True))
             self._add_initializers(graph, inner)
             for index, body_node in enumerate(graph.node):
@@ -243,7 +261,18 @@ class _Importer:
 
         unroll = _CONTROL_FLOW[node.op_type]
         opset = opsets.get(_domain(node.domain), 1)
-        return unroll(node, inputs, opset, label, run=run, emit=lambda build: self._nodes.emit(build, label))
+        try:
+            return unroll(node, inputs, opset, label, run=run, emit=lambda build: self._nodes.emit(build, label))
+        finally:
+            self._repeats = outside
+
+    def _expect_nodes(self, nodes: Sequence[onnx.NodeProto]) -> None:
+        """Count nodes before they are translated, as often as they are going to be. Raises UnsupportedModel."""
+        self._refuse_nodes(self._sizes.refuses_nodes(self._repeats * self._counter.count(nodes)))
+
+    def _refuse_nodes(self, reason: str | None) -> None:
+        if reason:
+            raise UnsupportedModel(f"{self._path}: its nodes, with functions and loops written out: {reason}.")
 
 
 def _domain(name: str) -> str:

@@ -6,34 +6,41 @@ import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import onnx
 
+from tvm_ext.core.limits import Limits
 from tvm_ext.frontends.loaded import Loaded
+from tvm_ext.frontends.onnx.element_types import dtype_of
 from tvm_ext.frontends.onnx.import_graph import import_graph
+from tvm_ext.frontends.onnx.input_demands import input_demands
 from tvm_ext.frontends.onnx.read_file import read_onnx
 from tvm_ext.frontends.onnx.refusals import Problem, unsupported
 from tvm_ext.frontends.shapes import DeclaredInput, ModelNotice, fix_shapes
+from tvm_ext.frontends.size_limits import ImportSizes, check_inputs
 
 
-def load_onnx(path: Path, shapes: Mapping[str, Sequence[int]] | None) -> Loaded:
+def load_onnx(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: Limits) -> Loaded:
     """Read, fix shapes, import. Raises BadModel, BadOptions, UnsupportedModel."""
-    file = read_onnx(path)
+    file = read_onnx(path, limits)
     graph = file.model.graph
     others = [value.name for value in graph.input if not value.type.HasField("tensor_type")]
     if others:
         reason = "it is a sequence, an optional or sparse; inputs are tensors"
         raise unsupported(path, [Problem(operator="graph input", node=name, reason=reason) for name in others])
     fixed = fix_shapes(_inputs(graph), shapes)
+    check_inputs(path, fixed, _element_bytes(graph), shapes, limits)
     empty = [name for name, shape in fixed.items() if 0 in shape]
     if empty:
         notice = f"inputs without elements carry nothing and are left out: {', '.join(empty)}."
         warnings.warn(notice, ModelNotice, stacklevel=3)
-    mod = import_graph(path, file.model, fixed)
+    mod = import_graph(path, file.model, fixed, ImportSizes(limits, file.weights_bytes))
     return Loaded(
         mod=mod,
         sha256=file.sha256,
         input_names=tuple(name for name in fixed if name not in empty),
         output_names=tuple(value.name for value in graph.output),
+        input_demands=input_demands(file.model, fixed),
     )
 
 
@@ -45,6 +52,12 @@ def _inputs(graph: onnx.GraphProto) -> list[DeclaredInput]:
         for value in graph.input
         if value.name not in constants
     ]
+
+
+def _element_bytes(graph: onnx.GraphProto) -> dict[str, int]:
+    """Of each input whose type can be compiled."""
+    types = {value.name: dtype_of(value.type.tensor_type.elem_type) for value in graph.input}
+    return {name: np.dtype(dtype).itemsize for name, dtype in types.items() if dtype is not None}
 
 
 def _dims(tensor: onnx.TypeProto.Tensor) -> tuple[int | str | None, ...] | None:

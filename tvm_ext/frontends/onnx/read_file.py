@@ -1,10 +1,8 @@
-"""Read an ONNX file that nobody vouched for: checked by ONNX's own checker, external weights kept in their folder."""
+"""Read an ONNX file that nobody vouched for: screened, then checked by ONNX's own checker."""
 
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +10,11 @@ import onnx
 from google.protobuf.message import DecodeError, EncodeError
 
 from tvm_ext.core.errors import BadModel, UnsupportedModel
+from tvm_ext.core.limits import Limits
+from tvm_ext.frontends.mapped_file import mapped_file
+from tvm_ext.frontends.onnx.external_data import load_external
+from tvm_ext.frontends.onnx.screen_file import screen_file
+from tvm_ext.frontends.onnx.tensor_sizes import check_tensors
 
 # What protobuf can hold; larger models keep their weights in external files.
 _MAX_FILE_BYTES = (1 << 31) - 1
@@ -20,21 +23,25 @@ _OLDEST_OPSET = 6
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OnnxFile:
-    """A model with its weights inside, and the sha256 of everything it was read from."""
+    """A model with its weights inside, their bytes by their dimensions, and the sha256 of all it was read from."""
 
     model: onnx.ModelProto
     sha256: str
+    weights_bytes: int
 
 
-def read_onnx(path: Path) -> OnnxFile:
-    """Read and check `path`. Raises BadModel, and UnsupportedModel for operator sets older than 6."""
-    data = _read_bytes(path)
+def read_onnx(path: Path, limits: Limits) -> OnnxFile:
+    """Read and check `path`. Raises BadModel, and UnsupportedModel for operator sets older than 6 and large files."""
+    data = mapped_file(
+        path, kind="an .onnx file", most_bytes=_MAX_FILE_BYTES, way_out="; save the weights as external data"
+    )
+    screen_file(path, data, limits)
     model = _parse(path, data)
     digest = hashlib.sha256(data)
-    for file, content in _load_external(path, model).items():
-        digest.update(file.encode() + b"\0" + content)
+    weights_bytes = check_tensors(path, model, limits)
+    load_external(path, model, digest)
     _check(path, model)
-    return OnnxFile(model=model, sha256=digest.hexdigest())
+    return OnnxFile(model=model, sha256=digest.hexdigest(), weights_bytes=weights_bytes)
 
 
 def opset_of(model: onnx.ModelProto, domain: str = "") -> int:
@@ -43,25 +50,7 @@ def opset_of(model: onnx.ModelProto, domain: str = "") -> int:
     return max((entry.version for entry in model.opset_import if entry.domain in names), default=0)
 
 
-def _read_bytes(path: Path) -> bytes:
-    if path.is_dir():
-        raise BadModel(f"{path}: is a directory; give the path of an .onnx file.")
-    try:
-        size = path.stat().st_size
-        if size > _MAX_FILE_BYTES:
-            raise BadModel(
-                f"{path}: {size} B is more than the {_MAX_FILE_BYTES} B an ONNX file can have; "
-                "save the weights as external data."
-            )
-        data = path.read_bytes()
-    except OSError as error:
-        raise BadModel(f"{path}: cannot be read: {error.strerror}.") from None
-    if not data:
-        raise BadModel(f"{path}: is empty (0 B).")
-    return data
-
-
-def _parse(path: Path, data: bytes) -> onnx.ModelProto:
+def _parse(path: Path, data: memoryview) -> onnx.ModelProto:
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)
@@ -99,75 +88,3 @@ def _lacks_shape(value: onnx.ValueInfoProto) -> bool:
 
 def _first_lines(text: str) -> str:
     return " ".join(text.split())[:400]
-
-
-def _load_external(path: Path, model: onnx.ModelProto) -> dict[str, bytes]:
-    """Move external data into the model; the files read, by their names in the model, sorted."""
-    files: dict[str, bytes] = {}
-    for tensor in _tensors(model.graph, model.functions):
-        if tensor.data_location != onnx.TensorProto.EXTERNAL:
-            continue
-        entries = {entry.key: entry.value for entry in tensor.external_data}
-        where = f"{path}: external data of tensor {tensor.name!r}"
-        location = entries.get("location", "")
-        if location not in files:
-            files[location] = _read_external(path, location, where)
-        tensor.raw_data = _slice_of(files[location], entries, _num_bytes(tensor, where), where)
-        tensor.data_location = onnx.TensorProto.DEFAULT
-        del tensor.external_data[:]
-    return dict(sorted(files.items()))
-
-
-def _read_external(path: Path, location: str, where: str) -> bytes:
-    folder = path.resolve().parent
-    parts = Path(location.replace("\\", "/")).parts
-    if not parts or Path(location).is_absolute() or ".." in parts or "\0" in location:
-        raise BadModel(f"{where} has location {location!r}; only files inside the model's folder are read.")
-    file = (folder / location).resolve()
-    if not file.is_relative_to(folder):
-        raise BadModel(f"{where} has location {location!r}, a link that leaves the model's folder.")
-    if not file.is_file():
-        raise BadModel(f"{where}: {location!r} is not a file beside the model.")
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise BadModel(f"{where}: {location!r} cannot be read: {error.strerror}.") from None
-
-
-def _slice_of(content: bytes, entries: dict[str, str], num_bytes: int, where: str) -> bytes:
-    try:
-        offset, length = int(entries.get("offset", "0")), int(entries.get("length", str(num_bytes)))
-    except ValueError:
-        raise BadModel(f"{where}: offset and length must be whole numbers.") from None
-    if length != num_bytes or offset < 0 or offset + length > len(content):
-        raise BadModel(
-            f"{where}: bytes [{offset}, {offset + length}) of a file of {len(content)} B do not hold "
-            f"the {num_bytes} B of the tensor; the file is truncated or belongs to another model."
-        )
-    return content[offset : offset + length]
-
-
-def _num_bytes(tensor: onnx.TensorProto, where: str) -> int:
-    try:
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
-    except KeyError:
-        raise BadModel(f"{where}: element type {tensor.data_type} is unknown.") from None
-    if dtype.kind == "O" or min(tensor.dims, default=0) < 0:
-        raise BadModel(f"{where}: strings and negative dimensions cannot be external.")
-    four_bit = tensor.data_type in (onnx.TensorProto.INT4, onnx.TensorProto.UINT4, onnx.TensorProto.FLOAT4E2M1)
-    count = math.prod(tensor.dims)
-    return (count + 1) // 2 if four_bit else count * dtype.itemsize
-
-
-def _tensors(graph: onnx.GraphProto, functions: Iterable[onnx.FunctionProto] = ()) -> Iterator[onnx.TensorProto]:
-    """Every tensor of a graph: initializers, attributes of nodes, those of subgraphs and functions."""
-    yield from graph.initializer
-    for sparse in graph.sparse_initializer:
-        yield from (sparse.values, sparse.indices)
-    for node in [*graph.node, *(node for function in functions for node in function.node)]:
-        for attribute in node.attribute:
-            yield from [attribute.t, *attribute.tensors]
-            for sparse in [attribute.sparse_tensor, *attribute.sparse_tensors]:
-                yield from (sparse.values, sparse.indices)
-            for inner in [attribute.g, *attribute.graphs]:
-                yield from _tensors(inner)

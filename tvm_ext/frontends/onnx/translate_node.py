@@ -16,6 +16,7 @@ from relay_passes.analysis.constant_value import evaluate
 from relay_passes.dataflow import bindings, constant, op_name, operands, static_shape, substitute, with_span
 from tvm_ext.frontends.onnx.element_types import SUPPORTED_DTYPES
 from tvm_ext.frontends.onnx.refusals import Refused
+from tvm_ext.frontends.size_limits import ImportSizes
 
 _SHAPERS = frozenset(f"relax.{name}" for name in ("astype", "broadcast_to", "reshape", "permute_dims", "squeeze"))
 
@@ -32,8 +33,9 @@ class Statement:
 class NodeTranslator:
     """Collects statements, node after node. tensor: what the next statements belong to."""
 
-    def __init__(self) -> None:
+    def __init__(self, sizes: ImportSizes) -> None:
         self.statements: list[Statement] = []
+        self._sizes = sizes
         self.tensor = ""
         self._builder = relax.BlockBuilder()
 
@@ -82,10 +84,12 @@ class NodeTranslator:
     def _keep(self, value: relax.Expr, span: tvm.ir.Span) -> relax.Expr:
         """What stands for `value` from now on: itself if a leaf, its number if known, else a new variable."""
         if isinstance(value, relax.Var | relax.ShapeExpr | tvm.ir.GenericConst | tvm.tirx.IntImm):
+            _refuse(self._sizes.refuses(value) if isinstance(value, tvm.ir.GenericConst) else None)
             return value
+        _refuse(self._sizes.refuses(value))
         folded = evaluate(value)
         if folded is not None:
-            return folded
+            return self._sizes.computed(folded)
         if is_no_op(value):
             return value.args[0]
         _check_type(value.ty)
@@ -94,6 +98,11 @@ class NodeTranslator:
         var = relax.DataflowVar("", value.ty)
         self.statements.append(Statement(var=var, value=with_span(value, span), tensor=self.tensor))
         return var
+
+
+def _refuse(reason: str | None) -> None:
+    if reason:
+        raise Refused(reason)
 
 
 def _tensor(value: relax.Expr) -> relax.Expr:

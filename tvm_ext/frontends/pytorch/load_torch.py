@@ -14,24 +14,19 @@ import tvm
 
 from relay_passes.dataflow import bindings, live, outputs, rebuild
 from tvm_ext.core.errors import BadModel
+from tvm_ext.core.limits import Limits
 from tvm_ext.frontends.loaded import Loaded
+from tvm_ext.frontends.mapped_file import mapped_file
 from tvm_ext.frontends.pytorch.import_program import import_program
 from tvm_ext.frontends.pytorch.screen_archive import screened_archive
 from tvm_ext.frontends.relax_module import load_relax
 
 
-def load_torch(path: Path, shapes: Mapping[str, Sequence[int]] | None) -> Loaded:
+def load_torch(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: Limits) -> Loaded:
     """Read and import what torch.export.save wrote. Raises BadModel, BadOptions, UnsupportedModel."""
-    if path.is_dir():
-        raise BadModel(f"{path}: is a directory; give the path of a .pt2 file.")
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise BadModel(f"{path}: cannot be read: {error.strerror}.") from None
-    if not data:
-        raise BadModel(f"{path}: is empty (0 B).")
-    archive = screened_archive(path, data)
-    loaded = load_relax(import_program(path, _program(path, archive)), shapes)
+    data = mapped_file(path, kind="a .pt2 file")
+    archive = screened_archive(path, data, limits)
+    loaded = load_relax(import_program(path, _program(path, archive)), shapes, limits)
     return replace(loaded, mod=_without_dead(loaded.mod), sha256=hashlib.sha256(data).hexdigest())
 
 

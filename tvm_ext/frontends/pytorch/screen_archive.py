@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from tvm_ext.core.errors import BadModel, UnsupportedModel
+from tvm_ext.core.limits import Limits
+from tvm_ext.frontends.pytorch.archive_sizes import check_directory, check_json, check_payloads, check_program
 
 _MODEL, _SAMPLES = "models/model.json", "data/sample_inputs/model.pt"
 _CONFIGS = ("data/weights/model_weights_config.json", "data/constants/model_constants_config.json")
@@ -33,32 +35,38 @@ _WORDS = frozenset(
 _SYMBOL = re.compile(r"[suz]\d+")
 
 
-def screened_archive(path: Path, data: bytes) -> io.BytesIO:
+def screened_archive(path: Path, data: memoryview, limits: Limits) -> io.BytesIO:
     """The archive without pickles and extra files. Raises BadModel; UnsupportedModel for what would need them."""
+    check_directory(path, data, limits)
     entries = _entries(path, data)
     if _MODEL not in entries:
         if "serialized_exported_program.json" in entries:
             raise BadModel(f"{path}: is in the format of torch before 2.8; export and save it again.")
         raise BadModel(f"{path}: is no exported program: it lacks {_MODEL}. Write one with torch.export.save.")
-    program = _json(path, entries[_MODEL], _MODEL)
+    program = _json(path, entries[_MODEL], _MODEL, limits)
+    check_program(path, program, limits)
     _check_program(path, program)
     kept = {name: entries[name] for name in (*_MARKS, *_CONFIGS) if name in entries}
     kept[_MODEL] = json.dumps(program | {"guards_code": []}).encode()
     kept[_SAMPLES] = b""
     for config in _CONFIGS:
         folder = config.rsplit("/", 1)[0]
-        for name in _payloads(path, _json(path, entries.get(config, b"{}"), config), config):
+        described = _json(path, entries.get(config, b"{}"), config, limits)
+        check_payloads(path, described, limits)
+        for name in _payloads(path, described, config):
             if f"{folder}/{name}" not in entries:
                 raise BadModel(f"{path}: is truncated or damaged: it lacks {folder}/{name}.")
             kept[f"{folder}/{name}"] = entries[f"{folder}/{name}"]
     return _archive(kept)
 
 
-def _entries(path: Path, data: bytes) -> dict[str, bytes]:
-    """File name below the archive's root folder -> bytes. Entries are stored, so none is larger than the file."""
+def _entries(path: Path, data: memoryview) -> dict[str, bytes]:
+    """File name below the archive's root folder -> bytes. Entries are stored, so together no larger than the file."""
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
+            if sum(member.file_size for member in members) > len(data):
+                raise BadModel(f"{path}: is no archive that torch.export.save wrote: its entries overlap.")
             if any(member.compress_type != zipfile.ZIP_STORED for member in members):
                 raise BadModel(f"{path}: is no archive that torch.export.save wrote: its entries are compressed.")
             return {member.filename.split("/", 1)[-1]: archive.read(member) for member in members}
@@ -66,7 +74,8 @@ def _entries(path: Path, data: bytes) -> dict[str, bytes]:
         raise BadModel(f"{path}: is not a .pt2 archive, or it is truncated: {error}.") from None
 
 
-def _json(path: Path, data: bytes, name: str) -> dict[str, Any]:
+def _json(path: Path, data: bytes, name: str, limits: Limits) -> dict[str, Any]:
+    check_json(path, data, name, limits)
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:

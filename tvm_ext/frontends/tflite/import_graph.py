@@ -17,7 +17,8 @@ from tvm import relax
 
 from relay_passes.dataflow import array_of, bindings, build, constant, live, operands, static_shape, substitute
 from tvm_ext.frontends.onnx.name_variables import name_variables
-from tvm_ext.frontends.statements import NotStatic, Statements
+from tvm_ext.frontends.size_limits import ImportSizes
+from tvm_ext.frontends.statements import NotPossible, Statements
 from tvm_ext.frontends.tflite.converter import FloatConverter
 from tvm_ext.frontends.tflite.layers import LAYERS, Operand, options_of, quantized
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
@@ -32,20 +33,22 @@ _MOVES = frozenset(
 _CASTS = frozenset(["QUANTIZE", "DEQUANTIZE"])
 
 
-def import_graph(path: Path, file: TfliteFile, shapes: Mapping[str, tuple[int, ...]]) -> tvm.IRModule:
+def import_graph(
+    path: Path, file: TfliteFile, shapes: Mapping[str, tuple[int, ...]], sizes: ImportSizes
+) -> tvm.IRModule:
     """A module with one function `main`, inputs of the given shapes, weights bound as constants.
 
     Raises UnsupportedModel that lists every operator that cannot be translated.
     """
-    return _Importer(path, file, shapes).run()
+    return _Importer(path, file, shapes, sizes).run()
 
 
 class _Importer:
     """Lives for one model."""
 
-    def __init__(self, path: Path, file: TfliteFile, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    def __init__(self, path: Path, file: TfliteFile, shapes: Mapping[str, tuple[int, ...]], sizes: ImportSizes) -> None:
         self._path, self._file, self._shapes = path, file, shapes
-        self._statements = Statements()
+        self._statements = Statements(sizes)
         self._problems: list[Problem] = []
         self._params: list[relax.Var] = []
         self._values: dict[int, relax.Expr] = {}
@@ -93,7 +96,7 @@ class _Importer:
                 raise Refused(reason)
             if all(index in self._values for index in node.inputs if index >= 0):
                 self._values.update(zip(node.outputs, self._results(node), strict=True))
-        except (Refused, NotStatic) as error:
+        except (Refused, NotPossible) as error:
             self._refuse(node, str(error))
         except Exception as error:  # converters raise whatever they like, from KeyError to InternalError
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]

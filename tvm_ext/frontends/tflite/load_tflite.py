@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
+from tvm_ext.core.limits import Limits
 from tvm_ext.frontends.loaded import Loaded
 from tvm_ext.frontends.shapes import DeclaredInput, fix_shapes
+from tvm_ext.frontends.size_limits import ImportSizes, check_inputs
 from tvm_ext.frontends.tflite.import_graph import import_graph
 from tvm_ext.frontends.tflite.read_file import read_tflite
 
 
-def load_tflite(path: Path, shapes: Mapping[str, Sequence[int]] | None) -> Loaded:
+def load_tflite(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: Limits) -> Loaded:
     """Read, fix shapes, import. Raises BadModel, BadOptions, UnsupportedModel."""
-    file = read_tflite(path)
-    inputs = [DeclaredInput(name=file.tensors[index].name, dims=file.tensors[index].dims) for index in file.inputs]
-    mod = import_graph(path, file, fix_shapes(inputs, shapes))
+    file = read_tflite(path, limits)
+    tensors = [file.tensors[index] for index in file.inputs]
+    inputs = [DeclaredInput(name=tensor.name, dims=tensor.dims) for tensor in tensors]
+    fixed = fix_shapes(inputs, shapes)
+    element_bytes = {tensor.name: np.dtype(tensor.dtype).itemsize for tensor in tensors if tensor.dtype is not None}
+    check_inputs(path, fixed, element_bytes, shapes, limits)
+    mod = import_graph(path, file, fixed, ImportSizes(limits, file.weights_bytes))
     return Loaded(
         mod=mod,
         sha256=file.sha256,

@@ -12,6 +12,9 @@ import numpy as np
 import tflite
 
 from tvm_ext.core.errors import BadModel, UnsupportedModel
+from tvm_ext.core.limits import Limits
+from tvm_ext.frontends.mapped_file import mapped_file
+from tvm_ext.frontends.tflite.file_sizes import FileSizes
 
 _IDENTIFIER = b"TFL3"
 # Offsets of a flatbuffer are 32 bits wide, and half of them point backwards.
@@ -88,11 +91,12 @@ class TfliteFile:
     nodes: tuple[TfliteNode, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    weights_bytes: int
 
 
-def read_tflite(path: Path) -> TfliteFile:
-    """Read and check `path`. Raises BadModel, and UnsupportedModel for more than one subgraph."""
-    data = _read_bytes(path)
+def read_tflite(path: Path, limits: Limits) -> TfliteFile:
+    """Read and check `path`. Raises BadModel, and UnsupportedModel for more than one subgraph and large files."""
+    data = mapped_file(path, kind="a .tflite file", most_bytes=_MAX_FILE_BYTES)
     if len(data) < 8 or data[4:8] != _IDENTIFIER:
         raise BadModel(f"{path}: is not a TensorFlow Lite file: its bytes 4 to 8 are not 'TFL3'.")
     try:
@@ -105,29 +109,15 @@ def read_tflite(path: Path) -> TfliteFile:
             )
         if num_subgraphs == 0:
             raise BadModel(f"{path}: is not a complete TensorFlow Lite model: it has no subgraph.")
-        return _file(path, model, hashlib.sha256(data).hexdigest())
+        return _file(path, model, data, FileSizes(path, limits))
     except _DAMAGE as error:
         raise BadModel(f"{path}: is truncated or damaged; its {len(data)} B cannot be followed: {error}.") from None
 
 
-def _read_bytes(path: Path) -> bytes:
-    if path.is_dir():
-        raise BadModel(f"{path}: is a directory; give the path of a .tflite file.")
-    try:
-        size = path.stat().st_size
-        if size > _MAX_FILE_BYTES:
-            raise BadModel(f"{path}: {size} B is more than the {_MAX_FILE_BYTES} B a TensorFlow Lite file can have.")
-        data = path.read_bytes()
-    except OSError as error:
-        raise BadModel(f"{path}: cannot be read: {error.strerror}.") from None
-    if not data:
-        raise BadModel(f"{path}: is empty (0 B).")
-    return data
-
-
-def _file(path: Path, model: tflite.Model, sha256: str) -> TfliteFile:
+def _file(path: Path, model: tflite.Model, data: memoryview, sizes: FileSizes) -> TfliteFile:
     graph = model.Subgraphs(0)
-    tensors = tuple(_tensors(path, model, graph))
+    sizes.check_graph(model, graph)
+    tensors = tuple(_tensors(path, model, graph, sizes))
     nodes = tuple(_nodes(model, graph, len(tensors)))
     inputs, outputs = (_indices(array, len(tensors)) for array in (graph.InputsAsNumpy(), graph.OutputsAsNumpy()))
     if not outputs or -1 in (*inputs, *outputs):
@@ -145,13 +135,17 @@ def _file(path: Path, model: tflite.Model, sha256: str) -> TfliteFile:
     missing = [index for index in outputs if index not in known]
     if missing:
         raise BadModel(f"{path}: nothing computes the output {tensors[missing[0]].name!r}.")
-    return TfliteFile(model=model, sha256=sha256, tensors=tensors, nodes=nodes, inputs=inputs, outputs=outputs)
+    return TfliteFile(
+        model=model, sha256=hashlib.sha256(data).hexdigest(), tensors=tensors, nodes=nodes, inputs=inputs,
+        outputs=outputs, weights_bytes=sizes.weights_bytes,
+    )  # fmt: skip
 
 
-def _tensors(path: Path, model: tflite.Model, graph: tflite.SubGraph) -> Iterator[TfliteTensor]:
+def _tensors(path: Path, model: tflite.Model, graph: tflite.SubGraph, sizes: FileSizes) -> Iterator[TfliteTensor]:
     taken: set[str] = set()
     for index in range(graph.TensorsLength()):
         table = graph.Tensors(index)
+        sizes.check_tensor(table, index)
         name = _free_name((table.Name() or b"").decode("utf-8", "replace") or f"tensor_{index}", taken)
         shape = _numbers(table.ShapeAsNumpy())
         signature = _numbers(table.ShapeSignatureAsNumpy())
@@ -163,7 +157,7 @@ def _tensors(path: Path, model: tflite.Model, graph: tflite.SubGraph) -> Iterato
         is_sparse = table.Sparsity() is not None
         yield TfliteTensor(
             name=name, dtype=dtype, type_name=type_name, shape=shape, dims=dims,
-            data=None if is_sparse else _data(path, model, table, name, shape, dtype),
+            data=None if is_sparse else _data(path, model, table, name, shape, dtype, sizes),
             scales=_scales(path, table, name, shape), is_variable=bool(table.IsVariable()), is_sparse=is_sparse,
         )  # fmt: skip
 
@@ -179,7 +173,13 @@ def _free_name(name: str, taken: set[str]) -> str:
 
 
 def _data(
-    path: Path, model: tflite.Model, table: tflite.Tensor, name: str, shape: tuple[int, ...], dtype: str | None
+    path: Path,
+    model: tflite.Model,
+    table: tflite.Tensor,
+    name: str,
+    shape: tuple[int, ...],
+    dtype: str | None,
+    sizes: FileSizes,
 ) -> np.ndarray | None:
     """Numbers of a constant tensor; None for one that is computed, or has a type that cannot be compiled."""
     if table.Buffer() >= model.BuffersLength():
@@ -193,10 +193,11 @@ def _data(
         )
     if buffer.DataLength() == 0 or dtype is None:
         return None
-    raw = bytes(buffer.DataAsNumpy())
+    raw = buffer.DataAsNumpy()
     wanted = int(np.prod(shape, dtype=object)) * np.dtype(dtype).itemsize
     if len(raw) != wanted:
         raise BadModel(f"{path}: tensor {name!r}, {dtype}{list(shape)}, needs {wanted} B; its buffer has {len(raw)}.")
+    sizes.check_constant(name, shape, wanted)
     return np.frombuffer(raw, np.dtype(dtype).newbyteorder("<")).astype(dtype).reshape(shape)
 
 
@@ -204,6 +205,8 @@ def _scales(path: Path, table: tflite.Tensor, name: str, shape: tuple[int, ...])
     quantization = table.Quantization()
     if quantization is None or quantization.ScaleLength() == 0:
         return None
+    if max(quantization.ScaleLength(), quantization.ZeroPointLength()) > max(shape, default=1):
+        raise BadModel(f"{path}: tensor {name!r} has {quantization.ScaleLength()} scales for {shape}.")
     scale = np.array(quantization.ScaleAsNumpy(), np.float32)
     zero_point = np.zeros(scale.shape, np.int64)
     if quantization.ZeroPointLength():

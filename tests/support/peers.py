@@ -1,0 +1,19 @@
+"""Runtimes and libraries beside this project that tests compare with: absent ones skip, or fail where they must be."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from types import ModuleType
+
+import pytest
+
+_EXTRAS = {"ai_edge_litert": "witness", "tflite_micro": "witness", "torch": "torch", "sklearn": "train"}
+
+
+def peer(name: str) -> ModuleType:
+    """A module that may not be installed. Skips the test then, or fails where TVM_EXT_REQUIRE_WITNESSES=1 wants it."""
+    reason = f"{name} is not installed (extra: {_EXTRAS[name.split('.')[0]]})"
+    if os.environ.get("TVM_EXT_REQUIRE_WITNESSES") == "1":
+        return import_module(name)
+    return pytest.importorskip(name, reason=reason)

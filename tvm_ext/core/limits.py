@@ -1,0 +1,104 @@
+"""Limits: sizes beyond which a model is refused from its shapes, before memory or time is spent on it."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+
+from tvm_ext.core.errors import BadOptions
+
+_UNITS = {"": 1, "B": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_LARGEST = 1 << 62
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a model may ask for. A few bytes of a file can ask for any size; no microcontroller has room for these.
+
+    tensor_bytes: of one tensor, input, weight or result.
+    weights_bytes: of all weights that a file holds, wherever they lie.
+    folded_bytes: of all constants that are computed at import, beside twice the weights of the file.
+    rank: axes of a tensor.
+    nodes: operators, once functions and loops are written out.
+    operands: inputs, or outputs, of one operator.
+    fields: of an ONNX file's protobuf messages: what nodes, attributes, tensors and shapes are written with.
+    text_bytes: of all names, documentation and metadata of a file, and of lists in attributes.
+    """
+
+    tensor_bytes: int = 512 << 20
+    weights_bytes: int = 1 << 30
+    folded_bytes: int = 256 << 20
+    rank: int = 16
+    nodes: int = 10_000
+    operands: int = 4096
+    fields: int = 1_000_000
+    text_bytes: int = 64 << 20
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= _LARGEST:
+                raise BadOptions(f"limit {name} = {value!r}: a whole number from 1 to {_LARGEST} is needed.")
+
+    def changed(self, texts: Iterable[str]) -> Limits:
+        """These limits with some set anew: `["tensor_bytes=1GiB", "nodes=20000"]`. Raises BadOptions."""
+        names = [field.name for field in fields(self)]
+        values: dict[str, int] = {}
+        for text in texts:
+            name, _, size = text.partition("=")
+            found = re.fullmatch(r"(\d{1,20})\s*([kM]?B|GB|[KMG]iB)?", size.strip())
+            if name not in names:
+                raise BadOptions(f"limit {text!r}: there are {', '.join(names)}.")
+            if found is None or (found[2] and not name.endswith("_bytes")):
+                example = "1GiB" if name.endswith("_bytes") else str(2 * getattr(self, name))
+                raise BadOptions(f"limit {text!r} is not of the form {name}={example}.")
+            if name in values:
+                raise BadOptions(f"limit {name} is given twice.")
+            values[name] = int(found[1]) * _UNITS[found[2] or ""]
+        return replace(self, **values)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Limits:
+        """Limits that `to_json` wrote; those left out have their defaults. Raises BadOptions."""
+        try:
+            return cls(**json.loads(text))
+        except (ValueError, TypeError, RecursionError):
+            raise BadOptions(f"limits {text[:80]!r} are not what Limits.to_json writes.") from None
+
+    def excess(self, name: str, value: int) -> str | None:
+        """Why a value is too large, and the way out; None where it is not."""
+        limit = int(getattr(self, name))
+        if value <= limit:
+            return None
+        unit = " B" if name.endswith("_bytes") else ""
+        return f"{_number(value)}{unit} is more than the limit {name} = {limit}{unit}; {way_out(name)}"
+
+    def excess_of_tensor(self, shape: Sequence[int], element_bytes: int) -> str | None:
+        """Why a tensor is too large, by its rank or its bytes; None where it is not."""
+        by_rank = self.excess("rank", len(shape))
+        if by_rank:
+            return f"a rank of {by_rank}"
+        # An axis of no elements counts as one: what is computed with the others must not overflow either.
+        by_bytes = self.excess("tensor_bytes", math.prod(max(extent, 1) for extent in shape) * element_bytes)
+        return by_bytes and f"{text_of(shape)} of {element_bytes} B an element: {by_bytes}"
+
+
+def way_out(name: str) -> str:
+    """How a limit is raised."""
+    return f"raise it with --limit {name}=..., in Python Limits({name}=...)"
+
+
+def text_of(shape: Sequence[int]) -> str:
+    """`[1, 3, 96, 96]`; of many axes the first ones."""
+    shown = [str(extent) for extent in shape[:8]] + (["..."] if len(shape) > 8 else [])
+    return f"[{', '.join(shown)}]"
+
+
+def _number(value: int) -> str:
+    """In full as long as it can be read."""
+    return str(value) if value < 1 << 64 else f"over 2^{value.bit_length() - 1}"

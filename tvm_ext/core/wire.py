@@ -1,0 +1,78 @@
+"""Values as bytes between two processes of ours: JSON for the tree, raw bytes for what is large. Never pickle.
+
+A value is None, a bool, an int, a float, text, bytes, a numpy array of numbers, a list or tuple (arrives as a list),
+or a dict with text keys. A message is a frame: the length of each part in 8 bytes, little-endian, then the parts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import IO, Any, cast
+
+import numpy as np
+
+Value = Any
+Array = np.ndarray[Any, Any]
+_LENGTH = 8
+_KINDS = "biuf"
+
+
+def write_value(stream: IO[bytes], value: Value) -> None:
+    """Write one value and flush. Raises TypeError for what is no value, and OSError when nobody reads."""
+    parts: list[bytes] = []
+    tree = json.dumps(_flatten(value, parts)).encode()
+    for number in (len(parts), len(tree), *map(len, parts)):
+        stream.write(number.to_bytes(_LENGTH, "little"))
+    for part in (tree, *parts):
+        stream.write(part)
+    stream.flush()
+
+
+def read_value(read: Callable[[int], bytes]) -> Value:
+    """The next value; `read(n)` gives exactly n bytes or raises EOFError. Raises ValueError for a broken frame."""
+    count, tree_bytes = (int.from_bytes(read(_LENGTH), "little") for _ in range(2))
+    lengths = [int.from_bytes(read(_LENGTH), "little") for _ in range(count)]
+    tree = json.loads(read(tree_bytes))
+    return _restore(tree, [read(length) for length in lengths])
+
+
+def _flatten(value: Value, parts: list[bytes]) -> object:
+    """The value as JSON; arrays and bytes move to `parts`, a one-item table `{kind: ...}` stays in their place."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, bytes | bytearray | memoryview):
+        parts.append(bytes(cast("bytes", value)))
+        return {"bytes": len(parts) - 1}
+    if isinstance(value, np.generic | np.ndarray):
+        array = np.asarray(cast("Array", value))
+        if array.dtype.kind not in _KINDS:
+            raise TypeError(f"an array of {array.dtype} does not go to another process; numbers do.")
+        parts.append(array.tobytes())
+        return {"array": [len(parts) - 1, array.dtype.str, list(array.shape)]}
+    if isinstance(value, list | tuple):
+        return {"list": [_flatten(item, parts) for item in cast("Iterable[Value]", value)]}
+    if isinstance(value, dict):
+        items = cast("dict[str, Value]", value).items()
+        return {"table": [[str(key), _flatten(item, parts)] for key, item in items]}
+    raise TypeError(f"a {type(value).__name__} does not go to another process; plain values and arrays do.")
+
+
+def _restore(tree: Value, parts: list[bytes]) -> Value:
+    if not isinstance(tree, dict):
+        return tree
+    ((kind, content),) = cast("dict[str, Value]", tree).items()
+    match kind:
+        case "bytes":
+            return parts[cast("int", content)]
+        case "array":
+            index, dtype, shape = cast("tuple[int, str, list[int]]", content)
+            if np.dtype(dtype).kind not in _KINDS:
+                raise ValueError(f"an array of {dtype} came from another process; numbers do.")
+            return np.frombuffer(parts[index], dtype).reshape(shape).copy()
+        case "list":
+            return [_restore(item, parts) for item in content]
+        case "table":
+            return {key: _restore(item, parts) for key, item in content}
+        case _:
+            raise ValueError(f"{kind!r} is no kind of value.")

@@ -1,0 +1,129 @@
+"""Sizes of what a model is made of, known from types alone and held against the limits before anything is computed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import tvm
+from tvm import relax
+
+from relay_passes.dataflow import bindings, op_name, operands
+from tvm_ext.core.errors import BadOptions, UnsupportedModel
+from tvm_ext.core.limits import Limits, text_of
+
+
+class ImportSizes:
+    """What an import has come to so far; lives for one model.
+
+    weights_bytes: of the file's weights. Each method gives why a limit is passed, or None.
+    """
+
+    def __init__(self, limits: Limits, weights_bytes: int = 0) -> None:
+        self.limits = limits
+        self._beside_bytes = 3 * weights_bytes  # the weights, and each of them in two other forms
+        self._constants: set[relax.Expr] = set()
+        self._constants_bytes = 0
+        self._num_nodes = 0
+
+    def refuses(self, value: relax.Expr) -> str | None:
+        """Of a value before it is computed or bound: its size, constants that are new in it, itself if it is one."""
+        reason = excess_of(value.ty, self.limits)
+        if reason:
+            return f"its result is too large: {reason}"
+        leaves = [leaf for leaf in operands(value) if isinstance(leaf, relax.Var | tvm.ir.GenericConst)]
+        constants = [leaf for leaf in leaves if isinstance(leaf, tvm.ir.GenericConst)]
+        new = [leaf for leaf in dict.fromkeys(constants) if leaf not in self._constants]
+        self._constants.update(new)
+        # A dequantized weight stays one: kernels use its integers.
+        folds = isinstance(value, relax.Call) and len(constants) == len(leaves) and op_name(value) != "relax.dequantize"
+        return self.refuses_constant(sum(bytes_of(leaf.ty) for leaf in new) + (bytes_of(value.ty) if folds else 0))
+
+    def computed(self, value: relax.Expr) -> relax.Expr:
+        """A constant that has been counted before it was computed."""
+        self._constants.add(value)
+        return value
+
+    def refuses_constant(self, num_bytes: int) -> str | None:
+        """Of one more constant."""
+        self._constants_bytes += num_bytes
+        reason = self.limits.excess("folded_bytes", self._constants_bytes - self._beside_bytes)
+        return reason and f"constants computed at import, this one the last: {reason}"
+
+    def refuses_nodes(self, count: int) -> str | None:
+        """Of so many more nodes."""
+        self._num_nodes += count
+        return self.limits.excess("nodes", self._num_nodes)
+
+
+def bytes_of(ty: relax.Type) -> int:
+    """Bytes of a tensor, or of all fields of a tuple; 0 of what has no static shape."""
+    if isinstance(ty, relax.TupleType):
+        return sum(bytes_of(field) for field in ty.fields)
+    shape = _static_shape(ty)
+    return 0 if shape is None else math.prod(shape) * _element_bytes(ty)
+
+
+def excess_of(ty: relax.Type, limits: Limits) -> str | None:
+    """Why a tensor, or a field of a tuple, is too large; None where none is, or no size is known."""
+    for field in ty.fields if isinstance(ty, relax.TupleType) else [ty]:
+        shape = _static_shape(field)
+        reason = None if shape is None else limits.excess_of_tensor(shape, _element_bytes(field))
+        if reason:
+            return reason
+    return None
+
+
+def check_inputs(
+    where: Path,
+    fixed: Mapping[str, tuple[int, ...]],
+    element_bytes: Mapping[str, int],
+    given: Mapping[str, Sequence[int]] | None,
+    limits: Limits,
+) -> None:
+    """Inputs by the shapes they are going to have.
+
+    given: those that the user asked for. Raises BadOptions for such a shape, UnsupportedModel for one of the model's.
+    """
+    for name, shape in fixed.items():
+        reason = limits.excess_of_tensor(shape, element_bytes.get(name, 1))
+        if reason and name in (given or {}):
+            raise BadOptions(f"shapes: {name} = {text_of(shape)}: {reason}.")
+        if reason:
+            raise UnsupportedModel(f"{where}: input {name!r} is too large: {reason}.")
+
+
+def check_results(func: relax.Function, limits: Limits) -> None:
+    """Parameters and bindings of a function. Raises UnsupportedModel."""
+    for var in [*func.params, *(binding.var for binding in bindings(func))]:
+        _check(f"{var.name!r} is too large", excess_of(var.ty, limits))
+
+
+def check_folding(func: relax.Function, limits: Limits) -> None:
+    """The number of bindings, and what they compute from constants alone. Raises UnsupportedModel."""
+    sequence, sizes = bindings(func), ImportSizes(limits)
+    _check("the number of operators", sizes.refuses_nodes(len(sequence)))
+    known: set[relax.Var] = set()
+    for binding in sequence:
+        leaves = [leaf for leaf in operands(binding.value) if isinstance(leaf, relax.Var)]
+        if known.issuperset(leaves):
+            known.add(binding.var)
+            _check(f"{binding.var.name!r}", sizes.refuses_constant(bytes_of(binding.var.ty)))
+
+
+def _check(what: str, reason: str | None) -> None:
+    if reason:
+        raise UnsupportedModel(f"{what}: {reason}.")
+
+
+def _static_shape(ty: relax.Type) -> list[int] | None:
+    if not isinstance(ty, relax.TensorType) or not isinstance(ty.shape, relax.ShapeExpr):
+        return None
+    dims = list(ty.shape.values)
+    return [int(dim) for dim in dims] if all(isinstance(dim, tvm.tirx.IntImm) for dim in dims) else None
+
+
+def _element_bytes(ty: relax.TensorType) -> int:
+    """Of an element; types of less than a byte take one."""
+    return max(1, -(-tvm.DataType(str(ty.dtype)).bits // 8))

@@ -1,0 +1,70 @@
+"""onnxruntime on an ONNX file: graph optimisation off, one thread. Runs in a child process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import helper
+
+from tvm_ext.core.errors import BadModel
+from tvm_ext.core.limits import Limits
+from tvm_ext.frontends.onnx.read_file import read_onnx
+
+Array = np.ndarray
+Sample = Mapping[str, Array]
+
+IR_VERSION = 10
+"""Of the file format, not of the operators: one that onnxruntime reads, for models that newer exporters wrote."""
+
+
+# Models of an operator set newer than the last released one: operators that changed in it are refused one by one.
+os.environ.setdefault("ALLOW_RELEASED_ONNX_OPSET_ONLY", "0")
+
+
+def testify(path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str]) -> dict[str, Any]:
+    """Outputs and inner tensors per sample. Raises BadModel for a file that is another one now."""
+    file = read_onnx(Path(path), Limits.from_json(limits))
+    if file.sha256 != sha256:
+        raise BadModel(f"{path}: has changed since it was loaded.")
+    names = {output.name for output in file.model.graph.output}
+    found = onnx_outputs(file.model, samples, [name for name in inner if name not in names])
+    return {
+        "outputs": [{name: values[name] for name in values if name in names} for values in found],
+        "inner": [{name: values[name] for name in values if name not in names} for values in found],
+    }
+
+
+def onnx_outputs(
+    model: onnx.ModelProto, samples: Sequence[Sample], inner: Sequence[str] = ()
+) -> list[dict[str, Array]]:
+    """Outputs per sample; inner: further tensors of the graph to give, those that no node makes are left out."""
+    session = _session(model, inner)
+    keys = [output.name for output in session.get_outputs()]
+    kinds = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
+    # Inputs without elements are no inputs of a package; onnxruntime asks for them.
+    empty = {
+        value.name: np.zeros(value.shape, helper.tensor_dtype_to_np_dtype(kinds[value.name]))
+        for value in session.get_inputs()
+        if 0 in value.shape
+    }
+    return [dict(zip(keys, session.run(None, empty | dict(sample)), strict=True)) for sample in samples]
+
+
+def _session(model: onnx.ModelProto, inner: Sequence[str]) -> ort.InferenceSession:
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    watched = onnx.ModelProto()
+    watched.CopyFrom(model)
+    watched.ir_version = min(model.ir_version, IR_VERSION)
+    outputs = {output.name for output in model.graph.output}
+    made = {name for node in model.graph.node for name in node.output} - outputs
+    watched.graph.output.extend(onnx.ValueInfoProto(name=name) for name in dict.fromkeys(inner) if name in made)
+    return ort.InferenceSession(watched.SerializeToString(), options, providers=["CPUExecutionProvider"])
