@@ -7,13 +7,16 @@ from typing import Literal
 
 import tvm
 
+from tvm_ext.core.model_nodes import ModelNode
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Loaded:
     """A module whose `main` is one pure, static dataflow block, and the model's names of what it takes and returns.
 
     sha256: of everything the model was read from. rounding: what the format means by quantized arithmetic, one
-    rounding of an exact result (`onnx`), or TensorFlow Lite's own (`tflite`).
+    rounding of an exact result (`onnx`), or TensorFlow Lite's own (`tflite`). nodes: operators of the file, in order;
+    empty where the module's own calls are all there is.
     """
 
     mod: tvm.IRModule
@@ -21,3 +24,4 @@ class Loaded:
     input_names: tuple[str, ...]
     output_names: tuple[str, ...]
     rounding: Literal["onnx", "tflite"] = "onnx"
+    nodes: tuple[ModelNode, ...] = ()

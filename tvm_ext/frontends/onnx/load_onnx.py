@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import onnx
 
+from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.frontends.loaded import Loaded
 from tvm_ext.frontends.onnx.import_graph import import_graph
 from tvm_ext.frontends.onnx.read_file import read_onnx
@@ -34,7 +35,26 @@ def load_onnx(path: Path, shapes: Mapping[str, Sequence[int]] | None) -> Loaded:
         sha256=file.sha256,
         input_names=tuple(name for name in fixed if name not in empty),
         output_names=tuple(value.name for value in graph.output),
+        nodes=tuple(_node(node, index) for index, node in enumerate(graph.node)),
     )
+
+
+def _node(node: onnx.NodeProto, index: int) -> ModelNode:
+    """A node under the name that its calls carry."""
+    return ModelNode(
+        name=node.name or f"{node.op_type}_{index}",
+        operator=node.op_type,
+        inputs=tuple(name for name in _read(node) if name),
+        outputs=tuple(name for name in node.output if name),
+    )
+
+
+def _read(node: onnx.NodeProto) -> Iterator[str]:
+    """Names that a node reads; bodies of control flow see what stands outside of them."""
+    yield from node.input
+    for attribute in node.attribute:
+        for inner in attribute.g.node:
+            yield from _read(inner)
 
 
 def _inputs(graph: onnx.GraphProto) -> list[DeclaredInput]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.frontends.loaded import Loaded
 from tvm_ext.frontends.shapes import DeclaredInput, fix_shapes
 from tvm_ext.frontends.tflite.import_graph import import_graph
@@ -22,4 +23,13 @@ def load_tflite(path: Path, shapes: Mapping[str, Sequence[int]] | None) -> Loade
         input_names=tuple(declared.name for declared in inputs),
         output_names=tuple(file.tensors[index].name for index in file.outputs),
         rounding="tflite",
+        nodes=tuple(
+            ModelNode(
+                name=node.label,
+                operator=node.operator,
+                inputs=tuple(file.tensors[index].name for index in node.inputs if index >= 0),
+                outputs=tuple(file.tensors[index].name for index in node.outputs if index >= 0),
+            )
+            for node in file.nodes
+        ),
     )
