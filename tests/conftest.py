@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.assurance.analyzers import missing_tools
+from tests.support.analyzers import missing_tools
 from tests.support.packages import Packages
 
 ROOT = Path(__file__).parent.parent
@@ -70,7 +70,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for mark, tools in missing.items():
         if not tools or os.environ.get(f"TVM_EXT_REQUIRE_{mark.upper().removesuffix('S')}S") == "1":
             continue
-        skip = pytest.mark.skip(reason=f"no {' and no '.join(tools)}; make boards installs them")
+        skip = pytest.mark.skip(reason=f"no {' and no '.join(tools)}; .ci/{mark.removesuffix('s')}s installs them")
         for item in items:
             if item.get_closest_marker(mark):
                 item.add_marker(skip)

@@ -39,8 +39,9 @@ def load(source: str | Path | tvm.IRModule, *, shapes: Shapes | None = None) -> 
     Variables have the names of the model's tensors; the span of each call names the model's node. Module
     attributes, all strings: tvm_ext.source_path (empty for a module), source_format (`onnx`, `tflite`,
     `torch`, `relax`), source_sha256, model_name (a C prefix), rounding (what quantized arithmetic means: `onnx`,
-    `tflite`), nodes (the model's operators, as `nodes_to_json` writes them), input_names and output_names (JSON lists, in order). A module that `load` made before keeps all but
-    input_names, and output_names while there are as many outputs.
+    `tflite`), nodes (the model's operators, as `nodes_to_json` writes them), input_names and output_names (JSON lists,
+    in order). A module that `load` made before keeps all but input_names, and output_names while there are as many
+    outputs.
 
     Raises BadModel for what cannot be read, UnsupportedModel for what cannot be compiled, BadOptions for `shapes`
     that do not fit the model.

@@ -1,4 +1,4 @@
-"""A generated file as pieces, whole lines that belong together, so that what is said of lines is never read from text."""
+"""A generated file as pieces of whole lines: what is said of lines is known from these, never read from text."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.kinds import built_kind
-from tvm_ext import Package
+from tvm_ext import Package, Platform
 
 
 @pytest.fixture(scope="session")
@@ -17,3 +17,8 @@ def kind(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Package]:
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
     return lambda name: built_kind(name, shared / "kinds")
+
+
+@pytest.fixture
+def cortex_m4() -> Platform:
+    return Platform.load("cortex_m4")

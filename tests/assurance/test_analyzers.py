@@ -1,6 +1,6 @@
-"""What cppcheck with MISRA's rules, clang-tidy and gcc -fanalyzer find in packages of every kind is listed with a reason.
+"""Findings of cppcheck with MISRA's rules, clang-tidy and gcc -fanalyzer in packages of every kind.
 
-The list is docs/deviations.md. It holds nothing that is not found any more.
+Each is in docs/deviations.md with its reason, and that holds nothing that is not found any more.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.assurance.analyzers import ANALYZERS, Finding, copied_sources, listed_deviations, own_sources
-from tests.support.kinds import KINDS, MODEL
+from tests.support.analyzers import ANALYZERS, MODEL, Finding, copied_sources, listed_deviations, own_sources
+from tests.support.kinds import KINDS
 from tvm_ext import Package
 
 pytestmark = [pytest.mark.analyzers, pytest.mark.board]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def check(trace: Trace, sources: dict[str, str]) -> None:
     for file in {entry["file"] for entry in trace["code"]}:
         lines = [entry["lines"] for entry in trace["code"] if entry["file"] == file]
         assert lines[0][0] == 1 and lines[-1][1] == sources[file].count("\n") + 2, file
-        assert all(end == begin for (_, end), (begin, _) in zip(lines, lines[1:], strict=False)), file
+        assert all(end == begin for (_, end), (begin, _) in pairwise(lines)), file
     for entry in trace["code"]:
         text = "\n".join(sources[entry["file"]].split("\n")[entry["lines"][0] - 1 : entry["lines"][1] - 1])
         assert {*entry["nodes"], *entry["serves"]} <= names, entry

@@ -15,6 +15,7 @@ import onnx
 
 import tvm_ext
 from benchmarks.networks.quantize import quantized
+from tests.support.analyzers import MODEL
 from tests.support.image_networks import image_network
 from tests.support.memory_problems import always_on
 from tests.support.onnx_models import SMALL_MODELS, saved
@@ -86,10 +87,6 @@ KINDS: dict[str, Kind] = {
     "tflite_m33": Kind(source=_tflite(ds_cnn), platform=Platform.load("cortex_m33"), options=DEFAULT),
     "tflite_host": Kind(source=_tflite(resnet), platform=Platform.load("host"), options=STREAM),
 }
-
-
-MODEL = "net"
-"""C prefix of every kind."""
 
 
 def needs_board(name: str) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class ModelNode:
-    """One operator. name: as errors and comments call it; inputs, outputs: names of tensors, those it holds inside too."""
+    """One operator. name: as errors and comments call it; inputs, outputs: names of tensors, those read inside too."""
 
     name: str
     operator: str

@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.kinds import MODEL
 from tvm_ext import Package
 from tvm_ext.core.toolchain import compile_flags, find_compiler
+
+MODEL = "net"
+"""C prefix of the packages that are looked at."""
 
 TOOLS = ("cppcheck", "clang-tidy", "gcc")
 CHECKS = "-*,bugprone-*,cert-*,clang-analyzer-*,misc-*,performance-*,portability-*"
@@ -120,7 +122,7 @@ def listed_deviations(path: Path) -> dict[Finding, str]:
 
 
 def _place(file: str) -> str:
-    return re.sub(rf"^(?:\./)?{MODEL}(?=[._])", "<model>", file)
+    return re.sub(rf"^{MODEL}(?=[._])", "<model>", file.removeprefix("./"))
 
 
 def _output(command: Sequence[str], folder: Path) -> str:
