@@ -158,7 +158,7 @@ def _frame(
 
 def _grown(operation: str, operands: str) -> int:
     """Bytes by which an instruction moves the stack pointer down."""
-    if _PUSH.fullmatch(operation) and (operation.endswith("push") or operands.startswith("sp!")):
+    if _PUSH.fullmatch(operation) and ("push" in operation or operands.startswith("sp!")):
         return _register_bytes(operands[operands.index("{") + 1 : operands.index("}")])
     if operation.startswith("sub") and (amount := _SUBTRACT.fullmatch(operands)):
         return int(amount[1])
