@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from codegen_c.arena.memory_plan import MemoryPlan
@@ -111,7 +111,7 @@ def _holder(name: str, listed: set[str]) -> str:
     return name
 
 
-def _code(file: str, pieces: Iterable[Piece], owners: _Owners) -> list[dict[str, Any]]:
+def _code(file: str, pieces: Sequence[Piece], owners: _Owners) -> list[dict[str, Any]]:
     return [
         {
             "file": file,

@@ -116,7 +116,8 @@ def test_the_host_has_no_bound() -> None:
 @pytest.mark.board
 def test_a_known_frame(tmp_path: Path, cortex_m4: Platform) -> None:
     """An array of 512 B on the stack of a function, painted whole."""
-    prologue = "    volatile uint8_t big[512];\n    for (int32_t i = 0; i < 512; i++) {\n        big[i] = 1;\n    }\n    (void)big[0];"
+    filled = "    for (int32_t i = 0; i < 512; i++) {\n        big[i] = 1;\n    }"
+    prologue = f"    volatile uint8_t big[512];\n{filled}\n    (void)big[0];"
     toy = write_toy(tmp_path, cortex_m4, prologue=prologue)
     elf = build_elf(tmp_path, cortex_m4, tmp_path / "build")
     bound = firmware_bound(elf, cortex_m4.toolchain, "toy_run", []).num_bytes
