@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from tvm_ext.core.limits import Limits
+from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.frontends.loaded import Loaded
 from tvm_ext.frontends.shapes import DeclaredInput, fix_shapes
 from tvm_ext.frontends.size_limits import ImportSizes, check_inputs
@@ -30,4 +31,13 @@ def load_tflite(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: 
         input_names=tuple(declared.name for declared in inputs),
         output_names=tuple(file.tensors[index].name for index in file.outputs),
         rounding="tflite",
+        nodes=tuple(
+            ModelNode(
+                name=node.label,
+                operator=node.operator,
+                inputs=tuple(file.tensors[index].name for index in node.inputs if index >= 0),
+                outputs=tuple(file.tensors[index].name for index in node.outputs if index >= 0),
+            )
+            for node in file.nodes
+        ),
     )
