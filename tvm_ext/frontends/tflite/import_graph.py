@@ -19,9 +19,11 @@ from relay_passes.dataflow import array_of, bindings, build, constant, live, ope
 from tvm_ext.frontends.onnx.name_variables import name_variables
 from tvm_ext.frontends.statements import NotStatic, Statements
 from tvm_ext.frontends.tflite.converter import FloatConverter
+from tvm_ext.frontends.tflite.gather_nd import gather_nd
 from tvm_ext.frontends.tflite.layers import LAYERS, Operand, options_of, quantized
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
 from tvm_ext.frontends.tflite.refusals import Problem, Refused, refusal, unsupported
+from tvm_ext.frontends.tflite.rescale import rescaled_to_int32
 
 # Operators that move numbers, add none of their own, and mean the same on integers of one scale.
 _MOVES = frozenset(
@@ -150,8 +152,12 @@ class _Importer:
             for index, operand in zip(node.inputs, given, strict=True)
             if operand is not None
         }
+        if node.operator == "QUANTIZE" and self._file.tensors[node.outputs[0]].dtype == "int32":
+            return self._rescaled(node, builder)
         if node.operator in _CASTS:
             return values[node.inputs[0]]
+        if node.operator == "GATHER_ND":
+            return gather_nd(values[node.inputs[0]], values[node.inputs[1]])
         if moves and node.operator.startswith("PAD"):
             return self._padded(node, values)
         if node.operator == "SOFTMAX":
@@ -174,6 +180,12 @@ class _Importer:
         tensor = self._file.tensors[index]
         is_quantized = tensor.scales is not None and (tensor.dtype in ("int8", "uint8") or tensor.data is not None)
         return Operand(value=self._values[index], scales=tensor.scales if is_quantized else None)
+
+    def _rescaled(self, node: TfliteNode, builder: relax.BlockBuilder) -> relax.Expr:
+        given, wanted = self._file.tensors[node.inputs[0]], self._file.tensors[node.outputs[0]]
+        if given.dtype != "int8" or given.scales is None or wanted.scales is None:
+            raise Refused(f"quantizing {given.dtype} to int32 is not supported")
+        return rescaled_to_int32(builder, self._values[node.inputs[0]], given.scales, wanted.scales)
 
     def _padded(self, node: TfliteNode, values: Mapping[int, relax.Expr]) -> relax.Expr:
         """PAD and PADV2 on integers: with the zero point, or the number the model gives."""

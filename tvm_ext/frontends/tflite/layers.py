@@ -14,7 +14,7 @@ import tflite
 from tvm import relax
 
 from relay_passes.dataflow import array_of, constant, infer, static_shape
-from tvm_ext.frontends.tflite.read_file import Scales
+from tvm_ext.frontends.tflite.check_scales import Scales
 from tvm_ext.frontends.tflite.refusals import Refused
 
 
