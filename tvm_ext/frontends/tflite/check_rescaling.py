@@ -14,7 +14,7 @@ _BYTES = ("int8", "uint8")
 _SAME_SCALE = frozenset(
     "RESHAPE SQUEEZE EXPAND_DIMS TRANSPOSE SLICE STRIDED_SLICE SPLIT SPLIT_V PACK UNPACK GATHER GATHER_ND TILE "
     "DEPTH_TO_SPACE SPACE_TO_DEPTH BATCH_TO_SPACE_ND SPACE_TO_BATCH_ND REVERSE_V2 REVERSE_SEQUENCE BROADCAST_TO "
-    "RESIZE_NEAREST_NEIGHBOR RESIZE_BILINEAR PAD PADV2 MIRROR_PAD AVERAGE_POOL_2D MAX_POOL_2D MAXIMUM MINIMUM "
+    "RESIZE_NEAREST_NEIGHBOR RESIZE_BILINEAR PAD PADV2 MIRROR_PAD AVERAGE_POOL_2D MAX_POOL_2D MAXIMUM MINIMUM RELU6 "
     "REDUCE_MAX REDUCE_MIN SELECT SELECT_V2 SCATTER_ND FILL".split()
 )
 # What int8 outputs mean by definition: (scale, zero point).
@@ -28,6 +28,7 @@ _FIXED = {
 _WITH_WEIGHTS = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 0, "TRANSPOSE_CONV": 0}
 # Runtimes take the bias to be in steps of input times weight, and allow for rounding in the file.
 _MOST_BIAS_ERROR = 1e-4
+_MOST_OUTPUT_STEPS = 0.02
 
 
 def rescaling(file: TfliteFile, node: TfliteNode) -> str | None:
@@ -38,7 +39,7 @@ def rescaling(file: TfliteFile, node: TfliteNode) -> str | None:
         return _of_copies([tensor for tensor in (*inputs, *outputs) if tensor.dtype in _BYTES])
     if node.operator in _FIXED:
         return _of_fixed(node.operator, outputs)
-    return _of_weights(node, inputs) if node.operator in _WITH_WEIGHTS and len(inputs) > 1 else None
+    return _of_weights(node, inputs, outputs) if node.operator in _WITH_WEIGHTS and len(inputs) > 1 else None
 
 
 def _of_copies(tensors: Sequence[TfliteTensor]) -> str | None:
@@ -68,7 +69,7 @@ def _of_fixed(operator: str, outputs: Sequence[TfliteTensor]) -> str | None:
     return None
 
 
-def _of_weights(node: TfliteNode, inputs: Sequence[TfliteTensor]) -> str | None:
+def _of_weights(node: TfliteNode, inputs: Sequence[TfliteTensor], outputs: Sequence[TfliteTensor]) -> str | None:
     shift = 1 if node.operator == "TRANSPOSE_CONV" else 0
     weight, data = inputs[1], inputs[2 if shift and len(inputs) > 2 else 0]
     if weight.scales is None:
@@ -87,6 +88,9 @@ def _of_weights(node: TfliteNode, inputs: Sequence[TfliteTensor]) -> str | None:
         np.abs(bias.scales.scale / product - 1).max() > _MOST_BIAS_ERROR
     ):
         return "the scale of its bias is not that of its input times that of its weights"
+    steps = outputs[0].scales.scale[0] if outputs and outputs[0].scales is not None else np.inf
+    if np.abs(bias.scales.scale - product).max() > _MOST_OUTPUT_STEPS * steps:
+        return f"its output's scale of {steps:g} is too small for its bias"
     return None
 
 

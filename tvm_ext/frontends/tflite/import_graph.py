@@ -31,7 +31,8 @@ _MOVES = frozenset(
     "DEPTH_TO_SPACE SPACE_TO_DEPTH REVERSE_V2 RESIZE_NEAREST_NEIGHBOR CONCATENATION BROADCAST_TO MIRROR_PAD "
     "ARG_MAX ARG_MIN".split()
 )
-_CASTS = frozenset(["QUANTIZE", "DEQUANTIZE"])
+# What its output is, the file says; CAST has options too, which the runtimes do not read.
+_CASTS = frozenset(["QUANTIZE", "DEQUANTIZE", "CAST"])
 
 
 def import_graph(path: Path, file: TfliteFile, shapes: Mapping[str, tuple[int, ...]]) -> tvm.IRModule:
@@ -136,11 +137,6 @@ class _Importer:
         tensors = [self._file.tensors[index] for index in (*node.inputs, *node.outputs) if index >= 0]
         scaled = [tensor for tensor in tensors if tensor.scales is not None and tensor.dtype in ("int8", "uint8")]
         same = all(scaled[0].scales.equals(tensor.scales) and scaled[0].dtype == tensor.dtype for tensor in scaled)
-        if (
-            node.operator == "CONCATENATION"
-            and options_of(node.table, tflite.ConcatenationOptions).FusedActivationFunction()
-        ):
-            return False
         return same and (node.operator in _MOVES or node.operator.startswith("PAD"))
 
     def _computed(self, node: TfliteNode, builder: relax.BlockBuilder, moves: bool) -> relax.Expr:

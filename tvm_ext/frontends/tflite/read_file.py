@@ -112,21 +112,6 @@ def _file(path: Path, model: tflite.Model, sha256: str) -> TfliteFile:
     tensors = tuple(_tensors(path, model, graph))
     nodes = tuple(_nodes(model, graph, len(tensors)))
     inputs, outputs = (_indices(array, len(tensors)) for array in (graph.InputsAsNumpy(), graph.OutputsAsNumpy()))
-    if not outputs or -1 in (*inputs, *outputs):
-        raise BadModel(
-            f"{path}: is not a complete TensorFlow Lite model: it has no outputs, or ports without a tensor."
-        )
-    known = {index for index, tensor in enumerate(tensors) if tensor.data is not None} | {-1, *inputs}
-    for node in nodes:
-        unknown = [index for index in node.inputs if index not in known and not tensors[index].is_variable]
-        if unknown:
-            raise BadModel(
-                f"{path}: {node.label} reads {tensors[unknown[0]].name!r}, which nothing computes before it."
-            )
-        known.update(node.outputs)
-    missing = [index for index in outputs if index not in known]
-    if missing:
-        raise BadModel(f"{path}: nothing computes the output {tensors[missing[0]].name!r}.")
     return TfliteFile(model=model, sha256=sha256, tensors=tensors, nodes=nodes, inputs=inputs, outputs=outputs)
 
 
@@ -146,7 +131,8 @@ def _tensors(path: Path, model: tflite.Model, graph: tflite.SubGraph) -> Iterato
         yield TfliteTensor(
             name=name, dtype=dtype, type_name=type_name, shape=shape, dims=dims,
             data=None if is_sparse else _data(path, model, table, name, shape, dtype),
-            scales=read_scales(path, table, name, shape, dtype), is_variable=bool(table.IsVariable()), is_sparse=is_sparse,
+            scales=read_scales(path, table, name, shape, dtype), is_variable=bool(table.IsVariable()),
+            is_sparse=is_sparse,
         )  # fmt: skip
 
 

@@ -8,7 +8,9 @@ from itertools import groupby
 from pathlib import Path
 
 from tvm_ext.core.errors import UnsupportedModel
+from tvm_ext.frontends.tflite.check_options import impossible
 from tvm_ext.frontends.tflite.check_rescaling import rescaling
+from tvm_ext.frontends.tflite.check_types import mistyped
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
 
 _NUM_NODES_NAMED = 3
@@ -52,7 +54,8 @@ def refusal(file: TfliteFile, node: TfliteNode) -> str | None:
         if tensor.scales is not None and tensor.data is None and tensor.dtype in _INTEGER_DATA:
             return f"its tensor {tensor.name!r} is quantized to {tensor.dtype}; quantize to int8"
     reasons = (_of_tensor(tensor) for tensor in tensors)
-    return next((reason for reason in reasons if reason), None) or _of_weights(file, node) or rescaling(file, node)
+    found = next((reason for reason in reasons if reason), None)
+    return found or _of_weights(file, node) or impossible(file, node) or mistyped(file, node) or rescaling(file, node)
 
 
 def _of_tensor(tensor: TfliteTensor) -> str | None:
