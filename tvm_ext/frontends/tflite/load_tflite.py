@@ -12,6 +12,7 @@ from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.frontends.loaded import Loaded
 from tvm_ext.frontends.shapes import DeclaredInput, fix_shapes
 from tvm_ext.frontends.size_limits import ImportSizes, check_inputs
+from tvm_ext.frontends.tflite.check_graph import check_graph
 from tvm_ext.frontends.tflite.import_graph import import_graph
 from tvm_ext.frontends.tflite.read_file import read_tflite
 
@@ -19,6 +20,7 @@ from tvm_ext.frontends.tflite.read_file import read_tflite
 def load_tflite(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: Limits) -> Loaded:
     """Read, fix shapes, import. Raises BadModel, BadOptions, UnsupportedModel."""
     file = read_tflite(path, limits)
+    check_graph(path, file.tensors, file.nodes, file.inputs, file.outputs)
     tensors = [file.tensors[index] for index in file.inputs]
     inputs = [DeclaredInput(name=tensor.name, dims=tensor.dims) for tensor in tensors]
     fixed = fix_shapes(inputs, shapes)
