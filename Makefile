@@ -1,4 +1,5 @@
-# Each target sets up what it needs: Python packages in .venv, and for the boards a cross compiler and QEMU.
+# Each target sets up what it needs: Python packages in .venv, and for the boards a cross compiler and QEMU,
+# for the tests analyzers of C.
 #
 #   make demo    compile, run and verify the digits network on the host and on a Cortex-M4 in QEMU
 #   make test    the whole test suite
@@ -12,13 +13,13 @@ PYTEST_ARGS ?= -n 2 --dist loadfile
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test check format boards clean
+.PHONY: demo test check format boards analyzers clean
 
 demo: $(READY) boards
 	@$(BIN)/python tutorials/demo.py
 
 # Tests call make themselves, and are not to take this one for their caller.
-test: $(READY) boards
+test: $(READY) boards analyzers
 	@env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 check: $(READY)
@@ -33,6 +34,9 @@ format: $(READY)
 
 boards:
 	@.ci/boards
+
+analyzers:
+	@.ci/analyzers
 
 $(READY): pyproject.toml constraints.txt
 	@.ci/venv "$(PYTHON)"

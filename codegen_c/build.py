@@ -12,6 +12,7 @@ from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.sources import emit_sources
+from codegen_c.emit.trace import emit_trace
 from codegen_c.interface import Interface, Port, Stream
 from codegen_c.kernels.contract import Callback, Target
 from codegen_c.lower import lower_region
@@ -20,6 +21,7 @@ from codegen_c.program import KernelCall, Program
 from codegen_c.program import Sequence as RowSteps
 from codegen_c.views import with_views
 from tvm_ext.core.errors import BadOptions
+from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 
@@ -70,6 +72,10 @@ class Compiled:
         """File name -> C text; after_step as in `emit_model`."""
         parts = (self.program, self.plan, self.interface, self.origin, self.platform)
         return emit_sources(*parts, after_step=after_step)
+
+    def trace(self, nodes: Sequence[ModelNode]) -> str:
+        """Text of `trace.json`; nodes: the model's, in order."""
+        return emit_trace(self.program, self.plan, self.interface, self.origin, self.platform, nodes)
 
 
 def compile_region(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.analyzers import missing_tools
 from tests.support.packages import Packages
 
 ROOT = Path(__file__).parent.parent
@@ -61,11 +62,18 @@ def _missing(what: str) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip tests marked `board` where the tools are missing, unless TVM_EXT_REQUIRE_BOARDS=1 wants them run."""
-    missing = [tool for tool in ("arm-none-eabi-gcc", "qemu-system-arm") if shutil.which(tool) is None]
-    if not missing or os.environ.get("TVM_EXT_REQUIRE_BOARDS") == "1":
-        return
-    skip = pytest.mark.skip(reason=f"no {' and no '.join(missing)}; make boards installs them")
-    for item in items:
-        if item.get_closest_marker("board"):
-            item.add_marker(skip)
+    """Skip tests marked `board` or `analyzers` where the tools are missing, unless the environment wants them run.
+
+    Variables TVM_EXT_REQUIRE_BOARDS=1 and TVM_EXT_REQUIRE_ANALYZERS=1.
+    """
+    missing = {
+        "board": [tool for tool in ("arm-none-eabi-gcc", "qemu-system-arm") if shutil.which(tool) is None],
+        "analyzers": missing_tools(),
+    }
+    for mark, tools in missing.items():
+        if not tools or os.environ.get(f"TVM_EXT_REQUIRE_{mark.upper().removesuffix('S')}S") == "1":
+            continue
+        skip = pytest.mark.skip(reason=f"no {' and no '.join(tools)}; .ci/{mark.removesuffix('s')}s installs them")
+        for item in items:
+            if item.get_closest_marker(mark):
+                item.add_marker(skip)

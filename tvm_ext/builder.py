@@ -23,8 +23,10 @@ from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
 from codegen_c.predict import moved_bytes
 from relay_passes.quantize_int8 import REPORT as QUANTIZATION
 from tvm_ext.account import sources
+from tvm_ext.assurance import measured_assurance
 from tvm_ext.calibration import Source
 from tvm_ext.core.errors import BadOptions, VerificationFailed
+from tvm_ext.core.model_nodes import nodes_from_json
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.output_folder import replaced_folder
 from tvm_ext.core.platform import Platform
@@ -43,6 +45,7 @@ from tvm_ext.witnesses.testimony import Testimony
 Progress = Callable[[str], None]
 Sample = Mapping[str, np.ndarray]
 NUM_SAMPLES = 3
+TRACE_FILE = "trace.json"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -91,6 +94,8 @@ def build(
         samples = _samples(mod, compiled, verify_inputs)
         expected = _expect(mod, compiled, samples, say) if targets else None
         _write_texts(new, compiled, options, _vector(compiled, samples[0], expected))
+        nodes = nodes_from_json(str(mod.attrs["tvm_ext.nodes"]))
+        (new / TRACE_FILE).write_text(compiled.trace(nodes), encoding="utf-8")
         say(f"compiling the C for {platform.name}")
         artifacts = _compile(new, compiled, options)
         verified, board = _verify(new, compiled, expected, artifacts, targets, say)
@@ -101,7 +106,7 @@ def build(
                 "library": artifacts.library.relative_to(new).as_posix(),
                 "elf": artifacts.elf.relative_to(new).as_posix() if artifacts.elf else None,
             },
-            verify=verified,
+            verify=verified, assurance=measured_assurance(new, compiled, artifacts.elf, targets, say),
         )  # fmt: skip
         (new / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
         live = live_profile(compiled.program, compiled.plan)

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import tvm
 
+from relay_passes.dataflow import bindings, op_name, operands
 from tvm_ext.core.errors import BadModel
 from tvm_ext.core.limits import Limits
+from tvm_ext.core.model_nodes import ModelNode, nodes_to_json
 from tvm_ext.core.read_file import check_file
 from tvm_ext.frontends.loaded import Loaded
 from tvm_ext.frontends.model_name import model_name
@@ -46,9 +48,10 @@ def load(
     Variables have the names of the model's tensors; the span of each call names the model's node. Module
     attributes, all strings: tvm_ext.source_path (empty for a module), source_format (`onnx`, `tflite`,
     `torch`, `relax`), source_sha256, model_name (a C prefix), rounding (what quantized arithmetic means: `onnx`,
-    `tflite`), input_names and output_names (JSON lists, in order), limits (JSON, where not the defaults), input_demands
-    (JSON, where operators of the file demand ranges of inputs). A module that `load` made before keeps all but
-    input_names, and output_names while there are as many outputs.
+    `tflite`), nodes (the model's operators, as `nodes_to_json` writes them), input_names and output_names (JSON lists,
+    in order), limits (JSON, where not the defaults), input_demands (JSON, where operators of the file demand ranges of
+    inputs). A module that `load` made before keeps all but input_names, and output_names while there are as many
+    outputs.
 
     Raises BadModel for what cannot be read, UnsupportedModel for what cannot be compiled, BadOptions for `shapes`
     that do not fit the model.
@@ -81,6 +84,23 @@ def _reader(path: Path) -> tuple[str, Reader]:
     return _READERS[path.suffix.lower()]
 
 
+def _nodes(mod: tvm.IRModule) -> list[ModelNode]:
+    """The calls of a module as a model's operators; those of one node of the model are one."""
+    found: dict[str, ModelNode] = {}
+    for binding in bindings(mod["main"]):
+        name, span = op_name(binding.value), binding.value.span
+        read = tuple(leaf.name for leaf in operands(binding.value) if isinstance(leaf, tvm.relax.Var))
+        label = span.source_name.name if span is not None else binding.var.name
+        before = found.get(label)
+        found[label] = ModelNode(
+            name=label,
+            operator=before.operator if before else (name or "view").removeprefix("relax."),
+            inputs=(*(before.inputs if before else ()), *read),
+            outputs=(*(before.outputs if before else ()), binding.var.name),
+        )
+    return list(found.values())
+
+
 def _with_attributes(loaded: Loaded, limits: Limits, *, path: str, source_format: str, name: str) -> tvm.IRModule:
     origin = {
         "tvm_ext.source_path": path,
@@ -88,6 +108,7 @@ def _with_attributes(loaded: Loaded, limits: Limits, *, path: str, source_format
         "tvm_ext.source_sha256": loaded.sha256,
         "tvm_ext.model_name": name,
         "tvm_ext.rounding": loaded.rounding,
+        "tvm_ext.nodes": nodes_to_json(loaded.nodes or _nodes(loaded.mod)),
     }
     attributes = loaded.mod.attrs or {}
     if all(key in attributes for key in origin):

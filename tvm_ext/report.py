@@ -29,12 +29,14 @@ def make_report(
     stack_bytes: int | None,
     artifacts: Mapping[str, str | None],
     verify: Mapping[str, Any],
+    assurance: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The report of a build as JSON-ready values; None where something was not measured.
 
     inputs, outputs: `stream` says in how many rows they are handed over, how many of those are kept at a time, how many
     come in one call, and the order of axes of their elements; None where they are not streamed.
     float_operations: of a quantized model, steps that compute in float, and why.
+    assurance: entries of their own, `stack_bound` and `selftest_coverage`, as `measured_assurance` makes them.
     quantization: what quantizing the model here measured on the calibration samples; None for other models.
     verify: of each target, None where it was not run. `reference` names the witness; `own_reading` says why nobody else
     was one, None where it is somebody else's; `refused_by` those that were asked before, with their reasons.
@@ -86,6 +88,7 @@ def make_report(
         "quantization": json.loads(attributes.get("tvm_ext.quantization", "null")),
         "artifacts": dict(artifacts),
         "verify": dict(verify),
+        **(assurance or {}),
     }
 
 

@@ -121,6 +121,9 @@ def _totals(report: Report) -> Table:
         ("multiply-accumulates", "macs", ""),
     ):
         table.add_row(label, _number(report[key], unit))
+        if key == "stack_bytes":
+            table.add_row("stack, bound by its calls", _stack_bound(report.get("stack_bound") or {}))
+    table.add_row("statements the self-test covers", _coverage(report.get("selftest_coverage") or {}))
     for port in (*report.get("inputs", ()), *report.get("outputs", ())):
         if stream := port.get("stream"):
             kept = f"{stream['rows_kept']} of {stream['rows']} rows held" if stream["rows"] > 1 else "whole"
@@ -132,6 +135,21 @@ def _totals(report: Report) -> Table:
         table.add_row("cycles (predicted)", _number(prediction["cycles"]))
         table.add_row("cycles, all in one memory (predicted)", _number(prediction["cycles_in_default_memory"]))
     return table
+
+
+def _stack_bound(bound: Report) -> str:
+    if bound.get("num_bytes") is None:
+        return escape(f"none: {bound['reason']}") if bound.get("reason") else _number(None)
+    depth = bound.get("callback_depth_bytes")
+    own = _number(bound["num_bytes"], " B")
+    return own if depth is None else f"{own}; {depth:,} B and a callback's own at each of the application's"
+
+
+def _coverage(coverage: Report) -> str:
+    if coverage.get("statements") is None:
+        return escape(f"not measured: {coverage['reason']}") if coverage.get("reason") else _number(None)
+    missed = sum(len(lines) for lines in coverage["missed"].values())
+    return f"{coverage['covered']:,} of {coverage['statements']:,}{'' if not missed else f', {missed:,} lines missed'}"
 
 
 def _arena(used: int, bound: int | None, proved: bool) -> str:

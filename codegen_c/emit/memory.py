@@ -80,9 +80,9 @@ def _union(program: Program, plan: MemoryPlan, model: str, memory: str) -> str:
     members = [f"_Alignas(16) uint8_t bytes[{arena.num_bytes}];"]
     members += [line for placement in placements for line in _member(program, placement)]
     asserts = [
-        f'_Static_assert(offsetof(union {tag}, {p.name}) == {p.offset}, "{p.name}");' for p in placements if p.offset
+        f'_Static_assert(offsetof(union {tag}, {p.name}) == {p.offset}u, "{p.name}");' for p in placements if p.offset
     ]
-    asserts.append(f'_Static_assert(sizeof(union {tag}) == {-(-arena.num_bytes // 16) * 16}, "{tag}");')
+    asserts.append(f'_Static_assert(sizeof(union {tag}) == {-(-arena.num_bytes // 16) * 16}u, "{tag}");')
     peak = program.steps[arena.peak_step].name if program.steps else model
     bound = arena.lower_bound_bytes
     note = f"/* {arena.num_bytes} B; no plan of these lifetimes needs fewer than {bound} B (at {peak}). */"

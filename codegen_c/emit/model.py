@@ -10,11 +10,25 @@ from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.functions import definition
 from codegen_c.emit.header import signature
 from codegen_c.emit.memory import place, union_name
+from codegen_c.emit.pieces import Piece, joined
 from codegen_c.emit.sequence import sequence_lines
 from codegen_c.emit.stream import callback_lines, streamed
 from codegen_c.interface import Interface, Port
 from codegen_c.kernels.contract import CFunction
-from codegen_c.program import Affine, Call, KernelCall, Loop, Program, Sequence, Step, Tensor, Transfer, Wait, reads
+from codegen_c.program import (
+    Affine,
+    Call,
+    KernelCall,
+    Loop,
+    Program,
+    Sequence,
+    Step,
+    Tensor,
+    Transfer,
+    Wait,
+    calls,
+    reads,
+)
 from codegen_c.text import block, comment
 
 RUNTIME_HEADER = "tvm_ext_kernels.h"
@@ -25,6 +39,13 @@ def emit_model(
     program: Program, plan: MemoryPlan, interface: Interface, origin: Origin, *, after_step: bool = False
 ) -> str:
     """Text of `<model>.c`. after_step: call the function pointer `<model>_after_step` behind each step (for tests)."""
+    return joined(model_pieces(program, plan, interface, origin, after_step=after_step))
+
+
+def model_pieces(
+    program: Program, plan: MemoryPlan, interface: Interface, origin: Origin, *, after_step: bool = False
+) -> list[Piece]:
+    """`<model>.c` in pieces: what stands above, a function for one or more steps, the steps of the run."""
     model = interface.model
     hook = f"void (*{model}_after_step)(int32_t step);" if after_step else ""
     includes = [f'#include "{model}.h"', f'#include "{model}_memory.h"', f'#include "{model}_weights.h"']
@@ -32,22 +53,21 @@ def emit_model(
         f'#include "{name}"' if name.startswith("tvm_ext_") else f"#include <{name}>" for name in headers(program)
     ]
     names = _function_names(program)
+    users = {name: [call for call in program.kernel_calls() if names.get(call.name) == name] for name in names.values()}
     functions = [
-        f"{_comment(program, [c for c in program.kernel_calls() if names.get(c.name) == call.name])}\n"
-        f"{definition(call.implementation.function, f'{model}_{call.name}')}"
-        for call in program.kernel_calls()
-        if names.get(call.name) == call.name
+        Piece(
+            text=f"{_comment(program, same)}\n{definition(same[0].implementation.function, f'{model}_{name}')}",
+            kind="function", name=f"{model}_{name}", steps=tuple(call.name for call in same),
+        )
+        for name, same in users.items()
+    ]  # fmt: skip
+    head = [
+        banner(origin, f"{model}: layers, and the run that calls them in order."),
+        "\n".join(includes),
+        "",
+        *([f"extern {hook}", hook, ""] if hook else []),
     ]
-    return "\n".join(
-        [
-            banner(origin, f"{model}: layers, and the run that calls them in order."),
-            "\n".join(includes),
-            "",
-            *([f"extern {hook}", hook, ""] if hook else []),
-            *functions,
-            _run(program, plan, interface, after_step),
-        ]
-    )
+    return [*(Piece(text=text) for text in head), *functions, *_run(program, plan, interface, after_step)]
 
 
 def headers(program: Program) -> list[str]:
@@ -84,7 +104,7 @@ def _describe(tensor: Tensor) -> str:
     return f"{tensor.dtype}[{', '.join(map(str, tensor.shape))}]"
 
 
-def _run(program: Program, plan: MemoryPlan, interface: Interface, after_step: bool) -> str:
+def _run(program: Program, plan: MemoryPlan, interface: Interface, after_step: bool) -> list[Piece]:
     model = interface.model
     used = dict.fromkeys(p.memory for p in plan.placements.values())
     lines = [f"union {union_name(model, memory)} *const {memory} = &{union_name(model, memory)};" for memory in used]
@@ -94,13 +114,15 @@ def _run(program: Program, plan: MemoryPlan, interface: Interface, after_step: b
     unread = [port.name for port in interface.inputs if port.name not in read]
     lines += [f"(void){name}; /* no step reads it */" for name in unread if interface.io == "caller"]
     ports = {port.name: port for port in (*interface.inputs, *interface.outputs)}
-    calls = _Calls(program=program, plan=plan, model=model, names=_function_names(program), ports=ports)
+    written = _Calls(program=program, plan=plan, model=model, names=_function_names(program), ports=ports)
+    pieces = [Piece(text="\n".join([f"{signature(interface)}\n{{", *([block(lines)] if lines else [])]))]
     for index, step in enumerate(program.steps):
-        lines += _step(calls, step)
+        lines = _step(written, step)
         if after_step:
             lines += [f"if ({model}_after_step) {{", block(f"{model}_after_step({index});"), "}"]
-    lines.append("return 0;")
-    return f"{signature(interface)}\n{{\n{block(lines)}\n}}\n"
+        names = tuple(call.name for call in calls(step))
+        pieces.append(Piece(text=block(lines), kind="step", name=step.name, steps=names))
+    return [*pieces, Piece(text="    return 0;\n}\n")]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,7 +33,7 @@ def sequence_lines(step: RowSteps, call_lines: CallLines) -> list[str]:
         f"{{ /* {step.name}: {_unit(step)} in series; what lies between two layers is a ring of the last few. */",
         block(
             [
-                f"int32_t {', '.join(f'{name} = 0' for name in counters)};",
+                *(f"int32_t {name} = 0;" for name in counters),
                 f"while ({counters[-1]} < {spatial_of(step.body[-1]).output_rows}) {{",
                 block([*wants, *runs, "}"]),
                 "}",

@@ -8,6 +8,7 @@ import numpy as np
 
 from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.memory import define_section, section_macro
+from codegen_c.emit.pieces import Piece, joined
 from codegen_c.program import Constant, Program
 from codegen_c.text import C_TYPES, block, comment, filled, literal
 from tvm_ext.core.platform import Platform
@@ -26,14 +27,30 @@ def emit_weights(program: Program, model: str, origin: Origin, platform: Platfor
         *(f"extern {declaration(constant, model)};" for constant in constants),
         "\n#endif\n",
     ]
-    memories = dict.fromkeys(constant.memory for constant in constants)
-    source = [
+    source = joined(weights_pieces(program, model, origin, platform))
+    return {f"{model}_weights.h": "\n".join(header), f"{model}_weights.c": source}
+
+
+def weights_pieces(program: Program, model: str, origin: Origin, platform: Platform) -> list[Piece]:
+    """`<model>_weights.c` in pieces: what stands above, then each constant."""
+    memories = dict.fromkeys(constant.memory for constant in program.constants.values())
+    head = [
         banner(origin, f"{model}: weights."),
         f'#include "{model}_weights.h"\n\n#include <math.h>\n',
         *(define_section(model, platform.memory(memory), zeroed=False) for memory in memories),
-        *(_definition(constant, model) for constant in constants),
     ]
-    return {f"{model}_weights.h": "\n".join(header), f"{model}_weights.c": "\n".join(source)}
+    readers: dict[str, list[str]] = {name: [] for name in program.constants}
+    for call in program.kernel_calls():
+        for name in call.constants:
+            readers[name].append(call.name)
+    constants = [
+        Piece(
+            text=_definition(constant, model), kind="constant", name=f"{model}_{constant.name}",
+            steps=tuple(readers[constant.name]),
+        )
+        for constant in program.constants.values()
+    ]  # fmt: skip
+    return [*(Piece(text=text) for text in head), *constants]
 
 
 def declaration(constant: Constant, model: str) -> str:

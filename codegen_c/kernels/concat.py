@@ -126,7 +126,7 @@ def _copies(operator: Concat, stored: StoredRows, count: int, index: str, suffix
         if run == 0:
             continue
         to, source = (str(begin), "0") if count == 1 else (plus(times(index, total), begin), times(index, run))
-        size = f"{run} * sizeof output{suffix}[0]" if np.dtype(tensor.dtype).itemsize > 1 else str(run)
+        size = f"{run}u * sizeof output{suffix}[0]" if np.dtype(tensor.dtype).itemsize > 1 else str(run)
         lines += [f"memcpy(&output{suffix}[{to}], &input{number}{suffix}[{source}], {size});"]
         begin += run
     return lines if count == 1 else [f"for (int32_t {index} = 0; {index} < {count}; ++{index}) {{", block(lines), "}"]

@@ -92,7 +92,7 @@ def _function(operator: Dense, blocking: Blocking) -> CFunction:
     num_rows = operator.output.num_elements // channels
     return CFunction(
         parameters=tuple(p for p in parameters(finish) if p.role != "row"),
-        body="\n".join(over_rows("0", str(num_rows), (depth, channels), finish, blocking)),
+        body="\n".join(over_rows("0", str(num_rows), (depth, channels), finish, blocking, multiple=num_rows)),
         helpers=finish.helper(blocking.lanes),
         includes=blocking.lanes.includes,
     )

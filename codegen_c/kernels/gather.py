@@ -261,7 +261,7 @@ class _Text:
 
     def _size(self, count: int) -> str:
         itemsize = np.dtype(self.operator.output.dtype).itemsize
-        return f"{count} * sizeof output[0]" if itemsize > 1 else str(count)
+        return f"{count}u * sizeof output[0]" if itemsize > 1 else str(count)
 
 
 def _sum(first: str, second: str) -> str:

@@ -19,7 +19,7 @@ from codegen_c.kernels.contract import (
 )
 from codegen_c.kernels.window import ROW_PARAMETERS, slot
 from codegen_c.operators import Array, Permute, Window
-from codegen_c.text import C_TYPES, block, plus
+from codegen_c.text import C_TYPES, block, plus, times
 
 CHANNELS_LAST = (0, 2, 3, 1)
 WHOLE = RowAccess(window=Window(kernel=(1, 1), strides=(0, 0)), input_rows=1)
@@ -78,7 +78,7 @@ def _rows(operator: Permute, stored: StoredRows) -> str:
     """Rows of an image, pixel by pixel, the channels of each from as many planes."""
     _, _, columns, channels = operator.output.shape
     _, row, _, plane = _strides(operator)
-    place = plus(f"c * {plane} + h * {row} + w", _origin(operator))
+    place = plus(f"{times('c', plane)} + {times('h', row)} + w", _origin(operator))
     pixel = [
         f"for (int32_t c = 0; c < {channels}; ++c) {{",
         block(f"*row++ = input[{place}];"),

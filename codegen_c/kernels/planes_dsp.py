@@ -126,8 +126,10 @@ def expand_row(operator: QConv2d, plane: Plane) -> str:
             *([x] if "x" in a.replace("0x", "") else []),
             f"const uint32_t a = {a};",
             f"const uint32_t b = {b};",
-            f"const uint32_t a_even = tvm_ext_dsp_even_{kind}(a), a_odd = tvm_ext_dsp_odd_{kind}(a);",
-            f"const uint32_t b_even = tvm_ext_dsp_even_{kind}(b), b_odd = tvm_ext_dsp_odd_{kind}(b);",
+            f"const uint32_t a_even = tvm_ext_dsp_even_{kind}(a);",
+            f"const uint32_t a_odd = tvm_ext_dsp_odd_{kind}(a);",
+            f"const uint32_t b_even = tvm_ext_dsp_even_{kind}(b);",
+            f"const uint32_t b_odd = tvm_ext_dsp_odd_{kind}(b);",
             "cell[i] = tvm_ext_dsp_lows(a_even, b_even);",
             f"cell[i + {plane.size}] = tvm_ext_dsp_lows(a_odd, b_odd);",
             f"cell[i + {2 * plane.size}] = tvm_ext_dsp_highs(a_even, b_even);",
@@ -164,7 +166,8 @@ def expand_strip(operator: QConv2d, stored: StoredRows, plane: Plane) -> list[st
         f"(end - h - 1) * {window.strides[0]} + {spanned}" if window.strides[0] > 1 else plus("end - h", spanned - 1)
     )
     lines = [f"const int32_t top = {top};"]
-    if plane.kept:
+    slides = plane.kept and (operator.output.shape[1] > plane.strip or stored.output is not None)
+    if slides:
         step = (plane.rows - plane.kept) * plane.words
         moves = [f"cells[{plus('i', j * plane.size)}] = cells[i + {j * plane.size + step}];" for j in range(PLANES)]
         done: list[str] = []
@@ -176,7 +179,7 @@ def expand_strip(operator: QConv2d, stored: StoredRows, plane: Plane) -> list[st
         lines += ["if (h > row_begin) {", block(slide), "}"]
     return [
         *lines,
-        f"for (int32_t r = {f'h > row_begin ? {plane.kept} : 0' if plane.kept else '0'}; r < {count}; ++r) {{",
+        f"for (int32_t r = {f'h > row_begin ? {plane.kept} : 0' if slides else '0'}; r < {count}; ++r) {{",
         block(["const int32_t y = top + r;", f"$_expand(&cells[{times('r', plane.words)}], {place});"]),
         "}",
     ]

@@ -29,11 +29,13 @@ def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implement
     channels = operator.output.shape[3]
     if _is_flat(operator, stored):  # rows lie behind each other: one long row of pixels
         begin, end = times("row_begin", columns), times("row_end", columns)
-        lines = over_rows(begin, end, (depth, channels), finish, blocking, pitch=stored.pitch)
+        lines = over_rows(begin, end, (depth, channels), finish, blocking, multiple=columns, pitch=stored.pitch)
     else:
         starts = {"input": _input_row(operator, stored), "output": row_offset(operator, None, stored)}
         starts |= {f"input{i}": row_offset(operator, i, stored) for i in finish.residuals()}
-        lines = over_rows("0", str(columns), (depth, channels), finish, blocking, starts, pitch=stored.pitch)
+        lines = over_rows(
+            "0", str(columns), (depth, channels), finish, blocking, starts, multiple=columns, pitch=stored.pitch
+        )
         lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"]
         if batch > 1:
             lines = [f"for (int32_t n = 0; n < {batch}; ++n) {{", block(lines), "}"]

@@ -20,22 +20,28 @@ def over_rows(
     blocking: Blocking,
     starts: Mapping[str, str] | None = None,
     *,
+    multiple: int,
     pitch: int | None = None,
 ) -> list[str]:
     """Rows [begin, end), C expressions, of input[.., depth] -> output[.., channels]; shape: (depth, channels).
 
-    starts: first row of `input`, `output` and residuals `input<i>`, where it is not 0. pitch: elements from one output
-    row to the next, None: its channels.
+    multiple: what divides the number of rows; where blocks do too, there is no code for single ones. A number of rows
+    is `end` where `begin` is 0. starts: first row of `input`, `output` and residuals `input<i>`, where it is not 0.
+    pitch: elements from one output row to the next, None: its channels.
     """
     starts, pitch = starts or {}, pitch or shape[1]
-    lines = [f"int32_t m = {begin};"]
-    if blocking.pixels > 1:
-        whole = f"{end} - m" if begin != "0" else end
-        lines.append(f"const int32_t whole = {end} - ({whole}) % {blocking.pixels};")
-        lines.append(f"for (; m < whole; m += {blocking.pixels}) {{")
-        lines += [block(_rows(blocking.pixels, shape, finish, blocking, starts, pitch)), "}"]
+    at_once = 1 if begin == "0" and int(end) < blocking.pixels else blocking.pixels
+    if multiple % at_once == 0:
+        step = "++m" if at_once == 1 else f"m += {at_once}"
+        rows = _rows(at_once, shape, finish, blocking, starts, pitch)
+        return [f"for (int32_t m = {begin}; m < {end}; {step}) {{", block(rows), "}"]
+    whole = f"{end} - m" if begin != "0" else end
     return [
-        *lines,
+        f"int32_t m = {begin};",
+        f"const int32_t whole = {end} - ({whole}) % {blocking.pixels};",
+        f"for (; m < whole; m += {blocking.pixels}) {{",
+        block(_rows(blocking.pixels, shape, finish, blocking, starts, pitch)),
+        "}",
         f"for (; m < {end}; ++m) {{",
         block(_rows(1, shape, finish, blocking, starts, pitch)),
         "}",

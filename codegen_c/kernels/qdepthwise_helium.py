@@ -171,7 +171,7 @@ def _pixel(operator: QConv2d, groups: list[list[int]], finish: Rescale, limits: 
     middle = kernel_columns // 2  # loads reach 127 bytes to either side of a pointer
     lines = [f"const int8_t *x0 = x + k{signed(middle * depth)};"]
     lines += [f"const int8_t *x{r} = x{r - 1} + pitch;" for r in range(1, kernel_rows)]
-    lines += ["tvm_ext_i16x8 even, odd;"]
+    lines += ["tvm_ext_i16x8 even;", "tvm_ext_i16x8 odd;"]
     lines += [f"tvm_ext_i32x4 sum{part} = tvm_ext_i32x4_load(factors{signed(part * LANES)});" for part in PARTS]
     position = 0
     for group in groups:

@@ -54,8 +54,8 @@ static uint64_t measure_instructions(measurement subject, measurement empty, mea
         const uint64_t around_empty = measure_instructions_at(empty.ticks, shift);
         const uint64_t around_loop = measure_instructions_at(loop.ticks, shift);
         const uint64_t known = MEASURE_LOOP_INSTRUCTIONS - MEASURE_EMPTY_INSTRUCTIONS;
-        const uint32_t resolved = ((uint64_t)BOARD_TICK_DENOMINATOR << shift) > 2u * BOARD_TICK_NUMERATOR;
-        if (resolved && around_loop - around_empty == known && subject.wrapped == 0u) {
+        const uint64_t denominator = (uint64_t)BOARD_TICK_DENOMINATOR << shift;
+        if (denominator > 2u * BOARD_TICK_NUMERATOR && around_loop - around_empty == known && subject.wrapped == 0u) {
             return measure_instructions_at(subject.ticks, shift) - around_empty + MEASURE_EMPTY_INSTRUCTIONS;
         }
     }

@@ -61,10 +61,10 @@ __attribute__((naked)) void reset_handler(void)
 __attribute__((used)) void start(void)
 {
     for (const copy_range *range = copy_table_begin; range < copy_table_end; range++) {
-        memcpy(range->begin, range->load, (size_t)(range->end - range->begin));
+        (void)memcpy(range->begin, range->load, (size_t)(range->end - range->begin));
     }
     for (const zero_range *range = zero_table_begin; range < zero_table_end; range++) {
-        memset(range->begin, 0, (size_t)(range->end - range->begin));
+        (void)memset(range->begin, 0, (size_t)(range->end - range->begin));
     }
     semihosting_exit((uint32_t)main());
 }

@@ -6,7 +6,7 @@
 __attribute__((weak)) void tvm_ext_dma_start(uint32_t number, void *target, const void *source, size_t bytes)
 {
     (void)number;
-    memcpy(target, source, bytes);
+    (void)memcpy(target, source, bytes);
 }
 
 __attribute__((weak)) void tvm_ext_dma_wait(uint32_t number)
@@ -16,5 +16,5 @@ __attribute__((weak)) void tvm_ext_dma_wait(uint32_t number)
 
 __attribute__((weak)) void tvm_ext_dma_copy(void *target, const void *source, size_t bytes)
 {
-    memcpy(target, source, bytes);
+    (void)memcpy(target, source, bytes);
 }

@@ -32,25 +32,25 @@
             const uint32_t x2 = tvm_ext_dsp_load(x + 8), x3 = tvm_ext_dsp_load(x + 12);                               \
             cell[0] = tvm_ext_dsp_even_##SUFFIX(x0);                                                                  \
             cell[STEP] = tvm_ext_dsp_odd_##SUFFIX(x0);                                                                \
-            cell[2 * STEP] = tvm_ext_dsp_even_##SUFFIX(x1);                                                           \
-            cell[3 * STEP] = tvm_ext_dsp_odd_##SUFFIX(x1);                                                            \
-            cell[4 * STEP] = tvm_ext_dsp_even_##SUFFIX(x2);                                                           \
-            cell[5 * STEP] = tvm_ext_dsp_odd_##SUFFIX(x2);                                                            \
-            cell[6 * STEP] = tvm_ext_dsp_even_##SUFFIX(x3);                                                           \
-            cell[7 * STEP] = tvm_ext_dsp_odd_##SUFFIX(x3);                                                            \
-            cell += 8 * STEP;                                                                                         \
+            cell[2 * (STEP)] = tvm_ext_dsp_even_##SUFFIX(x1);                                                         \
+            cell[3 * (STEP)] = tvm_ext_dsp_odd_##SUFFIX(x1);                                                          \
+            cell[4 * (STEP)] = tvm_ext_dsp_even_##SUFFIX(x2);                                                         \
+            cell[5 * (STEP)] = tvm_ext_dsp_odd_##SUFFIX(x2);                                                          \
+            cell[6 * (STEP)] = tvm_ext_dsp_even_##SUFFIX(x3);                                                         \
+            cell[7 * (STEP)] = tvm_ext_dsp_odd_##SUFFIX(x3);                                                          \
+            cell += 8 * (STEP);                                                                                       \
             x += 16;                                                                                                  \
         }                                                                                                             \
         for (; count >= 4; count -= 4) {                                                                              \
             const uint32_t x0 = tvm_ext_dsp_load(x);                                                                  \
             cell[0] = tvm_ext_dsp_even_##SUFFIX(x0);                                                                  \
             cell[STEP] = tvm_ext_dsp_odd_##SUFFIX(x0);                                                                \
-            cell += 2 * STEP;                                                                                         \
+            cell += 2 * (STEP);                                                                                       \
             x += 4;                                                                                                   \
         }                                                                                                             \
         for (; count > 0; count -= 2) {                                                                               \
             *cell = tvm_ext_dsp_lows((uint32_t)(int32_t)x[0], count > 1 ? (uint32_t)(int32_t)x[1] : 0u);              \
-            cell += STEP;                                                                                             \
+            cell += (STEP);                                                                                           \
             x += 2;                                                                                                   \
         }                                                                                                             \
         return cell;                                                                                                  \

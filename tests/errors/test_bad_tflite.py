@@ -79,18 +79,18 @@ def test_scales_that_do_not_fit_their_tensor(tmp_path: Path) -> None:
     refused(writer.finish([relu(writer, x)]), tmp_path, "'x' has 3 scales", BadModel)
 
 
-@pytest.mark.parametrize("scale", [float("nan"), float("inf"), -1.0])
+@pytest.mark.parametrize("scale", [float("nan"), float("inf"), -1.0, 0.0])
 def test_impossible_scales(scale: float, tmp_path: Path) -> None:
     writer = TfliteWriter()
     x = writer.input("x", (1, 4), "int8", Quantized(scale=scale))
-    refused(writer.finish([relu(writer, x)]), tmp_path, "negative or not finite", BadModel)
+    refused(writer.finish([relu(writer, x)]), tmp_path, "finite and above zero", BadModel)
 
 
 def test_zero_point_outside_its_type(tmp_path: Path) -> None:
     writer = TfliteWriter()
     x = writer.input("x", (1, 4), "int8", Quantized(scale=1, zero_point=300))
     y = relu(writer, x, dtype="int8", quantized=Quantized(scale=1))
-    refused(writer.finish([y]), tmp_path, "zero point lies outside int8")
+    refused(writer.finish([y]), tmp_path, "zero point 300; a zero point lies within int8", BadModel)
 
 
 def test_order_and_outputs(tmp_path: Path) -> None:

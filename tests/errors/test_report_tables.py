@@ -118,3 +118,19 @@ def test_floats_left_in_a_quantized_model_are_named() -> None:
     text = shown(float_operations=[operation])
     assert "erf_3" in text and "no integer kernel [yet]" in text
     assert "Float arithmetic" not in shown(float_operations=[])
+
+
+def test_the_bound_of_the_stack_stands_beside_the_painted_one() -> None:
+    bound = {"num_bytes": 72, "reason": None, "callback_depth_bytes": None, "with_callbacks_bytes": None}
+    assert "stack, bound by its calls" in shown() and "72 B" in shown(stack_bound=bound)
+    streamed = shown(stack_bound={**bound, "callback_depth_bytes": 40, "with_callbacks_bytes": 200})
+    assert "72 B; 40 B and a callback's own at each of the application's" in streamed
+    assert "none: recursion: f -> f" in shown(stack_bound={**bound, "num_bytes": None, "reason": "recursion: f -> f"})
+
+
+def test_coverage_of_the_self_test_is_shown() -> None:
+    coverage = {"statements": 90, "covered": 88, "missed": {"net.c": [7, 9]}, "missed_shared": {}, "reason": None}
+    assert "88 of 90, 2 lines missed" in shown(selftest_coverage=coverage)
+    assert "90 of 90" in shown(selftest_coverage={**coverage, "covered": 90, "missed": {}})
+    unknown = {**coverage, "statements": None, "covered": None, "missed": {}, "reason": "no gcov"}
+    assert "not measured: no gcov" in shown(selftest_coverage=unknown)

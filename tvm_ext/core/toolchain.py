@@ -128,6 +128,13 @@ def shared_library(objects: Sequence[Path], library: Path, toolchain: Toolchain,
     return _made(library, compiler[0])
 
 
+def host_program(objects: Sequence[Path], program: Path, toolchain: Toolchain, *, flags: Sequence[str] = ()) -> Path:
+    """Link a program for this machine. Raises MissingTool, BuildFailed."""
+    command = [*find_compiler(toolchain), *toolchain.flags, *flags, "-o", str(program.resolve()), *_absolute(objects)]
+    _run([*command, "-lm"], program.parent)
+    return program
+
+
 def link_elf(
     objects: Sequence[Path], elf: Path, toolchain: Toolchain, *, script: Path, flags: Sequence[str] = ()
 ) -> Path:
@@ -140,6 +147,12 @@ def link_elf(
     compiler = find_compiler(toolchain)
     _run([*compiler, *toolchain.flags, *flags, *fixed, *tail], elf.parent, reads=objects)
     return _made(elf, compiler[0])
+
+
+def disassembly(elf: Path, toolchain: Toolchain) -> str:
+    """Instructions of an ELF as objdump prints them, without their bytes. Raises MissingTool, BuildFailed."""
+    command = [find_program(f"{toolchain.prefix}objdump"), "-d", "--no-show-raw-insn", str(elf.resolve())]
+    return _run(command, elf.parent)
 
 
 def section_sizes(objects: Sequence[Path], toolchain: Toolchain) -> dict[str, SectionSizes]:

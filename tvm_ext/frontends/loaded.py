@@ -8,6 +8,8 @@ from typing import Literal
 
 import tvm
 
+from tvm_ext.core.model_nodes import ModelNode
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Loaded:
@@ -16,6 +18,7 @@ class Loaded:
     sha256: of everything the model was read from. rounding: what the format means by quantized arithmetic, one
     rounding of an exact result (`onnx`), or TensorFlow Lite's own (`tflite`).
     input_demands: least and largest value of inputs of which operators of the file demand a range.
+    nodes: operators of the file, in order; empty where the module's own calls are all there is.
     """
 
     mod: tvm.IRModule
@@ -24,3 +27,4 @@ class Loaded:
     output_names: tuple[str, ...]
     rounding: Literal["onnx", "tflite"] = "onnx"
     input_demands: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, "tuple[float, float]"])
+    nodes: tuple[ModelNode, ...] = ()

@@ -8,6 +8,7 @@ import onnx
 from tvm import relax
 
 from relay_passes.dataflow import static_shape
+from tvm_ext.frontends.onnx.check_inference import Types
 from tvm_ext.frontends.onnx.refusals import Problem, operator_of
 
 # Strings, complex numbers, 16-bit floats and types of less than a byte are not here: C11 has none of them.
@@ -37,14 +38,11 @@ def not_supported(data_type: int) -> str:
     return f"its element type {type_name(data_type)} is not supported"
 
 
-def contradictions(
-    model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]], tensors: Mapping[str, relax.Expr]
-) -> list[Problem]:
+def contradictions(model: onnx.ModelProto, inferred: Types, tensors: Mapping[str, relax.Expr]) -> list[Problem]:
     """Nodes whose imported results differ in type or shape from what ONNX infers for the model.
 
     A wrong shape is a converter's error that nothing else would notice before the numbers are wrong.
     """
-    inferred = _inferred(model, shapes)
     read = {name for node in model.graph.node for name in node.input} | {value.name for value in model.graph.output}
     problems = []
     for index, node in enumerate(model.graph.node):
@@ -60,28 +58,6 @@ def contradictions(
                 label = node.name or f"{node.op_type}_{index}"
                 problems.append(Problem(operator=operator_of(node), node=label, reason=reason))
     return problems
-
-
-def _inferred(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, onnx.TypeProto.Tensor]:
-    static = onnx.ModelProto()
-    static.CopyFrom(model)
-    for value in static.graph.input:
-        if value.name in shapes:
-            dims = [onnx.TensorShapeProto.Dimension(dim_value=dim) for dim in shapes[value.name]]
-            value.type.tensor_type.shape.CopyFrom(onnx.TensorShapeProto(dim=dims))
-    # Shapes written into the file may be stale; only what follows from the inputs counts.
-    del static.graph.value_info[:]
-    for value in static.graph.output:
-        value.type.tensor_type.ClearField("shape")
-    try:
-        graph = onnx.shape_inference.infer_shapes(static, data_prop=True).graph
-    except (onnx.shape_inference.InferenceError, ValueError, RuntimeError):
-        return {}
-    return {value.name: value.type.tensor_type for value in [*graph.value_info, *graph.output] if _is_tensor(value)}
-
-
-def _is_tensor(value: onnx.ValueInfoProto) -> bool:
-    return value.type.HasField("tensor_type") and value.type.tensor_type.elem_type != onnx.TensorProto.UNDEFINED
 
 
 def _agrees(expected: onnx.TypeProto.Tensor, shape: tuple[int, ...]) -> bool:

@@ -18,6 +18,8 @@ from tvm import relax
 
 from relay_passes.dataflow import build, constant, live, substitute
 from tvm_ext.core.errors import BadModel, UnsupportedModel
+from tvm_ext.frontends.onnx.check_inference import inferred_types
+from tvm_ext.frontends.onnx.check_nodes import check_nodes
 from tvm_ext.frontends.onnx.control_flow import expected_passes, take_branch, unroll_loop, unroll_scan
 from tvm_ext.frontends.onnx.count_nodes import NodeCounter
 from tvm_ext.frontends.onnx.element_types import contradictions, dtype_of, not_supported
@@ -81,6 +83,8 @@ class _Importer:
         scope: Scope = {"": None}
         self._add_initializers(graph, scope)
         params = [self._parameter(value, shapes[value.name]) for value in graph.input if value.name in shapes]
+        types = inferred_types(self._path, self._model, shapes)
+        check_nodes(self._path, self._model, types)
         scope.update({param.name: known_if_empty(param) for param in params})
         params = [param for param in params if scope[param.name] is param]
         opsets = {_domain(entry.domain): entry.version for entry in self._model.opset_import}
@@ -91,7 +95,7 @@ class _Importer:
                 self._nodes.tensor = next((name for name in node.output if name), "")
                 self._convert(node, scope, node.name or f"{node.op_type}_{index}", opsets, 0)
         self._problems += contradictions(
-            self._model, shapes, {k: v for k, v in scope.items() if isinstance(v, relax.Expr)}
+            self._model, types, {k: v for k, v in scope.items() if isinstance(v, relax.Expr)}
         )
         if self._problems:
             raise unsupported(self._path, self._problems)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
 
 from tvm_ext.core.limits import Limits
+from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.frontends.loaded import Loaded
 from tvm_ext.frontends.onnx.element_types import dtype_of
 from tvm_ext.frontends.onnx.import_graph import import_graph
@@ -41,7 +42,26 @@ def load_onnx(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: Li
         input_names=tuple(name for name in fixed if name not in empty),
         output_names=tuple(value.name for value in graph.output),
         input_demands=input_demands(file.model, fixed),
+        nodes=tuple(_node(node, index) for index, node in enumerate(graph.node)),
     )
+
+
+def _node(node: onnx.NodeProto, index: int) -> ModelNode:
+    """A node under the name that its calls carry."""
+    return ModelNode(
+        name=node.name or f"{node.op_type}_{index}",
+        operator=node.op_type,
+        inputs=tuple(name for name in _read(node) if name),
+        outputs=tuple(name for name in node.output if name),
+    )
+
+
+def _read(node: onnx.NodeProto) -> Iterator[str]:
+    """Names that a node reads; bodies of control flow see what stands outside of them."""
+    yield from node.input
+    for attribute in node.attribute:
+        for inner in attribute.g.node:
+            yield from _read(inner)
 
 
 def _inputs(graph: onnx.GraphProto) -> list[DeclaredInput]:

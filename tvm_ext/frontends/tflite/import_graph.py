@@ -20,9 +20,11 @@ from tvm_ext.frontends.onnx.name_variables import name_variables
 from tvm_ext.frontends.size_limits import ImportSizes
 from tvm_ext.frontends.statements import NotPossible, Statements
 from tvm_ext.frontends.tflite.converter import FloatConverter
+from tvm_ext.frontends.tflite.gather_nd import gather_nd
 from tvm_ext.frontends.tflite.layers import LAYERS, Operand, options_of, quantized
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
 from tvm_ext.frontends.tflite.refusals import Problem, Refused, refusal, unsupported
+from tvm_ext.frontends.tflite.rescale import rescaled_to_int32
 
 # Operators that move numbers, add none of their own, and mean the same on integers of one scale.
 _MOVES = frozenset(
@@ -30,7 +32,8 @@ _MOVES = frozenset(
     "DEPTH_TO_SPACE SPACE_TO_DEPTH REVERSE_V2 RESIZE_NEAREST_NEIGHBOR CONCATENATION BROADCAST_TO MIRROR_PAD "
     "ARG_MAX ARG_MIN".split()
 )
-_CASTS = frozenset(["QUANTIZE", "DEQUANTIZE"])
+# What its output is, the file says; CAST has options too, which the runtimes do not read.
+_CASTS = frozenset(["QUANTIZE", "DEQUANTIZE", "CAST"])
 
 
 def import_graph(
@@ -137,11 +140,6 @@ class _Importer:
         tensors = [self._file.tensors[index] for index in (*node.inputs, *node.outputs) if index >= 0]
         scaled = [tensor for tensor in tensors if tensor.scales is not None and tensor.dtype in ("int8", "uint8")]
         same = all(scaled[0].scales.equals(tensor.scales) and scaled[0].dtype == tensor.dtype for tensor in scaled)
-        if (
-            node.operator == "CONCATENATION"
-            and options_of(node.table, tflite.ConcatenationOptions).FusedActivationFunction()
-        ):
-            return False
         return same and (node.operator in _MOVES or node.operator.startswith("PAD"))
 
     def _computed(self, node: TfliteNode, builder: relax.BlockBuilder, moves: bool) -> relax.Expr:
@@ -153,8 +151,12 @@ class _Importer:
             for index, operand in zip(node.inputs, given, strict=True)
             if operand is not None
         }
+        if node.operator == "QUANTIZE" and self._file.tensors[node.outputs[0]].dtype == "int32":
+            return self._rescaled(node, builder)
         if node.operator in _CASTS:
             return values[node.inputs[0]]
+        if node.operator == "GATHER_ND":
+            return gather_nd(values[node.inputs[0]], values[node.inputs[1]])
         if moves and node.operator.startswith("PAD"):
             return self._padded(node, values)
         if node.operator == "SOFTMAX":
@@ -177,6 +179,12 @@ class _Importer:
         tensor = self._file.tensors[index]
         is_quantized = tensor.scales is not None and (tensor.dtype in ("int8", "uint8") or tensor.data is not None)
         return Operand(value=self._values[index], scales=tensor.scales if is_quantized else None)
+
+    def _rescaled(self, node: TfliteNode, builder: relax.BlockBuilder) -> relax.Expr:
+        given, wanted = self._file.tensors[node.inputs[0]], self._file.tensors[node.outputs[0]]
+        if given.dtype != "int8" or given.scales is None or wanted.scales is None:
+            raise Refused(f"quantizing {given.dtype} to int32 is not supported")
+        return rescaled_to_int32(builder, self._values[node.inputs[0]], given.scales, wanted.scales)
 
     def _padded(self, node: TfliteNode, values: Mapping[int, relax.Expr]) -> relax.Expr:
         """PAD and PADV2 on integers: with the zero point, or the number the model gives."""

@@ -14,7 +14,7 @@ import tflite
 from tvm import relax
 
 from relay_passes.dataflow import array_of, constant, infer, static_shape
-from tvm_ext.frontends.tflite.read_file import Scales
+from tvm_ext.frontends.tflite.check_scales import Scales
 from tvm_ext.frontends.tflite.refusals import Refused
 
 
@@ -79,7 +79,6 @@ def activated(value: relax.Expr, function: int) -> relax.Expr:
         kinds.RELU: lambda: relax.op.nn.relu(value),
         kinds.RELU_N1_TO_1: lambda: relax.op.clip(value, -1, 1),
         kinds.RELU6: lambda: relax.op.clip(value, 0, 6),
-        kinds.TANH: lambda: relax.op.tanh(value),
     }
     if function not in rules:
         raise Refused(f"its fused activation {function} is not supported")

@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from tvm_ext.core.limits import Limits
+from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.frontends.loaded import Loaded
 from tvm_ext.frontends.shapes import DeclaredInput, fix_shapes
 from tvm_ext.frontends.size_limits import ImportSizes, check_inputs
+from tvm_ext.frontends.tflite.check_graph import check_graph
 from tvm_ext.frontends.tflite.import_graph import import_graph
 from tvm_ext.frontends.tflite.read_file import read_tflite
 
@@ -18,6 +20,7 @@ from tvm_ext.frontends.tflite.read_file import read_tflite
 def load_tflite(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: Limits) -> Loaded:
     """Read, fix shapes, import. Raises BadModel, BadOptions, UnsupportedModel."""
     file = read_tflite(path, limits)
+    check_graph(path, file.tensors, file.nodes, file.inputs, file.outputs)
     tensors = [file.tensors[index] for index in file.inputs]
     inputs = [DeclaredInput(name=tensor.name, dims=tensor.dims) for tensor in tensors]
     fixed = fix_shapes(inputs, shapes)
@@ -30,4 +33,13 @@ def load_tflite(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: 
         input_names=tuple(declared.name for declared in inputs),
         output_names=tuple(file.tensors[index].name for index in file.outputs),
         rounding="tflite",
+        nodes=tuple(
+            ModelNode(
+                name=node.label,
+                operator=node.operator,
+                inputs=tuple(file.tensors[index].name for index in node.inputs if index >= 0),
+                outputs=tuple(file.tensors[index].name for index in node.outputs if index >= 0),
+            )
+            for node in file.nodes
+        ),
     )

@@ -14,6 +14,7 @@ import tflite
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.core.limits import Limits
 from tvm_ext.frontends.mapped_file import mapped_file
+from tvm_ext.frontends.tflite.check_scales import Scales, read_scales
 from tvm_ext.frontends.tflite.file_sizes import FileSizes
 
 _IDENTIFIER = b"TFL3"
@@ -30,25 +31,6 @@ _DTYPES = {
 }
 _TYPE_NAMES = {value: name for name, value in vars(tflite.TensorType).items() if not name.startswith("_")}
 _OPERATOR_NAMES = {value: name for name, value in vars(tflite.BuiltinOperator).items() if not name.startswith("_")}
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Scales:
-    """How integers of a tensor stand for real numbers: one scale, or one for each index of `axis`.
-
-    scale: float32[n], zero_point: int64[n], n = 1 or the extent of `axis`.
-    """
-
-    scale: np.ndarray
-    zero_point: np.ndarray
-    axis: int
-
-    def equals(self, other: Scales | None) -> bool:
-        return (
-            other is not None
-            and np.array_equal(self.scale, other.scale)
-            and np.array_equal(self.zero_point, other.zero_point)
-        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -120,21 +102,6 @@ def _file(path: Path, model: tflite.Model, data: memoryview, sizes: FileSizes) -
     tensors = tuple(_tensors(path, model, graph, sizes))
     nodes = tuple(_nodes(model, graph, len(tensors)))
     inputs, outputs = (_indices(array, len(tensors)) for array in (graph.InputsAsNumpy(), graph.OutputsAsNumpy()))
-    if not outputs or -1 in (*inputs, *outputs):
-        raise BadModel(
-            f"{path}: is not a complete TensorFlow Lite model: it has no outputs, or ports without a tensor."
-        )
-    known = {index for index, tensor in enumerate(tensors) if tensor.data is not None} | {-1, *inputs}
-    for node in nodes:
-        unknown = [index for index in node.inputs if index not in known and not tensors[index].is_variable]
-        if unknown:
-            raise BadModel(
-                f"{path}: {node.label} reads {tensors[unknown[0]].name!r}, which nothing computes before it."
-            )
-        known.update(node.outputs)
-    missing = [index for index in outputs if index not in known]
-    if missing:
-        raise BadModel(f"{path}: nothing computes the output {tensors[missing[0]].name!r}.")
     return TfliteFile(
         model=model, sha256=hashlib.sha256(data).hexdigest(), tensors=tensors, nodes=nodes, inputs=inputs,
         outputs=outputs, weights_bytes=sizes.weights_bytes,
@@ -158,7 +125,8 @@ def _tensors(path: Path, model: tflite.Model, graph: tflite.SubGraph, sizes: Fil
         yield TfliteTensor(
             name=name, dtype=dtype, type_name=type_name, shape=shape, dims=dims,
             data=None if is_sparse else _data(path, model, table, name, shape, dtype, sizes),
-            scales=_scales(path, table, name, shape), is_variable=bool(table.IsVariable()), is_sparse=is_sparse,
+            scales=read_scales(path, table, name, shape, dtype), is_variable=bool(table.IsVariable()),
+            is_sparse=is_sparse,
         )  # fmt: skip
 
 
@@ -199,27 +167,6 @@ def _data(
         raise BadModel(f"{path}: tensor {name!r}, {dtype}{list(shape)}, needs {wanted} B; its buffer has {len(raw)}.")
     sizes.check_constant(name, shape, wanted)
     return np.frombuffer(raw, np.dtype(dtype).newbyteorder("<")).astype(dtype).reshape(shape)
-
-
-def _scales(path: Path, table: tflite.Tensor, name: str, shape: tuple[int, ...]) -> Scales | None:
-    quantization = table.Quantization()
-    if quantization is None or quantization.ScaleLength() == 0:
-        return None
-    if max(quantization.ScaleLength(), quantization.ZeroPointLength()) > max(shape, default=1):
-        raise BadModel(f"{path}: tensor {name!r} has {quantization.ScaleLength()} scales for {shape}.")
-    scale = np.array(quantization.ScaleAsNumpy(), np.float32)
-    zero_point = np.zeros(scale.shape, np.int64)
-    if quantization.ZeroPointLength():
-        zero_point = np.array(quantization.ZeroPointAsNumpy(), np.int64)
-    axis = int(quantization.QuantizedDimension())
-    if not np.isfinite(scale).all() or (scale < 0).any():
-        raise BadModel(f"{path}: tensor {name!r} has a scale that is negative or not finite.")
-    fits = scale.size == 1 or (0 <= axis < len(shape) and shape[axis] == scale.size)
-    if not fits or zero_point.size not in (1, scale.size):
-        raise BadModel(
-            f"{path}: tensor {name!r} has {scale.size} scales and {zero_point.size} zero points for {shape}."
-        )
-    return Scales(scale=scale, zero_point=np.broadcast_to(zero_point, scale.shape), axis=axis if scale.size > 1 else 0)
 
 
 def _nodes(model: tflite.Model, graph: tflite.SubGraph, num_tensors: int) -> Iterator[TfliteNode]:

@@ -8,6 +8,9 @@ from itertools import groupby
 from pathlib import Path
 
 from tvm_ext.core.errors import UnsupportedModel
+from tvm_ext.frontends.tflite.check_options import impossible
+from tvm_ext.frontends.tflite.check_rescaling import rescaling
+from tvm_ext.frontends.tflite.check_types import mistyped
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
 
 _NUM_NODES_NAMED = 3
@@ -45,8 +48,14 @@ def refusal(file: TfliteFile, node: TfliteNode) -> str | None:
     if node.operator.startswith(_TABLES):
         return "it keeps state between runs"
     tensors = [file.tensors[index] for index in (*node.inputs, *node.outputs) if index >= 0]
+    wide = [file.tensors[index] for index in node.inputs if index >= 0]
+    wide += [file.tensors[index] for index in node.outputs if node.operator != "QUANTIZE"]
+    for tensor in wide:
+        if tensor.scales is not None and tensor.data is None and tensor.dtype in _INTEGER_DATA:
+            return f"its tensor {tensor.name!r} is quantized to {tensor.dtype}; quantize to int8"
     reasons = (_of_tensor(tensor) for tensor in tensors)
-    return next((reason for reason in reasons if reason), None) or _of_weights(file, node)
+    found = next((reason for reason in reasons if reason), None)
+    return found or _of_weights(file, node) or impossible(file, node) or mistyped(file, node) or rescaling(file, node)
 
 
 def _of_tensor(tensor: TfliteTensor) -> str | None:

@@ -20,6 +20,6 @@ union branching_network_ram {
     struct { float running[12]; };
 };
 extern union branching_network_ram branching_network_ram;
-_Static_assert(sizeof(union branching_network_ram) == 48, "branching_network_ram");
+_Static_assert(sizeof(union branching_network_ram) == 48u, "branching_network_ram");
 
 #endif

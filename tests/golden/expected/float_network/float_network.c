@@ -200,8 +200,7 @@ TVM_EXT_STEP void float_network_dense(
     const float *restrict weights,
     const float *restrict bias)
 {
-    int32_t m = 0;
-    for (; m < 1; ++m) {
+    for (int32_t m = 0; m < 1; ++m) {
         const float *x0 = &input[m * 36];
         const int32_t row = m * 3;
         for (int32_t k = 0; k < 3; k += 1) {

@@ -30,8 +30,8 @@ union float_network_sram {
     struct { float probabilities[3]; };
 };
 extern union float_network_sram float_network_sram;
-_Static_assert(offsetof(union float_network_sram, image_0_nhwc) == 384, "image_0_nhwc");
-_Static_assert(offsetof(union float_network_sram, pool) == 480, "pool");
-_Static_assert(sizeof(union float_network_sram) == 672, "float_network_sram");
+_Static_assert(offsetof(union float_network_sram, image_0_nhwc) == 384u, "image_0_nhwc");
+_Static_assert(offsetof(union float_network_sram, pool) == 480u, "pool");
+_Static_assert(sizeof(union float_network_sram) == 672u, "float_network_sram");
 
 #endif

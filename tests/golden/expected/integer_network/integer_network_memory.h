@@ -32,10 +32,10 @@ union integer_network_sram {
     struct { uint8_t GAP_y[304]; float y[75]; };
 };
 extern union integer_network_sram integer_network_sram;
-_Static_assert(offsetof(union integer_network_sram, x_q) == 304, "x_q");
-_Static_assert(offsetof(union integer_network_sram, conv_q) == 80, "conv_q");
-_Static_assert(offsetof(union integer_network_sram, sum_q) == 240, "sum_q");
-_Static_assert(offsetof(union integer_network_sram, y) == 304, "y");
-_Static_assert(sizeof(union integer_network_sram) == 608, "integer_network_sram");
+_Static_assert(offsetof(union integer_network_sram, x_q) == 304u, "x_q");
+_Static_assert(offsetof(union integer_network_sram, conv_q) == 80u, "conv_q");
+_Static_assert(offsetof(union integer_network_sram, sum_q) == 240u, "sum_q");
+_Static_assert(offsetof(union integer_network_sram, y) == 304u, "y");
+_Static_assert(sizeof(union integer_network_sram) == 608u, "integer_network_sram");
 
 #endif

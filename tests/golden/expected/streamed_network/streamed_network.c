@@ -187,8 +187,7 @@ TVM_EXT_STEP void streamed_network_dense(
     const float *restrict weights,
     const float *restrict bias)
 {
-    int32_t m = 0;
-    for (; m < 1; ++m) {
+    for (int32_t m = 0; m < 1; ++m) {
         const float *x0 = &input[m * 36];
         const int32_t row = m * 3;
         for (int32_t k = 0; k < 3; k += 1) {
@@ -232,7 +231,8 @@ int32_t streamed_network_run(const streamed_network_io *io)
     int32_t status = 0;
 
     { /* sequence_0: rows in series; what lies between two layers is a ring of the last few. */
-        int32_t read_image_0 = 0, conv1 = 0;
+        int32_t read_image_0 = 0;
+        int32_t conv1 = 0;
         while (conv1 < 6) {
             const int32_t read_image_0_want = TVM_EXT_MIN((conv1 + 3 - 1) + 2, 6);
             if (read_image_0 < read_image_0_want) {

@@ -28,8 +28,8 @@ union streamed_network_sram {
     struct { float probabilities_rows[3]; };
 };
 extern union streamed_network_sram streamed_network_sram;
-_Static_assert(offsetof(union streamed_network_sram, image_0_nhwc) == 576, "image_0_nhwc");
-_Static_assert(offsetof(union streamed_network_sram, pool) == 576, "pool");
-_Static_assert(sizeof(union streamed_network_sram) == 768, "streamed_network_sram");
+_Static_assert(offsetof(union streamed_network_sram, image_0_nhwc) == 576u, "image_0_nhwc");
+_Static_assert(offsetof(union streamed_network_sram, pool) == 576u, "pool");
+_Static_assert(sizeof(union streamed_network_sram) == 768u, "streamed_network_sram");
 
 #endif

@@ -1,0 +1,164 @@
+"""`trace.json`: which lines of C each operator of the model became, and which operators each line is for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from codegen_c.arena.memory_plan import MemoryPlan
+from codegen_c.emit.banner import Origin
+from codegen_c.emit.model import model_pieces
+from codegen_c.emit.pieces import Piece, line_ranges
+from codegen_c.emit.weights import weights_pieces
+from codegen_c.interface import Interface
+from codegen_c.program import Call, KernelCall, Program, calls, transfers_of
+from tvm_ext.core.model_nodes import ModelNode, reachable
+from tvm_ext.core.platform import Platform
+
+SCHEMA_VERSION = 1
+
+
+def emit_trace(
+    program: Program,
+    plan: MemoryPlan,
+    interface: Interface,
+    origin: Origin,
+    platform: Platform,
+    nodes: Sequence[ModelNode],
+) -> str:
+    """JSON. nodes: of the model, in order of execution.
+
+    `nodes`: each with what became of it: `code` (functions, steps, and lines [begin, end) of files), or, where it has
+    none of its own, `constant` (computed when compiled), `folded` (part of others, or only another view of a tensor) or
+    `unused` (no output depends on it), with `into`, the nearest operators that have code.
+    `code`: every line of the files. `nodes` names the operators that lines compute, `serves` those for which lines only
+    move elements.
+    """
+    files = {
+        f"{interface.model}.c": model_pieces(program, plan, interface, origin),
+        f"{interface.model}_weights.c": weights_pieces(program, interface.model, origin, platform),
+    }
+    owners = _Owners(program, nodes)
+    code = [entry for file, pieces in files.items() for entry in _code(file, pieces, owners)]
+    fates = [_fate(node, nodes, owners, code, interface) for node in nodes]
+    return json.dumps({"schema_version": SCHEMA_VERSION, "nodes": fates, "code": code}, indent=1) + "\n"
+
+
+class _Owners:
+    """Which of the model's nodes the calls of a program are for."""
+
+    def __init__(self, program: Program, nodes: Sequence[ModelNode]) -> None:
+        self.calls: dict[str, Call] = {call.name: call for step in program.steps for call in calls(step)}
+        self.program = program
+        listed = {node.name for node in nodes}
+        named = {name for call in program.kernel_calls() for name in call.source_nodes}
+        by_output = {} if named else {tensor: node.name for node in nodes for tensor in node.outputs}
+        self.nodes = {name: self._own(call, listed, by_output) for name, call in self.calls.items()}
+        self.with_code = {node for found in self.nodes.values() for node in found}
+        self.serves = {name: self._served(call) for name, call in self.calls.items() if not self.nodes[name]}
+
+    def _own(self, call: Call, listed: set[str], by_output: Mapping[str, str]) -> list[str]:
+        """Nodes that a kernel computes; those inside a function or a loop count as the node that holds them.
+
+        A model without names for its operators has them by the tensors they give.
+        """
+        if not isinstance(call, KernelCall):
+            return []
+        found = [_holder(name, listed) for name in call.source_nodes]
+        sources = [self.program.tensors[name].source for name in call.outputs]
+        return list(dict.fromkeys(found or [by_output[source] for source in sources if source in by_output]))
+
+    def _served(self, call: Call) -> list[str]:
+        """Nodes for which a call only moves elements: the nearest that read them, or else that made them."""
+        if not isinstance(call, KernelCall):
+            constants = {transfer.source for transfer in transfers_of(call) if transfer.source_is_constant}
+            readers = [c for c in self.program.kernel_calls() if constants & {name for name, _ in c.fetched}]
+            if readers:
+                return list(dict.fromkeys(node for reader in readers for node in self.nodes[reader.name]))
+        return self._nearest(call, forward=True) or self._nearest(call, forward=False)
+
+    def _nearest(self, call: Call, *, forward: bool) -> list[str]:
+        seen: set[str] = set()
+        pending, found = [call], dict[str, None]()
+        while pending:
+            wanted = _ends(pending.pop(0), forward, self.program)
+            for other in self.calls.values():
+                if other.name in seen or not wanted & _ends(other, not forward, self.program):
+                    continue
+                seen.add(other.name)
+                if own := self.nodes[other.name]:
+                    found |= dict.fromkeys(own)
+                else:
+                    pending.append(other)
+        return list(found)
+
+
+def _ends(call: Call, written: bool, program: Program) -> set[str]:
+    """Tensors that a call writes, or reads; one that is part of another stands for that too."""
+    if isinstance(call, KernelCall):
+        names = {*call.outputs} if written else {*call.inputs, *(tensor for _, tensor in call.fetched)}
+    else:
+        names = {transfer.target if written else transfer.source for transfer in transfers_of(call)}
+    parts = {part.tensor for name in names if name in program.tensors and (part := program.tensors[name].part)}
+    return names | parts
+
+
+def _holder(name: str, listed: set[str]) -> str:
+    """The listed node that `name` is, or is inside of: `loop/0/add` belongs to `loop`."""
+    while name not in listed and "/" in name:
+        name = name.rpartition("/")[0]
+    return name
+
+
+def _code(file: str, pieces: Sequence[Piece], owners: _Owners) -> list[dict[str, Any]]:
+    return [
+        {
+            "file": file,
+            "lines": [begin, end],
+            "is": piece.kind,
+            "name": piece.name,
+            "nodes": list(dict.fromkeys(node for step in piece.steps for node in owners.nodes[step])),
+            "serves": list(dict.fromkeys(node for step in piece.steps for node in owners.serves.get(step, ()))),
+        }
+        for piece, begin, end in line_ranges(pieces)
+    ]
+
+
+def _fate(
+    node: ModelNode,
+    nodes: Sequence[ModelNode],
+    owners: _Owners,
+    code: Sequence[Mapping[str, Any]],
+    interface: Interface,
+) -> dict[str, Any]:
+    known = {"name": node.name, "operator": node.operator}
+    mine = [entry for entry in code if node.name in entry["nodes"]]
+    if mine:
+        return known | {
+            "became": "code",
+            "functions": [entry["name"] for entry in mine if entry["is"] == "function"],
+            "steps": [entry["name"] for entry in mine if entry["is"] == "step"],
+            "lines": [{"file": entry["file"], "lines": entry["lines"]} for entry in mine],
+        }
+    outputs = {port.source for port in interface.outputs}
+    if outputs.isdisjoint(reachable(nodes, node.outputs, forward=True)):
+        return known | {"became": "unused", "into": []}
+    varies = not reachable(nodes, [port.source for port in interface.inputs], forward=True).isdisjoint(node.outputs)
+    into = _nearest_nodes(node, nodes, owners.with_code, forward=True)
+    into = into or _nearest_nodes(node, nodes, owners.with_code, forward=False)
+    return known | {"became": "folded" if varies else "constant", "into": into}
+
+
+def _nearest_nodes(node: ModelNode, nodes: Sequence[ModelNode], wanted: set[str], *, forward: bool) -> list[str]:
+    """Nodes with code that read what a node gives, directly or through others without; or that give what it reads."""
+    tensors, found = set(node.outputs if forward else node.inputs), dict[str, None]()
+    for other in nodes if forward else reversed(nodes):
+        near, far = (other.inputs, other.outputs) if forward else (other.outputs, other.inputs)
+        if tensors.isdisjoint(near):
+            continue
+        if other.name in wanted:
+            found[other.name] = None
+        else:
+            tensors.update(far)
+    return list(found)

@@ -1,0 +1,75 @@
+"""Findings of cppcheck with MISRA's rules, clang-tidy and gcc -fanalyzer in packages of every kind.
+
+Each is in docs/deviations.md with its reason, and that holds nothing that is not found any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.support.analyzers import ANALYZERS, MODEL, Finding, copied_sources, listed_deviations, own_sources
+from tests.support.kinds import KINDS
+from tvm_ext import Package
+
+pytestmark = [pytest.mark.analyzers, pytest.mark.board]
+
+WHOLE = ("float_m4", "tflite_host", "dma", "stream")
+"""Kinds of which the self-test, the data and the firmware are looked at too; they are much the same in all."""
+
+
+@pytest.fixture(scope="module")
+def findings(
+    kind: Callable[[str], Package], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, dict[str, set[Finding]]]:
+    """Kind -> tool -> findings."""
+
+    def analyzed(name: str) -> dict[str, set[Finding]]:
+        package = kind(name)
+        folder = copied_sources(package, tmp_path_factory.mktemp(name))
+        sources = own_sources(folder, whole=name in WHOLE)
+        return {tool: analyze(folder, sources, package) for tool, analyze in ANALYZERS.items()}
+
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        return dict(zip(KINDS, pool.map(analyzed, KINDS), strict=True))
+
+
+@pytest.fixture(scope="module")
+def listed(repository: Path) -> dict[Finding, str]:
+    return listed_deviations(repository / "docs" / "deviations.md")
+
+
+@pytest.mark.parametrize("tool", ANALYZERS)
+def test_every_finding_is_listed(
+    tool: str, findings: dict[str, dict[str, set[Finding]]], listed: dict[Finding, str]
+) -> None:
+    new = {
+        f"{finding.rule} in {finding.file} ({name})"
+        for name, by_tool in findings.items()
+        for finding in by_tool[tool]
+        if finding not in listed
+    }
+    assert not new, f"mend these, or list them in docs/deviations.md with a reason: {sorted(new)}"
+
+
+def test_every_listed_deviation_occurs(
+    findings: dict[str, dict[str, set[Finding]]], listed: dict[Finding, str]
+) -> None:
+    found = {finding for by_tool in findings.values() for some in by_tool.values() for finding in some}
+    assert not set(listed) - found, "remove these from docs/deviations.md: they are gone"
+    assert all(len(reason) > 20 for reason in listed.values())
+
+
+@pytest.mark.parametrize("tool", ANALYZERS)
+def test_a_planted_fault_is_found(tool: str, kind: Callable[[str], Package], tmp_path: Path) -> None:
+    """A null pointer that is read: none of the tools is blind."""
+    package = kind("float_host")
+    (tmp_path / f"{MODEL}.c").write_text(
+        "#include <stdlib.h>\nint net_planted(void)\n{\n    int *place = NULL;\n    return *place;\n}\n"
+    )
+    rules = {finding.rule for finding in ANALYZERS[tool](tmp_path, [f"{MODEL}.c"], package)}
+    expected = {"cppcheck": "nullPointer", "clang-tidy": "clang-analyzer-core.NullDereference"}
+    assert expected.get(tool, "analyzer-null-dereference") in rules

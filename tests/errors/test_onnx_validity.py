@@ -1,0 +1,167 @@
+"""ONNX files that parse and that the standard, or onnxruntime, does not allow: refused with what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tests.models.onnx_models import model_of, write
+from tvm_ext.core.errors import BadModel
+from tvm_ext.load import load
+
+NODE = helper.make_node
+RANDOM = np.random.default_rng(0)
+
+
+def weights(*shape: int) -> np.ndarray:
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+def conv(**attributes: object) -> onnx.ModelProto:
+    given = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "group": 2} | attributes
+    node = NODE("Conv", ["x", "w"], ["y"], **given)
+    return model_of([node], {"x": (1, 4, 8, 8)}, ["y"], constants={"w": weights(6, 2, 3, 3)})
+
+
+def pool(kind: str = "MaxPool", **attributes: object) -> onnx.ModelProto:
+    given = {"kernel_shape": [2, 2], "pads": [0, 0, 1, 1]} | attributes
+    return model_of([NODE(kind, ["x"], ["y"], **given)], {"x": (1, 4, 8, 8)}, ["y"])
+
+
+def unary(kind: str, *constants: np.ndarray, opset: int = 13, **attributes: object) -> onnx.ModelProto:
+    named = {f"c{index}": array for index, array in enumerate(constants)}
+    return model_of(
+        [NODE(kind, ["x", *named], ["y"], **attributes)], {"x": (2, 3, 4)}, ["y"], constants=named, opset=opset
+    )
+
+
+def recurrent(kind: str, **attributes: object) -> onnx.ModelProto:
+    gates = {"LSTM": 4, "GRU": 3}[kind]
+    constants = {"w": weights(1, gates * 3, 2), "r": weights(1, gates * 3, 3)}
+    given = {name: value for name, value in ({"hidden_size": 3} | attributes).items() if value is not None}
+    node = NODE(kind, ["x", "w", "r"], ["y"], **given)
+    return model_of([node], {"x": (4, 1, 2)}, ["y"], constants=constants, opset=14)
+
+
+def dequantized(scale: np.ndarray, zero_point: np.ndarray | None = None, axis: int = 1) -> onnx.ModelProto:
+    constants = {"w": np.ones((2, 3), np.int8), "s": scale} | ({} if zero_point is None else {"z": zero_point})
+    nodes = [NODE("DequantizeLinear", list(constants), ["d"], axis=axis), NODE("Add", ["x", "d"], ["y"])]
+    return model_of(nodes, {"x": (2, 3)}, ["y"], constants=constants)
+
+
+def renamed_bytes() -> onnx.ModelProto:
+    model = recurrent("LSTM", direction="forward")
+    next(a for a in model.graph.node[0].attribute if a.name == "direction").s = b"\xff\xfe"
+    return model
+
+
+def wrong_output_type() -> onnx.ModelProto:
+    return model_of([NODE("Relu", ["x"], ["y"])], {"x": (2, 3)}, [("y", TensorProto.INT64)])
+
+
+INT64 = np.int64
+MUTANTS: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
+    "kernel of 0": (lambda: conv(kernel_shape=[3, 0]), "kernel_shape"),
+    "kernel below 0": (lambda: conv(kernel_shape=[-1, 3]), "kernel_shape"),
+    "kernel of one number": (lambda: conv(kernel_shape=[3]), "kernel_shape"),
+    "kernel that is not its weights'": (lambda: conv(kernel_shape=[5, 3]), "kernel_shape"),
+    "strides of 0": (lambda: conv(strides=[0, 1]), "strides"),
+    "strides below 0": (lambda: conv(strides=[-1, 1]), "strides"),
+    "dilations of 0": (lambda: conv(dilations=[1, 0]), "dilations"),
+    "three pads": (lambda: conv(pads=[1, 1, 1]), "pads"),
+    "pads below 0": (lambda: conv(pads=[-2, 0, 0, 0]), "pads"),
+    "group of 0": (lambda: conv(group=0), "group"),
+    "group that does not divide": (lambda: conv(group=3), "channels|group"),
+    "input channels": (lambda: conv(group=1), "channels"),
+    "auto_pad": (lambda: conv(auto_pad="SOME"), "auto_pad"),
+    "pool pads past its kernel": (lambda: pool(pads=[2, 0, 0, 0]), "pads"),
+    "average pool strides": (lambda: pool("AveragePool", strides=[0, 0]), "strides"),
+    "softmax axis": (lambda: unary("Softmax", axis=3), "axis"),
+    "transpose order": (lambda: unary("Transpose", perm=[0, 0, 1]), "perm|Transpose"),
+    "transpose axis": (lambda: unary("Transpose", perm=[0, 1, 3]), "perm|Transpose"),
+    "gather axis": (lambda: unary("Gather", np.array([0], INT64), axis=5), "axis"),
+    "gather index": (lambda: unary("Gather", np.array([7], INT64), axis=1), "index 7 lies outside"),
+    "concat axis": (lambda: unary("Concat", weights(2, 3, 4), axis=4), "axis|Concat"),
+    "unsqueeze axis": (lambda: unary("Unsqueeze", np.array([7], INT64)), "axis"),
+    "sum axis": (lambda: unary("ReduceSum", np.array([-9], INT64)), "axis"),
+    "cumsum axis": (lambda: unary("CumSum", np.array(7, INT64), opset=14), "axis 7 lies outside"),
+    "split axis": (lambda: unary("Split", np.array([2], INT64), axis=-5), "axis"),
+    "topk of rank 0": (lambda: unary("TopK", np.array(1, INT64)), "one-dimensional|TopK|K input"),
+    "expand to uint8": (lambda: unary("Expand", np.array([2, 3, 4], np.uint8)), "(?i)type"),
+    "matmul sizes": (lambda: unary("MatMul", weights(5, 2)), "(?i)dimensions"),
+    "add of two types": (lambda: unary("Add", np.ones(4, np.float64)), "(?i)type"),
+    "bool weights": (lambda: unary("MatMul", np.ones((4, 2), bool)), "(?i)type"),
+    "mod": (lambda: unary("Mod", weights(4), fmod=5), "fmod is 5"),
+    "lrn": (lambda: pool("LRN", kernel_shape=None, pads=None, size=0), "size is 0"),
+    "blocks of 0": (lambda: pool("SpaceToDepth", kernel_shape=None, pads=None, blocksize=0), "(?i)block"),
+    "hidden size missing": (lambda: recurrent("GRU", hidden_size=None), "hidden_size is None"),
+    "hidden size below 0": (lambda: recurrent("LSTM", hidden_size=-2), "hidden_size"),
+    "hidden size of other weights": (lambda: recurrent("LSTM", hidden_size=5), "W has shape"),
+    "linear before reset": (lambda: recurrent("GRU", linear_before_reset=-(2**63) + 1), "linear_before_reset"),
+    "text that is no text": (renamed_bytes, "UTF-8"),
+    "direction": (lambda: recurrent("LSTM", direction="up"), "direction is 'up'"),
+    "scale of 0": (lambda: dequantized(np.float32(0)), "scale of 0"),
+    "scale below 0": (lambda: dequantized(np.float32(-1)), "scale of -1"),
+    "scale that is no number": (lambda: dequantized(np.array([1, np.nan, 1], np.float32)), "scale of nan"),
+    "infinite scale": (lambda: dequantized(np.float32(np.inf)), "scale of inf"),
+    "scales that do not fit": (lambda: dequantized(np.ones(4, np.float32)), "4 scales for axis 1"),
+    "axis of scales": (lambda: dequantized(np.ones(3, np.float32), axis=5), "axis 5"),
+    "zero points": (lambda: dequantized(np.ones(3, np.float32), np.zeros(2, np.int8)), "3 scales and 2 zero points"),
+    "zero point of another type": (lambda: dequantized(np.float32(1), np.uint8(3)), "(?i)type"),
+    "type of the output": (wrong_output_type, "(?i)type"),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_refused(name: str, tmp_path: Path) -> None:
+    make, words = MUTANTS[name]
+    model = make()
+    for node in model.graph.node:  # attributes given as None are left out
+        kept = [a for a in node.attribute if a.type != onnx.AttributeProto.UNDEFINED]
+        del node.attribute[:]
+        node.attribute.extend(kept)
+    with pytest.raises(BadModel, match=words):
+        load(write(tmp_path, model.SerializeToString()))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        conv,
+        lambda: conv(kernel_shape=[3, 3], strides=[3, 2], dilations=[2, 1]),
+        pool,
+        lambda: unary("Softmax", axis=-3),
+        lambda: unary("Gather", np.array([-3, 2], INT64), axis=1),
+        lambda: recurrent("LSTM"),
+        lambda: recurrent("GRU", linear_before_reset=1),
+        lambda: dequantized(np.ones(3, np.float32), np.zeros(3, np.int8)),
+        lambda: dequantized(np.float32(0.5), np.int8(3)),
+    ],
+)
+def test_their_neighbours_load(make: Callable[[], onnx.ModelProto], tmp_path: Path) -> None:
+    """What the mutants above were made from, and what is unusual but right."""
+    load(write(tmp_path, make().SerializeToString()))
+
+
+def test_stale_shapes_do_not_matter(tmp_path: Path) -> None:
+    """onnxruntime warns of shapes in the file that are not those of the graph, and goes on."""
+    model = pool()
+    model.graph.output[0].type.tensor_type.shape.CopyFrom(
+        onnx.TensorShapeProto(dim=[onnx.TensorShapeProto.Dimension(dim_value=77)])
+    )
+    model.graph.value_info.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, (5, 5)))
+    load(write(tmp_path, model.SerializeToString()))
+
+
+def test_data_of_another_length(tmp_path: Path) -> None:
+    model = conv()
+    tensor = model.graph.initializer[0]
+    tensor.CopyFrom(numpy_helper.from_array(weights(6, 2, 3, 3), "w"))
+    tensor.raw_data += b"\0"
+    with pytest.raises(BadModel, match="w"):
+        load(write(tmp_path, model.SerializeToString()))

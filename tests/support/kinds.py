@@ -1,0 +1,104 @@
+"""Packages of every kind, small: element type, processor, io, split, patches, several memories, TVM's operators.
+
+What is said of "the generated C" (findings of analyzers, stack bounds, coverage, the map from nodes to lines) is
+tested over these.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import onnx
+
+import tvm_ext
+from benchmarks.networks.quantize import quantized
+from tests.support.analyzers import MODEL
+from tests.support.image_networks import image_network
+from tests.support.memory_problems import always_on
+from tests.support.onnx_models import SMALL_MODELS, saved
+from tests.support.random_models import random_model
+from tests.support.tflite_models import ds_cnn, resnet
+from tests.support.tflite_runners import saved_tflite
+from tvm_ext import BuildOptions, Package
+from tvm_ext.core.platform import Platform
+
+Source = Callable[[Path], Path]
+"""Writes a model's file into a folder."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """One package: the model's file, the platform, and what its build may decide."""
+
+    source: Source
+    platform: Platform
+    options: BuildOptions
+
+
+def _onnx(make: Callable[[], onnx.ModelProto], *, int8: bool = False) -> Source:
+    return lambda folder: saved(quantized(_with_plain_ports(make())) if int8 else make(), folder, "net")
+
+
+def _with_plain_ports(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with its only input called `input` and its only output `output`, as `quantized` wants them."""
+    ports = {model.graph.input[0].name: "input", model.graph.output[0].name: "output"}
+    model.graph.input[0].name, model.graph.output[0].name = "input", "output"
+    for node in model.graph.node:
+        node.input[:] = [ports.get(name, name) for name in node.input]
+        node.output[:] = [ports.get(name, name) for name in node.output]
+    return model
+
+
+def _small(name: str, *, int8: bool = False) -> Source:
+    return _onnx(SMALL_MODELS[name], int8=int8)
+
+
+def _image(seed: int, *, int8: bool = False, aspect: int = 1) -> Source:
+    return _onnx(lambda: image_network(seed, aspect=aspect), int8=int8)
+
+
+def _tflite(make: Callable[..., bytes]) -> Source:
+    return lambda folder: saved_tflite(make(int8=True), folder, "net")
+
+
+DEFAULT = BuildOptions()
+CALLER, STREAM = replace(DEFAULT, io="caller"), replace(DEFAULT, io="stream")
+ONE_MEMORY = replace(DEFAULT, memories="default")
+
+KINDS: dict[str, Kind] = {
+    "float_host": Kind(source=_small("branches"), platform=Platform.load("host"), options=DEFAULT),
+    "float_m4": Kind(source=_small("branches"), platform=Platform.load("cortex_m4"), options=CALLER),
+    "int8_host": Kind(source=_small("branches", int8=True), platform=Platform.load("host"), options=DEFAULT),
+    "int8_dsp": Kind(source=_small("branches", int8=True), platform=Platform.load("cortex_m4"), options=DEFAULT),
+    "int8_helium": Kind(source=_small("branches", int8=True), platform=Platform.load("cortex_m55"), options=DEFAULT),
+    "stream": Kind(
+        source=_small("image_in_and_out"), platform=Platform.load("cortex_m4"), options=replace(STREAM, ram=1600)
+    ),
+    "split": Kind(
+        source=_image(0, int8=True), platform=Platform.load("cortex_m55"), options=replace(ONE_MEMORY, ram=1100)
+    ),
+    "patches": Kind(source=_image(14, aspect=6), platform=Platform.load("host"), options=replace(DEFAULT, ram=21000)),
+    "dma": Kind(source=_onnx(lambda: random_model(1, num_layers=9)), platform=always_on(4096), options=DEFAULT),
+    "tir": Kind(source=_small("reduces_and_normalises"), platform=Platform.load("cortex_m7"), options=DEFAULT),
+    "tir_moves": Kind(source=_small("moves_data"), platform=Platform.load("host"), options=CALLER),
+    "tflite_m33": Kind(source=_tflite(ds_cnn), platform=Platform.load("cortex_m33"), options=DEFAULT),
+    "tflite_host": Kind(source=_tflite(resnet), platform=Platform.load("host"), options=STREAM),
+}
+
+
+def needs_board(name: str) -> bool:
+    return KINDS[name].platform.board is not None
+
+
+def built_kind(name: str, folder: Path) -> Package:
+    """The package of one kind, verified; built below `folder` by whichever process asks first."""
+    kind, place = KINDS[name], folder / name
+    place.mkdir(parents=True, exist_ok=True)
+    with (place / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (place / "package").exists():
+            tvm_ext.build(kind.source(place), kind.platform, place / "package", replace(kind.options, name=MODEL))
+    return Package.load(place / "package")

@@ -1,0 +1,241 @@
+"""Attributes and constant inputs of ONNX nodes against the shapes they are for: what inference leaves unchecked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from tvm_ext.core.errors import BadModel
+from tvm_ext.frontends.onnx.check_inference import Types
+
+Array = np.ndarray
+_PADDINGS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
+_DIRECTIONS = ("forward", "reverse", "bidirectional")
+_MODES_OF = {
+    "DepthToSpace": ("DCR", "CRD"),
+    "Pad": ("constant", "reflect", "edge", "wrap"),
+    "Resize": ("nearest", "linear", "cubic"),
+    "Upsample": ("nearest", "linear"),
+}
+_WINDOWS = frozenset("Conv ConvTranspose QLinearConv ConvInteger MaxPool AveragePool LpPool".split())
+_WEIGHTS = {"Conv": 1, "ConvTranspose": 1, "ConvInteger": 1, "QLinearConv": 3}
+_RECURRENT = {"RNN": 1, "GRU": 3, "LSTM": 4}
+# Inputs that are scales, and the zero points beside them.
+_SCALES = {
+    "QuantizeLinear": ((1, 2),),
+    "DequantizeLinear": ((1, 2),),
+    "QLinearConv": ((1, 2), (4, 5), (6, 7)),
+    "QLinearMatMul": ((1, 2), (4, 5), (6, 7)),
+}
+_INDEXED = {"Gather": 1, "GatherElements": 1, "ScatterElements": 1, "Scatter": 1}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Node:
+    """A node with what is known of its inputs: shapes (None: not known) and constants."""
+
+    kind: str
+    attributes: Mapping[str, Any]
+    shapes: tuple[tuple[int, ...] | None, ...]
+    constants: tuple[Array | None, ...]
+
+    def shape(self, index: int) -> tuple[int, ...] | None:
+        return self.shapes[index] if index < len(self.shapes) else None
+
+    def constant(self, index: int) -> Array | None:
+        return self.constants[index] if index < len(self.constants) else None
+
+
+def check_nodes(path: Path, model: onnx.ModelProto, types: Types) -> None:
+    """Raises BadModel that names the first node whose attributes, scales, axes or indices are impossible."""
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    known = {name: _shape(kind) for name, kind in types.items()}
+    known |= {value.name: _shape(types.get(value.name, value.type.tensor_type)) for value in model.graph.input}
+    known |= {name: tuple(tensor.dims) for name, tensor in constants.items()}
+    for index, node in enumerate(model.graph.node):
+        if node.domain not in ("", "ai.onnx"):
+            continue
+        found = _Node(
+            kind=node.op_type,
+            attributes=_attributes(path, node),
+            shapes=tuple(known.get(name) for name in node.input),
+            constants=tuple(_array(path, constants.get(name)) for name in node.input),
+        )
+        for check in _CHECKS:
+            reason = check(found)
+            if reason:
+                raise BadModel(f"{path}: node {node.name or f'{node.op_type}_{index}'} ({node.op_type}): {reason}.")
+
+
+def _attributes(path: Path, node: onnx.NodeProto) -> dict[str, Any]:
+    values = {}
+    for attribute in node.attribute:
+        value = onnx.helper.get_attribute_value(attribute)
+        if isinstance(value, bytes):
+            try:
+                value = value.decode("utf-8")
+            except UnicodeDecodeError:
+                raise BadModel(
+                    f"{path}: attribute {attribute.name!r} of a {node.op_type} is no UTF-8 text: {value[:20]!r}."
+                ) from None
+        values[attribute.name] = value
+    return values
+
+
+def _array(path: Path, tensor: onnx.TensorProto | None) -> Array | None:
+    if tensor is None or tensor.data_type == onnx.TensorProto.STRING:
+        return None
+    try:
+        return numpy_helper.to_array(tensor)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise BadModel(f"{path}: initializer {tensor.name!r} is broken: {error}") from None
+
+
+def _shape(kind: onnx.TypeProto.Tensor) -> tuple[int, ...] | None:
+    if not kind.HasField("shape") or not all(dim.HasField("dim_value") for dim in kind.shape.dim):
+        return None
+    return tuple(dim.dim_value for dim in kind.shape.dim)
+
+
+def _modes(node: _Node) -> str | None:
+    allowed = {"auto_pad": _PADDINGS} | ({"mode": _MODES_OF[node.kind]} if node.kind in _MODES_OF else {})
+    allowed |= {"direction": _DIRECTIONS} if node.kind in _RECURRENT else {}
+    for name, words in allowed.items():
+        if name in node.attributes and node.attributes[name] not in words:
+            return f"{name} is {node.attributes[name]!r}; it is one of {', '.join(words)}"
+    if node.kind == "Mod" and node.attributes.get("fmod", 0) not in (0, 1):
+        return f"fmod is {node.attributes['fmod']}; it is 0 or 1"
+    if node.kind == "LRN" and node.attributes.get("size", 1) < 1:
+        return f"size is {node.attributes['size']}; it is at least 1"
+    if node.kind in ("DepthToSpace", "SpaceToDepth") and node.attributes.get("blocksize", 1) < 1:
+        return f"blocksize is {node.attributes['blocksize']}; it is at least 1"
+    return None
+
+
+def _axis(node: _Node) -> str | None:
+    shape, axis = node.shape(0), node.attributes.get("axis")
+    if node.kind == "CumSum":
+        given = node.constant(1)
+        axis = int(given.reshape(-1)[0]) if given is not None and given.size == 1 else None
+    if shape is None or not isinstance(axis, int):
+        return None
+    rank, beyond = len(shape), 1 if node.kind in ("Flatten", "OneHot", "Unsqueeze") else 0
+    if node.kind in ("QuantizeLinear", "DequantizeLinear") and node.shape(1) in ((), (1,), None):
+        return None  # one scale has no axis
+    low, high = -rank - (node.kind == "OneHot"), rank + beyond
+    if node.kind in ("Softmax", "LogSoftmax", "Hardmax", "Flatten"):
+        high = rank + 1  # older versions flatten before an axis, which may be behind the last
+    if rank and not low <= axis < high:
+        return f"axis {axis} lies outside [{low}, {high}) of {list(shape)}"
+    return None
+
+
+def _window(node: _Node) -> str | None:
+    if node.kind not in _WINDOWS or node.shape(0) is None:
+        return None
+    shape: tuple[int, ...] = node.shape(0) or ()
+    weight = node.shape(_WEIGHTS[node.kind]) if node.kind in _WEIGHTS else None
+    rank = len(shape) - 2
+    for name, length in (("kernel_shape", rank), ("strides", rank), ("dilations", rank), ("pads", 2 * rank)):
+        values = node.attributes.get(name)
+        if values is None:
+            continue
+        if len(values) != length:
+            return f"{name} {list(values)} has {len(values)} numbers; an input of shape {list(shape)} needs {length}"
+        if min(values, default=1) < (0 if name == "pads" else 1):
+            return f"{name} {list(values)} has a number below {0 if name == 'pads' else 1}"
+    kernel, pads = node.attributes.get("kernel_shape"), node.attributes.get("pads")
+    if node.kind.endswith("Pool") and kernel and pads:
+        late = [pad for pad, extent in zip(pads, [*kernel, *kernel], strict=True) if pad >= extent]
+        if late:
+            return f"pads {list(pads)} reach past the kernel {list(kernel)}"
+    if weight is None:
+        return None
+    if len(weight) != len(shape):
+        return f"its weights are {list(weight)}, its input {list(shape)}; both have one rank"
+    if kernel is not None and tuple(kernel) != weight[2:]:
+        return f"kernel_shape is {list(kernel)}, its weights are {list(weight)}"
+    return _group(node, shape[1], weight)
+
+
+def _group(node: _Node, channels: int, weight: tuple[int, ...]) -> str | None:
+    group = node.attributes.get("group", 1)
+    if group < 1:
+        return f"group is {group}; it is at least 1"
+    if node.kind == "ConvTranspose":
+        fits = channels == weight[0] and channels % group == 0
+    else:
+        fits = channels == weight[1] * group and weight[0] % group == 0
+    return None if fits else f"{channels} input channels in {group} groups do not fit weights of shape {list(weight)}"
+
+
+def _recurrent(node: _Node) -> str | None:
+    if node.kind not in _RECURRENT:
+        return None
+    hidden, gates = node.attributes.get("hidden_size"), _RECURRENT[node.kind]
+    if hidden is None or hidden < 1:
+        return f"hidden_size is {hidden}; it is at least 1"
+    if node.attributes.get("linear_before_reset", 0) not in (0, 1):
+        return f"linear_before_reset is {node.attributes['linear_before_reset']}; it is 0 or 1"
+    directions = 2 if node.attributes.get("direction") == "bidirectional" else 1
+    x = node.shape(0)
+    wanted = {1: (directions, gates * hidden, x[2] if x and len(x) == 3 else None)}
+    wanted |= {2: (directions, gates * hidden, hidden), 3: (directions, 2 * gates * hidden)}
+    for index, expected in wanted.items():
+        shape = node.shape(index)
+        if shape is None or shape == () or None in expected:
+            continue
+        if shape != expected:
+            return f"{'XWRB'[index]} has shape {list(shape)}; {list(expected)} is needed"
+    return None
+
+
+def _scales(node: _Node) -> str | None:
+    for scale_index, zero_index in _SCALES.get(node.kind, ()):
+        scale, zero = node.constant(scale_index), node.constant(zero_index)
+        if scale is not None and scale.dtype.kind == "f" and not (np.isfinite(scale) & (scale > 0)).all():
+            return (
+                f"a scale of {scale[~(np.isfinite(scale) & (scale > 0))].reshape(-1)[0]}; they are finite and above 0"
+            )
+        if scale is not None and zero is not None and scale.size != zero.size:
+            return f"{scale.size} scales and {zero.size} zero points; one for each is needed"
+    x, count, axis = node.shape(0), node.shape(1), node.attributes.get("axis", 1)
+    casts = node.kind in ("QuantizeLinear", "DequantizeLinear") and not node.attributes.get("block_size")
+    if not (casts and x and count and len(count) == 1 and count != (1,)):
+        return None
+    fits = -len(x) <= axis < len(x) and x[axis] == count[0]
+    return None if fits else f"it has {count[0]} scales for axis {axis} of {list(x)}"
+
+
+def _indices(node: _Node) -> str | None:
+    data, places = node.shape(0), node.constant(_INDEXED.get(node.kind, 1))
+    if data is None or places is None or not places.size or places.dtype.kind != "i":
+        return None
+    if node.kind in _INDEXED:
+        axis = node.attributes.get("axis", 0)
+        extents = np.array(data[axis]) if -len(data) <= axis < len(data) else None
+    elif node.kind in ("GatherND", "ScatterND") and places.ndim and places.shape[-1] <= len(data):
+        batch = node.attributes.get("batch_dims", 0)
+        extents = np.array(data[batch : batch + places.shape[-1]])
+    else:
+        return None
+    if extents is None or extents.shape not in ((), places.shape[-1:]):
+        return None
+    outside = places[(places < -extents) | (places >= extents)]
+    return f"index {outside[0]} lies outside {list(data)}" if outside.size else None
+
+
+_CHECKS: tuple[Callable[[_Node], str | None], ...] = (
+    _modes,
+    _axis,
+    _window,
+    _recurrent,
+    _scales,
+    _indices,
+)
