@@ -1,148 +1,75 @@
-"""Runtimes of the formats themselves, asked what a file means: onnxruntime, TensorFlow Lite Micro, PyTorch."""
+"""Runtimes of the formats themselves, asked what a file means: onnxruntime, TensorFlow Lite Micro, LiteRT, PyTorch."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
-import onnx
-import onnxruntime as ort
-import tflite
-from onnx import helper
 
 from benchmarks.fuzzing.forked import Limits, apart
+from tvm_ext.core.limits import Limits as FileLimits
 
 Arrays = Mapping[str, np.ndarray]
 DISTURBANCE = 2.0**-18
 """Of float inputs, relative: where an output jumps at that, two right answers differ."""
-_IR_VERSION = 10
 _LIMITS = Limits(cpu_s=30, wall_s=120)
+_OF_SUFFIX = {
+    ".onnx": (("onnxruntime_witness", "onnxruntime"),),
+    ".tflite": (("tflite_micro_witness", "TensorFlow Lite Micro"), ("litert_witness", "LiteRT")),
+    ".pt2": (("torch_witness", "PyTorch"),),
+}
+_NOT_TAKEN = ("ModuleNotFoundError", "NOT_IMPLEMENTED", "Didn't find op for builtin opcode")
+"""Of errors that are the runtime's own limits, and say nothing of the file."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """Outputs in the file's order, and again for inputs that were moved a little.
+    """Outputs by name, and again for inputs that were moved a little.
 
-    refusal: why the runtime does not take the file. is_exact: integers must be the same to the bit. is_finite: all
-    outputs are numbers.
+    refusal: why the runtime does not take the file. is_exact: integers must be the same to the bit.
     """
 
     runtime: str
     refusal: str = ""
-    outputs: tuple[np.ndarray, ...] = ()
-    disturbed: tuple[np.ndarray, ...] = ()
-    is_exact: bool = True
+    outputs: Arrays
+    disturbed: Arrays
+    is_exact: bool
 
     @property
     def is_finite(self) -> bool:
-        return all(bool(np.isfinite(np.asarray(x, np.float64)).all()) for x in self.outputs)
+        return all(bool(np.isfinite(np.asarray(x, np.float64)).all()) for x in self.outputs.values())
 
 
-def name_of(path: Path) -> str:
-    return {".onnx": "onnxruntime", ".tflite": "TensorFlow Lite Micro", ".pt2": "PyTorch"}[path.suffix]
+def ask(path: Path, inputs: Arrays) -> Answer | None:
+    """What the first runtime that takes the file computes, or why the last refused; None where there is none.
 
-
-def outputs(path: Path, inputs: Arrays) -> Answer | None:
-    """What the format's runtime computes; None where it is not installed. inputs: by the model's names, in order.
-
-    To be called in a process of its own: runtimes crash on files that are not what they should be.
+    They crash on files that are not what they should be, so each has a process of its own.
     """
-    run = {".onnx": _onnxruntime, ".tflite": _tflite, ".pt2": _torch}[path.suffix]
-    return run(path, inputs)
+    answer: Answer | None = None
+    for module, name in _OF_SUFFIX[path.suffix]:
+        end = apart(_testify, module, path, [inputs, disturbed(inputs)], limits=_LIMITS)
+        if end.is_done:
+            first, second = end.value
+            return Answer(runtime=name, outputs=first, disturbed=second, is_exact=path.suffix != ".onnx")
+        said = end.said.strip().splitlines()[-1:] or [f"ended by signal {end.signal}"]
+        if not any(word in end.said for word in _NOT_TAKEN):
+            answer = Answer(runtime=name, refusal=said[0][:500], outputs={}, disturbed={}, is_exact=False)
+    return answer
 
 
 def disturbed(inputs: Arrays) -> dict[str, np.ndarray]:
+    """Float inputs a little larger."""
     return {
-        name: (x * np.asarray(1 + DISTURBANCE, x.dtype)).astype(x.dtype) if x.dtype.kind == "f" else x
+        name: np.asarray(x * np.asarray(1 + DISTURBANCE, x.dtype), x.dtype) if x.dtype.kind == "f" else x
         for name, x in inputs.items()
     }
 
 
-def _onnxruntime(path: Path, inputs: Arrays) -> Answer | None:
-    name = "onnxruntime"
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    try:
-        model = onnx.load(path)
-        model.ir_version = min(model.ir_version, _IR_VERSION)
-        session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-        kinds = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
-        empty = {
-            value.name: np.zeros(value.shape, helper.tensor_dtype_to_np_dtype(kinds[value.name]))
-            for value in session.get_inputs()
-            if 0 in value.shape
-        }
-        results = [session.run(None, {**empty, **feeds}) for feeds in (inputs, disturbed(inputs))]
-    except Exception as error:  # its exceptions have no common base
-        if "NOT_IMPLEMENTED" in str(error):
-            return None  # it has no kernel for what is valid
-        return Answer(runtime=name, refusal=f"{type(error).__name__}: {error}"[:500])
-    return Answer(
-        runtime=name, outputs=tuple(map(np.asarray, results[0])), disturbed=tuple(map(np.asarray, results[1])),
-        is_exact=False,
-    )  # fmt: skip
-
-
-def _tflite(path: Path, inputs: Arrays) -> Answer | None:
-    """TensorFlow Lite Micro, or where that ends or refuses, LiteRT's reference kernels."""
-    if not (find_spec("tflite_micro") and find_spec("ai_edge_litert")):
-        return None
-    data, given = path.read_bytes(), [list(feeds.values()) for feeds in (inputs, disturbed(inputs))]
-    micro = apart(lambda: [_micro(data, arrays) for arrays in given], limits=_LIMITS)
-    if micro.is_done:
-        return Answer(runtime="TensorFlow Lite Micro", outputs=micro.value[0], disturbed=micro.value[1])
-    try:
-        results = [_litert(data, arrays) for arrays in given]
-    except Exception as error:
-        return Answer(runtime="LiteRT", refusal=f"{type(error).__name__}: {error}"[:500])
-    return Answer(runtime="LiteRT", outputs=results[0], disturbed=results[1])
-
-
-def _micro(data: bytes, arrays: list[np.ndarray]) -> tuple[np.ndarray, ...]:
-    from tflite_micro.python.tflite_micro import runtime
-
-    interpreter = runtime.Interpreter.from_bytes(data)
-    for index, array in enumerate(arrays):
-        interpreter.set_input(array, index)
-    interpreter.invoke()
-    num_outputs = tflite.Model.GetRootAs(data, 0).Subgraphs(0).OutputsLength()
-    return tuple(np.array(interpreter.get_output(index)) for index in range(num_outputs))
-
-
-def _litert(data: bytes, arrays: list[np.ndarray]) -> tuple[np.ndarray, ...]:
-    from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
-    interpreter = Interpreter(
-        model_content=data, experimental_op_resolver_type=OpResolverType.BUILTIN_REF, num_threads=1
-    )
-    details = interpreter.get_input_details()
-    for detail, array in zip(details, arrays, strict=True):
-        interpreter.resize_tensor_input(detail["index"], array.shape)
-    interpreter.allocate_tensors()
-    for detail, array in zip(details, arrays, strict=True):
-        interpreter.set_tensor(detail["index"], array)
-    interpreter.invoke()
-    return tuple(interpreter.get_tensor(detail["index"]).copy() for detail in interpreter.get_output_details())
-
-
-def _torch(path: Path, inputs: Arrays) -> Answer | None:
-    if find_spec("torch") is None:
-        return None
-    import torch
-
-    try:
-        program = torch.export.load(path)
-        module = program.module()
-        results = []
-        for feeds in (inputs, disturbed(inputs)):
-            found = module(*(torch.from_numpy(np.array(x)) for x in feeds.values()))
-            found = found if isinstance(found, tuple | list) else (found,)
-            results.append(tuple(x.detach().numpy() for x in found))
-    except Exception as error:
-        return Answer(runtime="PyTorch", refusal=f"{type(error).__name__}: {error}"[:500])
-    return Answer(runtime="PyTorch", outputs=results[0], disturbed=results[1])
+def _testify(module: str, path: Path, samples: list[Arrays]) -> list[Arrays]:
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    testify = import_module(f"tvm_ext.witnesses.{module}").testify
+    return testify(str(path), sha256, FileLimits().to_json(), samples, [])["outputs"]

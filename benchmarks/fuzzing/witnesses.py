@@ -12,7 +12,7 @@ import numpy as np
 import tvm
 
 from benchmarks.fuzzing import runtimes
-from benchmarks.fuzzing.forked import Limits, Stages, apart
+from benchmarks.fuzzing.forked import Stages
 from codegen_c.build import Compiled
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
 from tests.support.poison import run_poisoned
@@ -20,7 +20,7 @@ from tvm_ext.builder import build
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Toolchain
 from tvm_ext.core.toolchain import LANGUAGE_FLAGS
-from tvm_ext.references import random_inputs
+from tvm_ext.input_ranges import input_ranges, random_inputs
 from tvm_ext.runner import HostModel
 
 Arrays = Mapping[str, np.ndarray]
@@ -63,8 +63,8 @@ class Built:
 
     @property
     def inputs(self) -> dict[str, np.ndarray]:
-        ports = self.compiled.interface.inputs
-        return random_inputs({port.source: (port.shape, port.dtype) for port in ports}, SEED)
+        specs = {port.source: (port.shape, port.dtype) for port in self.compiled.interface.inputs}
+        return random_inputs(specs, SEED, input_ranges(self.module))
 
     def outputs(self) -> Arrays:
         return host_outputs(self.compiled, self.inputs, self.folder / "host")
@@ -85,18 +85,13 @@ def against_runtime(built: Built, stages: Stages) -> str | Refused | None:
     if built.options.quantize != "none":  # another model than its file
         return None
     stages.begin("runtime")
-    end = apart(runtimes.outputs, built.path, inputs, limits=Limits(cpu_s=30, wall_s=120))
-    if not end.is_done:
-        return Refused(
-            runtime=runtimes.name_of(built.path), reason=f"it crashes: signal {end.signal} {end.said[-200:]}"
-        )
-    answer: runtimes.Answer | None = end.value
+    answer = runtimes.ask(built.path, inputs)
     if answer is None:
         return None
     if answer.refusal:
         return Refused(runtime=answer.runtime, reason=answer.refusal)
-    for (name, got), wanted, moved in zip(found.items(), answer.outputs, answer.disturbed, strict=True):
-        _judge(answer, name, got, wanted, moved, is_quantized=built.compiled.is_quantized)
+    for name, wanted in answer.outputs.items():
+        _judge(answer, name, found[name], wanted, answer.disturbed[name], is_quantized=built.compiled.is_quantized)
     return answer.runtime
 
 

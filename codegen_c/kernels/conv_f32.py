@@ -145,7 +145,7 @@ def by_pixels(
     """
     output, names = operator.output.shape, parameters(finish, constants)
     begin, end = inner_columns(operator.window, operator.inputs[0].shape[2], output[2])
-    helpers = [finish.helper(*widths)]
+    groups: list[str] = []
     if pixels == 1:
         columns = [f"for (int32_t w = 0; w < {output[2]}; ++w) {{", block(body(1)), "}"]
     else:
@@ -153,19 +153,22 @@ def by_pixels(
         shared = [p for p in names if p.role != "row"]
         head = ", ".join([*(p.declaration() for p in shared), position])
         call = ", ".join([*(p.name for p in shared), position.replace("int32_t ", "")])
-        helpers += [
-            f"static inline void $_pixel({head})\n{{\n{block(body(1))}\n}}\n",
-            f"static inline void $_{pixels}_pixels({head})\n{{\n{block(body(pixels))}\n}}\n",
+        num_inside = (end - begin) // pixels * pixels
+        groups = [
+            f"static inline void $_{name}({head})\n{{\n{block(body(count))}\n}}\n"
+            for name, count in [("pixel", 1), (f"{pixels}_pixels", pixels)]
+            if count > 1 or num_inside < output[2]
         ]
         columns = ["int32_t w = 0;"]
         if begin:
             columns += [f"for (; w < {begin}; ++w) {{", block(f"$_pixel({call});"), "}"]
         columns += [f"for (; w + {pixels} <= {end}; w += {pixels}) {{", block(f"$_{pixels}_pixels({call});"), "}"]
-        if output[2] - begin - (end - begin) // pixels * pixels:
+        if begin + num_inside < output[2]:
             columns += [f"for (; w < {output[2]}; ++w) {{", block(f"$_pixel({call});"), "}"]
     lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(columns), "}"]
     if output[0] > 1:
         lines = [f"for (int32_t n = 0; n < {output[0]}; ++n) {{", block(lines), "}"]
-    text = "\n".join(helper for helper in helpers if helper)
+    finished = finish.helper("\n".join([*groups, *lines]), *widths)
+    text = "\n".join(helper for helper in [finished, *groups] if helper)
     includes = tuple(name for lanes in widths for name in lanes.includes)
     return CFunction(parameters=names, body="\n".join(lines), helpers=text, includes=includes)

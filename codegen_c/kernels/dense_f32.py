@@ -90,10 +90,11 @@ def _instructions(operator: Dense, blocking: Blocking) -> int:
 def _function(operator: Dense, blocking: Blocking) -> CFunction:
     finish, (channels, depth) = Finish(program=operator.finish), operator.weight.shape
     num_rows = operator.output.num_elements // channels
+    body = "\n".join(over_rows("0", str(num_rows), (depth, channels), finish, blocking, multiple=num_rows))
     return CFunction(
         parameters=tuple(p for p in parameters(finish) if p.role != "row"),
-        body="\n".join(over_rows("0", str(num_rows), (depth, channels), finish, blocking, multiple=num_rows)),
-        helpers=finish.helper(blocking.lanes),
+        body=body,
+        helpers=finish.helper(body, blocking.lanes),
         includes=blocking.lanes.includes,
     )
 
@@ -131,12 +132,14 @@ def _in_parts(operator: Dense, blocking: Blocking, count: int, stored: StoredRow
         ]  # fmt: skip
 
     start = "const float *start = row_begin > 0 ? output : bias;"
+    body = "\n".join([start, *over_channels(channels, blocking, tile)])
     return Implementation(
         kernel=f"{KERNEL.name}_in_parts",
         function=replace(
             _function(operator, blocking),
             parameters=parameters(finish),
-            body="\n".join([start, *over_channels(channels, blocking, tile)]),
+            body=body,
+            helpers=finish.helper(body, blocking.lanes),
         ),
         reference=lambda inputs: reference(operator, inputs),
         constants=_constants(operator, blocking),

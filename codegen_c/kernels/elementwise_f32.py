@@ -49,7 +49,7 @@ def implement(operator: Elementwise, target: Target, stored: StoredRows) -> Impl
     body = _rows(operator, stored, finish) if rowwise else _flat(operator, stored, finish)
     return Implementation(
         kernel=KERNEL.name,
-        function=CFunction(parameters=parameters, body=body, helpers=finish.helper()),
+        function=CFunction(parameters=parameters, body=body, helpers=finish.helper(body)),
         reference=lambda inputs: reference(operator, inputs),
         constants=finish.constants(),
         instructions=output.num_elements * (3 + 2 * len(operator.inputs) + operator.finish.num_instructions),

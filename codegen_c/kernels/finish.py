@@ -29,12 +29,10 @@ class Finish:
         """Whether the program can run on vectors."""
         return lanes.count == 1 or all(i.function in VECTOR_FUNCTIONS for i in self.program.instructions)
 
-    def helper(self, *widths: Lanes) -> str:
-        """Definitions of the function for one float and for the vectors it fits, or nothing."""
-        if not self.program.instructions:
-            return ""
-        kinds = dict.fromkeys([SCALAR, *(lanes for lanes in widths if self.fits(lanes))])
-        return "\n".join(self._definition(lanes) for lanes in kinds)
+    def helper(self, text: str, *widths: Lanes) -> str:
+        """Definitions of the function as `text` calls it: for one float, for vectors, for both, or nothing."""
+        kinds = dict.fromkeys([SCALAR, *widths])
+        return "\n".join(self._definition(lanes) for lanes in kinds if f"{_name(lanes)}(" in text)
 
     def call(self, value: str, read: Callable[[Operand], str], lanes: Lanes = SCALAR) -> str:
         """C expression of the finished element; `read` gives the element of an input or channel operand."""

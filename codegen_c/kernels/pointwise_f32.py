@@ -39,8 +39,9 @@ def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implement
         lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"]
         if batch > 1:
             lines = [f"for (int32_t n = 0; n < {batch}; ++n) {{", block(lines), "}"]
+    body = "\n".join(lines)
     function = CFunction(
-        parameters=parameters(finish), body="\n".join(lines), helpers=finish.helper(blocking.lanes),
+        parameters=parameters(finish), body=body, helpers=finish.helper(body, blocking.lanes),
         includes=blocking.lanes.includes,
     )  # fmt: skip
     return Implementation(

@@ -70,19 +70,23 @@ def _accumulating(operator: Pool2d) -> Accumulating | None:
 def _by_rows(operator: Pool2d, stored: StoredRows) -> Implementation:
     finish, average = Finish(program=operator.finish), operator.method == "average"
     count = f" / {_count(operator, ('', ''), ('', ''))}" if average else ""
+
+    def finished(value: str, channel: str) -> str:
+        return finish.call(f"{value}{count}", lambda o: f"channel{o.index}[{channel}]")
+
     sums = accumulate_pool.RowSums(
         ctype="float",
         sums="output",
         start="0.0f" if average else "-INFINITY",
         add=lambda value, x: f"{value} += {x};" if average else f"{value} = {value} > {x} ? {value} : {x};",
-        finish=lambda value, channel: finish.call(f"{value}{count}", lambda o: f"channel{o.index}[{channel}]"),
+        finish=finished,
     )
     elements = operator.output.num_elements
     whole = operator.inputs[0].num_elements * 4 + elements * (6 + operator.finish.num_instructions)
     return Implementation(
         kernel=f"{KERNEL.name}_by_rows",
         function=accumulate_pool.function(
-            sums, operator, stored, finish.constant_parameters(), helpers=finish.helper(), includes=()
+            sums, operator, stored, finish.constant_parameters(), helpers=finish.helper(finished("", "")), includes=()
         ),
         reference=lambda inputs: reference(operator, inputs),
         constants=finish.constants(),

@@ -179,9 +179,9 @@ def _select(value: relax.Expr, values: Mapping[relax.Var, Any]) -> Any:
 
 
 def _to_tvm(value: Any) -> Any:
-    return [_to_tvm(part) for part in value] if isinstance(value, list) else tvm.runtime.tensor(
-        np.ascontiguousarray(value)
-    )  # fmt: skip
+    if isinstance(value, list):
+        return [_to_tvm(part) for part in value]
+    return tvm.runtime.tensor(np.asarray(value, order="C"))  # where ascontiguousarray would give a scalar an axis
 
 
 def _to_numpy(value: Any) -> Any:

@@ -29,3 +29,27 @@ def test_gcc_and_clang_give_the_same_bits(tmp_path: Path, monkeypatch: pytest.Mo
         outputs[compiler] = package.run(inputs)
     for name, array in outputs["gcc"].items():
         np.testing.assert_array_equal(outputs["clang"][name].view(np.uint32), array.view(np.uint32), err_msg=name)
+
+
+@pytest.mark.skipif(not shutil.which("clang"), reason="clang is needed")
+@pytest.mark.parametrize("columns", [8, 12, 13])
+@pytest.mark.parametrize("channels", [1, 3, 8, 9])
+def test_clang_finds_no_function_that_is_not_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int, channels: int
+) -> None:
+    """gcc says nothing of unused inline functions: one float beside vectors, one pixel beside groups of them."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 0, 1, 0]),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("Conv", ["r", "d"], ["e"], group=channels, pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["e"], ["s"]),
+        helper.make_node("Conv", ["s", "p"], ["q"]),
+        helper.make_node("Relu", ["q"], ["t"]),
+        helper.make_node("GlobalAveragePool", ["t"], ["y"]),
+    ]
+    constants = {
+        "w": weights(channels, 2, 3, 3), "d": weights(channels, 1, 3, 3), "p": weights(channels, channels, 1, 1),
+    }  # fmt: skip
+    path = saved(model_of(nodes, {"x": (1, 2, 6, columns)}, ["y"], constants), tmp_path)
+    monkeypatch.setenv("CC", "clang")
+    tvm_ext.build(tvm_ext.load(path), "host", tmp_path / "out", BuildOptions(verify=()))
