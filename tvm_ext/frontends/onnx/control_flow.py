@@ -60,7 +60,7 @@ def unroll_loop(
     goes_on = inputs[1] is None or _condition(inputs[1])
     state = [value for value in inputs[2:] if value is not None]
     scanned: list[list[relax.Expr]] = [[] for _ in range(len(body.output) - 1 - len(state))]
-    if goes_on and _MAX_PASSES < (expected_passes(node, inputs) or 0):
+    if goes_on and (expected_passes(node, inputs) or 0) > _MAX_PASSES:
         raise Refused(f"more than {_MAX_PASSES} passes are not unrolled")
     index = 0
     while goes_on and index < most:

@@ -14,6 +14,8 @@ from tvm_ext.frontends.onnx.refusals import Problem, operator_of
 _INTEGERS = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
 SUPPORTED_DTYPES = frozenset({"bool", "float32", "float64"} | _INTEGERS)
 
+# With its data propagation, ONNX's inference writes out each element of a vector, known or not.
+_LONGEST_VECTOR = 1 << 16
 # ONNX takes every transform for a two-sided one.
 _INFERRED_WRONG = frozenset(["STFT"])
 
@@ -38,13 +40,18 @@ def not_supported(data_type: int) -> str:
 
 
 def contradictions(
-    model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]], tensors: Mapping[str, relax.Expr]
+    model: onnx.ModelProto,
+    shapes: Mapping[str, tuple[int, ...]],
+    tensors: Mapping[str, relax.Expr],
+    longest_vector: int,
 ) -> list[Problem]:
     """Nodes whose imported results differ in type or shape from what ONNX infers for the model.
 
     A wrong shape is a converter's error that nothing else would notice before the numbers are wrong.
+    longest_vector: elements of the longest tensor of rank 1 there is inside.
     """
-    inferred = _inferred(model, shapes)
+    longest = max([longest_vector, *(shape[0] for shape in shapes.values() if len(shape) == 1)])
+    inferred = _inferred(model, shapes, data_prop=longest <= _LONGEST_VECTOR)
     read = {name for node in model.graph.node for name in node.input} | {value.name for value in model.graph.output}
     problems = []
     for index, node in enumerate(model.graph.node):
@@ -62,7 +69,9 @@ def contradictions(
     return problems
 
 
-def _inferred(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, onnx.TypeProto.Tensor]:
+def _inferred(
+    model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]], *, data_prop: bool
+) -> dict[str, onnx.TypeProto.Tensor]:
     static = onnx.ModelProto()
     static.CopyFrom(model)
     for value in static.graph.input:
@@ -74,7 +83,7 @@ def _inferred(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> 
     for value in static.graph.output:
         value.type.tensor_type.ClearField("shape")
     try:
-        graph = onnx.shape_inference.infer_shapes(static, data_prop=True).graph
+        graph = onnx.shape_inference.infer_shapes(static, data_prop=data_prop).graph
     except (onnx.shape_inference.InferenceError, ValueError, RuntimeError):
         return {}
     return {value.name: value.type.tensor_type for value in [*graph.value_info, *graph.output] if _is_tensor(value)}

@@ -75,10 +75,12 @@ def _model(
     graph = helper.make_graph([node], "node", inputs, outputs)
     imports = [helper.make_opsetid(node.domain, opset)]
     model = helper.make_model(graph, opset_imports=imports, ir_version=_MAX_IR_VERSION)
-    parameters = [numpy_helper.from_array(array, name) for name, array in given.items() if array.size <= _MAX_PARAMETERS]
+    parameters = [
+        numpy_helper.from_array(array, name) for name, array in given.items() if array.size <= _MAX_PARAMETERS
+    ]
     model.graph.initializer.extend(parameters)
     try:
-        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+        inferred = onnx.shape_inference.infer_shapes(model).graph
     except (onnx.shape_inference.InferenceError, ValueError, RuntimeError):
         return None
     del model.graph.output[:]

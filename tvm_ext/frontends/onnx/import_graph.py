@@ -90,9 +90,9 @@ class _Importer:
             for index, node in enumerate(graph.node):
                 self._nodes.tensor = next((name for name in node.output if name), "")
                 self._convert(node, scope, node.name or f"{node.op_type}_{index}", opsets, 0)
-        self._problems += contradictions(
-            self._model, shapes, {k: v for k, v in scope.items() if isinstance(v, relax.Expr)}
-        )
+        found = {name: value for name, value in scope.items() if isinstance(value, relax.Expr)}
+        if not self._problems:  # inference of what is too large would take the time that was saved
+            self._problems += contradictions(self._model, shapes, found, self._sizes.longest_vector)
         if self._problems:
             raise unsupported(self._path, self._problems)
         return self._module(params, scope)

@@ -71,9 +71,7 @@ def _of_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.TensorProto]:
 
 
 def _is_known(tensor: onnx.TensorProto) -> bool:
-    return (
-        tensor.data_type in onnx.TensorProto.DataType.values() and tensor.data_type != onnx.TensorProto.UNDEFINED
-    )
+    return tensor.data_type in onnx.TensorProto.DataType.values() and tensor.data_type != onnx.TensorProto.UNDEFINED
 
 
 def _num_bits(tensor: onnx.TensorProto) -> int:

@@ -17,12 +17,12 @@ from tvm import relax
 
 from relay_passes.dataflow import array_of, bindings, build, constant, live, operands, static_shape, substitute
 from tvm_ext.frontends.onnx.name_variables import name_variables
+from tvm_ext.frontends.size_limits import ImportSizes
 from tvm_ext.frontends.statements import NotPossible, Statements
 from tvm_ext.frontends.tflite.converter import FloatConverter
 from tvm_ext.frontends.tflite.layers import LAYERS, Operand, options_of, quantized
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
 from tvm_ext.frontends.tflite.refusals import Problem, Refused, refusal, unsupported
-from tvm_ext.frontends.size_limits import ImportSizes
 
 # Operators that move numbers, add none of their own, and mean the same on integers of one scale.
 _MOVES = frozenset(
@@ -46,9 +46,7 @@ def import_graph(
 class _Importer:
     """Lives for one model."""
 
-    def __init__(
-        self, path: Path, file: TfliteFile, shapes: Mapping[str, tuple[int, ...]], sizes: ImportSizes
-    ) -> None:
+    def __init__(self, path: Path, file: TfliteFile, shapes: Mapping[str, tuple[int, ...]], sizes: ImportSizes) -> None:
         self._path, self._file, self._shapes = path, file, shapes
         self._statements = Statements(sizes)
         self._problems: list[Problem] = []
