@@ -44,8 +44,8 @@ def load(
     Variables have the names of the model's tensors; the span of each call names the model's node. Module
     attributes, all strings: tvm_ext.source_path (empty for a module), source_format (`onnx`, `tflite`,
     `torch`, `relax`), source_sha256, model_name (a C prefix), rounding (what quantized arithmetic means: `onnx`,
-    `tflite`), input_names and output_names (JSON lists, in order), limits (JSON, where not the defaults). A module that `load` made before keeps all but
-    input_names, and output_names while there are as many outputs.
+    `tflite`), input_names and output_names (JSON lists, in order), limits (JSON, where not the defaults). A module
+    that `load` made before keeps all but input_names, and output_names while there are as many outputs.
 
     Raises BadModel for what cannot be read, UnsupportedModel for what cannot be compiled, BadOptions for `shapes`
     that do not fit the model.

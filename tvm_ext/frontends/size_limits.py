@@ -17,7 +17,8 @@ from tvm_ext.core.limits import Limits, text_of
 class ImportSizes:
     """What an import has come to so far; lives for one model.
 
-    weights_bytes: of the file's weights. longest_vector: elements of the longest tensor of rank 1 so far. Each method gives why a limit is passed, or None.
+    weights_bytes: of the file's weights. longest_vector: elements of the longest tensor of rank 1 so far. Each method
+    gives why a limit is passed, or None.
     """
 
     def __init__(self, limits: Limits, weights_bytes: int = 0) -> None:
