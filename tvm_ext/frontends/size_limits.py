@@ -55,6 +55,11 @@ class ImportSizes:
         reason = self.limits.excess("folded_bytes", self._constants_bytes - self._beside_bytes)
         return reason and f"constants computed at import, this one the last: {reason}"
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the constants so far are more than there may be."""
+        return self._constants_bytes - self._beside_bytes > self.limits.folded_bytes
+
     def refuses_nodes(self, count: int) -> str | None:
         """Of so many more nodes."""
         self._num_nodes += count

@@ -148,6 +148,8 @@ class _Importer:
             self._refuse(operator_of(node), label, str(error))
         except Exception as error:  # converters raise whatever they like, from KeyError to InternalError
             self._refuse(operator_of(node), label, f"TVM's importer fails: {summary(error)}")
+        if self._sizes.is_full:  # every constant from here on would be made before it is refused
+            raise unsupported(self._path, self._problems)
         scope.update({name: value for name, value in zip(node.output, results, strict=False) if name})
 
     def _refuse_early(self, node: onnx.NodeProto, inputs: Sequence[object], opsets: Opsets, depth: int) -> None:
