@@ -155,7 +155,8 @@ def _array(stored: Mapping[str, np.ndarray], port: Port) -> np.ndarray:
 
 
 def _all_finite(vectors: Sequence[TestVector]) -> bool:
-    return all(np.isfinite(a).all() for v in vectors for side in SIDES for a in (getattr(v, side) or {}).values())
+    arrays = [array for vector in vectors for array in (*vector.inputs.values(), *(vector.outputs or {}).values())]
+    return all(bool(np.isfinite(array).all()) for array in arrays)
 
 
 def _lines(array: np.ndarray) -> list[str]:
