@@ -35,6 +35,14 @@ def _rsqrt(x: Array) -> Array:
     return np.float32(1) / np.sqrt(x)
 
 
+def _raised(x: Array, low: Array) -> Array:
+    return np.where(x < low, low, x)
+
+
+def _lowered(x: Array, high: Array) -> Array:
+    return np.where(high < x, high, x)
+
+
 def _sigmoid(x: Array) -> Array:
     return np.float32(1) / (np.float32(1) + np.exp(-x))
 
@@ -44,8 +52,12 @@ FUNCTIONS: dict[str, Function] = {
     "subtract": Function(numpy=np.subtract, c="{0} - {1}", arity=2),
     "multiply": Function(numpy=np.multiply, c="{0} * {1}", arity=2),
     "divide": Function(numpy=np.divide, c="{0} / {1}", instructions=14, arity=2),
-    "maximum": Function(numpy=np.maximum, c="{0} < {1} ? {1} : {0}", instructions=4, arity=2),
-    "minimum": Function(numpy=np.minimum, c="{1} < {0} ? {1} : {0}", instructions=4, arity=2),
+    # With a bound that is a number: NaN of the first operand stays, at no cost.
+    "maximum": Function(numpy=_raised, c="{0} < {1} ? {1} : {0}", instructions=4, arity=2),
+    "minimum": Function(numpy=_lowered, c="{1} < {0} ? {1} : {0}", instructions=4, arity=2),
+    # Of two tensors: NaN where either is.
+    "larger": Function(numpy=np.maximum, c="({0} > {1} || {0} != {0}) ? {0} : {1}", instructions=7, arity=2),
+    "smaller": Function(numpy=np.minimum, c="({0} < {1} || {0} != {0}) ? {0} : {1}", instructions=7, arity=2),
     "power": Function(numpy=np.power, c="powf({0}, {1})", instructions=120, arity=2),
     "negative": Function(numpy=np.negative, c="-{0}"),
     "abs": Function(numpy=np.abs, c="fabsf({0})"),

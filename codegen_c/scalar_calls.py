@@ -41,6 +41,12 @@ class ProgramBuilder:
         self.values[call.var] = rule(self, call.attrs, [o for o in operands if isinstance(o, Operand)])
         return None
 
+    def is_number(self, operand: Operand) -> bool:
+        """Whether an operand is known, and NaN nowhere."""
+        if operand.kind == "channel":
+            return not np.isnan(self.channels[operand.index]).any()
+        return operand.kind == "number" and not math.isnan(operand.number)
+
     def program(self) -> ScalarProgram:
         return ScalarProgram(instructions=tuple(self.instructions), channel_constants=tuple(self.channels))
 
@@ -73,6 +79,19 @@ def _clip(builder: ProgramBuilder, attrs: Any, operands: list[Operand]) -> Opera
     return builder.emit("minimum", builder.emit("maximum", operands[0], low), high)
 
 
+def _extreme(bounded: str, either: str) -> Rule:
+    """A bound that is a number goes second: there it lets NaN pass, and costs one comparison."""
+
+    def rule(builder: ProgramBuilder, attrs: Any, operands: list[Operand]) -> Operand:
+        first, second = operands
+        for value, bound in ((first, second), (second, first)):
+            if builder.is_number(bound):
+                return builder.emit(bounded, value, bound)
+        return builder.emit(either, first, second)
+
+    return rule
+
+
 def _gelu(builder: ProgramBuilder, attrs: Any, operands: list[Operand]) -> Operand:
     scaled = builder.emit("multiply", operands[0], number(math.sqrt(0.5)))
     half = builder.emit("multiply", operands[0], number(0.5))
@@ -93,10 +112,12 @@ RULES: dict[str, Rule] = {
     **{
         name: (lambda builder, attrs, operands, _name=name: builder.emit(_name, *operands))
         for name in (
-            "add subtract multiply divide maximum minimum power negative abs sqrt rsqrt exp log sin cos tanh erf "
-            "sigmoid floor ceil round"
+            "add subtract multiply divide power negative abs sqrt rsqrt exp log sin cos tanh erf sigmoid floor ceil "
+            "round"
         ).split()
     },
+    "maximum": _extreme("maximum", "larger"),
+    "minimum": _extreme("minimum", "smaller"),
     "nn.relu": lambda builder, attrs, operands: builder.emit("maximum", operands[0], number(0.0)),
     "clip": _clip,
     "nn.gelu": _gelu,

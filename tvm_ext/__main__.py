@@ -1,6 +1,24 @@
-"""`python -m tvm_ext` is the command `tvm-ext`."""
+"""`python -m tvm_ext` is the command `tvm-ext`; signals wait from its first line on until they are watched."""
 
-from tvm_ext.cli import main
+from __future__ import annotations
+
+import signal
+
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+
+from tvm_ext.core.supervise import supervised  # noqa: E402
+
+
+def main() -> None:
+    """Entry point of the `tvm-ext` command."""
+    supervised(_work)
+
+
+def _work() -> None:
+    from tvm_ext.cli import run
+
+    run()
+
 
 if __name__ == "__main__":
     main()

@@ -26,13 +26,14 @@ from tvm_ext.account import sources
 from tvm_ext.calibration import Source
 from tvm_ext.core.errors import BadOptions, VerificationFailed
 from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.output_folder import replaced_folder
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects, link_elf, section_sizes, static_library
 from tvm_ext.input_ranges import input_ranges, random_inputs
-from tvm_ext.package import PLATFORM_FILE, Package, replaced_folder
+from tvm_ext.package import PLATFORM_FILE, Package
 from tvm_ext.pipeline import compile_model
 from tvm_ext.report import make_report, moved_table
-from tvm_ext.runner import HostModel, QemuResult, library_sources, run_qemu
+from tvm_ext.runner import HostModel, QemuResult, board_seconds, library_sources, run_qemu
 from tvm_ext.verify import BOARD_TOLERANCE, FLOAT_TOLERANCE, compare
 from tvm_ext.verify_inputs import VerifyInputs, read_verify_inputs
 from tvm_ext.verify_steps import check_steps
@@ -78,8 +79,10 @@ def build(
     Raises UnsupportedModel, DoesNotFit, BadInput, BadOptions, BadPackage, MissingTool, BuildFailed, RunFailed,
     VerificationFailed.
     """
-    options, folder = options or BuildOptions(), Path(folder)
-    platform = Platform.load(platform) if isinstance(platform, str) else platform
+    options, folder = BuildOptions() if options is None else options, Path(folder)
+    if not isinstance(options, BuildOptions):
+        raise BadOptions(f"options is a {type(options).__name__}; a BuildOptions is needed.")
+    platform = platform if isinstance(platform, Platform) else Platform.load(platform)
     say = progress or (lambda _: None)
     targets = _targets(platform, options)
     with replaced_folder(folder) as new:
@@ -219,7 +222,10 @@ def _verify(
     board = None
     if "qemu" in targets and artifacts.elf:
         say("running on the board in QEMU")
-        board = run_qemu(artifacts.elf, compiled.platform, compiled.interface, expected.samples)
+        board = run_qemu(
+            artifacts.elf, compiled.platform, compiled.interface, expected.samples,
+            time_limit_s=board_seconds(compiled.modelled_instructions, len(expected.samples)),
+        )  # fmt: skip
         same = compare(board.outputs, host, tolerance=BOARD_TOLERANCE)
         against = compare(board.outputs, said.outputs, tolerance=limit, judge_integers=not quantized)
         problems += [] if same.passed else [f"board: outputs differ from the host's by {same.max_abs_error:g}"]

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.lib.npyio import NpzFile
 
+from tvm_ext.core.arrays import read_arrays
 from tvm_ext.core.errors import BadInput
 
 Array = np.ndarray
@@ -43,7 +43,7 @@ def read_calibration(source: Source, inputs: Specs) -> Calibration:
     labels that are not one integer a sample.
     """
     if isinstance(source, str | Path):
-        where, arrays = str(source), _read(Path(source), {*inputs, LABELS})
+        where, arrays = str(source), read_arrays(Path(source), {*inputs, LABELS})
     elif isinstance(source, Mapping):
         where, arrays = "calibration data", dict(source)
     else:
@@ -57,19 +57,6 @@ def read_calibration(source: Source, inputs: Specs) -> Calibration:
     labels = None if LABELS in inputs else _labels(where, arrays.get(LABELS), count)
     samples = [{name: array[index] for name, array in stacked.items()} for index in range(count)]
     return Calibration(samples=samples, labels=labels)
-
-
-def _read(path: Path, wanted: set[str]) -> dict[str, Array]:
-    advice = "Write one with numpy.savez, arrays only: pickled objects are not read."
-    try:
-        file = np.load(path, allow_pickle=False)
-        arrays = {key: file[key] for key in file.files if key in wanted} if isinstance(file, NpzFile) else None
-    except Exception as error:  # numpy, zipfile and the parser of array headers raise what they like on damaged files
-        raise BadInput(f"{path}: is not an .npz file that can be read ({error}). {advice}") from None
-    if arrays is None:
-        raise BadInput(f"{path}: is a single array, no .npz file. {advice}")
-    file.close()
-    return arrays
 
 
 def _stacked(samples: Iterable[Mapping[str, Array]], inputs: Specs) -> dict[str, Array]:
@@ -86,7 +73,7 @@ def _stacked(samples: Iterable[Mapping[str, Array]], inputs: Specs) -> dict[str,
             raise BadInput(f"calibration data: sample {missing[0]} has no {name!r}; every sample needs one.")
         if missing:
             continue
-        arrays = [np.asarray(sample[name]) for sample in listed]
+        arrays = [_array("calibration data", name, sample[name]) for sample in listed]
         expected = inputs[name][0] if name in inputs else ()
         for index, array in enumerate(arrays):
             if array.shape != expected:
@@ -102,7 +89,7 @@ def _checked(where: str, name: str, arrays: Mapping[str, Array], shape: tuple[in
     if name not in arrays:
         there = ", ".join(sorted(arrays)) or "nothing"
         raise BadInput(f"{where}: has no array for the input {name!r}; it holds {there}.")
-    array = np.asarray(arrays[name])
+    array = _array(where, name, arrays[name])
     if str(array.dtype) != dtype:
         raise BadInput(f"{where}: {name!r} is {array.dtype}, the model's input {dtype}; prepare it as for the model.")
     if array.shape[1:] != shape and shape[:1] == (1,) and array.shape[1:] == shape[1:]:
@@ -121,9 +108,16 @@ def _checked(where: str, name: str, arrays: Mapping[str, Array], shape: tuple[in
 def _labels(where: str, labels: Array | None, count: int) -> Sequence[int] | None:
     if labels is None:
         return None
-    labels = np.asarray(labels)
+    labels = _array(where, LABELS, labels)
     if labels.dtype.kind not in "iu" or labels.ndim != 1:
         raise BadInput(f"{where}: labels are {labels.dtype}{list(labels.shape)}; one integer a sample is needed.")
     if len(labels) != count:
         raise BadInput(f"{where}: {len(labels)} labels for {count} samples; one for each is needed.")
     return [int(label) for label in labels]
+
+
+def _array(where: str, name: str, value: object) -> Array:
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise BadInput(f"{where}: {name!r} is no array: its rows differ in length.") from None

@@ -7,29 +7,32 @@ Exit status: 0 done and verified as asked, 1 the model or platform cannot be don
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import re
 import sys
 import traceback
 import warnings
-import zipfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, cast
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.markup import escape
 
 import tvm_ext
+from tvm_ext.core.arrays import holds_arrays, read_arrays, write_arrays
 from tvm_ext.core.errors import BadInput, BadOptions, TvmExtError
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import BuildOptions, Guide, Io, IoType, Memories, Optimize, Quantize, Target
+from tvm_ext.core.output_folder import check_output
 from tvm_ext.core.platform import Platform
+from tvm_ext.core.staging import staged
+from tvm_ext.core.supervise import supervised
 from tvm_ext.frontends.shapes import ModelNotice
-from tvm_ext.pareto import pareto, write_pareto
 from tvm_ext.report_tables import pareto_table, platform_table, read_report, report_tables
 
 app = typer.Typer(
@@ -58,6 +61,14 @@ Limit = Annotated[
 
 def main() -> None:
     """Entry point of the `tvm-ext` command."""
+    supervised(run)
+
+
+def run() -> None:
+    """The command itself. Letters that the terminal does not have are written as escapes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     app()
 
 
@@ -136,6 +147,7 @@ def compile_command(
             ram={name or board.activations: size for name, size in limits.items()} or None,
             memories=memories, pin=pins, keep=tuple(keep or ()),
         )  # fmt: skip
+        check_output(output)
         with _stderr.status(f"Loading {escape(model.name)}") as status:
             module = tvm_ext.load(model, shapes=shapes, limits=Limits().changed(limit or []))
             package = tvm_ext.build(
@@ -157,10 +169,14 @@ def run_command(
     """Run a package on inputs of your own."""
     with _errors_reported(as_json, debug):
         package = tvm_ext.Package.load(folder)
-        arrays = _read_arrays(inputs)
+        _check_result_file(outputs)
+        arrays = read_arrays(inputs)
         with _stderr.status(f"Running on {on}"):
             results = package.run(arrays, on=on)
-        _write_arrays(outputs, results)
+        try:
+            write_arrays(outputs, results)
+        except OSError as error:
+            raise _not_written(outputs, error) from None
         if as_json:
             shown = {key: {"shape": list(value.shape), "dtype": str(value.dtype)} for key, value in results.items()}
             _print_json({"on": on, "file": str(outputs), "outputs": shown})
@@ -187,6 +203,9 @@ def pareto_command(
     shapes = _parse_shapes(shape or [])
     with _errors_reported(as_json, debug):
         board = Platform.load(platform)
+        check_output(output)
+        from tvm_ext.pareto import pareto, write_pareto  # with tvm, which takes seconds to import
+
         with _stderr.status(f"Loading {escape(model.name)}") as status:
             module = tvm_ext.load(model, shapes=shapes, limits=Limits().changed(limit or []))
             points = pareto(
@@ -223,7 +242,7 @@ def _parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
     for text in texts:
         name, _, numbers = text.rpartition("=")
         parts = numbers.split(",") if numbers else []
-        if not name or not all(part.strip().isascii() and part.strip().isdigit() for part in parts):
+        if not name or not all(re.fullmatch(r"\s*[0-9]{1,15}\s*", part) for part in parts):
             raise typer.BadParameter(f"{text!r} is not of the form IN=1,3,96,96.", param_hint="--shape")
         if name in shapes:
             raise typer.BadParameter(f"input {name!r} is given twice.", param_hint="--shape")
@@ -236,7 +255,7 @@ def _parse_ram(texts: list[str]) -> dict[str, int]:
     limits: dict[str, int] = {}
     for text in texts:
         name, _, size = text.rpartition("=")
-        found = re.fullmatch(r"(\d+)\s*(B|KiB|MiB|kB|MB)?", size.strip())
+        found = re.fullmatch(r"([0-9]{1,15})\s*(B|KiB|MiB|kB|MB)?", size.strip())
         if not found or ("=" in text and not name):
             raise typer.BadParameter(f"{text!r} is not of the form 64KiB or dtcm=16KiB.", param_hint="--ram")
         if name in limits:
@@ -249,11 +268,11 @@ def _parse_pins(texts: list[str]) -> dict[str, int]:
     pins: dict[str, int] = {}
     for text in texts:
         name, _, offset = text.rpartition("=")
-        if not name or not re.fullmatch(r"\d{1,15}|0x[0-9a-fA-F]{1,12}", offset):
+        if not name or not re.fullmatch(r"[0-9]{1,15}|0x[0-9a-fA-F]{1,12}", offset):
             raise typer.BadParameter(f"{text!r} is not of the form input=0.", param_hint="--pin")
         if name in pins:
             raise typer.BadParameter(f"{name!r} is given twice.", param_hint="--pin")
-        pins[name] = int(offset, 0)
+        pins[name] = int(offset, 16 if offset.startswith("0x") else 10)
     return pins
 
 
@@ -268,23 +287,21 @@ def _parse_verify(text: str | None) -> tuple[Target, ...] | None:
     return cast("tuple[Target, ...]", targets)
 
 
-def _read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+def _check_result_file(path: Path) -> None:
+    """Raises BadInput where results cannot be written to, or would take the place of something else."""
+    if path.is_dir() or (os.path.lexists(path) and not holds_arrays(path)):
+        raise BadInput(f"{path}: is no .npz file of arrays, and would be lost. Give --outputs another name.")
     try:
-        with np.load(path, allow_pickle=False) as file:
-            return {key: file[key] for key in file.files}
-    except (OSError, ValueError, EOFError, AttributeError) as error:
-        raise BadInput(f"{path}: is not an .npz file that can be read: {error}. Write one with numpy.savez.") from None
-
-
-def _write_arrays(path: Path, arrays: dict[str, np.ndarray[Any, Any]]) -> None:
-    # Not numpy.savez: it takes arrays as keywords, and an output may be called "file".
-    try:
-        with zipfile.ZipFile(path, "w") as archive:
-            for name, array in arrays.items():
-                with archive.open(f"{name}.npy", "w") as member:
-                    np.lib.format.write_array(member, array, allow_pickle=False)
+        if not path.name or "\0" in str(path) or len(os.fsencode(path.name)) > os.pathconf(path.parent, "PC_NAME_MAX"):
+            raise BadInput(f"{str(path)!r}: is no name for a file. Give --outputs another one.")
+        with staged(path.absolute().parent):
+            pass
     except OSError as error:
-        raise BadInput(f"{path}: cannot be written: {error.strerror}. Give --outputs a file you may write.") from None
+        raise _not_written(path, error) from None
+
+
+def _not_written(path: Path, error: OSError) -> BadInput:
+    return BadInput(f"{path}: cannot be written: {error.strerror or error}. Give --outputs a file you may write.")
 
 
 def _show_report(report: dict[str, Any], as_json: bool) -> None:
@@ -315,6 +332,8 @@ def _errors_reported(as_json: bool, debug: bool) -> Generator[None]:
             warnings.simplefilter("always", ModelNotice)
             warnings.showwarning = _show_notice
             yield
+    except BrokenPipeError:
+        raise  # who read standard output has seen enough
     except TvmExtError as error:
         trace, kind, message = traceback.format_exc(), type(error).__name__, str(error)
         status = 2 if isinstance(error, BadOptions) else 1

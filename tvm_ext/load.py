@@ -10,6 +10,7 @@ import tvm
 
 from tvm_ext.core.errors import BadModel
 from tvm_ext.core.limits import Limits
+from tvm_ext.core.read_file import check_file
 from tvm_ext.frontends.loaded import Loaded
 from tvm_ext.frontends.model_name import model_name
 from tvm_ext.frontends.onnx.load_onnx import load_onnx
@@ -69,8 +70,12 @@ def limits_of(attributes: Mapping[str, str]) -> Limits:
 
 
 def _reader(path: Path) -> tuple[str, Reader]:
-    if not path.exists():
-        raise BadModel(f"{path}: no such file.")
+    try:
+        check_file(path)
+    except FileNotFoundError:
+        raise BadModel(f"{path}: no such file.") from None
+    except OSError as error:
+        raise BadModel(f"{path}: cannot be read: {error.strerror}.") from None
     if path.suffix.lower() not in _READERS:
         raise BadModel(f"{path}: formats are known by their suffix; {', '.join(_READERS)} can be read.")
     return _READERS[path.suffix.lower()]

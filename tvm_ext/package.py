@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -14,11 +10,11 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from codegen_c.interface import Interface, Port
-from tvm_ext.core.errors import BadPackage, BadPlatform, RunFailed
+from tvm_ext.core.errors import BadInput, BadPackage, BadPlatform, RunFailed
 from tvm_ext.core.platform import Platform
-from tvm_ext.report_interface import check_header, firmware_of, interface_of
+from tvm_ext.report_interface import check_header, firmware_of, interface_of, modelled_instructions
 from tvm_ext.report_tables import read_report
-from tvm_ext.runner import QemuResult, Sample, run_host, run_qemu
+from tvm_ext.runner import QemuResult, Sample, board_seconds, run_host, run_qemu
 
 PLATFORM_FILE = "platform.json"
 
@@ -78,6 +74,8 @@ class Package:
         The package's C is compiled and run: on the host in a process of its own, with limits of time and memory.
         Raises BadInput, RunFailed, MissingTool, BuildFailed, BadPackage.
         """
+        if not isinstance(inputs, Mapping):
+            raise BadInput(f"inputs are a {type(inputs).__name__}; a dict of arrays by name is needed.")
         if on == "host":
             return run_host(self.folder, self.interface, inputs)
         return dict(self.run_board([inputs]).outputs[0])
@@ -90,7 +88,8 @@ class Package:
                 f"{self.folder}: has no firmware: {self.report['platform']} has no board, or its tools were missing "
                 "when the package was built."
             )
-        return run_qemu(elf, self.platform, self.interface, samples)
+        limit = board_seconds(modelled_instructions(self.report), len(samples))
+        return run_qemu(elf, self.platform, self.interface, samples, time_limit_s=limit)
 
 
 def _specs(ports: Sequence[Port]) -> dict[str, TensorSpec]:
@@ -103,48 +102,3 @@ def _specs(ports: Sequence[Port]) -> dict[str, TensorSpec]:
         )
         for port in ports
     }
-
-
-@contextmanager
-def replaced_folder(folder: Path) -> Iterator[Path]:
-    """A new folder to fill, which takes `folder`'s place when the block ends well, and vanishes when it does not.
-
-    Raises BadPackage if the place can't be written, or is taken by something that is no package.
-    """
-    _check_replaceable(folder)
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        new = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    except OSError as error:
-        raise BadPackage(f"{folder}: cannot be written: {error.strerror}; choose another output folder.") from None
-    try:
-        new.chmod(0o755)
-        yield new
-        _swap(new, folder)
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
-
-
-def _check_replaceable(folder: Path) -> None:
-    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise BadPackage(f"{folder}: is not a folder; choose another output folder.")
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / "report.json").is_file():
-        raise BadPackage(
-            f"{folder}: holds files that are no package, and would be replaced; choose an empty or a new folder."
-        )
-
-
-def _swap(new: Path, folder: Path) -> None:
-    """Renames, so that there is always either the old folder or the new one."""
-    old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent)) / "old"
-    try:
-        if folder.exists():
-            os.replace(folder, old)
-        try:
-            os.replace(new, folder)
-        except OSError:
-            if old.exists():
-                os.replace(old, folder)
-            raise
-    finally:
-        shutil.rmtree(old.parent, ignore_errors=True)

@@ -11,8 +11,9 @@ import jinja2
 import tvm
 
 from codegen_c.build import Compiled
-from tvm_ext.core.errors import BadPackage, DoesNotFit
+from tvm_ext.core.errors import DoesNotFit
 from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.output_folder import replaced_folder
 from tvm_ext.core.platform import Platform
 from tvm_ext.pipeline import compile_module
 
@@ -70,15 +71,12 @@ def pareto(
 
 
 def write_pareto(points: Sequence[Point], model: str, platform: Platform, folder: Path) -> None:
-    """`pareto.json` and `pareto.svg` in a folder. Raises BadPackage where that cannot be written."""
+    """`pareto.json` and `pareto.svg` in a folder, which is replaced whole. Raises BadPackage where it cannot be."""
     record = {"model": model, "platform": platform.name, "points": [asdict(point) for point in points]}
     texts = {"pareto.json": json.dumps(record, indent=2) + "\n", "pareto.svg": _picture(points)}
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    with replaced_folder(folder) as new:
         for name, text in texts.items():
-            (folder / name).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise BadPackage(f"{folder}: cannot be written: {error.strerror}; choose another output folder.") from None
+            (new / name).write_text(text, encoding="utf-8")
 
 
 def _point(compiled: Compiled, platform: Platform) -> Point:

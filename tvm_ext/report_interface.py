@@ -66,6 +66,11 @@ class _Artifacts:
 
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class _Step:
+    modelled_instructions: Annotated[int, Field(ge=0, lt=1 << 62)] | None
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
 class _Report:
     model: _Model
     platform: str
@@ -73,6 +78,7 @@ class _Report:
     inputs: tuple[_Port, ...]
     outputs: tuple[_Port, ...]
     artifacts: _Artifacts
+    steps: tuple[_Step, ...]
 
 
 def interface_of(report: Mapping[str, Any]) -> Interface:
@@ -91,6 +97,11 @@ def interface_of(report: Mapping[str, Any]) -> Interface:
     if interface.io == "stream" and not streamed(interface):
         raise _damaged("io = 'stream', and no input or output is streamed")
     return interface
+
+
+def modelled_instructions(report: Mapping[str, Any]) -> int:
+    """Instructions of one run, by the kernels' own estimates. Raises BadPackage."""
+    return sum(step.modelled_instructions or 0 for step in _checked(report).steps)
 
 
 def firmware_of(folder: Path, report: Mapping[str, Any]) -> Path | None:
@@ -132,7 +143,9 @@ def check_header(folder: Path, interface: Interface) -> None:
     found = re.findall(rf"#define ({interface.model.upper()}_\w+_SIZE) (\d{{1,19}})\b", text)
     if {name: int(number) for name, number in found} != sizes:
         raise _disagrees(path, ", ".join(f"{name} {size}" for name, size in sizes.items()))
-    for port in ports:
+    # An input that nothing reads is not handed over, so a header of streams has no more than its size.
+    described = [port for _, port in streamed(interface)] if interface.io == "stream" else ports
+    for port in described:
         if f"{describe_type(port)}, in the model" not in text:
             raise _disagrees(path, f"{port.name}: {describe_type(port)}")
 

@@ -50,8 +50,9 @@ def _check_depth(report: Any) -> None:
     """Raise RecursionError for what others would have to follow too deeply."""
     level: list[Any] = [report]
     for _ in range(_MOST_DEPTH):
-        inner = [item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list)]
-        level = [item for items in cast("list[Iterable[Any]]", inner) for item in items]
+        tables = [cast("Report", item).values() for item in level if isinstance(item, dict)]
+        lists = [cast("list[Any]", item) for item in level if isinstance(item, list)]
+        level = [item for items in (*tables, *lists) for item in items]
         if not level:
             return
     raise RecursionError

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -25,11 +24,14 @@ from tvm_ext.core.child import Child, ChildLimits
 from tvm_ext.core.errors import BadInput, BadPackage, BuildFailed, ChildFailed, RunFailed
 from tvm_ext.core.options import Optimize
 from tvm_ext.core.platform import HOST_TOOLCHAIN, Board, Platform, Toolchain
+from tvm_ext.core.process import allowed_seconds, run_program
 from tvm_ext.core.toolchain import compile_objects, find_program, shared_library
 from tvm_ext.core.wire import Value
 
 Sample = Mapping[str, np.ndarray]
 HOST_LIMITS = ChildLimits(seconds=300, file_bytes=1 << 20, open_files=64)
+_START_SECONDS = 30.0
+_SLOWEST_INSTRUCTIONS_PER_SECOND = 2_000_000  # of modelled ones; QEMU executes ten times as many on a loaded machine
 EMPTY_INSTRUCTIONS = 2  # of the empty function that runtime/measure.h measures
 
 
@@ -163,6 +165,8 @@ def run_qemu(
 ) -> QemuResult:
     """Run firmware on its board in QEMU.
 
+    time_limit_s: of each start of the board; `board_seconds` knows one that fits the work.
+
     Raises BadInput, MissingTool, BadPlatform (no board), and RunFailed with what the board said:
     a fault, a stack overflow, a status other than 0, no end within the time limit.
     """
@@ -179,16 +183,24 @@ def run_qemu(
         folder = Path(name)
         (folder / "in.bin").write_bytes(np.uint32(len(samples)).tobytes() + b"".join(array.tobytes() for array in flat))
         shift = instruction_shift(platform.board)
-        fields = _boot(elf, platform.board, shift, folder, time_limit_s)
-        outputs = _split((folder / "out.bin").read_bytes(), interface, len(samples), elf)
+        seconds = allowed_seconds(time_limit_s)
+        fields = _boot(elf, platform.board, shift, folder, seconds)
+        written = folder / "out.bin"
+        outputs = _split(written.read_bytes() if written.is_file() else b"", interface, len(samples), elf)
         if fields["wrapped"]:
-            coarse = _boot(elf, platform.board, 0, folder, time_limit_s)
+            coarse = _boot(elf, platform.board, 0, folder, seconds)
             instructions = unwrap_instructions(fields, coarse, platform.board, shift)
         else:
             instructions = _field(fields, "instructions", elf)
     return QemuResult(
         outputs=outputs, instructions=instructions, stack_bytes=fields["stack"], moved_bytes=_moved(fields, platform)
     )
+
+
+def board_seconds(modelled_instructions: int, num_samples: int) -> float:
+    """Time within which firmware comes to its end in QEMU, at a tenth of its slowest, or never does."""
+    runs = num_samples + 2  # the first sample is run for warmth, and once more to be measured
+    return _START_SECONDS + runs * modelled_instructions / _SLOWEST_INSTRUCTIONS_PER_SECOND
 
 
 def unwrap_instructions(fine: Mapping[str, int], coarse: Mapping[str, int], board: Board, shift: int) -> int:
@@ -238,7 +250,7 @@ def check_inputs(interface: Interface, inputs: Sample) -> list[np.ndarray]:
     return arrays
 
 
-def _boot(elf: Path, board: Board, shift: int, folder: Path, time_limit_s: float) -> dict[str, int]:
+def _boot(elf: Path, board: Board, shift: int, folder: Path, seconds: float) -> dict[str, int]:
     """One start of the board over `folder/in.bin`; the fields of its report line."""
     words = "".join(f",arg={word}" for word in ("run", "in.bin", "out.bin"))
     command = [
@@ -246,21 +258,20 @@ def _boot(elf: Path, board: Board, shift: int, folder: Path, time_limit_s: float
         "-semihosting-config", f"enable=on,target=native{words}", "-kernel", str(elf.resolve()),
     ]  # fmt: skip
     try:
-        done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, errors="replace",
-            stdin=subprocess.DEVNULL, timeout=time_limit_s, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise RunFailed(
-            f"{elf.name} on {board.qemu_machine} did not end within {time_limit_s:g} s; raise the time limit, "
-            "or look for an endless loop."
-        ) from None
+        done = run_program(command, folder, seconds=seconds)
+    except OSError as error:
+        raise RunFailed(f"qemu-system-arm could not be started: {error.strerror}.") from None
     said = (done.stdout + done.stderr).strip()
     line = re.search(r"^instructions=.*$", said, re.MULTILINE)
-    if done.returncode or line is None:
-        tail = "\n".join(said.splitlines()[-12:])
-        raise RunFailed(f"{elf.name} on {board.qemu_machine} failed (exit {done.returncode}):\n{tail}")
-    return {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", line[0])}
+    if done.problem or done.status or line is None:
+        tail = "\n".join([":", *(text[:1000] for text in said.splitlines()[-12:])])
+        silent = " and said nothing; look for an endless loop, or for what keeps it from starting."
+        raise RunFailed(f"{elf.name} on {board.qemu_machine} {done.left}{tail if said else silent}")
+    fields = {key: int(value) for key, value in re.findall(r"\b(\w+)=(\d{1,20})\b", line[0])}
+    absent = [key for key in ("ticks", "empty_ticks", "wrapped", "stack") if key not in fields]
+    if absent:
+        raise RunFailed(f"{elf.name} on {board.qemu_machine} reported no {absent[0]}; compile the model again.")
+    return fields
 
 
 def _moved(fields: Mapping[str, int], platform: Platform) -> dict[tuple[str, str], int]:

@@ -155,8 +155,8 @@ def _array(stored: Mapping[str, np.ndarray], port: Port) -> np.ndarray:
 
 
 def _all_finite(vectors: Sequence[TestVector]) -> bool:
-    arrays = [array for vector in vectors for array in (*vector.inputs.values(), *(vector.outputs or {}).values())]
-    return all(bool(np.isfinite(array).all()) for array in arrays)
+    stored: list[Mapping[str, np.ndarray] | None] = [side for v in vectors for side in (v.inputs, v.outputs)]
+    return all(np.isfinite(array).all() for side in stored for array in (side or {}).values())
 
 
 def _lines(array: np.ndarray) -> list[str]:

@@ -1,6 +1,6 @@
 """float32 to int8 or uint8 and back, by one scale and zero point for the whole tensor.
 
-To integers: x / scale rounded half to even, plus the zero point, clamped; not a number becomes the largest integer.
+To integers: x / scale rounded half to even, plus the zero point, clamped; not a number becomes the least integer.
 Back: (q - zero point) * scale in float32. Images [1, H, W, C] are converted row by row.
 """
 
@@ -24,9 +24,10 @@ def reference(operator: Convert, inputs: list[np.ndarray]) -> list[np.ndarray]:
     if operator.output.dtype == "float32":
         return [(inputs[0].astype(np.int32) - zero).astype(np.float32) * scale]
     limits = np.iinfo(operator.output.dtype)
-    value = np.rint(inputs[0] / scale) + np.float32(zero)
-    below = np.where(value > limits.min, value, np.float32(limits.min))
-    return [np.where(value < limits.max, below, np.float32(limits.max)).astype(operator.output.dtype)]
+    with np.errstate(over="ignore", invalid="ignore"):
+        value = np.rint(inputs[0] / scale) + np.float32(zero)
+    raised = np.where(value > limits.min, value, np.float32(limits.min))
+    return [np.where(raised < limits.max, raised, np.float32(limits.max)).astype(operator.output.dtype)]
 
 
 def implement(operator: Convert, target: Target, stored: StoredRows) -> Implementation:
@@ -68,8 +69,8 @@ def _loop(operator: Convert, count: int, read: str = "i", written: str = "i") ->
         value = f"rintf(input[{read}] / {scale})" + (f" + {float_literal(float(zero))}" if zero else "")
         lines = [
             f"const float value = {value};",
-            f"const float low = value > {low} ? value : {low};",
-            f"output[{written}] = ({C_TYPES[dtype]})(value < {high} ? low : {high});",
+            f"const float raised = value > {low} ? value : {low};",
+            f"output[{written}] = ({C_TYPES[dtype]})(raised < {high} ? raised : {high});",
         ]
     return "\n".join([f"for (int32_t i = 0; i < {count}; ++i) {{", block(lines), "}"])
 

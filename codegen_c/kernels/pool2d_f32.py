@@ -1,6 +1,7 @@
 """Max and average pooling, float32, one output element at a time, channels innermost.
 
-float32[N, H, W, C] -> float32[N, P, Q, C]. Average adds in the order r, s ascending and divides by the number of
+float32[N, H, W, C] -> float32[N, P, Q, C]. The largest of a window is the last element where that is NaN, as in
+onnxruntime's vectors, and else passes over NaN. Average adds in the order r, s ascending and divides by the number of
 elements inside the input, or by the window's size if padding counts. A window may be the whole image.
 """
 
@@ -30,7 +31,10 @@ def reference(operator: Pool2d, inputs: list[np.ndarray]) -> list[np.ndarray]:
     size = operator.output.shape[1], operator.output.shape[2]
     if operator.method == "max":
         slices = [x for _, _, x in taps(inputs[0], operator.window, size, -np.inf)]
-        return [operator.finish.run(np.max(slices, axis=0), inputs)]
+        largest = slices[0]
+        for x in slices[1:]:
+            largest = np.where(largest > x, largest, x)
+        return [operator.finish.run(largest, inputs)]
     total = np.sum([x.astype(np.float64) for _, _, x in taps(inputs[0], operator.window, size, 0.0)], axis=0)
     ones = np.ones_like(inputs[0], dtype=np.float64)
     counted = np.sum([x for _, _, x in taps(ones, operator.window, size, float(operator.count_include_pad))], axis=0)
@@ -70,7 +74,7 @@ def _by_rows(operator: Pool2d, stored: StoredRows) -> Implementation:
         ctype="float",
         sums="output",
         start="0.0f" if average else "-INFINITY",
-        add=lambda value, x: f"{value} += {x};" if average else f"{value} = {value} < {x} ? {x} : {value};",
+        add=lambda value, x: f"{value} += {x};" if average else f"{value} = {value} > {x} ? {value} : {x};",
         finish=lambda value, channel: finish.call(f"{value}{count}", lambda o: f"channel{o.index}[{channel}]"),
     )
     elements = operator.output.num_elements
@@ -94,7 +98,7 @@ def _pixel(operator: Pool2d, stored: StoredRows, finish: Finish) -> list[str]:
     rows, taps_in_row = tap_range(0, window, ("r_begin", "r_end")), tap_range(1, window, ("s_begin", "s_end"))
     element = f"input[{times(f'{times(input_row(operator, stored), columns)} + left + s', channels)} + k]"
     if operator.method == "max":
-        start, take = "-INFINITY", [f"const float x = {element};", "value = value < x ? x : value;"]
+        start, take = "-INFINITY", [f"const float x = {element};", "value = value > x ? value : x;"]
     else:
         start, take = "0.0f", [f"value += {element};"]
 

@@ -1,7 +1,7 @@
 """Any function of one QDQ tensor, element by element: a table of 256 results worked out at compile time.
 
 int8 or uint8[...] -> int8 or uint8[...]. A result is the float32 function of the dequantized element, divided
-by the output scale, rounded "onnx" (halves to even) and clamped to the type; nan becomes the zero point. What
+by the output scale, rounded "onnx" (halves to even) and clamped to the type; nan becomes the least. What
 rounding "tflite" means here: tflite_table.py.
 """
 
@@ -46,7 +46,7 @@ def table(operator: QUnary) -> np.ndarray:
     with np.errstate(over="ignore"):
         steps = np.rint(value / np.float32(scale_of(output)))
     limits = np.iinfo(output.dtype)
-    shifted = np.nan_to_num(steps, nan=0.0) + np.float32(quantization(output).zero_point)
+    shifted = np.nan_to_num(steps, nan=-np.inf) + np.float32(quantization(output).zero_point)
     return np.clip(shifted, limits.min, limits.max).astype(output.dtype)
 
 

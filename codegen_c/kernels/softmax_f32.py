@@ -36,9 +36,9 @@ def implement(operator: Softmax, target: Target, stored: StoredRows) -> Implemen
         f"for (int32_t k = 0; k < {length}; ++k) {{",
         block(exponential or ["y[k] = expf(x[k] - maximum);", "total += y[k];"]),
         "}",
-        *(["const float shift = maximum + logf(total);"] if operator.log else []),
+        *(["const float logarithm = logf(total);"] if operator.log else []),
         f"for (int32_t k = 0; k < {length}; ++k) {{",
-        block("y[k] = x[k] - shift;" if operator.log else "y[k] /= total;"),
+        block("y[k] = x[k] - maximum - logarithm;" if operator.log else "y[k] /= total;"),
         "}",
     ]
     total = operator.output.num_elements

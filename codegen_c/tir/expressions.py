@@ -9,10 +9,11 @@ from tvm.ir import Call, Expr, StringImm, TensorLoad, Var
 from tvm.sym import Analyzer
 
 from codegen_c.text import C_TYPES
-from codegen_c.tir import helpers
+from codegen_c.tir import edges, helpers
 from codegen_c.tir.intrinsics import library_function
 from codegen_c.tir.literals import number
 from codegen_c.tir.plain_c import CannotLowerError, Helper
+from codegen_c.tir.ranges import clamped, divides_by_edge, may_overflow, reads_elements, shifts_too_far
 
 PRIMARY, UNARY, FACTOR, TERM, SHIFT, RELATION, EQUALITY, BITS, AND, OR, CHOICE = range(15, 4, -1)
 
@@ -20,8 +21,8 @@ ARITHMETIC = {tirx.Mul: ("*", FACTOR), tirx.Div: ("/", FACTOR), tirx.Mod: ("%", 
 ARITHMETIC |= {tirx.Add: ("+", TERM), tirx.Sub: ("-", TERM)}
 RELATIONS = {tirx.LT: ("<", RELATION), tirx.LE: ("<=", RELATION), tirx.GT: (">", RELATION), tirx.GE: (">=", RELATION)}
 RELATIONS |= {tirx.EQ: ("==", EQUALITY), tirx.NE: ("!=", EQUALITY)}
-BITWISE = {tirx.BitwiseAnd: "&", tirx.BitwiseOr: "|", tirx.BitwiseXor: "^", tirx.RShift: ">>"}
-BITWISE_CALLS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "shift_right": ">>"}
+BITWISE = {tirx.BitwiseAnd: "&", tirx.BitwiseOr: "|", tirx.BitwiseXor: "^"}
+BITWISE_CALLS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
 
 Text = tuple[str, int]  # C text and how tightly its outermost operator binds
 
@@ -39,6 +40,7 @@ class ExpressionPrinter:
         self.helpers: dict[str, Helper] = {}
         self.headers: set[str] = {"stdint.h"}
         self.analyzer = Analyzer()
+        self.in_index = False
 
     def text(self, expr: Expr, at_least: int = 0) -> str:
         """`expr` as C, in parentheses where it binds less tightly than `at_least`."""
@@ -67,7 +69,10 @@ class ExpressionPrinter:
             return name
         if len(indices) != 1:
             raise CannotLowerError(f"a buffer of {len(indices)} dimensions left by lowering")
-        return f"{name}[{self.text(indices[0])}]"
+        outer, self.in_index = self.in_index, True
+        index = self.text(indices[0])
+        self.in_index = outer
+        return f"{name}[{index}]"
 
     def _print(self, expr: Expr) -> Text:
         kind = type(expr)
@@ -85,8 +90,8 @@ class ExpressionPrinter:
             return self._relation(expr, *RELATIONS[kind])
         if kind in BITWISE:
             return self._bitwise(expr, expr.a, expr.b, BITWISE[kind])
-        if isinstance(expr, tirx.LShift):
-            return self._shift_left(expr.a, expr.b, _dtype(expr))
+        if isinstance(expr, tirx.LShift | tirx.RShift):
+            return self._shift(expr.a, expr.b, _dtype(expr), left=isinstance(expr, tirx.LShift))
         if isinstance(expr, tirx.BitwiseNot):
             return self._complement(expr.a, _dtype(expr))
         if isinstance(expr, tirx.FloorDiv | tirx.FloorMod):
@@ -122,11 +127,35 @@ class ExpressionPrinter:
         dtype = _dtype(expr)
         if isinstance(expr, tirx.Mod) and dtype.startswith("float"):
             return self._library("fmod", dtype, [expr.a, expr.b])
+        if isinstance(expr, tirx.Div | tirx.Mod) and self._needs_guard(expr):
+            return self.helped(edges.divide_helper(dtype, floor=False, remainder=symbol == "%"), expr.a, expr.b)
+        if self.wraps(expr):
+            return f"({self.c_type(dtype)})({self._unsigned(expr, level)})", UNARY
         # The right operand keeps its parentheses at the same level: the order of float additions is the model's.
         left, right = self.operand(expr.a, expr.b, level), self.operand(expr.b, expr.a, level + 1)
         if dtype == "uint16" and symbol == "*":
             left = f"(uint32_t){self.text(expr.a, UNARY)}"  # uint16 times uint16 overflows the int it promotes to
         return self._narrowed(f"{left} {symbol} {right}", level, dtype)
+
+    def wraps(self, expr: Expr) -> bool:
+        """Whether integer arithmetic must be unsigned in C, where signed overflow is undefined."""
+        if self.in_index or not isinstance(expr, tirx.Add | tirx.Sub | tirx.Mul):
+            return False
+        return may_overflow(expr, self.analyzer)
+
+    def _unsigned(self, expr: Expr, at_least: int) -> str:
+        """Signed 32- or 64-bit arithmetic modulo 2^32 or 2^64: the same bits, defined for all operands."""
+        if isinstance(expr, tirx.IntImm) and int(expr.value) >= 0:
+            return number(expr.value, f"u{_dtype(expr)}")
+        if not self.wraps(expr):
+            return f"({self.c_type('u' + _dtype(expr))}){self.text(expr, UNARY)}"
+        symbol, level = ARITHMETIC[type(expr)]
+        text = f"{self._unsigned(expr.a, level)} {symbol} {self._unsigned(expr.b, level + 1)}"
+        return text if level >= at_least else f"({text})"
+
+    def _needs_guard(self, expr: tirx.Div | tirx.Mod | tirx.FloorDiv | tirx.FloorMod) -> bool:
+        is_integer = not _dtype(expr).startswith("float")
+        return is_integer and reads_elements(expr) and divides_by_edge(expr.b, self.analyzer)
 
     def _relation(self, expr: tirx.LT, symbol: str, level: int) -> Text:
         zero = isinstance(expr.b, tirx.IntImm) and int(expr.b.value) == 0
@@ -148,13 +177,14 @@ class ExpressionPrinter:
 
     def _floor(self, expr: tirx.FloorDiv | tirx.FloorMod) -> Text:
         dtype, is_div = _dtype(expr), isinstance(expr, tirx.FloorDiv)
+        if self._needs_guard(expr):
+            return self.helped(edges.divide_helper(dtype, floor=True, remainder=not is_div), expr.a, expr.b)
         lowest = (self.analyzer.const_int_bound(side).min_value for side in (expr.a, expr.b))
         if dtype.startswith("uint") or all(bound >= 0 for bound in lowest):
             symbol = "/" if is_div else "%"
             text = f"{self.text(expr.a, FACTOR)} {symbol} {self.text(expr.b, UNARY)}"
             return self._narrowed(text, FACTOR, dtype)
-        make = helpers.floor_div_helper if is_div else helpers.floor_mod_helper
-        return self.helped(make(dtype), expr.a, expr.b)
+        return self.helped(edges.divide_helper(dtype, floor=True, remainder=not is_div), expr.a, expr.b)
 
     def _alternative(self, expr: Expr) -> str:
         return self.text(expr, OR) if isinstance(expr, tirx.Or) else self.text(expr, EQUALITY)
@@ -170,7 +200,21 @@ class ExpressionPrinter:
             return self._print(expr.value)
         if target == "bool":
             return f"{self.text(expr.value, SHIFT)} != {number(0, source)}", EQUALITY
+        if source.startswith("float") and not target.startswith("float") and reads_elements(expr.value):
+            return self._truncation(expr, source, target)
         return f"({self.c_type(target)}){self.text(expr.value, UNARY)}", UNARY
+
+    def _truncation(self, expr: tirx.Cast, source: str, target: str) -> Text:
+        """A float as an integer, where C leaves open what becomes of one that does not fit."""
+        clip = clamped(expr)
+        if clip is not None:
+            value, low, high = clip
+            limits = (tirx.const(low, source), tirx.const(high, source))
+            return self.helped(edges.clamp_helper(source, target), value, *limits)
+        if edges.bits_of(target) >= 32:
+            return self.helped(edges.truncate_helper(source, target), expr.value)
+        wide, _ = self.helped(edges.truncate_helper(source, "int32"), expr.value)
+        return f"({self.c_type(target)}){wide}", UNARY
 
     def helped(self, helper: Helper, *arguments: Expr) -> Text:
         """A call of one of our own small functions."""
@@ -191,7 +235,8 @@ class ExpressionPrinter:
         special: dict[str, Callable[[], Text]] = {
             "if_then_else": lambda: self._choice(*arguments),
             "likely": lambda: self._print(arguments[0]),
-            "shift_left": lambda: self._shift_left(*arguments, dtype),
+            "shift_left": lambda: self._shift(*arguments, dtype, left=True),
+            "shift_right": lambda: self._shift(*arguments, dtype, left=False),
             "bitwise_not": lambda: self._complement(arguments[0], dtype),
             "sigmoid": lambda: self._sigmoid(arguments[0], dtype),
             "rsqrt": lambda: (f"{number(1, dtype)} / {self._library('sqrt', dtype, arguments)[0]}", FACTOR),
@@ -206,8 +251,12 @@ class ExpressionPrinter:
             return self._bitwise(expr, *arguments, BITWISE_CALLS[name])
         return special[name]() if name in special else self._library(name, dtype, arguments)
 
-    def _shift_left(self, value: Expr, count: Expr, dtype: str) -> Text:
-        """Through the unsigned type: C leaves a shift of a negative number undefined."""
+    def _shift(self, value: Expr, count: Expr, dtype: str, *, left: bool) -> Text:
+        """To the left through the unsigned type: C leaves a shift of a negative number undefined."""
+        if shifts_too_far(count, dtype, self.analyzer):
+            return self.helped(edges.shift_helper(dtype, left=left), value, count)
+        if not left:
+            return self._narrowed(f"{self.text(value, UNARY)} >> {self.text(count, UNARY)}", BITS, dtype)
         wide = "uint64_t" if dtype.endswith("64") else "uint32_t"
         shifted = f"({wide}){self.text(value, UNARY)} << {self.text(count, UNARY)}"
         return f"({self.c_type(dtype)})({shifted})", UNARY

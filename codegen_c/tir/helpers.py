@@ -15,37 +15,20 @@ def short_type(dtype: str) -> str:
 
 
 def minimum_helper(dtype: str) -> Helper:
-    """The smaller of two; the second where one is NaN, as TVM's min."""
+    """The smaller of two; NaN where either is."""
     return _selection("min", "<", dtype)
 
 
 def maximum_helper(dtype: str) -> Helper:
-    """The larger of two; the second where one is NaN, as TVM's max."""
+    """The larger of two; NaN where either is."""
     return _selection("max", ">", dtype)
 
 
-def floor_div_helper(dtype: str) -> Helper:
-    """Quotient rounded toward minus infinity; C's `/` rounds toward zero."""
-    name, c_type = f"$_floor_div_{short_type(dtype)}", C_TYPES[dtype]
-    return Helper(
-        name=name,
-        text=f"static inline {c_type} {name}({c_type} a, {c_type} b)\n{{\n"
-        f"    const {c_type} quotient = ({c_type})(a / b);\n"
-        f"    return ((a % b != 0) && ((a < 0) != (b < 0))) ? ({c_type})(quotient - 1) : quotient;\n"
-        "}\n",
-    )
-
-
-def floor_mod_helper(dtype: str) -> Helper:
-    """Remainder with the sign of the divisor; C's `%` takes the sign of the dividend."""
-    name, c_type = f"$_floor_mod_{short_type(dtype)}", C_TYPES[dtype]
-    return Helper(
-        name=name,
-        text=f"static inline {c_type} {name}({c_type} a, {c_type} b)\n{{\n"
-        f"    const {c_type} remainder = ({c_type})(a % b);\n"
-        f"    return ((remainder != 0) && ((remainder < 0) != (b < 0))) ? ({c_type})(remainder + b) : remainder;\n"
-        "}\n",
-    )
+def running_helper(dtype: str, *, is_max: bool) -> Helper:
+    """The extreme so far, and the next element: which replaces it where it lies beyond, so never where one is NaN."""
+    verb, relation = ("larger", ">") if is_max else ("smaller", "<")
+    name, c_type = f"$_{verb}_{short_type(dtype)}", C_TYPES[dtype]
+    return _inline(name, f"{c_type} {name}({c_type} so_far, {c_type} next)", f"next {relation} so_far ? next : so_far")
 
 
 def popcount_helper(dtype: str) -> Helper:
@@ -81,7 +64,9 @@ def reinterpret_helper(source: str, target: str) -> Helper:
 
 def _selection(verb: str, relation: str, dtype: str) -> Helper:
     name, c_type = f"$_{verb}_{short_type(dtype)}", C_TYPES[dtype]
-    return Helper(
-        name=name,
-        text=f"static inline {c_type} {name}({c_type} a, {c_type} b)\n{{\n    return a {relation} b ? a : b;\n}}\n",
-    )
+    first = f"(a {relation} b || a != a)" if dtype.startswith("float") else f"a {relation} b"
+    return _inline(name, f"{c_type} {name}({c_type} a, {c_type} b)", f"{first} ? a : b")
+
+
+def _inline(name: str, head: str, result: str) -> Helper:
+    return Helper(name=name, text=f"static inline {head}\n{{\n    return {result};\n}}\n")

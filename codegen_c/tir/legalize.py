@@ -11,6 +11,7 @@ import tvm
 from tvm import relax, tirx
 
 from codegen_c.text import C_TYPES
+from codegen_c.tir.extremes import LEGALIZE
 from codegen_c.tir.plain_c import CannotLowerError
 
 
@@ -87,7 +88,7 @@ def alone(function: relax.Function, module: tvm.IRModule | None = None) -> tvm.I
 def _legalized(module: tvm.IRModule) -> tvm.IRModule:
     passes = [
         relax.backend.DispatchSortScan(),
-        relax.transform.LegalizeOps(),
+        relax.transform.LegalizeOps(LEGALIZE),
         relax.transform.Normalize(),
     ]
     with tvm.target.Target("c"):

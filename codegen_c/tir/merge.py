@@ -12,6 +12,8 @@ from tvm.ir import Range, TensorLoad, TensorRegion, Var
 
 from codegen_c.tir.legalize import Stage, Stages, Value
 
+REDUCTION = 2
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Merged:
@@ -127,16 +129,21 @@ def _with_accesses(block: s_tir.SBlock, literals: dict[tirx.Buffer, tirx.Expr]) 
 
 
 def _true_start(block: s_tir.SBlock) -> tirx.Stmt | None:
-    """What a reduction starts from: TVM begins a maximum with the least finite float, which minus infinity is below."""
+    """The first element for extremes of floats: one that is NaN stays, later ones are passed over, as onnxruntime does.
+
+    TVM starts from the least finite float, which minus infinity is below.
+    """
     init, body = block.init, block.body
     if not isinstance(init, tirx.BufferStore) or not isinstance(init.value, tirx.FloatImm):
         return init
-    is_max = isinstance(body, tirx.BufferStore) and isinstance(body.value, tirx.Max)
-    is_min = isinstance(body, tirx.BufferStore) and isinstance(body.value, tirx.Min)
-    if not is_max and not is_min:
+    if not isinstance(body, tirx.BufferStore) or not isinstance(body.value, tirx.Max | tirx.Min):
         return init
-    start = tirx.const(-math.inf if is_max else math.inf, str(init.value.ty.dtype))
-    return tirx.BufferStore(init.buffer, start, init.indices)
+    worst = tirx.min_value if isinstance(body.value, tirx.Max) else tirx.max_value
+    if float(init.value.value) != float(worst(str(init.value.ty.dtype)).value) and math.isfinite(init.value.value):
+        return init
+    first = {axis.var: axis.dom.min for axis in block.iter_vars if axis.iter_type == REDUCTION}
+    element = tvm_ffi.structural_map(body.value.b, [(Var, lambda var: first.get(var, var))])
+    return tirx.BufferStore(init.buffer, element, init.indices)
 
 
 def _touched(body: tirx.Stmt) -> tuple[list[tirx.Buffer], list[tirx.Buffer]]:

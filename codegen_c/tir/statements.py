@@ -7,6 +7,7 @@ from tvm.ir import Call, Expr, Range, TensorLoad, Var
 
 from codegen_c.text import block
 from codegen_c.tir.expressions import ExpressionPrinter
+from codegen_c.tir.helpers import running_helper
 from codegen_c.tir.literals import number
 from codegen_c.tir.plain_c import CannotLowerError
 from codegen_c.tir.storage import Storage
@@ -81,9 +82,13 @@ class StatementPrinter:
         target = self.printer.element(store.buffer, list(store.indices))
         value = store.value
         wide = str(store.buffer.ty.dtype).endswith(("32", "64"))
-        adds = wide and isinstance(value, tirx.Add) and isinstance(value.a, TensorLoad)
-        if adds and self.printer.text(value.a) == target:
-            return f"{target} += {self.printer.text(value.b)};"
+        runs_on = isinstance(value, tirx.Add | tirx.Max | tirx.Min) and isinstance(value.a, TensorLoad)
+        if runs_on and self.printer.text(value.a) == target:
+            if not isinstance(value, tirx.Add):
+                helper = running_helper(str(value.ty.dtype), is_max=isinstance(value, tirx.Max))
+                return f"{target} = {self.printer.helped(helper, value.a, value.b)[0]};"
+            if wide and not self.printer.wraps(value):
+                return f"{target} += {self.printer.text(value.b)};"
         return f"{target} = {self.printer.text(value)};"
 
     def _loop(self, loop: tirx.For) -> list[str]:

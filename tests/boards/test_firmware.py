@@ -114,6 +114,17 @@ def test_inputs_are_checked_before_qemu_starts(cortex_m4: Platform, tmp_path: Pa
         run_qemu(tmp_path / "absent.elf", cortex_m4, toy.interface, [{}])
 
 
+@pytest.mark.parametrize("io", ["arena", "caller"])
+def test_firmware_that_reads_other_inputs(cortex_m4: Platform, tmp_path: Path, io) -> None:
+    """Another build of a model of this name: more bytes than it reads, and outputs that could be this model's."""
+    toy = write_toy(tmp_path, cortex_m4, io=io)
+    elf = build_elf(tmp_path, cortex_m4, tmp_path / "build")
+    (port,) = toy.interface.inputs
+    other = replace(toy.interface, inputs=(replace(port, shape=(3, 4)),))
+    with pytest.raises(RunFailed, match="the input file is not of the size of this model's inputs"):
+        run_qemu(elf, cortex_m4, other, [{port.source: np.zeros((3, 4), np.float32)}])
+
+
 def test_the_self_test_passes_and_fails(board: Platform, tmp_path: Path) -> None:
     for name, body, code, said in (
         ("good", "output[i] = input[i] > -0.5f ? 2.0f * input[i] + 1.0f : 0.0f;", 0, "PASS"),

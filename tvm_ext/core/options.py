@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.names import hides_header
@@ -17,6 +16,9 @@ ALIGNMENT_BYTES = 16
 
 VARIABLES_BYTES = 4096
 """Kept free, beside the stack, in the memory where a board's firmware has its variables."""
+
+_MOST_BYTES = 1 << 48
+_MOST_DECIBELS = 1000
 
 Optimize = Literal["speed", "size"]
 Io = Literal["arena", "caller", "stream"]
@@ -81,12 +83,17 @@ class BuildOptions:
         for key, allowed in choices.items():
             if getattr(self, key) not in allowed:
                 raise BadOptions(f"{key} = {getattr(self, key)!r}: allowed are {', '.join(allowed)}.")
+        self._check_types()
         for where, num_bytes in (self.ram if isinstance(self.ram, Mapping) else {"": self.ram}).items():
-            if num_bytes is not None and num_bytes < 1:
-                raise BadOptions(f"ram = {num_bytes}{f' of {where}' if where else ''}: at least 1 byte is needed.")
+            if num_bytes is not None and not 0 < num_bytes < _MOST_BYTES:
+                said = f"ram = {_shown(num_bytes)}{f' of {where}' if where else ''}"
+                raise BadOptions(f"{said}: at least 1 byte is needed, and less than {_MOST_BYTES}.")
         for name, offset in (self.pin or {}).items():
-            if offset < 0 or offset % ALIGNMENT_BYTES:
-                raise BadOptions(f"pin {name}={offset}: an offset is a multiple of {ALIGNMENT_BYTES} bytes, 0 or more.")
+            if not 0 <= offset < _MOST_BYTES or offset % ALIGNMENT_BYTES:
+                raise BadOptions(
+                    f"pin {name}={_shown(offset)}: an offset is a multiple of {ALIGNMENT_BYTES} bytes, 0 or more, and "
+                    f"less than {_MOST_BYTES}."
+                )
         if self.io != "arena" and (self.pin or self.keep):
             raise BadOptions(
                 f"pin and keep place tensors in the arena; with io = {self.io!r} inputs and outputs are not there."
@@ -95,8 +102,11 @@ class BuildOptions:
             raise BadOptions(
                 "io_type = 'float32': it says what quantization leaves; it needs quantize = 'int8' or 'auto'."
             )
-        if not math.isfinite(self.min_snr_db):
-            raise BadOptions(f"min_snr_db = {self.min_snr_db!r}: a finite number of decibels is needed.")
+        if not abs(self.min_snr_db) <= _MOST_DECIBELS:
+            raise BadOptions(
+                f"min_snr_db = {_shown(self.min_snr_db)}: a finite number of decibels is needed, of at most "
+                f"{_MOST_DECIBELS}."
+            )
         for target in self.verify or ():
             if target not in ("host", "qemu"):
                 raise BadOptions(f"verify = {target!r}: allowed are host, qemu, or nothing at all.")
@@ -108,6 +118,24 @@ class BuildOptions:
         if self.name is not None and hides_header(self.name):
             raise BadOptions(f"name = {self.name!r}: {self.name}.h would hide another header; choose another name.")
 
+    def _check_types(self) -> None:
+        """Raises BadOptions for a value of another type than the field's: who calls from Python may pass anything."""
+        ram: object = self.ram
+        sizes = cast("Mapping[object, object]", ram) if isinstance(ram, Mapping) else {"": 1 if ram is None else ram}
+        pins: object = {} if self.pin is None else self.pin
+        checks: list[tuple[str, object, bool, str]] = [
+            ("ram", ram, _maps_names_to_integers(sizes), "a number of bytes, or {memory: bytes}"),
+            ("pin", pins, _maps_names_to_integers(pins), "{tensor: offset in bytes}"),
+            ("keep", self.keep, _are_names(self.keep), "a tuple of names of tensors"),
+            ("verify", self.verify, self.verify is None or _are_names(self.verify), "a tuple of host and qemu"),
+            ("name", self.name, self.name is None or _are_names([self.name]), "a string"),
+            ("min_snr_db", self.min_snr_db, _is_number(self.min_snr_db), "a number"),
+            ("least_scratch", self.least_scratch, self.least_scratch in (True, False), "True or False"),
+        ]
+        for key, value, is_good, wanted in checks:
+            if not is_good:
+                raise BadOptions(f"{key} = {_shown(value)}: {wanted} is needed.")
+
     def limit_bytes(self, platform: Platform) -> int:
         """Bytes that tensors may take in the platform's default memory. Raises BadOptions for an unknown memory."""
         memory = platform.memory(platform.activations)
@@ -118,6 +146,10 @@ class BuildOptions:
             raise BadOptions(
                 f"ram: {platform.name} has no memory {unknown[0]!r} for tensors; it has {', '.join(known)}."
             )
+        most = max(other.capacity_bytes for other in platform.memories if other.kind == "ram")
+        for name, offset in (self.pin or {}).items():
+            if offset >= most:
+                raise BadOptions(f"pin {name}={offset}: {platform.name} has no memory for tensors above {most} B.")
         return min(memory.capacity_bytes, asked.get(memory.name, memory.capacity_bytes))
 
     def limits_bytes(self, platform: Platform) -> dict[str, int]:
@@ -135,3 +167,28 @@ class BuildOptions:
             most = max(0, memory.capacity_bytes - reserved)
             limits[memory.name] = min(most, asked.get(memory.name, most), limits.get(memory.name, most))
         return limits
+
+
+def _maps_names_to_integers(values: object) -> bool:
+    if not isinstance(values, Mapping):
+        return False
+    items = cast("Mapping[object, object]", values).items()
+    return all(isinstance(n, str) and isinstance(v, int) and not isinstance(v, bool) for n, v in items)
+
+
+def _are_names(values: object) -> bool:
+    if not isinstance(values, tuple | list):
+        return False
+    return all(isinstance(value, str) for value in cast("Sequence[object]", values))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _shown(value: object) -> str:
+    """A value as an error shows it: Python refuses to write thousands of digits."""
+    if isinstance(value, int) and abs(value) >= 10**40:
+        return "a number of more than 40 digits"
+    text = repr(value)
+    return text if len(text) < 100 else f"{text[:100]} ..."

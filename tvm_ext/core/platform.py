@@ -11,6 +11,7 @@ import re
 import tomllib
 from difflib import get_close_matches
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -18,16 +19,24 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from tvm_ext.core.errors import BadPlatform
+from tvm_ext.core.read_file import read_file
 from tvm_ext.core.section_names import section_problem, shared_sections
+
+_MOST_BYTES = 1 << 20
+_LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){16}""")
+_ADDRESS_SPACE_BYTES = 1 << 32
+_TIMER_BYTES = 16
 
 _CONFIG = ConfigDict(extra="forbid", strict=True)
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 Positive = Annotated[int, Field(gt=0, lt=1 << 48)]
 Count = Annotated[int, Field(ge=0, lt=1 << 48)]
-Rate = Annotated[float, Field(gt=0, lt=1e6, strict=False)]
+Rate = Annotated[float, Field(ge=1e-6, lt=1e6, strict=False)]
 # Flags come from a file that is not ours: only code generation, optimisation, debug and plain defines.
-Flag = Annotated[str, Field(pattern=r"^-(m[A-Za-z0-9=_.,+-]+|O[0-3sz]|g[0-3]?|f[a-z0-9-]+|D[A-Za-z_]\w*(=\w+)?)$")]
+_FLAG = r"^-(m[A-Za-z0-9=_.,+-]+|O[0-3sz]|g[0-3]?|f[a-z0-9-]+|D[A-Za-z_]\w*(=\w+)?)$"
+Flag = Annotated[str, Field(pattern=_FLAG, max_length=200)]
+Flags = Annotated[tuple[Flag, ...], Field(max_length=100)]
 
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
@@ -79,10 +88,10 @@ class Link:
 class Toolchain:
     """How C is compiled for the platform: the compiler's name prefix, then flags for target and speed or size."""
 
-    prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]*$")] = ""
-    flags: tuple[Flag, ...] = ()
-    speed_flags: tuple[Flag, ...] = ("-O3",)
-    size_flags: tuple[Flag, ...] = ("-Os",)
+    prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]*$", max_length=100)] = ""
+    flags: Flags = ()
+    speed_flags: Flags = ("-O3",)
+    size_flags: Flags = ("-Os",)
 
 
 HOST_TOOLCHAIN = Toolchain(flags=("-march=native",))
@@ -97,7 +106,7 @@ class Board:
     `system_counter` (64 bits, counts up). `stack_bytes` is the stack the firmware reserves.
     """
 
-    qemu_machine: Annotated[str, Field(pattern=r"^[a-z0-9-]+$")]
+    qemu_machine: Annotated[str, Field(pattern=r"^[a-z0-9-]+$", max_length=100)]
     timer: Literal["cmsdk", "system_counter"]
     timer_address: Count
     timer_hz: Positive
@@ -114,10 +123,10 @@ class Platform:
     """
 
     name: Name
-    description: str
-    processors: Annotated[tuple[Processor, ...], Field(min_length=1, strict=False)]
-    memories: Annotated[tuple[Memory, ...], Field(min_length=1, strict=False)]
-    links: Annotated[tuple[Link, ...], Field(strict=False)]
+    description: Annotated[str, Field(max_length=1000)]
+    processors: Annotated[tuple[Processor, ...], Field(min_length=1, max_length=16, strict=False)]
+    memories: Annotated[tuple[Memory, ...], Field(min_length=1, max_length=16, strict=False)]
+    links: Annotated[tuple[Link, ...], Field(max_length=1024, strict=False)]
     activations: Name
     weights: Name
     toolchain: Toolchain
@@ -147,8 +156,11 @@ class Platform:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The inverse of `to_json`."""
-        return cls._check(json.loads(text), "platform")
+        """The inverse of `to_json`. Raises BadPlatform."""
+        try:
+            return cls._check(json.loads(text), "platform")
+        except (ValueError, RecursionError) as error:
+            raise BadPlatform(f"platform: is not JSON: {_short(error)}.") from None
 
     def to_json(self) -> str:
         """The whole description as one JSON text; equal platforms give equal text."""
@@ -157,20 +169,24 @@ class Platform:
     @classmethod
     def _read(cls, path: Path) -> Self:
         try:
-            text = path.read_text(encoding="utf-8")
+            text = read_file(path, most_bytes=_MOST_BYTES).decode("utf-8-sig")
         except OSError as error:
             raise BadPlatform(f"{path}: cannot be read: {error.strerror}.") from None
         except UnicodeDecodeError:
             raise BadPlatform(f"{path}: is not UTF-8 text; a platform is a TOML file.") from None
+        if _LONG_KEY.search(text):
+            raise BadPlatform(f"{path}: holds a key of more than 16 parts; a platform has no such key.")
         try:
             return cls._check(tomllib.loads(text), str(path))
-        except tomllib.TOMLDecodeError as error:
-            raise BadPlatform(f"{path}: is not TOML: {error}.") from None
+        except (ValueError, RecursionError) as error:
+            raise BadPlatform(f"{path}: is not TOML that can be read: {_short(error)}.") from None
 
     @classmethod
     def _check(cls, table: dict[str, object], where: str) -> Self:
         try:
-            platform = TypeAdapter(cls).validate_json(json.dumps(table, default=str))
+            platform = TypeAdapter(cls).validate_json(json.dumps(table))
+        except TypeError:  # of json: TOML has four types more
+            raise BadPlatform(f"{where}: holds a date or a time; no key of a platform is one.") from None
         except ValidationError as error:
             raise BadPlatform(f"{where}: {_explain(error)}") from None
         problem = platform._contradiction()
@@ -218,17 +234,38 @@ class Platform:
         if self.board:
             uses += [
                 ("board.data_memory", self.board.data_memory, "ram"),
-                ("board.code_memory", self.board.code_memory, None),
+                ("board.code_memory", self.board.code_memory, "rom"),
             ]
         for key, name, kind in uses:
             if name not in memories:
                 return f"{key} = {name!r} is not a memory: {', '.join(memories)}."
             if kind and memories[name].kind != kind:
                 return f"{key} = {name!r} is a {memories[name].kind}; a {kind} is needed."
-        if self.board:
-            for memory in self.memories:
-                if memory.address is None:
-                    return f"memories.{memory.name}: a board needs the address of each memory."
+        for memory in self.memories:
+            if memory.kind == "ram" and memory.write_bytes_per_cycle < 1e-6:
+                return (
+                    f"memories.{memory.name}.write_bytes_per_cycle = {memory.write_bytes_per_cycle:g}: at least 1e-6."
+                )
+        return self._board_contradiction(self.board) if self.board else None
+
+    def _board_contradiction(self, board: Board) -> str | None:
+        """Addresses that a 32-bit processor does not have, or two memories share; a stack that does not fit."""
+        placed: list[tuple[int, int, str]] = []
+        for memory in self.memories:
+            if memory.address is None:
+                return f"memories.{memory.name}: a board needs the address of each memory."
+            placed.append((memory.address, memory.address + memory.capacity_bytes, f"memories.{memory.name}"))
+        placed.append((board.timer_address, board.timer_address + _TIMER_BYTES, "board.timer_address"))
+        placed.sort()
+        for begin, end, what in placed:
+            if end > _ADDRESS_SPACE_BYTES:
+                return f"{what}: its bytes 0x{begin:x} to 0x{end - 1:x} lie beyond the 32 bits of an address."
+        for (begin, end, one), (next_begin, _, other) in pairwise(placed):
+            if next_begin < end:
+                return f"{one} and {other}: both have the byte at 0x{next_begin:x}; one begins at 0x{begin:x}."
+        data = self.memory(board.data_memory)
+        if board.stack_bytes >= data.capacity_bytes:
+            return f"board.stack_bytes = {board.stack_bytes}: does not fit into {data.name} of {data.capacity_bytes} B."
         return None
 
     def _section_problem(self) -> str | None:
@@ -241,6 +278,11 @@ class Platform:
         if shared := shared_sections(list(sections.values())):
             return f"memories: sections {shared[0]!r} and {shared[1]!r}: a linker script can't tell them apart."
         return None
+
+
+def _short(error: Exception) -> str:
+    """An error's text, no longer than a line or two."""
+    return " ".join(str(error).split())[:200]
 
 
 def _explain(error: ValidationError) -> str:
@@ -256,7 +298,8 @@ def _explain(error: ValidationError) -> str:
     message = first["msg"][0].lower() + first["msg"][1:]
     unit = next((unit for unit in ("bytes", "hz", "cycles") if key.endswith(f"_{unit}")), None)
     suffix = f" (a plain number of {unit})" if unit else ""
-    return f"{key} = {first['input']!r}: {message}{suffix}."
+    value = repr(first["input"])
+    return f"{key} = {value if len(value) < 200 else value[:200] + ' ...'}: {message}{suffix}."
 
 
 def _allowed(loc: tuple[int | str, ...]) -> list[str]:

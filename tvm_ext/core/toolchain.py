@@ -10,7 +10,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,12 +19,15 @@ from pathlib import Path
 from tvm_ext.core.errors import BuildFailed, MissingTool
 from tvm_ext.core.options import Optimize
 from tvm_ext.core.platform import Toolchain
+from tvm_ext.core.process import allowed_seconds, run_program
 
 LANGUAGE_FLAGS = ("-std=c11", "-fno-strict-aliasing", "-ffunction-sections", "-fdata-sections")
 WARNING_FLAGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wcast-qual", "-Werror")
 
-_TIME_LIMIT_S = 600
+_LEAST_SECONDS = 120.0
+_SECONDS_PER_MIB = 60.0  # of what a tool reads: some twenty times what GCC takes for generated sources
 _ERROR_LINES = 12
+_LINE_CHARACTERS = 1000
 _PACKAGES = {
     "arm-none-eabi-gcc": "gcc-arm-none-eabi and libnewlib-arm-none-eabi",
     "qemu-system-arm": "qemu-system-arm",
@@ -61,7 +63,11 @@ def find_compiler(toolchain: Toolchain) -> list[str]:
     """
     if toolchain.prefix:
         return [find_program(f"{toolchain.prefix}gcc")]
-    chosen = shlex.split(os.environ.get("CC", ""))
+    text = os.environ.get("CC", "")
+    try:
+        chosen = shlex.split(text)
+    except ValueError as error:
+        raise MissingTool(f"CC = {text!r}: is no command: {error}. Quote it as for a shell, or unset CC.") from None
     if chosen:
         return [find_program(chosen[0]), *chosen[1:]]
     return [find_program("gcc" if shutil.which("gcc") or not shutil.which("clang") else "clang")]
@@ -100,24 +106,25 @@ def compile_objects(
 def _compile(out_dir: Path, head: Sequence[str], source: Path) -> Path:
     folder = source.parent.resolve()
     target = out_dir / f"{source.stem}.o"
-    _run([*head, f"-ffile-prefix-map={folder}=.", "-c", source.name, "-o", str(target)], folder)
-    return target
+    _run([*head, f"-ffile-prefix-map={folder}=.", "-c", source.name, "-o", str(target)], folder, reads=[source])
+    return _made(target, head[0])
 
 
 def static_library(objects: Sequence[Path], library: Path, toolchain: Toolchain) -> Path:
     """Archive of objects without times, owners or paths; an existing file is replaced."""
     library.unlink(missing_ok=True)
     archiver = find_program(f"{toolchain.prefix}ar")
-    _run([archiver, "rcsD", str(library.resolve()), *_absolute(objects)], library.parent)
-    return library
+    _run([archiver, "rcsD", str(library.resolve()), *_absolute(objects)], library.parent, reads=objects)
+    return _made(library, archiver)
 
 
 def shared_library(objects: Sequence[Path], library: Path, toolchain: Toolchain, *, flags: Sequence[str] = ()) -> Path:
     """Shared library of objects that were compiled with -fPIC, for ctypes on the host."""
     compiler = find_compiler(toolchain)
     output = str(library.resolve())
-    _run([*compiler, *toolchain.flags, *flags, "-shared", "-o", output, *_absolute(objects), "-lm"], library.parent)
-    return library
+    command = [*compiler, *toolchain.flags, *flags, "-shared", "-o", output, *_absolute(objects), "-lm"]
+    _run(command, library.parent, reads=objects)
+    return _made(library, compiler[0])
 
 
 def link_elf(
@@ -129,8 +136,9 @@ def link_elf(
     """
     fixed = ["-nostartfiles", "-Wl,--gc-sections", "-T", str(script.resolve())]
     tail = ["-o", str(elf.resolve()), *_absolute(objects), "-lm"]
-    _run([*find_compiler(toolchain), *toolchain.flags, *flags, *fixed, *tail], elf.parent)
-    return elf
+    compiler = find_compiler(toolchain)
+    _run([*compiler, *toolchain.flags, *flags, *fixed, *tail], elf.parent, reads=objects)
+    return _made(elf, compiler[0])
 
 
 def section_sizes(objects: Sequence[Path], toolchain: Toolchain) -> dict[str, SectionSizes]:
@@ -138,7 +146,7 @@ def section_sizes(objects: Sequence[Path], toolchain: Toolchain) -> dict[str, Se
     if not objects:
         return {}
     folder = objects[0].parent
-    text = _run([find_program(f"{toolchain.prefix}objdump"), "-h", "-w", *_absolute(objects)], folder)
+    text = _run([find_program(f"{toolchain.prefix}objdump"), "-h", "-w", *_absolute(objects)], folder, reads=objects)
     found: dict[str, dict[str, int]] = {}
     current: dict[str, int] = {}
     for line in text.splitlines():
@@ -167,22 +175,25 @@ def _absolute(paths: Iterable[Path]) -> list[str]:
     return [str(path.resolve()) for path in paths]
 
 
-def _run(command: Sequence[str], folder: Path) -> str:
+def _made(target: Path, tool: str) -> Path:
+    """The file that a tool said it made. Raises BuildFailed where it did not."""
+    if not target.is_file():
+        raise BuildFailed(f"{Path(tool).name} made no {target.name}, and did not say why. Is it what PATH and CC mean?")
+    return target
+
+
+def _run(command: Sequence[str], folder: Path, *, reads: Iterable[Path]) -> str:
     """Standard output of a tool. Raises BuildFailed with the first lines of what it complained about."""
-    environment = {**os.environ, "LC_ALL": "C"}
     name = Path(command[0]).name
+    read_bytes = sum(path.stat().st_size for path in reads if path.is_file())
+    seconds = allowed_seconds(_LEAST_SECONDS + _SECONDS_PER_MIB * read_bytes / (1 << 20))
     try:
-        done = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, errors="replace",
-            stdin=subprocess.DEVNULL, timeout=_TIME_LIMIT_S, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise BuildFailed(f"{name} did not finish within {_TIME_LIMIT_S} s in {folder}.") from None
+        done = run_program(command, folder, seconds=seconds, environment={**os.environ, "LC_ALL": "C"})
     except OSError as error:
         raise BuildFailed(f"{name} could not be started: {error.strerror}.") from None
-    if done.returncode:
+    if done.problem or done.status:
         lines = (done.stderr or done.stdout).strip().splitlines()
         more = [f"... {len(lines) - _ERROR_LINES} more lines"] if len(lines) > _ERROR_LINES else []
-        said = "\n".join(["", *lines[:_ERROR_LINES], *more])
-        raise BuildFailed(f"{name} failed (exit {done.returncode}) in {folder}:{said}")
+        said = "\n".join(["", *(line[:_LINE_CHARACTERS] for line in lines[:_ERROR_LINES]), *more])
+        raise BuildFailed(f"{name} {done.left} in {folder}{':' if lines else '.'}{said if lines else ''}")
     return done.stdout

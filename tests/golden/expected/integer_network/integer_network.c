@@ -22,8 +22,8 @@ TVM_EXT_STEP void integer_network_quantize(const float *input, int8_t *output, i
         const int32_t target = h * 25;
         for (int32_t i = 0; i < 25; ++i) {
             const float value = rintf(input[source + i] / 0.125f) + 3.0f;
-            const float low = value > (-128.0f) ? value : (-128.0f);
-            output[target + i] = (int8_t)(value < 127.0f ? low : 127.0f);
+            const float raised = value > (-128.0f) ? value : (-128.0f);
+            output[target + i] = (int8_t)(raised < 127.0f ? raised : 127.0f);
         }
     }
 }

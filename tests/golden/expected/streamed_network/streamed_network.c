@@ -171,7 +171,7 @@ TVM_EXT_STEP void streamed_network_pool_2(const float *input, float *output, int
                 for (int32_t r = 0; r < 2; ++r) {
                     for (int32_t s = 0; s < 2; ++s) {
                         const float x = input[((top + r) * 6 + left + s) * 4 + k];
-                        value = value < x ? x : value;
+                        value = value > x ? value : x;
                     }
                 }
                 output[pixel + k] = value;

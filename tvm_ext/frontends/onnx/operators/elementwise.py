@@ -1,15 +1,22 @@
-"""Element-wise operators: those TVM imports as PrimFuncs where Relax has an operator, and Dropout, which is none."""
+"""Element-wise operators: those TVM imports as PrimFuncs where Relax has an operator, and Dropout, which is none.
+
+Some that TVM imports mean something else at the edges than onnxruntime has it (docs/edges.md): casts of floats that do
+not fit, extremes and signs of NaN.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
 from tvm import relax
-from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
+from tvm.relax.frontend.onnx import onnx_frontend
+from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter, get_type
 
 from relay_passes.dataflow import array_of, constant
+from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, number
 from tvm_ext.frontends.onnx.refusals import Refused
 
 Inputs = Sequence["relax.Expr | None"]
@@ -29,6 +36,46 @@ class Clip(OnnxOpConverter):
     @classmethod
     def _impl_v11(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
         return _clip(bb, inputs[0], inputs[1], inputs[2])
+
+
+class Cast(onnx_frontend.Cast):
+    """Floats become integers in one step: generated code knows what becomes of those that do not fit."""
+
+    @classmethod
+    def _impl_v13(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        x, target = inputs[0], str(get_type(attr["to"]))
+        is_tensor = isinstance(x, relax.Expr) and isinstance(x.ty, relax.TensorType)
+        if is_tensor and dtype_name(x) in ("float32", "float64") and target.lstrip("u").startswith("int"):
+            return relax.op.astype(x, target)
+        return super()._impl_v13(bb, inputs, attr, params)
+
+
+def _extreme(name: str, operator: str) -> type[OnnxOpConverter]:
+    """Pairwise, so that NaN comes through; TVM stacks the operands."""
+
+    def convert(cls: type, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        return reduce(getattr(Emitter(bb), operator), inputs)
+
+    return type(name, (OnnxOpConverter,), {"_impl_v1": classmethod(convert)})
+
+
+class Sign(OnnxOpConverter):
+    """-1, 0 or 1; NaN stays."""
+
+    @classmethod
+    def _impl_v9(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        emit, x = Emitter(bb), inputs[0]
+        sign = emit.sign(x)
+        return emit.where(emit.isnan(x), x, sign) if dtype_name(x).startswith("float") else sign
+
+
+class ThresholdedRelu(OnnxOpConverter):
+    """x where it lies above alpha, else 0, also for infinities and NaN."""
+
+    @classmethod
+    def _impl_v10(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        emit, x = Emitter(bb), inputs[0]
+        return emit.where(emit.greater(x, float(attr.get("alpha", 1.0))), x, number(0, dtype_name(x)))
 
 
 class Dropout(OnnxOpConverter):
@@ -67,4 +114,12 @@ def _is_number(bound: np.ndarray | None) -> bool:
     return bound is not None and bound.size == 1 and bool(np.isfinite(bound).all())
 
 
-CONVERTERS = {("", "Clip"): Clip, ("", "Dropout"): Dropout}
+CONVERTERS = {
+    ("", "Cast"): Cast,
+    ("", "Clip"): Clip,
+    ("", "Dropout"): Dropout,
+    ("", "Max"): _extreme("Max", "maximum"),
+    ("", "Min"): _extreme("Min", "minimum"),
+    ("", "Sign"): Sign,
+    ("", "ThresholdedRelu"): ThresholdedRelu,
+}

@@ -10,7 +10,7 @@ import onnx
 from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
-from relay_passes.dataflow import static_shape
+from relay_passes.dataflow import array_of, static_shape
 from tvm_ext.frontends.onnx.element_types import SUPPORTED_DTYPES
 from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, number
 from tvm_ext.frontends.onnx.refusals import Refused
@@ -39,12 +39,18 @@ class BitShift(OnnxOpConverter):
 
 
 class Pow(OnnxOpConverter):
-    """The result has the base's type. Whole powers of whole numbers by squaring, exact and wrapping."""
+    """The result has the base's type. Whole powers of whole numbers by multiplication, exact and wrapping."""
 
     @classmethod
     def _impl_v7(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
         emit, (base, exponent) = Emitter(bb), inputs[:2]
         dtype, kind = dtype_name(base), dtype_name(exponent)
+        known = array_of(exponent)
+        if known is not None and known.size == 1 and known.item() in (2, 3) and not dtype.startswith("float"):
+            square = emit.multiply(base, base)
+            product = square if known.item() == 2 else emit.multiply(square, base)
+            shape = np.broadcast_shapes(static_shape(base), known.shape)
+            return product if shape == static_shape(base) else emit.reshaped(product, shape)
         if dtype.startswith("float"):
             return emit.power(base, emit.cast(exponent, dtype))
         if kind.startswith("float"):
@@ -53,15 +59,30 @@ class Pow(OnnxOpConverter):
 
 
 def _whole_power(emit: Emitter, base: relax.Expr, exponent: relax.Expr) -> relax.Expr:
+    """By seven bits of the exponent: beyond 127 only powers of 0, 1 and -1 fit, which its last bit decides."""
     shape = np.broadcast_shapes(static_shape(base), static_shape(exponent))
-    one = number(1, dtype_name(base))
+    kind = dtype_name(exponent)
+    none, one = number(0, kind), number(1, dtype_name(base))
+    odd = emit.bitwise_and(exponent, number(1, kind))
+    count = emit.where(emit.greater(exponent, number(127, kind)), emit.add(number(126, kind), odd), exponent)
     result, square = emit.broadcast_to(one, shape), base
-    for bit in range(6):
-        mask = number(1 << bit, dtype_name(exponent))
-        chosen = emit.not_equal(emit.bitwise_and(exponent, mask), number(0, dtype_name(exponent)))
+    for bit in range(7):
+        chosen = emit.not_equal(emit.bitwise_and(count, number(1 << bit, kind)), none)
         result = emit.multiply(result, emit.where(chosen, square, one))
         square = emit.multiply(square, square)
-    return result
+    if kind.startswith("uint"):
+        return result
+    return emit.where(emit.less(exponent, none), _reciprocal(emit, base, emit.not_equal(odd, none)), result)
+
+
+def _reciprocal(emit: Emitter, base: relax.Expr, odd: relax.Expr) -> relax.Expr:
+    """Negative powers, toward zero: of 1 and -1, else 0; of zero the type's least number, as of an infinity."""
+    dtype = dtype_name(base)
+    zero, one, minus = (number(value, dtype) for value in (0, 1, -1 if dtype.startswith("int") else 1))
+    least = number(np.iinfo(dtype).min, dtype)
+    of_minus_one = emit.where(emit.logical_and(emit.equal(base, minus), odd), minus, one)
+    is_unit = emit.logical_or(emit.equal(base, one), emit.equal(base, minus))
+    return emit.where(is_unit, of_minus_one, emit.where(emit.equal(base, zero), least, zero))
 
 
 class BitCast(OnnxOpConverter):

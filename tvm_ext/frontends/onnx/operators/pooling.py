@@ -58,7 +58,11 @@ def _places(source: te.Tensor, largest: te.Tensor, shape: Sequence[int], how: Wi
 
     def element(at: list[tirx.Expr], place: list[tirx.Expr], inside: tirx.Expr) -> tirx.Expr:
         flat = sum(tirx.Cast("int64", i) * strides[axis] for axis, i in enumerate(place))
-        is_largest = tirx.if_then_else(inside, source(*place) == largest(*at), tirx.const(False, "bool"))
+        value, most = source(*place), largest(*at)
+        equal = value == most
+        if str(source.dtype).startswith("float"):
+            equal = tirx.Or(equal, tirx.And(tirx.isnan(value), tirx.isnan(most)))
+        is_largest = tirx.if_then_else(inside, equal, tirx.const(False, "bool"))
         return tirx.if_then_else(is_largest, flat, beyond)
 
     return reduced(shape, how, element, te.min)

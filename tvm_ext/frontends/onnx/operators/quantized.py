@@ -6,10 +6,11 @@ That is the form kernels take as a whole. Otherwise integer arithmetic, exact, w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
-from tvm import relax
+from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter, get_type
 
@@ -185,6 +186,44 @@ class DequantizeLinear(onnx_frontend.DequantizeLinear):
         return cls._impl_v21(bb, inputs, attr, params)
 
 
+class DynamicQuantizeLinear(OnnxOpConverter):
+    """Scale and zero point from the range of what are numbers, widened to 0; a range of zeros has scale 1."""
+
+    @classmethod
+    def _impl_v11(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        emit, x = Emitter(bb), inputs[0]
+        high, low = (emit.te(partial(_widened, is_max=is_max), x, name="range") for is_max in (True, False))
+        scale = emit.te(_range_scale, high, low, name="scale")
+        zero_point = emit.te(_range_zero_point, low, scale, name="zero_point")
+        return relax.Tuple([emit.quantize(x, scale, zero_point, axis=0, out_dtype="uint8"), scale, zero_point])
+
+
+def _widened(x: te.Tensor, *, is_max: bool) -> te.Tensor:
+    """The largest or smallest element, or 0 where that lies beyond; NaN is passed over."""
+    combine = tirx.max if is_max else tirx.min
+    reducer = te.comm_reducer(lambda a, b: combine(a, b), lambda dtype: tirx.const(0, dtype), name="widened")
+    axes = [te.reduce_axis((0, extent), "k") for extent in x.shape]
+    if not axes:
+        return te.compute((), lambda: combine(tirx.const(0, x.dtype), x()), "range")
+    return te.compute((), lambda: reducer(x(*axes), axis=axes), "range")
+
+
+def _range_scale(high: te.Tensor, low: te.Tensor) -> te.Tensor:
+    one, most = tirx.const(1, high.dtype), tirx.const(255, high.dtype)
+    return te.compute((), lambda: tirx.Select(high() == low(), one, (high() - low()) / most), "scale")
+
+
+def _range_zero_point(low: te.Tensor, scale: te.Tensor) -> te.Tensor:
+    """An infinite range has none: there it is 255, as in onnxruntime."""
+    none, most = tirx.const(0, low.dtype), tirx.const(255, low.dtype)
+
+    def element() -> tirx.Expr:
+        place = (none - low()) / scale()
+        return tirx.Cast("uint8", tirx.round(tirx.max(tirx.Select(place < most, place, most), none)))
+
+    return te.compute((), element, "zero_point")
+
+
 def _repeated(emit: Emitter, x: relax.Expr, like: relax.Expr, axis: int, block: int) -> relax.Expr:
     axis %= len(static_shape(like))
     return emit.slice(emit.repeat(x, block, axis=axis), axis, 0, static_shape(like)[axis])
@@ -196,4 +235,5 @@ CONVERTERS = {
     ("", "ConvInteger"): ConvInteger,
     ("", "QuantizeLinear"): QuantizeLinear,
     ("", "DequantizeLinear"): DequantizeLinear,
+    ("", "DynamicQuantizeLinear"): DynamicQuantizeLinear,
 }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
+from codegen_c.tir.extremes import arg_extreme
 from relay_passes.dataflow import static_shape
 from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, ints_of, number
 from tvm_ext.frontends.onnx.refusals import Refused
@@ -122,11 +124,11 @@ def _arg_converter(name: str, operator: str) -> type[OnnxOpConverter]:
     def convert(cls: type, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
         emit, x = Emitter(bb), inputs[0]
         axis, keepdims = int(attr.get("axis", 0)) % len(static_shape(x)), bool(attr.get("keepdims", 1))
-        find = getattr(emit, operator)
         if not attr.get("select_last_index", 0):
-            return find(x, axis=axis, keepdims=keepdims)
-        place = find(emit.reversed(x, axis), axis=axis, keepdims=keepdims)
-        return emit.subtract(number(static_shape(x)[axis] - 1, "int64"), place)
+            return getattr(emit, operator)(x, axis=axis, keepdims=keepdims)
+        is_max = operator == "argmax"
+        find = partial(arg_extreme, axis=axis, keepdims=keepdims, is_max=is_max, last=True)
+        return emit.te(find, x, name=f"{operator}_last")
 
     return type(name, (OnnxOpConverter,), {"_impl_v1": classmethod(convert)})
 

@@ -1,0 +1,89 @@
+"""Small C functions for what C leaves undefined: quotients by zero, wide shifts, floats beyond an integer's range.
+
+Each gives the same value on every processor, the one that onnxruntime gives on x86-64 where it gives any
+(docs/edges.md). `$` stands for the name of the calling function.
+"""
+
+from __future__ import annotations
+
+from codegen_c.text import C_TYPES
+from codegen_c.tir.helpers import short_type
+from codegen_c.tir.literals import number
+from codegen_c.tir.plain_c import Helper
+
+
+def bits_of(dtype: str) -> int:
+    """Width of an integer type."""
+    return int(dtype.lstrip("uint"))
+
+
+def divide_helper(dtype: str, *, floor: bool, remainder: bool) -> Helper:
+    """Quotient or remainder, rounded toward zero or down; 0 for a divisor of zero, and -INT_MIN is INT_MIN."""
+    verb = ("floor_" if floor else "") + ("mod" if remainder else "div")
+    is_signed, c_type = dtype.startswith("int"), C_TYPES[dtype]
+    by_minus_one = "0" if remainder else f"({c_type})(0u - ({_unsigned(dtype)})a)"
+    lines = ["if (b == 0) {", "    return 0;", "}"]
+    if is_signed:
+        lines += ["if (b == -1) {", f"    return {by_minus_one};", "}"]
+    if not (floor and is_signed):
+        lines += [f"return ({c_type})(a {'%' if remainder else '/'} b);"]
+    elif remainder:
+        lines += [
+            f"const {c_type} remainder = ({c_type})(a % b);",
+            f"return ((remainder != 0) && ((remainder < 0) != (b < 0))) ? ({c_type})(remainder + b) : remainder;",
+        ]
+    else:
+        lines += [
+            f"const {c_type} quotient = ({c_type})(a / b);",
+            f"return ((a % b != 0) && ((a < 0) != (b < 0))) ? ({c_type})(quotient - 1) : quotient;",
+        ]
+    return _function(f"$_{verb}_{short_type(dtype)}", c_type, f"{c_type} a, {c_type} b", lines)
+
+
+def shift_helper(dtype: str, *, left: bool) -> Helper:
+    """A shift by any count: beyond the width nothing is left but, to the right, the sign."""
+    c_type, bits = C_TYPES[dtype], bits_of(dtype)
+    is_signed = dtype.startswith("int")
+    inside = f"count >= 0 && count < {bits}" if is_signed else f"count < {bits}u"
+    wide = "uint64_t" if bits == 64 else "uint32_t"
+    shifted = f"({c_type})(({wide})a << count)" if left else f"({c_type})(a >> count)"
+    beyond = "(a < 0 ? -1 : 0)" if is_signed and not left else "0"
+    name = f"$_shift_{'left' if left else 'right'}_{short_type(dtype)}"
+    return _function(name, c_type, f"{c_type} a, {c_type} count", [f"return ({inside}) ? {shifted} : {beyond};"])
+
+
+def truncate_helper(source: str, target: str) -> Helper:
+    """A float as a 32- or 64-bit integer, toward zero; what does not fit becomes what x86-64's instructions give."""
+    bits, from_type, to_type = bits_of(target), C_TYPES[source], C_TYPES[target]
+    half, whole = (number(2.0**exponent, source) for exponent in (bits - 1, bits))
+    signed, least = f"int{bits}_t", f"INT{bits}_MIN"
+    # A double holds numbers between INT32_MIN - 1 and INT32_MIN, which truncate to INT32_MIN.
+    reaches = f"a > -{number(2.0**31 + 1, source)}" if (source, bits) == ("float64", 32) else f"a >= -{half}"
+    if target.startswith("int"):
+        lines = [f"return ({reaches} && a < {half}) ? ({to_type})a : {least};"]
+    else:
+        lines = [
+            f"if (a >= {half}) {{",
+            f"    return a < {whole} ? ({to_type})a : 0u;",
+            "}",
+            f"return {reaches} ? ({to_type})({signed})a : ({to_type}){least};",
+        ]
+    return _function(f"$_{short_type(target)}_from_{short_type(source)}", to_type, f"{from_type} a", lines)
+
+
+def clamp_helper(source: str, target: str) -> Helper:
+    """A float between two numbers that the integer type holds, as that type; NaN becomes the lower one."""
+    from_type, to_type = C_TYPES[source], C_TYPES[target]
+    name = f"$_{short_type(target)}_between_{short_type(source)}"
+    parameters = f"{from_type} a, {from_type} low, {from_type} high"
+    lines = [f"const {from_type} raised = a > low ? a : low;", f"return ({to_type})(raised < high ? raised : high);"]
+    return _function(name, to_type, parameters, lines)
+
+
+def _unsigned(dtype: str) -> str:
+    return C_TYPES[f"u{dtype}"]
+
+
+def _function(name: str, result: str, parameters: str, lines: list[str]) -> Helper:
+    body = "".join(f"    {line}\n" for line in lines)
+    return Helper(name=name, text=f"static inline {result} {name}({parameters})\n{{\n{body}}}\n")

@@ -1,0 +1,59 @@
+"""Where along an axis the largest or smallest element lies, as onnxruntime and TensorFlow Lite find it.
+
+The first element stands until another lies beyond it. So an element that is NaN is never chosen unless it is the
+first, which then stays; and the result is always an index, also where all elements are infinite.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tvm import relax, te, tirx, topi
+from tvm.relax.transform.legalize_ops.common import LegalizeFunc
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
+
+
+def arg_extreme(x: te.Tensor, axis: int | None, *, keepdims: bool, is_max: bool, last: bool = False) -> te.Tensor:
+    """int64 places along `axis` (None: in the flattened tensor), of the first or the last of equal extremes."""
+    shape = [int(extent) for extent in x.shape]
+    begin, end = (0, len(shape)) if axis is None else (axis % len(shape), axis % len(shape) + 1)
+    extent, inner = math.prod(shape[begin:end]), math.prod(shape[end:])
+    kept = [1] * (end - begin) if keepdims else []
+    result = [*shape[:begin], *kept, *shape[end:]]
+
+    def loops(source: tirx.Buffer, found: tirx.Buffer) -> tirx.Stmt:
+        with IRBuilder() as builder:
+            elements, places = T.buffer_proxy(source), T.buffer_proxy(found)
+            with T.serial(0, math.prod(shape[:begin])) as i, T.serial(0, inner) as j:
+                row, place = i * (extent * inner) + j, i * inner + j
+                places[place] = tirx.const(0, "int64")
+                with T.serial(0, extent - 1) as k:
+                    best = elements[row + tirx.Cast("int32", places[place]) * inner]
+                    element = elements[row + (k + 1) * inner]
+                    beyond = _beyond(element, best, is_max=is_max, last=last)
+                    places[place] = tirx.Select(beyond, tirx.Cast("int64", k + 1), places[place])
+        return builder.get()
+
+    found = te.extern(
+        [result or [1]], [x], lambda ins, outs: loops(ins[0], outs[0]),
+        dtype="int64", name="arg_max" if is_max else "arg_min",
+    )  # fmt: skip
+    return found if result else topi.reshape(found, [])
+
+
+def _beyond(element: tirx.Expr, best: tirx.Expr, *, is_max: bool, last: bool) -> tirx.Expr:
+    if is_max:
+        return element >= best if last else element > best
+    return element <= best if last else element < best
+
+
+def _legalize(*, is_max: bool) -> LegalizeFunc:
+    def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        axis = None if call.attrs.axis is None else int(call.attrs.axis)
+        return bb.call_te(arg_extreme, call.args[0], axis, keepdims=bool(call.attrs.keepdims), is_max=is_max)
+
+    return legalize
+
+
+LEGALIZE = {"relax.argmax": _legalize(is_max=True), "relax.argmin": _legalize(is_max=False)}

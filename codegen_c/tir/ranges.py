@@ -1,0 +1,59 @@
+"""Facts about TIR expressions that decide whether C's own operators are defined for them."""
+
+from __future__ import annotations
+
+import math
+
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import Expr, TensorLoad
+from tvm.sym import Analyzer
+
+from codegen_c.tir.edges import bits_of
+
+
+def may_overflow(expr: Expr, analyzer: Analyzer) -> bool:
+    """Whether a sum, difference or product of int32 or int64 may leave its type, by the bounds of what it is made of.
+
+    Loop counters are bounded, elements of tensors are not, and bounds of int64 end where int64 does.
+    """
+    dtype = str(expr.ty.dtype)
+    if dtype not in ("int32", "int64"):
+        return False
+    bound = analyzer.const_int_bound(expr)
+    limit = 2 ** (bits_of(dtype) - 1) - 1
+    return not (-limit <= bound.min_value and bound.max_value < limit)
+
+
+def divides_by_edge(divisor: Expr, analyzer: Analyzer) -> bool:
+    """Whether a divisor may be 0 or -1."""
+    bound = analyzer.const_int_bound(divisor)
+    return bound.min_value <= 0 <= bound.max_value or bound.min_value <= -1 <= bound.max_value
+
+
+def shifts_too_far(count: Expr, dtype: str, analyzer: Analyzer) -> bool:
+    """Whether a shift's count may be negative, or the width or more."""
+    bound = analyzer.const_int_bound(count)
+    return bound.min_value < 0 or bound.max_value >= bits_of(dtype)
+
+
+def reads_elements(expr: Expr) -> bool:
+    """Whether an expression depends on elements of tensors, not on loop counters alone."""
+    found: list[TensorLoad] = []
+    tvm_ffi.structural_walk(expr, [(TensorLoad, found.append)])
+    return bool(found)
+
+
+def clamped(expr: tirx.Cast) -> tuple[Expr, float, float] | None:
+    """Value, low and high of a float that is clipped to numbers that the integer type it becomes holds."""
+    outer = expr.value
+    if not isinstance(outer, tirx.Max | tirx.Min) or not isinstance(outer.a, tirx.Max | tirx.Min):
+        return None
+    inner = outer.a
+    if isinstance(inner, type(outer)) or not all(isinstance(side.b, tirx.FloatImm) for side in (inner, outer)):
+        return None
+    low, high = sorted((float(inner.b.value), float(outer.b.value)))
+    bits, is_signed = bits_of(str(expr.ty.dtype)), str(expr.ty.dtype).startswith("int")
+    least, largest = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if is_signed else (0, 2**bits - 1)
+    holds = math.isfinite(low) and math.isfinite(high) and least <= low and high <= largest
+    return (inner.a, low, high) if holds else None

@@ -1,0 +1,123 @@
+"""Run a program to its end, with a limit on time and on what it prints: it and all it started are gone afterwards."""
+
+from __future__ import annotations
+
+import math
+import os
+import resource
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from tvm_ext.core.errors import BadOptions
+
+PATIENCE = "TVM_EXT_PATIENCE"
+"""Environment variable: a factor on every time limit, for slow or loaded machines."""
+
+_MOST_PRINTED_BYTES = 16 << 20
+_GRACE_S = 0.5
+"""How long a pipe may stay open that a program which has ended left to another."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """A program that is gone. problem: why it was ended before its time, as a clause; None where it left by itself."""
+
+    status: int
+    stdout: str
+    stderr: str
+    problem: str | None = None
+
+    @property
+    def left(self) -> str:
+        """How it ended, as the end of a sentence."""
+        if self.problem:
+            return self.problem
+        if self.status < 0 and -self.status in set(signal.Signals):
+            return f"failed (ended by {signal.Signals(-self.status).name})"
+        return f"failed (exit {self.status})"
+
+
+def allowed_seconds(seconds: float) -> float:
+    """A time limit as the user's patience stretches it. Raises BadOptions where that is no positive number."""
+    text = os.environ.get(PATIENCE, "1")
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = math.nan
+    if not 0 < factor < 1e6:
+        raise BadOptions(f"{PATIENCE} = {text!r}: is a factor on time limits, a number above 0, below 1000000.")
+    return seconds * factor
+
+
+def run_program(
+    command: Sequence[str], folder: Path, *, seconds: float, environment: Mapping[str, str] | None = None
+) -> Finished:
+    """Run a program in `folder`, in a session of its own, without input.
+
+    Whatever it started in that session ends with it: by its own end, the limit, or an exception here. Raises OSError
+    or ValueError where it cannot be started.
+    """
+    with subprocess.Popen(
+        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            _limit_processor_time(process.pid, seconds)
+            printed, problem = _collect(process, seconds)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            status = process.wait()
+    stdout, stderr = (part.decode(errors="replace") for part in printed)
+    return Finished(status=status, stdout=stdout, stderr=stderr, problem=problem)
+
+
+def _limit_processor_time(pid: int, seconds: float) -> None:
+    """Ends the program in time even where nobody is left to watch it."""
+    limit = math.ceil(seconds * (os.cpu_count() or 1)) + 1
+    with suppress(OSError, ValueError):
+        resource.prlimit(pid, resource.RLIMIT_CPU, (limit, limit))
+
+
+def _collect(process: subprocess.Popen[bytes], seconds: float) -> tuple[tuple[bytes, bytes], str | None]:
+    """Standard output and error up to the program's end, and why it has to be ended now, if it has."""
+    streams = _stream(process.stdout), _stream(process.stderr)
+    chunks: dict[int, list[bytes]] = {stream.fileno(): [] for stream in streams}
+    printed, end = 0, time.monotonic() + seconds
+    problem = None
+    with selectors.DefaultSelector() as selector:
+        for stream in streams:
+            selector.register(stream, selectors.EVENT_READ)
+        while selector.get_map() and problem is None:
+            ready = selector.select(max(0.0, min(_GRACE_S, end - time.monotonic())))
+            for key, _ in ready:
+                data = os.read(key.fd, 1 << 16)
+                chunks[key.fd].append(data)
+                printed += len(data)
+                if not data:
+                    selector.unregister(key.fileobj)
+            if not ready and process.poll() is not None:
+                break
+            if time.monotonic() >= end:
+                problem = f"did not end within {seconds:g} s; {PATIENCE}=10 in the environment allows ten times that"
+            elif printed > _MOST_PRINTED_BYTES:
+                problem = f"printed more than {_MOST_PRINTED_BYTES >> 20} MiB"
+    if problem is None:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(max(_GRACE_S, end - time.monotonic()))
+        if process.poll() is None:
+            problem = f"did not end within {seconds:g} s; {PATIENCE}=10 in the environment allows ten times that"
+    stdout, stderr = (b"".join(chunks[stream.fileno()]) for stream in streams)
+    return (stdout, stderr), problem
+
+
+def _stream(stream: IO[bytes] | None) -> IO[bytes]:
+    assert stream is not None, "the program was started with pipes"
+    return stream
