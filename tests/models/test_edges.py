@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -15,7 +13,7 @@ from tvm_ext.load import load
 from tvm_ext.pipeline import compile_module
 from tvm_ext.runner import HostModel
 
-SANITIZE = ("-fsanitize=undefined,float-cast-overflow", "-fno-sanitize-recover=all", "-O1")
+SANITIZE = ("-fsanitize=undefined,float-cast-overflow", "-fno-sanitize-recover=all", "-O0")
 
 
 @pytest.fixture(scope="module")
