@@ -37,6 +37,8 @@ from tvm_ext.core.row_sequence import RowAccumulation, RowOperator
 from tvm_ext.core.toolchain import compile_objects
 
 CODEGEN = "tvm_ext"
+MOST_ROWS = 1 << 14
+"""Of a tensor that is computed by rows: each has an entry in lists."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +161,7 @@ def _rows(lowered: Lowered) -> RowOperator | None:
         return None
     pairs = [(operator.output, spatial.output_rows)]
     pairs += [(kind, access.input_rows) for kind, access in zip(operator.inputs, spatial.inputs, strict=True)]
-    if any(rows < 1 or kind.num_elements % rows for kind, rows in pairs):
+    if any(not 1 <= rows <= MOST_ROWS or kind.num_elements % rows for kind, rows in pairs):
         return None
     readers = [row_reader(implementation, position, None) for position in range(len(spatial.inputs))]
     by_parameter = sorted(zip(lowered.arguments, readers, strict=True), key=lambda pair: pair[0])

@@ -9,6 +9,9 @@ import numpy as np
 
 from codegen_c.graph import Call
 
+LONGEST_AXIS = 4096
+"""A matrix has as many elements as the square of that."""
+
 
 def matrices_after(call: Call, known: list[list[np.ndarray]], arrays: list[np.ndarray]) -> list[np.ndarray] | None:
     """The matrices after a call, from those of its operands."""

@@ -9,6 +9,9 @@ from codegen_c.operators import Array, Concat, Gather, Operator
 
 INTEGERS = np.int64
 
+LONGEST_AXIS = 1 << 20
+"""Places are listed axis by axis; loops of TVM's do without lists where axes are longer."""
+
 
 def movement_operator(composite: Composite) -> tuple[Operator, tuple[int, ...]] | NoMatch:
     """The Concat or Gather of a composite, and which parameters are its inputs."""
@@ -34,6 +37,8 @@ def _gather(composite: Composite) -> tuple[Operator, tuple[int, ...]] | NoMatch:
     """One place after the other: what the first call takes from, the next takes from that."""
     if len(composite.inputs) != 1 or not composite.inputs[0].shape:
         return NoMatch("takes elements from more than one tensor")
+    if max(max(tensor.shape, default=1) for tensor in (*composite.inputs, *composite.outputs)) > LONGEST_AXIS:
+        return NoMatch(f"has an axis of more than {LONGEST_AXIS} elements")
     places = tuple(np.arange(extent) for extent in composite.inputs[0].shape)
     value, has_value = 0.0, False
     for index, call in enumerate(composite.calls):
@@ -92,7 +97,7 @@ def slice_places(call: Call, shape: tuple[int, ...]) -> tuple[Array, ...] | None
     Bounds are literal numbers of the call: axes, begins, ends and, where given, strides.
     """
     numbers = [int(value.array) for value in call.operands[1:] if value.array is not None and value.array.ndim == 0]
-    if call.type is None or len(numbers) < len(call.operands) - 1:
+    if call.type is None or len(numbers) < len(call.operands) - 1 or max(shape, default=1) > LONGEST_AXIS:
         return None
     found: list[tuple[Array, ...]] = []
     for groups in (3, 4):

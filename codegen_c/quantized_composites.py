@@ -13,7 +13,7 @@ import numpy as np
 
 from codegen_c.float_composites import Match, reaching, window_of
 from codegen_c.graph import Call, Composite, NoMatch, Value
-from codegen_c.interpolation import images_of, matrices_after, taps_of
+from codegen_c.interpolation import LONGEST_AXIS, images_of, matrices_after, taps_of
 from codegen_c.operators import (
     QBinary,
     QConv2d,
@@ -311,6 +311,8 @@ def _interpolate(chain: _Chain, anchor: Call) -> Match | NoMatch:
     """take, multiply and add as one matrix for each axis: what every element of the output is made of."""
     if len(chain.inputs) != 1 or chain.rounding != "onnx":
         return NoMatch("reads more than one activation")
+    if max(*chain.inputs[0].shape, *chain.output.shape, 1) > LONGEST_AXIS:
+        return NoMatch(f"has an axis of more than {LONGEST_AXIS} elements")
     values: dict[Any, list[np.ndarray]] = {}
     for call in chain.composite.calls[:-1]:
         if call.name == "dequantize" and call.var in chain.parameters:

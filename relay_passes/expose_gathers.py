@@ -8,6 +8,8 @@ Leaves alone: functions of several tensors or of other types than float32, and a
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import tvm
 from tvm import relax
@@ -72,7 +74,7 @@ def _places(mod: tvm.IRModule, call: relax.Expr) -> list[np.ndarray] | None:
         return None
     shape, target = static_shape(source), static_shape(call)
     size = int(np.prod(shape, dtype=np.int64))
-    if len(shape) != len(target) or 0 in (*shape, *target) or size >= _MAX_ELEMENTS:
+    if len(shape) != len(target) or 0 in (*shape, *target) or max(size, math.prod(target)) >= _MAX_ELEMENTS:
         return None
     try:
         function = tvm.compile(mod[call.args[0]].with_attr("global_symbol", "probe"), target="llvm")["probe"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 from tvm_ext.core.errors import BuildFailed, MissingTool
 from tvm_ext.core.platform import HOST_TOOLCHAIN
+from tvm_ext.core.process import allowed_seconds, run_program
 from tvm_ext.core.toolchain import compile_objects, find_compiler, host_program
 from tvm_ext.runner import library_sources
 
@@ -106,22 +106,15 @@ def _run(folder: Path, model: str, built: Path) -> list[Path]:
     counted = compile_objects(library, built / "counted", HOST_TOOLCHAIN, flags=["-O0", "--coverage"])
     plain = compile_objects(data, built / "plain", HOST_TOOLCHAIN, flags=["-O0"])
     program = host_program([*counted, *plain], built / "selftest", HOST_TOOLCHAIN, flags=["--coverage"])
-    try:
-        done = subprocess.run(
-            [str(program)], cwd=built, capture_output=True, stdin=subprocess.DEVNULL, timeout=_TIME_LIMIT_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise BuildFailed(f"the self-test did not end within {_TIME_LIMIT_S} s without optimisation") from None
-    if done.returncode:
-        raise BuildFailed(f"the self-test failed on the host (exit {done.returncode})")
+    done = run_program([str(program)], built, seconds=allowed_seconds(_TIME_LIMIT_S))
+    if done.problem or done.status:
+        raise BuildFailed(f"the self-test, without optimisation on the host, {done.left}")
     return [path.with_suffix(".gcno") for path in counted]
 
 
 def _counted(notes: list[Path], gcov: str, built: Path) -> Coverage:
-    done = subprocess.run(
-        [gcov, "--json-format", "--stdout", *map(str, notes)], cwd=built, capture_output=True, text=True,
-        stdin=subprocess.DEVNULL, timeout=_TIME_LIMIT_S, check=False,
-    )  # fmt: skip
+    command = [gcov, "--json-format", "--stdout", *map(str, notes)]
+    done = run_program(command, built, seconds=allowed_seconds(_TIME_LIMIT_S))
     try:
         return covered_lines([json.loads(line) for line in done.stdout.splitlines()])
     except (ValueError, KeyError, TypeError):

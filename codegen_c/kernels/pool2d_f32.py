@@ -30,10 +30,10 @@ def reference(operator: Pool2d, inputs: list[np.ndarray]) -> list[np.ndarray]:
     """The operator in numpy, float64 sums rounded once."""
     size = operator.output.shape[1], operator.output.shape[2]
     if operator.method == "max":
-        slices = [x for _, _, x in taps(inputs[0], operator.window, size, -np.inf)]
-        largest = slices[0]
-        for x in slices[1:]:
-            largest = np.where(largest > x, largest, x)
+        inside = taps(np.ones_like(inputs[0]), operator.window, size, 0.0)
+        largest = np.full(operator.output.shape, -np.inf, np.float32)
+        for (_, _, x), (_, _, is_inside) in zip(taps(inputs[0], operator.window, size, -np.inf), inside, strict=True):
+            largest = np.where((largest > x) | (is_inside == 0), largest, x)
         return [operator.finish.run(largest, inputs)]
     total = np.sum([x.astype(np.float64) for _, _, x in taps(inputs[0], operator.window, size, 0.0)], axis=0)
     ones = np.ones_like(inputs[0], dtype=np.float64)

@@ -57,7 +57,7 @@ def test_ties_borders_and_what_is_no_number() -> None:
     x = np.array([0.25, 0.75, -0.25, 63.0, 63.5, 1e30, -1e30, np.inf, -np.inf, np.nan, -64.5, -65.0], np.float32)
     operator = convert(x.shape, "float32", "int8", quantization)
     implementation = convert_quantized.KERNEL.implement(operator, HOST, StoredRows())
-    expected = [1, 3, 1, 127, 127, 127, -128, 127, -128, 127, -128, -128]
+    expected = [1, 3, 1, 127, 127, 127, -128, 127, -128, -128, -128, -128]
     np.testing.assert_array_equal(run_kernel(operator, implementation, [x])[0], np.array(expected, np.int8))
     with np.errstate(invalid="ignore"):
         np.testing.assert_array_equal(implementation.reference([x])[0], np.array(expected, np.int8))

@@ -79,6 +79,16 @@ def test_infinities() -> None:
     np.testing.assert_array_equal(run_once(operator, pool2d_f32.KERNEL, [x]).ravel(), [-np.inf, np.inf])
 
 
+@pytest.mark.parametrize("window", [Window(kernel=(2, 2)), PADDED], ids=["plain", "padded"])
+def test_nan_stays_where_it_is_the_last_of_its_window(window: Window) -> None:
+    x = np.array([1, np.nan, np.nan, 4], np.float32).reshape(1, 2, 2, 1)
+    operator = pool("max", window, 2)
+    found = run_once(operator, pool2d_f32.KERNEL, [x])
+    np.testing.assert_array_equal(found, pool2d_f32.reference(operator, [x])[0])
+    expected = [4] if window is not PADDED else [1, np.nan, np.nan, np.nan, 4, 4, np.nan, 4, 4]
+    np.testing.assert_array_equal(found.ravel(), np.array(expected, np.float32))
+
+
 @pytest.mark.parametrize(
     "window", [Window(kernel=(2, 2), dilation=(2, 2)), Window(kernel=(1, 1), padding=(1, 0, 0, 0))], ids=str
 )

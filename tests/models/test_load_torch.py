@@ -42,7 +42,9 @@ def test_digits(digits: Path, tmp_path: Path) -> None:
     network = digits_network(digits)
     path = export(network, (1, 1, 8, 8), tmp_path / "digits.pt2")
     package = tvm_ext.build(tvm_ext.load(path), "host", tmp_path / "out", HOST_ONLY)
-    assert package.report["verify"]["host"]["passed"] and package.report["model"]["format"] == "torch"
+    verified = package.report["verify"]["host"]
+    assert (verified["reference"], verified["own_reading"]) == ("PyTorch", None)
+    assert verified["passed"] and package.report["model"]["format"] == "torch"
     kernels = "conv2d conv2d pool2d depthwise conv2d pool2d dense softmax".split()
     assert [step["kernel"] for step in package.report["steps"]] == [f"{kernel}_f32" for kernel in kernels]
     with HostModel(package.folder, package.interface) as model:

@@ -131,8 +131,8 @@ def shared_library(objects: Sequence[Path], library: Path, toolchain: Toolchain,
 def host_program(objects: Sequence[Path], program: Path, toolchain: Toolchain, *, flags: Sequence[str] = ()) -> Path:
     """Link a program for this machine. Raises MissingTool, BuildFailed."""
     command = [*find_compiler(toolchain), *toolchain.flags, *flags, "-o", str(program.resolve()), *_absolute(objects)]
-    _run([*command, "-lm"], program.parent)
-    return program
+    _run([*command, "-lm"], program.parent, reads=objects)
+    return _made(program, command[0])
 
 
 def link_elf(
@@ -152,7 +152,7 @@ def link_elf(
 def disassembly(elf: Path, toolchain: Toolchain) -> str:
     """Instructions of an ELF as objdump prints them, without their bytes. Raises MissingTool, BuildFailed."""
     command = [find_program(f"{toolchain.prefix}objdump"), "-d", "--no-show-raw-insn", str(elf.resolve())]
-    return _run(command, elf.parent)
+    return _run(command, elf.parent, reads=[elf])
 
 
 def section_sizes(objects: Sequence[Path], toolchain: Toolchain) -> dict[str, SectionSizes]:

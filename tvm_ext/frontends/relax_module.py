@@ -34,13 +34,14 @@ def load_relax(mod: tvm.IRModule, shapes: Mapping[str, Sequence[int]] | None, li
     func = _without_source_lines(_with_results_opened(static["main"]))
     _check_static(func)
     check_results(func, limits)
-    if "tvm_ext.source_sha256" not in (mod.attrs or {}):  # else folded and counted as operators of its file
+    known = (mod.attrs or {}).get("tvm_ext.source_sha256")
+    if known is None:  # else it was read from a file, whose operators were counted and folded
         check_folding(func, limits)
     static = static.clone()
     static.update_func(static.get_global_var("main"), func)
     return Loaded(
         mod=static,
-        sha256=hashlib.sha256(mod.script(show_meta=True).encode()).hexdigest(),
+        sha256=hashlib.sha256(mod.script(show_meta=True).encode()).hexdigest() if known is None else str(known),
         input_names=tuple(param.name for param in func.params),
         output_names=_unique([getattr(result, "name", f"output_{i}") for i, result in enumerate(outputs(func))]),
     )

@@ -17,11 +17,13 @@ from tvm_ext.core.limits import Limits, text_of
 class ImportSizes:
     """What an import has come to so far; lives for one model.
 
-    weights_bytes: of the file's weights. Each method gives why a limit is passed, or None.
+    weights_bytes: of the file's weights. longest_vector: elements of the longest tensor of rank 1 so far. Each method
+    gives why a limit is passed, or None.
     """
 
     def __init__(self, limits: Limits, weights_bytes: int = 0) -> None:
         self.limits = limits
+        self.longest_vector = 0
         self._beside_bytes = 3 * weights_bytes  # the weights, and each of them in two other forms
         self._constants: set[relax.Expr] = set()
         self._constants_bytes = 0
@@ -32,6 +34,8 @@ class ImportSizes:
         reason = excess_of(value.ty, self.limits)
         if reason:
             return f"its result is too large: {reason}"
+        shape = _static_shape(value.ty)
+        self.longest_vector = max(self.longest_vector, shape[0] if shape and len(shape) == 1 else 0)
         leaves = [leaf for leaf in operands(value) if isinstance(leaf, relax.Var | tvm.ir.GenericConst)]
         constants = [leaf for leaf in leaves if isinstance(leaf, tvm.ir.GenericConst)]
         new = [leaf for leaf in dict.fromkeys(constants) if leaf not in self._constants]
@@ -50,6 +54,11 @@ class ImportSizes:
         self._constants_bytes += num_bytes
         reason = self.limits.excess("folded_bytes", self._constants_bytes - self._beside_bytes)
         return reason and f"constants computed at import, this one the last: {reason}"
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the constants so far are more than there may be."""
+        return self._constants_bytes - self._beside_bytes > self.limits.folded_bytes
 
     def refuses_nodes(self, count: int) -> str | None:
         """Of so many more nodes."""

@@ -15,12 +15,20 @@ _STANDARD = frozenset(["", "ai.onnx"])
 # Of these ONNX infers wrong types or shapes, or refuses what is right.
 _INFERRED_WRONG = frozenset(["STFT", "Loop", "Scan", "If", "SequenceMap", "MeanVarianceNormalization"])
 
+# With its data propagation, ONNX's inference writes out each element of a vector, known or not.
+_LONGEST_VECTOR = 1 << 16
 
-def inferred_types(path: Path, model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> Types:
+
+def inferred_types(
+    path: Path, model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]], *, longest_vector: int | None = None
+) -> Types:
     """Types of the tensors that can be inferred, by name, for inputs of the given shapes. Raises BadModel.
 
-    Shapes written into the file for other tensors may be stale, and are not read; their types are.
+    Shapes written into the file for other tensors may be stale, and are not read; their types are. longest_vector:
+    elements of the longest tensor of rank 1; where it is known and not too long, shapes that are computed are followed
+    too.
     """
+    data_prop = longest_vector is not None and longest_vector <= _LONGEST_VECTOR
     static = onnx.ModelProto()
     static.CopyFrom(model)
     for value in static.graph.input:
@@ -33,7 +41,7 @@ def inferred_types(path: Path, model: onnx.ModelProto, shapes: Mapping[str, tupl
             value.type.tensor_type.ClearField("shape")
     try:
         graph = onnx.shape_inference.infer_shapes(
-            static, check_type=_is_standard(model), strict_mode=_is_standard(model), data_prop=True
+            static, check_type=_is_standard(model), strict_mode=_is_standard(model), data_prop=data_prop
         ).graph
     except (onnx.shape_inference.InferenceError, ValueError, RuntimeError) as error:
         if not _is_standard(model):

@@ -142,6 +142,8 @@ def _window(node: _Node) -> str | None:
     shape: tuple[int, ...] = node.shape(0) or ()
     weight = node.shape(_WEIGHTS[node.kind]) if node.kind in _WEIGHTS else None
     rank = len(shape) - 2
+    if rank < 1:
+        return f"its input is {list(shape)}; a batch, channels and at least one more axis are needed"
     for name, length in (("kernel_shape", rank), ("strides", rank), ("dilations", rank), ("pads", 2 * rank)):
         values = node.attributes.get(name)
         if values is None:

@@ -72,20 +72,22 @@ def _model(
     kinds = {name: helper.np_dtype_to_tensor_dtype(array.dtype) for name, array in given.items()}
     inputs = [helper.make_tensor_value_info(name, kinds[name], array.shape) for name, array in given.items()]
     outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
-    graph = helper.make_graph([node], "node", inputs, outputs)
+    # Inference knows the numbers of initializers only, and of those only that are no inputs as well.
+    parameters = {name: array for name, array in given.items() if array.size <= _MAX_PARAMETERS}
+    unknown = [value for value in inputs if value.name not in parameters]
+    numbers = [numpy_helper.from_array(array, name) for name, array in parameters.items()]
+    graph = helper.make_graph([node], "node", unknown, outputs, numbers)
     imports = [helper.make_opsetid(node.domain, opset)]
     model = helper.make_model(graph, opset_imports=imports, ir_version=_MAX_IR_VERSION)
-    parameters = [
-        numpy_helper.from_array(array, name) for name, array in given.items() if array.size <= _MAX_PARAMETERS
-    ]
-    model.graph.initializer.extend(parameters)
     try:
-        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+        inferred = onnx.shape_inference.infer_shapes(model).graph
     except (onnx.shape_inference.InferenceError, ValueError, RuntimeError):
         return None
     del model.graph.output[:]
     model.graph.output.extend(inferred.output)
     del model.graph.initializer[:]
+    del model.graph.input[:]
+    model.graph.input.extend(inputs)
     for value in model.graph.output:
         if value.type.tensor_type.elem_type in (TensorProto.UNDEFINED, TensorProto.STRING):
             return None

@@ -94,9 +94,11 @@ class _Importer:
             for index, node in enumerate(graph.node):
                 self._nodes.tensor = next((name for name in node.output if name), "")
                 self._convert(node, scope, node.name or f"{node.op_type}_{index}", opsets, 0)
-        self._problems += contradictions(
-            self._model, types, {k: v for k, v in scope.items() if isinstance(v, relax.Expr)}
-        )
+        found = {name: value for name, value in scope.items() if isinstance(value, relax.Expr)}
+        if not self._problems:  # inference of what is too large would take the time that was saved
+            longest = max(self._sizes.longest_vector, *(shape[0] for shape in shapes.values() if len(shape) == 1), 0)
+            types = inferred_types(self._path, self._model, shapes, longest_vector=longest)
+            self._problems += contradictions(self._model, types, found)
         if self._problems:
             raise unsupported(self._path, self._problems)
         return self._module(params, scope)
@@ -152,6 +154,8 @@ class _Importer:
             self._refuse(operator_of(node), label, str(error))
         except Exception as error:  # converters raise whatever they like, from KeyError to InternalError
             self._refuse(operator_of(node), label, f"TVM's importer fails: {summary(error)}")
+        if self._sizes.is_full:  # every constant from here on would be made before it is refused
+            raise unsupported(self._path, self._problems)
         scope.update({name: value for name, value in zip(node.output, results, strict=False) if name})
 
     def _refuse_early(self, node: onnx.NodeProto, inputs: Sequence[object], opsets: Opsets, depth: int) -> None:

@@ -82,6 +82,12 @@ def _cache_places(attributes: Mapping[str, Any], given: list[Shape | None]) -> R
     return (0, cache[axis] - update[axis])
 
 
+def _lengths(attributes: Mapping[str, Any], given: list[Shape | None]) -> Range | None:
+    """Keys of Attention that are no padding: as many as queries, or a causal mask would leave some of these nothing."""
+    queries, keys = given[:2]
+    return (min(queries[-2], keys[-2]), keys[-2]) if queries and keys else None
+
+
 _DEMANDS: dict[tuple[str, int], _Demand] = {
     **{(name, 1): _along(0) for name in ("Gather", "GatherElements", "Scatter", "ScatterElements")},
     ("GatherND", 1): _tuples,
@@ -99,7 +105,7 @@ _DEMANDS: dict[tuple[str, int], _Demand] = {
     ("MaxRoiPool", 1): _always(0, 0),
     **{(name, 4): _extent(0, first=1, more=0) for name in ("LSTM", "GRU", "RNN")},
     ("ReverseSequence", 1): _along(0, "time_axis", first=1, more=0),
-    ("Attention", 6): _extent(-2, source=1, first=1, more=0),
+    ("Attention", 6): _lengths,
     ("RotaryEmbedding", 3): _extent(0, source=1),
     **{(name, 1): _extent(1) for name in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")},
     **{(name, 1): _always(*_POSITIVE) for name in ("QuantizeLinear", "DequantizeLinear")},

@@ -23,7 +23,7 @@ _OLDEST_OPSET = 6
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OnnxFile:
-    """A model with its weights inside, their bytes by their dimensions, and the sha256 of all it was read from."""
+    """A model with its weights inside, their bytes, and the sha256 of everything it was read from."""
 
     model: onnx.ModelProto
     sha256: str

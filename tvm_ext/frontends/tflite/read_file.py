@@ -166,7 +166,7 @@ def _data(
     if len(raw) != wanted:
         raise BadModel(f"{path}: tensor {name!r}, {dtype}{list(shape)}, needs {wanted} B; its buffer has {len(raw)}.")
     sizes.check_constant(name, shape, wanted)
-    return np.frombuffer(raw, np.dtype(dtype).newbyteorder("<")).astype(dtype).reshape(shape)
+    return np.frombuffer(raw, np.dtype(dtype).newbyteorder("<")).astype(dtype, copy=False).reshape(shape)
 
 
 def _nodes(model: tflite.Model, graph: tflite.SubGraph, num_tensors: int) -> Iterator[TfliteNode]:

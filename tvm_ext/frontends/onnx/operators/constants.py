@@ -17,6 +17,7 @@ from tvm_ext.frontends.onnx.refusals import Refused
 Inputs = Sequence["relax.Expr | None"]
 Attributes = Mapping[str, Any]
 
+_MAX_ELEMENTS = 1 << 22
 _SCALARS = {"value_float": "float32", "value_int": "int64", "value_floats": "float32", "value_ints": "int64"}
 
 
@@ -50,6 +51,8 @@ class NonZero(OnnxOpConverter):
         data = array_of(inputs[0])
         if data is None:
             raise Refused("the shape of its output depends on data")
+        if data.size > _MAX_ELEMENTS:
+            raise Refused(f"the places of what is not zero among {data.size} elements; {_MAX_ELEMENTS} are looked at")
         return constant(np.array(np.nonzero(np.atleast_1d(data)), "int64"))
 
 

@@ -18,6 +18,7 @@ Attributes = Mapping[str, Any]
 
 # 64 MiB of float32: more than a microcontroller has, and far below what would not fit here.
 _MAX_ELEMENTS = 1 << 24
+_MAX_FRAMES = 4096
 
 
 class DFT(OnnxOpConverter):
@@ -80,6 +81,8 @@ class STFT(OnnxOpConverter):
             raise Refused("the shape of its output depends on data")
         size = sizes[0]
         batch, extent, parts = static_shape(signal)
+        if steps[0] < 1 or (extent - size) // steps[0] >= _MAX_FRAMES:
+            raise Refused(f"{extent} elements in frames {steps[0]} apart; {_MAX_FRAMES} frames can be compiled")
         begins = range(0, extent - size + 1, steps[0])
         frames = emit.stack([emit.slice(signal, 1, begin, begin + size) for begin in begins], axis=1)
         if window is not None:

@@ -19,6 +19,9 @@ Inputs = Sequence["relax.Expr | None"]
 Attributes = Mapping[str, Any]
 
 
+_MAX_TAPS = 1024
+
+
 class MaxPool(onnx_frontend.MaxPool):
     """Relax's own where that is all; with indices, the first place of each window that holds its maximum."""
 
@@ -79,6 +82,8 @@ class AveragePool(onnx_frontend.AveragePool):
             return super()._impl_v1(bb, inputs, attr, params)
         x, shape = inputs[0], static_shape(inputs[0])
         how = windows(shape[2:], attr)
+        if max(how.kernel) > _MAX_TAPS:
+            raise Refused(f"a window of {max(how.kernel)} elements along an axis; {_MAX_TAPS} are written out")
         pads = [int(p) for p in attr.get("pads") or (0,) * (2 * (len(shape) - 2))]
         ends = [extent + pads[len(shape) - 2 + axis] for axis, extent in enumerate(shape[2:])]
         counts_padding = bool(attr.get("count_include_pad", 0)) and attr.get("auto_pad", b"NOTSET") == b"NOTSET"

@@ -14,6 +14,7 @@ import numpy as np
 from tvm_ext.frontends.onnx.refusals import Refused
 
 _MAX_TARGET = 1 << 16
+_MAX_TAPS = 1 << 18
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +55,10 @@ def taps(axis: Axis, how: Interpolation) -> Taps:
     """Raises Refused for modes the standard does not have, and for axes too long to make tables for."""
     if not 0 < axis.target <= _MAX_TARGET:
         raise Refused(f"an axis of {axis.target} elements; 1 to {_MAX_TARGET} can be resized to")
+    shrinks = how.antialias and axis.scale > 0
+    num_taps = 2 * math.ceil(2 / min(axis.scale, 1.0)) + 2 if shrinks else 4
+    if axis.target * num_taps > _MAX_TAPS:
+        raise Refused(f"{axis.target} elements of {num_taps} each along an axis; {_MAX_TAPS} in all can be resized to")
     rows = [_row(_coordinate(axis, how.coordinates, x), axis, how) for x in range(axis.target)]
     positions = [_coordinate(axis, how.coordinates, x) for x in range(axis.target)]
     is_cropped = how.coordinates == "tf_crop_and_resize"

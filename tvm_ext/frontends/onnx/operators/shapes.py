@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -90,12 +91,11 @@ class Expand(OnnxOpConverter):
 
     @classmethod
     def _impl_v8(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
-        wanted = _known(inputs, 1) or ()
-        try:
-            shape = np.broadcast_shapes(static_shape(inputs[0]), wanted)
-        except ValueError as error:
-            raise Refused(str(error)) from None
-        return Emitter(bb).broadcast_to(inputs[0], shape)
+        given, wanted = static_shape(inputs[0]), tuple(_known(inputs, 1) or ())
+        pairs = list(zip_longest(given[::-1], wanted[::-1], fillvalue=1))
+        if any(a != b and 1 not in (a, b) for a, b in pairs):
+            raise Refused(f"{list(given)} cannot be broadcast to {list(wanted)}")
+        return Emitter(bb).broadcast_to(inputs[0], [b if a == 1 else a for a, b in pairs][::-1])
 
 
 class Split(OnnxOpConverter):
