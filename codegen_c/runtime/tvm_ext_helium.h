@@ -16,9 +16,9 @@ typedef int8x16_t tvm_ext_i8x16;
 typedef int16x8_t tvm_ext_i16x8;
 typedef int32x4_t tvm_ext_i32x4;
 
-static inline tvm_ext_i8x16 tvm_ext_i8x16_load(const int8_t *source)
+static inline tvm_ext_i8x16 tvm_ext_i8x16_load(const void *source)
 {
-    return vldrbq_s8(source);
+    return vldrbq_s8((const int8_t *)source);
 }
 
 /* The first `count` bytes, zeros behind them. */

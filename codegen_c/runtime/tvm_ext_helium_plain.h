@@ -47,7 +47,7 @@ static inline tvm_ext_i8x16 tvm_ext_i8x16_load_first(const void *source, int32_t
     TVM_EXT_EACH(tvm_ext_i8x16, 16, i < count ? ((const int8_t *)source)[i] : 0);
 }
 
-static inline tvm_ext_i8x16 tvm_ext_i8x16_load(const int8_t *source)
+static inline tvm_ext_i8x16 tvm_ext_i8x16_load(const void *source)
 {
     return tvm_ext_i8x16_load_first(source, 16);
 }
