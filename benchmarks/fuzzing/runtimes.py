@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
@@ -35,30 +35,28 @@ class Answer:
 
     runtime: str
     refusal: str = ""
-    outputs: Arrays
-    disturbed: Arrays
-    is_exact: bool
+    outputs: Arrays = field(default_factory=dict)
+    disturbed: Arrays = field(default_factory=dict)
+    is_exact: bool = False
 
     @property
     def is_finite(self) -> bool:
         return all(bool(np.isfinite(np.asarray(x, np.float64)).all()) for x in self.outputs.values())
 
 
-def ask(path: Path, inputs: Arrays) -> Answer | None:
-    """What the first runtime that takes the file computes, or why the last refused; None where there is none.
+def answers(path: Path, inputs: Arrays) -> Iterator[Answer]:
+    """What each runtime of the format computes, or why it refuses; none where none is installed.
 
     They crash on files that are not what they should be, so each has a process of its own.
     """
-    answer: Answer | None = None
     for module, name in _OF_SUFFIX[path.suffix]:
         end = apart(_testify, module, path, [inputs, disturbed(inputs)], limits=_LIMITS)
         if end.is_done:
             first, second = end.value
-            return Answer(runtime=name, outputs=first, disturbed=second, is_exact=path.suffix != ".onnx")
-        said = end.said.strip().splitlines()[-1:] or [f"ended by signal {end.signal}"]
-        if not any(word in end.said for word in _NOT_TAKEN):
-            answer = Answer(runtime=name, refusal=said[0][:500], outputs={}, disturbed={}, is_exact=False)
-    return answer
+            yield Answer(runtime=name, outputs=first, disturbed=second, is_exact=path.suffix != ".onnx")
+        elif not any(word in end.said for word in _NOT_TAKEN):
+            said = end.said.strip().splitlines()[-1:] or [f"ended by signal {end.signal}"]
+            yield Answer(runtime=name, refusal=said[0][:500])
 
 
 def disturbed(inputs: Arrays) -> dict[str, np.ndarray]:

@@ -80,19 +80,31 @@ def host_outputs(compiled: Compiled, inputs: Arrays, folder: Path, **how: object
 
 
 def against_runtime(built: Built, stages: Stages) -> str | Refused | None:
-    """The runtime that agrees; why it does not take the file; None where there is none. Raises Disagreement."""
+    """The first runtime that agrees; why none takes the file; None where there is none. Raises Disagreement.
+
+    Where a format has two, they differ in the last bit of some operators: one that agrees is enough.
+    """
     inputs, found = built.inputs, built.outputs()
     if built.options.quantize != "none":  # another model than its file
         return None
     stages.begin("runtime")
-    answer = runtimes.ask(built.path, inputs)
-    if answer is None:
-        return None
-    if answer.refusal:
-        return Refused(runtime=answer.runtime, reason=answer.refusal)
-    for name, wanted in answer.outputs.items():
-        _judge(answer, name, found[name], wanted, answer.disturbed[name], is_quantized=built.compiled.is_quantized)
-    return answer.runtime
+    refused: Refused | None = None
+    different: Disagreement | None = None
+    for answer in runtimes.answers(built.path, inputs):
+        if answer.refusal:
+            refused = refused or Refused(runtime=answer.runtime, reason=answer.refusal)
+            continue
+        try:
+            for name, wanted in answer.outputs.items():
+                quantized = built.compiled.is_quantized
+                _judge(answer, name, found[name], wanted, answer.disturbed[name], is_quantized=quantized)
+        except Disagreement as first:
+            different = different or first
+        else:
+            return answer.runtime
+    if different is not None:
+        raise different
+    return refused
 
 
 def _judge(

@@ -6,7 +6,7 @@ Of one NHWC image row h of the output reads the row its place names, where those
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from codegen_c.kernels.contract import (
     Target,
 )
 from codegen_c.kernels.window import ROW_PARAMETERS, SAME_ROW, slot
-from codegen_c.operators import Array, Gather
+from codegen_c.operators import Array, Gather, Window
 from codegen_c.text import C_TYPES, block, literal, plus, times
 
 INSTRUCTIONS_A_RUN, BYTES_A_PAIR = 12, 4
@@ -159,9 +159,19 @@ def _rows(operator: Gather) -> Spatial | None:
     if (places[1] < 0).any() or (np.diff(places[1]) < 0).any():
         return None
     access = _RowPlaces(
-        window=SAME_ROW, input_rows=operator.inputs[0].shape[1], places=tuple(int(place) for place in places[1])
+        window=_asked_rows(places[1]),
+        input_rows=operator.inputs[0].shape[1],
+        places=tuple(int(place) for place in places[1]),
     )
     return Spatial(output_rows=shape[1], inputs=(access,))
+
+
+def _asked_rows(places: Array) -> Window:
+    """A window of one row that no place lies below: sequences ask for input rows by it."""
+    steps = np.unique(np.diff(places))
+    stride = max(1, int(steps[0])) if steps.size == 1 else 1
+    first = max(0, int((places - stride * np.arange(places.size)).max()))
+    return replace(SAME_ROW, strides=(stride, 1), padding=(-first, 0, 0, 0))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
