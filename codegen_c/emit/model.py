@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from textwrap import wrap
 
 from codegen_c.arena.memory_plan import MemoryPlan, scratch_name
@@ -118,6 +118,7 @@ def _run(program: Program, plan: MemoryPlan, interface: Interface, after_step: b
     pieces = [Piece(text="\n".join([f"{signature(interface)}\n{{", *([block(lines)] if lines else [])]))]
     for index, step in enumerate(program.steps):
         lines = _step(written, step)
+        written = replace(written, under_way=_under_way(step, written.under_way))
         if after_step:
             lines += [f"if ({model}_after_step) {{", block(f"{model}_after_step({index});"), "}"]
         names = tuple(call.name for call in calls(step))
@@ -127,13 +128,26 @@ def _run(program: Program, plan: MemoryPlan, interface: Interface, after_step: b
 
 @dataclass(frozen=True, kw_only=True)
 class _Calls:
-    """What a call needs to be written: where its operands lie, and under which name its function stands."""
+    """What a call needs to be written: where its operands lie, and under which name its function stands.
+
+    under_way: number of the last transfer that a DMA may still be at; None where it is at none.
+    """
 
     program: Program
     plan: MemoryPlan
     model: str
     names: dict[str, str]
     ports: dict[str, Port]
+    under_way: int | None = None
+
+
+def _under_way(step: Step, before: int | None) -> int | None:
+    """Number of the last transfer that may go on behind a step. They end in the order of their numbers."""
+    if isinstance(step, Transfer) and step.number is not None:
+        return step.number
+    if isinstance(step, Wait) and before is not None and before <= max(t.number or 0 for t in step.transfers):
+        return None
+    return before
 
 
 def _step(calls: _Calls, step: Step) -> list[str]:
@@ -173,7 +187,7 @@ def _call_lines(calls: _Calls, call: Call, step_name: str, bounds: tuple[str, st
             outside, inside = inside, outside
         rows = bounds or ("0", str(callback.rows))
         where = place(program, plan, inside)
-        return callback_lines(call, calls.ports[outside], program.tensors[inside], where, rows)
+        return callback_lines(call, calls.ports[outside], program.tensors[inside], where, rows, calls.under_way)
     inputs, outputs, constants = iter(call.inputs), iter(call.outputs), iter(call.constants)
     fetched = dict(call.fetched)
     rows = iter(bounds or _row_bounds(call))

@@ -10,8 +10,6 @@ from codegen_c.kernels.window import slot
 from codegen_c.program import KernelCall, Tensor
 from codegen_c.text import block, plus, times
 
-END_ON_ERROR = ["if (status != 0) {", "    return status;", "}"]
-
 
 def streamed(interface: Interface) -> list[tuple[str, Port]]:
     """("read" or "write", port) of every input and output that the generated code asks for or gives."""
@@ -34,10 +32,13 @@ def describe_rows(port: Port) -> str:
     return f"{stream.rows} rows of {row}" if stream.rows > 1 else f"one row of {row}"
 
 
-def callback_lines(call: KernelCall, port: Port, tensor: Tensor, where: str, rows: tuple[str, str]) -> list[str]:
+def callback_lines(
+    call: KernelCall, port: Port, tensor: Tensor, where: str, rows: tuple[str, str], under_way: int | None
+) -> list[str]:
     """Lines that hand over rows [begin, end), given as C expressions.
 
-    tensor: inside the program; where: C expression of its first element.
+    tensor: inside the program; where: C expression of its first element. under_way: number of the last transfer that
+    a DMA may still be at, which has to end before a run that failed.
     """
     stream, callback = port.stream, call.implementation.callback
     assert stream is not None and callback is not None, "the call streams a port"
@@ -48,7 +49,9 @@ def callback_lines(call: KernelCall, port: Port, tensor: Tensor, where: str, row
         kept = slot(begin, ring)
         first = where if begin == "0" else f"&{where}[{times(kept, row_elements)}]"
         text = f"status = io->{callback.direction}_{port.name}(io->context, {first}, {begin}, {end});"
-        return [*wrap(text, 104, subsequent_indent="    ", break_long_words=False), *END_ON_ERROR]
+        wait = [] if under_way is None else [f"tvm_ext_dma_wait({under_way}u);"]
+        on_error = ["if (status != 0) {", block([*wait, "return status;"]), "}"]
+        return [*wrap(text, 104, subsequent_indent="    ", break_long_words=False), *on_error]
 
     begin, end = rows
     if not tensor.ring or stream.rows_per_call > 1 or end == plus(begin, 1):

@@ -7,14 +7,11 @@ import tvm
 from tvm import relax
 
 from codegen_c.tir.legalize import alone
+from codegen_c.tir.llvm import compiled_with_llvm
 
 
 def run_reference(
     function: relax.Function, inputs: list[np.ndarray], module: tvm.IRModule | None = None
 ) -> list[np.ndarray]:
-    """Outputs of `function` on TVM's virtual machine, compiled with LLVM; a tuple's fields in order."""
-    executable = tvm.compile(alone(function, module), target="llvm")
-    machine = relax.VirtualMachine(executable, tvm.cpu())
-    result = machine["main"](*[tvm.runtime.tensor(np.ascontiguousarray(array)) for array in inputs])
-    fields = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
-    return [field.numpy() for field in fields]
+    """Outputs of `function` on TVM's virtual machine; a tuple's fields in order."""
+    return compiled_with_llvm(alone(function, module))(inputs)

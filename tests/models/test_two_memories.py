@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -125,6 +126,23 @@ def test_a_second_memory_that_gains_nothing_is_not_used(shared_models: Path) -> 
     """The Cortex-M55's two memories are as fast as each other, and no DMA joins them."""
     built = compiled(shared_models / "kws_int8.onnx", Platform.load("cortex_m55"))
     assert {place.memory for place in built.plan.placements.values()} == {"sram"}
+
+
+def test_a_run_that_ends_early_leaves_no_transfer_behind(shared_models: Path) -> None:
+    """The application's function may fail while a DMA still writes to the arena, which the next run uses again."""
+    built = compiled(shared_models / "kws_int8.onnx", Platform.load("always_on"), io="stream")
+    text = built.sources()[f"{built.interface.model}.c"]
+    run = text[text.index("_run(") :].splitlines()
+    started, waited, ends = -1, -1, 0
+    for before, line in zip(["", *run], run, strict=False):
+        if found := re.search(r"tvm_ext_dma_start\((\d+)u", line):
+            started = int(found[1])
+        if found := re.search(r"tvm_ext_dma_wait\((\d+)u\); /\*", line):  # a step of the run names its targets
+            waited = int(found[1])
+        if "return status;" in line and waited < started:
+            ends += 1
+            assert f"tvm_ext_dma_wait({started}u)" in before
+    assert ends > 0
 
 
 def test_pins_and_kept_tensors_stay_as_they_are(shared_models: Path) -> None:

@@ -137,9 +137,9 @@ def _axis(node: _Node) -> str | None:
 
 
 def _window(node: _Node) -> str | None:
-    if node.kind not in _WINDOWS or node.shape(0) is None:
+    shape = node.shape(0)
+    if node.kind not in _WINDOWS or shape is None:
         return None
-    shape: tuple[int, ...] = node.shape(0) or ()
     weight = node.shape(_WEIGHTS[node.kind]) if node.kind in _WEIGHTS else None
     rank = len(shape) - 2
     if rank < 1:

@@ -1,0 +1,50 @@
+"""A Relax module on TVM's virtual machine, compiled with LLVM; what TVM's lowering lacks for LLVM is mended here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tvm
+from tvm import relax, tirx, topi
+from tvm.relax.transform.legalize_ops.common import LegalizeFunc
+
+Array = np.ndarray
+
+
+def compiled_with_llvm(mod: tvm.IRModule) -> Callable[[Sequence[Array]], list[Array]]:
+    """`main` as a function of its parameters' arrays, in order; a tuple's fields in order."""
+    legal = relax.transform.LegalizeOps(_LEGALIZE)(mod)
+    machine = relax.VirtualMachine(tvm.compile(legal, target="llvm"), tvm.cpu())
+
+    def run(arrays: Sequence[Array]) -> list[Array]:
+        # Not ascontiguousarray, which makes vectors of scalars.
+        result = machine["main"](*[tvm.runtime.tensor(np.array(array, order="C")) for array in arrays])
+        fields = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
+        return [field.numpy() for field in fields]
+
+    return run
+
+
+def _fmod(call: tirx.Call) -> tirx.Expr:
+    """C's function; TVM lowers `fmod` for C and not for LLVM."""
+    dtype = str(call.ty.dtype)
+    return tirx.call_pure_extern(dtype, "fmod" if dtype == "float64" else "fmodf", *call.args)
+
+
+tirx.register_intrin_lowering("tirx.fmod", target="llvm", f=_fmod)
+
+
+def _compare(name: str) -> LegalizeFunc:
+    """Bools by logic; TVM compares them as floats, which LLVM refuses."""
+
+    def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        if str(call.args[0].ty.dtype) != "bool":
+            return tvm.ir.Op.get(name).get_attr("FLegalize")(bb, call)
+        differ = bb.call_te(topi.logical_xor, *call.args)
+        return differ if name == "relax.not_equal" else bb.call_te(topi.logical_not, bb.normalize(differ))
+
+    return legalize
+
+
+_LEGALIZE = {name: _compare(name) for name in ("relax.equal", "relax.not_equal")}

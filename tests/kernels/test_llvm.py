@@ -1,0 +1,36 @@
+"""TVM's own run of a module: bools are compared, remainders taken, and scalars stay scalars."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+from codegen_c.tir.llvm import compiled_with_llvm
+
+
+def module(operator: Callable[[relax.Var, relax.Var], relax.Expr], shape: tuple[int, ...], dtype: str) -> tvm.IRModule:
+    block = relax.BlockBuilder()
+    operands = [relax.Var(name, relax.TensorType(shape, dtype)) for name in "ab"]
+    with block.function("main", operands):
+        with block.dataflow():
+            result = block.emit_output(operator(*operands))
+        block.emit_func_output(result)
+    return block.get()
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int32", "float32"])
+@pytest.mark.parametrize(("operator", "expected"), [(relax.op.equal, [1, 0, 0, 1]), (relax.op.not_equal, [0, 1, 1, 0])])
+def test_comparisons(operator: Callable[..., relax.Expr], expected: list[int], dtype: str) -> None:
+    a, b = np.array([0, 0, 1, 1], dtype), np.array([0, 1, 0, 1], dtype)
+    (found,) = compiled_with_llvm(module(operator, (4,), dtype))([a, b])
+    np.testing.assert_array_equal(found, np.array(expected, bool))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_remainders_of_scalars(dtype: str) -> None:
+    (found,) = compiled_with_llvm(module(relax.op.mod, (), dtype))([np.array(-7.5, dtype), np.array(2, dtype)])
+    assert found.shape == () and found == -1.5
