@@ -13,6 +13,7 @@ from benchmarks.fuzzing.specimen import ModelSpecimen
 from tests.support.onnx_models import model_of
 
 EXPECTED = "compiled and agrees"
+NEEDS = ("arm-none-eabi-gcc",)
 
 
 def specimen() -> ModelSpecimen:

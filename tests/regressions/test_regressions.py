@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from importlib import import_module
 from pathlib import Path
 
@@ -15,5 +16,8 @@ SCRIPTS = sorted(path.stem for path in Path(__file__).parent.glob("*.py") if not
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_it_stays_mended(name: str) -> None:
     script = import_module(f"tests.regressions.{name}")
+    missing = [program for program in getattr(script, "NEEDS", ()) if shutil.which(program) is None]
+    if missing:
+        pytest.skip(f"no {missing[0]}")
     outcome = run_apart(script.specimen())
     assert outcome.kind == script.EXPECTED, f"{outcome.kind}: {outcome.error} {outcome.where}\n{outcome.detail}"
