@@ -54,7 +54,7 @@ class Port:
 
     def handed_over(self, array: np.ndarray) -> np.ndarray:
         """The model's array with its elements in the order in which the generated code takes or gives them."""
-        return np.ascontiguousarray(array.transpose(self.stream.layout)) if self.stream else array
+        return np.asarray(array.transpose(self.stream.layout), order="C") if self.stream else array
 
     def taken_back(self, elements: np.ndarray) -> np.ndarray:
         """The model's array from elements in that order, of any shape."""
@@ -62,7 +62,7 @@ class Port:
             return elements.reshape(self.shape)
         layout = self.stream.layout
         turned = elements.reshape([self.shape[axis] for axis in layout])
-        return np.ascontiguousarray(turned.transpose(np.argsort(layout).astype(int).tolist()))
+        return np.asarray(turned.transpose(np.argsort(layout).astype(int).tolist()), order="C")
 
 
 @dataclass(frozen=True, kw_only=True)

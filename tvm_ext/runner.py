@@ -246,7 +246,7 @@ def check_inputs(interface: Interface, inputs: Sample) -> list[np.ndarray]:
                 f"input {port.source!r} is {array.dtype}{list(array.shape)}; "
                 f"{interface.model} reads {port.dtype}{list(port.shape)}."
             )
-        arrays.append(np.ascontiguousarray(array))
+        arrays.append(np.asarray(array, order="C"))
     return arrays
 
 

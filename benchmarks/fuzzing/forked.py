@@ -26,7 +26,7 @@ class Limits:
     """Processor seconds of each stage, wall seconds of the whole, and bytes of memory beyond what was inherited."""
 
     cpu_s: int = 60
-    wall_s: float = 300.0
+    wall_s: float = 600.0
     memory_bytes: int = 4 << 30
 
 
