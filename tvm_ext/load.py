@@ -77,6 +77,8 @@ def _reader(path: Path) -> tuple[str, Reader]:
         check_file(path)
     except FileNotFoundError:
         raise BadModel(f"{path}: no such file.") from None
+    except IsADirectoryError:
+        raise BadModel(f"{path}: is a directory; give the path of a {path.suffix or 'model'} file.") from None
     except OSError as error:
         raise BadModel(f"{path}: cannot be read: {error.strerror}.") from None
     if path.suffix.lower() not in _READERS:

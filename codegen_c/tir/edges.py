@@ -21,9 +21,9 @@ def divide_helper(dtype: str, *, floor: bool, remainder: bool) -> Helper:
     """Quotient or remainder, rounded toward zero or down; 0 for a divisor of zero, and -INT_MIN is INT_MIN."""
     verb = ("floor_" if floor else "") + ("mod" if remainder else "div")
     is_signed, c_type = dtype.startswith("int"), C_TYPES[dtype]
-    by_minus_one = "0" if remainder else f"({c_type})(0u - ({_unsigned(dtype)})a)"
     lines = ["if (b == 0) {", "    return 0;", "}"]
     if is_signed:
+        by_minus_one = "0" if remainder else f"({c_type})(0u - ({_unsigned(dtype)})a)"
         lines += ["if (b == -1) {", f"    return {by_minus_one};", "}"]
     if not (floor and is_signed):
         lines += [f"return ({c_type})(a {'%' if remainder else '/'} b);"]

@@ -113,7 +113,7 @@ def _pickled(path: Path) -> None:
 def test_files(write: Callable[[Path], None], tmp_path: Path) -> None:
     path = tmp_path / "c.npz"
     write(path)
-    with pytest.raises(BadInput, match=r"c\.npz: is .*numpy\.savez"):
+    with pytest.raises(BadInput, match=r"c\.npz: .*numpy\.savez"):
         read_calibration(path, INPUTS)
 
 

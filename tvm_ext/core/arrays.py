@@ -99,7 +99,7 @@ def _read(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
             raise BadInput(f"{path}: {name!r} is of version {version} of its format, for names of fields. {_ADVICE}")
         shape, _, dtype = read_header(member)
         if dtype.kind not in "biuf" or dtype.hasobject:
-            raise BadInput(f"{path}: {name!r} is {dtype}; numbers are needed: integers, floats or booleans.")
+            raise BadInput(f"{path}: {name!r} is {dtype}; numbers are needed: integers, floats or booleans. {_ADVICE}")
         due = math.prod(shape) * dtype.itemsize
         if min(shape, default=0) < 0 or due != info.file_size - member.tell():
             raise BadInput(f"{path}: {name!r} says {list(shape)} of {dtype}, and has not that many bytes. {_ADVICE}")
