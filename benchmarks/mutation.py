@@ -44,7 +44,10 @@ def main() -> int:
     parser.add_argument("--per-file", type=int, default=20, help="changes tried in each file, drawn at random")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=3600, help="no change is tried after so many")
-    parser.add_argument("--limit-seconds", type=float, default=120, help="a change whose tests take longer is killed")
+    parser.add_argument(
+        "--limit-seconds", type=float, default=60,
+        help="a change is killed whose tests take so much longer than three times what they take without it",
+    )  # fmt: skip
     parser.add_argument("--lines", help="BEGIN:END, half-open: changes of these lines only")
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
@@ -88,9 +91,11 @@ def tried(
 ) -> dict[str, Any] | None:
     """The outcome of a file's sample, as far as time allows; None where the tests fail without a change."""
     source = (ROOT / file).read_bytes()
-    if run_tests(tree, tests, limit_seconds=arguments.limit_seconds) != "survived":
-        print(f"{file}: its tests fail, or take too long, as it stands; left out", flush=True)
+    begin = time.monotonic()
+    if run_tests(tree, tests, limit_seconds=arguments.seconds) != "survived":
+        print(f"{file}: its tests fail as it stands, left out", flush=True)
         return None
+    limit_seconds = 3 * (time.monotonic() - begin) + arguments.limit_seconds
     possible = chosen_lines(changes_of(source), arguments.lines)
     sample = random.Random(f"{arguments.seed}:{file}").sample(possible, min(arguments.per_file, len(possible)))
     equivalent = equivalent_lines(file)
@@ -103,7 +108,7 @@ def tried(
             continue
         if time.monotonic() >= end:
             break
-        outcome = try_change(tree, file, change.applied(source), tests, limit_seconds=arguments.limit_seconds)
+        outcome = try_change(tree, file, change.applied(source), tests, limit_seconds=limit_seconds)
         row["tried"] += 1
         if outcome == "survived":
             row["survived"].append({"line": change.line, "kind": change.kind, "was": was, "becomes": becomes})
