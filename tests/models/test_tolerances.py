@@ -189,7 +189,7 @@ def test_all_hidden_tensors_are_added_up() -> None:
 
 
 def test_a_hidden_tensor_may_move_either_way() -> None:
-    """At the end of its range only one is left; where elements are subtracted, only moves apart from each other show."""
+    """At the end of a range only one is left; of a difference of elements only moves apart show."""
     ends = np.full(SIZE, 127, np.int8)
     assert errors(chain("int8", plain, plain), ends, {"y": off(ends, -2)}) == ()
     assert errors(chain("int8", plain, plain), -ends - 1, {"y": off(-ends - 1, 2)}) == ()
