@@ -228,7 +228,7 @@ def in_parts(steps: Sequence[Step]) -> Compiled:
 
 def test_an_output_that_is_its_parts_is_judged() -> None:
     made = in_parts([step("s0", "x", "a", plain, (SIZE,)), step("s1", "x", "b", lambda t: t + 1, (SIZE,))])
-    x = np.zeros(SIZE, np.int8)
+    x = np.full(SIZE, 10, np.int8)
     y = np.concatenate([x, x + 1]).astype(np.int8)
     assert errors(made, x, {"y": y}) == ()
     assert errors(made, x, {"y": off(y, 3)}) == (), "its own, and one of a and b each"
@@ -277,6 +277,23 @@ def test_what_the_witness_has_is_read_as_it_is_stored() -> None:
     (error,) = errors(made, given, {"y": image.astype(np.int16)})
     assert error == "output y: somebody gives no such tensor"
     assert errors(made, given, {"y": image[..., :2]}) == (error,)
+
+
+def test_a_part_of_a_hidden_tensor_rests_on_it() -> None:
+    tensor = Tensor(name="x", source="x", shape=(SIZE,), dtype="int8", memory="ram")
+    named = {name: replace(tensor, name=name, source=name) for name in ("x", "t", "y")}
+    tensors = named | {"p": replace(tensor, name="p", source="p", part=Part(tensor="t", first=0))}
+    steps = (step("s0", "x", "t", plain, (SIZE,)), step("s1", "p", "y", plain, (SIZE,)))
+    made = compiled_of(Program(name="p", inputs=("x",), outputs=("y",), tensors=tensors, steps=steps))
+    x = np.full(SIZE, 10, np.int8)
+    assert errors(made, x, {"y": off(x, 2)}) == () and errors(made, x, {"y": off(x, 3)}) != ()
+
+
+def test_an_output_counts_only_where_the_witness_calls_it_one() -> None:
+    """A tensor inside the model may have its name."""
+    made, x = chain("int8", plain), np.zeros(SIZE, np.int8)
+    testimony = Testimony(witness="somebody", own_reading="", outputs=[{}], inner=[{"y": x}])
+    assert account_for(made, [{"x": x}], testimony).errors == ("output y: somebody gives no such tensor",)
 
 
 def test_errors_stand_once_and_tensors_are_counted_once() -> None:
