@@ -324,5 +324,7 @@ def test_constants_fetched_for_a_sequence_last_until_its_last_call() -> None:
     validate(made, plan)
     over = placed(plan, w_copy={"offset": 112})  # row 3 of a
     assert "s1 reads w from w_copy, which is not there any more" in rejected(made, over)
+    wide = {"w_copy": {"offset": 64, "num_bytes": 32}, "a": {"offset": 80}, "y": {"offset": 256}}  # its end only
+    assert "s1 reads w from w_copy, which is not there any more" in rejected(made, placed(plan, **wide))
     never = replace(made, steps=made.steps[2:])
     assert rejected(never, plan) == "step 0 (q): w is read from w_copy and was never copied there."
