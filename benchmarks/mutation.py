@@ -82,9 +82,9 @@ def tests_of(file: str) -> list[str]:
     raise SystemExit(f"{file}: benchmarks/mutating/tests_of.toml names no tests for it. Add a row.")
 
 
-def equivalent_lines(file: str) -> set[str]:
+def is_equivalent(file: str, was: str, becomes: str) -> bool:
     rows = tomllib.loads((MUTATING / "equivalent.toml").read_text()).get("changes", [])
-    return {row["becomes"] for row in rows if row["file"] == file}
+    return any((row["file"], row.get("was", was), row["becomes"]) == (file, was, becomes) for row in rows)
 
 
 def tried(
@@ -99,12 +99,11 @@ def tried(
     limit_seconds = 3 * (time.monotonic() - begin) + arguments.limit_seconds
     possible = chosen_lines(changes_of(source), arguments.lines)
     sample = random.Random(f"{arguments.seed}:{file}").sample(possible, min(arguments.per_file, len(possible)))
-    equivalent = equivalent_lines(file)
     row: dict[str, Any] = {"file": file, "possible": len(possible), "tried": 0, "equivalent": 0}
     row |= {outcome: 0 for outcome in OUTCOMES[:2]} | {"survived": []}
     for change in sample:
         was, becomes = change.shown(source)
-        if becomes in equivalent:
+        if is_equivalent(file, was, becomes):
             row["equivalent"] += 1
             continue
         if time.monotonic() >= end:
