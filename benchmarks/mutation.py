@@ -54,6 +54,7 @@ def main() -> int:
     arguments = parser.parse_args()
     files = sorted({path.relative_to(ROOT).as_posix() for given in arguments.files for path in ROOT.glob(given)})
     mapped = {file: tests_of(file) for file in files}
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     import_libraries()
     end = time.monotonic() + arguments.seconds
     with TemporaryDirectory() as folder:
@@ -63,7 +64,6 @@ def main() -> int:
             for file in files
             if time.monotonic() < end and (row := tried(tree, file, mapped[file], arguments, end)) is not None
         ]
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     found = {
         "commit": commit.strip(), "seed": arguments.seed, "per_file": arguments.per_file,
         "folders": by_folder(rows), "files": rows,
@@ -91,7 +91,7 @@ def tried(
     tree: Path, file: str, tests: Sequence[str], arguments: argparse.Namespace, end: float
 ) -> dict[str, Any] | None:
     """The outcome of a file's sample, as far as time allows; None where the tests fail without a change."""
-    source = (ROOT / file).read_bytes()
+    source = (tree / file).read_bytes()
     begin = time.monotonic()
     if run_tests(tree, tests, limit_seconds=arguments.seconds) != "survived":
         print(f"{file}: its tests fail as it stands, left out", flush=True)
