@@ -54,6 +54,7 @@ def main() -> int:
     arguments = parser.parse_args()
     files = sorted({path.relative_to(ROOT).as_posix() for given in arguments.files for path in ROOT.glob(given)})
     mapped = {file: tests_of(file) for file in files}
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     import_libraries()
     end = time.monotonic() + arguments.seconds
     with TemporaryDirectory() as folder:
@@ -63,7 +64,6 @@ def main() -> int:
             for file in files
             if time.monotonic() < end and (row := tried(tree, file, mapped[file], arguments, end)) is not None
         ]
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     found = {
         "commit": commit.strip(), "seed": arguments.seed, "per_file": arguments.per_file,
         "folders": by_folder(rows), "files": rows,
@@ -82,16 +82,16 @@ def tests_of(file: str) -> list[str]:
     raise SystemExit(f"{file}: benchmarks/mutating/tests_of.toml names no tests for it. Add a row.")
 
 
-def equivalent_lines(file: str) -> set[str]:
+def is_equivalent(file: str, was: str, becomes: str) -> bool:
     rows = tomllib.loads((MUTATING / "equivalent.toml").read_text()).get("changes", [])
-    return {row["becomes"] for row in rows if row["file"] == file}
+    return any((row["file"], row.get("was", was), row["becomes"]) == (file, was, becomes) for row in rows)
 
 
 def tried(
     tree: Path, file: str, tests: Sequence[str], arguments: argparse.Namespace, end: float
 ) -> dict[str, Any] | None:
     """The outcome of a file's sample, as far as time allows; None where the tests fail without a change."""
-    source = (ROOT / file).read_bytes()
+    source = (tree / file).read_bytes()
     begin = time.monotonic()
     if run_tests(tree, tests, limit_seconds=arguments.seconds) != "survived":
         print(f"{file}: its tests fail as it stands, left out", flush=True)
@@ -99,12 +99,11 @@ def tried(
     limit_seconds = 3 * (time.monotonic() - begin) + arguments.limit_seconds
     possible = chosen_lines(changes_of(source), arguments.lines)
     sample = random.Random(f"{arguments.seed}:{file}").sample(possible, min(arguments.per_file, len(possible)))
-    equivalent = equivalent_lines(file)
     row: dict[str, Any] = {"file": file, "possible": len(possible), "tried": 0, "equivalent": 0}
     row |= {outcome: 0 for outcome in OUTCOMES[:2]} | {"survived": []}
     for change in sample:
         was, becomes = change.shown(source)
-        if becomes in equivalent:
+        if is_equivalent(file, was, becomes):
             row["equivalent"] += 1
             continue
         if time.monotonic() >= end:

@@ -113,7 +113,7 @@ class _Changes:
             case ast.Constant(value=int()):
                 yield self._instead("constant", node, str(node.value + 1))
             case ast.Constant(value=float()):
-                yield self._instead("constant", node, f"({self._text(node)} * 2)")
+                yield self._instead("constant", node, f"({self._text(node)} * 2)" if node.value else "1.0")
             case ast.Call(func=ast.Name(id=name)) if name in CALLS:
                 yield self._instead("function", node.func, CALLS[name])
             case ast.If() if not node.orelse and isinstance(node.body[-1], LEAVES):

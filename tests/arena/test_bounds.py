@@ -135,6 +135,27 @@ def test_two_inputs_that_die() -> None:
     assert shared_bytes(placed, tensor(made, "y"), dying) == WHOLE
 
 
+def test_in_place_of_an_input_of_another_size_raises_no_bound() -> None:
+    """x could lie in y's place were it as large; u shares all but a row with y, and the bound is not above that."""
+    step = in_rows(call("s", "x u", "y"), in_place=(0,))
+    made = images(program({"x": WHOLE // 2, "u": WHOLE, "y": WHOLE}, step, inputs="x u"))
+    planned, plan = plan_memory(made, activations="ram")
+    validate(planned, plan)
+    (arena,) = plan.arenas
+    expected = WHOLE // 2 + WHOLE + ROW_BYTES
+    assert (arena.num_bytes, arena.lower_bound_bytes, arena.proved) == (expected, expected, True)
+
+
+def test_only_pairs_that_may_overlap_and_have_a_place_share() -> None:
+    made = one(1)
+    alive = lifetimes(made)
+    for pairs, live in (([], 192), ([("y", "x")], 112), ([("x", "y")], 112), ([("x", "q")], 192)):
+        assert live_bytes(made, alive, pairs, "ram", default="ram") == [live]
+    for held in ("x", "y"):
+        others = {name: span for name, span in alive.items() if name != held}
+        assert live_bytes(made, others, [("y", "x")], "ram", default="ram") == [WHOLE]
+
+
 def test_too_near_is_between_the_same_place_and_apart() -> None:
     made = one(3, behind=2, in_place=(0,))
     pair = {("y", "x")}
