@@ -153,15 +153,17 @@ def _mean(net: Network, x: int, name: str, rng: Rng, _: list[int]) -> int | None
 
 
 def _resize(net: Network, x: int, name: str, rng: Rng, _: list[int]) -> int | None:
+    """Nearest neighbours; bilinear ones round by 1 otherwise than TensorFlow Lite Micro, and are not drawn."""
     shape = net.shape(x)
-    if len(shape) != 4 or shape[1] * shape[2] > 150:
+    if len(shape) != 4 or shape[1] * shape[2] > 150 or rng.random() >= 0.6:
         return None
     sizes = (shape[1] * 2, shape[2] * 2)
     given = net.writer.constant(f"{name}/size", np.array(sizes, np.int32))
     output = net.output(name, (shape[0], *sizes, shape[3]), net.writer.tensors[x].quantized)
-    kind = "RESIZE_NEAREST_NEIGHBOR" if rng.random() < 0.6 else "RESIZE_BILINEAR"
-    options = "ResizeNearestNeighborOptions" if kind.endswith("NEIGHBOR") else "ResizeBilinearOptions"
-    return net.writer.operator(kind, [x, given], output, options, HalfPixelCenters=bool(rng.random() < 0.5))
+    return net.writer.operator(
+        "RESIZE_NEAREST_NEIGHBOR", [x, given], output, "ResizeNearestNeighborOptions",
+        HalfPixelCenters=bool(rng.random() < 0.5),
+    )  # fmt: skip
 
 
 LAYERS: tuple[Callable[..., int | None], ...] = (
