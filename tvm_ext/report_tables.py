@@ -263,7 +263,7 @@ def _number(value: int | None, unit: str = "") -> str:
 
 
 def _error(value: float | None) -> str:
-    return "not measured" if value is None else f"{value:.3g}"
+    return "-" if value is None else f"{value:.3g}"
 
 
 def _binary(num_bytes: int) -> str:

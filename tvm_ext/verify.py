@@ -33,7 +33,11 @@ class Comparison:
     differing: int
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """Errors without a number, such as those relative to zeros, are None: JSON has no infinity."""
+        return {
+            key: None if isinstance(value, float) and not np.isfinite(value) else value
+            for key, value in asdict(self).items()
+        }
 
 
 def compare(

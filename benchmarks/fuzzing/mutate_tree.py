@@ -93,7 +93,7 @@ def mutate_tree(tree: Any, rng: random.Random) -> Any:
             other, other_key = rng.choice(places)
             parent[key] = copy.deepcopy(other[other_key]) if other is not parent else special(parent[key], rng)
         elif way < 0.93 and isinstance(parent, dict):
-            parent[special(key, rng) if rng.random() < 0.5 else f"{key}s"] = parent[key]
+            parent[str(special(key, rng)) if rng.random() < 0.5 else f"{key}s"] = parent[key]
         else:
             for _ in range(rng.choice((1, 10, 3000))):
                 parent[key] = [parent[key]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from codegen_c.arena.lifetimes import extents
-from codegen_c.arena.overlap import distances, row_bytes, sequence_pairs
+from codegen_c.arena.overlap import distances, sequence_pairs
 from codegen_c.kernels.contract import Implementation
 from codegen_c.program import KernelCall, Program, Tensor, scratch_bytes, scratch_memory
 from codegen_c.program import Sequence as RowSteps
@@ -79,36 +79,14 @@ def sequence_shared_bytes(program: Program, step: RowSteps, pairs: Collection[tu
 
 
 def shared_bytes(implementation: Implementation, output: Tensor, dying: Sequence[tuple[int, Tensor]]) -> int:
-    """Most bytes that output and dying inputs may have in common, rows in whichever order is better."""
+    """Most bytes that output and dying inputs may have in common, rows in whichever order is better.
+
+    Inputs lie apart from each other: all above the begin of the output, or one below and into it. In time they could
+    share no less: what a row leaves room for includes what the distances leave.
+    """
     if not dying:
         return 0
-    return min(_never_needed_together(implementation, output, dying), _reach(implementation, output, dying))
-
-
-def _reach(implementation: Implementation, output: Tensor, dying: Sequence[tuple[int, Tensor]]) -> int:
-    """Bytes in common by place: inputs lie apart, all above the begin of the output, or one below and into it."""
     apart = [distances(implementation, position, tensor, output) for position, tensor in dying]
     ascending = min(sum(t.num_bytes for _, t in dying), output.num_bytes - min(up for up, _ in apart))
     descending = max(t.num_bytes - down for (_, t), (_, down) in zip(dying, apart, strict=True))
     return max(0, ascending, descending)
-
-
-def _never_needed_together(implementation: Implementation, output: Tensor, dying: Sequence[tuple[int, Tensor]]) -> int:
-    """Bytes in common by time: at each row some of the inputs is done with, and some of the output not yet there."""
-    in_place = sum(t.num_bytes for position, t in dying if position in implementation.in_place)
-    spatial = implementation.spatial
-    if spatial is None or in_place:
-        return min(output.num_bytes, in_place)
-    whole = output.num_bytes + sum(tensor.num_bytes for _, tensor in dying)
-    sizes = [row_bytes(spatial, position, tensor, output) for position, tensor in dying]
-    up = down = 0
-    for row in range(spatial.output_rows):
-        above = below = 0
-        for (position, tensor), size in zip(dying, sizes, strict=True):
-            read = size[0] if size else 0
-            above += tensor.num_bytes - spatial.needed_from(position, row) * read
-            below += spatial.needed_to(position, row) * read if size else tensor.num_bytes
-        written = output.num_bytes // spatial.output_rows
-        up = max(up, (row + 1) * written + above)
-        down = max(down, (spatial.output_rows - row) * written + below)
-    return whole - min(up, down)

@@ -55,7 +55,7 @@ def test_the_validator_and_the_planner_agree(behind: int, x: int, holds: bool) -
     if holds:
         validate(made, plan(x, 0))
     else:
-        with pytest.raises(PlanRejected):
+        with pytest.raises(PlanRejected, match=r"step 0 \(s\): 48 B of x are not its own any more but hold y"):
             validate(made, plan(x, 0))
 
 

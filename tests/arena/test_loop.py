@@ -166,12 +166,19 @@ def test_the_run_reads_as_a_loop() -> None:
     assert f"m_two_top({memory}->middle, {memory}->y, m_second_weights, m_second_bias, 1 + i, 2 + i);" in text
 
 
-@pytest.mark.parametrize(("name", "onto"), [("middle", "held"), ("y", "middle"), ("y", "held")])
-def test_a_wrong_plan_of_it_is_rejected(name: str, onto: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "onto", "lost"),
+    [
+        ("middle", "held", r"step 1 \(one_top\): \d+ B of held are not its own any more but hold middle"),
+        ("y", "middle", r"step 2 \(two_top\): \d+ B of middle are not its own any more but hold y"),
+        ("y", "held", r"step 3 \(rows\): \d+ B of held are not its own any more but hold y"),
+    ],
+)
+def test_a_wrong_plan_of_it_is_rejected(name: str, onto: str, lost: str) -> None:
     """While the loop runs, its input, its ring and its output are all alive."""
     program = ringed()
     program, plan = plan_memory(program, activations=PLATFORM.activations)
     moved = replace(plan.placements[name], offset=plan.placements[onto].offset)
     room = tuple(replace(arena, num_bytes=1 << 20) for arena in plan.arenas)
-    with pytest.raises(PlanRejected):
+    with pytest.raises(PlanRejected, match=lost):
         validate(program, replace(plan, placements=plan.placements | {name: moved}, arenas=room))

@@ -165,3 +165,19 @@ def test_data_of_another_length(tmp_path: Path) -> None:
     tensor.raw_data += b"\0"
     with pytest.raises(BadModel, match="w"):
         load(write(tmp_path, model.SerializeToString()))
+
+
+def test_attributes_refer_to_others_in_functions_only(tmp_path: Path) -> None:
+    model = model_of([NODE("Softmax", ["x"], ["y"], axis=1)], {"x": (1, 4)}, ["y"])
+    model.graph.node[0].attribute[0].ref_attr_name = "axis"
+    with pytest.raises(BadModel, match="attribute 'axis' refers to another"):
+        load(write(tmp_path, model.SerializeToString()))
+
+
+def test_names_are_text(tmp_path: Path) -> None:
+    """One letter of a name is made a byte that no text has."""
+    model = model_of([NODE("Relu", ["x"], ["y"], name="relu_name")], {"x": (1, 4)}, ["y"])
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString().replace(b"relu_name", b"relu_\xffame"))
+    with pytest.raises(BadModel, match="no UTF-8 text"):
+        load(path)

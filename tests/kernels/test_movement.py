@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codegen_c.kernels import concat, gather
-from codegen_c.kernels.contract import Refusal, StoredRows
+from codegen_c.kernels.contract import Copy, Refusal, StoredRows
 from codegen_c.operators import Concat, Gather, TensorType
 from tests.kernels.harness import HOST
 from tests.kernels.quantized import FEW, assert_c_equals_reference, seeds
@@ -95,3 +95,57 @@ def test_refuses_what_lies_outside_in_the_middle(taken: np.ndarray) -> None:
     output = TensorType(shape=taken.shape, dtype="int8")
     refusal = gather.KERNEL.refuses(Gather(inputs=(kind,), outputs=(output,), places=(taken,)), HOST)
     assert isinstance(refusal, Refusal) and "before and after" in refusal.reason
+
+
+IMAGE = (1, 4, 5, 3)
+
+
+@pytest.mark.parametrize(
+    ("places", "run"),
+    [
+        (([0], range(4), range(5), range(3)), (0, 60)),
+        (([0], range(1, 3), range(5), range(3)), (15, 30)),
+        (([0], [2], range(1, 4), range(3)), (33, 9)),
+        (([0], [3], [4], [1, 2]), (58, 2)),
+        (([0], [2], [3], [1]), (40, 1)),
+        (([0], [1, 2], range(4), range(3)), None),  # of each row a part only
+        (([0], range(4), range(5), [1]), None),  # one channel of many pixels
+        (([0], range(4), [0, 2, 4], range(3)), None),
+        (([0], [1, 0], range(5), range(3)), None),
+        (([0], [1, 1], range(5), range(3)), None),
+        (([0], [-1, 0, 1], range(5), range(3)), None),
+        (([0], [2, 3, -1], range(5), range(3)), None),
+    ],
+)
+def test_what_is_one_run_of_the_input_says_so(
+    places: tuple[list[int] | range, ...], run: tuple[int, int] | None
+) -> None:
+    """Views save exactly these copies: the output is those elements of the input, in their order."""
+    taken = tuple(np.array(axis) for axis in places)
+    operator = Gather(
+        inputs=(TensorType(shape=IMAGE, dtype="int8"),),
+        outputs=(TensorType(shape=tuple(len(axis) for axis in taken), dtype="int8"),),
+        places=taken,
+    )
+    copies = gather.KERNEL.implement(operator, HOST, StoredRows()).copies
+    if run is None:
+        assert copies == ()
+        return
+    first, count = run
+    assert copies == (Copy(input=0, source_first=first, target_first=0, count=count),)
+    x = np.arange(60, dtype=np.int8).reshape(IMAGE)
+    np.testing.assert_array_equal(gather.reference(operator, [x])[0].reshape(-1), x.reshape(-1)[first : first + count])
+
+
+@FEW
+@given(gathers())
+def test_copies_are_what_the_reference_computes(operator: Gather) -> None:
+    """Both ways: a run that is said is one, and one that is there is said, but where it is filled or repeated."""
+    size = int(np.prod(operator.inputs[0].shape))
+    x = np.arange(size).reshape(operator.inputs[0].shape)
+    inside = all((axis >= 0).all() for axis in operator.places)
+    result = gather.reference(operator, [x])[0].reshape(-1)
+    copies = gather.KERNEL.implement(operator, HOST, StoredRows()).copies
+    assert bool(copies) == bool(inside and (np.diff(result) == 1).all())
+    for copy in copies:
+        np.testing.assert_array_equal(result, np.arange(copy.source_first, copy.source_first + copy.count))

@@ -24,6 +24,8 @@ from tvm_ext.pipeline import compile_module
 
 SEEDS = range(12)
 FRACTIONS = (0.5, 0.65, 0.8)
+GET_SMALLER = {0, 1, 3, 4, 5, 6, 7, 8}
+"""Of the seeds, at least those that a budget makes smaller."""
 
 
 def built(path: Path, folder: Path, ram: int | None = None, platform: str = "host") -> Package:
@@ -54,6 +56,7 @@ def test_random_networks_keep_their_bits(seed: int, tmp_path: Path) -> None:
     arena = whole.report["arena_bytes"]
     small = smallest(path, tmp_path / "small", arena)
     if small is None:
+        assert seed not in GET_SMALLER
         pytest.skip("nothing makes this one smaller")
     assert small.report["arena_bytes"] <= small.report["fit"]["limit_bytes"] < arena
     assert small.report["fit"]["attempts"][-1]["arena_bytes"] == small.report["arena_bytes"]

@@ -163,6 +163,14 @@ def test_what_is_not_a_number_must_be_so_on_both_sides() -> None:
     assert difference(np.array([1e-30]), np.zeros(1))[1] == np.inf
 
 
+def test_errors_without_a_number_are_none_in_json() -> None:
+    """JSON has no infinity: a difference from nothing but zeros has no size relative to them."""
+    found, wanted = [{"y": np.array([1], np.int8)}], [{"y": np.array([0], np.int8)}]
+    result = compare(found, wanted, tolerance=1e-4, judge_integers=False).to_json()
+    assert result["max_abs_error"] == 1 and result["max_rel_error"] is None
+    json.dumps(result, allow_nan=False)
+
+
 def test_integers_are_judged_only_where_asked() -> None:
     found, wanted = [{"y": np.array([3], np.int8)}], [{"y": np.array([4], np.int8)}]
     assert not compare(found, wanted, tolerance=1e-4).passed

@@ -59,6 +59,7 @@ def check_nodes(path: Path, model: onnx.ModelProto, types: Types) -> None:
     known |= {value.name: _shape(types.get(value.name, value.type.tensor_type)) for value in model.graph.input}
     known |= {name: tuple(tensor.dims) for name, tensor in constants.items()}
     for index, node in enumerate(model.graph.node):
+        _check_texts(path, node, index)
         if node.domain not in ("", "ai.onnx"):
             continue
         found = _Node(
@@ -71,6 +72,20 @@ def check_nodes(path: Path, model: onnx.ModelProto, types: Types) -> None:
             reason = check(found)
             if reason:
                 raise BadModel(f"{path}: node {node.name or f'{node.op_type}_{index}'} ({node.op_type}): {reason}.")
+
+
+def _check_texts(path: Path, node: onnx.NodeProto, index: int) -> None:
+    """Names are text, and attributes have values of their own: only in a function may they refer to its attributes."""
+    names: list[object] = [node.name, node.op_type, node.domain, *node.input, *node.output]  # bytes where not UTF-8
+    odd = next((name for name in names if isinstance(name, bytes)), None)
+    if odd is not None:
+        raise BadModel(f"{path}: node {index}: a name of it is no UTF-8 text: {odd[:20]!r}.")
+    for attribute in node.attribute:
+        if attribute.ref_attr_name:
+            raise BadModel(
+                f"{path}: node {index} ({node.op_type}): attribute {attribute.name!r} refers to another, "
+                f"{attribute.ref_attr_name!r}; outside of functions there is none."
+            )
 
 
 def _attributes(path: Path, node: onnx.NodeProto) -> dict[str, Any]:

@@ -1,0 +1,330 @@
+"""A planted fault for each rule of the validator about parts, places and rows, beside a program that holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement
+from codegen_c.arena.plan import plan_memory
+from codegen_c.arena.validate import validate
+from codegen_c.kernels.contract import RowAccess, Spatial
+from codegen_c.operators import Window
+from codegen_c.program import Constant, KernelCall, Loop, Part, Program, Ring, Sequence, Transfer, Wait
+from tests.arena.programs import call, program
+from tvm_ext.core.errors import PlanRejected
+
+
+def rejected(made: Program, plan: MemoryPlan) -> str:
+    with pytest.raises(PlanRejected) as raised:
+        validate(made, plan)
+    return str(raised.value)
+
+
+def planned(made: Program) -> MemoryPlan:
+    return plan_memory(made, activations="ram")[1]
+
+
+def placed(plan: MemoryPlan, **changes: dict[str, Any]) -> MemoryPlan:
+    places = plan.placements | {name: replace(plan.placements[name], **change) for name, change in changes.items()}
+    return replace(plan, placements=places, arenas=tuple(replace(a, num_bytes=a.num_bytes + 512) for a in plan.arenas))
+
+
+def beside(sizes: dict[str, int], *, room: int = 1024) -> MemoryPlan:
+    """Everything beside everything, in the order given, at multiples of 16."""
+    places, offset = {}, 0
+    for name, size in sizes.items():
+        is_scratch = name.endswith("_scratch")
+        places[name] = Placement(
+            name=name, memory="ram", offset=offset, num_bytes=size, begin=0, end=1, is_scratch=is_scratch
+        )
+        offset += -(-size // 16) * 16
+    arena = Arena(memory="ram", num_bytes=offset + room, lower_bound_bytes=0, peak_step=0)
+    return MemoryPlan(placements=places, arenas=(arena,))
+
+
+def channels(dtype: str = "int16", **parts: tuple[int, int, int, int]) -> Program:
+    """x -> a -> b; j of four pixels of ten channels is read by the last step. parts: first, pitch, pixels, channels."""
+    made = program(
+        {"x": 16, "a": 1, "b": 1, "j": 1, "y": 16}, call("s0", "x", "a"), call("s1", "x", "b"), call("s2", "j", "y")
+    )
+    tensors = dict(made.tensors) | {"j": replace(made.tensors["j"], shape=(1, 4, 1, 10), dtype=dtype)}
+    for name, (first, pitch, pixels, run) in parts.items():
+        part = Part(tensor="j", first=first, pitch=pitch)
+        tensors[name] = replace(made.tensors[name], shape=(1, pixels, 1, run), dtype=dtype, part=part)
+    return replace(made, tensors=tensors)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "float32"])
+def test_channels_side_by_side(dtype: str) -> None:
+    made = channels(dtype, a=(0, 10, 4, 6), b=(6, 10, 4, 4))
+    validate(made, planned(made))
+
+
+def test_channels_that_leave_one_unwritten() -> None:
+    made = channels(a=(0, 10, 4, 6), b=(7, 10, 4, 3))
+    assert rejected(made, planned(made)).startswith("step 2 (s2): 8 B of j are not its own any more but hold nothing")
+
+
+def test_channels_that_meet_behind_the_first_pixel() -> None:
+    made = channels(a=(0, 10, 4, 6), b=(6, 11, 3, 4))
+    assert rejected(made, planned(made)) == "a and b are both written to the same elements of j."
+
+
+@pytest.mark.parametrize(("first", "pitch", "leaves"), [(6, 11, True), (7, 10, True), (6, 10, False), (3, 11, False)])
+def test_channels_that_leave_the_whole(first: int, pitch: int, leaves: bool) -> None:
+    """The last element of the last pixel counts: it may be the last of the whole."""
+    made = channels(b=(first, pitch, 4, 4))
+    made = replace(made, steps=(call("s0", "x", "j"), call("s1", "j", "y"), call("s2", "b", "y")))
+    plan = planned(made)
+    if leaves:
+        assert rejected(made, plan) == "b is no part of j."
+    else:
+        validate(made, plan)
+
+
+def halves(*steps: KernelCall, **changes: dict[str, Any]) -> Program:
+    """a and b, which are the halves of j; then changed as given."""
+    made = program(
+        {"x": 32, "a": 32, "b": 32, "j": 64, "y": 16},
+        *(steps or (call("s0", "x", "a"), call("s1", "x", "b"), call("s2", "j", "y"))),
+    )
+    parts = {"a": {"part": Part(tensor="j", first=0)}, "b": {"part": Part(tensor="j", first=32)}}
+    for name in {*parts, *changes}:
+        tensor = replace(made.tensors[name], **{**parts.get(name, {}), **changes.get(name, {})})
+        made = replace(made, tensors=made.tensors | {name: tensor})
+    return made
+
+
+def test_parts_that_hold() -> None:
+    validate(halves(), planned(halves()))
+
+
+@pytest.mark.parametrize("change", [{"offset": 16}, {"memory": "dtcm"}, {"part_of": "x"}])
+def test_a_part_lies_where_the_whole_has_it(change: dict[str, Any]) -> None:
+    plan = placed(planned(halves()), b=change)
+    elsewhere = Arena(memory="dtcm", num_bytes=512, lower_bound_bytes=0, peak_step=0)
+    plan = replace(plan, arenas=(*plan.arenas, elsewhere))
+    assert rejected(halves(), plan) == "b does not lie where j has it."
+
+
+def test_a_part_of_another_type_is_none() -> None:
+    """But of a ring, whose bytes are rows of any type."""
+    plan = planned(halves())
+    assert rejected(halves(b={"dtype": "int8"}), plan) == "b is no part of j."
+
+
+def test_elements_that_one_step_writes_as_the_whole_and_another_as_a_part() -> None:
+    made = halves(call("s0", "x", "j"), call("s1", "x", "b"), call("s2", "j", "y"))
+    assert rejected(made, planned(made)) == "j and b are both written to the same elements of j."
+    given = replace(halves(call("s1", "x", "b"), call("s2", "j", "y")), inputs=("x", "j"))
+    assert "written to the same elements of j" in rejected(given, planned(given))
+
+
+@pytest.mark.parametrize(("first", "holds"), [(32, True), (33, False), (64, False)])
+def test_a_part_that_is_written_ends_inside_the_whole(first: int, holds: bool) -> None:
+    made = halves(b={"part": Part(tensor="j", first=first)})
+    if holds:
+        validate(made, planned(made))
+    else:
+        assert rejected(made, planned(made)) == "b is no part of j."
+
+
+@pytest.mark.parametrize("missing", ["b", "r"])
+def test_what_a_loop_touches_has_a_place(missing: str) -> None:
+    body = (call("c0", "x", "r"), call("c1", "r", "b"))
+    made = program({"x": 16, "r": 16, "b": 16, "y": 16}, Loop(name="l", count=2, body=body), call("s", "b", "y"))
+    plan = planned(made)
+    places = {name: place for name, place in plan.placements.items() if name != missing}
+    assert rejected(made, replace(plan, placements=places)) == f"step 0 (l): {missing} has no place."
+
+
+def test_parts_of_what_the_caller_holds_need_no_place_and_others_do() -> None:
+    made = replace(halves(), inputs=("x", "j"), steps=(call("s", "a b", "y"),))
+    ports = beside({"y": 16})
+    validate(made, ports)
+    inner = replace(halves(call("s0", "x", "j"), call("s1", "a b", "y")))
+    assert rejected(inner, ports) == "step 0 (s0): j has no place."
+
+
+def test_alignment_and_room() -> None:
+    made = program({"x": 16, "y": 16}, call("s", "x", "y"))
+    plan = beside({"x": 16, "y": 16}, room=0)
+    validate(made, plan)
+    short = replace(plan, arenas=(replace(plan.arenas[0], num_bytes=31),))
+    assert rejected(made, short) == "y: bytes 16 to 32 leave ram."
+    below = replace(plan, placements=plan.placements | {"x": replace(plan.placements["x"], offset=-1)})
+    assert rejected(made, below) == "x: bytes -1 to 15 leave ram."
+    odd = placed(plan, y={"offset": 24})
+    assert rejected(made, odd) == "y: offset 24 is no multiple of 16."
+    parts = halves(a={"shape": (24,)}, b={"shape": (40,), "part": Part(tensor="j", first=24)})
+    validate(parts, planned(parts))
+
+
+def test_sizes_of_scratch_are_those_of_the_largest_call() -> None:
+    body = (call("c0", "x", "r", scratch_bytes=16), call("c1", "r", "y", scratch_bytes=48), call("c2", "r", "y"))
+    made = program({"x": 16, "r": 16, "y": 16}, Loop(name="l", count=2, body=body))
+    sizes = {"x": 16, "r": 16, "y": 16, "l_scratch": 48}
+    validate(made, beside(sizes))
+    assert rejected(made, beside(sizes | {"l_scratch": 47})) == "l_scratch: has 47 B and needs 48 B."
+
+
+def test_sizes_count_bytes_of_elements_and_rows_of_rings() -> None:
+    made = program({"x": 16, "y": 16}, call("s", "x", "y"))
+    wide = replace(made, tensors=made.tensors | {"y": replace(made.tensors["y"], dtype="int32")})
+    validate(wide, beside({"x": 16, "y": 64}))
+    assert rejected(wide, beside({"x": 16, "y": 63})) == "y: has 63 B and needs 64 B."
+
+
+ROWS = 4
+SAME = RowAccess(window=Window(kernel=(1, 1)), input_rows=ROWS)
+
+
+def in_rows(step: KernelCall, *accesses: RowAccess, output_rows: int = ROWS) -> KernelCall:
+    spatial = Spatial(output_rows=output_rows, inputs=accesses or (SAME,))
+    return replace(step, implementation=replace(step.implementation, spatial=spatial))
+
+
+def images(made: Program) -> Program:
+    tensors = {name: replace(t, shape=(1, ROWS, 1, t.shape[0] // ROWS)) for name, t in made.tensors.items()}
+    return replace(made, tensors=tensors)
+
+
+@pytest.mark.parametrize("longer", ["x", "y"])
+def test_bytes_that_are_no_equal_rows_are_not_overlapped(longer: str) -> None:
+    """Nobody can say then which bytes a row takes."""
+    made = images(program({"x": 64, "y": 64}, in_rows(call("s", "x", "y"))))
+    plan = placed(beside({"x": 64, "y": 64}), x={"offset": 16}, y={"offset": 0})
+    validate(made, plan)
+    assert "step 0 (s)" in rejected(made, placed(plan, **{longer: {"num_bytes": 66}}))
+
+
+def test_a_second_output_over_an_input_is_no_row_of_the_first() -> None:
+    made = images(program({"x": 64, "y": 64, "z": 64}, in_rows(call("s", "x", "y z")), outputs="y z"))
+    plan = placed(beside({"x": 64, "y": 64, "z": 64}), x={"offset": 16}, y={"offset": 0})
+    validate(made, plan)
+    for offset in (16, 64, 0, 48):
+        assert "step 0 (s)" in rejected(made, placed(plan, z={"offset": offset}))
+
+
+def test_an_input_read_twice_is_not_overlapped() -> None:
+    step = in_rows(call("s", "x x", "y"), SAME, SAME)
+    made = images(program({"x": 64, "y": 64}, step))
+    assert "step 0 (s)" in rejected(made, placed(beside({"x": 64, "y": 64}), x={"offset": 16}, y={"offset": 0}))
+
+
+def test_an_input_that_is_not_read_by_rows_is_not_overlapped() -> None:
+    made = images(program({"x": 64, "u": 64, "y": 64}, in_rows(call("s", "x u", "y")), inputs="x u"))
+    plan = placed(beside({"x": 64, "u": 64, "y": 64}), x={"offset": 16}, y={"offset": 0}, u={"offset": 128})
+    validate(made, plan)
+    assert "of u are not" in rejected(made, placed(plan, x={"offset": 128}, u={"offset": 16}))
+
+
+def test_in_place_is_the_same_place_or_below_for_the_input_it_names() -> None:
+    step = call("s", "x u", "y")
+    step = replace(step, implementation=replace(step.implementation, in_place=(1,)))
+    made = program({"x": 64, "u": 64, "y": 64}, step, inputs="x u")
+    plan = beside({"x": 64, "u": 64, "y": 64})
+    for offset in (64, 48, 128):
+        validate(made, placed(plan, y={"offset": offset}, x={"offset": 192}))
+    assert "of u are not" in rejected(made, placed(plan, y={"offset": 80}, x={"offset": 192}))
+    assert "of x are not" in rejected(made, placed(plan, y={"offset": 0}))
+    longer = placed(plan, y={"offset": 64, "num_bytes": 80}, x={"offset": 192})
+    assert "of u are not" in rejected(made, longer), "elements of one size only lie over each other"
+
+
+def sequence(*body: KernelCall, sizes: dict[str, int], **rings: int) -> Program:
+    made = program(sizes, Sequence(name="q", body=body, rows_per_call=(1,) * len(body)))
+    tensors = {name: replace(made.tensors[name], ring=Ring(rows=ROWS, stored=stored)) for name, stored in rings.items()}
+    return replace(made, tensors=made.tensors | tensors)
+
+
+def test_rows_that_a_stride_asks_for() -> None:
+    """Row h of y reads rows 2h and 2h + 1: of a ring of two, both are there; of one, the first is not."""
+    half = RowAccess(window=Window(kernel=(2, 1), strides=(2, 1)), input_rows=ROWS)
+    body = (in_rows(call("s0", "x", "a")), in_rows(call("s1", "a", "y"), half, output_rows=2))
+    made = sequence(*body, sizes={"x": 64, "a": 64, "y": 32}, a=2)
+    validate(made, beside({"x": 64, "a": 32, "y": 32}))
+    short = sequence(*body, sizes={"x": 64, "a": 64, "y": 32}, a=1)
+    assert "s1 reads row 0 of a, which is not there any more" in rejected(short, beside({"x": 64, "a": 16, "y": 32}))
+
+
+def test_rows_that_a_dilated_window_asks_for() -> None:
+    wide = RowAccess(window=Window(kernel=(2, 1), dilation=(2, 1)), input_rows=ROWS)
+    body = (in_rows(call("s0", "x", "a")), in_rows(call("s1", "a", "y"), wide, output_rows=2))
+    made = sequence(*body, sizes={"x": 64, "a": 64, "y": 32}, a=3)
+    validate(made, beside({"x": 64, "a": 48, "y": 32}))
+    short = sequence(*body, sizes={"x": 64, "a": 64, "y": 32}, a=2)
+    assert "s1 reads row 0 of a, which is not there any more" in rejected(short, beside({"x": 64, "a": 32, "y": 32}))
+
+
+def test_more_rows_than_the_producer_has() -> None:
+    """Rows of padding alone ask for nothing."""
+    few = RowAccess(window=Window(kernel=(1, 1)), input_rows=2)
+    body = (in_rows(call("s0", "x", "a"), output_rows=2), in_rows(call("s1", "a", "y"), few))
+    made = sequence(*body, sizes={"x": 64, "a": 32, "y": 64})
+    validate(made, beside({"x": 64, "a": 32, "y": 64}))
+
+
+def test_a_tensor_of_one_row_that_is_never_computed() -> None:
+    body = (
+        in_rows(call("s0", "x", "a")), in_rows(call("s1", "x", "b"), output_rows=1), in_rows(call("s2", "a", "y")),
+    )  # fmt: skip
+    made = sequence(*body, sizes={"x": 64, "a": 64, "b": 16, "y": 64})
+    plan = beside({"x": 64, "a": 64, "b": 16, "y": 64})
+    assert rejected(made, plan) == "step 0 (q): only 0 rows of b are computed."
+
+
+def test_rows_of_a_sequence_are_equal() -> None:
+    body = (in_rows(call("s0", "x", "a")), in_rows(call("s1", "a", "y")))
+    made = sequence(*body, sizes={"x": 64, "a": 64, "y": 64})
+    validate(made, beside({"x": 64, "a": 64, "y": 64}))
+    message = rejected(made, beside({"x": 66, "a": 64, "y": 64}))
+    assert message == "step 0 (q): x of 66 B is not made of 4 equal rows."
+
+
+def test_a_call_without_rows_in_a_sequence() -> None:
+    made = sequence(call("s0", "x", "a"), in_rows(call("s1", "a", "y")), sizes={"x": 64, "a": 64, "y": 64})
+    assert "s0: stands in a sequence and has no rows." in rejected(made, beside({"x": 64, "a": 64, "y": 64}))
+
+
+def test_what_a_sequence_writes_over_its_input() -> None:
+    """Row h of y may lie over row h of x, which is done with; not over the row behind it."""
+    body = (in_rows(call("s0", "x", "a")), in_rows(call("s1", "a", "y")))
+    made = sequence(*body, sizes={"x": 64, "a": 64, "y": 64}, a=1)
+    plan = beside({"x": 64, "a": 16, "y": 64})
+    validate(made, placed(plan, y={"offset": 0}))
+    late = placed(plan, y={"offset": 16}, a={"offset": 128})
+    assert "s0 reads row 1 of x, which is not there any more" in rejected(made, late)
+
+
+def test_scratch_of_a_sequence_over_its_rows() -> None:
+    body = (in_rows(call("s0", "x", "a", scratch_bytes=16)), in_rows(call("s1", "a", "y")))
+    made = sequence(*body, sizes={"x": 64, "a": 64, "y": 64}, a=1)
+    plan = beside({"x": 64, "a": 16, "y": 64, "q_scratch": 16})
+    validate(made, plan)
+    assert "s0 reads row 0 of x" in rejected(made, placed(plan, q_scratch={"offset": 0}))
+    assert "s0 reads row 1 of x" in rejected(made, placed(plan, q_scratch={"offset": 16}))
+    assert "of y are not its own any more but hold q_scratch" in rejected(made, placed(plan, q_scratch={"offset": 80}))
+
+
+def test_constants_fetched_for_a_sequence_last_until_its_last_call() -> None:
+    fetch = Transfer(name="fetch", source="w", target="w_copy", number=0, source_is_constant=True)
+    reading = replace(in_rows(call("s1", "a", "y")), constants=("w",), fetched=(("w", "w_copy"),))
+    body = (in_rows(call("s0", "x", "a")), reading)
+    made = program(
+        {"x": 64, "a": 64, "w_copy": 16, "y": 64}, fetch, Wait(name="wait", transfers=(fetch,)),
+        Sequence(name="q", body=body, rows_per_call=(1, 1)),
+    )  # fmt: skip
+    made = replace(made, constants={"w": Constant(name="w", data=np.zeros(16, np.uint8), memory="flash")})
+    plan = beside({"x": 64, "a": 64, "w_copy": 16, "y": 64})
+    validate(made, plan)
+    over = placed(plan, w_copy={"offset": 112})  # row 3 of a
+    assert "s1 reads w from w_copy, which is not there any more" in rejected(made, over)
+    wide = {"w_copy": {"offset": 64, "num_bytes": 32}, "a": {"offset": 80}, "y": {"offset": 256}}  # its end only
+    assert "s1 reads w from w_copy, which is not there any more" in rejected(made, placed(plan, **wide))
+    never = replace(made, steps=made.steps[2:])
+    assert rejected(never, plan) == "step 0 (q): w is read from w_copy and was never copied there."
