@@ -6,27 +6,33 @@ that as long as the parent has not run anything in threads of its own.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import pickle
 import resource
 import select
 import signal
+import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-_SAID_BYTES = 4000
+_SAID_BYTES = 20_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Processor seconds of each stage, wall seconds of the whole, and bytes of memory beyond what was inherited."""
+    """Processor seconds of each stage, wall seconds of the whole, and bytes of memory beyond what was inherited.
+
+    wall_s: ends what waits for ever; work on a machine that is busy with other things is not to be ended by it.
+    """
 
     cpu_s: int = 60
-    wall_s: float = 600.0
+    wall_s: float = 1800.0
     memory_bytes: int = 4 << 30
 
 
@@ -136,6 +142,10 @@ class Forked:
                 os.dup2(nothing.fileno(), 0)
             os.dup2(self._said.fileno(), 1)
             os.dup2(self._said.fileno(), 2)
+            sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115 - until the end
+            sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+            faulthandler.enable(2)
+            faulthandler.register(signal.SIGXCPU, 2, chain=True)  # says where time went, and ends
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             most = _address_bytes() + self._limits.memory_bytes
             resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
@@ -144,8 +154,6 @@ class Forked:
             _send(pipe, ("result", work(stages)))
             status = 0
         except BaseException:
-            import traceback
-
             traceback.print_exc()
         finally:
             os._exit(status)

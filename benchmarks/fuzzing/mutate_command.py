@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from benchmarks.fuzzing.mutate_archive import mutate_archive
 from benchmarks.fuzzing.mutate_bytes import mutate_bytes
@@ -63,11 +64,19 @@ def damaged_package(command: CommandSpecimen, rng: random.Random) -> CommandSpec
     if name.endswith(".npz"):
         content = mutate_archive(content, rng)
     elif rng.random() < 0.8:
-        content = json.dumps(mutate_tree(json.loads(content), rng)).encode("utf-8", "surrogatepass")
+        content = _json(mutate_tree(json.loads(content), rng))
     else:
         content = mutate_bytes(content, rng)
     arguments = command.arguments if rng.random() < 0.8 else ("report", "package")
     return replace(command, files={**command.files, name: content}, arguments=arguments)
+
+
+def _json(tree: Any) -> bytes:
+    """As text; where it is nested deeper than can be written, other text that is."""
+    try:
+        return json.dumps(tree).encode("utf-8", "surrogatepass")
+    except RecursionError:
+        return b"[" * 5000 + b"]" * 5000
 
 
 def damaged_platform(rng: random.Random) -> bytes:

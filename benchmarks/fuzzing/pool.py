@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import select
 import signal
 import time
@@ -53,10 +54,18 @@ def judged_end(end: End) -> Outcome:
         return Outcome(**{**end.value.to_json(), **figures})
     tail = end.said[-1500:]
     if end.over_time:
-        return Outcome(kind=OVER_TIME, error=end.stage, detail=tail, **figures)
-    if end.signal and ("bad_alloc" in tail or "MemoryError" in tail):
+        return Outcome(kind=OVER_TIME, error=end.stage, where=_innermost(end.said), detail=tail, **figures)
+    if end.signal and ("bad_alloc" in end.said or "MemoryError" in end.said):
         return Outcome(kind=OVER_MEMORY, error="bad_alloc", detail=tail, **figures)
     if end.signal:
-        return Outcome(kind=SIGNAL, error=signal.Signals(end.signal).name, where=end.stage, detail=tail, **figures)
+        return Outcome(
+            kind=SIGNAL, error=signal.Signals(end.signal).name, where=_innermost(end.said), detail=tail, **figures
+        )
     last = tail.strip().splitlines()[-1:] or [""]
     return Outcome(kind=FOREIGN, error="left without an outcome", where=last[0][:80], detail=tail, **figures)
+
+
+def _innermost(said: str) -> str:
+    """The project's function that ran when a signal came, from the trace that was printed then."""
+    found = re.findall(r'File ".*?/((?:tvm_ext|relay_passes|codegen_c)/\S+?)", line \d+ in (\w+)', said)
+    return ":".join(found[0]) if found else ""

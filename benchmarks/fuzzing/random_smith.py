@@ -30,7 +30,8 @@ def smith_onnx(seed: int, num_nodes: int) -> bytes | None:
         return None
     file = io.BytesIO()
     try:
-        with torch.no_grad():
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # its older exporter, which needs no further packages
             torch.onnx.export(
                 network, inputs, file, input_names=list(network.input_like), output_names=list(network.output_like),
                 opset_version=OPSET, dynamo=False,

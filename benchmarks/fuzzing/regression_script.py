@@ -124,7 +124,9 @@ def _alike(a: onnx.ModelProto, b: onnx.ModelProto) -> bool:
 def array_text(array: np.ndarray) -> str:
     """An expression of an array."""
     kind = f"np.{array.dtype.name}"
-    if array.size and (array == array.flat[0]).all() and array.ndim:
+    if not array.size:
+        return f"np.zeros({array.shape}, {kind})"
+    if (array == array.flat[0]).all() and array.ndim:
         return f"np.full({array.shape}, {array.flat[0].item()!r}, {kind})"
     if array.size <= _MOST_NUMBERS:
         text = f"np.array({array.tolist()!r}, {kind})"

@@ -16,7 +16,7 @@ from tvm_ext.core.limits import Limits as FileLimits
 Arrays = Mapping[str, np.ndarray]
 DISTURBANCE = 2.0**-18
 """Of float inputs, relative: where an output jumps at that, two right answers differ."""
-_LIMITS = Limits(cpu_s=30, wall_s=120)
+_LIMITS = Limits(cpu_s=30, wall_s=900.0)
 _OF_SUFFIX = {
     ".onnx": (("onnxruntime_witness", "onnxruntime"),),
     ".tflite": (("tflite_micro_witness", "TensorFlow Lite Micro"), ("litert_witness", "LiteRT")),
