@@ -51,8 +51,8 @@ def test_small_models(packages: Packages, name: str, options: BuildOptions) -> N
 def test_a_board_that_computes_something_else_fails_verification(tmp_path, monkeypatch) -> None:
     real = tvm_ext.builder.run_qemu
 
-    def wrong(*arguments: object) -> object:
-        result = real(*arguments)
+    def wrong(*arguments: object, **options: object) -> object:
+        result = real(*arguments, **options)
         for outputs in result.outputs:
             for array in outputs.values():
                 array += np.float32(0.01)
