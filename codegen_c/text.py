@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from textwrap import indent
 
 import numpy as np
@@ -100,15 +100,13 @@ def _float_literals(array: np.ndarray) -> list[str]:
     return words
 
 
-def filled(words: Iterable[str], width: int) -> list[str]:
+def filled(words: Sequence[str], width: int) -> list[str]:
     """`a, b, c,` as lines of at most `width` characters, each as full as it can be."""
+    ends = np.cumsum([len(word) + 2 for word in words], dtype=np.int64)  # with ", " behind each
     lines: list[str] = []
-    line: list[str] = []
-    length = -1
-    for word in words:
-        length += len(word) + 2
-        if length > width and line:
-            lines.append(f"{', '.join(line)},")
-            line, length = [], len(word) + 1
-        line.append(word)
-    return [*lines, f"{', '.join(line)},"] if line else lines
+    begin, before = 0, 0
+    while begin < len(words):
+        end = max(int(np.searchsorted(ends, before + width + 1, side="right")), begin + 1)
+        lines.append(f"{', '.join(words[begin:end])},")
+        begin, before = end, int(ends[end - 1])
+    return lines

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Self
 
 import numpy as np
 
@@ -20,44 +22,82 @@ Array = np.ndarray
 Arenas = Mapping[str, Array]
 
 
+class InstrumentedModel:
+    """Built once, for many runs; use it as a context manager. inputs and outputs are under the model's own names.
+
+    They lie in the arena, or are streamed where the model is built so. Raises as `HostModel` does.
+    """
+
+    def __init__(self, compiled: Compiled) -> None:
+        self.compiled = with_ports_in_arena(compiled)
+        with TemporaryDirectory(prefix="tvm_ext_") as name:
+            folder = Path(name)
+            for file_name, text in self.compiled.sources(after_step=True).items():
+                (folder / file_name).write_text(text, encoding="utf-8")
+            self._host = HostModel(folder, self.compiled.interface)
+
+    def run(self, inputs: Mapping[str, Array], after_step: Callable[[int, Arenas], None]) -> dict[str, Array]:
+        """Outputs; after_step(step index, {memory: uint8 array of its arena}) is called behind each step.
+
+        What it writes to the arrays goes back to the arenas.
+        """
+
+        def answer(step: int, arenas: Arenas) -> dict[str, Array]:
+            before = {memory: arena.copy() for memory, arena in arenas.items()}
+            after_step(step, arenas)
+            return {memory: arena for memory, arena in arenas.items() if not np.array_equal(arena, before[memory])}
+
+        return self._run_watched(inputs, [], answer)[0]
+
+    def trace(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Every whole tensor that a step wrote, by its name in the program, as it was right after that step.
+
+        Streamed outputs are there too, as they went out.
+        """
+        program, placements = self.compiled.program, self.compiled.plan.placements
+        copied = [
+            [
+                (name, place.memory, place.offset, place.num_bytes)
+                for name in writes(step)
+                if (place := placements.get(name)) and not program.tensors[name].ring
+            ]
+            for step in program.steps
+        ]
+        outputs, raw = self._run_watched(inputs, copied, None)
+        seen: dict[str, Array] = {}
+        for name, data in raw.items():
+            tensor = program.tensors[name]
+            seen[name] = data.view(tensor.dtype)[tensor.element_places()].reshape(tensor.shape)
+        return {port.name: outputs[port.source] for port in self.compiled.interface.outputs} | seen
+
+    def _run_watched(
+        self,
+        inputs: Mapping[str, Array],
+        copied: Sequence[Sequence[tuple[str, str, int, int]]],
+        ask: Callable[..., Value] | None,
+    ) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Outputs of one run, and the bytes of what was copied behind each step: (name, memory, offset, bytes)."""
+        model = self.compiled.interface.model
+        arenas = {
+            a.memory: (union_name(model, a.memory), a.num_bytes) for a in self.compiled.plan.arenas if a.num_bytes
+        }
+        return self._host.run_watched(inputs, {"hook": f"{model}_after_step", "arenas": arenas, "copied": copied}, ask)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._host.close()
+
+
 def run_instrumented(
     compiled: Compiled, inputs: Mapping[str, Array], after_step: Callable[[int, Arenas], None]
 ) -> dict[str, Array]:
-    """Outputs of one run; after_step(step index, {memory: uint8 array of its arena}) is called behind each step.
-
-    What it writes to the arrays goes back to the arenas. inputs and outputs are under the model's own names; they lie
-    in the arena, or are streamed where the model is built so.
-    """
-
-    def answer(step: int, arenas: Arenas) -> dict[str, Array]:
-        before = {memory: arena.copy() for memory, arena in arenas.items()}
-        after_step(step, arenas)
-        return {memory: arena for memory, arena in arenas.items() if not np.array_equal(arena, before[memory])}
-
-    return _run_watched(with_ports_in_arena(compiled), inputs, [], answer)[0]
-
-
-def trace(compiled: Compiled, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Every whole tensor that a step wrote, by its name in the program, as it was right after that step.
-
-    Streamed outputs are there too, as they went out.
-    """
-    in_arena = with_ports_in_arena(compiled)
-    tensors, plan = in_arena.program.tensors, in_arena.plan
-    copied = [
-        [
-            (name, place.memory, place.offset, place.num_bytes)
-            for name in writes(step)
-            if (place := plan.placements.get(name)) and not tensors[name].ring
-        ]
-        for step in in_arena.program.steps
-    ]
-    outputs, raw = _run_watched(in_arena, inputs, copied, None)
-    seen = {
-        name: data.view(tensors[name].dtype)[tensors[name].element_places()].reshape(tensors[name].shape)
-        for name, data in raw.items()
-    }
-    return {port.name: outputs[port.source] for port in in_arena.interface.outputs} | seen
+    """`InstrumentedModel.run`, built for one run."""
+    with InstrumentedModel(compiled) as model:
+        return model.run(inputs, after_step)
 
 
 def with_ports_in_arena(compiled: Compiled) -> Compiled:
@@ -66,21 +106,3 @@ def with_ports_in_arena(compiled: Compiled) -> Compiled:
         return compiled
     program, plan = plan_memory(compiled.program, activations=compiled.platform.activations)
     return replace(compiled, program=program, plan=plan, interface=replace(compiled.interface, io="arena"))
-
-
-def _run_watched(
-    compiled: Compiled,
-    inputs: Mapping[str, Array],
-    copied: Sequence[Sequence[tuple[str, str, int, int]]],
-    ask: Callable[..., Value] | None,
-) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Outputs of one run, and the bytes of what was copied behind each step: (name, memory, offset, bytes) of each."""
-    model = compiled.interface.model
-    arenas = {a.memory: (union_name(model, a.memory), a.num_bytes) for a in compiled.plan.arenas if a.num_bytes}
-    watch = {"hook": f"{model}_after_step", "arenas": arenas, "copied": copied}
-    with TemporaryDirectory(prefix="tvm_ext_") as name:
-        folder = Path(name)
-        for file_name, text in compiled.sources(after_step=True).items():
-            (folder / file_name).write_text(text, encoding="utf-8")
-        with HostModel(folder, compiled.interface) as host:
-            return host.run_watched(inputs, watch, ask)

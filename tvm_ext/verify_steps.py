@@ -17,7 +17,7 @@ from codegen_c import reference
 from codegen_c.build import Compiled
 from codegen_c.program import KernelCall, Step, calls
 from tvm_ext.account import account_for
-from tvm_ext.instrumented import trace, with_ports_in_arena
+from tvm_ext.instrumented import InstrumentedModel
 from tvm_ext.verify import BOARD_TOLERANCE, difference
 from tvm_ext.witnesses.testimony import Testimony
 
@@ -51,14 +51,14 @@ def check_steps(
 
     host_outputs: what the package gave on the host, by the model's names.
     """
-    compiled = with_ports_in_arena(compiled)
     given = host_outputs or [None] * len(samples)
-    kernels = [
-        error
-        for sample, outputs in zip(samples, given, strict=True)
-        for error in _against_reference(compiled, sample, outputs)
-    ]
-    account = account_for(compiled, samples, testimony) if testimony else None
+    with InstrumentedModel(compiled) as model:
+        kernels = [
+            error
+            for sample, outputs in zip(samples, given, strict=True)
+            for error in _against_reference(model, sample, outputs)
+        ]
+        account = account_for(model.compiled, samples, testimony) if testimony else None
     return StepErrors(
         against_reference=tuple(dict.fromkeys(kernels)),
         against_witness=account.errors if account else (),
@@ -66,11 +66,11 @@ def check_steps(
     )
 
 
-def _against_reference(compiled: Compiled, sample: Sample, outputs: Sample | None) -> list[str]:
+def _against_reference(model: InstrumentedModel, sample: Sample, outputs: Sample | None) -> list[str]:
     """(a): each step of the C run against its reference, given what the C run gave that step."""
-    program, interface = compiled.program, compiled.interface
+    program, interface = model.compiled.program, model.compiled.interface
     values = {port.name: sample[port.source] for port in interface.inputs}
-    values |= trace(compiled, sample)
+    values |= model.trace(sample)
     errors = []
     for step in program.steps:
         for name, wanted in reference.run_step(program, step, values).items():

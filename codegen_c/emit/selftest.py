@@ -163,7 +163,7 @@ def _lines(array: np.ndarray) -> list[str]:
     flat = array.ravel() if array.size else np.zeros(1, array.dtype)
     if flat.dtype == np.float32:
         return filled(literal(flat), _LINE_LENGTH)
-    return filled(map(_literal(flat.dtype), flat), _LINE_LENGTH)
+    return filled([*map(_literal(flat.dtype), flat)], _LINE_LENGTH)
 
 
 def _literal(dtype: np.dtype) -> Callable[[np.generic], str]:
