@@ -145,7 +145,7 @@ class KernelCall:
     """One operator as one C function.
 
     inputs, outputs, constants: names in the program, in the order of the kernel's parameters.
-    input_shapes: shapes the kernel sees; a reshape costs nothing, so a tensor may have another one.
+    input_shapes: shapes the kernel sees; a reshape costs nothing, so a tensor may have another one. Empty: as stored.
     rows: None computes the whole output; otherwise the part given, for kernels that are spatial.
     source_nodes: the model's own names of the operators fused here.
     fetched: (constant, tensor) of constants that are read from a tensor that they were copied to before.
@@ -156,12 +156,16 @@ class KernelCall:
     implementation: Implementation
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    input_shapes: tuple[tuple[int, ...], ...]
+    input_shapes: tuple[tuple[int, ...], ...] = ()
     constants: tuple[str, ...] = ()
     source_nodes: tuple[str, ...] = ()
     rows: Rows | None = None
     fetched: tuple[tuple[str, str], ...] = ()
     scratch_memory: str = ""
+
+    def seen_shape(self, position: int, tensor: Tensor) -> tuple[int, ...]:
+        """Shape in which the kernel sees the tensor that is its input `position`."""
+        return self.input_shapes[position] if self.input_shapes else tensor.shape
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from codegen_c.kernels.contract import Implementation, Spatial
 from codegen_c.program import KernelCall, Program, Sequence, Tensor, parts_of, reads
@@ -76,7 +76,8 @@ def _overlaps(program: Program) -> list[Overlaps]:
             dies = last_reader[name] == index and counts[name] == 1 and name not in program.outputs
             if not dies or source.memory != output.memory:
                 continue
-            up, down = distances(step.implementation, position, source, output)
+            seen = replace(source, shape=step.seen_shape(position, source))  # a reshape may stand between
+            up, down = distances(step.implementation, position, seen, output)
             if up < output.num_bytes:
                 ascending[output.name, name] = up
             if down < source.num_bytes:
@@ -152,12 +153,15 @@ def _sequence_distances(
 
 
 def row_bytes(spatial: Spatial, position: int, source: Tensor, output: Tensor) -> tuple[int, int] | None:
-    """Bytes of a row of one input and of the output; None where they are not made of equal rows of one image."""
+    """Bytes of a row of one input and of the output; None where they are not made of equal rows of one image.
+
+    source: in the shape in which the kernel sees it.
+    """
     rows = spatial.inputs[position].input_rows if position < len(spatial.inputs) else 0
     if (
         rows == 0
         or spatial.accumulates
-        or output.shape[0] != 1
+        or (source.shape[0], output.shape[0]) != (1, 1)
         or source.num_bytes % rows
         or output.num_bytes % spatial.output_rows
     ):

@@ -221,8 +221,9 @@ def _is_read_ahead(program: Program, step: Call, position: int, plan: MemoryPlan
     if spatial is None or spatial.accumulates or position >= len(spatial.inputs) or not order:
         return False
     access = spatial.inputs[position]
-    ends = ((target, spatial.output_rows), (source, access.input_rows))
-    if not all(_lies_row_by_row(program.tensors[place.name].shape, rows) for place, rows in ends):
+    seen = step.seen_shape(position, program.tensors[source.name])
+    ends = ((program.tensors[target.name].shape, spatial.output_rows), (seen, access.input_rows))
+    if not all(_lies_row_by_row(shape, rows) for shape, rows in ends):
         return False
     input_row, rest = divmod(source.num_bytes, access.input_rows)
     output_row, other_rest = divmod(target.num_bytes, spatial.output_rows)

@@ -13,10 +13,8 @@ def call(name: str, inputs: str, outputs: str, scratch_bytes: int = 0) -> Kernel
     implementation = Implementation(
         kernel="none", function=CFunction(parameters=(), body=""), reference=list, scratch_bytes=scratch_bytes
     )
-    reads = tuple(inputs.split())
     return KernelCall(
-        name=name, implementation=implementation, inputs=reads, outputs=tuple(outputs.split()),
-        input_shapes=((),) * len(reads),
+        name=name, implementation=implementation, inputs=tuple(inputs.split()), outputs=tuple(outputs.split()),
     )  # fmt: skip
 
 

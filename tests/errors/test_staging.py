@@ -78,8 +78,8 @@ def test_a_folder_that_vanishes_while_it_is_made_is_made_again(tmp_path: Path, m
     made = []
 
     def lose(path: object, *arguments: int, _open=os.open) -> int:
-        made.append(path)
-        if len(made) == 1:
+        made.extend([path] if Path(str(path)).name == LOCK else [])
+        if made == [path]:
             Path(str(path)).parent.rmdir()
         return _open(path, *arguments)
 

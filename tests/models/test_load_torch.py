@@ -101,6 +101,19 @@ def program_with(change: Callable[[str], str]) -> Callable[[str, bytes], bytes]:
     return lambda name, data: change(data.decode()).encode() if name == "models/model.json" else data
 
 
+def test_a_pool_is_an_output_under_its_name(tmp_path: Path) -> None:
+    """Decomposed, it is a pool with indices, of which the first result is taken."""
+
+    class Pool(nn.Module):
+        def forward(self, image: torch.Tensor) -> torch.Tensor:
+            return nn.functional.max_pool2d(image, 2)
+
+    path = export(Pool().eval(), (1, 2, 8, 8), tmp_path / "pool.pt2")
+    package = tvm_ext.build(load(path), "host", tmp_path / "out", HOST_ONLY)
+    assert list(package.outputs) == ["max_pool2d"]
+    assert package.report["verify"]["host"]["reference"] == "PyTorch"
+
+
 def test_sample_inputs_are_not_unpickled(tiny: Path, tmp_path: Path) -> None:
     mark = tmp_path / "exploded"
     bomb = pickle.dumps(Bomb(mark))

@@ -49,14 +49,16 @@ def ask(mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str], *, q
     """
     attributes = {str(key): str(value) for key, value in mod.attrs.items()}
     source_format = attributes["tvm_ext.source_format"]
+    names: list[str] = json.loads(attributes["tvm_ext.output_names"])
     refusals: list[Refusal] = []
     for witness in () if quantized_here else _OF_FORMAT[source_format]:
         file = (attributes["tvm_ext.source_path"], attributes["tvm_ext.source_sha256"], limits_of(attributes).to_json())
         said = _testified(witness.module, witness.needs, witness.install, (*file, samples, inner))
+        if not isinstance(said, str) and (missing := [name for name in names if name not in said["outputs"][0]]):
+            said = f"gives no output called {missing[0]!r}"
         if not isinstance(said, str):
             return Testimony(witness=witness.name, own_reading="", refusals=tuple(refusals), **said)
         refusals.append(Refusal(witness=witness.name, reason=said))
-    names = json.loads(attributes["tvm_ext.output_names"])
     said = _testified("tvm_witness", "tvm", "apache-tvm", (str(tvm.ir.save_json(mod)), names, samples, inner))
     if isinstance(said, str):
         reasons = [*refusals, Refusal(witness=TVM, reason=said)]

@@ -76,6 +76,7 @@ def _named(mod: tvm.IRModule, made: Mapping[str, tuple[str, str]], output_names:
     if not is_dataflow(func):
         return mod
     sequence = bindings(func)
+    values = {binding.var: binding.value for binding in sequence}
     names: dict[relax.Var, str] = {}
     labels: dict[relax.Var, str] = {}
     pending: list[relax.Var] = []
@@ -89,8 +90,9 @@ def _named(mod: tvm.IRModule, made: Mapping[str, tuple[str, str]], output_names:
         pending = []
     taken = {*names.values(), *(param.name for param in func.params)}
     for result, name in zip(_results(func), output_names, strict=False):
-        if result in names and name not in taken:
-            names[result] = name
+        computed = _computed(result, values)
+        if computed in names and name not in taken:
+            names[computed] = name
     renamed: dict[relax.Var, relax.Var] = {}
     rewritten = []
     for binding in sequence:
@@ -103,6 +105,18 @@ def _named(mod: tvm.IRModule, made: Mapping[str, tuple[str, str]], output_names:
     changed = mod.clone()
     changed.update_func(changed.get_global_var("main"), rebuild(func, rewritten, results))
     return changed
+
+
+def _computed(result: relax.Expr, values: Mapping[relax.Var, relax.Expr]) -> relax.Expr:
+    """The variable that a result is computed in: other names of it, and tuples it is taken from, go with the import."""
+    while (value := values.get(result)) is not None:
+        if isinstance(value, relax.TupleGetItem) and isinstance(whole := values.get(value.tuple_value), relax.Tuple):
+            result = whole.fields[value.index]
+        elif isinstance(value, relax.Var):
+            result = value
+        else:
+            break
+    return result
 
 
 def _results(func: relax.Function) -> list[relax.Expr]:
