@@ -33,8 +33,8 @@ from benchmarks import zoo  # noqa: E402
 from benchmarks.guide_corpus import PLATFORMS, features_of, measured  # noqa: E402
 from benchmarks.networks.layered_graph import layered_graph  # noqa: E402
 from benchmarks.remat import Problem, to_problem  # noqa: E402
-from relay_passes.analysis import recompute_search  # noqa: E402
-from relay_passes.analysis.recompute_search import Rank  # noqa: E402
+from relay_passes.solvers.recompute import search as recompute_search  # noqa: E402
+from relay_passes.solvers.recompute.search import Rank  # noqa: E402
 from tvm_ext.core.platform import Platform  # noqa: E402
 from tvm_ext.guide import learned_cost, learned_rank  # noqa: E402
 

@@ -12,35 +12,35 @@ from typing import Any
 import numpy as np
 import tvm
 
-from codegen_c import reference
 from codegen_c.arena.profile import live_profile
-from codegen_c.build import Compiled
+from codegen_c.backend.build import Compiled
+from codegen_c.costs.predict import moved_bytes
 from codegen_c.emit.build_files import emit_build_files
 from codegen_c.emit.firmware import emit_firmware
 from codegen_c.emit.memory_map import emit_memory_map
 from codegen_c.emit.readme import emit_readme
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
-from codegen_c.predict import moved_bytes
-from relay_passes.quantize_int8 import REPORT as QUANTIZATION
-from tvm_ext.account import sources
-from tvm_ext.assurance import measured_assurance
+from codegen_c.program import reference
+from relay_passes.quantization.quantize_int8 import REPORT as QUANTIZATION
+from tvm_ext.assurance.assurance import measured_assurance
 from tvm_ext.calibration import Source
 from tvm_ext.core.errors import BadOptions, VerificationFailed
+from tvm_ext.core.files.output_folder import replaced_folder
 from tvm_ext.core.model_nodes import nodes_from_json
 from tvm_ext.core.options import BuildOptions
-from tvm_ext.core.output_folder import replaced_folder
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects, link_elf, section_sizes, static_library
-from tvm_ext.input_ranges import input_ranges, random_inputs
+from tvm_ext.execution.runner import HostModel, QemuResult, board_seconds, library_sources, run_qemu
 from tvm_ext.package import PLATFORM_FILE, Package
 from tvm_ext.pipeline import compile_model
-from tvm_ext.report import make_report, moved_table
-from tvm_ext.runner import HostModel, QemuResult, board_seconds, library_sources, run_qemu
-from tvm_ext.verify import BOARD_TOLERANCE, FLOAT_TOLERANCE, compare
-from tvm_ext.verify_inputs import VerifyInputs, read_verify_inputs
-from tvm_ext.verify_steps import check_steps
-from tvm_ext.witnesses.ask import ask
-from tvm_ext.witnesses.testimony import Testimony
+from tvm_ext.report.report import make_report, moved_table
+from tvm_ext.verification.account import sources
+from tvm_ext.verification.input_ranges import input_ranges, random_inputs
+from tvm_ext.verification.verify import BOARD_TOLERANCE, FLOAT_TOLERANCE, compare
+from tvm_ext.verification.verify_inputs import VerifyInputs, read_verify_inputs
+from tvm_ext.verification.verify_steps import check_steps
+from tvm_ext.verification.witnesses.ask import ask
+from tvm_ext.verification.witnesses.testimony import Testimony
 
 Progress = Callable[[str], None]
 Sample = Mapping[str, np.ndarray]

@@ -11,7 +11,7 @@ from math import gcd
 
 from codegen_c.emit.selftest import ports, run_arguments, streams
 from codegen_c.emit.templates import render
-from codegen_c.interface import Interface
+from codegen_c.program.interface import Interface
 from tvm_ext.core.errors import BadPlatform
 from tvm_ext.core.platform import Board, Memory, Platform
 

@@ -10,8 +10,8 @@ from codegen_c.emit.header import emit_header
 from codegen_c.emit.memory import emit_memory
 from codegen_c.emit.model import DMA_HEADER, emit_model, headers
 from codegen_c.emit.weights import emit_weights
-from codegen_c.interface import Interface
-from codegen_c.program import Program
+from codegen_c.program.interface import Interface
+from codegen_c.program.program import Program
 from tvm_ext.core.platform import Platform
 
 

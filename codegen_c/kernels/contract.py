@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from codegen_c.operators import Operator, TensorType, Window
+from codegen_c.operators.kinds import Operator, TensorType, Window
 from tvm_ext.core.platform import Processor
 
 Array = np.ndarray

@@ -13,14 +13,14 @@ from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.sources import emit_sources
-from codegen_c.interface import Interface, Port
-from codegen_c.kernels import select
 from codegen_c.kernels.contract import Implementation, Kept, StoredRows, Target
-from codegen_c.operators import Conv2d, TensorType, Window
-from codegen_c.program import Affine, Constant, KernelCall, Loop, Program, Rows, Step, Tensor, Transfer
+from codegen_c.kernels.registry import select
+from codegen_c.operators.kinds import Conv2d, TensorType, Window
+from codegen_c.program.interface import Interface, Port
+from codegen_c.program.program import Affine, Constant, KernelCall, Loop, Program, Rows, Step, Tensor, Transfer
 from tvm_ext.core.errors import PlanRejected
 from tvm_ext.core.platform import Platform
-from tvm_ext.runner import HostModel
+from tvm_ext.execution.runner import HostModel
 
 PLATFORM = Platform.load("host")
 SIZE, CHANNELS, RING_ROWS = 12, 5, 3

@@ -8,20 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from codegen_c.c_text.text import C_TYPES, block, literal
 from codegen_c.emit.build_files import emit_build_files
 from codegen_c.emit.firmware import emit_firmware
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
-from codegen_c.interface import Interface, Port
 from codegen_c.kernels.contract import Implementation, StoredRows
-from codegen_c.operators import Operator
-from codegen_c.text import C_TYPES, block, literal
+from codegen_c.operators.kinds import Operator
+from codegen_c.program.interface import Interface, Port
 from tests.boards.toy import build_elf, write_texts
 from tests.kernels.harness import source_text
 from tests.kernels.helium import M55, implementation
 from tests.kernels.helium_samples import SAMPLES
 from tests.kernels.quantized import elements
 from tvm_ext.core.platform import Platform
-from tvm_ext.runner import QemuResult, run_qemu
+from tvm_ext.execution.runner import QemuResult, run_qemu
 
 pytestmark = pytest.mark.board
 

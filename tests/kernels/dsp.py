@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
-from codegen_c.operators import Operator
+from codegen_c.operators.kinds import Operator
 from tests.kernels.quantized import FEW
 from tvm_ext.core.platform import Platform
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from codegen_c.emit.functions import definition
 from codegen_c.kernels.contract import Implementation, Kept, StoredRows, Target
-from codegen_c.operators import Operator
+from codegen_c.operators.kinds import Operator
 from tvm_ext.core.platform import Platform
 
 HOST = Target(processor=Platform.load("host").processor)

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from codegen_c.kernels import select
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
-from codegen_c.operators import Operator
+from codegen_c.kernels.registry import select
+from codegen_c.operators.kinds import Operator
 from tests.kernels.harness import run_every_way
 from tests.kernels.quantized import elements
 from tvm_ext.core.platform import Platform

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.guide import costs, spearman
-from codegen_c.kernels import select
+from codegen_c.costs.step_features import FEATURES, step_features
 from codegen_c.kernels.contract import Implementation, Target
-from codegen_c.operators import Softmax, TensorType
-from codegen_c.step_features import FEATURES, step_features
+from codegen_c.kernels.registry import select
+from codegen_c.operators.kinds import Softmax, TensorType
 from tests.support.peers import peer
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.trees import Trees

@@ -13,20 +13,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels import (
+from codegen_c.kernels.contract import Implementation, StoredRows
+from codegen_c.kernels.convolution import qconv2d
+from codegen_c.kernels.registry import select
+from codegen_c.kernels.shared.requantize import Requantize
+from codegen_c.operators.kinds import Operator, QBinary, QDense, QPool2d
+from codegen_c.targets.helium.kernels import (
     qbinary_helium,
-    qconv2d,
     qconv2d_helium,
     qdense_helium,
     qdepthwise_helium,
     qpool2d_helium,
-    select,
 )
-from codegen_c.kernels.contract import Implementation, StoredRows
-from codegen_c.kernels.helium import Rescale
-from codegen_c.kernels.qconv2d_helium import rescale
-from codegen_c.kernels.requantize import Requantize
-from codegen_c.operators import Operator, QBinary, QDense, QPool2d
+from codegen_c.targets.helium.kernels.helium import Rescale
+from codegen_c.targets.helium.kernels.qconv2d_helium import rescale
 from tests.kernels.harness import HOST, WARNINGS, smallest_rings, source_text
 from tests.kernels.helium import M55, M55_SIZE, assert_same_bytes, implementation, takes
 from tests.kernels.helium_samples import SAMPLES

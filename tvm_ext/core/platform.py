@@ -19,7 +19,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from tvm_ext.core.errors import BadPlatform
-from tvm_ext.core.read_file import read_file
+from tvm_ext.core.files.read_file import read_file
 from tvm_ext.core.section_names import section_problem, shared_sections
 
 _MOST_BYTES = 1 << 20
