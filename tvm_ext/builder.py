@@ -21,6 +21,7 @@ from codegen_c.emit.memory_map import emit_memory_map
 from codegen_c.emit.readme import emit_readme
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
 from codegen_c.program import reference
+from codegen_c.targets.registry import check_processors, startup_of
 from relay_passes.quantization.quantize_int8 import REPORT as QUANTIZATION
 from tvm_ext.assurance.assurance import measured_assurance
 from tvm_ext.calibration import Source
@@ -87,6 +88,7 @@ def build(
         raise BadOptions(f"options is a {type(options).__name__}; a BuildOptions is needed.")
     platform = platform if isinstance(platform, Platform) else Platform.load(platform)
     say = progress or (lambda _: None)
+    check_processors(platform)
     targets = _targets(platform, options)
     with replaced_folder(folder) as new:
         say("compiling the model to C" if options.quantize == "none" else "quantizing the model, compiling it to C")
@@ -119,8 +121,10 @@ def build(
 def _targets(platform: Platform, options: BuildOptions) -> tuple[str, ...]:
     """Where to verify. Raises BadOptions where a board is asked for that the platform does not have."""
     if options.verify is None:
-        tools = shutil.which("qemu-system-arm") and shutil.which(f"{platform.toolchain.prefix}gcc")
-        return ("host", "qemu") if platform.board and tools else ("host",)
+        if platform.board is None:
+            return ("host",)
+        tools = (startup_of(platform).emulator, f"{platform.toolchain.prefix}gcc")
+        return ("host", "qemu") if all(map(shutil.which, tools)) else ("host",)
     if "qemu" in options.verify and not platform.board:
         raise BadOptions(f"verify = qemu: {platform.name} has no board; choose host, or a platform that has one.")
     return options.verify

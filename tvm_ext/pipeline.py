@@ -13,8 +13,9 @@ from tvm import relax
 
 from codegen_c.backend.build import Compiled, compile_region
 from codegen_c.backend.byoc import CODEGEN, CodegenBackend, codegen_options
+from codegen_c.costs.predict import time_model
 from codegen_c.emit.banner import Origin
-from codegen_c.kernels.contract import Target
+from codegen_c.targets.registry import target_of
 from relay_passes.dataflow import bindings, op_name, outputs, static_shape
 from relay_passes.layout.convert_layout import ConvertLayout
 from relay_passes.layout.flatten_channels_last import FlattenChannelsLast
@@ -38,7 +39,6 @@ from tvm_ext.calibration import Calibration, Source, read_calibration
 from tvm_ext.core.errors import BadOptions, UnsupportedModel
 from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
-from tvm_ext.core.time_model import TimeModel
 from tvm_ext.fit import MOST_TRIES, MemoryPass, Way, fit
 from tvm_ext.load import load
 
@@ -121,7 +121,7 @@ def _from_memory(
     platform: Platform, options: BuildOptions, prefix: str, memory_pass: MemoryPass, limits: Mapping[str, int] | None
 ) -> list[tvm.transform.Pass]:
     """The end of phase 4, and what follows."""
-    kernels, time = replace(_backend(platform, options), cost=None), TimeModel(platform=platform)
+    kernels, time = replace(_backend(platform, options), cost=None), time_model(platform)
     return [
         *([memory_pass] if memory_pass else []),
         *([AssignMemories(kernels, time, limits)] if limits else []),  # the time model has a calibration of its own
@@ -132,7 +132,7 @@ def _from_memory(
 
 def _backend(platform: Platform, options: BuildOptions) -> CodegenBackend:
     return CodegenBackend(
-        target=Target(processor=platform.processor, optimize=options.optimize, least_scratch=options.least_scratch),
+        target=target_of(platform.processor, optimize=options.optimize, least_scratch=options.least_scratch),
         cost=guide.learned_cost() if options.guide == "learned" else None,
     )
 

@@ -13,13 +13,14 @@ from codegen_c.arena.validate import validate
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.sources import emit_sources
 from codegen_c.emit.trace import emit_trace
-from codegen_c.kernels.contract import Callback, Target
+from codegen_c.kernels.contract import Callback
 from codegen_c.lowering.lower_region import lower_region
 from codegen_c.lowering.merge_steps import merge_steps
 from codegen_c.lowering.views import with_views
 from codegen_c.program.interface import Interface, Port, Stream
 from codegen_c.program.program import KernelCall, Program
 from codegen_c.program.program import Sequence as RowSteps
+from codegen_c.targets.registry import target_of
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.core.options import BuildOptions
@@ -93,7 +94,7 @@ def compile_region(
     input_names, output_names: the model's own, in the region's order; by default the variables' names.
     Whether it fits is another question: `check_capacity`. Raises UnsupportedModel, PlanRejected.
     """
-    target = Target(processor=platform.processor, optimize=options.optimize, least_scratch=options.least_scratch)
+    target = target_of(platform.processor, optimize=options.optimize, least_scratch=options.least_scratch)
     reserved = {*RESERVED, *(memory.name for memory in platform.memories)}
     program = lower_region(region, platform, target, reserved=reserved)
     program, plan = _planned(program, platform, options)

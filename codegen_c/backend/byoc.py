@@ -98,7 +98,7 @@ class CodegenBackend:
             if lowered.arguments.count(argument) == 1
         }
         kinds = (operator.inputs, operator.outputs)
-        simd, rows = self.target.processor.simd, _rows(lowered)
+        simd, rows = self.target.instruction_set.simd, _rows(lowered)
         return Footprint(
             instructions=self.cost.instructions(implementation, *kinds, simd)
             if self.cost

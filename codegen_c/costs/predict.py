@@ -9,7 +9,14 @@ from collections.abc import Iterator
 
 from codegen_c.kernels.contract import Implementation
 from codegen_c.program.program import Call, KernelCall, Program, Step, Transfer, Wait, calls
+from codegen_c.targets.registry import instruction_set_of
+from tvm_ext.core.platform import Platform
 from tvm_ext.core.time_model import Event, TimeModel, finish_cycles
+
+
+def time_model(platform: Platform) -> TimeModel:
+    """The time model of a platform, with the calibration of its processor's target."""
+    return TimeModel(platform=platform, calibration=instruction_set_of(platform.processor).calibration)
 
 
 def predicted_cycles(program: Program, time: TimeModel, *, only: str = "") -> float:

@@ -6,33 +6,57 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache, partial
 from importlib import import_module
+from importlib.util import find_spec
 from pkgutil import walk_packages
 
-from codegen_c.kernels.contract import Alternative, Implementation, Kernel, Refusal, StoredRows, Target
+from codegen_c.kernels.contract import Alternative, Constraint, Implementation, Kernel, Refusal, StoredRows, Target
 from codegen_c.kernels.shared.vector_rows import as_image
 from codegen_c.operators.kinds import Operator
+from codegen_c.targets.instruction_set import InstructionSet
+from codegen_c.targets.registry import instruction_sets
 
-PACKAGES = ("codegen_c.kernels", "codegen_c.targets")
-"""Packages whose modules may define a KERNEL."""
+COMMON = "codegen_c.kernels"
 
 
 @cache
 def kernels() -> tuple[Kernel, ...]:
-    """Every module's KERNEL in `PACKAGES`, by file name. Two of one name are an error that names both files."""
-    modules = [name for package in PACKAGES for name in _modules(package)]
-    found: dict[str, tuple[str, Kernel]] = {}
-    for name in sorted(modules, key=lambda name: name.rpartition(".")[2]):
-        kernel = getattr(import_module(name), "KERNEL", None)
-        if kernel is None:
-            continue
-        if kernel.name in found:
-            raise ImportError(f"kernel {kernel.name!r} is defined in {found[kernel.name][0]} and {name}")
-        found[kernel.name] = (name, kernel)
-    return tuple(kernel for _, kernel in found.values())
+    """Every KERNEL of the modules here and in targets' `kernels/`, by file name; a target's own refuse other targets.
+
+    Two of one name are an error that names both files.
+    """
+    found = [*_defined(COMMON)]
+    for own in instruction_sets():
+        needed = _runs_on(own)
+        found += [
+            (module, replace(kernel, constraints=(needed, *kernel.constraints)))
+            for module, kernel in _defined(f"{own.package}.kernels")
+        ]
+    modules: dict[str, str] = {}
+    for module, kernel in found:
+        if kernel.name in modules:
+            raise ImportError(f"kernel {kernel.name!r} is defined in {modules[kernel.name]} and {module}")
+        modules[kernel.name] = module
+    return tuple(kernel for _, kernel in sorted(found, key=lambda pair: pair[0].rpartition(".")[2]))
 
 
-def _modules(package: str) -> Iterator[str]:
-    return (info.name for info in walk_packages(import_module(package).__path__, f"{package}.") if not info.ispkg)
+def _defined(package: str) -> Iterator[tuple[str, Kernel]]:
+    """Modules of a package that define a KERNEL; none where there is no such package."""
+    if find_spec(package) is None:
+        return
+    for info in walk_packages(import_module(package).__path__, f"{package}."):
+        kernel = None if info.ispkg else getattr(import_module(info.name), "KERNEL", None)
+        if kernel is not None:
+            yield info.name, kernel
+
+
+def _runs_on(own: InstructionSet) -> Constraint:
+    """The constraint of a target's own kernels."""
+
+    def holds(operator: Operator, target: Target) -> bool:
+        return target.instruction_set.simd == own.simd
+
+    holds.__doc__ = f"the processor must have {own.title}"
+    return holds
 
 
 def select(

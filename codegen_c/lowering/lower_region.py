@@ -156,7 +156,7 @@ class _Lowering:
             name=name, implementation=implementation, inputs=tuple(view.tensor for view in seen),
             outputs=tuple(outputs), input_shapes=tuple(kind.shape for kind in lowered.operator.inputs),
             constants=tuple(constants), source_nodes=source_nodes,
-            scratch_memory=str(composite.attrs.get("scratch_memory", "")),
+            scratch_memory=str(composite.attrs.get("scratch_memory", "")), processor=self.target.processor.name,
         )  # fmt: skip
 
     def _constant(self, purpose: tuple[str, str], array: np.ndarray, name: str, note: str) -> str:

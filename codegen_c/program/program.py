@@ -142,6 +142,7 @@ class KernelCall:
     source_nodes: the model's own names of the operators fused here.
     fetched: (constant, tensor) of constants that are read from a tensor that they were copied to before.
     scratch_memory: where its scratch lies; empty for the platform's default memory.
+    processor: what runs it, of the platform; empty for the platform's first one.
     """
 
     name: str
@@ -154,6 +155,7 @@ class KernelCall:
     rows: Rows | None = None
     fetched: tuple[tuple[str, str], ...] = ()
     scratch_memory: str = ""
+    processor: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +19,7 @@ from tests.kernels.harness import source_text
 from tests.kernels.helium import M55, implementation
 from tests.kernels.helium_samples import SAMPLES
 from tests.kernels.quantized import elements
+from tests.support.runtime_headers import HEADERS
 from tvm_ext.core.platform import Platform
 from tvm_ext.execution.runner import QemuResult, run_qemu
 
@@ -57,7 +57,7 @@ def run_on_board(folder: Path, operator: Operator, chosen: Implementation, input
             "toy.c": "\n".join(
                 ['#include "toy.h"', source_text([chosen]), _tables(chosen), head, "{", block(_call(chosen)), "}\n"]
             ),
-            **{p.name: p.read_text() for p in Path(str(files("codegen_c") / "runtime")).glob("tvm_ext_*.h")},
+            **{name: path.read_text() for name, path in HEADERS.items()},
             **emit_vectors(interface, [vector]),
             **emit_selftest(interface),
             **emit_build_files("toy", ["toy.c"], platform, "speed"),

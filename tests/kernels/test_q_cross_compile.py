@@ -18,6 +18,7 @@ from codegen_c.operators.kinds import Operator, QConv2dTranspose, QInterpolate, 
 from tests.kernels.harness import HOST, WARNINGS, smallest_rings, source_text
 from tests.kernels.test_q_refusals import ADD, ALL, AVERAGE, CONV, IMAGE, MAX
 from tests.kernels.test_qreduce import taps
+from tests.support.runtime_headers import INCLUDE_FLAGS
 
 PREFIX = "arm-none-eabi-"
 FULL = {"low": -128, "high": 127}
@@ -68,9 +69,8 @@ def test_compiles_for_cortex_m_without_float(tmp_path: Path, optimize: str) -> N
     source, target = tmp_path / "kernels.c", tmp_path / "kernels.o"
     source.write_text(source_text(implementations()))
     flags = ["-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=soft", "-std=c11", optimize, "-fno-strict-aliasing", *WARNINGS]
-    include = f"-I{files('codegen_c') / 'runtime'}"
     done = subprocess.run(
-        [f"{PREFIX}gcc", *flags, include, "-c", str(source), "-o", str(target)], capture_output=True, text=True
+        [f"{PREFIX}gcc", *flags, *INCLUDE_FLAGS, "-c", str(source), "-o", str(target)], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     symbols = subprocess.run([f"{PREFIX}nm", "-u", str(target)], capture_output=True, text=True, check=True).stdout

@@ -15,7 +15,7 @@ from tvm import relax
 import tvm_ext
 from benchmarks.networks.quantize import quantized
 from codegen_c.backend.byoc import CodegenBackend
-from codegen_c.kernels.contract import Target
+from codegen_c.targets.registry import target_of
 from relay_passes.dataflow import bindings
 from relay_passes.layout.convert_layout import ConvertLayout
 from relay_passes.layout.flatten_channels_last import FlattenChannelsLast
@@ -27,7 +27,7 @@ from tests.support.onnx_models import model_of, saved
 from tests.support.virtual_machine import run
 from tvm_ext.core.platform import Platform
 
-BACKEND = CodegenBackend(target=Target(processor=Platform.load("host").processor))
+BACKEND = CodegenBackend(target=target_of(Platform.load("host").processor))
 NODE = helper.make_node
 CONV, FLATTEN, GEMM = (
     NODE("Conv", ["input", "kernel"], ["a"]),

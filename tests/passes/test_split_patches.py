@@ -12,7 +12,7 @@ from tvm import relax
 
 import tvm_ext
 from codegen_c.backend.byoc import CodegenBackend
-from codegen_c.kernels.contract import Target
+from codegen_c.targets.registry import target_of
 from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.analysis.row_facts import row_facts
 from relay_passes.dataflow import bindings
@@ -28,7 +28,7 @@ from tests.support.onnx_models import model_of, saved
 from tests.support.virtual_machine import run
 from tvm_ext.core.platform import Platform
 
-BACKEND = CodegenBackend(target=Target(processor=Platform.load("host").processor))
+BACKEND = CodegenBackend(target=target_of(Platform.load("host").processor))
 PATCHED_SEEDS = (0, 3, 5, 9, 14, 15, 17)
 """Of wide images, networks that patches make smaller than rows do: with sums, concatenations, pools, strides."""
 

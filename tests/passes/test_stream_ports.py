@@ -15,7 +15,7 @@ from tvm.script import relax as R
 
 import tvm_ext
 from codegen_c.backend.byoc import CodegenBackend
-from codegen_c.kernels.contract import Target
+from codegen_c.targets.registry import target_of
 from relay_passes.composites import composite_of, stream_of
 from relay_passes.dataflow import bindings, outputs
 from relay_passes.layout.convert_layout import ConvertLayout
@@ -29,7 +29,7 @@ from tests.golden.models import integer_network
 from tests.support.onnx_models import model_of, saved
 from tvm_ext.core.platform import Platform
 
-BACKEND = CodegenBackend(target=Target(processor=Platform.load("host").processor))
+BACKEND = CodegenBackend(target=target_of(Platform.load("host").processor))
 
 
 def test_an_input_and_an_output() -> None:

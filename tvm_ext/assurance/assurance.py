@@ -8,8 +8,9 @@ from typing import Any
 
 from codegen_c.backend.build import Compiled
 from codegen_c.emit.stream import streamed
+from codegen_c.targets.registry import startup_of
 from tvm_ext.assurance.coverage import selftest_coverage
-from tvm_ext.assurance.stack_bound import firmware_bound
+from tvm_ext.assurance.stack_bound import StackBound, firmware_bound
 
 
 def measured_assurance(
@@ -21,7 +22,12 @@ def measured_assurance(
     """
     interface = compiled.interface
     callbacks = [f"{direction}_{port.name}" for direction, port in streamed(interface)]
-    bound = firmware_bound(elf, compiled.platform.toolchain, interface.run, callbacks)
+    readable = elf is None or startup_of(compiled.platform).bounds_stack
+    bound = (
+        firmware_bound(elf, compiled.platform.toolchain, interface.run, callbacks)
+        if readable
+        else StackBound(num_bytes=None, reason=f"code of {compiled.platform.processor.isa} is not read here")
+    )
     coverage = None
     if "host" in targets:
         say("counting what the self-test covers")

@@ -197,7 +197,7 @@ def _is_indirect(operation: str, operands: str) -> bool:
 def _jumps_within(body: list[tuple[str, str]]) -> bool:
     """Whether the last instruction, a move to pc, adds to an address that the function took of a place of its own.
 
-    So the DSP products enter their unrolled loops.
+    So products enter their unrolled loops.
     """
     operation, operands = body[-1]
     if operation != "mov":

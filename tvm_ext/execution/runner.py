@@ -20,6 +20,7 @@ import numpy as np
 from codegen_c.emit.firmware import instruction_shift, qemu_arguments
 from codegen_c.emit.interface_check import emit_interface_check
 from codegen_c.program.interface import Interface, Port
+from codegen_c.targets.registry import startup_of
 from tvm_ext.core.errors import BadInput, BadPackage, BuildFailed, ChildFailed, RunFailed
 from tvm_ext.core.options import Optimize
 from tvm_ext.core.platform import HOST_TOOLCHAIN, Board, Platform, Toolchain
@@ -182,13 +183,13 @@ def run_qemu(
     with TemporaryDirectory(prefix="tvm_ext_") as name:
         folder = Path(name)
         (folder / "in.bin").write_bytes(np.uint32(len(samples)).tobytes() + b"".join(array.tobytes() for array in flat))
-        shift = instruction_shift(platform.board)
+        emulator, shift = startup_of(platform).emulator, instruction_shift(platform.board)
         seconds = allowed_seconds(time_limit_s)
-        fields = _boot(elf, platform.board, shift, folder, seconds)
+        fields = _boot(elf, emulator, platform.board, shift, folder, seconds)
         written = folder / "out.bin"
         outputs = _split(written.read_bytes() if written.is_file() else b"", interface, len(samples), elf)
         if fields["wrapped"]:
-            coarse = _boot(elf, platform.board, 0, folder, seconds)
+            coarse = _boot(elf, emulator, platform.board, 0, folder, seconds)
             instructions = unwrap_instructions(fields, coarse, platform.board, shift)
         else:
             instructions = _field(fields, "instructions", elf)
@@ -250,17 +251,17 @@ def check_inputs(interface: Interface, inputs: Sample) -> list[np.ndarray]:
     return arrays
 
 
-def _boot(elf: Path, board: Board, shift: int, folder: Path, seconds: float) -> dict[str, int]:
+def _boot(elf: Path, emulator: str, board: Board, shift: int, folder: Path, seconds: float) -> dict[str, int]:
     """One start of the board over `folder/in.bin`; the fields of its report line."""
     words = "".join(f",arg={word}" for word in ("run", "in.bin", "out.bin"))
     command = [
-        find_program("qemu-system-arm"), *qemu_arguments(board, shift=shift),
+        find_program(emulator), *qemu_arguments(board, shift=shift),
         "-semihosting-config", f"enable=on,target=native{words}", "-kernel", str(elf.resolve()),
     ]  # fmt: skip
     try:
         done = run_program(command, folder, seconds=seconds)
     except OSError as error:
-        raise RunFailed(f"qemu-system-arm could not be started: {error.strerror}.") from None
+        raise RunFailed(f"{emulator} could not be started: {error.strerror}.") from None
     said = (done.stdout + done.stderr).strip()
     line = re.search(r"^instructions=.*$", said, re.MULTILINE)
     if done.problem or done.status or line is None:

@@ -10,12 +10,11 @@ from typing import Any
 from codegen_c.arena.memory_plan import peak_placements
 from codegen_c.arena.profile import largest_arena, live_profile
 from codegen_c.backend.build import Compiled
-from codegen_c.costs.predict import moved_bytes, predicted_cycles, step_cycles
+from codegen_c.costs.predict import moved_bytes, predicted_cycles, step_cycles, time_model
 from codegen_c.kernels.contract import Alternative
 from codegen_c.program.interface import Port
 from codegen_c.program.program import KernelCall, Program, Step, Transfer, Wait, calls, scratch_bytes, writes
 from tvm_ext.core.options import BuildOptions
-from tvm_ext.core.time_model import TimeModel
 
 SCHEMA_VERSION = 1
 
@@ -127,7 +126,7 @@ def _peak(compiled: Compiled) -> dict[str, Any] | None:
 
 def _prediction(compiled: Compiled) -> dict[str, Any]:
     """Of a run's time, with and without memories beside the default one; and what goes between them."""
-    time, default = TimeModel(platform=compiled.platform), compiled.platform.activations
+    time, default = time_model(compiled.platform), compiled.platform.activations
     return {
         "note": "predicted cycles, not measured: QEMU models no memory timing",
         "cycles": round(predicted_cycles(compiled.program, time)),
@@ -170,7 +169,7 @@ def _step(compiled: Compiled, index: int, step: Step, live_bytes: int) -> dict[s
         "kernel": ", ".join(dict.fromkeys(call.implementation.kernel for call in kernel_calls)) or _transfer_kind(step),
         "macs": sum(call.implementation.macs for call in kernel_calls),
         "modelled_instructions": sum(modelled) if all(modelled) else None,
-        "predicted_cycles": round(step_cycles(compiled.program, step, TimeModel(platform=compiled.platform))),
+        "predicted_cycles": round(step_cycles(compiled.program, step, time_model(compiled.platform))),
         "alternatives": [_alternative(other) for call in kernel_calls for other in call.implementation.alternatives],
         "scratch_bytes": scratch_bytes(step),
         "live_bytes": live_bytes,

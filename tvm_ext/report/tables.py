@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tvm_ext.core.errors import BadPackage
-from tvm_ext.core.platform import Platform
+from tvm_ext.core.platform import NO_SIMD, Platform
 
 NEWEST_SCHEMA = 1
 _MOST_BYTES = 1 << 28
@@ -77,7 +77,7 @@ def platform_table(platforms: Iterable[Platform]) -> Table:
     for platform in platforms:
         processor = platform.processor
         memories = "\n".join(f"{memory.name} {_binary(memory.capacity_bytes)}" for memory in platform.memories)
-        simd = "" if processor.simd in ("none", "host") else f"\nwith {processor.simd}"
+        simd = "" if processor.simd in (NO_SIMD, processor.isa) else f"\nwith {processor.simd}"
         machine = platform.board.qemu_machine if platform.board else "-"
         table.add_row(platform.name, f"{processor.isa}{simd}", memories, machine)
     return table

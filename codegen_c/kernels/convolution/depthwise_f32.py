@@ -42,11 +42,10 @@ def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implement
 
 def _blocking(operator: Conv2d, target: Target) -> Blocking:
     """As many pixels as registers hold beside a row of weights."""
-    lanes = native_lanes(target)
-    vectors, pixels = {1: (2, 6), 4: (1, 4), 8: (1, 6)}[lanes.count]
+    vectors, pixels = target.instruction_set.floats.depthwise
     if target.optimize == "size" or operator.window.kernel[1] * pixels > MOST_UNROLLED:
         pixels = 1
-    return Blocking(lanes=lanes, vectors=vectors, pixels=pixels)
+    return Blocking(lanes=native_lanes(target), vectors=vectors, pixels=pixels)
 
 
 def _columns_read(operator: Conv2d, pixels: int) -> list[int]:

@@ -13,7 +13,7 @@ VECTOR_FUNCTIONS = ("add", "subtract", "multiply", "maximum", "minimum")
 
 @dataclass(frozen=True, kw_only=True)
 class Lanes:
-    """`count` floats side by side: 1 is plain float, 4 and 8 are the types of runtime/tvm_ext_f32x<count>.h."""
+    """`count` floats side by side: 1 is plain float, others are the types of the target's tvm_ext_f32x<count>.h."""
 
     count: int
 
@@ -60,4 +60,4 @@ SCALAR = Lanes(count=1)
 
 def native_lanes(target: Target) -> Lanes:
     """The widest vector of floats the processor has."""
-    return Lanes(count={"helium": 4, "host": 8}.get(target.processor.simd, 1))
+    return Lanes(count=target.instruction_set.floats.lanes)

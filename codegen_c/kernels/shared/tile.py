@@ -32,13 +32,9 @@ class Blocking:
 
 
 def native_blocking(target: Target) -> Blocking:
-    """What the registers of the processor hold: accumulators, one row of weights, one input element.
-
-    32 single registers on a Cortex-M4 or M7, 8 vectors of 4 with Helium, 16 vectors of 8 with AVX2.
-    """
-    lanes = native_lanes(target)
-    vectors, pixels = {1: (4, 4), 4: (1, 5), 8: (2, 6)}[lanes.count]
-    return Blocking(lanes=lanes, vectors=vectors, pixels=pixels if target.optimize == "speed" else 1)
+    """Blocks that the registers of the processor hold: accumulators, one row of weights, one input element."""
+    vectors, pixels = target.instruction_set.floats.product
+    return Blocking(lanes=native_lanes(target), vectors=vectors, pixels=pixels if target.optimize == "speed" else 1)
 
 
 @dataclass(frozen=True, kw_only=True)

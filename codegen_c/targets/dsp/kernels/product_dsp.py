@@ -12,9 +12,8 @@ from typing import Self
 import numpy as np
 
 from codegen_c.c_text.text import block
-from codegen_c.kernels.contract import Target
 from codegen_c.kernels.shared.requantize import Products
-from codegen_c.operators.kinds import Array, Operator, TensorType
+from codegen_c.operators.kinds import Array, TensorType
 
 INCLUDES = ("tvm_ext_dsp_product.h",)
 # Of one call: the call itself, saving registers, entering and leaving the loop.
@@ -22,11 +21,6 @@ CALL_INSTRUCTIONS = 34
 # Of products that the difference of two sums must hold, less 8 bits.
 JOINED_LIMIT = 1 << 23
 MOST_COLUMNS = 100
-
-
-def has_dsp(operator: Operator, target: Target) -> bool:
-    """the processor must have the DSP extension"""
-    return target.processor.simd == "dsp"
 
 
 def cell_pairs(length: int) -> list[tuple[int, int | None]]:

@@ -20,7 +20,7 @@ from codegen_c.kernels.elementwise import qbinary
 from codegen_c.kernels.shared.requantize import INCLUDES, fixed_point, quantization, scale_of
 from codegen_c.kernels.shared.window import ROW_PARAMETERS
 from codegen_c.operators.kinds import QBinary
-from codegen_c.targets.dsp.kernels.product_dsp import has_dsp, suffix
+from codegen_c.targets.dsp.kernels.product_dsp import suffix
 
 # Elements of 9 bits and a sign, and factors of 31, leave a product in 32 bits this much.
 MOST_LEFT = 22
@@ -141,5 +141,5 @@ KERNEL = Kernel(
     name="qbinary_dsp",
     operator=QBinary,
     implement=implement,
-    constraints=(has_dsp, is_sum, *qbinary.KERNEL.constraints, is_exact),
+    constraints=(is_sum, *qbinary.KERNEL.constraints, is_exact),
 )

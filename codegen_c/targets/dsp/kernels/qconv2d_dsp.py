@@ -17,7 +17,6 @@ from codegen_c.targets.dsp.kernels.product_dsp import (
     INCLUDES,
     PairedWeights,
     cell_pairs,
-    has_dsp,
     shared_function,
     start,
     suffix,
@@ -232,5 +231,5 @@ KERNEL = Kernel(
     name="qconv2d_dsp",
     operator=QConv2d,
     implement=implement,
-    constraints=(has_dsp, is_ungrouped, *qconv2d.CONSTRAINTS),
+    constraints=(is_ungrouped, *qconv2d.CONSTRAINTS),
 )

@@ -27,7 +27,7 @@ from codegen_c.kernels.dense.dense_rows import in_rows, num_calls, over_parts
 from codegen_c.kernels.shared.vector_rows import Rows
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, accumulated
 from codegen_c.operators.kinds import QDense, TensorType
-from codegen_c.targets.dsp.kernels.product_dsp import CALL_INSTRUCTIONS, INCLUDES, PairedWeights, has_dsp, start, suffix
+from codegen_c.targets.dsp.kernels.product_dsp import CALL_INSTRUCTIONS, INCLUDES, PairedWeights, start, suffix
 from codegen_c.targets.dsp.kernels.requantize_dsp import FastRequantize
 
 WIDTH = 4
@@ -203,5 +203,5 @@ KERNEL = Kernel(
     name="qdense_dsp",
     operator=QDense,
     implement=implement,
-    constraints=(has_dsp, *qdense.KERNEL.constraints),
+    constraints=qdense.KERNEL.constraints,
 )

@@ -16,7 +16,7 @@ from codegen_c.kernels.convolution import qconv2d, qdepthwise
 from codegen_c.kernels.shared.window import slot, spatial
 from codegen_c.operators.kinds import QConv2d
 from codegen_c.targets.dsp.kernels.planes_dsp import COLUMNS, PLANES, Plane, RowTaps, expand_row, expand_strip, pack
-from codegen_c.targets.dsp.kernels.product_dsp import INCLUDES, has_dsp, shared_function, start, wrapped
+from codegen_c.targets.dsp.kernels.product_dsp import INCLUDES, shared_function, start, wrapped
 from codegen_c.targets.dsp.kernels.requantize_dsp import FastRequantize
 
 MOST_TAPS = 81
@@ -188,7 +188,6 @@ KERNEL = Kernel(
     operator=QConv2d,
     implement=implement,
     constraints=(
-        has_dsp,
         qdepthwise.is_depthwise,
         is_dense_in_columns,
         has_four_channels,

@@ -17,7 +17,7 @@ import numpy as np
 from codegen_c.kernels.contract import Target
 from codegen_c.kernels.shared.requantize import INCLUDES as REQUANTIZE_INCLUDES
 from codegen_c.kernels.shared.requantize import MAX_SHIFT, Requantize, quantization
-from codegen_c.operators.kinds import Array, Operator, QBinary, QPool2d, TensorType
+from codegen_c.operators.kinds import Array, QBinary, QPool2d, TensorType
 
 INCLUDES = (*REQUANTIZE_INCLUDES, "tvm_ext_helium.h", "tvm_ext_helium_plain.h")
 PRODUCT_INCLUDES = (*INCLUDES, "tvm_ext_helium_product.h")
@@ -27,11 +27,6 @@ WORD_BITS = 32
 LEAST_SHIFT = WORD_BITS + 1
 # TensorFlow Lite takes the high word of the doubled product.
 DOUBLED_BITS = WORD_BITS - 1
-
-
-def has_helium(operator: Operator, target: Target) -> bool:
-    """the processor must have Helium"""
-    return target.processor.simd == "helium"
 
 
 def rounds_once(operator: QBinary | QPool2d, target: Target) -> bool:

@@ -16,7 +16,7 @@ from codegen_c.kernels.elementwise import qbinary
 from codegen_c.kernels.shared.requantize import quantization, signed
 from codegen_c.kernels.shared.window import ROW_PARAMETERS
 from codegen_c.operators.kinds import QBinary
-from codegen_c.targets.helium.kernels.helium import DOUBLED_BITS, INCLUDES, LANES, Limits, Rescale, has_helium
+from codegen_c.targets.helium.kernels.helium import DOUBLED_BITS, INCLUDES, LANES, Limits, Rescale
 
 LOW_BITS = 16
 MOST_SHIFT = LOW_BITS + 31
@@ -178,5 +178,5 @@ KERNEL = Kernel(
     name="qbinary_helium",
     operator=QBinary,
     implement=implement,
-    constraints=(has_helium, adds_where_rounded_twice, *qbinary.KERNEL.constraints, factors_in_range),
+    constraints=(adds_where_rounded_twice, *qbinary.KERNEL.constraints, factors_in_range),
 )

@@ -20,7 +20,6 @@ from codegen_c.targets.helium.kernels.helium import (
     Limits,
     Rescale,
     flip,
-    has_helium,
     signed_zero_point,
 )
 from codegen_c.targets.helium.kernels.patch_helium import Patch
@@ -238,5 +237,5 @@ KERNEL = Kernel(
     name="qconv2d_helium",
     operator=QConv2d,
     implement=implement,
-    constraints=(has_helium, has_no_groups, *qconv2d.CONSTRAINTS, sums_leave_room),
+    constraints=(has_no_groups, *qconv2d.CONSTRAINTS, sums_leave_room),
 )

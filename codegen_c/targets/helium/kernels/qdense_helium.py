@@ -31,7 +31,6 @@ from codegen_c.targets.helium.kernels.helium import (
     Rescale,
     copy,
     flip,
-    has_helium,
     signed_zero_point,
 )
 from codegen_c.targets.helium.kernels.product_helium import CHANNEL_BLOCK, PARAMETERS, SCRATCH, STEP, Product, padded
@@ -203,5 +202,5 @@ KERNEL = Kernel(
     name="qdense_helium",
     operator=QDense,
     implement=implement,
-    constraints=(has_helium, *qdense.KERNEL.constraints, sums_leave_room),
+    constraints=(*qdense.KERNEL.constraints, sums_leave_room),
 )

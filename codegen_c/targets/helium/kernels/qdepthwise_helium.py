@@ -20,7 +20,7 @@ from codegen_c.kernels.convolution.qdepthwise import is_depthwise, pack
 from codegen_c.kernels.shared.requantize import signed
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot, spatial
 from codegen_c.operators.kinds import Array, QConv2d
-from codegen_c.targets.helium.kernels.helium import LANES, PRODUCT_INCLUDES, Limits, Rescale, flip, has_helium
+from codegen_c.targets.helium.kernels.helium import LANES, PRODUCT_INCLUDES, Limits, Rescale, flip
 from codegen_c.targets.helium.kernels.patch_helium import Patch
 from codegen_c.targets.helium.kernels.product_helium import PARAMETERS, SCRATCH
 from codegen_c.targets.helium.kernels.qconv2d_helium import rescale, start, sums_leave_room
@@ -271,5 +271,5 @@ KERNEL = Kernel(
     name="qdepthwise_helium",
     operator=QConv2d,
     implement=implement,
-    constraints=(has_helium, is_depthwise, few_taps, *qconv2d.CONSTRAINTS, sums_leave_room),
+    constraints=(is_depthwise, few_taps, *qconv2d.CONSTRAINTS, sums_leave_room),
 )

@@ -13,7 +13,7 @@ from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parame
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot, spatial
 from codegen_c.operators.kinds import QConv2d
-from codegen_c.targets.helium.kernels.helium import PRODUCT_INCLUDES, Limits, copy, flip, has_helium
+from codegen_c.targets.helium.kernels.helium import PRODUCT_INCLUDES, Limits, copy, flip
 from codegen_c.targets.helium.kernels.product_helium import PARAMETERS, SCRATCH, Product, padded
 from codegen_c.targets.helium.kernels.qconv2d_helium import passes, rescale, start, sums_leave_room
 
@@ -112,5 +112,5 @@ KERNEL = Kernel(
     name="qpointwise_helium",
     operator=QConv2d,
     implement=implement,
-    constraints=(has_helium, is_pointwise, *qconv2d.CONSTRAINTS, sums_leave_room),
+    constraints=(is_pointwise, *qconv2d.CONSTRAINTS, sums_leave_room),
 )

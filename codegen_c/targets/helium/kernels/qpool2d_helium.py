@@ -21,7 +21,6 @@ from codegen_c.targets.helium.kernels.helium import (
     Limits,
     Rescale,
     flip,
-    has_helium,
     rounds_once,
     signed_zero_point,
 )
@@ -181,5 +180,5 @@ KERNEL = Kernel(
     name="qpool2d_helium",
     operator=QPool2d,
     implement=implement,
-    constraints=(has_helium, rounds_once, *qpool2d.KERNEL.constraints, few_taps, sums_leave_room),
+    constraints=(rounds_once, *qpool2d.KERNEL.constraints, few_taps, sums_leave_room),
 )
