@@ -13,6 +13,7 @@ from tvm import relax
 
 from codegen_c.backend.build import Compiled, compile_region
 from codegen_c.backend.byoc import CODEGEN, CodegenBackend, codegen_options
+from codegen_c.composites.lower_operator import Lower, lower_operator
 from codegen_c.costs.predict import time_model
 from codegen_c.emit.banner import Origin
 from codegen_c.targets.registry import target_of
@@ -88,12 +89,12 @@ def passes(
     memory_pass: what makes the model fit, where its order alone does not. limits: memories that may be used beside the
     default one, with it, and bytes that each may give; None uses the default one alone.
     """
-    return [*_before_memory(platform, options), *_from_memory(platform, options, prefix, memory_pass, limits)]
-
-
-def _before_memory(platform: Platform, options: BuildOptions) -> list[tvm.transform.Pass]:
-    """What is the same however a model is made to fit."""
     backend = _backend(platform, options)
+    return [*_before_memory(backend, options), *_from_memory(platform, backend, prefix, memory_pass, limits)]
+
+
+def _before_memory(backend: CodegenBackend, options: BuildOptions) -> list[tvm.transform.Pass]:
+    """What is the same however a model is made to fit."""
     return [
         # Phase 1. Constants become plain: weights are constants, quantized weights dequantize(constant).
         FoldConstants(),
@@ -118,10 +119,14 @@ def _before_memory(platform: Platform, options: BuildOptions) -> list[tvm.transf
 
 
 def _from_memory(
-    platform: Platform, options: BuildOptions, prefix: str, memory_pass: MemoryPass, limits: Mapping[str, int] | None
+    platform: Platform,
+    backend: CodegenBackend,
+    prefix: str,
+    memory_pass: MemoryPass,
+    limits: Mapping[str, int] | None,
 ) -> list[tvm.transform.Pass]:
     """The end of phase 4, and what follows."""
-    kernels, time = replace(_backend(platform, options), cost=None), time_model(platform)
+    kernels, time = replace(backend, cost=None), time_model(platform)
     return [
         *([memory_pass] if memory_pass else []),
         *([AssignMemories(kernels, time, limits)] if limits else []),  # the time model has a calibration of its own
@@ -130,10 +135,11 @@ def _from_memory(
     ]
 
 
-def _backend(platform: Platform, options: BuildOptions) -> CodegenBackend:
+def _backend(platform: Platform, options: BuildOptions, lower: Lower = lower_operator) -> CodegenBackend:
     return CodegenBackend(
         target=target_of(platform.processor, optimize=options.optimize, least_scratch=options.least_scratch),
         cost=guide.learned_cost() if options.guide == "learned" else None,
+        lower=lower,
     )
 
 
@@ -177,22 +183,26 @@ def _fitted(
     forms: Callable[[Quantize], tvm.IRModule], platform: Platform, options: BuildOptions
 ) -> tuple[Compiled, Way]:
     """A loaded module within its limits, and how it got there. forms: the module, by how it is quantized."""
+    lower = cache(lower_operator)  # the ways and their tries ask about the same composites
+
+    def backend(tried: BuildOptions) -> CodegenBackend:
+        return _backend(platform, tried, lower)
 
     @cache
     def scheduled(quantize: Quantize, least_scratch: bool) -> tvm.IRModule:
         """The module in front of what makes it fit: ways differ there in nothing else."""
-        return tvm.transform.Sequential(
-            _before_memory(platform, replace(options, least_scratch=least_scratch))
-        )(forms(quantize))  # fmt: skip
+        chosen = replace(options, least_scratch=least_scratch)
+        return tvm.transform.Sequential(_before_memory(backend(chosen), chosen))(forms(quantize))
 
     def compile_by(way: Way) -> Compiled:
-        return _compiled(scheduled(way.options.quantize, way.options.least_scratch), platform, way)
+        mod = scheduled(way.options.quantize, way.options.least_scratch)
+        return _compiled(mod, platform, way, backend(way.options))
 
     rank = guide.learned_rank() if options.guide == "learned" else None
-    return fit(compile_by, platform, options, lambda tried: _backend(platform, tried), rank)
+    return fit(compile_by, platform, options, backend, rank)
 
 
-def _compiled(scheduled: tvm.IRModule, platform: Platform, way: Way) -> Compiled:
+def _compiled(scheduled: tvm.IRModule, platform: Platform, way: Way, backend: CodegenBackend) -> Compiled:
     """From the memory pass on: in all memories, or in the default one where no plan keeps to the others' limits.
 
     The passes count bytes, and only the plan knows what they come to: what it needs beyond a limit, the next try has
@@ -202,7 +212,7 @@ def _compiled(scheduled: tvm.IRModule, platform: Platform, way: Way) -> Compiled
     allowed = dict(limits)
     several = way.options.memories == "all" and len(limits) > 1
     for _ in range(MOST_TRIES if several else 0):
-        compiled = _compiled_within(scheduled, platform, way, allowed)
+        compiled = _compiled_within(scheduled, platform, way, backend, allowed)
         over = {
             memory: compiled.plan.bytes_in(memory) - limit
             for memory, limit in limits.items()
@@ -211,21 +221,25 @@ def _compiled(scheduled: tvm.IRModule, platform: Platform, way: Way) -> Compiled
         if not over:
             return compiled
         allowed |= {memory: max(0, allowed[memory] - most) for memory, most in over.items()}
-    return _compiled_within(scheduled, platform, way, None)
+    return _compiled_within(scheduled, platform, way, backend, None)
 
 
 def _compiled_within(
-    scheduled: tvm.IRModule, platform: Platform, way: Way, limits: Mapping[str, int] | None
+    scheduled: tvm.IRModule,
+    platform: Platform,
+    way: Way,
+    backend: CodegenBackend,
+    limits: Mapping[str, int] | None,
 ) -> Compiled:
     """The pipeline from its memory pass on. limits: as `passes` takes them."""
     attributes = {str(key): str(value) for key, value in scheduled.attrs.items()}
     model = way.options.name or attributes["tvm_ext.model_name"]
-    lowered = tvm.transform.Sequential(_from_memory(platform, way.options, model, way.memory_pass, limits))(scheduled)
+    lowered = tvm.transform.Sequential(_from_memory(platform, backend, model, way.memory_pass, limits))(scheduled)
     output_names = json.loads(attributes["tvm_ext.output_names"])
     region = _single_region(lowered, output_names)
     compiled = compile_region(
         region, platform, way.options, origin(attributes, platform), model=model,
-        input_names=json.loads(attributes["tvm_ext.input_names"]), output_names=output_names,
+        input_names=json.loads(attributes["tvm_ext.input_names"]), output_names=output_names, lower=backend.lower,
     )  # fmt: skip
     decided = lowered["main"].attrs or {}
     if "schedule_peak_bytes" not in decided:

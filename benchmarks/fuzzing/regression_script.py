@@ -40,7 +40,8 @@ _IMPORTS = (
     ("CommandSpecimen", "from benchmarks.fuzzing.specimen import CommandSpecimen"),
     ("ModelSpecimen", "from benchmarks.fuzzing.specimen import ModelSpecimen"),
     ("model_of", "from tests.support.onnx_models import model_of"),
-    ("Quantized", "from tests.support.tflite_file import Quantized, TfliteWriter"),
+    ("Quantized", "from tests.support.tflite_file import Quantized"),
+    ("TfliteWriter", "from tests.support.tflite_file import TfliteWriter"),
 )
 
 

@@ -16,7 +16,7 @@ from tvm import relax
 
 from relay_passes.analysis.int8_parameters import Affine, LinearInt8, quantize_linear
 from relay_passes.analysis.quantization_units import Unit
-from relay_passes.analysis.run_units import Array, Int8Choice, Sample, UnitRunner, bias_shape
+from relay_passes.analysis.run_units import Array, Int8Choice, Sample, UnitRunner
 from relay_passes.dataflow import static_shape
 
 # All samples pass one unit before the next, so the values between units are held for each of them, twice.
@@ -68,9 +68,8 @@ def spread(samples: Sequence[Sample], count: int) -> Sequence[Sample]:
 
 def _per_channel(unit: Unit, array: Array) -> Array:
     """Mean of each output channel, float64[K]."""
-    shape = bias_shape(unit)
-    channel = array.ndim - 1 if len(shape) == 1 else shape.index(max(shape))
-    return array.mean(axis=tuple(axis for axis in range(array.ndim) if axis != channel), dtype="float64")
+    others = tuple(axis for axis in range(array.ndim) if axis != unit.channel_axis)
+    return array.mean(axis=others, dtype="float64")
 
 
 def _affordable(runner: UnitRunner) -> int:

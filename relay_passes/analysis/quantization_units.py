@@ -55,6 +55,11 @@ class Unit:
         return self.members[-1].var
 
     @property
+    def channel_axis(self) -> int:
+        """Of a linear unit, the axis of its result along which its output channels lie."""
+        return _channel_axis(self.members[0].value, self.members[0].var)
+
+    @property
     def operator(self) -> str:
         """Relax's name of the operator that says what the unit is."""
         return op_name(self.members[0].value) or type(self.members[0].value).__name__

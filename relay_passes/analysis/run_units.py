@@ -17,7 +17,7 @@ from tvm import relax
 
 from relay_passes.analysis.int8_parameters import Affine, LinearInt8
 from relay_passes.analysis.quantization_units import Unit
-from relay_passes.dataflow import build, infer, operands, outputs
+from relay_passes.dataflow import build, infer, operands, outputs, static_shape
 
 Array = np.ndarray
 Sample = Mapping[str, Array]
@@ -164,9 +164,8 @@ def bias_shape(unit: Unit) -> tuple[int, ...]:
     """Shape in which the bias of a linear unit meets its result: [K] for a matmul, else of the result's rank."""
     if unit.operator == "relax.matmul":
         return (len(unit.bias),)
-    attrs = unit.members[0].value.attrs
-    layout = str(attrs.out_layout or attrs.data_layout)
-    return tuple(len(unit.bias) if letter == "C" else 1 for letter in layout)
+    rank = len(static_shape(unit.members[0].var))
+    return tuple(len(unit.bias) if axis == unit.channel_axis else 1 for axis in range(rank))
 
 
 def _select(value: relax.Expr, values: Mapping[relax.Var, Any]) -> Any:

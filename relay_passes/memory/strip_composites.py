@@ -47,7 +47,8 @@ def computing(
         value = _some(results[0], made)
         results = [relax.Var("columns", value.ty)]
         sequence.append(relax.VarBinding(results[0], value))
-    if static_shape(results[0])[COLUMN_AXIS] != made[1] - made[0]:
+    shape = static_shape(results[0])
+    if len(shape) <= COLUMN_AXIS or shape[COLUMN_AXIS] != made[1] - made[0]:  # a mean may drop the axis
         return None
     return build(params, sequence, results, attrs=composite.attrs)
 

@@ -17,6 +17,7 @@ from benchmarks.fuzzing.regression_script import array_text, write_script
 from benchmarks.fuzzing.shrink import shrunk
 from benchmarks.fuzzing.specimen import CommandSpecimen, ModelSpecimen, Specimen
 from benchmarks.fuzzing.toml_text import toml_text
+from tests.support.tflite_file import TfliteWriter
 from tvm_ext import Platform
 
 
@@ -68,6 +69,14 @@ def test_one_operator_is_left_of_a_tflite_model(tmp_path: Path) -> None:
     write_script(tmp_path / "script.py", small, Outcome(kind=WRONG), origin="a test")
     again = _again(tmp_path / "script.py")
     assert isinstance(again, ModelSpecimen) and again.model == small.model
+
+
+def test_a_script_imports_the_writer_of_a_float_model(tmp_path: Path) -> None:
+    writer = TfliteWriter()
+    y = writer.operator("RELU", [writer.input("x", (1, 4))], writer.tensor("y", (1, 4)))
+    specimen = ModelSpecimen(model=writer.finish([y]), suffix=".tflite")
+    write_script(tmp_path / "script.py", specimen, Outcome(kind=WRONG), origin="a test")
+    assert "TfliteWriter()" in (tmp_path / "script.py").read_text() and _again(tmp_path / "script.py") == specimen
 
 
 def test_bytes_and_arguments_are_left_out(tmp_path: Path) -> None:

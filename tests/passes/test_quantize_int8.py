@@ -325,6 +325,15 @@ def test_bias_correction_takes_back_the_mean_error() -> None:
     assert mean_error(corrected) < mean_error(plain) / 10
 
 
+def test_bias_correction_of_one_channel_and_several_images() -> None:
+    x = relax.Var("x", relax.TensorType((2, 2, 4, 4), "float32"))
+    mod = load(module_of([x], lambda b: b.emit(OP.nn.conv2d(x, relax.const(WEIGHTS[:1])))))
+    samples = samples_of(mod)
+    runner = UnitRunner(mod, units_of(mod["main"], ELEMENTWISE))
+    (linear,) = correct_biases(runner, samples, calibrate(runner, samples), frozenset(mod["main"].params)).values()
+    assert linear.bias.shape == (1,) and linear.weight.shape == (1, 2, 3, 3)
+
+
 def test_functions_with_several_outputs_and_an_unquantized_input() -> None:
     indices = relax.Var("indices", relax.TensorType((2,), "int64"))
     x = image()
