@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +65,16 @@ def test_other_targets_refuse_its_kernels(site: Path, tmp_path: Path) -> None:
     assert step["kernel"] == "softmax_f32"
     refused = {alternative["kernel"]: alternative["refused"] for alternative in step["alternatives"]}
     assert refused["softmax_toy"] == "the processor must have toy vectors"
+
+
+def test_a_call_takes_headers_of_its_own_processor(site: Path, tmp_path: Path) -> None:
+    write_toy_target(site)
+    platform = Platform.load(platform_file(tmp_path, 'simd = "host"', 'simd = "toy"'))
+    compiled = compile_module(tvm_ext.load(softmax(tmp_path)), platform, BuildOptions())
+    assert {call.processor for call in compiled.program.kernel_calls()} == {"cpu"}
+    other = replace(platform.processor, name="other", simd="host")
+    two = replace(compiled, platform=replace(platform, processors=(other, platform.processor)))
+    assert two.sources()["tvm_ext_toy.h"] == compiled.sources()["tvm_ext_toy.h"]
 
 
 def test_its_boards_start_with_its_own_code(site: Path, tmp_path: Path) -> None:
