@@ -19,6 +19,7 @@ from tests.errors.test_platform_errors import platform_file
 from tests.support.onnx_models import NODE, model_of, saved
 from tests.support.toy_target import write_toy_target
 from tvm_ext import BuildOptions, Platform
+from tvm_ext.assurance.assurance import measured_assurance
 from tvm_ext.pipeline import compile_module
 
 
@@ -84,10 +85,12 @@ def test_its_boards_start_with_its_own_code(site: Path, tmp_path: Path) -> None:
         text = text.replace(old, new)
     (tmp_path / "board.toml").write_text(text, encoding="utf-8")
     platform = Platform.load(tmp_path / "board.toml")
-    interface = compile_module(tvm_ext.load(softmax(tmp_path)), platform, BuildOptions()).interface
-    files = emit_firmware(interface, platform) | emit_build_files("small", ["small.c"], platform, "speed")
+    compiled = compile_module(tvm_ext.load(softmax(tmp_path)), platform, BuildOptions())
+    files = emit_firmware(compiled.interface, platform) | emit_build_files("small", ["small.c"], platform, "speed")
     assert files["board/startup.c"] == "/* toy startup.c */\n" and files["board/timer.h"] == "/* toy timer_tick.h */\n"
     assert 'volatile("copy %0, stack"' in files["board/firmware.c"]
+    said = measured_assurance(tmp_path, compiled, tmp_path / "net.elf", (), print)
+    assert said["stack_bound"]["reason"] == "code of toy1 is not read here"
     assert "qemu-system-toy -M" in files["Makefile"] and "qemu-system-toy -M" in files["CMakeLists.txt"]
 
 
