@@ -10,8 +10,7 @@ from tvm import relax
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
-from codegen_c.composites import lower_operator
-from codegen_c.composites.lower_operator import Lower
+from codegen_c.composites.lower_operator import Lower, lower_operator
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.sources import emit_sources
 from codegen_c.emit.trace import emit_trace
