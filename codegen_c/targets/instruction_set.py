@@ -46,6 +46,7 @@ class InstructionSet:
     """All that is particular to an instruction set, beside the kernels and headers in its folder.
 
     simd: what a platform's processor calls it, unique. title: its name in refusals, "the processor must have ...".
+    floats: registers of float kernels, by default 32 single ones.
     calibration: kernel -> executed by modelled instructions, measured; 1 for kernels that are not there.
     startups: start-up code by `isa`; a platform with a board needs one. package: the target's folder, known once found.
     """
