@@ -33,8 +33,9 @@ from benchmarks import zoo  # noqa: E402
 from benchmarks.guide_corpus import PLATFORMS, features_of, measured  # noqa: E402
 from benchmarks.networks.layered_graph import layered_graph  # noqa: E402
 from benchmarks.remat import Problem, to_problem  # noqa: E402
-from relay_passes.analysis import recompute_search  # noqa: E402
-from relay_passes.analysis.recompute_search import Rank  # noqa: E402
+from relay_passes.solvers import liveness  # noqa: E402
+from relay_passes.solvers.recompute import search as recompute_search  # noqa: E402
+from relay_passes.solvers.recompute.search import Rank  # noqa: E402
 from tvm_ext.core.platform import Platform  # noqa: E402
 from tvm_ext.guide import learned_cost, learned_rank  # noqa: E402
 
@@ -137,7 +138,7 @@ def plans() -> dict[str, dict[str, float]]:
 
 def _searched(problem: Problem, share: float, rank: Rank | None) -> _Search:
     evaluated = 0
-    live_bytes = recompute_search.live_bytes
+    live_bytes = liveness.live_bytes
 
     def counted(*arguments: Any) -> list[int]:
         nonlocal evaluated
@@ -145,8 +146,11 @@ def _searched(problem: Problem, share: float, rank: Rank | None) -> _Search:
         return live_bytes(*arguments)
 
     order = range(len(problem.durations))
-    budget = int(recompute_search.peak_bytes(problem.graph, order) * share)
-    with mock.patch.object(recompute_search, "live_bytes", counted):
+    budget = int(liveness.peak_bytes(problem.graph, order) * share)
+    with (
+        mock.patch.object(recompute_search, "live_bytes", counted),
+        mock.patch.object(liveness, "live_bytes", counted),
+    ):
         begin = process_time()
         result = recompute_search.recompute(problem.graph, order, problem.durations, budget, rank=rank)
         seconds = process_time() - begin

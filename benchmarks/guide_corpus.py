@@ -26,10 +26,10 @@ import tvm_ext  # noqa: E402
 from benchmarks.measure.steps import measure_steps  # noqa: E402
 from benchmarks.networks.quantize import quantized  # noqa: E402
 from benchmarks.networks.random_layers import random_layers  # noqa: E402
-from codegen_c.build import Compiled  # noqa: E402
-from codegen_c.operators import TensorType  # noqa: E402
-from codegen_c.program import KernelCall  # noqa: E402
-from codegen_c.step_features import FEATURES, step_features  # noqa: E402
+from codegen_c.backend.build import Compiled  # noqa: E402
+from codegen_c.costs.step_features import FEATURES, step_features  # noqa: E402
+from codegen_c.operators.kinds import TensorType  # noqa: E402
+from codegen_c.program.program import KernelCall  # noqa: E402
 from tvm_ext.core.errors import UnsupportedModel  # noqa: E402
 from tvm_ext.core.platform import Platform  # noqa: E402
 from tvm_ext.pipeline import compile_module  # noqa: E402

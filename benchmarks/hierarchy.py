@@ -29,9 +29,9 @@ sys.path.insert(0, str(ROOT))
 
 import tvm_ext  # noqa: E402
 from benchmarks import zoo  # noqa: E402
-from relay_passes.analysis.memory_search import assign  # noqa: E402
+from relay_passes.solvers.memories.search import assign  # noqa: E402
 from tests.support.memory_problems import random_problem  # noqa: E402
-from tvm_ext.input_ranges import random_inputs  # noqa: E402
+from tvm_ext.verification.input_ranges import random_inputs  # noqa: E402
 
 NETWORKS = (
     "always_on:resnet8_fp32",

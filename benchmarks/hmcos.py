@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from relay_passes.analysis.schedule_search import Graph
+from relay_passes.solvers.graph import Graph
 
 CONVERGENT = 3
 MOST_STATES = 30_000

@@ -1,6 +1,6 @@
 """The fastest assignment of values, weights and scratch to two memories, as a constraint program for ortools' CP-SAT.
 
-What may be decided is what `relay_passes.analysis.memory_search` decides, without its menus: every born-near interval,
+What may be decided is what `relay_passes.solvers.memories.search` decides, without its menus: every born-near interval,
 every fetch from any step to any run of uses, every start of every copy of weights. Time is `finish_cycles`, with its
 one DMA that works in order; only CALL_CYCLES and what the processor copies are left out, so that the bound found holds.
 """
@@ -13,8 +13,8 @@ from itertools import combinations
 
 from ortools.sat.python import cp_model
 
-from relay_passes.analysis.memory_plan import Place
-from relay_passes.analysis.memory_problem import Problem, aligned
+from relay_passes.solvers.memories.assignment import Place
+from relay_passes.solvers.memories.problem import Problem, aligned
 
 
 @dataclass(frozen=True, kw_only=True)

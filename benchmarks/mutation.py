@@ -1,6 +1,6 @@
 """Would the tests notice a fault? Changes one thing at a time in the sources and runs the tests of that folder.
 
-    python benchmarks/mutation.py --files 'codegen_c/arena/validate*.py' tvm_ext/verify.py --per-file 20 --seed 0
+    python benchmarks/mutation.py --files 'codegen_c/arena/validate*.py' --per-file 20 --seed 0
 
 A flipped comparison, an off by one, `and` for `or`, a guard or a statement removed, another constant, a negated answer:
 `benchmarks/mutating/changes.py`. The tests of a file are those that `tests_of.toml` names, in a copy of the tree. A

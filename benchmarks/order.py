@@ -23,7 +23,8 @@ sys.path.insert(0, str(ROOT))
 from benchmarks import zoo  # noqa: E402
 from benchmarks.hmcos import hmcos  # noqa: E402
 from benchmarks.networks.wired import randwire  # noqa: E402
-from relay_passes.analysis.schedule_search import Graph, Node, schedule  # noqa: E402
+from relay_passes.solvers.graph import Graph, Node  # noqa: E402
+from relay_passes.solvers.schedule.search import schedule  # noqa: E402
 
 NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     **{name: (lambda name=name: zoo.build(f"{name}_fp32")) for name in zoo.WIRED},

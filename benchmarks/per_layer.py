@@ -21,18 +21,18 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from codegen_c.arena.plan import plan_memory  # noqa: E402
-from codegen_c.build import Compiled  # noqa: E402
+from codegen_c.backend.build import Compiled  # noqa: E402
 from codegen_c.emit.firmware import emit_firmware  # noqa: E402
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors  # noqa: E402
-from codegen_c.interface import Interface, Port  # noqa: E402
-from codegen_c.program import KernelCall, Program  # noqa: E402
+from codegen_c.program.interface import Interface, Port  # noqa: E402
+from codegen_c.program.program import KernelCall, Program  # noqa: E402
 from tvm_ext.core.options import BuildOptions  # noqa: E402
 from tvm_ext.core.platform import Platform  # noqa: E402
 from tvm_ext.core.toolchain import compile_objects, link_elf  # noqa: E402
-from tvm_ext.input_ranges import random_inputs  # noqa: E402
+from tvm_ext.execution.runner import QemuResult, run_qemu  # noqa: E402
 from tvm_ext.load import load  # noqa: E402
 from tvm_ext.pipeline import compile_module  # noqa: E402
-from tvm_ext.runner import QemuResult, run_qemu  # noqa: E402
+from tvm_ext.verification.input_ranges import random_inputs  # noqa: E402
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,9 +26,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from relay_passes.analysis.recompute_search import peak_bytes  # noqa: E402
-from relay_passes.analysis.schedule_search import Graph, Node, schedule  # noqa: E402
-from relay_passes.rematerialize import cheapest  # noqa: E402
+from relay_passes.memory.rematerialize import cheapest  # noqa: E402
+from relay_passes.solvers.graph import Graph, Node  # noqa: E402
+from relay_passes.solvers.liveness import peak_bytes  # noqa: E402
+from relay_passes.solvers.schedule.search import schedule  # noqa: E402
 from tvm_ext.guide import learned_rank  # noqa: E402
 
 

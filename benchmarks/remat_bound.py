@@ -14,8 +14,8 @@ from itertools import pairwise
 
 from ortools.sat.python import cp_model
 
-from relay_passes.analysis.recompute_search import live_bytes
-from relay_passes.analysis.schedule_search import Graph
+from relay_passes.solvers.graph import Graph
+from relay_passes.solvers.liveness import live_bytes
 
 EFFORT = 5.0
 """Of the solver, in its own measure, about seconds: it ends the search without depending on the machine."""

@@ -28,15 +28,15 @@ sys.path.insert(0, str(ROOT))
 
 import tvm_ext  # noqa: E402
 from benchmarks import zoo  # noqa: E402
-from codegen_c.byoc import CodegenBackend  # noqa: E402
-from codegen_c.composites import Lowered, lower_operator  # noqa: E402
-from codegen_c.kernels.contract import Target  # noqa: E402
-from codegen_c.operators import Window  # noqa: E402
+from codegen_c.backend.byoc import CodegenBackend  # noqa: E402
+from codegen_c.composites.lower_operator import Lowered, lower_operator  # noqa: E402
+from codegen_c.operators.kinds import Window  # noqa: E402
+from codegen_c.targets.registry import target_of  # noqa: E402
 from relay_passes.analysis.operator_graph import OperatorGraph  # noqa: E402
 from relay_passes.analysis.row_facts import row_facts  # noqa: E402
-from relay_passes.analysis.schedule_search import Graph  # noqa: E402
-from relay_passes.analysis.split_search import Split, cheapest_cut  # noqa: E402
-from relay_passes.analysis.split_segments import RowFacts, Segment, Segments  # noqa: E402
+from relay_passes.solvers.graph import Graph  # noqa: E402
+from relay_passes.solvers.split.search import Split, cheapest_cut  # noqa: E402
+from relay_passes.solvers.split.segments import RowFacts, Segment, Segments  # noqa: E402
 from tvm_ext.core.platform import Platform  # noqa: E402
 from tvm_ext.pipeline import passes  # noqa: E402
 
@@ -150,7 +150,7 @@ def _operators(network: str, io: Literal["arena", "stream"]) -> OperatorGraph:
         module = tvm_ext.load(path)
     *stages, _ = passes(platform, options, "net")  # the last one makes regions
     module = tvm.transform.Sequential(stages)(module)
-    return OperatorGraph(module, module["main"], CodegenBackend(target=Target(processor=platform.processor)))
+    return OperatorGraph(module, module["main"], CodegenBackend(target=target_of(platform.processor)))
 
 
 def _layers(operators: OperatorGraph) -> list[Layer | None]:

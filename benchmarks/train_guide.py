@@ -21,17 +21,12 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.networks.layered_graph import layered_graph  # noqa: E402
 from benchmarks.remat import to_problem  # noqa: E402
-from codegen_c.learned_cost import MOST_BITS, LearnedCost, vector  # noqa: E402
-from relay_passes.analysis.recompute_exact import recompute_exactly  # noqa: E402
-from relay_passes.analysis.recompute_facts import facts_of  # noqa: E402
-from relay_passes.analysis.recompute_repeats import Repeat, promising, repeats_at  # noqa: E402
-from relay_passes.analysis.recompute_search import (  # noqa: E402
-    live_bytes,
-    peak_bytes,
-    positions_above,
-    recompute,
-    spans_of,
-)
+from codegen_c.costs.learned_cost import MOST_BITS, LearnedCost, vector  # noqa: E402
+from relay_passes.solvers.liveness import live_bytes, peak_bytes, spans_of  # noqa: E402
+from relay_passes.solvers.recompute.exact import recompute_exactly  # noqa: E402
+from relay_passes.solvers.recompute.facts import facts_of  # noqa: E402
+from relay_passes.solvers.recompute.repeats import Repeat, promising, repeats_at  # noqa: E402
+from relay_passes.solvers.recompute.search import positions_above, recompute  # noqa: E402
 from tvm_ext.core.platform import Platform  # noqa: E402
 from tvm_ext.core.trees import Trees  # noqa: E402
 

@@ -120,8 +120,8 @@ for line in run.splitlines():
 
 # %% [markdown]
 # `both/memory_map.html` shows every memory: look for a tensor that ends in one and goes on in the other. The decisions
-# stand in the module too: `relay_passes/assign_memories.py` writes them as attributes `memory` and `weights_memory` of
-# operators and as calls of `tvm_ext.move`, and `mod.script()` prints them.
+# stand in the module too: `relay_passes/memory/assign_memories.py` writes them as attributes `memory` and
+# `weights_memory` of operators and as calls of `tvm_ext.move`, and `mod.script()` prints them.
 
 # %%
 picture = (folder / "both" / "memory_map.html").read_text()

@@ -6,7 +6,7 @@ import signal
 
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
-from tvm_ext.core.supervise import supervised  # noqa: E402
+from tvm_ext.core.processes.supervise import supervised  # noqa: E402
 
 
 def main() -> None:

@@ -12,35 +12,36 @@ from typing import Any
 import numpy as np
 import tvm
 
-from codegen_c import reference
 from codegen_c.arena.profile import live_profile
-from codegen_c.build import Compiled
+from codegen_c.backend.build import Compiled
+from codegen_c.costs.predict import moved_bytes
 from codegen_c.emit.build_files import emit_build_files
 from codegen_c.emit.firmware import emit_firmware
 from codegen_c.emit.memory_map import emit_memory_map
 from codegen_c.emit.readme import emit_readme
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
-from codegen_c.predict import moved_bytes
-from relay_passes.quantize_int8 import REPORT as QUANTIZATION
-from tvm_ext.account import sources
-from tvm_ext.assurance import measured_assurance
+from codegen_c.program import reference
+from codegen_c.targets.registry import check_processors, startup_of
+from relay_passes.quantization.quantize_int8 import REPORT as QUANTIZATION
+from tvm_ext.assurance.assurance import measured_assurance
 from tvm_ext.calibration import Source
 from tvm_ext.core.errors import BadOptions, VerificationFailed
+from tvm_ext.core.files.output_folder import replaced_folder
 from tvm_ext.core.model_nodes import nodes_from_json
 from tvm_ext.core.options import BuildOptions
-from tvm_ext.core.output_folder import replaced_folder
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects, link_elf, section_sizes, static_library
-from tvm_ext.input_ranges import input_ranges, random_inputs
+from tvm_ext.execution.runner import HostModel, QemuResult, board_seconds, library_sources, run_qemu
 from tvm_ext.package import PLATFORM_FILE, Package
 from tvm_ext.pipeline import compile_model
-from tvm_ext.report import make_report, moved_table
-from tvm_ext.runner import HostModel, QemuResult, board_seconds, library_sources, run_qemu
-from tvm_ext.verify import BOARD_TOLERANCE, FLOAT_TOLERANCE, compare
-from tvm_ext.verify_inputs import VerifyInputs, read_verify_inputs
-from tvm_ext.verify_steps import check_steps
-from tvm_ext.witnesses.ask import ask
-from tvm_ext.witnesses.testimony import Testimony
+from tvm_ext.report.report import make_report, moved_table
+from tvm_ext.verification.account import sources
+from tvm_ext.verification.input_ranges import input_ranges, random_inputs
+from tvm_ext.verification.verify import BOARD_TOLERANCE, FLOAT_TOLERANCE, compare
+from tvm_ext.verification.verify_inputs import VerifyInputs, read_verify_inputs
+from tvm_ext.verification.verify_steps import check_steps
+from tvm_ext.verification.witnesses.ask import ask
+from tvm_ext.verification.witnesses.testimony import Testimony
 
 Progress = Callable[[str], None]
 Sample = Mapping[str, np.ndarray]
@@ -87,6 +88,7 @@ def build(
         raise BadOptions(f"options is a {type(options).__name__}; a BuildOptions is needed.")
     platform = platform if isinstance(platform, Platform) else Platform.load(platform)
     say = progress or (lambda _: None)
+    check_processors(platform)
     targets = _targets(platform, options)
     with replaced_folder(folder) as new:
         say("compiling the model to C" if options.quantize == "none" else "quantizing the model, compiling it to C")
@@ -119,8 +121,10 @@ def build(
 def _targets(platform: Platform, options: BuildOptions) -> tuple[str, ...]:
     """Where to verify. Raises BadOptions where a board is asked for that the platform does not have."""
     if options.verify is None:
-        tools = shutil.which("qemu-system-arm") and shutil.which(f"{platform.toolchain.prefix}gcc")
-        return ("host", "qemu") if platform.board and tools else ("host",)
+        if platform.board is None:
+            return ("host",)
+        tools = (startup_of(platform).emulator, f"{platform.toolchain.prefix}gcc")
+        return ("host", "qemu") if all(map(shutil.which, tools)) else ("host",)
     if "qemu" in options.verify and not platform.board:
         raise BadOptions(f"verify = qemu: {platform.name} has no board; choose host, or a platform that has one.")
     return options.verify

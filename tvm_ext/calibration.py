@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tvm_ext.core.arrays import read_arrays
 from tvm_ext.core.errors import BadInput
+from tvm_ext.core.files.arrays import read_arrays
 
 Array = np.ndarray
 # What `tvm_ext.build(calibration=...)` takes.

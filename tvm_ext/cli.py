@@ -24,15 +24,15 @@ from rich.console import Console
 from rich.markup import escape
 
 import tvm_ext
-from tvm_ext.core.arrays import holds_arrays, read_arrays, write_arrays
 from tvm_ext.core.errors import BadInput, BadOptions, TvmExtError
+from tvm_ext.core.files.arrays import holds_arrays, read_arrays, write_arrays
+from tvm_ext.core.files.output_folder import check_output
+from tvm_ext.core.files.staging import staged
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import BuildOptions, Guide, Io, IoType, Memories, Optimize, Quantize, Target
-from tvm_ext.core.output_folder import check_output
 from tvm_ext.core.platform import Platform
-from tvm_ext.core.staging import staged
 from tvm_ext.frontends.shapes import ModelNotice
-from tvm_ext.report_tables import pareto_table, platform_table, read_report, report_tables
+from tvm_ext.report.tables import pareto_table, platform_table, read_report, report_tables
 
 app = typer.Typer(
     name="tvm-ext",

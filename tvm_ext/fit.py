@@ -21,13 +21,13 @@ from functools import partial
 import tvm
 
 from codegen_c.arena.plan import check_capacity
-from codegen_c.build import Attempt, Compiled
-from relay_passes.analysis.recompute_search import Rank
+from codegen_c.backend.build import Attempt, Compiled
 from relay_passes.backend import Backend
-from relay_passes.rematerialize import Rematerialize
-from relay_passes.rematerialize_in_rows import RematerializeInRows
-from relay_passes.split_patches import SplitPatches
-from relay_passes.split_sequences import SplitSequences
+from relay_passes.memory.rematerialize import Rematerialize
+from relay_passes.memory.rematerialize_in_rows import RematerializeInRows
+from relay_passes.memory.split_patches import SplitPatches
+from relay_passes.memory.split_sequences import SplitSequences
+from relay_passes.solvers.recompute.search import Rank
 from tvm_ext.core.errors import DoesNotFit, UnsupportedModel
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform

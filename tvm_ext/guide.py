@@ -7,8 +7,8 @@ from importlib.resources import as_file, files
 
 import numpy as np
 
-from codegen_c.learned_cost import LearnedCost
-from relay_passes.analysis.recompute_search import Rank
+from codegen_c.costs.learned_cost import LearnedCost
+from relay_passes.solvers.recompute.search import Rank
 from tvm_ext.core.trees import Trees
 
 WEIGHTS = "guide.npz"

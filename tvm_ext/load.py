@@ -10,9 +10,9 @@ import tvm
 
 from relay_passes.dataflow import bindings, op_name, operands
 from tvm_ext.core.errors import BadModel
+from tvm_ext.core.files.read_file import check_file
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.model_nodes import ModelNode, nodes_to_json
-from tvm_ext.core.read_file import check_file
 from tvm_ext.frontends.loaded import Loaded
 from tvm_ext.frontends.model_name import model_name
 from tvm_ext.frontends.onnx.load_onnx import load_onnx
@@ -20,7 +20,7 @@ from tvm_ext.frontends.pytorch.load_torch import load_torch
 from tvm_ext.frontends.relax_module import load_relax
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.frontends.tflite.load_tflite import load_tflite
-from tvm_ext.input_ranges import DEMANDS
+from tvm_ext.verification.input_ranges import DEMANDS
 
 __all__ = ["Limits", "ModelNotice", "load"]
 

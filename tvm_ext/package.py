@@ -9,12 +9,12 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from codegen_c.interface import Interface, Port
+from codegen_c.program.interface import Interface, Port
 from tvm_ext.core.errors import BadInput, BadPackage, BadPlatform, RunFailed
 from tvm_ext.core.platform import Platform
-from tvm_ext.report_interface import check_header, firmware_of, interface_of, modelled_instructions
-from tvm_ext.report_tables import read_report
-from tvm_ext.runner import QemuResult, Sample, board_seconds, run_host, run_qemu
+from tvm_ext.execution.runner import QemuResult, Sample, board_seconds, run_host, run_qemu
+from tvm_ext.report.interface import check_header, firmware_of, interface_of, modelled_instructions
+from tvm_ext.report.tables import read_report
 
 PLATFORM_FILE = "platform.json"
 

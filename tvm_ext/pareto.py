@@ -10,10 +10,10 @@ from pathlib import Path
 import jinja2
 import tvm
 
-from codegen_c.build import Compiled
+from codegen_c.backend.build import Compiled
 from tvm_ext.core.errors import DoesNotFit
+from tvm_ext.core.files.output_folder import replaced_folder
 from tvm_ext.core.options import BuildOptions
-from tvm_ext.core.output_folder import replaced_folder
 from tvm_ext.core.platform import Platform
 from tvm_ext.pipeline import compile_module
 

@@ -11,35 +11,35 @@ from importlib.metadata import version
 import tvm
 from tvm import relax
 
-from codegen_c.build import Compiled, compile_region
-from codegen_c.byoc import CODEGEN, CodegenBackend, codegen_options
-from codegen_c.composites import Lower, lower_operator
+from codegen_c.backend.build import Compiled, compile_region
+from codegen_c.backend.byoc import CODEGEN, CodegenBackend, codegen_options
+from codegen_c.composites.lower_operator import Lower, lower_operator
+from codegen_c.costs.predict import time_model
 from codegen_c.emit.banner import Origin
-from codegen_c.kernels.contract import Target
-from relay_passes.assign_memories import AssignMemories
-from relay_passes.convert_layout import ConvertLayout
-from relay_passes.copy_results import CopyResults
+from codegen_c.targets.registry import target_of
 from relay_passes.dataflow import bindings, op_name, outputs, static_shape
-from relay_passes.duplicate_dequantize import DuplicateDequantize
-from relay_passes.expose_gathers import ExposeGathers
-from relay_passes.expose_interpolations import ExposeInterpolations
-from relay_passes.flatten_channels_last import FlattenChannelsLast
-from relay_passes.fold_batch_norm import FoldBatchNorm
-from relay_passes.fold_constants import FoldConstants
-from relay_passes.fold_pads import FoldPads
-from relay_passes.form_composites import FormComposites
-from relay_passes.move_integers import MoveIntegers
-from relay_passes.outline_regions import OutlineRegions
-from relay_passes.quantize_int8 import QuantizeInt8
-from relay_passes.schedule_operators import ScheduleOperators
-from relay_passes.slice_splits import SliceSplits
-from relay_passes.stream_ports import StreamPorts
+from relay_passes.layout.convert_layout import ConvertLayout
+from relay_passes.layout.flatten_channels_last import FlattenChannelsLast
+from relay_passes.layout.stream_ports import StreamPorts
+from relay_passes.memory.assign_memories import AssignMemories
+from relay_passes.memory.schedule_operators import ScheduleOperators
+from relay_passes.quantization.quantize_int8 import QuantizeInt8
+from relay_passes.regions.copy_results import CopyResults
+from relay_passes.regions.form_composites import FormComposites
+from relay_passes.regions.outline_regions import OutlineRegions
+from relay_passes.simplify.duplicate_dequantize import DuplicateDequantize
+from relay_passes.simplify.expose_gathers import ExposeGathers
+from relay_passes.simplify.expose_interpolations import ExposeInterpolations
+from relay_passes.simplify.fold_batch_norm import FoldBatchNorm
+from relay_passes.simplify.fold_constants import FoldConstants
+from relay_passes.simplify.fold_pads import FoldPads
+from relay_passes.simplify.move_integers import MoveIntegers
+from relay_passes.simplify.slice_splits import SliceSplits
 from tvm_ext import guide
 from tvm_ext.calibration import Calibration, Source, read_calibration
 from tvm_ext.core.errors import BadOptions, UnsupportedModel
 from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
-from tvm_ext.core.time_model import TimeModel
 from tvm_ext.fit import MOST_TRIES, MemoryPass, Way, fit
 from tvm_ext.load import load
 
@@ -126,7 +126,7 @@ def _from_memory(
     limits: Mapping[str, int] | None,
 ) -> list[tvm.transform.Pass]:
     """The end of phase 4, and what follows."""
-    kernels, time = replace(backend, cost=None), TimeModel(platform=platform)
+    kernels, time = replace(backend, cost=None), time_model(platform)
     return [
         *([memory_pass] if memory_pass else []),
         *([AssignMemories(kernels, time, limits)] if limits else []),  # the time model has a calibration of its own
@@ -137,7 +137,7 @@ def _from_memory(
 
 def _backend(platform: Platform, options: BuildOptions, lower: Lower = lower_operator) -> CodegenBackend:
     return CodegenBackend(
-        target=Target(processor=platform.processor, optimize=options.optimize, least_scratch=options.least_scratch),
+        target=target_of(platform.processor, optimize=options.optimize, least_scratch=options.least_scratch),
         cost=guide.learned_cost() if options.guide == "learned" else None,
         lower=lower,
     )

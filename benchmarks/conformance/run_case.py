@@ -17,8 +17,8 @@ from typing import Literal
 import numpy as np
 
 from benchmarks.conformance.cases import Case
-from codegen_c.build import Compiled
-from codegen_c.interface import Interface
+from codegen_c.backend.build import Compiled
+from codegen_c.program.interface import Interface
 from tvm_ext.core.errors import BuildFailed, TvmExtError
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform

@@ -20,7 +20,7 @@ from benchmarks.fuzzing.forked import Stages
 from benchmarks.fuzzing.outcome import Outcome
 from benchmarks.fuzzing.specimen import CommandSpecimen, ModelSpecimen, Specimen
 from benchmarks.fuzzing.witnesses import CHECKS, Built, Disagreement, Refused, against_runtime
-from codegen_c.build import Compiled
+from codegen_c.backend.build import Compiled
 from tvm_ext.cli import app
 from tvm_ext.core import errors
 from tvm_ext.core.options import BuildOptions

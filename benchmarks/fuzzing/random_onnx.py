@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.support.onnx_models import model_of
 from tests.support.random_models import IMAGE_LAYERS, Network, Shape
-from tvm_ext.witnesses.onnxruntime_witness import onnx_outputs
+from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs
 
 OPSET = 17
 MOST_ELEMENTS = 10_000

@@ -6,8 +6,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from tvm_ext.input_ranges import random_inputs
-from tvm_ext.witnesses.onnxruntime_witness import onnx_outputs
+from tvm_ext.verification.input_ranges import random_inputs
+from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs
 
 _WEIGHTED = {"Conv": 0, "ConvTranspose": 1, "Gemm": None, "MatMul": None}
 """Operators with weights, and the axis with a scale for each index, where there may be one."""

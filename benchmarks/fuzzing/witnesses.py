@@ -13,15 +13,15 @@ import tvm
 
 from benchmarks.fuzzing import runtimes
 from benchmarks.fuzzing.forked import Stages
-from codegen_c.build import Compiled
+from codegen_c.backend.build import Compiled
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
 from tests.support.poison import run_poisoned
 from tvm_ext.builder import build
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Toolchain
 from tvm_ext.core.toolchain import LANGUAGE_FLAGS
-from tvm_ext.input_ranges import input_ranges, random_inputs
-from tvm_ext.runner import HostModel
+from tvm_ext.execution.runner import HostModel
+from tvm_ext.verification.input_ranges import input_ranges, random_inputs
 
 Arrays = Mapping[str, np.ndarray]
 TOLERANCE = 1e-4

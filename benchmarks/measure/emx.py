@@ -21,11 +21,11 @@ from benchmarks.measure.ours import bound_call
 from benchmarks.measure.records import Row, reason_of
 from codegen_c.emit.firmware import emit_firmware
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
-from codegen_c.interface import Interface, Port
+from codegen_c.program.interface import Interface, Port
 from tvm_ext.core.errors import TvmExtError
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects, link_elf, section_sizes, shared_library
-from tvm_ext.runner import run_qemu
+from tvm_ext.execution.runner import run_qemu
 
 _TIME_LIMIT_S = 300
 _FLAGS = ("-w", "-std=gnu11", "-fstrict-aliasing")

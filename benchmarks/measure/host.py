@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
 
-from codegen_c.interface import Interface
+from codegen_c.program.interface import Interface
 from tvm_ext.core.platform import Toolchain
 from tvm_ext.core.toolchain import compile_objects, find_compiler
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from codegen_c.arena.plan import plan_memory
-from codegen_c.build import Compiled
+from codegen_c.backend.build import Compiled
 from codegen_c.emit.firmware import emit_firmware, instruction_shift, qemu_arguments
-from codegen_c.interface import Interface, Port
-from codegen_c.program import KernelCall, Program
+from codegen_c.program.interface import Interface, Port
+from codegen_c.program.program import KernelCall, Program
 from tvm_ext.core.errors import RunFailed
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects, find_program, link_elf

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from codegen_c.arena.memory_plan import Placement
-from codegen_c.program import Affine, KernelCall, Loop, Program, Rows, Step
+from codegen_c.program.program import Affine, KernelCall, Loop, Program, Rows, Step
 
 
 def with_directions(program: Program, placements: Mapping[str, Placement]) -> Program:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from codegen_c.program import Program, Tensor, parts_of, reads, writes
+from codegen_c.program.program import Program, Tensor, parts_of, reads, writes
 
 
 def lifetimes(program: Program) -> dict[str, tuple[int, int]]:

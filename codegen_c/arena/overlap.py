@@ -21,8 +21,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from codegen_c.kernels.contract import Implementation, Spatial
-from codegen_c.program import KernelCall, Program, Sequence, Tensor, parts_of, reads
-from codegen_c.sequences import needed_and_written
+from codegen_c.program.program import KernelCall, Program, Sequence, Tensor, parts_of, reads
+from codegen_c.program.sequences import needed_and_written
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from numpy.lib.stride_tricks import as_strided
 from codegen_c.arena.memory_plan import MemoryPlan, Placement
 from codegen_c.arena.validate_rows import replay_sequence
 from codegen_c.arena.validate_transfers import Flights, check_copies
-from codegen_c.program import Call, KernelCall, Loop, Program, Sequence, Tensor, Transfer, Wait, calls
+from codegen_c.program.program import Call, KernelCall, Loop, Program, Sequence, Tensor, Transfer, Wait, calls
 from tvm_ext.core.errors import PlanRejected
 
 NOBODY = -1

@@ -8,7 +8,7 @@ import numpy as np
 
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.kernels.contract import RowAccess
-from codegen_c.program import KernelCall, Program, Sequence
+from codegen_c.program.program import KernelCall, Program, Sequence
 from tvm_ext.core.errors import PlanRejected
 
 FIRST_ROW_NUMBER = -2

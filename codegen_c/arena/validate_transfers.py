@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from codegen_c.program import Program, Transfer, calls
+from codegen_c.program.program import Program, Transfer, calls
 from tvm_ext.core.errors import PlanRejected
 
 FIRST_FLIGHT_NUMBER = -(1 << 30)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from codegen_c.text import comment
+from codegen_c.c_text.text import comment
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from codegen_c.emit.firmware import instruction_shift, qemu_arguments
 from codegen_c.emit.templates import render
+from codegen_c.targets.registry import startup_of
 from tvm_ext.core.options import Optimize
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import LANGUAGE_FLAGS, WARNING_FLAGS
@@ -27,6 +28,7 @@ def emit_build_files(model: str, sources: Sequence[str], platform: Platform, opt
         "platform_flags": toolchain.flags,
         "optimize_flags": toolchain.speed_flags if optimize == "speed" else toolchain.size_flags,
         "board": board is not None,
+        "emulator": startup_of(platform).emulator if board else "",
         "qemu": qemu_arguments(board, shift=instruction_shift(board)) if board else [],
     }
     return {name: render(f"{name}.j2", **values) for name in ("CMakeLists.txt", "Makefile")}

@@ -6,36 +6,40 @@ ram is zeroed at start, constants of rom are loaded in place, constants in ram a
 
 from __future__ import annotations
 
-from importlib.resources import files
 from math import gcd
 
 from codegen_c.emit.selftest import ports, run_arguments, streams
 from codegen_c.emit.templates import render
-from codegen_c.interface import Interface
+from codegen_c.program.interface import Interface
+from codegen_c.targets.instruction_set import Startup
+from codegen_c.targets.registry import instruction_set_of, runtime_text, startup_of, startup_text, timers_of
 from tvm_ext.core.errors import BadPlatform
 from tvm_ext.core.platform import Board, Memory, Platform
 
 _MAX_SHIFT = 10  # QEMU's own limit
 _NANOSECONDS = 1_000_000_000
+DMA_COUNT = ("dma_count.c", "dma_count.h")
 
 
 def emit_firmware(
     interface: Interface, platform: Platform, *, moves: bool = False, compares: bool = True
 ) -> dict[str, str]:
-    """Files under `board/`. The platform must have a board. Raises BadPlatform where the stack does not fit.
+    """Files under `board/`. The platform must have a board.
+
+    Raises BadPlatform where the stack does not fit, or the start-up code has no such timer.
 
     moves: whether the model copies between memories; the firmware then counts the bytes.
     compares: whether the self-test does.
     """
-    board = _board(platform)
-    runtime = files("codegen_c") / "runtime"
-    names = ["startup.c", "semihosting.h", "measure.h", *(["dma_count.c", "dma_count.h"] if moves else [])]
-    copied = {name: (runtime / name).read_text() for name in names}
-    copied["timer.h"] = (runtime / f"timer_{board.timer}.h").read_text()
+    board, startup = _board(platform), startup_of(platform)
+    copied = {name: startup_text(name, startup) for name in ("startup.c", "semihosting.h", "measure.h")}
+    copied["timer.h"] = _timer(board, startup)
+    if moves:
+        copied |= {name: runtime_text(name, instruction_set_of(platform.processor)) for name in DMA_COUNT}
     generated = {
         "board.h": _board_header(platform, board, moves),
         "link.ld": _linker_script(platform, board),
-        "firmware.c": _main(interface, moves, compares),
+        "firmware.c": _main(interface, startup, moves, compares),
     }
     return {f"board/{name}": text for name, text in sorted((copied | generated).items())}
 
@@ -64,6 +68,13 @@ def _board(platform: Platform) -> Board:
     if platform.board is None:
         raise BadPlatform(f"platform {platform.name} has no [board] table; firmware needs one.")
     return platform.board
+
+
+def _timer(board: Board, startup: Startup) -> str:
+    known = timers_of(startup)
+    if board.timer not in known:
+        raise BadPlatform(f"board.timer = {board.timer!r}: the start-up code has {', '.join(known)}.")
+    return startup_text(f"timer_{board.timer}.h", startup)
 
 
 def _board_header(platform: Platform, board: Board, moves: bool) -> str:
@@ -130,7 +141,7 @@ def _part(memory: Memory) -> dict[str, object]:
     }
 
 
-def _main(interface: Interface, moves: bool, compares: bool) -> str:
+def _main(interface: Interface, startup: Startup, moves: bool, compares: bool) -> str:
     types = [f"const {port.c_type} *" for port in interface.inputs] + [f"{p.c_type} *" for p in interface.outputs]
     parameters = {"arena": "void", "caller": ", ".join(types), "stream": f"const {interface.io_struct} *"}
     return render(
@@ -139,6 +150,7 @@ def _main(interface: Interface, moves: bool, compares: bool) -> str:
         io=interface.io,
         counts=moves,
         compares=compares,
+        read_stack_pointer=startup.read_stack_pointer,
         parameters=parameters[interface.io],
         streams=streams(interface),
         input_bytes=sum(port.num_bytes for port in interface.inputs),

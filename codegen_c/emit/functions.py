@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from codegen_c.c_text.text import block
 from codegen_c.kernels.contract import CFunction
-from codegen_c.text import block
 
 
 def definition(function: CFunction, name: str) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from codegen_c.c_text.text import block, comment
 from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.stream import callback_signature, describe_rows, streamed
-from codegen_c.interface import Interface, Port
-from codegen_c.text import block, comment
+from codegen_c.program.interface import Interface, Port
 
 
 def emit_header(interface: Interface, origin: Origin) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from codegen_c.emit.header import accessor_signature, signature
 from codegen_c.emit.stream import callback_signature, streamed
-from codegen_c.interface import Interface
+from codegen_c.program.interface import Interface
 
 
 def emit_interface_check(interface: Interface) -> str:

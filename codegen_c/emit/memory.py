@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from codegen_c.arena.memory_plan import MemoryPlan, Placement
+from codegen_c.c_text.text import C_TYPES, block, comment
 from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.header import accessor_signature
-from codegen_c.interface import Interface
-from codegen_c.program import Program
-from codegen_c.text import C_TYPES, block, comment
+from codegen_c.program.interface import Interface
+from codegen_c.program.program import Program
 from tvm_ext.core.platform import Memory, Platform
 from tvm_ext.core.section_names import zeroed_by_name
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement, peak_placements
 from codegen_c.emit.templates import render
-from codegen_c.program import Program, Step, writes
+from codegen_c.program.program import Program, Step, writes
 
 WIDTH, HEIGHT = 1080.0, 420.0
 """Of the plot inside its axes, in the picture's own units."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from textwrap import wrap
 
 from codegen_c.arena.memory_plan import MemoryPlan, scratch_name
+from codegen_c.c_text.text import block, comment
 from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.functions import definition
 from codegen_c.emit.header import signature
@@ -13,9 +14,9 @@ from codegen_c.emit.memory import place, union_name
 from codegen_c.emit.pieces import Piece, joined
 from codegen_c.emit.sequence import sequence_lines
 from codegen_c.emit.stream import callback_lines, streamed
-from codegen_c.interface import Interface, Port
 from codegen_c.kernels.contract import CFunction
-from codegen_c.program import (
+from codegen_c.program.interface import Interface, Port
+from codegen_c.program.program import (
     Affine,
     Call,
     KernelCall,
@@ -29,7 +30,6 @@ from codegen_c.program import (
     calls,
     reads,
 )
-from codegen_c.text import block, comment
 
 RUNTIME_HEADER = "tvm_ext_kernels.h"
 DMA_HEADER = "tvm_ext_dma.h"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from codegen_c.c_text.text import block
 from codegen_c.emit.header import describe
 from codegen_c.emit.memory import section_macro
 from codegen_c.emit.stream import callback_signature, describe_rows, streamed
 from codegen_c.emit.templates import render
-from codegen_c.interface import Interface, Port
-from codegen_c.text import block
+from codegen_c.program.interface import Interface, Port
 
 
 def emit_readme(interface: Interface, report: Mapping[str, Any]) -> str:

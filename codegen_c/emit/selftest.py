@@ -8,10 +8,10 @@ from typing import Literal
 
 import numpy as np
 
+from codegen_c.c_text.text import C_TYPES, filled, literal
 from codegen_c.emit.stream import callback_signature, streamed
 from codegen_c.emit.templates import render
-from codegen_c.interface import Interface, Port
-from codegen_c.text import C_TYPES, filled, literal
+from codegen_c.program.interface import Interface, Port
 
 Side = Literal["inputs", "outputs"]
 SIDES: tuple[Side, Side] = ("inputs", "outputs")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
+from codegen_c.c_text.text import block
 from codegen_c.kernels.contract import RowAccess
-from codegen_c.program import KernelCall
-from codegen_c.program import Sequence as RowSteps
-from codegen_c.sequences import reach, spatial_of
-from codegen_c.text import block
+from codegen_c.program.program import KernelCall
+from codegen_c.program.program import Sequence as RowSteps
+from codegen_c.program.sequences import reach, spatial_of
 
 CallLines = Callable[[KernelCall, tuple[str, str]], Sequence[str]]
 """Lines that call a kernel for rows [begin, end), given as C expressions."""

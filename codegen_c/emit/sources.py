@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
-
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.header import emit_header
 from codegen_c.emit.memory import emit_memory
 from codegen_c.emit.model import DMA_HEADER, emit_model, headers
 from codegen_c.emit.weights import emit_weights
-from codegen_c.interface import Interface
-from codegen_c.program import Program
+from codegen_c.program.interface import Interface
+from codegen_c.program.program import Program
+from codegen_c.targets.registry import instruction_set_of, runtime_text
 from tvm_ext.core.platform import Platform
 
 
@@ -28,10 +27,15 @@ def emit_sources(
     model = interface.model
     runtime = [name for name in headers(program) if name.startswith("tvm_ext_")]
     runtime += ["tvm_ext_dma.c"] if DMA_HEADER in runtime else []
+    runs_on = {
+        name: platform.processor_named(call.processor)
+        for call in program.kernel_calls()
+        for name in call.implementation.function.includes
+    }
     return {
         f"{model}.h": emit_header(interface, origin),
         f"{model}.c": emit_model(program, plan, interface, origin, after_step=after_step),
         **emit_memory(program, plan, interface, origin, platform),
         **emit_weights(program, model, origin, platform),
-        **{name: (files("codegen_c") / "runtime" / name).read_text(encoding="utf-8") for name in runtime},
+        **{name: runtime_text(name, instruction_set_of(runs_on.get(name, platform.processor))) for name in runtime},
     }

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from textwrap import wrap
 
-from codegen_c.interface import Interface, Port
+from codegen_c.c_text.text import block, plus, times
 from codegen_c.kernels.contract import Kept
-from codegen_c.kernels.window import slot
-from codegen_c.program import KernelCall, Tensor
-from codegen_c.text import block, plus, times
+from codegen_c.kernels.shared.window import slot
+from codegen_c.program.interface import Interface, Port
+from codegen_c.program.program import KernelCall, Tensor
 
 
 def streamed(interface: Interface) -> list[tuple[str, Port]]:

@@ -11,8 +11,8 @@ from codegen_c.emit.banner import Origin
 from codegen_c.emit.model import model_pieces
 from codegen_c.emit.pieces import Piece, line_ranges
 from codegen_c.emit.weights import weights_pieces
-from codegen_c.interface import Interface
-from codegen_c.program import Call, KernelCall, Program, calls, transfers_of
+from codegen_c.program.interface import Interface
+from codegen_c.program.program import Call, KernelCall, Program, calls, transfers_of
 from tvm_ext.core.model_nodes import ModelNode, reachable
 from tvm_ext.core.platform import Platform
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from codegen_c.interface import Interface
-from codegen_c.text import block
+from codegen_c.c_text.text import block
+from codegen_c.program.interface import Interface
 
 _TENSOR = """\
 /* The data of an argument: a tensor object, whose DLTensor follows the object's header, or a DLTensor itself. */

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from codegen_c.c_text.text import C_TYPES, block, comment, filled, literal
 from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.memory import define_section, section_macro
 from codegen_c.emit.pieces import Piece, joined
-from codegen_c.program import Constant, Program
-from codegen_c.text import C_TYPES, block, comment, filled, literal
+from codegen_c.program.program import Constant, Program
 from tvm_ext.core.platform import Platform
 
 _LINE_LENGTH = 108

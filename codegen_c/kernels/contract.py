@@ -17,7 +17,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from codegen_c.operators import Operator, TensorType, Window
+from codegen_c.operators.kinds import Operator, TensorType, Window
+from codegen_c.targets.instruction_set import InstructionSet
 from tvm_ext.core.platform import Processor
 
 Array = np.ndarray
@@ -133,9 +134,13 @@ class StoredRows:
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """What a kernel may count on: the processor, whether speed or size matters more, and whether scratch does most."""
+    """What a kernel may count on: the processor, whether speed or size matters more, and whether scratch does most.
+
+    `codegen_c.targets.registry.target_of` makes one from a processor.
+    """
 
     processor: Processor
+    instruction_set: InstructionSet
     optimize: Literal["speed", "size"] = "speed"
     least_scratch: bool = False
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
-from codegen_c.operators import Generic
+from codegen_c.operators.kinds import Generic
 from codegen_c.tir.plain_c import PlainC
 
 

@@ -6,9 +6,9 @@ Each gives the same value on every processor, the one that onnxruntime gives on 
 
 from __future__ import annotations
 
-from codegen_c.text import C_TYPES
+from codegen_c.c_text.literals import number
+from codegen_c.c_text.text import C_TYPES
 from codegen_c.tir.helpers import short_type
-from codegen_c.tir.literals import number
 from codegen_c.tir.plain_c import Helper
 
 

@@ -8,10 +8,10 @@ from tvm import tirx
 from tvm.ir import Call, Expr, StringImm, TensorLoad, Var
 from tvm.sym import Analyzer
 
-from codegen_c.text import C_TYPES
+from codegen_c.c_text.literals import number
+from codegen_c.c_text.text import C_TYPES
 from codegen_c.tir import edges, helpers
 from codegen_c.tir.intrinsics import library_function
-from codegen_c.tir.literals import number
 from codegen_c.tir.plain_c import CannotLowerError, Helper
 from codegen_c.tir.ranges import clamped, divides_by_edge, may_overflow, reads_elements, shifts_too_far
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codegen_c.text import C_TYPES
+from codegen_c.c_text.text import C_TYPES
 from codegen_c.tir.plain_c import CannotLowerError, Helper
 
 SHORT_TYPES = {"float": "f", "int": "i", "uint": "u"}

@@ -10,7 +10,7 @@ import numpy as np
 import tvm
 from tvm import relax, tirx
 
-from codegen_c.text import C_TYPES
+from codegen_c.c_text.text import C_TYPES
 from codegen_c.tir.extremes import LEGALIZE
 from codegen_c.tir.plain_c import CannotLowerError
 

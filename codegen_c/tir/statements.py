@@ -5,10 +5,10 @@ from __future__ import annotations
 from tvm import tirx
 from tvm.ir import Call, Expr, Range, TensorLoad, Var
 
-from codegen_c.text import block
+from codegen_c.c_text.literals import number
+from codegen_c.c_text.text import block
 from codegen_c.tir.expressions import ExpressionPrinter
 from codegen_c.tir.helpers import running_helper
-from codegen_c.tir.literals import number
 from codegen_c.tir.plain_c import CannotLowerError
 from codegen_c.tir.storage import Storage
 from tvm_ext.core.names import identifier, unique

@@ -9,7 +9,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call, TensorLoad, Var
 
-from codegen_c.text import C_TYPES
+from codegen_c.c_text.text import C_TYPES
 from codegen_c.tir.plain_c import SCRATCH_ALIGNMENT_BYTES, CannotLowerError
 
 MAX_STACK_BYTES = 256

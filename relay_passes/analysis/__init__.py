@@ -1,0 +1,1 @@
+"""Facts about modules; nothing here rewrites one."""

@@ -6,10 +6,10 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from relay_passes.analysis.schedule_search import Graph, Node
 from relay_passes.backend import Backend
 from relay_passes.composites import composite_of, stream_of
 from relay_passes.dataflow import bindings, op_name, operands, outputs
+from relay_passes.solvers.graph import Graph, Node
 from tvm_ext.core.columns import ColumnOperator
 from tvm_ext.core.row_sequence import RowAccumulation, RowOperator
 

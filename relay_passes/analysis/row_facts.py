@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from relay_passes.analysis.operator_graph import OperatorGraph
-from relay_passes.analysis.split_segments import ROWS_PER_CALL, Calls, RowFacts
+from relay_passes.solvers.split.segments import ROWS_PER_CALL, Calls, RowFacts
 
 
 def row_facts(operators: OperatorGraph) -> RowFacts:

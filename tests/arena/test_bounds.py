@@ -12,9 +12,9 @@ from codegen_c.arena.overlap import Overlaps, distances, overlaps, row_bytes, se
 from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.kernels.contract import RowAccess, Spatial
-from codegen_c.kernels.window import accumulated
-from codegen_c.operators import Window
-from codegen_c.program import KernelCall, Part, Program, Ring, Sequence, Tensor
+from codegen_c.kernels.shared.window import accumulated
+from codegen_c.operators.kinds import Window
+from codegen_c.program.program import KernelCall, Part, Program, Ring, Sequence, Tensor
 from tests.arena.programs import call, program
 
 ROWS, ROW_BYTES = 6, 16

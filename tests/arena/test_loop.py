@@ -13,14 +13,15 @@ from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.sources import emit_sources
-from codegen_c.interface import Interface, Port
-from codegen_c.kernels import select
-from codegen_c.kernels.contract import Implementation, Kept, StoredRows, Target
-from codegen_c.operators import Conv2d, TensorType, Window
-from codegen_c.program import Affine, Constant, KernelCall, Loop, Program, Rows, Step, Tensor, Transfer
+from codegen_c.kernels.contract import Implementation, Kept, StoredRows
+from codegen_c.kernels.registry import select
+from codegen_c.operators.kinds import Conv2d, TensorType, Window
+from codegen_c.program.interface import Interface, Port
+from codegen_c.program.program import Affine, Constant, KernelCall, Loop, Program, Rows, Step, Tensor, Transfer
+from codegen_c.targets.registry import target_of
 from tvm_ext.core.errors import PlanRejected
 from tvm_ext.core.platform import Platform
-from tvm_ext.runner import HostModel
+from tvm_ext.execution.runner import HostModel
 
 PLATFORM = Platform.load("host")
 SIZE, CHANNELS, RING_ROWS = 12, 5, 3
@@ -52,7 +53,7 @@ class Built:
 
 
 def kernel(operator: Conv2d, stored: StoredRows) -> Implementation:
-    chosen = select(operator, Target(processor=PLATFORM.processor), stored)
+    chosen = select(operator, target_of(PLATFORM.processor), stored)
     assert isinstance(chosen, Implementation) and chosen.spatial
     return chosen
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from codegen_c.kernels.contract import RowAccess
-from codegen_c.operators import Window
-from codegen_c.sequences import window_reader
+from codegen_c.operators.kinds import Window
+from codegen_c.program.sequences import window_reader
 from tvm_ext.core.row_sequence import RowCall, RowOperator, RowReader, RowSequence
 
 

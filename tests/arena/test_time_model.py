@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from codegen_c.costs.predict import time_model
 from tests.support.memory_problems import always_on
-from tvm_ext.core.time_model import CALIBRATION, CALL_CYCLES, COPY_INSTRUCTIONS_A_BYTE, Event, TimeModel, finish_cycles
+from tvm_ext.core.platform import Platform
+from tvm_ext.core.time_model import CALL_CYCLES, COPY_INSTRUCTIONS_A_BYTE, Event, TimeModel, finish_cycles
 
 TIME = TimeModel(platform=always_on())
 
@@ -35,9 +37,14 @@ def test_without_a_dma_the_processor_reads_writes_and_copies() -> None:
 
 
 def test_instructions_are_calibrated_by_kernel() -> None:
-    (kernel,) = [name for simd, name in CALIBRATION if (simd, name) == ("helium", "pointwise_f32")]
-    assert TIME.compute_cycles(kernel, 1000) == 1000 * CALIBRATION["helium", kernel]
-    assert TIME.compute_cycles("a kernel nobody measured", 1000) == 1000
+    time = TimeModel(platform=always_on(), calibration={"pointwise_f32": 0.87})
+    assert time.compute_cycles("pointwise_f32", 1000) == 870
+    assert time.compute_cycles("a kernel nobody measured", 1000) == 1000
+
+
+def test_the_calibration_is_that_of_the_processors_target() -> None:
+    assert time_model(always_on()).compute_cycles("pointwise_f32", 1000) == 870
+    assert time_model(Platform.load("host")).compute_cycles("pointwise_f32", 1000) == 1000
 
 
 def test_transfers_run_one_after_the_other_beside_the_steps() -> None:

@@ -11,9 +11,9 @@ from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement
 from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.kernels.contract import RowAccess, Spatial
-from codegen_c.kernels.window import accumulated
-from codegen_c.operators import Window
-from codegen_c.program import KernelCall, Part, Program, Ring, Sequence
+from codegen_c.kernels.shared.window import accumulated
+from codegen_c.operators.kinds import Window
+from codegen_c.program.program import KernelCall, Part, Program, Ring, Sequence
 from tests.arena.programs import call, program
 from tvm_ext.core.errors import PlanRejected
 

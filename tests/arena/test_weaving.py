@@ -9,8 +9,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from codegen_c.program import Constant, KernelCall, Program, Transfer, Wait
-from codegen_c.transfers import Fetch, Move, with_transfers
+from codegen_c.lowering.transfers import Fetch, Move, with_transfers
+from codegen_c.program.program import Constant, KernelCall, Program, Transfer, Wait
 from tests.arena.programs import call, program
 from tvm_ext.core.platform import Platform
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.kinds import KINDS, MODEL, needs_board
 from tvm_ext import Package
-from tvm_ext.coverage import MOST_MACS, covered_lines, selftest_coverage
+from tvm_ext.assurance.coverage import MOST_MACS, covered_lines, selftest_coverage
 
 NAMES = [pytest.param(name, marks=[pytest.mark.board] if needs_board(name) else []) for name in KINDS]
 

@@ -15,11 +15,11 @@ from codegen_c.emit.banner import Origin
 from codegen_c.emit.firmware import emit_firmware
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
 from codegen_c.emit.sources import emit_sources
-from codegen_c.interface import Interface, Port
-from codegen_c.kernels import qbinary_dsp, qconv2d_dsp, qdense_dsp, qdepthwise_dsp
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows
-from codegen_c.operators import Operator, TensorType
-from codegen_c.program import Constant, KernelCall, Program, Tensor
+from codegen_c.operators.kinds import Operator, TensorType
+from codegen_c.program.interface import Interface, Port
+from codegen_c.program.program import Constant, KernelCall, Program, Tensor
+from codegen_c.targets.dsp.kernels import qbinary_dsp, qconv2d_dsp, qdense_dsp, qdepthwise_dsp
 from tests.boards.toy import write_texts
 from tests.kernels.dsp import CORTEX_M4, taken_by
 from tests.kernels.quantized import elements, seeds
@@ -28,7 +28,7 @@ from tests.kernels.test_qconv2d import convolutions
 from tests.kernels.test_qdense import dense_layers
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects, link_elf
-from tvm_ext.runner import run_qemu
+from tvm_ext.execution.runner import run_qemu
 
 pytestmark = pytest.mark.board
 

@@ -11,10 +11,10 @@ import pytest
 
 from codegen_c.emit.firmware import emit_firmware, instruction_shift
 from tests.boards.toy import EXPONENT, build_elf, write_loop, write_toy
-from tvm_ext import runner
 from tvm_ext.core.errors import BadInput, BadPlatform, BuildFailed, RunFailed
 from tvm_ext.core.platform import Platform
-from tvm_ext.runner import run_host, run_qemu
+from tvm_ext.execution import runner
+from tvm_ext.execution.runner import run_host, run_qemu
 
 pytestmark = pytest.mark.board
 

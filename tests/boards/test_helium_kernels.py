@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from codegen_c.c_text.text import C_TYPES, block, literal
 from codegen_c.emit.build_files import emit_build_files
 from codegen_c.emit.firmware import emit_firmware
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
-from codegen_c.interface import Interface, Port
 from codegen_c.kernels.contract import Implementation, StoredRows
-from codegen_c.operators import Operator
-from codegen_c.text import C_TYPES, block, literal
+from codegen_c.operators.kinds import Operator
+from codegen_c.program.interface import Interface, Port
 from tests.boards.toy import build_elf, write_texts
 from tests.kernels.harness import source_text
 from tests.kernels.helium import M55, implementation
 from tests.kernels.helium_samples import SAMPLES
 from tests.kernels.quantized import elements
+from tests.support.runtime_headers import HEADERS
 from tvm_ext.core.platform import Platform
-from tvm_ext.runner import QemuResult, run_qemu
+from tvm_ext.execution.runner import QemuResult, run_qemu
 
 pytestmark = pytest.mark.board
 
@@ -57,7 +57,7 @@ def run_on_board(folder: Path, operator: Operator, chosen: Implementation, input
             "toy.c": "\n".join(
                 ['#include "toy.h"', source_text([chosen]), _tables(chosen), head, "{", block(_call(chosen)), "}\n"]
             ),
-            **{p.name: p.read_text() for p in Path(str(files("codegen_c") / "runtime")).glob("tvm_ext_*.h")},
+            **{name: path.read_text() for name, path in HEADERS.items()},
             **emit_vectors(interface, [vector]),
             **emit_selftest(interface),
             **emit_build_files("toy", ["toy.c"], platform, "speed"),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import tvm_ext
-from codegen_c.build import Compiled
+from codegen_c.backend.build import Compiled
 from tests.support.onnx_models import SMALL_MODELS, saved
 from tvm_ext import BuildOptions, Platform
 from tvm_ext.core.platform import HOST_TOOLCHAIN, Toolchain

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
-from codegen_c.interface import Interface, Port
+from codegen_c.program.interface import Interface, Port
 from tests.boards.toy import write_texts
 from tvm_ext.core.toolchain import LANGUAGE_FLAGS, WARNING_FLAGS
 

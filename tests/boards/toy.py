@@ -10,7 +10,7 @@ import numpy as np
 from codegen_c.emit.build_files import emit_build_files
 from codegen_c.emit.firmware import emit_firmware
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
-from codegen_c.interface import Interface, Port
+from codegen_c.program.interface import Interface, Port
 from tvm_ext.core.options import Io
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects, link_elf

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tvm_ext.core.child import Child, ChildLimits
 from tvm_ext.core.errors import BadInput, ChildFailed
+from tvm_ext.core.processes.child import Child, ChildLimits
 
 MODULE = "tests.support.misbehaving"
 

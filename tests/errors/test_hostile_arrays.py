@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tvm_ext.core import arrays
-from tvm_ext.core.arrays import holds_arrays, read_arrays, write_arrays
 from tvm_ext.core.errors import BadInput
+from tvm_ext.core.files import arrays
+from tvm_ext.core.files.arrays import holds_arrays, read_arrays, write_arrays
 
 GOOD = {"x": np.arange(12, dtype=np.float32).reshape(3, 4), "labels": np.arange(3)}
 

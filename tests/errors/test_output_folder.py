@@ -17,10 +17,10 @@ import pytest
 import tvm_ext
 from tests.support.onnx_models import SMALL_MODELS, saved
 from tvm_ext import BuildOptions, Package
-from tvm_ext.core import staging
 from tvm_ext.core.errors import BadPackage, RunFailed
-from tvm_ext.core.manifest import in_the_way
-from tvm_ext.core.output_folder import check_output, replaced_folder
+from tvm_ext.core.files import staging
+from tvm_ext.core.files.manifest import in_the_way
+from tvm_ext.core.files.output_folder import check_output, replaced_folder
 
 FAST = BuildOptions(verify=())
 
@@ -90,7 +90,7 @@ def test_a_folder_the_system_refuses_to_make(mod, tmp_path: Path, monkeypatch: p
     def refuse(*_: object, **__: object) -> str:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("tvm_ext.core.staging.tempfile.mkdtemp", refuse)
+    monkeypatch.setattr("tvm_ext.core.files.staging.tempfile.mkdtemp", refuse)
     with pytest.raises(BadPackage, match="out: cannot be written: Permission denied; choose another output folder"):
         tvm_ext.build(mod, "host", tmp_path / "out", FAST)
     assert not (tmp_path / "out").exists()
@@ -265,7 +265,7 @@ def test_without_an_exchange_in_one_step(tmp_path: Path, monkeypatch: pytest.Mon
         (new / "b.c").write_text("")
     assert sorted(os.listdir(out)) == ["b.c", "manifest.json"] and os.listdir(tmp_path) == ["out"]
     (out / "mine").write_text("")
-    monkeypatch.setattr("tvm_ext.core.output_folder.check_output", lambda folder: None)
+    monkeypatch.setattr("tvm_ext.core.files.output_folder.check_output", lambda folder: None)
     with pytest.raises(BadPackage, match="mine"), replaced_folder(out):
         pass
     assert sorted(os.listdir(out)) == ["b.c", "manifest.json", "mine"] and os.listdir(tmp_path) == ["out"]
@@ -273,7 +273,7 @@ def test_without_an_exchange_in_one_step(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_builds_to_one_output_at_once_leave_one_of_them_whole(tmp_path: Path) -> None:
     code = (
-        "import sys\nfrom pathlib import Path\nfrom tvm_ext.core.output_folder import replaced_folder\n"
+        "import sys\nfrom pathlib import Path\nfrom tvm_ext.core.files.output_folder import replaced_folder\n"
         "for turn in range(20):\n    with replaced_folder(Path(sys.argv[1])) as new:\n"
         "        for n in range(20): (new / f'{sys.argv[2]}{n}').write_text(f'{turn}')\n"
     )

@@ -195,3 +195,39 @@ def test_memory_that_just_suffices(tmp_path: Path) -> None:
     short = Platform.load(platform_file(tmp_path, "capacity_bytes = 1_000_000", "capacity_bytes = 64"))
     with pytest.raises(DoesNotFit, match=r"needs \d+ B; ram of mine holds 64 B"):
         tvm_ext.build(mod, short, tmp_path / "short")
+
+
+def test_no_such_target(tmp_path: Path) -> None:
+    mod = tvm_ext.load(saved(SMALL_MODELS["unused_input"](), tmp_path))
+    platform = Platform.load(platform_file(tmp_path, 'simd = "host"', 'simd = "hosts"'))
+    said = (
+        r"processors\.cpu\.simd = 'hosts': there is no such target\. Did you mean 'host'\? Known: .*'tvm_ext\.targets'"
+    )
+    with pytest.raises(BadPlatform, match=said):
+        tvm_ext.build(mod, platform, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            '"armv7e-m"',
+            '"armv7em"',
+            r"cpu\.isa = 'armv7em': target 'dsp' has start-up code .* Did you mean 'armv7e-m'\?",
+        ),
+        (
+            '"dsp"',
+            '"host"',
+            r"cpu\.isa = 'armv7e-m': target 'host' has start-up code for no board\. Without a \[board\]",
+        ),
+        ('"cmsdk"', '"sundial"', r"board\.timer = 'sundial': the start-up code has cmsdk, system_counter\."),
+    ],
+)
+def test_boards_without_start_up_code(tmp_path: Path, old: str, new: str, message: str) -> None:
+    shipped = Path(tvm_ext.__file__).parent / "platforms" / "cortex_m4.toml"
+    (tmp_path / "mine.toml").write_text(shipped.read_text(encoding="utf-8").replace(old, new, 1), encoding="utf-8")
+    mod = tvm_ext.load(saved(SMALL_MODELS["unused_input"](), tmp_path))
+    with pytest.raises(BadPlatform, match=message):
+        tvm_ext.build(mod, str(tmp_path / "mine.toml"), tmp_path / "out", BuildOptions(verify=()))
+    assert not (tmp_path / "out").exists()

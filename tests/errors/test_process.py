@@ -11,7 +11,7 @@ import pytest
 
 from tvm_ext.core.errors import BadOptions, BuildFailed, MissingTool, RunFailed
 from tvm_ext.core.platform import Platform, Toolchain
-from tvm_ext.core.process import allowed_seconds, run_program
+from tvm_ext.core.processes.process import allowed_seconds, run_program
 from tvm_ext.core.toolchain import compile_objects, find_compiler
 
 
@@ -155,8 +155,8 @@ EMULATORS = {
 def test_emulators_that_fail(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import numpy as np
 
-    from codegen_c.interface import Interface, Port
-    from tvm_ext.runner import run_qemu
+    from codegen_c.program.interface import Interface, Port
+    from tvm_ext.execution.runner import run_qemu
 
     text, message = EMULATORS[name]
     script(tmp_path, text, "qemu-system-arm")
@@ -173,8 +173,8 @@ def test_emulators_that_fail(name: str, tmp_path: Path, monkeypatch: pytest.Monk
 def test_no_emulator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import numpy as np
 
-    from codegen_c.interface import Interface, Port
-    from tvm_ext.runner import run_qemu
+    from codegen_c.program.interface import Interface, Port
+    from tvm_ext.execution.runner import run_qemu
 
     monkeypatch.setenv("PATH", str(tmp_path))
     port = Port(name="x", source="x", shape=(1,), dtype="float32")

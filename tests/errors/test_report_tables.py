@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from tvm_ext.core.errors import BadPackage
-from tvm_ext.report_tables import report_tables
+from tvm_ext.report.tables import report_tables
 
 PASSED = {"passed": True, "max_abs_error": 1e-7, "max_rel_error": 2e-7, "elements": 10}
 REPORT: dict[str, Any] = {

@@ -13,18 +13,18 @@ from pathlib import Path
 import pytest
 
 from tests.support.onnx_models import SMALL_MODELS, saved
-from tvm_ext.core.manifest import in_the_way
-from tvm_ext.core.output_folder import replaced_folder
-from tvm_ext.core.staging import PREFIX
+from tvm_ext.core.files.manifest import in_the_way
+from tvm_ext.core.files.output_folder import replaced_folder
+from tvm_ext.core.files.staging import PREFIX
 
 MARK = "TVM_EXT_TEST_OF_SIGNALS"
 # A build in small: files, a compiler that has a child, a program with a session of its own, threads that wait.
 WORK = """
 import subprocess, sys, threading, time
 from pathlib import Path
-from tvm_ext.core.output_folder import replaced_folder
-from tvm_ext.core.process import run_program
-from tvm_ext.core.supervise import supervised
+from tvm_ext.core.files.output_folder import replaced_folder
+from tvm_ext.core.processes.process import run_program
+from tvm_ext.core.processes.supervise import supervised
 
 def work():
     for turn in range(10000):
@@ -115,9 +115,9 @@ def test_signals_that_ask_for_the_end(number: signal.Signals, status: int, line:
 BETWEEN = """
 import os, sys, time
 from pathlib import Path
-import tvm_ext.core.staging as staging
-from tvm_ext.core.output_folder import replaced_folder
-from tvm_ext.core.supervise import supervised
+import tvm_ext.core.files.staging as staging
+from tvm_ext.core.files.output_folder import replaced_folder
+from tvm_ext.core.processes.supervise import supervised
 
 def there(*arguments, **named):
     Path(sys.argv[2]).write_text("")
@@ -167,7 +167,7 @@ def test_what_no_process_sees_coming(tmp_path: Path) -> None:
     end = time.monotonic() + 20
     while running(tmp_path) and time.monotonic() < end:
         time.sleep(0.05)
-    process = start(tmp_path, "-c", "from tvm_ext.core.supervise import supervised\nsupervised(lambda: None)")
+    process = start(tmp_path, "-c", "from tvm_ext.core.processes.supervise import supervised\nsupervised(lambda: None)")
     assert process.wait(30) == 0 and os.listdir(tmp_path / "tmp") == []
     with replaced_folder(out) as new:
         (new / "a.c").write_text("")
@@ -197,7 +197,9 @@ ENDS = [
 
 @pytest.mark.parametrize(("work", "status", "out", "said"), ENDS, ids=[end[0] for end in ENDS])
 def test_ends_of_the_work(work: str, status: int, out: str, said: str, tmp_path: Path) -> None:
-    code = f"import os\nfrom tvm_ext.core.supervise import supervised\ndef work():\n    {work}\nsupervised(work)"
+    code = (
+        f"import os\nfrom tvm_ext.core.processes.supervise import supervised\ndef work():\n    {work}\nsupervised(work)"
+    )
     process = start(tmp_path, "-c", code)
     stdout, stderr = process.communicate(timeout=30)
     assert (process.returncode, stdout) == (status, out) and said in stderr and os.listdir(tmp_path / "tmp") == []
@@ -208,7 +210,7 @@ def test_ends_of_the_work(work: str, status: int, out: str, said: str, tmp_path:
 
 
 def test_a_signal_that_is_ignored_from_the_start_stays_so(tmp_path: Path) -> None:
-    code = "import time\nfrom tvm_ext.core.supervise import supervised\nsupervised(lambda: time.sleep(1))"
+    code = "import time\nfrom tvm_ext.core.processes.supervise import supervised\nsupervised(lambda: time.sleep(1))"
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
     try:
         process = start(tmp_path, "-c", code)
@@ -222,7 +224,7 @@ def test_a_signal_that_is_ignored_from_the_start_stays_so(tmp_path: Path) -> Non
 
 def test_no_folder_for_temporary_files(tmp_path: Path) -> None:
     code = (
-        "import tempfile\nfrom tvm_ext.core import supervise\n"
+        "import tempfile\nfrom tvm_ext.core.processes import supervise\n"
         "tempfile.gettempdir = lambda: '/proc'\nsupervise.supervised(print)"
     )
     process = start(tmp_path, "-c", code)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tvm_ext.core.staging import LOCK, OLD, PREFIX, remove_stale, staged
+from tvm_ext.core.files.staging import LOCK, OLD, PREFIX, remove_stale, staged
 
 HOLDER = (
-    "import sys, time\nfrom pathlib import Path\nfrom tvm_ext.core.staging import staged\n"
+    "import sys, time\nfrom pathlib import Path\nfrom tvm_ext.core.files.staging import staged\n"
     "with staged(Path(sys.argv[1]), 'out') as folder:\n"
     "    (folder / 'new').mkdir()\n    (folder / 'new' / 'half').write_text('')\n"
     "    print('ready', flush=True)\n    time.sleep(60)\n"
@@ -83,7 +83,7 @@ def test_a_folder_that_vanishes_while_it_is_made_is_made_again(tmp_path: Path, m
             Path(str(path)).parent.rmdir()
         return _open(path, *arguments)
 
-    monkeypatch.setattr("tvm_ext.core.staging.os.open", lose)
+    monkeypatch.setattr("tvm_ext.core.files.staging.os.open", lose)
     with staged(tmp_path) as folder:
         assert folder.is_dir() and len(made) == 2
     assert os.listdir(tmp_path) == []

@@ -18,7 +18,7 @@ import tvm_ext
 from tests.support.onnx_models import NODE, model_of, saved, weights
 from tvm_ext import BuildOptions, Package
 from tvm_ext.core.errors import BadPackage, TvmExtError
-from tvm_ext.report_tables import read_report, report_tables
+from tvm_ext.report.tables import read_report, report_tables
 
 HOSTILE: list[Any] = [
     None, True, -1, 0, 3, 2**31, 10**30, 0.5, float("inf"), float("nan"), "", "x", "../../x", "/etc/passwd", "a\0b",

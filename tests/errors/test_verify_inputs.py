@@ -13,7 +13,7 @@ from tests.support.onnx_models import SMALL_MODELS, saved
 from tests.support.packages import HOST_ONLY
 from tvm_ext.cli import app
 from tvm_ext.core.errors import BadInput, VerificationFailed
-from tvm_ext.verify_inputs import read_verify_inputs
+from tvm_ext.verification.verify_inputs import read_verify_inputs
 
 SPECS = {"x": ((2, 3), "float32"), "n": ((), "int64")}
 ONE = {"x": np.ones((2, 3), np.float32), "n": np.array(4)}

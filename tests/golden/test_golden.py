@@ -13,13 +13,13 @@ from pathlib import Path
 import onnx
 import pytest
 
-from codegen_c.build import Compiled
+from codegen_c.backend.build import Compiled
 from tests.golden import models
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.load import load
 from tvm_ext.pipeline import compile_module
-from tvm_ext.report import make_report
+from tvm_ext.report.report import make_report
 
 EXPECTED = Path(__file__).parent / "expected"
 Maker = Callable[[], onnx.ModelProto]

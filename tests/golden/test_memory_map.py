@@ -14,14 +14,14 @@ from codegen_c.arena.memory_plan import MemoryPlan, peak_placements
 from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.profile import largest_arena, live_profile
 from codegen_c.emit.memory_map import HEIGHT, WIDTH, emit_memory_map
-from codegen_c.program import Program
+from codegen_c.program.program import Program
 from tests.arena.programs import call, program
 from tests.golden import models
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.load import load
 from tvm_ext.pipeline import compile_module
-from tvm_ext.report import make_report
+from tvm_ext.report.report import make_report
 
 NAUGHTY = '</title><script>alert("1")</script>&\x00{{ 7 * 7 }}'
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codegen_c.text import C_TYPES, block, comment, double_literal, filled, float_literal, literal, plus, times
+from codegen_c.c_text.text import C_TYPES, block, comment, double_literal, filled, float_literal, literal, plus, times
 from tests.kernels.harness import WARNINGS
 
 MANY = settings(max_examples=400, deadline=None, derandomize=True)

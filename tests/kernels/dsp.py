@@ -9,11 +9,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
-from codegen_c.operators import Operator
+from codegen_c.operators.kinds import Operator
+from codegen_c.targets.registry import target_of
 from tests.kernels.quantized import FEW
 from tvm_ext.core.platform import Platform
 
-CORTEX_M4 = Target(processor=Platform.load("cortex_m4").processor)
+CORTEX_M4 = target_of(Platform.load("cortex_m4").processor)
 SOME = settings(FEW, max_examples=10)
 
 

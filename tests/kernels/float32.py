@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows
-from codegen_c.operators import Operator, TensorType
-from codegen_c.scalar import Instruction, Operand, ScalarProgram
+from codegen_c.operators.kinds import Operator, TensorType
+from codegen_c.operators.scalar import Instruction, Operand, ScalarProgram
 from tests.kernels.harness import HOST, run_every_way, run_kernel
 
 # One example compiles several kernels at once, as the compiler's start costs more than they do.

@@ -7,17 +7,19 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 
 from codegen_c.emit.functions import definition
-from codegen_c.kernels.contract import Implementation, Kept, StoredRows, Target
-from codegen_c.operators import Operator
+from codegen_c.kernels.contract import Implementation, Kept, Kernel, StoredRows
+from codegen_c.kernels.registry import kernels
+from codegen_c.operators.kinds import Operator
+from codegen_c.targets.registry import target_of
+from tests.support.runtime_headers import INCLUDE_FLAGS
 from tvm_ext.core.platform import Platform
 
-HOST = Target(processor=Platform.load("host").processor)
+HOST = target_of(Platform.load("host").processor)
 WARNINGS = (
     *("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wcast-qual"),
     *("-Werror", "-Wno-unused-function"),
@@ -51,7 +53,7 @@ def compile_kernels(implementations: Sequence[Implementation]) -> list[Entry]:
     with tempfile.TemporaryDirectory() as folder:
         source, library = Path(folder, "kernels.c"), Path(folder, "kernels.so")
         source.write_text(text)
-        command = ["gcc", *FLAGS, f"-I{files('codegen_c') / 'runtime'}", str(source), "-o", str(library), "-lm"]
+        command = ["gcc", *FLAGS, *INCLUDE_FLAGS, str(source), "-o", str(library), "-lm"]
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, f"{done.stderr}\n{text}"
         loaded = ctypes.CDLL(str(library))
@@ -250,3 +252,8 @@ def _call(
     }
     taken = [(parameter.role, next(parts[parameter.role])) for parameter in implementation.function.parameters]
     entry(*(ctypes.c_int32(v) if role == "row" else v.ctypes.data_as(ctypes.c_void_p) for role, v in taken))
+
+
+def registered(name: str) -> Kernel:
+    """A kernel as the registry has it: those of a target refuse other targets."""
+    return next(kernel for kernel in kernels() if kernel.name == name)

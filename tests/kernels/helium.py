@@ -7,15 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from codegen_c.kernels import select
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
-from codegen_c.operators import Operator
+from codegen_c.kernels.registry import select
+from codegen_c.operators.kinds import Operator
+from codegen_c.targets.registry import target_of
 from tests.kernels.harness import run_every_way
 from tests.kernels.quantized import elements
 from tvm_ext.core.platform import Platform
 
-M55 = Target(processor=Platform.load("cortex_m55").processor)
-M55_SIZE = Target(processor=M55.processor, optimize="size")
+M55 = target_of(Platform.load("cortex_m55").processor)
+M55_SIZE = target_of(M55.processor, optimize="size")
 
 
 def implementation(kernel: Kernel, operator: Operator, stored: StoredRows, target: Target = M55) -> Implementation:
@@ -43,6 +44,6 @@ def assert_same_bytes(kernel: Kernel, operators: list[Operator], seed: int, targ
 
 def portable(operator: Operator) -> Implementation:
     """What a processor without vectors gets."""
-    chosen = select(operator, Target(processor=replace(M55.processor, simd="none")))
+    chosen = select(operator, target_of(replace(M55.processor, simd="none")))
     assert isinstance(chosen, Implementation), chosen
     return chosen

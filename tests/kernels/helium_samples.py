@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.kernels import (
+from codegen_c.kernels.contract import Kernel
+from codegen_c.operators.kinds import Operator, QBinary, QConv2d, QDense, QPool2d, TensorType, Window
+from codegen_c.operators.quantization import Quantization
+from codegen_c.targets.helium.kernels import (
     qbinary_helium,
     qconv2d_helium,
     qdense_helium,
@@ -12,9 +15,6 @@ from codegen_c.kernels import (
     qpointwise_helium,
     qpool2d_helium,
 )
-from codegen_c.kernels.contract import Kernel
-from codegen_c.operators import Operator, QBinary, QConv2d, QDense, QPool2d, TensorType, Window
-from codegen_c.program import Quantization
 
 SAME = Window(kernel=(3, 3), padding=(1, 1, 1, 1))
 POINT = Window(kernel=(1, 1))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from codegen_c.kernels import convert_quantized
 from codegen_c.kernels.contract import StoredRows
-from codegen_c.operators import Convert, TensorType
-from codegen_c.program import Quantization
+from codegen_c.kernels.elementwise import convert_quantized
+from codegen_c.operators.kinds import Convert, TensorType
+from codegen_c.operators.quantization import Quantization
 from tests.kernels.harness import HOST, run_kernel, run_ring, smallest_rings
 
 SHAPES = [(1, 5, 4, 3), (2, 3, 2, 5), (7,), ()]

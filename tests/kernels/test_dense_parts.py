@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels import dense_f32, qdense, qdense_dsp, qdense_helium
 from codegen_c.kernels.contract import Implementation, Kept, Kernel, StoredRows, Target
-from codegen_c.kernels.vector_rows import rows_of
-from codegen_c.operators import Dense, QDense, TensorType
-from codegen_c.program import Quantization
+from codegen_c.kernels.dense import dense_f32, qdense
+from codegen_c.kernels.shared.vector_rows import rows_of
+from codegen_c.operators.kinds import Dense, QDense, TensorType
+from codegen_c.operators.quantization import Quantization
+from codegen_c.targets.dsp.kernels import qdense_dsp
+from codegen_c.targets.helium.kernels import qdense_helium
 from tests.kernels import float32
 from tests.kernels.dsp import CORTEX_M4, SOME
 from tests.kernels.harness import HOST, compile_kernels, run_accumulating, run_kernel, run_ring

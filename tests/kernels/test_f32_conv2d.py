@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels import conv2d_f32, conv_f32, depthwise_f32, pointwise_f32, select
 from codegen_c.kernels.contract import Implementation, Kernel
-from codegen_c.operators import Conv2d, Window
+from codegen_c.kernels.convolution import conv2d_f32, conv_f32, depthwise_f32, pointwise_f32
+from codegen_c.kernels.registry import select
+from codegen_c.operators.kinds import Conv2d, Window
 from tests.kernels.float32 import FEW, assert_close, assert_kernel, elements, finishes, floats, run_once, seeds
 from tests.kernels.harness import HOST
 from tests.kernels.quantized import extents, windows

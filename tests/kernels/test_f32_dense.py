@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels import dense_f32
-from codegen_c.operators import Dense
+from codegen_c.kernels.dense import dense_f32
+from codegen_c.operators.kinds import Dense
 from tests.kernels.float32 import FEW, assert_close, assert_kernel, elements, finishes, floats, run_once, seeds
 
 SHAPES = st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple)

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels import elementwise_f32
 from codegen_c.kernels.contract import StoredRows
-from codegen_c.operators import Elementwise, TensorType
-from codegen_c.scalar import Operand
+from codegen_c.kernels.elementwise import elementwise_f32
+from codegen_c.operators.kinds import Elementwise, TensorType
+from codegen_c.operators.scalar import Operand
 from tests.kernels.float32 import (
     FEW,
     assert_kernel,

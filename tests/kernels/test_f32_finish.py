@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from codegen_c.kernels import elementwise_f32
 from codegen_c.kernels.contract import StoredRows
-from codegen_c.kernels.finish import Finish
-from codegen_c.operators import Elementwise
-from codegen_c.scalar import FUNCTIONS, Operand, ScalarProgram
+from codegen_c.kernels.elementwise import elementwise_f32
+from codegen_c.kernels.shared.finish import Finish
+from codegen_c.operators.kinds import Elementwise
+from codegen_c.operators.scalar import FUNCTIONS, Operand, ScalarProgram
 from tests.kernels.float32 import assert_close, floats, number, program, value
 from tests.kernels.harness import HOST, Entry, compile_kernels, run_kernel
 

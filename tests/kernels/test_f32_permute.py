@@ -6,10 +6,10 @@ import itertools
 
 import numpy as np
 
-from codegen_c.kernels import permute
 from codegen_c.kernels.contract import StoredRows
-from codegen_c.operators import Permute, TensorType
-from codegen_c.program import DTYPES
+from codegen_c.kernels.movement import permute
+from codegen_c.operators.kinds import Permute, TensorType
+from codegen_c.program.program import DTYPES
 from tests.kernels.harness import HOST, compile_kernels, run_kernel
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels import pool2d_f32
-from codegen_c.operators import Pool2d, Window
+from codegen_c.kernels.pooling import pool2d_f32
+from codegen_c.operators.kinds import Pool2d, Window
 from tests.kernels.float32 import FEW, assert_kernel, elements, finishes, floats, run_once, seeds
 from tests.kernels.harness import HOST
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels import softmax_f32
-from codegen_c.operators import Softmax
+from codegen_c.kernels.softmax import softmax_f32
+from codegen_c.operators.kinds import Softmax
 from tests.kernels.float32 import FEW, assert_kernel, elements, floats, run_once, seeds
 
 

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.guide import costs, spearman
-from codegen_c.kernels import select
-from codegen_c.kernels.contract import Implementation, Target
-from codegen_c.operators import Softmax, TensorType
-from codegen_c.step_features import FEATURES, step_features
+from codegen_c.costs.step_features import FEATURES, step_features
+from codegen_c.kernels.contract import Implementation
+from codegen_c.kernels.registry import select
+from codegen_c.operators.kinds import Softmax, TensorType
+from codegen_c.targets.registry import target_of
 from tests.support.peers import peer
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.trees import Trees
@@ -71,7 +72,7 @@ def test_weights_are_small_and_hold_nothing_but_numbers_and_names() -> None:
 
 def softmax(shape: tuple[int, ...]) -> tuple[Implementation, TensorType]:
     kind = TensorType(shape=shape, dtype="float32")
-    target = Target(processor=Platform.load("cortex_m4").processor)
+    target = target_of(Platform.load("cortex_m4").processor)
     implementation = select(Softmax(inputs=(kind,), outputs=(kind,)), target)
     assert isinstance(implementation, Implementation)
     return implementation, kind

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -13,21 +12,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codegen_c.kernels import (
+from codegen_c.kernels.contract import Implementation, StoredRows
+from codegen_c.kernels.convolution import qconv2d
+from codegen_c.kernels.registry import select
+from codegen_c.kernels.shared.requantize import Requantize
+from codegen_c.operators.kinds import Operator, QBinary, QDense, QPool2d
+from codegen_c.targets.helium.kernels import (
     qbinary_helium,
-    qconv2d,
     qconv2d_helium,
     qdense_helium,
     qdepthwise_helium,
     qpool2d_helium,
-    select,
 )
-from codegen_c.kernels.contract import Implementation, StoredRows
-from codegen_c.kernels.helium import Rescale
-from codegen_c.kernels.qconv2d_helium import rescale
-from codegen_c.kernels.requantize import Requantize
-from codegen_c.operators import Operator, QBinary, QDense, QPool2d
-from tests.kernels.harness import HOST, WARNINGS, smallest_rings, source_text
+from codegen_c.targets.helium.kernels.helium import Rescale
+from codegen_c.targets.helium.kernels.qconv2d_helium import rescale
+from tests.kernels.harness import HOST, WARNINGS, registered, smallest_rings, source_text
 from tests.kernels.helium import M55, M55_SIZE, assert_same_bytes, implementation, takes
 from tests.kernels.helium_samples import SAMPLES
 from tests.kernels.quantized import FEW, seeds
@@ -36,6 +35,7 @@ from tests.kernels.test_qconv2d_helium import convolutions
 from tests.kernels.test_qdense import dense_layers
 from tests.kernels.test_qdepthwise_helium import depthwise
 from tests.kernels.test_qpool2d import pools
+from tests.support.runtime_headers import INCLUDE_FLAGS
 
 COMPILER = "arm-none-eabi-gcc"
 FEWER = settings(FEW, max_examples=4)
@@ -91,7 +91,7 @@ def test_is_chosen_on_the_processor_that_has_it_and_nowhere_else(name: str) -> N
     kernel, operator = SAMPLES[name]
     chosen = [select(operator, target) for target in (M55, HOST)]
     assert [isinstance(c, Implementation) and c.kernel == kernel.name for c in chosen] == [True, False]
-    refusal = kernel.refuses(operator, HOST)
+    refusal = registered(kernel.name).refuses(operator, HOST)
     assert refusal is not None and refusal.reason == "the processor must have Helium"
 
 
@@ -134,7 +134,6 @@ def test_compiles_for_the_board_without_warnings(tmp_path: Path, optimize: str) 
     source = tmp_path / "kernels.c"
     source.write_text(source_text(found))
     flags = ["-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard", "-std=c11", optimize, *WARNINGS]
-    include = f"-I{files('codegen_c') / 'runtime'}"
-    command = [COMPILER, *flags, include, "-c", str(source), "-o", str(tmp_path / "kernels.o")]
+    command = [COMPILER, *flags, *INCLUDE_FLAGS, "-c", str(source), "-o", str(tmp_path / "kernels.o")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

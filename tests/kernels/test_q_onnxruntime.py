@@ -10,10 +10,10 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from codegen_c.kernels import select
 from codegen_c.kernels.contract import Implementation
-from codegen_c.kernels.requantize import quantization, scale_of
-from codegen_c.operators import (
+from codegen_c.kernels.registry import select
+from codegen_c.kernels.shared.requantize import quantization, scale_of
+from codegen_c.operators.kinds import (
     Operator,
     QBinary,
     QConv2d,
@@ -24,8 +24,8 @@ from codegen_c.operators import (
     TensorType,
     Window,
 )
-from codegen_c.program import Quantization
-from codegen_c.scalar import Instruction, Operand, ScalarProgram
+from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.scalar import Instruction, Operand, ScalarProgram
 from tests.kernels.harness import HOST
 from tests.kernels.quantized import elements, limits
 

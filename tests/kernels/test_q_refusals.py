@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from codegen_c.kernels import select
 from codegen_c.kernels.contract import Implementation
-from codegen_c.operators import (
+from codegen_c.kernels.registry import select
+from codegen_c.operators.kinds import (
     Operator,
     QBinary,
     QConv2d,
@@ -20,8 +20,8 @@ from codegen_c.operators import (
     TensorType,
     Window,
 )
-from codegen_c.program import Quantization
-from codegen_c.scalar import Instruction, Operand, ScalarProgram
+from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.scalar import Instruction, Operand, ScalarProgram
 from tests.kernels.harness import HOST
 
 

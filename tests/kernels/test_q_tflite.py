@@ -12,12 +12,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from codegen_c.kernels import qbinary, qconv2d, qdense, qdepthwise, qpool2d, qsoftmax_tflite, qunary, select
 from codegen_c.kernels.contract import CFunction, Implementation, Parameter
-from codegen_c.kernels.requantize_tflite import INCLUDES, divide, divide_by_power, fixed_point, multiply
-from codegen_c.kernels.tflite_exponential import exponential, reciprocal
-from codegen_c.operators import Operator, QBinary, QConv2d, QPool2d, QSoftmax, QUnary, TensorType, Window
-from codegen_c.program import Quantization
+from codegen_c.kernels.convolution import qconv2d, qdepthwise
+from codegen_c.kernels.dense import qdense
+from codegen_c.kernels.elementwise import qbinary, qunary
+from codegen_c.kernels.pooling import qpool2d
+from codegen_c.kernels.registry import select
+from codegen_c.kernels.shared.requantize_tflite import INCLUDES, divide, divide_by_power, fixed_point, multiply
+from codegen_c.kernels.softmax import qsoftmax_tflite
+from codegen_c.kernels.softmax.tflite_exponential import exponential, reciprocal
+from codegen_c.operators.kinds import Operator, QBinary, QConv2d, QPool2d, QSoftmax, QUnary, TensorType, Window
+from codegen_c.operators.quantization import Quantization
 from tests.kernels.harness import HOST, compile_kernels
 from tests.kernels.quantized import FEW, assert_c_equals_reference, clamps, elements, seeds, tensor_types
 from tests.kernels.test_q_refusals import ADD, AVERAGE, CONV, DENSE, MAX, SOFTMAX, TABLE, reasons

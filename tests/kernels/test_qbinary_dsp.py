@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels import qbinary_dsp, select
 from codegen_c.kernels.contract import StoredRows
-from codegen_c.operators import QBinary, Rounding, TensorType
-from codegen_c.program import Quantization
+from codegen_c.kernels.registry import select
+from codegen_c.operators.kinds import QBinary, Rounding, TensorType
+from codegen_c.operators.quantization import Quantization
+from codegen_c.targets.dsp.kernels import qbinary_dsp
 from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by
 from tests.kernels.harness import run_in_place
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels import qbinary, qbroadcast
-from codegen_c.operators import QBinary, Rounding
+from codegen_c.kernels.elementwise import qbinary, qbroadcast
+from codegen_c.operators.kinds import QBinary, Rounding
 from tests.kernels.harness import HOST
 from tests.kernels.quantized import (
     FEW,

@@ -6,12 +6,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels import qconv2d, qdepthwise, select
 from codegen_c.kernels.contract import Kernel, StoredRows
-from codegen_c.kernels.requantize import quantization, scale_of
-from codegen_c.kernels.window import pack_blocks
-from codegen_c.operators import QConv2d, TensorType, Window
-from codegen_c.program import Quantization
+from codegen_c.kernels.convolution import qconv2d, qdepthwise
+from codegen_c.kernels.registry import select
+from codegen_c.kernels.shared.requantize import quantization, scale_of
+from codegen_c.kernels.shared.window import pack_blocks
+from codegen_c.operators.kinds import QConv2d, TensorType, Window
+from codegen_c.operators.quantization import Quantization
 from tests.kernels.harness import HOST
 from tests.kernels.quantized import (
     FEW,

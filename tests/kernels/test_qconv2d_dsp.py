@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels import qconv2d_dsp, select
 from codegen_c.kernels.contract import StoredRows
-from codegen_c.operators import QConv2d, TensorType, Window
-from codegen_c.program import Quantization
+from codegen_c.kernels.registry import select
+from codegen_c.operators.kinds import QConv2d, TensorType, Window
+from codegen_c.operators.quantization import Quantization
+from codegen_c.targets.dsp.kernels import qconv2d_dsp
 from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by
-from tests.kernels.harness import HOST, run_in_place
+from tests.kernels.harness import HOST, registered, run_in_place
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
 from tests.kernels.test_qconv2d import convolutions
 
@@ -78,9 +79,9 @@ def test_ties_go_to_the_portable_rounding() -> None:
 
 
 def test_other_processors_keep_the_portable_kernel() -> None:
-    refusal = qconv2d_dsp.KERNEL.refuses(pointwise(np.ones((8, 8))), HOST)
-    assert refusal is not None and refusal.reason == "the processor must have the DSP extension"
     operator = pointwise(np.ones((8, 8)))
+    refusal = registered("qconv2d_dsp").refuses(operator, HOST)
+    assert refusal is not None and refusal.reason == "the processor must have the DSP extension"
     assert getattr(select(operator, CORTEX_M4), "kernel", None) == "qconv2d_dsp"
     assert getattr(select(operator, HOST), "kernel", None) == "qconv2d_i8"
 

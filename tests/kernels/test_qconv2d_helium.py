@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels import qconv2d_helium, qpointwise_helium
-from codegen_c.kernels.requantize import scale_of
-from codegen_c.operators import QConv2d, Window
+from codegen_c.kernels.shared.requantize import scale_of
+from codegen_c.operators.kinds import QConv2d, Window
+from codegen_c.targets.helium.kernels import qconv2d_helium, qpointwise_helium
 from tests.kernels.helium import M55, M55_SIZE, assert_same_bytes, takes
 from tests.kernels.quantized import FEW, clamps, extents, seeds, tensor_types, windows
 

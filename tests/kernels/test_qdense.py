@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels import qdense
-from codegen_c.kernels.requantize import scale_of
-from codegen_c.operators import QDense, Rounding
+from codegen_c.kernels.dense import qdense
+from codegen_c.kernels.shared.requantize import scale_of
+from codegen_c.operators.kinds import QDense, Rounding
 from tests.kernels.quantized import (
     FEW,
     assert_c_equals_reference,

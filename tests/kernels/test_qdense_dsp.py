@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels import qdense_dsp
-from codegen_c.operators import QDense
+from codegen_c.operators.kinds import QDense
+from codegen_c.targets.dsp.kernels import qdense_dsp
 from tests.kernels.dsp import SOME, for_cortex_m4, taken_by
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
 from tests.kernels.test_qdense import dense_layers

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels import qdepthwise_dsp, select
 from codegen_c.kernels.contract import StoredRows
-from codegen_c.kernels.planes_dsp import Plane
-from codegen_c.operators import QConv2d, TensorType, Window
-from codegen_c.program import Quantization
+from codegen_c.kernels.registry import select
+from codegen_c.operators.kinds import QConv2d, TensorType, Window
+from codegen_c.operators.quantization import Quantization
+from codegen_c.targets.dsp.kernels import qdepthwise_dsp
+from codegen_c.targets.dsp.kernels.planes_dsp import Plane
 from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by
 from tests.kernels.harness import run_in_place
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds

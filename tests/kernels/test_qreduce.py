@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels import qinterpolate, qmean
 from codegen_c.kernels.contract import Refusal
-from codegen_c.operators import QInterpolate, QMean, TensorType
-from codegen_c.program import Quantization
+from codegen_c.kernels.movement import qinterpolate
+from codegen_c.kernels.pooling import qmean
+from codegen_c.operators.kinds import QInterpolate, QMean, TensorType
+from codegen_c.operators.quantization import Quantization
 from tests.kernels.harness import HOST
 from tests.kernels.quantized import (
     FEW,

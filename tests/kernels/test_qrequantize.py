@@ -11,9 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import CFunction, Implementation, Parameter
-from codegen_c.kernels.requantize import INCLUDES, Requantize, fixed_point, results_fit, round_shift
-from codegen_c.operators import TensorType
-from codegen_c.program import Quantization
+from codegen_c.kernels.shared.requantize import INCLUDES, Requantize, fixed_point, results_fit, round_shift
+from codegen_c.operators.kinds import TensorType
+from codegen_c.operators.quantization import Quantization
 from tests.kernels.harness import compile_kernels
 
 MANY = settings(max_examples=300, deadline=None, derandomize=True)

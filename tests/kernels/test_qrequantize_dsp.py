@@ -7,11 +7,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from codegen_c.kernels import requantize_tflite
-from codegen_c.kernels.requantize import Requantize, round_shift
-from codegen_c.kernels.requantize_dsp import FastRequantize
-from codegen_c.operators import Rounding, TensorType
-from codegen_c.program import Quantization
+from codegen_c.kernels.shared import requantize_tflite
+from codegen_c.kernels.shared.requantize import Requantize, round_shift
+from codegen_c.operators.kinds import Rounding, TensorType
+from codegen_c.operators.quantization import Quantization
+from codegen_c.targets.dsp.kernels.requantize_dsp import FastRequantize
 
 MANY = settings(max_examples=400, deadline=None, derandomize=True)
 OUTPUT = TensorType(shape=(1, 1), dtype="int8", quantization=Quantization(scale=1.0, zero_point=-7))

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels import qsoftmax
-from codegen_c.operators import QSoftmax, TensorType
-from codegen_c.program import Quantization
+from codegen_c.kernels.softmax import qsoftmax
+from codegen_c.operators.kinds import QSoftmax, TensorType
+from codegen_c.operators.quantization import Quantization
 from tests.kernels.quantized import FEW, assert_c_equals_reference, elements, limits, real, seeds, tensor_types
 
 

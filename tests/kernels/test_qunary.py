@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels import qunary
-from codegen_c.operators import QUnary, TensorType
-from codegen_c.program import Quantization
-from codegen_c.scalar import Instruction, Operand, ScalarProgram
+from codegen_c.kernels.elementwise import qunary
+from codegen_c.operators.kinds import QUnary, TensorType
+from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.scalar import Instruction, Operand, ScalarProgram
 from tests.kernels.quantized import FEW, assert_c_equals_reference, elements, limits, real, seeds, tensor_types
 
 ELEMENT = Operand(kind="value")

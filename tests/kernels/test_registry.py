@@ -10,21 +10,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import codegen_c
 from codegen_c import kernels as package
-from codegen_c.kernels import kernels, select
 from codegen_c.kernels.contract import Kernel, Refusal
-from codegen_c.operators import Conv2d, Elementwise, Operator, Pool2d, Softmax, Window
-from codegen_c.scalar import Operand
+from codegen_c.kernels.registry import kernels, select
+from codegen_c.operators.kinds import Conv2d, Elementwise, Operator, Pool2d, Softmax, Window
+from codegen_c.operators.scalar import Operand
 from tests.kernels.float32 import floats, program
 from tests.kernels.harness import HOST
 
 
 def test_every_module_with_a_kernel_is_registered() -> None:
-    folder = Path(package.__file__).parent
-    files = [path.stem for path in sorted(folder.glob("*.py")) if "\nKERNEL = " in path.read_text()]
-    modules = [sys.modules[f"codegen_c.kernels.{name}"] for name in files if kernels()]
-    assert len(files) > 10
-    assert [module.KERNEL.name for module in modules] == [kernel.name for kernel in kernels()]
+    root = Path(codegen_c.__file__).parent
+    files = [path for path in sorted(root.rglob("*.py")) if "\nKERNEL = " in path.read_text()]
+    assert len(files) > 10 and all(path.relative_to(root).parts[0] in ("kernels", "targets") for path in files)
+    modules = [".".join(("codegen_c", *path.relative_to(root).with_suffix("").parts)) for path in files if kernels()]
+    assert {sys.modules[name].KERNEL.name for name in modules} == {kernel.name for kernel in kernels()}
+    assert len({kernel.name for kernel in kernels()}) == len(files)
 
 
 def test_names_are_c_identifiers() -> None:
@@ -42,10 +44,10 @@ def fresh() -> Iterator[None]:
 def test_two_kernels_of_one_name_are_an_error_that_names_both_files(
     fresh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "zz_copy.py").write_text("from codegen_c.kernels.softmax_f32 import KERNEL as KERNEL\n")
+    (tmp_path / "zz_copy.py").write_text("from codegen_c.kernels.softmax.softmax_f32 import KERNEL as KERNEL\n")
     monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
     monkeypatch.delitem(sys.modules, "codegen_c.kernels.zz_copy", raising=False)
-    with pytest.raises(ImportError, match=r"'softmax_f32' is defined in softmax_f32\.py and zz_copy\.py"):
+    with pytest.raises(ImportError, match=r"'softmax_f32' is defined in \S+\.softmax_f32 and \S+\.zz_copy"):
         kernels()
     sys.modules.pop("codegen_c.kernels.zz_copy", None)
 
@@ -54,7 +56,7 @@ def test_a_new_file_is_a_new_kernel(fresh: None, tmp_path: Path, monkeypatch: py
     """Cheaper than the one that is there, so it is chosen."""
     (tmp_path / "zz_new.py").write_text(
         "from dataclasses import replace\n"
-        "from codegen_c.kernels import softmax_f32\n"
+        "from codegen_c.kernels.softmax import softmax_f32\n"
         "def implement(operator, target, stored):\n"
         "    return replace(softmax_f32.implement(operator, target, stored), kernel='new', instructions=0)\n"
         "KERNEL = replace(softmax_f32.KERNEL, name='new', implement=implement)\n"

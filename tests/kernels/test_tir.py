@@ -17,9 +17,9 @@ from tvm.relax import op
 from tvm.script import relax as R
 from tvm.script import tirx as T
 
+from codegen_c.c_text.literals import number
 from codegen_c.emit.functions import definition
 from codegen_c.tir.composite import lower_composite
-from codegen_c.tir.literals import number
 from codegen_c.tir.plain_c import PlainC, Refusal
 from codegen_c.tir.reference import run_reference
 from tests.kernels import tir_cases

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels import conv2d_transpose_f32, qconv2d, qconv2d_transpose
-from codegen_c.operators import Conv2dTranspose, QConv2dTranspose, Window
+from codegen_c.kernels.convolution import conv2d_transpose_f32, qconv2d, qconv2d_transpose
+from codegen_c.operators.kinds import Conv2dTranspose, QConv2dTranspose, Window
 from tests.kernels import float32, quantized
 from tests.kernels.float32 import finishes, floats, seeds
 from tests.kernels.quantized import FEW, assert_c_equals_reference, clamps, tensor_types

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from codegen_c.kernels import select
 from codegen_c.kernels.contract import Implementation, StoredRows
-from codegen_c.kernels.vector_rows import Rows, as_image, rows_of
-from codegen_c.operators import Elementwise
-from codegen_c.scalar import Instruction, Operand, ScalarProgram
+from codegen_c.kernels.registry import select
+from codegen_c.kernels.shared.vector_rows import Rows, as_image, rows_of
+from codegen_c.operators.kinds import Elementwise
+from codegen_c.operators.scalar import Instruction, Operand, ScalarProgram
 from tests.kernels.float32 import assert_same_bits, elements, floats
 from tests.kernels.harness import HOST, run_kernel
 

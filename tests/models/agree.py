@@ -11,8 +11,8 @@ import tvm
 from tvm import relax
 
 from relay_passes.dataflow import bindings
-from relay_passes.duplicate_dequantize import DuplicateDequantize
-from relay_passes.fold_constants import FoldConstants
+from relay_passes.simplify.duplicate_dequantize import DuplicateDequantize
+from relay_passes.simplify.fold_constants import FoldConstants
 from tvm_ext.load import load
 
 

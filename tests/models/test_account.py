@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 import tvm_ext
-from codegen_c import reference
-from codegen_c.build import Compiled
-from codegen_c.program import KernelCall, Tensor
+from codegen_c.backend.build import Compiled
+from codegen_c.program import reference
+from codegen_c.program.program import KernelCall, Tensor
 from tests.support.tflite_models import Network, resnet
 from tests.support.tflite_runners import saved_tflite
 from tvm_ext import BuildOptions, Platform
-from tvm_ext.account import Account, account_for
-from tvm_ext.input_ranges import random_inputs
 from tvm_ext.pipeline import compile_module
-from tvm_ext.witnesses.testimony import Testimony
+from tvm_ext.verification.account import Account, account_for
+from tvm_ext.verification.input_ranges import random_inputs
+from tvm_ext.verification.witnesses.testimony import Testimony
 
 Array = np.ndarray
 Sample = dict[str, Array]

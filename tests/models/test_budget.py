@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import tvm_ext
-from codegen_c.build import Compiled
-from codegen_c.program import Sequence
+from codegen_c.backend.build import Compiled
+from codegen_c.program.program import Sequence
 from tests.support.image_networks import image_network
 from tests.support.onnx_models import saved
 from tests.support.packages import sample
@@ -18,9 +18,9 @@ from tests.support.poison import run_poisoned
 from tvm_ext import BuildOptions, Package
 from tvm_ext.core.errors import BadOptions, DoesNotFit
 from tvm_ext.core.platform import Platform
-from tvm_ext.input_ranges import random_inputs
-from tvm_ext.instrumented import run_instrumented
+from tvm_ext.execution.instrumented import run_instrumented
 from tvm_ext.pipeline import compile_module
+from tvm_ext.verification.input_ranges import random_inputs
 
 SEEDS = range(12)
 FRACTIONS = (0.5, 0.65, 0.8)

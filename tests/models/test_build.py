@@ -12,12 +12,12 @@ import onnx
 import pytest
 
 import tvm_ext
-from codegen_c.interface import Interface
+from codegen_c.program.interface import Interface
 from tests.support.onnx_models import SMALL_MODELS, gathers, nasty_names, saved, symbolic_batch
 from tests.support.packages import Packages, assert_close, sample
 from tvm_ext import BuildOptions, Package
-from tvm_ext.runner import library_sources
-from tvm_ext.witnesses.onnxruntime_witness import onnx_outputs
+from tvm_ext.execution.runner import library_sources
+from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs
 
 SHARED = ["kws_fp32", "kws_int8", "resnet_fp32", "resnet_int8"]
 STREAM = BuildOptions(io="stream", verify=("host",))

@@ -13,17 +13,17 @@ import tvm_ext
 from benchmarks import zoo
 from benchmarks.networks.dense import wide_mlp
 from benchmarks.networks.quantize import quantized
-from codegen_c.build import Compiled
-from codegen_c.program import Sequence
+from codegen_c.backend.build import Compiled
+from codegen_c.program.program import Sequence
 from tests.support.onnx_models import saved
 from tests.support.packages import sample
 from tests.support.poison import run_poisoned
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions, Package
 from tvm_ext.core.platform import Platform
-from tvm_ext.input_ranges import random_inputs
-from tvm_ext.instrumented import run_instrumented
+from tvm_ext.execution.instrumented import run_instrumented
 from tvm_ext.pipeline import compile_module
+from tvm_ext.verification.input_ranges import random_inputs
 
 BOARD = "cortex_m4"
 SMALLEST = {"mlp_64_4096_int8": 416, "mlp_64_4096_fp32": 640, "ffn_16_128_512_int8": 2816, "ffn_16_128_512_fp32": 10752}

@@ -13,8 +13,8 @@ import tvm_ext
 from tests.support.onnx_models import model_of, saved, weights
 from tests.support.poison import run_poisoned
 from tvm_ext import BuildOptions, Platform
-from tvm_ext.input_ranges import random_inputs
 from tvm_ext.pipeline import compile_model
+from tvm_ext.verification.input_ranges import random_inputs
 
 NODE = helper.make_node
 JOIN = "concat"
@@ -69,7 +69,7 @@ def test_branches_are_born_in_the_joined_tensor(
     calibration = {"x": samples} if quantize == "int8" else None
     options = BuildOptions(quantize=quantize)  # pyright: ignore[reportArgumentType]
     _, joined = compile_model(module, Platform.load(platform), options, calibration)
-    monkeypatch.setattr("codegen_c.build.with_views", lambda program, apart=(): program)
+    monkeypatch.setattr("codegen_c.backend.build.with_views", lambda program, apart=(): program)
     _, copied = compile_model(module, Platform.load(platform), options, calibration)
     assert not [call.name for call in joined.program.kernel_calls() if call.implementation.kernel == JOIN]
     assert joined.plan.arena_bytes < copied.plan.arena_bytes

@@ -15,8 +15,8 @@ from onnx import helper
 from tvm import relax
 
 from relay_passes.dataflow import bindings, outputs
-from relay_passes.duplicate_dequantize import DuplicateDequantize
-from relay_passes.fold_constants import FoldConstants
+from relay_passes.simplify.duplicate_dequantize import DuplicateDequantize
+from relay_passes.simplify.fold_constants import FoldConstants
 from tests.models.agree import agree, names, run, spans
 from tests.models.onnx_models import model_of, relu_model, saved
 from tvm_ext.frontends.model_name import model_name

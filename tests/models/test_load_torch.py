@@ -16,8 +16,8 @@ from tests.models.agree import names, run, spans
 from tests.support.packages import HOST_ONLY, assert_close
 from tests.support.torch_models import digits_network, export, nn, torch
 from tvm_ext.core.errors import BadModel, UnsupportedModel
+from tvm_ext.execution.runner import HostModel
 from tvm_ext.load import ModelNotice, load
-from tvm_ext.runner import HostModel
 
 
 class Tiny(nn.Module):

@@ -17,16 +17,16 @@ from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.problem import height
 from codegen_c.arena.solve import Solution, optimise
 from codegen_c.arena.validate import validate
-from codegen_c.build import Compiled, compile_region
-from codegen_c.program import Program
-from codegen_c.views import with_views
+from codegen_c.backend.build import Compiled, compile_region
+from codegen_c.lowering.views import with_views
+from codegen_c.program.program import Program
 from tests.support.onnx_models import saved
 from tests.support.poison import run_poisoned
 from tests.support.random_models import random_model
 from tvm_ext import BuildOptions, Platform
-from tvm_ext.input_ranges import random_inputs
-from tvm_ext.instrumented import run_instrumented
+from tvm_ext.execution.instrumented import run_instrumented
 from tvm_ext.pipeline import compile_module, origin, passes
+from tvm_ext.verification.input_ranges import random_inputs
 
 SEEDS = range(8)
 
@@ -67,7 +67,7 @@ def copies(program: Program) -> int:
 def test_no_combination_changes_a_bit(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = saved(random_model(seed, num_layers=10), tmp_path)
     expected: dict[str, np.ndarray] | None = None
-    monkeypatch.setattr("codegen_c.build.with_views", lambda program, apart: program)
+    monkeypatch.setattr("codegen_c.backend.build.with_views", lambda program, apart: program)
     for scheduled in (False, True):
         compiled = lowered(path, scheduled)
         inputs = random_inputs({p.source: (p.shape, p.dtype) for p in compiled.interface.inputs}, seed)
@@ -86,7 +86,7 @@ def test_views_occur_in_these_networks(tmp_path: Path) -> None:
     for seed in SEEDS:
         mod = tvm_ext.load(saved(random_model(seed, num_layers=10), tmp_path, f"net_{seed}"))
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr("codegen_c.build.with_views", lambda program, apart: program)
+            patched.setattr("codegen_c.backend.build.with_views", lambda program, apart: program)
             plain = compile_module(mod, host, BuildOptions())
         viewed = compile_module(mod, host, BuildOptions())
         assert viewed.plan.arena_bytes <= plain.plan.arena_bytes

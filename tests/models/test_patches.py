@@ -9,7 +9,7 @@ import pytest
 import tvm
 
 import tvm_ext
-from codegen_c.build import Compiled
+from codegen_c.backend.build import Compiled
 from tests.support.image_networks import image_network
 from tests.support.kinds import image
 from tests.support.onnx_models import saved
@@ -18,9 +18,9 @@ from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions
 from tvm_ext.core.errors import DoesNotFit
 from tvm_ext.core.platform import Platform
-from tvm_ext.input_ranges import random_inputs
-from tvm_ext.instrumented import run_instrumented
+from tvm_ext.execution.instrumented import run_instrumented
 from tvm_ext.pipeline import compile_model, compile_module
+from tvm_ext.verification.input_ranges import random_inputs
 
 FRACTIONS = (0.35, 0.45, 0.55, 0.65, 0.75, 0.85)
 NAME = "patches"

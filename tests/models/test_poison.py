@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import tvm_ext
-from codegen_c.build import Compiled
+from codegen_c.backend.build import Compiled
 from tests.support.onnx_models import SMALL_MODELS, saved
 from tests.support.poison import run_poisoned
 from tests.support.random_models import random_model
 from tvm_ext import BuildOptions, Platform
-from tvm_ext.input_ranges import random_inputs
-from tvm_ext.instrumented import run_instrumented
+from tvm_ext.execution.instrumented import run_instrumented
 from tvm_ext.pipeline import compile_module
+from tvm_ext.verification.input_ranges import random_inputs
 
 
 @pytest.mark.parametrize("name", ["kws_fp32", "kws_int8", "resnet_fp32", "resnet_int8"])

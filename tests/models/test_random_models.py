@@ -11,7 +11,7 @@ from tests.support.onnx_models import saved
 from tests.support.packages import Packages, assert_close, sample
 from tests.support.random_models import random_model
 from tvm_ext import BuildOptions
-from tvm_ext.witnesses.onnxruntime_witness import onnx_outputs
+from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs
 
 
 @pytest.mark.parametrize("seed", [2, 8, 15, *range(20, 26)])

@@ -17,12 +17,12 @@ import tvm_ext
 from benchmarks import zoo
 from benchmarks.networks.quantize import quantized
 from benchmarks.networks.wired import gated_dense_block, gated_unet
-from codegen_c.build import Compiled, compile_region
-from codegen_c.program import Sequence
+from codegen_c.backend.build import Compiled, compile_region
+from codegen_c.program.program import Sequence
 from relay_passes.analysis.operator_graph import OperatorGraph
-from relay_passes.rematerialize import Rematerialize, repeat_operators
-from relay_passes.rematerialize_in_rows import RematerializeInRows
-from relay_passes.split_sequences import SplitSequences
+from relay_passes.memory.rematerialize import Rematerialize, repeat_operators
+from relay_passes.memory.rematerialize_in_rows import RematerializeInRows
+from relay_passes.memory.split_sequences import SplitSequences
 from tests.passes.test_split_sequences import BACKEND
 from tests.support.image_networks import NODE, image_network
 from tests.support.onnx_models import model_of, saved
@@ -33,10 +33,10 @@ from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions
 from tvm_ext.core.errors import DoesNotFit
 from tvm_ext.core.platform import Platform
+from tvm_ext.execution.instrumented import run_instrumented
 from tvm_ext.fit import MemoryPass
-from tvm_ext.input_ranges import random_inputs
-from tvm_ext.instrumented import run_instrumented
 from tvm_ext.pipeline import compile_module, origin, passes
+from tvm_ext.verification.input_ranges import random_inputs
 
 HOST = Platform.load("host")
 SEEDS = range(3)

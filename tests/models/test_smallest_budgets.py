@@ -14,7 +14,7 @@ import tvm
 
 import tvm_ext
 from benchmarks import zoo
-from codegen_c.program import Sequence
+from codegen_c.program.program import Sequence
 from tests.support.image_networks import image_network
 from tests.support.onnx_models import saved
 from tests.support.packages import sample
@@ -22,9 +22,9 @@ from tests.support.poison import run_poisoned
 from tvm_ext import BuildOptions, Package
 from tvm_ext.core.errors import DoesNotFit
 from tvm_ext.core.platform import Platform
-from tvm_ext.input_ranges import random_inputs
-from tvm_ext.instrumented import run_instrumented
+from tvm_ext.execution.instrumented import run_instrumented
 from tvm_ext.pipeline import compile_model, compile_module
+from tvm_ext.verification.input_ranges import random_inputs
 
 BOARD = "cortex_m4"
 SMALLEST = {"kws_int8": 4_100, "resnet_int8": 13_700}

@@ -18,7 +18,7 @@ import pytest
 
 import tvm_ext
 from codegen_c.arena.validate import validate
-from codegen_c.program import KernelCall, calls, reads, writes
+from codegen_c.program.program import KernelCall, calls, reads, writes
 from tests.support.image_networks import image_network
 from tests.support.onnx_models import NODE, SMALL_MODELS, model_of, saved, weights
 from tests.support.packages import sample
@@ -26,10 +26,10 @@ from tests.support.poison import run_poisoned
 from tvm_ext import BuildOptions, Package
 from tvm_ext.core.errors import BadOptions, DoesNotFit, PlanRejected, RunFailed
 from tvm_ext.core.platform import Platform
-from tvm_ext.input_ranges import random_inputs
-from tvm_ext.instrumented import run_instrumented
+from tvm_ext.execution.instrumented import run_instrumented
+from tvm_ext.execution.runner import host_library
 from tvm_ext.pipeline import compile_module
-from tvm_ext.runner import host_library
+from tvm_ext.verification.input_ranges import random_inputs
 
 STREAM = BuildOptions(io="stream", verify=())
 CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32)

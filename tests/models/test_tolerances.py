@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from codegen_c.arena.memory_plan import MemoryPlan
-from codegen_c.build import Compiled
+from codegen_c.backend.build import Compiled
 from codegen_c.emit.banner import Origin
-from codegen_c.interface import Interface, Port
-from codegen_c.program import KernelCall, Part, Program, Step, Strip, Tensor, Transfer
+from codegen_c.program.interface import Interface, Port
+from codegen_c.program.program import KernelCall, Part, Program, Step, Strip, Tensor, Transfer
 from tests.arena.programs import call
 from tvm_ext import Platform
-from tvm_ext.account import account_for, sources
-from tvm_ext.verify import BOARD_TOLERANCE, FLOAT_TOLERANCE, compare, difference, num_differing
-from tvm_ext.witnesses.testimony import Testimony
+from tvm_ext.verification.account import account_for, sources
+from tvm_ext.verification.verify import BOARD_TOLERANCE, FLOAT_TOLERANCE, compare, difference, num_differing
+from tvm_ext.verification.witnesses.testimony import Testimony
 
 Array = np.ndarray
 SIZE = 100

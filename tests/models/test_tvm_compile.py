@@ -16,8 +16,8 @@ from tests.support.onnx_models import SMALL_MODELS, model_of, saved, weights
 from tests.support.packages import assert_close
 from tests.support.refusing import refuse
 from tvm_ext import BuildOptions, errors
-from tvm_ext.input_ranges import random_inputs
-from tvm_ext.witnesses.onnxruntime_witness import onnx_outputs
+from tvm_ext.verification.input_ranges import random_inputs
+from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs
 
 NODE = helper.make_node
 

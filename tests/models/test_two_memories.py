@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import tvm_ext
-from codegen_c.build import Compiled
-from codegen_c.predict import moved_bytes, predicted_cycles
-from codegen_c.program import Transfer
+from codegen_c.backend.build import Compiled
+from codegen_c.costs.predict import moved_bytes, predicted_cycles, time_model
+from codegen_c.program.program import Transfer
 from tests.support.deferred_dma import run_deferred
 from tests.support.memory_problems import always_on
 from tests.support.onnx_models import SMALL_MODELS, saved
@@ -22,10 +22,9 @@ from tests.support.random_models import random_model
 from tvm_ext import BuildOptions, Platform
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.options import Io
-from tvm_ext.core.time_model import TimeModel
-from tvm_ext.input_ranges import random_inputs
-from tvm_ext.instrumented import run_instrumented
+from tvm_ext.execution.instrumented import run_instrumented
 from tvm_ext.pipeline import compile_module
+from tvm_ext.verification.input_ranges import random_inputs
 
 Arrays = dict[str, np.ndarray]
 
@@ -88,7 +87,7 @@ def test_shared_models(name: str, io: Io, shared_models: Path) -> None:
     """Larger than the near memory; at least 1.5 times as fast, as far as can be predicted."""
     platform = Platform.load("always_on")
     built = checked(shared_models / f"{name}.onnx", platform, io=io)
-    time = TimeModel(platform=platform)
+    time = time_model(platform)
     assert 1.5 * predicted_cycles(built.program, time) < predicted_cycles(built.program, time, only="sram")
 
 

@@ -17,19 +17,19 @@ from rich.console import Console
 
 import tvm_ext
 import tvm_ext.builder
-from codegen_c import reference
-from codegen_c.build import Compiled
+from codegen_c.backend.build import Compiled
+from codegen_c.program import reference
 from tests.support.onnx_models import SMALL_MODELS, saved
 from tvm_ext import BuildOptions, Platform
-from tvm_ext.account import sources
 from tvm_ext.core.errors import VerificationFailed
-from tvm_ext.input_ranges import random_inputs
 from tvm_ext.pipeline import compile_model, compile_module
-from tvm_ext.report_tables import report_tables
-from tvm_ext.verify import compare, difference
-from tvm_ext.verify_steps import check_steps
-from tvm_ext.witnesses.onnxruntime_witness import onnx_outputs
-from tvm_ext.witnesses.testimony import Testimony
+from tvm_ext.report.tables import report_tables
+from tvm_ext.verification.account import sources
+from tvm_ext.verification.input_ranges import random_inputs
+from tvm_ext.verification.verify import compare, difference
+from tvm_ext.verification.verify_steps import check_steps
+from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs
+from tvm_ext.verification.witnesses.testimony import Testimony
 
 
 @pytest.fixture(scope="module")

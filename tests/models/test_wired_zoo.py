@@ -14,7 +14,7 @@ from benchmarks import order, zoo
 from benchmarks.hmcos import hmcos
 from benchmarks.networks.searched import AMOEBANET_A, DARTS, NASNET_A, Family, searched
 from benchmarks.networks.wired import dense_block, randwire, unet, watts_strogatz
-from relay_passes.analysis.schedule_search import schedule
+from relay_passes.solvers.schedule.search import schedule
 from tests.support.onnx_models import saved
 from tests.support.packages import Packages
 from tests.support.sweeps import some_of

@@ -19,10 +19,10 @@ from tests.support.packages import HOST_ONLY
 from tests.support.peers import peer
 from tests.support.tflite_models import NETWORKS
 from tests.support.tflite_runners import saved_tflite
-from tvm_ext.core.child import ChildLimits
 from tvm_ext.core.errors import VerificationFailed
-from tvm_ext.witnesses import ask as asking
-from tvm_ext.witnesses.ask import ask
+from tvm_ext.core.processes.child import ChildLimits
+from tvm_ext.verification.witnesses import ask as asking
+from tvm_ext.verification.witnesses.ask import ask
 
 
 def host_result(path: Path, folder: Path) -> dict[str, object]:

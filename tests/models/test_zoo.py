@@ -11,8 +11,8 @@ import pytest
 from benchmarks import zoo
 from benchmarks.networks.mobile import make_divisible
 from tests.support.packages import Packages
-from tvm_ext.input_ranges import random_inputs
-from tvm_ext.witnesses.onnxruntime_witness import onnx_outputs
+from tvm_ext.verification.input_ranges import random_inputs
+from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs
 
 MACS = {
     "ds_cnn_fp32": 2_656_768,

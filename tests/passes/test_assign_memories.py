@@ -11,11 +11,11 @@ from tvm import relax
 from tvm.script import ir as I
 from tvm.script import relax as R
 
-from relay_passes.assign_memories import AssignMemories
 from relay_passes.composites import is_composite
 from relay_passes.dataflow import bindings, rebuild, substitute
-from relay_passes.form_composites import FormComposites
+from relay_passes.memory.assign_memories import AssignMemories
 from relay_passes.move import is_move, move
+from relay_passes.regions.form_composites import FormComposites
 from tests.passes.modules import without_spans
 from tests.passes.stub_backend import StubBackend
 from tests.support.memory_problems import always_on

@@ -10,9 +10,9 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 
 from relay_passes.composites import composite_of
-from relay_passes.convert_layout import ConvertLayout
 from relay_passes.dataflow import array_of, bindings, op_name, outputs
-from relay_passes.form_composites import FormComposites
+from relay_passes.layout.convert_layout import ConvertLayout
+from relay_passes.regions.form_composites import FormComposites
 from tests.models.agree import run
 from tests.passes.modules import module_of, without_spans
 from tests.passes.stub_backend import StubBackend

@@ -7,16 +7,16 @@ import pytest
 import tvm
 from tvm import relax
 
-from codegen_c.byoc import CodegenBackend
-from codegen_c.kernels.contract import Target
+from codegen_c.backend.byoc import CodegenBackend
+from codegen_c.targets.registry import target_of
 from relay_passes.composites import is_composite
-from relay_passes.convert_layout import ConvertLayout
 from relay_passes.dataflow import bindings, op_name
-from relay_passes.form_composites import FormComposites
+from relay_passes.layout.convert_layout import ConvertLayout
+from relay_passes.regions.form_composites import FormComposites
 from tests.models.agree import run
 from tvm_ext.core.platform import Platform
 
-BACKEND = CodegenBackend(target=Target(processor=Platform.load("host").processor))
+BACKEND = CodegenBackend(target=target_of(Platform.load("host").processor))
 
 
 def convolution(layout: str, groups: int, *, quantized: bool) -> tvm.IRModule:

@@ -9,8 +9,8 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 
 from relay_passes.composites import composite_of
-from relay_passes.copy_results import CopyResults
 from relay_passes.dataflow import array_of, bindings, outputs
+from relay_passes.regions.copy_results import CopyResults
 
 
 def test_constant_result_is_copied() -> None:

@@ -9,7 +9,7 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 
 from relay_passes.dataflow import bindings, with_span
-from relay_passes.duplicate_dequantize import DuplicateDequantize
+from relay_passes.simplify.duplicate_dequantize import DuplicateDequantize
 from tests.passes.modules import module_of
 
 WEIGHTS = np.arange(4, dtype="int8")

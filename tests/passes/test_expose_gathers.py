@@ -11,7 +11,7 @@ from tvm import relax
 
 import tvm_ext
 from relay_passes.dataflow import bindings, op_name
-from relay_passes.expose_gathers import ExposeGathers
+from relay_passes.simplify.expose_gathers import ExposeGathers
 from tests.support.onnx_models import model_of, saved
 from tvm_ext.pipeline import compile_module
 

@@ -14,20 +14,20 @@ from tvm import relax
 
 import tvm_ext
 from benchmarks.networks.quantize import quantized
-from codegen_c.byoc import CodegenBackend
-from codegen_c.kernels.contract import Target
-from relay_passes.convert_layout import ConvertLayout
+from codegen_c.backend.byoc import CodegenBackend
+from codegen_c.targets.registry import target_of
 from relay_passes.dataflow import bindings
-from relay_passes.duplicate_dequantize import DuplicateDequantize
-from relay_passes.flatten_channels_last import FlattenChannelsLast
-from relay_passes.fold_constants import FoldConstants
-from relay_passes.form_composites import FormComposites
-from relay_passes.move_integers import MoveIntegers
+from relay_passes.layout.convert_layout import ConvertLayout
+from relay_passes.layout.flatten_channels_last import FlattenChannelsLast
+from relay_passes.regions.form_composites import FormComposites
+from relay_passes.simplify.duplicate_dequantize import DuplicateDequantize
+from relay_passes.simplify.fold_constants import FoldConstants
+from relay_passes.simplify.move_integers import MoveIntegers
 from tests.support.onnx_models import model_of, saved
 from tests.support.virtual_machine import run
 from tvm_ext.core.platform import Platform
 
-BACKEND = CodegenBackend(target=Target(processor=Platform.load("host").processor))
+BACKEND = CodegenBackend(target=target_of(Platform.load("host").processor))
 NODE = helper.make_node
 CONV, FLATTEN, GEMM = (
     NODE("Conv", ["input", "kernel"], ["a"]),

@@ -10,7 +10,7 @@ import tvm
 from tvm import relax
 
 from relay_passes.dataflow import bindings, op_name
-from relay_passes.fold_batch_norm import FoldBatchNorm
+from relay_passes.simplify.fold_batch_norm import FoldBatchNorm
 
 RANDOM = np.random.default_rng(0)
 Make = Callable[[relax.BlockBuilder, relax.Var], relax.Expr]

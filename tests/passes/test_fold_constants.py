@@ -13,7 +13,7 @@ from tvm.script import relax as R
 
 from relay_passes.analysis.constant_value import evaluate
 from relay_passes.dataflow import array_of, bindings, constant
-from relay_passes.fold_constants import FoldConstants
+from relay_passes.simplify.fold_constants import FoldConstants
 from tests.passes.modules import module_of
 
 WEIGHTS = np.arange(24, dtype="int8").reshape(4, 6)

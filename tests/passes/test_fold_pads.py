@@ -7,7 +7,7 @@ from tvm import relax
 from tvm.script import ir as I
 from tvm.script import relax as R
 
-from relay_passes.fold_pads import FoldPads
+from relay_passes.simplify.fold_pads import FoldPads
 from tests.passes.modules import without_spans
 
 PAD = (0, 0, 0, 0, 0, 1, 2, 1)

@@ -11,8 +11,8 @@ from tvm.script import relax as R
 
 from relay_passes.composites import composite_of, is_composite
 from relay_passes.dataflow import bindings, op_name, with_span
-from relay_passes.duplicate_dequantize import DuplicateDequantize
-from relay_passes.form_composites import FormComposites
+from relay_passes.regions.form_composites import FormComposites
+from relay_passes.simplify.duplicate_dequantize import DuplicateDequantize
 from tests.passes.modules import module_of, without_spans
 from tests.passes.stub_backend import StubBackend
 

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("ortools")
 
 from benchmarks.memory_exact import fastest
-from relay_passes.analysis.memory_search import assign
+from relay_passes.solvers.memories.search import assign
 from tests.support.memory_problems import in_sequences, random_problem
 
 SECONDS = 60.0

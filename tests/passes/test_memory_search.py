@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay_passes.analysis import memory_search
-from relay_passes.analysis.memory_plan import Assignment, Place
-from relay_passes.analysis.memory_problem import Problem, Step
-from relay_passes.analysis.memory_search import assign
-from relay_passes.analysis.memory_state import Item, State
+from relay_passes.solvers.memories import search as memory_search
+from relay_passes.solvers.memories.assignment import Assignment, Place
+from relay_passes.solvers.memories.problem import Problem, Step
+from relay_passes.solvers.memories.search import assign
+from relay_passes.solvers.memories.state import Item, State
 from tests.support.memory_problems import always_on, in_sequences, random_problem
 from tvm_ext.core.time_model import TimeModel
 

@@ -7,7 +7,7 @@ from tvm import relax
 from tvm.script import ir as I
 from tvm.script import relax as R
 
-from relay_passes.move_integers import MoveIntegers
+from relay_passes.simplify.move_integers import MoveIntegers
 
 
 def check(before: tvm.IRModule, expected: tvm.IRModule) -> None:

@@ -10,8 +10,8 @@ from tvm.script import relax as R
 
 from relay_passes.composites import attributes, call_new, composite_of, is_composite
 from relay_passes.dataflow import bindings, build, infer, outputs
-from relay_passes.form_composites import FormComposites
-from relay_passes.outline_regions import OutlineRegions
+from relay_passes.regions.form_composites import FormComposites
+from relay_passes.regions.outline_regions import OutlineRegions
 from tests.passes.modules import module_of, without_spans
 from tests.passes.stub_backend import StubBackend
 

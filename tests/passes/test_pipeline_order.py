@@ -10,7 +10,7 @@ from tvm import relax
 from tvm.script import ir as I
 from tvm.script import relax as R
 
-from codegen_c.byoc import CODEGEN
+from codegen_c.backend.byoc import CODEGEN
 from relay_passes.composites import composite_of
 from relay_passes.dataflow import bindings, is_dataflow, op_name
 from tvm_ext.core.options import BuildOptions

@@ -18,7 +18,7 @@ from relay_passes.analysis.int8_parameters import affine_of_range, quantize_line
 from relay_passes.analysis.quantization_units import units_of
 from relay_passes.analysis.run_units import Int8Choice, UnitRunner
 from relay_passes.dataflow import bindings, op_name, static_shape
-from relay_passes.quantize_int8 import REPORT, QuantizeInt8
+from relay_passes.quantization.quantize_int8 import REPORT, QuantizeInt8
 from tests.passes.modules import module_of, without_spans
 from tests.passes.stub_backend import ELEMENTWISE
 from tvm_ext.core.errors import UnsupportedModel

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from benchmarks.networks.layered_graph import layered_graph
 from benchmarks.remat import Problem, to_problem
-from relay_passes import rematerialize
-from relay_passes.analysis import recompute_local
-from relay_passes.analysis.recompute_facts import NUM_FACTS
-from relay_passes.analysis.recompute_local import improve_locally
-from relay_passes.analysis.recompute_search import Recomputation, peak_bytes, recompute, repeats_cost
-from relay_passes.rematerialize import cheapest
+from relay_passes.memory import rematerialize
+from relay_passes.memory.rematerialize import cheapest
+from relay_passes.solvers.liveness import peak_bytes
+from relay_passes.solvers.recompute import local as recompute_local
+from relay_passes.solvers.recompute.facts import NUM_FACTS
+from relay_passes.solvers.recompute.local import improve_locally
+from relay_passes.solvers.recompute.search import Recomputation, recompute, repeats_cost
 from tvm_ext.guide import learned_rank
 
 needs_ortools = pytest.mark.skipif(importlib.util.find_spec("ortools") is None, reason="ortools is not installed")
@@ -97,7 +98,7 @@ def test_local_search_finds_cheaper_plans() -> None:
 @needs_ortools
 @pytest.mark.parametrize("seed", range(4))
 def test_windows_keep_to_the_budget_and_never_cost_more(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from relay_passes.analysis import recompute_windows
+    from relay_passes.solvers.recompute import windows as recompute_windows
 
     monkeypatch.setattr(recompute_windows, "STAGES", 16)
     monkeypatch.setattr(recompute_windows, "MOST_BEFORE", 12)
@@ -113,7 +114,7 @@ def test_windows_keep_to_the_budget_and_never_cost_more(seed: int, monkeypatch: 
 
 @needs_ortools
 def test_windows_find_cheaper_plans() -> None:
-    from relay_passes.analysis.recompute_windows import improve_in_windows
+    from relay_passes.solvers.recompute.windows import improve_in_windows
 
     made, order, peak = problem(100, 0)
     budget = int(peak * 0.8)
@@ -125,7 +126,7 @@ def test_windows_find_cheaper_plans() -> None:
 @needs_ortools
 @pytest.mark.parametrize("seed", range(4))
 def test_neighbours_keep_to_the_budget_and_never_cost_more(seed: int) -> None:
-    from relay_passes.analysis.recompute_neighbours import improve_neighbours
+    from relay_passes.solvers.recompute.neighbours import improve_neighbours
 
     made, order, peak = problem(50, seed)
     for share in SHARES:
@@ -139,7 +140,7 @@ def test_neighbours_keep_to_the_budget_and_never_cost_more(seed: int) -> None:
 
 @needs_ortools
 def test_neighbours_find_cheaper_plans() -> None:
-    from relay_passes.analysis.recompute_neighbours import improve_neighbours
+    from relay_passes.solvers.recompute.neighbours import improve_neighbours
 
     made, order, peak = problem(100, 0)
     budget = int(peak * 0.8)
@@ -152,8 +153,8 @@ def test_neighbours_find_cheaper_plans() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_repeats_over_events_are_the_least_of_small_graphs(seed: int) -> None:
     """As cheap as the program over retention intervals proves where no node runs more than twice; else cheaper."""
-    from relay_passes.analysis.recompute_events import add_repeats
-    from relay_passes.analysis.recompute_exact import recompute_exactly
+    from relay_passes.solvers.recompute.events import add_repeats
+    from relay_passes.solvers.recompute.exact import recompute_exactly
 
     made, order, peak = problem(24, seed)
     budget = int(peak * 0.85)

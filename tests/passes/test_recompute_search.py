@@ -8,8 +8,9 @@ from itertools import combinations, product
 
 import pytest
 
-from relay_passes.analysis.recompute_search import live_bytes, peak_bytes, recompute, repeats_cost
-from relay_passes.analysis.schedule_search import Graph, Node
+from relay_passes.solvers.graph import Graph, Node
+from relay_passes.solvers.liveness import live_bytes, peak_bytes
+from relay_passes.solvers.recompute.search import recompute, repeats_cost
 
 needs_ortools = pytest.mark.skipif(importlib.util.find_spec("ortools") is None, reason="ortools is not installed")
 
@@ -90,7 +91,7 @@ def test_the_search_stays_within_the_budget(seed: int) -> None:
 @needs_ortools
 @pytest.mark.parametrize("seed", range(12))
 def test_the_constraint_program_finds_the_least_cost(seed: int) -> None:
-    from relay_passes.analysis.recompute_exact import recompute_exactly
+    from relay_passes.solvers.recompute.exact import recompute_exactly
 
     graph, costs = random_graph(seed, 6)
     for budget in range(peak_bytes(graph, range(6)), 0, -4):

@@ -10,8 +10,8 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 
 from relay_passes.dataflow import bindings
-from relay_passes.form_composites import FormComposites
-from relay_passes.rematerialize import Rematerialize
+from relay_passes.memory.rematerialize import Rematerialize
+from relay_passes.regions.form_composites import FormComposites
 from tests.passes.modules import without_spans
 from tests.passes.test_schedule_operators import MeasuringBackend
 

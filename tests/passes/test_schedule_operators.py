@@ -13,11 +13,12 @@ from tvm import relax
 from tvm.script import ir as I
 from tvm.script import relax as R
 
-from relay_passes.analysis import schedule_search
-from relay_passes.analysis.schedule_search import Graph, Node, schedule
 from relay_passes.dataflow import bindings
-from relay_passes.form_composites import FormComposites
-from relay_passes.schedule_operators import ScheduleOperators
+from relay_passes.memory.schedule_operators import ScheduleOperators
+from relay_passes.regions.form_composites import FormComposites
+from relay_passes.solvers.graph import Graph, Node
+from relay_passes.solvers.schedule import search as schedule_search
+from relay_passes.solvers.schedule.search import schedule
 from tests.passes.modules import without_spans
 from tests.passes.stub_backend import StubBackend
 from tvm_ext.core.row_sequence import RowOperator

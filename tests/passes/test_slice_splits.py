@@ -7,7 +7,7 @@ from tvm import relax
 from tvm.script import ir as I
 from tvm.script import relax as R
 
-from relay_passes.slice_splits import SliceSplits
+from relay_passes.simplify.slice_splits import SliceSplits
 from tests.passes.modules import without_spans
 
 

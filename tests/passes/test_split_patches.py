@@ -11,25 +11,25 @@ from onnx import helper
 from tvm import relax
 
 import tvm_ext
-from codegen_c.byoc import CodegenBackend
-from codegen_c.kernels.contract import Target
+from codegen_c.backend.byoc import CodegenBackend
+from codegen_c.targets.registry import target_of
 from relay_passes.analysis.operator_graph import OperatorGraph
-from relay_passes.analysis.patch_search import PatchedSegments, Patches
 from relay_passes.analysis.row_facts import row_facts
-from relay_passes.convert_layout import ConvertLayout
 from relay_passes.dataflow import bindings
-from relay_passes.fold_constants import FoldConstants
-from relay_passes.form_composites import FormComposites
-from relay_passes.split_patches import SplitPatches
-from relay_passes.split_sequences import SplitSequences
-from relay_passes.stream_ports import StreamPorts
+from relay_passes.layout.convert_layout import ConvertLayout
+from relay_passes.layout.stream_ports import StreamPorts
+from relay_passes.memory.split_patches import SplitPatches
+from relay_passes.memory.split_sequences import SplitSequences
+from relay_passes.regions.form_composites import FormComposites
+from relay_passes.simplify.fold_constants import FoldConstants
+from relay_passes.solvers.split.patches import PatchedSegments, Patches
 from tests.support.image_networks import image_network
 from tests.support.onnx_models import model_of, saved
 from tests.support.sweeps import some_of
 from tests.support.virtual_machine import run
 from tvm_ext.core.platform import Platform
 
-BACKEND = CodegenBackend(target=Target(processor=Platform.load("host").processor))
+BACKEND = CodegenBackend(target=target_of(Platform.load("host").processor))
 PATCHED_SEEDS = (0, 3, 5, 9, 14, 15, 17)
 """Of wide images, networks that patches make smaller than rows do: with sums, concatenations, pools, strides."""
 

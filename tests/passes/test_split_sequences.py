@@ -11,19 +11,19 @@ from onnx import helper
 from tvm import relax
 
 import tvm_ext
-from codegen_c.byoc import CodegenBackend
-from codegen_c.kernels.contract import Target
-from relay_passes.convert_layout import ConvertLayout
+from codegen_c.backend.byoc import CodegenBackend
+from codegen_c.targets.registry import target_of
 from relay_passes.dataflow import bindings
-from relay_passes.fold_constants import FoldConstants
-from relay_passes.form_composites import FormComposites
-from relay_passes.split_sequences import SplitSequences
+from relay_passes.layout.convert_layout import ConvertLayout
+from relay_passes.memory.split_sequences import SplitSequences
+from relay_passes.regions.form_composites import FormComposites
+from relay_passes.simplify.fold_constants import FoldConstants
 from tests.support.image_networks import image_network
 from tests.support.onnx_models import model_of, saved
 from tests.support.virtual_machine import run
 from tvm_ext.core.platform import Platform
 
-BACKEND = CodegenBackend(target=Target(processor=Platform.load("host").processor))
+BACKEND = CodegenBackend(target=target_of(Platform.load("host").processor))
 SPLIT_SEEDS = (0, 1, 4)
 
 

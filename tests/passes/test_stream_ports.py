@@ -14,22 +14,22 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 
 import tvm_ext
-from codegen_c.byoc import CodegenBackend
-from codegen_c.kernels.contract import Target
+from codegen_c.backend.byoc import CodegenBackend
+from codegen_c.targets.registry import target_of
 from relay_passes.composites import composite_of, stream_of
-from relay_passes.convert_layout import ConvertLayout
 from relay_passes.dataflow import bindings, outputs
-from relay_passes.duplicate_dequantize import DuplicateDequantize
-from relay_passes.fold_constants import FoldConstants
-from relay_passes.form_composites import FormComposites
-from relay_passes.slice_splits import SliceSplits
-from relay_passes.split_sequences import SplitSequences
-from relay_passes.stream_ports import StreamPorts
+from relay_passes.layout.convert_layout import ConvertLayout
+from relay_passes.layout.stream_ports import StreamPorts
+from relay_passes.memory.split_sequences import SplitSequences
+from relay_passes.regions.form_composites import FormComposites
+from relay_passes.simplify.duplicate_dequantize import DuplicateDequantize
+from relay_passes.simplify.fold_constants import FoldConstants
+from relay_passes.simplify.slice_splits import SliceSplits
 from tests.golden.models import integer_network
 from tests.support.onnx_models import model_of, saved
 from tvm_ext.core.platform import Platform
 
-BACKEND = CodegenBackend(target=Target(processor=Platform.load("host").processor))
+BACKEND = CodegenBackend(target=target_of(Platform.load("host").processor))
 
 
 def test_an_input_and_an_output() -> None:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay_passes.analysis.schedule_search import Graph, Node
-from relay_passes.analysis.strip_columns import columns_made, columns_read, strips_of
+from relay_passes.solvers.graph import Graph, Node
+from relay_passes.solvers.split.strip_columns import columns_made, columns_read, strips_of
 from tvm_ext.core.columns import ColumnOperator, ColumnReader, Columns
 
 WINDOWS = st.tuples(st.integers(1, 5), st.integers(1, 3), st.integers(0, 2))

@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from codegen_c.build import Compiled
-from tvm_ext.runner import HostModel
+from codegen_c.backend.build import Compiled
+from tvm_ext.execution.runner import HostModel
 
 Array = np.ndarray
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from relay_passes.analysis.memory_problem import Problem, Step
+from relay_passes.solvers.memories.problem import Problem, Step
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.time_model import TimeModel
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from codegen_c.build import Compiled
-from tvm_ext.instrumented import run_instrumented, with_ports_in_arena
+from codegen_c.backend.build import Compiled
+from tvm_ext.execution.instrumented import run_instrumented, with_ports_in_arena
 
 Array = np.ndarray
 POISON = 0xA5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tvm import relax
 
-from codegen_c.byoc import CodegenBackend
+from codegen_c.backend.byoc import CodegenBackend
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:

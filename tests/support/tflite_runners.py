@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from codegen_c import reference
+from codegen_c.program import reference
 from tests.support.peers import peer
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform

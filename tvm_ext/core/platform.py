@@ -19,7 +19,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from tvm_ext.core.errors import BadPlatform
-from tvm_ext.core.read_file import read_file
+from tvm_ext.core.files.read_file import read_file
 from tvm_ext.core.section_names import section_problem, shared_sections
 
 _MOST_BYTES = 1 << 20
@@ -27,9 +27,13 @@ _LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+
 _ADDRESS_SPACE_BYTES = 1 << 32
 _TIMER_BYTES = 16
 
+NO_SIMD = "none"
+"""`simd` of a processor on which plain C runs."""
+
 _CONFIG = ConfigDict(extra="forbid", strict=True)
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
+Architecture = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,31}$")]
 Positive = Annotated[int, Field(gt=0, lt=1 << 48)]
 Count = Annotated[int, Field(ge=0, lt=1 << 48)]
 Rate = Annotated[float, Field(ge=1e-6, lt=1e6, strict=False)]
@@ -43,14 +47,15 @@ Flags = Annotated[tuple[Flag, ...], Field(max_length=100)]
 class Processor:
     """Something that runs kernels.
 
-    `simd`: `none`, `dsp` (Armv7E-M 16-bit pairs), `helium` (M-profile vector extension), `host`.
+    `isa`: the architecture, by which a board finds its start-up code. `simd`: the target whose kernels it runs,
+    `none` for plain C; the targets there are, are folders of `codegen_c/targets/` and installed packages.
     `fpu`: `none`, `single`, `double`; whether float arithmetic is done in hardware.
     """
 
     name: Name
-    isa: Literal["host", "armv7e-m", "armv8-m.main", "armv8.1-m.main"]
+    isa: Architecture
     clock_hz: Positive
-    simd: Literal["none", "dsp", "helium", "host"] = "none"
+    simd: Name = NO_SIMD
     fpu: Literal["none", "single", "double"] = "none"
 
 
@@ -102,12 +107,13 @@ HOST_TOOLCHAIN = Toolchain(flags=("-march=native",))
 class Board:
     """A QEMU machine that stands in for the real board.
 
-    `timer` names the counter that measures executed instructions: `cmsdk` (32 bits, counts down) or
-    `system_counter` (64 bits, counts up). `stack_bytes` is the stack the firmware reserves.
+    `timer` names the counter that measures executed instructions, one of those that the start-up code has: of Arm's
+    M-profile `cmsdk` (32 bits, counts down) and `system_counter` (64 bits, counts up). `stack_bytes` is the stack the
+    firmware reserves.
     """
 
     qemu_machine: Annotated[str, Field(pattern=r"^[a-z0-9-]+$", max_length=100)]
-    timer: Literal["cmsdk", "system_counter"]
+    timer: Name
     timer_address: Count
     timer_hz: Positive
     code_memory: Name
@@ -211,6 +217,11 @@ class Platform:
     def processor(self) -> Processor:
         """The processor that runs what nothing else claims: the first one."""
         return self.processors[0]
+
+    def processor_named(self, name: str) -> Processor:
+        """The processor of that name; the first one for an empty name. Raises KeyError."""
+        found = {"": self.processor, **{processor.name: processor for processor in self.processors}}
+        return found[name]
 
     def _contradiction(self) -> str | None:
         """What no single value shows: names used twice or not at all, memories nobody reaches."""

@@ -1,6 +1,6 @@
 """How long a model takes on a platform, predicted: instructions, memory, and what runs beside them.
 
-    cycles of a step = modelled instructions * CALIBRATION of its kernel
+    cycles of a step = modelled instructions * calibration of its kernel
                        + for each operand: bytes read / read rate + bytes written / write rate + latency
 
 Rates are the lower of what the memory and the link between processor and memory give; latency is paid once an operand,
@@ -14,53 +14,20 @@ down but itself; where no DMA joins two memories the processor copies: it reads,
 COPY_INSTRUCTIONS_A_BYTE. To start a transfer, or to wait for one, costs CALL_CYCLES.
 
 The compute part is calibrated on executed instructions: `benchmarks/per_layer.py` runs one kernel alone in QEMU, and
-CALIBRATION holds the median of measured by modelled. The memory part is analytic, for QEMU models no memory timing.
+`calibration` is the median of measured by modelled. The memory part is analytic, for QEMU models no memory timing.
 So all that comes out of here is a prediction, and is to be called one wherever it is shown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Literal
 
 from tvm_ext.core.platform import Link, Memory, Platform
 
 CALL_CYCLES = 24
 COPY_INSTRUCTIONS_A_BYTE = 0.5
-CALIBRATION: Mapping[tuple[str, str], float] = MappingProxyType(
-    {
-        ("helium", "conv2d_f32"): 0.7,
-        ("helium", "dense_f32"): 0.71,
-        ("helium", "depthwise_f32"): 0.74,
-        ("helium", "permute"): 0.45,
-        ("helium", "pointwise_f32"): 0.87,
-        ("helium", "pool2d_f32"): 0.64,
-        ("helium", "qbinary_helium"): 0.79,
-        ("helium", "qconv2d_helium"): 0.96,
-        ("helium", "qdense_helium"): 0.75,
-        ("helium", "qdepthwise_helium"): 0.96,
-        ("helium", "qpointwise_helium"): 0.95,
-        ("helium", "qpool2d_helium"): 0.85,
-        ("helium", "qsoftmax_i8"): 0.5,
-        ("helium", "softmax_f32"): 0.74,
-        ("dsp", "conv2d_f32"): 0.94,
-        ("dsp", "dense_f32"): 0.83,
-        ("dsp", "pool2d_f32"): 0.64,
-        ("dsp", "qbinary_dsp"): 1.0,
-        ("dsp", "qconv2d_dsp"): 1.04,
-        ("dsp", "qdense_dsp"): 0.93,
-        ("dsp", "qdepthwise_dsp"): 0.98,
-        ("dsp", "qpool2d_i8"): 0.63,
-        ("dsp", "qsoftmax_i8"): 0.44,
-        ("dsp", "softmax_f32"): 0.72,
-    }
-)
-"""(`Processor.simd`, kernel) -> executed by modelled instructions; 1 for those that are not here.
-
-Medians over the layers of the MLPerf Tiny networks on a Cortex-M55 and a Cortex-M7, MobileNetV2 0.35 on the first.
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,13 +42,17 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class TimeModel:
-    """Predicted cycles on one platform's first processor."""
+    """Predicted cycles on one platform's first processor.
+
+    calibration: kernel -> executed by modelled instructions; 1 for those that are not there.
+    """
 
     platform: Platform
+    calibration: Mapping[str, float] = field(default_factory=dict[str, float])
 
     def compute_cycles(self, kernel: str, instructions: float) -> float:
         """Of a kernel's instructions, were its operands in registers."""
-        return instructions * CALIBRATION.get((self.platform.processor.simd, kernel), 1.0)
+        return instructions * self.calibration.get(kernel, 1.0)
 
     def read_cycles(self, memory: str, num_bytes: float) -> float:
         """Of one operand. Raises KeyError for a memory that the processor does not reach."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from tvm_ext.core.errors import BuildFailed, MissingTool
 from tvm_ext.core.options import Optimize
 from tvm_ext.core.platform import Toolchain
-from tvm_ext.core.process import allowed_seconds, run_program
+from tvm_ext.core.processes.process import allowed_seconds, run_program
 
 # Multiplications are fused with additions where the code says so, and nowhere else: clang would, and change bits.
 LANGUAGE_FLAGS = ("-std=c11", "-fno-strict-aliasing", "-ffp-contract=off", "-ffunction-sections", "-fdata-sections")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from codegen_c.text import comment
+from codegen_c.c_text.text import comment
 
 
 def render(template: str, **values: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from tvm import relax, te, tirx
 
-from codegen_c.kernels.requantize_tflite import fixed_point
+from codegen_c.kernels.shared.requantize_tflite import fixed_point
 from relay_passes.dataflow import static_shape
 from tvm_ext.frontends.tflite.check_scales import Scales
 from tvm_ext.frontends.tflite.refusals import Refused

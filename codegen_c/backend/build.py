@@ -1,0 +1,176 @@
+"""Region function -> program, plan, interface and C sources: the steps a package and TVM's own build share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tvm import relax
+
+from codegen_c.arena.memory_plan import MemoryPlan
+from codegen_c.arena.plan import plan_memory
+from codegen_c.arena.validate import validate
+from codegen_c.composites.lower_operator import Lower, lower_operator
+from codegen_c.emit.banner import Origin
+from codegen_c.emit.sources import emit_sources
+from codegen_c.emit.trace import emit_trace
+from codegen_c.kernels.contract import Callback
+from codegen_c.lowering.lower_region import lower_region
+from codegen_c.lowering.merge_steps import merge_steps
+from codegen_c.lowering.views import with_views
+from codegen_c.program.interface import Interface, Port, Stream
+from codegen_c.program.program import KernelCall, Program
+from codegen_c.program.program import Sequence as RowSteps
+from codegen_c.targets.registry import target_of
+from tvm_ext.core.errors import BadOptions
+from tvm_ext.core.model_nodes import ModelNode
+from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.platform import Platform
+
+RESERVED = frozenset({"run", "after_step", "bytes", "i", "io", "row", "status"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One way tried to make a model fit, and what came of it; instructions are modelled, beyond those of the first."""
+
+    method: str
+    arena_bytes: int
+    added_instructions: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Compiled:
+    """A region with everything decided: what runs, where it lies, how it is called.
+
+    schedule_peak_bytes, schedule_proved: live bytes at the peak of the order chosen before lowering, and whether no
+    order has fewer; None where that is not known. added_instructions: modelled, that splitting costs.
+    attempts: all that was tried to make it fit, in order, what came to this last.
+    """
+
+    program: Program
+    plan: MemoryPlan
+    interface: Interface
+    origin: Origin
+    platform: Platform
+    schedule_peak_bytes: int | None = None
+    schedule_proved: bool | None = None
+    added_instructions: int = 0
+    attempts: tuple[Attempt, ...] = ()
+
+    @property
+    def modelled_instructions(self) -> int:
+        """Of all kernel calls, and of what running rows in series adds; ranks ways to compile, is no measurement."""
+        return sum(c.implementation.instructions for c in self.program.kernel_calls()) + self.added_instructions
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether any step computes in integers with scales."""
+        tensors = self.program.tensors
+        calls = self.program.kernel_calls()
+        return any(call.implementation.exact and tensors[call.outputs[0]].quantization for call in calls)
+
+    def sources(self, *, after_step: bool = False) -> dict[str, str]:
+        """File name -> C text; after_step as in `emit_model`."""
+        parts = (self.program, self.plan, self.interface, self.origin, self.platform)
+        return emit_sources(*parts, after_step=after_step)
+
+    def trace(self, nodes: Sequence[ModelNode]) -> str:
+        """Text of `trace.json`; nodes: the model's, in order."""
+        return emit_trace(self.program, self.plan, self.interface, self.origin, self.platform, nodes)
+
+
+def compile_region(
+    region: relax.Function,
+    platform: Platform,
+    options: BuildOptions,
+    origin: Origin,
+    *,
+    model: str,
+    input_names: Sequence[str] = (),
+    output_names: Sequence[str] = (),
+    lower: Lower = lower_operator,
+) -> Compiled:
+    """Lower, plan, validate.
+
+    input_names, output_names: the model's own, in the region's order; by default the variables' names. lower: as in
+    `CodegenBackend`.
+    Whether it fits is another question: `check_capacity`. Raises UnsupportedModel, PlanRejected.
+    """
+    target = target_of(platform.processor, optimize=options.optimize, least_scratch=options.least_scratch)
+    reserved = {*RESERVED, *(memory.name for memory in platform.memories)}
+    program = lower_region(region, platform, target, reserved=reserved, lower=lower)
+    program, plan = _planned(program, platform, options)
+    # Of a plan larger than the memory itself, which nothing is built from, each byte would be looked at.
+    if all(arena.num_bytes <= platform.memory(arena.memory).capacity_bytes for arena in plan.arenas):
+        validate(program, plan)
+    interface = Interface(
+        model=model,
+        io=options.io,
+        inputs=_ports(program, program.inputs, input_names),
+        outputs=_ports(program, program.outputs, output_names),
+    )
+    used = {arena.memory: arena.num_bytes for arena in plan.arenas}
+    used[platform.weights] = used.get(platform.weights, 0) + program.weights_bytes
+    origin = replace(origin, memories=tuple(used.items()))
+    return Compiled(program=program, plan=plan, interface=interface, origin=origin, platform=platform)
+
+
+def _planned(program: Program, platform: Platform, options: BuildOptions) -> tuple[Program, MemoryPlan]:
+    """Program and plan, with copies saved and calls merged or as it is: whichever takes fewer bytes."""
+    held = {*program.inputs, *program.outputs} if options.io != "arena" else set[str]()
+    pinned = {tensor_named(program, name): offset for name, offset in (options.pin or {}).items()}
+    kept = {tensor_named(program, name) for name in options.keep}
+    viewed = with_views(program, apart={*pinned, *kept})
+    ways = dict.fromkeys([merge_steps(viewed), viewed, program])
+    plans = [
+        plan_memory(way, activations=platform.activations, held_by_caller=held, pinned=pinned, kept=kept)
+        for way in ways
+    ]
+    return min(plans, key=lambda planned: planned[1].arena_bytes)
+
+
+def tensor_named(program: Program, source: str) -> str:
+    """The tensor under a name of the model's own, an input or output before others. Raises BadOptions."""
+    ports = (*program.inputs, *program.outputs)
+    found = next((name for name in (*ports, *program.tensors) if program.tensors[name].source == source), None)
+    if found is None:
+        raise BadOptions(
+            f"{source!r} is no tensor of the compiled model, or was fused into an operator; its inputs and outputs are "
+            f"{', '.join(program.tensors[name].source for name in ports)}."
+        )
+    return found
+
+
+def _ports(program: Program, names: Sequence[str], sources: Sequence[str]) -> tuple[Port, ...]:
+    tensors = [program.tensors[name] for name in names]
+    own = sources or [tensor.source for tensor in tensors]
+    streams = {
+        call.inputs[0] if callback.direction == "read" else call.outputs[0]: _stream(program, call, callback)
+        for call in program.kernel_calls()
+        if (callback := call.implementation.callback)
+    }
+    return tuple(
+        Port(
+            name=t.name, source=source, shape=t.shape, dtype=t.dtype, quantization=t.quantization,
+            stream=streams.get(t.name),
+        )
+        for t, source in zip(tensors, own, strict=True)
+    )  # fmt: skip
+
+
+def _stream(program: Program, call: KernelCall, callback: Callback) -> Stream:
+    """How an input or output is handed over by a call, and how much of it is kept."""
+    inside = program.tensors[call.outputs[0] if callback.direction == "read" else call.inputs[0]]
+    kept, shift = (inside.ring.stored, inside.ring.shift) if inside.ring else (callback.rows, 0)
+    first, together = {
+        inner.name: (step.first_of(index), step.rows_per_call[index])
+        for step in program.steps
+        if isinstance(step, RowSteps)
+        for index, inner in enumerate(step.body)
+    }.get(call.name, (callback.rows, callback.rows))
+    never_apart = not any(rows % together for rows in (kept, shift, first))
+    at_a_time = together if never_apart else 1
+    return Stream(
+        rows=callback.rows, rows_kept=kept, rows_per_call=min(at_a_time, callback.rows), layout=callback.layout
+    )

@@ -1,0 +1,245 @@
+"""The face toward TVM: what the passes may ask of this code generator, and the entry TVM's RunCodegen calls."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import relax
+
+from codegen_c.arena.bound import shared_bytes
+from codegen_c.arena.plan import check_capacity
+from codegen_c.backend.build import Compiled, compile_region
+from codegen_c.backend.columns import columns_of
+from codegen_c.composites.lower_operator import Lower, Lowered, lower_operator
+from codegen_c.composites.scalar_calls import ELEMENTWISE
+from codegen_c.costs.learned_cost import LearnedCost
+from codegen_c.costs.predict import constants_read, input_read, scratch_accessed
+from codegen_c.costs.step_features import modelled
+from codegen_c.emit.banner import Origin
+from codegen_c.emit.tvm_entry import emit_tvm_entry
+from codegen_c.kernels.contract import Implementation, Refusal, StoredRows, Target
+from codegen_c.operators.kinds import TensorType
+from codegen_c.program.program import Tensor
+from codegen_c.program.sequences import in_sequence, row_reader
+from tvm_ext.core.columns import ColumnOperator
+from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.platform import HOST_TOOLCHAIN, Platform
+from tvm_ext.core.row_sequence import RowAccumulation, RowOperator
+from tvm_ext.core.toolchain import compile_objects
+
+CODEGEN = "tvm_ext"
+MOST_ROWS = 1 << 14
+"""Of a tensor that is computed by rows: each has an entry in lists."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Footprint:
+    """What one composite needs and costs (`relay_passes.backend.Footprint`)."""
+
+    instructions: int
+    rows: RowOperator | None
+    accumulation: RowAccumulation | None
+    scratch_bytes: int
+    shared_bytes: Mapping[int, int]
+    columns: ColumnOperator | None = None
+    kernel: str = ""
+    read_bytes: Mapping[int, int] = field(default_factory=dict[int, int])
+    weights_bytes: int = 0
+    weights_read_bytes: int = 0
+    scratch_access_bytes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallCost:
+    """What one composite needs and costs by rows (`relay_passes.backend.CallCost`)."""
+
+    scratch_bytes: int
+    added_instructions: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodegenBackend:
+    """Answers the passes' questions for one target (`relay_passes.backend.Backend`).
+
+    cost: predicts instructions; without it they are the kernels' own estimates. lower: `lower_operator`, or a cache of
+    it: passes ask often, and about the same composites.
+    """
+
+    target: Target
+    cost: LearnedCost | None = None
+    lower: Lower = lower_operator
+
+    @property
+    def elementwise(self) -> frozenset[str]:
+        return ELEMENTWISE
+
+    def refuses(self, composite: relax.Function) -> str | None:
+        """Why a composite can't become C, None when it can."""
+        lowered = self.lower(composite, self.target)
+        return lowered.reason if isinstance(lowered, Refusal) else None
+
+    def footprint(self, composite: relax.Function) -> Footprint:
+        """Cost and scratch of a composite, and for each parameter what the output shares with it if it dies there."""
+        lowered = self.lower(composite, self.target)
+        if isinstance(lowered, Refusal) or lowered.implementation is None:
+            return Footprint(instructions=0, rows=None, accumulation=None, scratch_bytes=0, shared_bytes={})
+        implementation, operator = lowered.implementation, lowered.operator
+        output = _tensor("output", operator.output)
+        shared = {
+            argument: shared_bytes(implementation, output, [(position, _tensor("input", operator.inputs[position]))])
+            for position, argument in enumerate(lowered.arguments)
+            if lowered.arguments.count(argument) == 1
+        }
+        kinds = (operator.inputs, operator.outputs)
+        simd, rows = self.target.instruction_set.simd, _rows(lowered)
+        return Footprint(
+            instructions=self.cost.instructions(implementation, *kinds, simd)
+            if self.cost
+            else modelled(implementation, *kinds),
+            rows=rows,
+            accumulation=_accumulation(implementation),
+            scratch_bytes=implementation.scratch_bytes,
+            shared_bytes=shared,
+            columns=_columns(lowered) if rows else None,
+            kernel=implementation.kernel,
+            read_bytes=_read_bytes(lowered),
+            weights_bytes=sum(-(-array.nbytes // 16) * 16 for _, array in implementation.constants),
+            weights_read_bytes=constants_read(implementation),
+            scratch_access_bytes=scratch_accessed(implementation),
+        )
+
+    def call_costs(
+        self, composite: relax.Function, rows_per_call: Sequence[int], input_rows: int = 0
+    ) -> list[CallCost]:
+        """Scratch and instructions of a composite that computes, or adds up, so many rows a call.
+
+        Instructions are the kernels' own estimates: how two forms of one kernel differ is not what is learned.
+        """
+        lowered = self.lower(composite, self.target)
+        assert not isinstance(lowered, Refusal) and lowered.implementation is not None, "it has rows"
+        keeping = in_sequence(lowered.implementation, input_rows).keeping
+        assert keeping is not None, "a selected kernel can be implemented again"
+        kinds, found = (lowered.operator.inputs, lowered.operator.outputs), lowered.implementation
+        whole = modelled(found, *kinds)
+        by_rows = [keeping(StoredRows(at_once=rows)) for rows in rows_per_call]
+        return [
+            CallCost(scratch_bytes=i.scratch_bytes, added_instructions=max(0, modelled(i, *kinds) - whole))
+            for i in by_rows
+        ]
+
+
+def _read_bytes(lowered: Lowered) -> dict[int, int]:
+    """Bytes that one run reads of each parameter."""
+    assert lowered.implementation is not None, "it computes something"
+    read: dict[int, int] = {}
+    for position, parameter in enumerate(lowered.arguments):
+        kind = lowered.operator.inputs[position]
+        size = kind.num_elements * np.dtype(kind.dtype).itemsize
+        read[parameter] = read.get(parameter, 0) + input_read(lowered.implementation, position, size)
+    return read
+
+
+def _rows(lowered: Lowered) -> RowOperator | None:
+    """How rows of a composite's result depend on those of its parameters; None where it only runs whole.
+
+    Rows need one image of equal rows, or what its kernel cuts into rows by itself, and each parameter to be read as one
+    operand.
+    """
+    assert lowered.implementation is not None, "it computes something"
+    operator, implementation = lowered.operator, in_sequence(lowered.implementation)
+    spatial, is_batch = implementation.spatial, lowered.implementation.spatial and operator.output.shape[0] != 1
+    if spatial is None or len(operator.outputs) != 1 or is_batch:
+        return None
+    if len(spatial.inputs) != len(operator.inputs) or len(set(lowered.arguments)) < len(lowered.arguments):
+        return None
+    pairs = [(operator.output, spatial.output_rows)]
+    pairs += [(kind, access.input_rows) for kind, access in zip(operator.inputs, spatial.inputs, strict=True)]
+    if any(not 1 <= rows <= MOST_ROWS or kind.num_elements % rows for kind, rows in pairs):
+        return None
+    readers = [row_reader(implementation, position, None) for position in range(len(spatial.inputs))]
+    by_parameter = sorted(zip(lowered.arguments, readers, strict=True), key=lambda pair: pair[0])
+    return RowOperator(num_rows=spatial.output_rows, readers=tuple(reader for _, reader in by_parameter))
+
+
+def _columns(lowered: Lowered) -> ColumnOperator | None:
+    """The same of columns, of what has rows."""
+    found = columns_of(lowered.operator)
+    if found is None:
+        return None
+    by_parameter = sorted(zip(lowered.arguments, found.readers, strict=True), key=lambda pair: pair[0])
+    return ColumnOperator(num_columns=found.num_columns, readers=tuple(reader for _, reader in by_parameter))
+
+
+def _accumulation(implementation: Implementation) -> RowAccumulation | None:
+    accumulating = implementation.accumulating
+    if accumulating is None:
+        return None
+    found = accumulating.implement(accumulating.row_counts[0], StoredRows())
+    return RowAccumulation(
+        row_counts=accumulating.row_counts,
+        sums_bytes=_tensor("sums", found.sums).num_bytes if found.sums else 0,
+    )
+
+
+def _tensor(name: str, kind: TensorType) -> Tensor:
+    return Tensor(name=name, source=name, shape=kind.shape, dtype=kind.dtype, memory="")
+
+
+def codegen_options(platform: Platform, options: BuildOptions) -> dict[str, dict[str, str]]:
+    """`target_options` of RunCodegen, by which `relax.ext.tvm_ext` learns what it compiles for."""
+    chosen = {"optimize": options.optimize, "io": options.io, "ram": options.limit_bytes(platform)}
+    chosen["least_scratch"] = options.least_scratch
+    return {CODEGEN: {"platform": platform.to_json(), "options": json.dumps(chosen)}}
+
+
+@tvm_ffi.register_global_func(f"relax.ext.{CODEGEN}", override=True)
+def compile_for_tvm(
+    functions: Sequence[relax.Function], options: Mapping[str, Any], constant_names: Mapping[Any, str]
+) -> list[tvm.runtime.Module]:
+    """Region functions -> one object file each, compiled for the host, with the symbols TVM's VM calls.
+
+    functions carry `global_symbol`; options are those of `codegen_options`; constants stay in the C text, so
+    constant_names is not needed.
+    """
+    platform = Platform.from_json(str(options["platform"]))
+    build_options = BuildOptions(**json.loads(str(options["options"])))
+    return [_object(_compiled(region, platform, build_options)) for region in functions]
+
+
+def _compiled(region: relax.Function, platform: Platform, options: BuildOptions) -> Compiled:
+    symbol = str(region.attrs["global_symbol"])
+    origin = Origin(generator="tvm_ext", model=symbol, sha256="", platform=platform.name)
+    model = re.sub(r"\W", "_", symbol).lower()
+    compiled = compile_region(region, platform, options, origin, model=model)
+    check_capacity(compiled.program, compiled.plan, platform, {platform.activations: options.limit_bytes(platform)})
+    return compiled
+
+
+def _object(compiled: Compiled) -> tvm.runtime.Module:
+    """One translation unit of all sources, so that TVM gets one object with one public symbol."""
+    sources = compiled.sources()
+    symbol = compiled.program.name
+    with tempfile.TemporaryDirectory(prefix="tvm_ext_") as name:
+        folder = Path(name)
+        for file_name, text in sources.items():
+            (folder / file_name).write_text(text, encoding="utf-8")
+        unit = folder / "tvm_ext_entry.c"
+        unit.write_text(emit_tvm_entry(compiled.interface, symbol, sorted(sources)), encoding="utf-8")
+        includes = [Path(tvm_ffi.libinfo.find_include_path()), Path(tvm_ffi.libinfo.find_dlpack_include_path())]
+        (built,) = compile_objects(
+            [unit],
+            folder / "objects",
+            HOST_TOOLCHAIN,
+            flags=["-fPIC", "-fvisibility=hidden", "-Wno-error"],
+            include_dirs=[folder, *includes],
+        )
+        return tvm.runtime.load_static_library(str(built), [symbol])

@@ -1,0 +1,65 @@
+"""How the columns of an operator's result depend on those of what it reads, where images can be cut into strips."""
+
+from __future__ import annotations
+
+from codegen_c.kernels.movement.permute import CHANNELS_LAST
+from codegen_c.operators.kinds import (
+    Concat,
+    Conv2d,
+    Conv2dTranspose,
+    Convert,
+    Elementwise,
+    Operator,
+    Permute,
+    Pool2d,
+    QBinary,
+    QConv2d,
+    QConv2dTranspose,
+    QPool2d,
+    QUnary,
+    TensorType,
+    Window,
+)
+from tvm_ext.core.columns import ColumnOperator, ColumnReader
+
+
+def columns_of(operator: Operator) -> ColumnOperator | None:
+    """None for what is no image of one batch, reads whole rows, or repeats a column."""
+    if isinstance(operator, Permute):
+        by_rows = operator.axes == CHANNELS_LAST and not operator.first and _is_image(operator.output)
+        return ColumnOperator(num_columns=operator.output.shape[2], readers=(None,)) if by_rows else None
+    windows = _windows(operator)
+    if windows is None or not all(_is_image(kind) for kind in (*operator.inputs, operator.output)):
+        return None
+    columns = operator.output.shape[2]
+    readers = tuple(
+        ColumnReader(
+            input_columns=kind.shape[2], stride=window.strides[1], left=window.padding[1],
+            extent=(window.kernel[1] - 1) * window.dilation[1] + 1,
+        )
+        for kind, window in zip(operator.inputs, windows, strict=True)
+    )  # fmt: skip
+    repeats = any(
+        window.is_pointwise and kind.shape[2] != columns for kind, window in zip(operator.inputs, windows, strict=True)
+    )
+    return None if repeats else ColumnOperator(num_columns=columns, readers=readers)
+
+
+def _is_image(kind: TensorType) -> bool:
+    return len(kind.shape) == 4 and kind.shape[0] == 1
+
+
+def _windows(operator: Operator) -> list[Window] | None:
+    """Of each input, the window that slides over it; None for an operator that has no columns."""
+    each = Window(kernel=(1, 1))
+    match operator:
+        case Conv2dTranspose() | QConv2dTranspose():
+            return None
+        case Conv2d() | QConv2d() | Pool2d() | QPool2d():
+            return [operator.window, *[each] * (len(operator.inputs) - 1)]
+        case Elementwise() | QBinary() | QUnary() | Convert():
+            return [each] * len(operator.inputs)
+        case Concat() if operator.axis == 3:
+            return [each] * len(operator.inputs)
+        case _:
+            return None

@@ -1,0 +1,1 @@
+"""C as text: literals, comments, indentation."""

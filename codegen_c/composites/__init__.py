@@ -1,0 +1,1 @@
+"""Composite functions -> operators."""

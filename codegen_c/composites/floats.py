@@ -1,0 +1,225 @@
+"""Float composites as Operators: an anchor (convolution, dense, pooling, softmax, or none) and what follows it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from codegen_c.composites.graph import Call, Composite, NoMatch
+from codegen_c.composites.movement import movement_operator
+from codegen_c.composites.scalar_calls import RULES, ProgramBuilder
+from codegen_c.operators.kinds import (
+    Conv2d,
+    Conv2dTranspose,
+    Convert,
+    Dense,
+    Elementwise,
+    Operator,
+    Pool2d,
+    Softmax,
+    TensorType,
+    Window,
+)
+from codegen_c.operators.quantization import Quantization
+
+Match = tuple[Operator, tuple[int, ...]]
+
+
+def float_operator(composite: Composite) -> Match | NoMatch:
+    """The operator of a float32 composite with one output, or one that moves any type, and which its inputs are."""
+    moved = movement_operator(composite)
+    if not isinstance(moved, NoMatch):
+        return moved
+    converted = _conversion(composite)
+    if converted is not None:
+        return converted
+    types = [*composite.inputs, *composite.outputs]
+    if len(composite.outputs) != 1 or not composite.calls or any(t.dtype != "float32" for t in types):
+        return NoMatch("is not float32 with one output")
+    anchor = composite.calls[0]
+    if anchor.name in RULES:
+        return _elementwise(composite)
+    make = _ANCHORS.get(anchor.name)
+    if make is None or not anchor.operands or anchor.operands[0].parameter is None:
+        return NoMatch(f"{anchor.name} has no kernel of its own")
+    return make(composite, anchor)
+
+
+def _conversion(composite: Composite) -> Match | None:
+    """A quantize or dequantize by itself, with one scale and zero point."""
+    call = composite.calls[0] if len(composite.calls) == 1 else None
+    if call is None or call.name not in ("quantize", "dequantize") or len(composite.outputs) != 1:
+        return None
+    if not composite.inputs:  # constant weights that nothing folds
+        return None
+    data, *parameters = call.operands
+    arrays = [value.array for value in parameters]
+    source, output = composite.inputs[0], composite.outputs[0]
+    integer = output if call.name == "quantize" else source
+    if data.parameter != 0 or integer.dtype not in ("int8", "uint8") or len(arrays) != 2:
+        return None
+    if (source if integer is output else output).dtype != "float32":
+        return None
+    scale, zero = arrays
+    if scale is None or zero is None or scale.size != 1 or zero.size != 1:
+        return None
+    quantization = Quantization(scale=float(scale.reshape(-1)[0]), zero_point=int(zero.reshape(-1)[0]))
+    known = replace(integer, quantization=quantization)
+    inputs, outputs = ((source,), (known,)) if integer is output else ((known,), (output,))
+    return Convert(inputs=inputs, outputs=outputs, quantization=quantization), (0,)
+
+
+def _elementwise(composite: Composite) -> Match | NoMatch:
+    builder, output = ProgramBuilder(), composite.outputs[0]
+    failed = _chain(builder, composite.calls, output)
+    if failed:
+        return failed
+    inputs = tuple(composite.inputs[i] for i in builder.inputs)
+    if not inputs:
+        return NoMatch("reads no input")
+    return Elementwise(inputs=inputs, outputs=composite.outputs, finish=builder.program()), tuple(builder.inputs)
+
+
+def _chain(builder: ProgramBuilder, calls: tuple[Call, ...], output: TensorType) -> NoMatch | None:
+    channels = output.shape[-1] if output.shape else 1
+    for call in calls:
+        if failed := builder.add(call, channels):
+            return failed
+    return None
+
+
+def _after(composite: Composite, anchor: Call, *, takes_bias: bool) -> tuple[ProgramBuilder, np.ndarray] | NoMatch:
+    """The program of what follows the anchor, and the bias of the first addition where the kernel takes one."""
+    output, rest = anchor.type or composite.outputs[0], composite.calls[1:]
+    channels = output.shape[-1]
+    builder = ProgramBuilder()
+    builder.inputs.append(anchor.operands[0].parameter or 0)
+    builder.element(anchor.var)
+    bias = np.zeros(channels, dtype=np.float32)
+    if takes_bias and rest and rest[0].name == "add":
+        arrays = [value.array for value in rest[0].operands if value.array is not None]
+        if len(arrays) == 1 and arrays[0].size == channels == arrays[0].shape[-1]:
+            bias = np.ascontiguousarray(arrays[0].reshape(-1))
+            builder.element(rest[0].var)
+            rest = rest[1:]
+    failed = _chain(builder, rest, output)
+    return failed or (builder, bias)
+
+
+def window_of(attrs: Any, kernel: tuple[int, ...]) -> Window | NoMatch:
+    """The window of a convolution or pooling over two axes."""
+    padding = tuple(int(p) for p in attrs.padding)
+    if len(padding) == 2:
+        padding = (*padding, *padding)
+    strides, dilation = tuple(map(int, attrs.strides)), tuple(map(int, attrs.dilation))
+    if len(kernel) != 2 or len(padding) != 4 or len(strides) != 2 or len(dilation) != 2 or min(padding) < 0:
+        return NoMatch("its window is not two-dimensional")
+    return Window(kernel=kernel, strides=strides, padding=padding, dilation=dilation)  # type: ignore[arg-type]
+
+
+def _inputs(composite: Composite, builder: ProgramBuilder) -> tuple[TensorType, ...]:
+    return tuple(composite.inputs[index] for index in builder.inputs)
+
+
+def _conv2d(composite: Composite, anchor: Call) -> Match | NoMatch:
+    attrs, weight = anchor.attrs, anchor.operands[1].array
+    make = Conv2dTranspose if anchor.name == "nn.conv2d_transpose" else Conv2d
+    if attrs.data_layout != "NHWC" or attrs.kernel_layout != "OHWI" or weight is None:
+        return NoMatch("its layout is not NHWC with constant weights")
+    if make is Conv2dTranspose and (int(attrs.groups) > 1 or max(map(int, attrs.dilation)) > 1):
+        return NoMatch("it is transposed, and has groups or dilation")
+    window, after = window_of(attrs, weight.shape[1:3]), _after(composite, anchor, takes_bias=True)
+    if isinstance(window, NoMatch) or isinstance(after, NoMatch):
+        return window if isinstance(window, NoMatch) else after  # type: ignore[return-value]
+    builder, bias = after
+    operator = make(
+        inputs=_inputs(composite, builder), outputs=composite.outputs, weight=weight, bias=bias, window=window,
+        groups=int(attrs.groups), finish=builder.program(),
+    )  # fmt: skip
+    return operator, tuple(builder.inputs)
+
+
+def _dense(composite: Composite, anchor: Call) -> Match | NoMatch:
+    weight = anchor.operands[1].array
+    if weight is None or weight.ndim != 2 or len(composite.inputs[0].shape) < 2:
+        return NoMatch("its second operand is not a constant matrix")
+    after = _after(composite, anchor, takes_bias=True)
+    if isinstance(after, NoMatch):
+        return after
+    builder, bias = after
+    operator = Dense(
+        inputs=_inputs(composite, builder), outputs=composite.outputs, weight=np.ascontiguousarray(weight.T),
+        bias=bias, finish=builder.program(),
+    )  # fmt: skip
+    return operator, tuple(builder.inputs)
+
+
+def _pool2d(composite: Composite, anchor: Call) -> Match | NoMatch:
+    attrs = anchor.attrs
+    if attrs.layout != "NHWC":
+        return NoMatch("its layout is not NHWC")
+    include, method = bool(attrs.count_include_pad), "max" if anchor.name == "nn.max_pool2d" else "average"
+    window = window_of(attrs, tuple(map(int, attrs.pool_size)))
+    if not isinstance(window, NoMatch):
+        window = reaching(window, composite.inputs[0], anchor.type, counts_padding=include and method == "average")
+    return _pool(composite, anchor, window, include)
+
+
+def reaching(
+    window: Window, source: TensorType, output: TensorType | None, *, counts_padding: bool
+) -> Window | NoMatch:
+    """The window with as much padding at the end as its last position needs (output sizes rounded up)."""
+    assert output is not None, "a pool has one result"
+    padding = list(window.padding)
+    for axis in (0, 1):
+        last = (output.shape[1 + axis] - 1) * window.strides[axis] - padding[axis]
+        beyond = last + (window.kernel[axis] - 1) * window.dilation[axis] + 1 - source.shape[1 + axis]
+        if beyond > padding[axis + 2] and counts_padding:
+            return NoMatch("it counts padding that its rounded-up size adds")
+        padding[axis + 2] = max(padding[axis + 2], beyond)
+    return replace(window, padding=tuple(padding))
+
+
+def _mean(composite: Composite, anchor: Call) -> Match | NoMatch:
+    """A mean over rows and columns is an average pool over the whole image."""
+    shape = composite.inputs[0].shape
+    if len(shape) != 4 or sorted(int(axis) % 4 for axis in anchor.attrs.axis or ()) != [1, 2]:
+        return NoMatch("is not a mean over rows and columns")
+    return _pool(composite, anchor, Window(kernel=(shape[1], shape[2])), False)
+
+
+def _pool(composite: Composite, anchor: Call, window: Window | NoMatch, count_include_pad: bool) -> Match | NoMatch:
+    after = _after(composite, anchor, takes_bias=False)
+    if isinstance(window, NoMatch) or isinstance(after, NoMatch):
+        return window if isinstance(window, NoMatch) else after  # type: ignore[return-value]
+    output = composite.outputs[0]
+    if len(output.shape) == 2:  # a mean that dropped its axes
+        output = TensorType(shape=(output.shape[0], 1, 1, output.shape[1]), dtype=output.dtype)
+    operator = Pool2d(
+        inputs=_inputs(composite, after[0]), outputs=(output,), window=window,
+        method="max" if anchor.name == "nn.max_pool2d" else "average",
+        count_include_pad=count_include_pad, finish=after[0].program(),
+    )  # fmt: skip
+    return operator, tuple(after[0].inputs)
+
+
+def _softmax(composite: Composite, anchor: Call) -> Match | NoMatch:
+    rank = len(composite.inputs[0].shape)
+    if len(composite.calls) != 1 or rank == 0 or int(anchor.attrs.axis) % rank != rank - 1:
+        return NoMatch("is not a softmax over the last axis")
+    log = anchor.name == "nn.log_softmax"
+    return Softmax(inputs=composite.inputs, outputs=composite.outputs, log=log), (0,)
+
+
+_ANCHORS = {
+    "nn.conv2d": _conv2d,
+    "nn.conv2d_transpose": _conv2d,
+    "matmul": _dense,
+    "nn.max_pool2d": _pool2d,
+    "nn.avg_pool2d": _pool2d,
+    "mean": _mean,
+    "nn.softmax": _softmax,
+    "nn.log_softmax": _softmax,
+}

@@ -1,0 +1,123 @@
+"""A composite function of Relax as an Operator: the one place where graph attributes become plain data.
+
+What no kernel of our own computes becomes a Generic operator, plain C made from its PrimFuncs; what even that
+cannot be is refused with a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from codegen_c.composites.floats import float_operator
+from codegen_c.composites.graph import Call, Composite, NoMatch
+from codegen_c.composites.movement import slice_places
+from codegen_c.composites.quantized import quantized_operator
+from codegen_c.kernels.contract import Alternative, Implementation, Refusal, Target
+from codegen_c.kernels.registry import select
+from codegen_c.operators.kinds import Generic, Operator, Permute, Reshape, Stream
+from codegen_c.tir.composite import lower_composite
+from codegen_c.tir.plain_c import Refusal as TirRefusal
+from codegen_c.tir.reference import run_reference
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Lowered:
+    """An operator with its implementation; arguments[i]: the composite's parameter that is operator input i.
+
+    implementation is None for a Reshape, which moves no byte.
+    """
+
+    operator: Operator
+    arguments: tuple[int, ...]
+    implementation: Implementation | None
+
+
+Lower = Callable[[relax.Function, Target], Lowered | Refusal]
+
+
+def lower_operator(function: relax.Function, target: Target) -> Lowered | Refusal:
+    """The cheapest way to compute a composite: a kernel that takes it, or its PrimFuncs; or why there is none."""
+    composite = Composite.read(function)
+    quantizes = any(call.name in ("quantize", "dequantize") for call in composite.calls)
+    passed: list[Alternative] = []
+    for match in (_movement, quantized_operator, float_operator):
+        found = match(composite)
+        if isinstance(found, NoMatch):
+            if match is quantized_operator and quantizes:
+                reason = "stands between float and integer tensors" if len(composite.calls) == 1 else found.reason
+                passed.append(Alternative(kernel="int8", reason=reason))
+            continue
+        operator, arguments = found
+        if isinstance(operator, Reshape):
+            return Lowered(operator=operator, arguments=arguments, implementation=None)
+        chosen = select(operator, target)
+        if isinstance(chosen, Implementation):
+            chosen = replace(chosen, alternatives=(*passed, *chosen.alternatives)) if passed else chosen
+            return Lowered(operator=operator, arguments=arguments, implementation=chosen)
+        passed += [Alternative(kernel=refusal.kernel, reason=refusal.reason) for refusal in chosen]
+    return _generic(composite, target, tuple(passed))
+
+
+def _movement(composite: Composite) -> tuple[Operator, tuple[int, ...]] | NoMatch:
+    """One reshape or permutation of a parameter, or a part of one that is permuted."""
+    if len(composite.calls) not in (1, 2) or len(composite.inputs) != 1 or len(composite.outputs) != 1:
+        return NoMatch("is more than one operator")
+    call, types = composite.calls[0], {"inputs": composite.inputs, "outputs": composite.outputs}
+    if len(composite.calls) == 2:
+        return _part_of_permuted(composite)
+    if call.name in ("reshape", "expand_dims", "squeeze", "flatten"):
+        return Reshape(**types), (0,)
+    if call.name == "permute_dims":
+        ordered = _axes(call, len(composite.inputs[0].shape))
+        direction = composite.function.attrs.get("stream")
+        if direction is not None:
+            return Stream(**types, axes=ordered, direction=direction), (0,)
+        return Permute(**types, axes=ordered), (0,)
+    return NoMatch("moves no data")
+
+
+def _part_of_permuted(composite: Composite) -> tuple[Operator, tuple[int, ...]] | NoMatch:
+    """Axes in another order, and of some of them a run of places."""
+    permutes, slices = composite.calls
+    if (permutes.name, slices.name) != ("permute_dims", "strided_slice") or slices.operands[0].var != permutes.var:
+        return NoMatch("is more than one operator")
+    places = slice_places(slices, permutes.type.shape) if permutes.type else None
+    if places is None or any((np.diff(along) != 1).any() for along in places):
+        return NoMatch("takes no runs of elements")
+    axes, first = _axes(permutes, len(places)), tuple(int(along[0]) for along in places)
+    return Permute(inputs=composite.inputs, outputs=composite.outputs, axes=axes, first=first), (0,)
+
+
+def _axes(permutes: Call, rank: int) -> tuple[int, ...]:
+    axes = permutes.attrs.axes
+    return tuple(int(axis) % rank for axis in axes) if axes is not None else tuple(reversed(range(rank)))
+
+
+def _generic(composite: Composite, target: Target, passed: tuple[Alternative, ...]) -> Lowered | Refusal:
+    """Plain C from the composite's PrimFuncs. passed: kernels of our own that do not take it, and why."""
+    function = composite.function
+    module = tvm.IRModule(dict(function.attrs.get("prim_funcs", {})))
+    plain = lower_composite(function, module)
+    if isinstance(plain, TirRefusal):
+        return Refusal(kernel="generic", reason=plain.reason)
+
+    def reference(inputs: list[np.ndarray]) -> list[np.ndarray]:
+        return run_reference(function, inputs, module)
+
+    operator = Generic(
+        inputs=composite.inputs,
+        outputs=composite.outputs,
+        name="+".join(call.name for call in composite.calls),
+        plain=plain,
+        reference=reference,
+    )
+    chosen = select(operator, target)
+    if not isinstance(chosen, Implementation):
+        return chosen[0]
+    chosen = replace(chosen, alternatives=passed)
+    return Lowered(operator=operator, arguments=tuple(range(len(composite.inputs))), implementation=chosen)

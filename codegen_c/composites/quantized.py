@@ -1,0 +1,355 @@
+"""QDQ composites as Operators: dequantize, float operators, quantize become one integer operator.
+
+The only place where scales of weights and biases meet; kernels see integers and the scales they derive
+multipliers from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from codegen_c.composites.floats import Match, reaching, window_of
+from codegen_c.composites.graph import Call, Composite, NoMatch, Value
+from codegen_c.composites.interpolation import LONGEST_AXIS, images_of, matrices_after, taps_of
+from codegen_c.composites.scalar_calls import ProgramBuilder
+from codegen_c.operators.kinds import (
+    QBinary,
+    QConv2d,
+    QConv2dTranspose,
+    QDense,
+    QInterpolate,
+    QMean,
+    QPool2d,
+    QSoftmax,
+    QUnary,
+    Rounding,
+    TensorType,
+    Window,
+)
+from codegen_c.operators.quantization import Quantization
+
+INTEGERS = ("int8", "uint8")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Chain:
+    """A QDQ composite taken apart: typed inputs, float calls in order, the output's type with its clamp."""
+
+    composite: Composite
+    inputs: tuple[TensorType, ...]
+    output: TensorType
+    body: tuple[Call, ...]
+    low: int
+    high: int
+    rounding: Rounding
+    parameters: dict[Any, int]
+    constants: dict[Any, tuple[np.ndarray, np.ndarray, int]]
+
+    def parameter(self, value: Value) -> int | None:
+        """Index of the composite's parameter a float operand was dequantized from."""
+        return self.parameters.get(value.var)
+
+
+def quantized_operator(composite: Composite) -> Match | NoMatch:
+    """The integer operator of a QDQ composite, and which parameters are its inputs."""
+    chain = _read(composite)
+    if isinstance(chain, NoMatch):
+        return chain
+    anchor = chain.body[0] if chain.body else composite.calls[-1]
+    make = _ANCHORS.get(anchor.name, _unary)
+    return make(chain, anchor)
+
+
+def _read(composite: Composite) -> _Chain | NoMatch:
+    if len(composite.calls) < 2 or composite.calls[-1].name != "quantize" or len(composite.outputs) != 1:
+        return NoMatch("is no chain from dequantize to quantize")
+    inputs: list[TensorType] = list(composite.inputs)
+    parameters: dict[Any, int] = {}
+    constants: dict[Any, tuple[np.ndarray, np.ndarray, int]] = {}
+    body = []
+    for call in composite.calls[:-1]:
+        if call.name != "dequantize":
+            body.append(call)
+            continue
+        data, scale, zero_point = (*call.operands, *(Value(),) * 3)[:3]
+        if scale.array is None or zero_point.array is None:
+            return NoMatch("a scale or zero point is not constant")
+        if data.array is not None:
+            constants[call.var] = (data.array, scale.array.reshape(-1), _one(zero_point.array))
+            continue
+        if data.parameter is None or scale.array.size != 1:
+            return NoMatch("an activation has a scale for each channel")
+        quantization = Quantization(scale=float(scale.array.reshape(-1)[0]), zero_point=_one(zero_point.array))
+        inputs[data.parameter] = replace(inputs[data.parameter], quantization=quantization)
+        parameters[call.var] = data.parameter
+    last = composite.calls[-1]
+    scale, zero_point = last.operands[1].array, last.operands[2].array
+    if scale is None or zero_point is None or scale.size != 1:
+        return NoMatch("its result has a scale for each channel")
+    quantization = Quantization(scale=float(scale.reshape(-1)[0]), zero_point=_one(zero_point))
+    output = replace(composite.outputs[0], quantization=quantization)
+    types = [*inputs, output]
+    if any(t.dtype not in INTEGERS or t.quantization is None or not _usable(t.quantization) for t in types):
+        return NoMatch("its inputs and result are not all int8 or uint8 with a positive scale")
+    attrs = composite.function.attrs or {}
+    rounding: Rounding = "tflite" if attrs.get("rounding", "onnx") == "tflite" else "onnx"
+    clamp = _clamp(body, output, rounding)
+    chain = _Chain(
+        composite=composite, inputs=tuple(inputs), output=output, body=tuple(body), low=clamp[0], high=clamp[1],
+        rounding=rounding, parameters=parameters, constants=constants,
+    )  # fmt: skip
+    return chain
+
+
+def _one(zero_point: np.ndarray) -> int:
+    """The zero point all channels share; an impossible one where they differ."""
+    values = np.unique(zero_point)
+    return int(values[0]) if values.size == 1 else 1 << 30
+
+
+def _usable(quantization: Quantization) -> bool:
+    return 0.0 < quantization.scale < np.inf and abs(quantization.zero_point) < 1 << 16
+
+
+def _clamp(body: list[Call], output: TensorType, rounding: Rounding) -> tuple[int, int]:
+    """Integer bounds of the output: those of its type, narrowed by relu and clip at the end of the chain.
+
+    Bounds commute with quantize: both are monotonic. The calls that set them are removed from `body`.
+    """
+    info, quantization = np.iinfo(output.dtype), output.quantization
+    assert quantization is not None
+    low, high = int(info.min), int(info.max)
+    while len(body) > 1 and body[-1].name in ("nn.relu", "clip"):
+        call = body.pop()
+        below, above = (0.0, np.inf) if call.name == "nn.relu" else _bounds(call.operands[1:])
+        low = max(low, _quantized(below, quantization, low, rounding))
+        high = min(high, _quantized(above, quantization, high, rounding))
+    return low, max(low, high)
+
+
+def _bounds(operands: tuple[Value, ...]) -> tuple[float, float]:
+    low, high = (float(value.array) for value in operands if value.array is not None)
+    return low, high
+
+
+def _quantized(real: float, quantization: Quantization, otherwise: int, rounding: Rounding) -> int:
+    if not np.isfinite(real):
+        return otherwise
+    steps = np.float32(real) / np.float32(quantization.scale)
+    whole = np.round(steps) if rounding == "onnx" else np.copysign(np.floor(np.abs(steps) + 0.5), steps)
+    return int(whole) + quantization.zero_point
+
+
+def _weights(chain: _Chain, value: Value) -> tuple[np.ndarray, np.ndarray] | NoMatch:
+    """int8 weights with zero point 0 and their float32 scales, one or one a channel."""
+    if value.var not in chain.constants:
+        return NoMatch("its weights are not quantized constants")
+    data, scale, zero_point = chain.constants[value.var]
+    if data.dtype == np.uint8 and zero_point == 128:
+        return (data.astype(np.int16) - 128).astype(np.int8), scale
+    if data.dtype != np.int8 or zero_point != 0:
+        return NoMatch("its weights are not int8 around zero")
+    return data, scale
+
+
+def _bias(chain: _Chain, anchor: Call, scale: np.ndarray, channels: int) -> np.ndarray | NoMatch:
+    """The int32 bias added after the anchor, in units of `scale`; zeros if nothing is added."""
+    rest = list(chain.body[1:])
+    if not rest:
+        return np.zeros(channels, dtype=np.int32)
+    if len(rest) > 1 or rest[0].name != "add":
+        return NoMatch("something other than a bias and a clamp follows it")
+    added = next((v for v in rest[0].operands if v.var is not anchor.var and v.var != anchor.var), None)
+    if added is not None and added.var in chain.constants:
+        data, own_scale, zero_point = chain.constants[added.var]
+        if chain.rounding == "tflite" and data.dtype == np.int32 and data.shape == (channels,):
+            return np.ascontiguousarray(data)  # in TensorFlow Lite these are the units, whatever their scale says
+        real = (data.astype(np.float64).reshape(-1) - zero_point) * own_scale.astype(np.float64)
+    elif added is not None and added.array is not None:
+        real = added.array.astype(np.float64).reshape(-1)
+    else:
+        return NoMatch("what is added to it is not constant")
+    shape = added.array.shape if added.array is not None else chain.constants[added.var][0].shape
+    if real.size not in (1, channels) or (real.size == channels > 1 and shape[-1] != channels):
+        return NoMatch("its bias is not one number a channel")
+    units = np.round(np.broadcast_to(real, channels) / scale)
+    if np.abs(units).max(initial=0) >= 2**31:
+        return NoMatch("its bias does not fit 32 bits")
+    return units.astype(np.int32)
+
+
+def _linear(chain: _Chain, anchor: Call, channels: int) -> tuple[np.ndarray, np.ndarray, np.ndarray] | NoMatch:
+    """Weights as the graph has them, one scale a channel, and the bias."""
+    if chain.parameter(anchor.operands[0]) is None:
+        return NoMatch("its first operand is no activation")
+    weights = _weights(chain, anchor.operands[1])
+    if isinstance(weights, NoMatch):
+        return weights
+    scale = np.ascontiguousarray(np.broadcast_to(weights[1], channels).astype(np.float32))
+    source = chain.inputs[chain.parameter(anchor.operands[0]) or 0].quantization
+    assert source is not None, "every input of a chain is quantized"
+    bias = _bias(chain, anchor, scale.astype(np.float64) * np.float64(np.float32(source.scale)), channels)
+    return bias if isinstance(bias, NoMatch) else (weights[0], scale, bias)
+
+
+def _conv2d(chain: _Chain, anchor: Call) -> Match | NoMatch:
+    attrs = anchor.attrs
+    make = QConv2dTranspose if anchor.name == "nn.conv2d_transpose" else QConv2d
+    if attrs.data_layout != "NHWC" or attrs.kernel_layout != "OHWI":
+        return NoMatch("its layout is not NHWC")
+    if make is QConv2dTranspose and (int(attrs.groups) > 1 or max(map(int, attrs.dilation)) > 1):
+        return NoMatch("it is transposed, and has groups or dilation")
+    linear = _linear(chain, anchor, chain.output.shape[-1])
+    if isinstance(linear, NoMatch):
+        return linear
+    weight, scale, bias = linear
+    window = window_of(attrs, weight.shape[1:3])
+    if isinstance(window, NoMatch):
+        return window
+    operator = make(
+        inputs=chain.inputs, outputs=(chain.output,), weight=weight, weight_scale=scale, bias=bias, window=window,
+        low=chain.low, high=chain.high, groups=int(attrs.groups), rounding=chain.rounding,
+    )  # fmt: skip
+    return operator, (0,)
+
+
+def _dense(chain: _Chain, anchor: Call) -> Match | NoMatch:
+    channels = chain.output.shape[-1]
+    linear = _linear(chain, anchor, channels)
+    if isinstance(linear, NoMatch):
+        return linear
+    weight, scale, bias = linear
+    if weight.ndim != 2 or weight.shape[1] != channels or len(chain.inputs) != 1:
+        return NoMatch("its weights are not a matrix")
+    operator = QDense(
+        inputs=chain.inputs, outputs=(chain.output,), weight=np.ascontiguousarray(weight.T), weight_scale=scale,
+        bias=bias, low=chain.low, high=chain.high, rounding=chain.rounding,
+    )  # fmt: skip
+    return operator, (0,)
+
+
+def _pool2d(chain: _Chain, anchor: Call) -> Match | NoMatch:
+    attrs = anchor.attrs
+    if attrs.layout != "NHWC" or len(chain.body) != 1:
+        return NoMatch("its layout is not NHWC, or more than a clamp follows it")
+    window, average = window_of(attrs, tuple(map(int, attrs.pool_size))), anchor.name == "nn.avg_pool2d"
+    include = bool(attrs.count_include_pad)
+    if not isinstance(window, NoMatch):
+        window = reaching(window, chain.inputs[0], anchor.type, counts_padding=include and average)
+    return _pool(chain, anchor, window, include)
+
+
+def _mean(chain: _Chain, anchor: Call) -> Match | NoMatch:
+    """A mean over rows and columns is an average pool over the whole image; others, and sums, have a kernel."""
+    shape = chain.inputs[0].shape
+    if len(chain.body) != 1 or len(chain.inputs) != 1 or chain.parameter(anchor.operands[0]) is None:
+        return NoMatch("more than a clamp follows it")
+    rank = len(shape)
+    axes = tuple(sorted({int(axis) % rank for axis in anchor.attrs.axis or range(rank)})) if rank else ()
+    if rank == 4 and axes == (1, 2) and anchor.name == "mean":
+        return _pool(chain, anchor, Window(kernel=(shape[1], shape[2])), False)
+    kept = tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
+    operator = QMean(
+        inputs=chain.inputs, outputs=(replace(chain.output, shape=kept),), axes=axes, divide=anchor.name == "mean",
+        low=chain.low, high=chain.high, rounding=chain.rounding,
+    )  # fmt: skip
+    return operator, (0,)
+
+
+def _pool(chain: _Chain, anchor: Call, window: Window | NoMatch, include: bool) -> Match | NoMatch:
+    if isinstance(window, NoMatch):
+        return window
+    output = chain.output
+    if len(output.shape) == 2:  # a mean that dropped its axes
+        output = replace(output, shape=(output.shape[0], 1, 1, output.shape[1]))
+    operator = QPool2d(
+        inputs=chain.inputs, outputs=(output,), method="max" if anchor.name == "nn.max_pool2d" else "average",
+        window=window, low=chain.low, high=chain.high, count_include_pad=include, rounding=chain.rounding,
+    )  # fmt: skip
+    return operator, (0,)
+
+
+def _binary(chain: _Chain, anchor: Call) -> Match | NoMatch:
+    indices = [chain.parameter(value) for value in anchor.operands]
+    if len(chain.body) != 1 or None in indices:
+        return _unary(chain, anchor)
+    arguments = tuple(index for index in indices if index is not None)
+    operator = QBinary(
+        inputs=tuple(chain.inputs[i] for i in arguments), outputs=(chain.output,), function=anchor.name,  # type: ignore[arg-type]
+        low=chain.low, high=chain.high, rounding=chain.rounding,
+    )  # fmt: skip
+    return operator, arguments
+
+
+def _unary(chain: _Chain, anchor: Call) -> Match | NoMatch:
+    """Any element-wise function of one activation and numbers: a table."""
+    calls = chain.composite.calls[:-1]
+    builder = ProgramBuilder()
+    if len(chain.inputs) != 1 or chain.inputs[0].shape != chain.output.shape:
+        return NoMatch("reads more than one activation")
+    for call in calls:
+        if call.name == "dequantize":
+            if call.var in chain.constants:
+                return NoMatch("reads a quantized constant")
+            builder.element(call.var)
+        elif failed := builder.add(call, 1):
+            return failed
+    return QUnary(inputs=chain.inputs, outputs=(chain.output,), finish=builder.program(), rounding=chain.rounding), (0,)
+
+
+def _softmax(chain: _Chain, anchor: Call) -> Match | NoMatch:
+    rank = len(chain.output.shape)
+    if len(chain.body) != 1 or int(anchor.attrs.axis) % rank != rank - 1:
+        return NoMatch("is not a softmax over the last axis")
+    return QSoftmax(inputs=chain.inputs, outputs=(chain.output,), rounding=chain.rounding), (0,)
+
+
+def _interpolate(chain: _Chain, anchor: Call) -> Match | NoMatch:
+    """take, multiply and add as one matrix for each axis: what every element of the output is made of."""
+    if len(chain.inputs) != 1 or chain.rounding != "onnx":
+        return NoMatch("reads more than one activation")
+    if max(*chain.inputs[0].shape, *chain.output.shape, 1) > LONGEST_AXIS:
+        return NoMatch(f"has an axis of more than {LONGEST_AXIS} elements")
+    values: dict[Any, list[np.ndarray]] = {}
+    for call in chain.composite.calls[:-1]:
+        if call.name == "dequantize" and call.var in chain.parameters:
+            values[call.var] = [np.eye(extent, dtype=np.float32) for extent in chain.inputs[0].shape]
+            continue
+        known = [values[value.var] for value in call.operands if value.var in values]
+        arrays = [value.array for value in call.operands if value.array is not None]
+        made = matrices_after(call, known, arrays)
+        if made is None:
+            return NoMatch("is not a sum of elements along each axis")
+        values[call.var] = made
+    matrices = values[chain.body[-1].var]
+    images = images_of(matrices)
+    if images is None:
+        return NoMatch("interpolates along other axes than rows and columns")
+    before, row, after = images
+    (source,), output = chain.inputs, chain.output
+    rows, columns = matrices[row], matrices[row + 1]
+    operator = QInterpolate(
+        inputs=(replace(source, shape=(before, rows.shape[1], columns.shape[1], after)),),
+        outputs=(replace(output, shape=(before, rows.shape[0], columns.shape[0], after)),),
+        rows=taps_of(rows), columns=taps_of(columns), low=chain.low, high=chain.high, rounding=chain.rounding,
+    )  # fmt: skip
+    return operator, (0,)
+
+
+_ANCHORS = {
+    "take": _interpolate,
+    "nn.conv2d": _conv2d,
+    "nn.conv2d_transpose": _conv2d,
+    "matmul": _dense,
+    "nn.max_pool2d": _pool2d,
+    "nn.avg_pool2d": _pool2d,
+    "mean": _mean,
+    "sum": _mean,
+    "add": _binary,
+    "subtract": _binary,
+    "multiply": _binary,
+    "nn.softmax": _softmax,
+}

@@ -1,0 +1,1 @@
+"""Instructions, bytes and predicted time of kernel calls and programs."""

@@ -1,0 +1,98 @@
+"""Predicted time of a program, step by step, and what it moves between memories.
+
+The model is `tvm_ext.core.time_model`; what comes out is a prediction, for QEMU models no memory timing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from codegen_c.kernels.contract import Implementation
+from codegen_c.program.program import Call, KernelCall, Program, Step, Transfer, Wait, calls
+from codegen_c.targets.registry import instruction_set_of
+from tvm_ext.core.platform import Platform
+from tvm_ext.core.time_model import Event, TimeModel, finish_cycles
+
+
+def time_model(platform: Platform) -> TimeModel:
+    """The time model of a platform, with the calibration of its processor's target."""
+    return TimeModel(platform=platform, calibration=instruction_set_of(platform.processor).calibration)
+
+
+def predicted_cycles(program: Program, time: TimeModel, *, only: str = "") -> float:
+    """Of one run, transfers beside the steps included.
+
+    only: a memory that all tensors and scratch are taken to lie in, and nothing is moved.
+    """
+    return finish_cycles(
+        event for step in program.steps for call in calls(step) for event in _events(program, call, time, only)
+    )
+
+
+def step_cycles(program: Program, step: Step, time: TimeModel) -> float:
+    """Of one step: what its kernels take, or from start to end of a transfer; a wait takes what is left of that."""
+    if isinstance(step, Wait):
+        return 0.0
+    if isinstance(step, Transfer):
+        source, target = program.memory_of_source(step), program.tensors[step.target].memory
+        return time.transfer_cycles(source, target, program.tensors[step.target].num_bytes)
+    return finish_cycles(event for call in calls(step) for event in _events(program, call, time, ""))
+
+
+def moved_bytes(program: Program) -> dict[tuple[str, str], int]:
+    """By the memories that bytes go between."""
+    found: dict[tuple[str, str], int] = {}
+    for transfer in program.moves():
+        pair = program.memory_of_source(transfer), program.tensors[transfer.target].memory
+        found[pair] = found.get(pair, 0) + program.tensors[transfer.target].num_bytes
+    return found
+
+
+def _events(program: Program, call: Call, time: TimeModel, only: str) -> Iterator[Event]:
+    if isinstance(call, KernelCall):
+        yield Event(kind="run", cycles=_kernel_cycles(program, call, time, only))
+    elif isinstance(call, Wait):
+        if not only:
+            yield Event(kind="wait", number=max(transfer.number or 0 for transfer in call.transfers))
+    elif not only or call not in program.moves():
+        source, target = program.memory_of_source(call), program.tensors[call.target].memory
+        cycles = time.transfer_cycles(only or source, only or target, program.tensors[call.target].num_bytes)
+        kind = "run" if call.number is None else "start"
+        yield Event(kind=kind, cycles=cycles, number=call.number or 0)
+
+
+def _kernel_cycles(program: Program, call: KernelCall, time: TimeModel, only: str) -> float:
+    implementation = call.implementation
+    default = only or next(iter(program.tensors.values())).memory
+    touched = sum(program.tensors[n].num_elements for n in (*call.inputs, *call.outputs))
+    total = time.compute_cycles(implementation.kernel, implementation.instructions or touched)
+    for position, name in enumerate(call.inputs):
+        tensor = program.tensors[name]
+        read = input_read(implementation, position, tensor.num_elements * tensor.element_bytes)
+        total += time.read_cycles(only or tensor.memory, read)
+    for name in call.outputs:
+        tensor = program.tensors[name]
+        total += time.write_cycles(only or tensor.memory, tensor.num_elements * tensor.element_bytes)
+    if call.constants:
+        fetched = dict(call.fetched)
+        first = call.constants[0]
+        held = program.tensors[fetched[first]].memory if first in fetched and not only else ""
+        total += time.read_cycles(held or program.constants[first].memory, constants_read(implementation))
+    if implementation.scratch_bytes:
+        total += time.read_cycles(only or call.scratch_memory or default, scratch_accessed(implementation))
+    return total
+
+
+def input_read(implementation: Implementation, position: int, num_bytes: int) -> int:
+    """Bytes that one run reads of an input."""
+    return int(num_bytes * (implementation.passes.input if position == 0 else 1))
+
+
+def constants_read(implementation: Implementation) -> int:
+    """Bytes that one run reads of all constants."""
+    return int(sum(array.nbytes for _, array in implementation.constants) * implementation.passes.constants)
+
+
+def scratch_accessed(implementation: Implementation) -> int:
+    """Bytes that one run reads and writes of scratch."""
+    return int(implementation.scratch_bytes * implementation.passes.scratch)

@@ -1,0 +1,174 @@
+"""What the float convolution kernels share: reference, parameters, and the loops around their pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from codegen_c.c_text.text import block, plus, times
+from codegen_c.kernels.contract import CFunction, Implementation, Parameter, Passes, StoredRows
+from codegen_c.kernels.shared.finish import Finish
+from codegen_c.kernels.shared.lanes import Lanes
+from codegen_c.kernels.shared.tile import Blocking
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot, spatial, taps
+from codegen_c.operators.kinds import Conv2d, Pool2d, Window
+
+
+def reference(operator: Conv2d, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    """The operator in numpy, float64 sums rounded once."""
+    output, groups = operator.output.shape, operator.groups
+    total = np.zeros((*output[:3], groups, output[3] // groups))
+    weight = operator.weight.astype(np.float64).reshape(groups, output[3] // groups, *operator.weight.shape[1:])
+    for r, s, x in taps(inputs[0], operator.window, (output[1], output[2]), 0.0):
+        split = x.reshape(*x.shape[:3], groups, -1).astype(np.float64)
+        total += np.einsum("nhwgc,gkc->nhwgk", split, weight[:, :, r, s], optimize=True)
+    element = (total.reshape(output) + operator.bias).astype(np.float32)
+    return [operator.finish.run(element, inputs)]
+
+
+def parameters(finish: Finish, constants: Sequence[str] = ("weights", "bias")) -> tuple[Parameter, ...]:
+    """Input, residuals, output, constants, channel constants, rows."""
+    return (
+        Parameter(name="input", ctype="float", role="input"),
+        *finish.input_parameters(),
+        Parameter(name="output", ctype="float", role="output"),
+        *(Parameter(name=name, ctype="float", role="constant") for name in constants),
+        *finish.constant_parameters(),
+        *ROW_PARAMETERS,
+    )
+
+
+def row_offset(operator: Conv2d | Pool2d, index: int | None, stored: StoredRows, row: str = "h") -> str:
+    """C expression: first column of output row h, in pixels. index: a residual input; None: the output."""
+    batch, height, columns, _ = operator.output.shape
+    kept = stored.output if index is None else stored.input(index)
+    return times(f"n * {height} + {row}" if batch > 1 else slot(row, kept), columns)
+
+
+def pixel_offsets(operator: Conv2d | Pool2d, stored: StoredRows, finish: Finish) -> list[str]:
+    """Declarations of `pixel` (output) and `pixel1` … (residuals): first element of pixel (h, w) of image n."""
+    channels = operator.output.shape[3]
+    names: list[tuple[str, int | None, int]] = [("pixel", None, stored.pitch or channels)]
+    names += [(f"pixel{i}", i, channels) for i in finish.residuals()]
+    return [
+        f"const int32_t {name} = {times(f'{row_offset(operator, index, stored)} + w', pitch)};"
+        for name, index, pitch in names
+    ]
+
+
+def input_row(operator: Conv2d | Pool2d, stored: StoredRows) -> str:
+    """C expression: the input row that tap r reads, of image n."""
+    batch, height = operator.inputs[0].shape[:2]
+    dilation = operator.window.dilation[0]
+    row = f"top + r * {dilation}" if dilation > 1 else "top + r"
+    return f"n * {height} + {row}" if batch > 1 else slot(row, stored.input(0))
+
+
+def places(channels: int, stored: StoredRows) -> tuple[Callable[[int], str], Callable[[int, int], str]]:
+    """C expressions of pixel p's first element in the output, and in residual input i."""
+    return (
+        lambda p: plus("pixel", p * (stored.pitch or channels)),
+        lambda i, p: plus(f"pixel{i}", p * channels),
+    )
+
+
+def inner_columns(window: Window, input_columns: int, output_columns: int) -> tuple[int, int]:
+    """Output columns [begin, end) whose whole window lies inside the input."""
+    stride, left = window.strides[1], window.padding[1]
+    reach = (window.kernel[1] - 1) * window.dilation[1]
+    begin = min(-(-left // stride), output_columns)
+    last = (input_columns - 1 - reach + left) // stride
+    return begin, max(begin, min(last + 1, output_columns))
+
+
+def best_pixels(inner: int, most: int, cost: Callable[[int], int]) -> int:
+    """How many pixels to compute at once so that a row's inner columns cost least; cost(p): of one such group."""
+    return min(range(1, max(1, min(inner, most)) + 1), key=lambda p: inner // p * cost(p) + inner % p * cost(1))
+
+
+def implementation(
+    kernel: str,
+    operator: Conv2d,
+    blocking: Blocking,
+    *,
+    weights: np.ndarray,
+    instructions: Callable[[int], int],
+    inputs_a_product: Callable[[int], float],
+    body: Callable[[int], list[str]],
+    accumulation: str,
+) -> Implementation:
+    """A convolution computed by groups of pixels, as many at a time as cost least.
+
+    weights: packed. instructions(p): modelled, of p pixels. inputs_a_product(p): input elements loaded for each of
+    their products. body(p): their text, as `by_pixels` takes it.
+    """
+    finish, output = Finish(program=operator.finish), operator.output.shape
+    begin, end = inner_columns(operator.window, operator.inputs[0].shape[2], output[2])
+    pixels = best_pixels(end - begin, blocking.pixels, instructions)
+    groups = (end - begin) // pixels if pixels > 1 else 0
+    alone = output[2] - groups * pixels
+    row = groups * instructions(pixels) + alone * instructions(1)
+    macs = operator.output.num_elements * operator.weight[0].size
+    return Implementation(
+        kernel=kernel,
+        function=by_pixels(operator, finish, pixels, body, [blocking.lanes]),
+        reference=lambda inputs: reference(operator, inputs),
+        constants=(("weights", weights), ("bias", operator.bias), *finish.constants()),
+        macs=macs,
+        instructions=output[0] * output[1] * row,
+        passes=Passes.of_product(
+            macs,
+            operator.inputs[0].num_elements,
+            output[0] * output[1] * output[2],
+            pixels=output[2] / (groups + alone),
+            channels=1 / inputs_a_product(pixels),
+        ),
+        accumulation=accumulation,
+        spatial=spatial(operator.window, operator.inputs[0], operator.output, len(finish.residuals())),
+        pitched=True,
+    )
+
+
+def by_pixels(
+    operator: Conv2d | Pool2d,
+    finish: Finish,
+    pixels: int,
+    body: Callable[[int], list[str]],
+    widths: Sequence[Lanes] = (),
+    *,
+    constants: Sequence[str] = ("weights", "bias"),
+) -> CFunction:
+    """A kernel that computes columns one by one at the borders and `pixels` at a time between them.
+
+    body(p): text of p pixels from (h, w) on; p = 1 must leave out what lies outside the input, more never do.
+    """
+    output, names = operator.output.shape, parameters(finish, constants)
+    begin, end = inner_columns(operator.window, operator.inputs[0].shape[2], output[2])
+    groups: list[str] = []
+    if pixels == 1:
+        columns = [f"for (int32_t w = 0; w < {output[2]}; ++w) {{", block(body(1)), "}"]
+    else:
+        position = ", ".join([*(["int32_t n"] if output[0] > 1 else []), "int32_t h", "int32_t w"])
+        shared = [p for p in names if p.role != "row"]
+        head = ", ".join([*(p.declaration() for p in shared), position])
+        call = ", ".join([*(p.name for p in shared), position.replace("int32_t ", "")])
+        num_inside = (end - begin) // pixels * pixels
+        groups = [
+            f"static inline void $_{name}({head})\n{{\n{block(body(count))}\n}}\n"
+            for name, count in [("pixel", 1), (f"{pixels}_pixels", pixels)]
+            if count > 1 or num_inside < output[2]
+        ]
+        columns = ["int32_t w = 0;"]
+        if begin:
+            columns += [f"for (; w < {begin}; ++w) {{", block(f"$_pixel({call});"), "}"]
+        columns += [f"for (; w + {pixels} <= {end}; w += {pixels}) {{", block(f"$_{pixels}_pixels({call});"), "}"]
+        if begin + num_inside < output[2]:
+            columns += [f"for (; w < {output[2]}; ++w) {{", block(f"$_pixel({call});"), "}"]
+    lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(columns), "}"]
+    if output[0] > 1:
+        lines = [f"for (int32_t n = 0; n < {output[0]}; ++n) {{", block(lines), "}"]
+    finished = finish.helper("\n".join([*groups, *lines]), *widths)
+    text = "\n".join(helper for helper in [finished, *groups] if helper)
+    includes = tuple(name for lanes in widths for name in lanes.includes)
+    return CFunction(parameters=names, body="\n".join(lines), helpers=text, includes=includes)

@@ -1,0 +1,142 @@
+"""Depthwise conv2d, float32: every channel by itself, blocks of output pixels by channels.
+
+float32[N, H, W, C], float32[C, R, S, 1] -> float32[N, P, Q, C]. Each element starts at its bias and adds
+products in the order r, s ascending; products outside the input are left out. Pixels computed together load
+each input element once, however many windows it is in.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from codegen_c.c_text.text import block, times
+from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
+from codegen_c.kernels.convolution.conv_f32 import implementation, input_row, pixel_offsets, places
+from codegen_c.kernels.shared.finish import Finish
+from codegen_c.kernels.shared.lanes import native_lanes
+from codegen_c.kernels.shared.tile import Accumulators, Blocking, Segment, over_channels, segments
+from codegen_c.kernels.shared.window import clip, offset, tap_range
+from codegen_c.operators.kinds import Conv2d
+
+MOST_UNROLLED = 48
+
+
+def is_depthwise(operator: Conv2d, target: Target) -> bool:
+    """every input channel must be a group of its own with one output channel"""
+    return operator.groups == operator.inputs[0].shape[3] == operator.output.shape[3]
+
+
+def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implementation:
+    finish, blocking = Finish(program=operator.finish), _blocking(operator, target)
+    return implementation(
+        KERNEL.name,
+        operator,
+        blocking,
+        weights=np.ascontiguousarray(operator.weight[..., 0].transpose(1, 2, 0)),
+        instructions=lambda pixels: _instructions(operator, blocking, pixels),
+        inputs_a_product=lambda pixels: len(_columns_read(operator, pixels)) / (pixels * operator.window.kernel[1]),
+        body=lambda pixels: _pixels(operator, stored, finish, blocking, pixels),
+        accumulation="bias, then r, s ascending",
+    )
+
+
+def _blocking(operator: Conv2d, target: Target) -> Blocking:
+    """As many pixels as registers hold beside a row of weights."""
+    vectors, pixels = target.instruction_set.floats.depthwise
+    if target.optimize == "size" or operator.window.kernel[1] * pixels > MOST_UNROLLED:
+        pixels = 1
+    return Blocking(lanes=native_lanes(target), vectors=vectors, pixels=pixels)
+
+
+def _columns_read(operator: Conv2d, pixels: int) -> list[int]:
+    """Input columns, counted from the first one, that windows of adjacent pixels read; ascending."""
+    window = operator.window
+    return sorted(
+        {p * window.strides[1] + s * window.dilation[1] for p in range(pixels) for s in range(window.kernel[1])}
+    )
+
+
+def _instructions(operator: Conv2d, blocking: Blocking, pixels: int) -> int:
+    """Modelled, for a group of pixels: set-up of each block, loads and FMAs of each kernel row."""
+    kernel_rows, kernel_columns = operator.window.kernel
+    total = 14
+    for segment in segments(operator.output.shape[3], blocking):
+        loads = len(_columns_read(operator, pixels)) + kernel_columns
+        row = 8 + segment.vectors * (loads + pixels * kernel_columns) + (6 * kernel_columns if pixels == 1 else 0)
+        finish = pixels * segment.vectors * (4 + operator.finish.num_instructions)
+        total += (segment.end - segment.begin) // segment.width * (8 + kernel_rows * row + finish)
+    return total
+
+
+def _pixels(operator: Conv2d, stored: StoredRows, finish: Finish, blocking: Blocking, pixels: int) -> list[str]:
+    """All channels of `pixels` output pixels from (h, w) on."""
+    window, source = operator.window, operator.inputs[0].shape
+    first = offset({"w": window.strides[1]})
+    columns = [
+        f"const int32_t left = {first} - {window.padding[1]};"
+        if window.padding[1]
+        else f"const int32_t left = {first};"
+    ]
+    if pixels == 1:
+        columns = clip(1, window, source[2], "w", names=("left", "s_begin", "s_end"))
+    tile = _one_pixel if pixels == 1 else _unrolled
+    return [
+        *clip(0, window, source[1], "h", names=("top", "r_begin", "r_end")),
+        *columns,
+        *pixel_offsets(operator, stored, finish),
+        *over_channels(source[3], blocking, lambda segment: tile(operator, stored, finish, segment, pixels)),
+    ]
+
+
+def _one_pixel(operator: Conv2d, stored: StoredRows, finish: Finish, segment: Segment, pixels: int) -> list[str]:
+    """One pixel, its window clipped: a loop over taps."""
+    window, (_, _, columns, channels) = operator.window, operator.inputs[0].shape
+    sums, lanes = Accumulators(segment=segment, pixels=1), segment.lanes
+    s_begin, s_end = tap_range(1, window, ("s_begin", "s_end"))
+    column = offset({"left": 1, "s": window.dilation[1]})
+    taps = [
+        f"const float *x = &input[{times(f'{times(input_row(operator, stored), columns)} + {column}', channels)} + k];",
+        f"const float *restrict f = &weights[{times(offset({'r': window.kernel[1], 's': 1}), channels)} + k];",
+    ]
+    for v in range(segment.vectors):
+        at = str(v * lanes.count)
+        taps.append(f"sum0{v} = {lanes.fma(lanes.load('x', at), lanes.load('f', at), f'sum0{v}')};")
+    inner = [f"for (int32_t s = {s_begin}; s < {s_end}; ++s) {{", block(taps), "}"]
+    return _rows(operator, stored, sums, inner, finish)
+
+
+def _unrolled(operator: Conv2d, stored: StoredRows, finish: Finish, segment: Segment, pixels: int) -> list[str]:
+    """Several pixels inside the input: one kernel row at a time, each input element loaded once."""
+    window, (_, _, columns, channels) = operator.window, operator.inputs[0].shape
+    sums, lanes = Accumulators(segment=segment, pixels=pixels), segment.lanes
+    row = [
+        f"const float *x = &input[{times(f'{times(input_row(operator, stored), columns)} + left', channels)} + k];",
+        f"const float *restrict f = &weights[{times('r', window.kernel[1] * channels)} + k];",
+    ]
+    for v in range(segment.vectors):
+        for s in range(window.kernel[1]):
+            row.append(f"const {lanes.ctype} f{s}_{v} = {lanes.load('f', str(s * channels + v * lanes.count))};")
+    for v in range(segment.vectors):
+        for column in _columns_read(operator, pixels):
+            row.append(
+                f"const {lanes.ctype} x{column}_{v} = {lanes.load('x', str(column * channels + v * lanes.count))};"
+            )
+            for p in range(pixels):
+                s, rest = divmod(column - p * window.strides[1], window.dilation[1])
+                if rest == 0 and 0 <= s < window.kernel[1]:
+                    row.append(f"sum{p}{v} = {lanes.fma(f'x{column}_{v}', f'f{s}_{v}', f'sum{p}{v}')};")
+    return _rows(operator, stored, sums, row, finish)
+
+
+def _rows(operator: Conv2d, stored: StoredRows, sums: Accumulators, row: list[str], finish: Finish) -> list[str]:
+    r_begin, r_end = tap_range(0, operator.window, ("r_begin", "r_end"))
+    return [
+        *sums.start(),
+        f"for (int32_t r = {r_begin}; r < {r_end}; ++r) {{",
+        block(row),
+        "}",
+        *sums.store(finish, *places(operator.output.shape[3], stored)),
+    ]
+
+
+KERNEL = Kernel(name="depthwise_f32", operator=Conv2d, implement=implement, constraints=(is_depthwise,))

@@ -1,0 +1,202 @@
+"""conv2d of a QDQ chain, integers only: one output pixel by four channels at a time.
+
+int8 or uint8[N, H, W, C], int8[K, R, S, C / groups] -> int8 or uint8[N, P, Q, K], sums in int32. A sum starts
+at its bias and adds (x - zero point) * w in the order r, s, c ascending; products outside the input are left
+out, as padding is a real zero. Either rounding.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from codegen_c.c_text.text import C_TYPES, block, plus, times
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
+from codegen_c.kernels.shared.requantize import (
+    Products,
+    Requantize,
+    channel_factors,
+    integer_weights,
+    quantization,
+    quantized_bytes,
+    results_fit,
+    signed,
+)
+from codegen_c.kernels.shared.window import (
+    CHANNEL_BLOCK,
+    ROW_PARAMETERS,
+    clip,
+    offset,
+    over_channel_blocks,
+    over_pixels,
+    pack_blocks,
+    slot,
+    spatial,
+    tap_range,
+    taps,
+)
+from codegen_c.operators.kinds import QConv2d, TensorType, Window
+
+# Modelled instructions around the products: of one run over adjacent taps, and of requantizing one sum.
+RUN_INSTRUCTIONS = 8
+REQUANTIZE_INSTRUCTIONS = 20
+
+
+def reference(operator: QConv2d, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    """The operator in numpy, bit for bit."""
+    output, groups, zero_point = operator.output.shape, operator.groups, quantization(operator.inputs[0]).zero_point
+    weight = operator.weight.astype(np.int64).reshape(groups, output[3] // groups, *operator.weight.shape[1:])
+    total = np.zeros((*output[:3], groups, output[3] // groups), dtype=np.int64)
+    for r, s, x in taps(inputs[0], operator.window, (output[1], output[2]), zero_point):
+        split = x.reshape(*x.shape[:3], groups, -1).astype(np.int64) - zero_point
+        total += np.einsum("nhwgc,gkc->nhwgk", split, weight[:, :, r, s])
+    return [requantize(operator).run(total.reshape(output) + operator.bias)]
+
+
+def sums_fit(operator: QConv2d, target: Target) -> bool:
+    """bias and products must add up to no more than an int32 holds, whatever the input"""
+    return products(operator).fit_int32()
+
+
+def rescaled_sums_fit(operator: QConv2d, target: Target) -> bool:
+    """weight scales must be finite, not negative, and no sum may reach 2^30 steps of the output"""
+    return results_fit(*products(operator).range(), channel_factors(operator))
+
+
+def products(operator: QConv2d) -> Products:
+    """Weights and starts of the sums; padding keeps the zero point out of them."""
+    padded = any(operator.window.padding)
+    return Products.of(source=operator.inputs[0], weight=operator.weight, bias=operator.bias, padded=padded)
+
+
+def requantize(operator: QConv2d) -> Requantize:
+    return Requantize.of(
+        channel_factors(operator), output=operator.output, low=operator.low, high=operator.high,
+        rounding=operator.rounding,
+    )  # fmt: skip
+
+
+def parameters(operator: QConv2d, finish: Requantize) -> tuple[Parameter, ...]:
+    """Parameters of a convolution: input, output, weights, bias, factors, rows."""
+    return (
+        Parameter(name="input", ctype=C_TYPES[operator.inputs[0].dtype], role="input"),
+        Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
+        Parameter(name="weights", ctype="int8_t", role="constant"),
+        Parameter(name="bias", ctype="int32_t", role="constant"),
+        *finish.parameters(),
+        *ROW_PARAMETERS,
+    )
+
+
+def pixel_offset(output: TensorType, stored: StoredRows) -> str:
+    """Declaration of `pixel`: offset of output pixel (h, w) of image n."""
+    batch, height, columns, channels = output.shape
+    pitch = stored.pitch or channels
+    image = f"n * {height * columns * pitch} + " if batch > 1 else ""
+    place = f"{times(slot('h', stored.output), columns)} + w"
+    return f"const int32_t pixel = {image}{times(place, pitch)};"
+
+
+def input_row(source: TensorType, window: Window, stored: StoredRows) -> str:
+    """C expression of the stored row that tap r of the window reads."""
+    row = slot(offset({"top": 1, "r": window.dilation[0]}), stored.input(0))
+    return f"n * {source.shape[1]} + {row}" if source.shape[0] > 1 else row
+
+
+def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
+    width = _width(operator)
+    finish, sums = requantize(operator), products(operator)
+    num_taps = int(np.prod(operator.weight.shape[1:]))
+    macs = operator.output.num_elements * num_taps
+    runs = operator.output.num_elements * operator.window.kernel[0] // width
+    runs *= 1 if _is_one_run(operator) else operator.window.kernel[1]
+    per_activation = 2 if sums.zero_point else 1
+    return Implementation(
+        kernel=KERNEL.name,
+        function=CFunction(
+            parameters=parameters(operator, finish),
+            body=_body(operator, stored, finish, sums, width),
+            helpers=finish.helper(),
+            includes=finish.includes,
+        ),
+        reference=lambda inputs: reference(operator, inputs),
+        constants=(("weights", pack_blocks(operator.weight, width)), ("bias", sums.bias), *finish.constants()),
+        macs=macs,
+        instructions=macs * (per_activation + 2 * width) // width
+        + runs * RUN_INSTRUCTIONS
+        + operator.output.num_elements * REQUANTIZE_INSTRUCTIONS,
+        passes=Passes.of_product(
+            macs,
+            operator.inputs[0].num_elements,
+            operator.output.num_elements // operator.output.shape[3],
+            pixels=1,
+            channels=width,
+        ),
+        accumulation="bias, then r, s, c ascending",
+        spatial=spatial(operator.window, operator.inputs[0], operator.output),
+        exact=True,
+        pitched=True,
+    )
+
+
+def _width(operator: QConv2d) -> int:
+    """Channels computed side by side: they must read the same group."""
+    per_group = operator.weight.shape[0] // operator.groups
+    return CHANNEL_BLOCK if operator.groups == 1 or per_group % CHANNEL_BLOCK == 0 else 1
+
+
+def _is_one_run(operator: QConv2d) -> bool:
+    """Whether all taps of a kernel row lie side by side in the input, as they do in the weights."""
+    return operator.window.dilation[1] == 1 and operator.groups == 1
+
+
+def _body(operator: QConv2d, stored: StoredRows, finish: Requantize, sums: Products, width: int) -> str:
+    """All channels of a pixel, in blocks of `width` and a tail, over all pixels."""
+    source, channels = operator.inputs[0].shape, operator.output.shape[3]
+    lines = clip(1, operator.window, source[2], "w", names=("left", "s_begin", "s_end"))
+    lines += [pixel_offset(operator.output, stored)]
+    lines += over_channel_blocks(channels, lambda count: _tile(operator, stored, finish, sums, count), width)
+    rows = clip(0, operator.window, source[1], "h", names=("top", "r_begin", "r_end"))
+    return over_pixels(rows, lines, operator.output.shape)
+
+
+def _tile(operator: QConv2d, stored: StoredRows, finish: Requantize, sums: Products, width: int) -> list[str]:
+    """`width` output channels of one pixel, from channel k on."""
+    window, source = operator.window, operator.inputs[0]
+    num_outputs, kernel_rows, kernel_columns, depth = operator.weight.shape
+    per_group = num_outputs // operator.groups
+    group = f" + {times('k' if per_group == 1 else f'k / {per_group}', depth)}" if operator.groups > 1 else ""
+    r_begin, r_end = tap_range(0, window, ("r_begin", "r_end"))
+    s_begin, s_end = tap_range(1, window, ("s_begin", "s_end"))
+    if _is_one_run(operator):
+        column, start = offset({"left": 1, s_begin: int(s_begin != "0")}), s_begin
+        taken = s_end if s_begin == "0" else f"({s_end} - {s_begin})"
+        count = str(int(taken) * depth) if taken.isdigit() else times(taken, depth)
+    else:
+        column, start, count = offset({"left": 1, "s": window.dilation[1]}), "s", str(depth)
+    pixel = f"{times(input_row(source, window, stored), source.shape[2])} + {column}"
+    tap = offset({"r": kernel_columns, start: int(start != "0")})
+    run = [
+        f"const {C_TYPES[source.dtype]} *x = &input[{times(pixel, source.shape[3])}{group}];",
+        f"const int8_t *restrict f = &filter[{times(tap, depth * width)}];",
+        f"for (int32_t c = 0; c < {count}; ++c) {{",
+        block(
+            [f"const int32_t v = x[c]{signed(-sums.zero_point)};", *(f"sum{j} += v * f[{j}];" for j in range(width))]
+        ),
+        block(f"f += {width};"),
+        "}",
+    ]
+    if start == "s":
+        run = [f"for (int32_t s = {s_begin}; s < {s_end}; ++s) {{", block(run), "}"]
+    each = [plus("k", j) for j in range(width)]
+    return [
+        f"const int8_t *restrict filter = &weights[{times('k', kernel_rows * kernel_columns * depth)}];",
+        *(f"int32_t sum{j} = bias[{k}];" for j, k in enumerate(each)),
+        f"for (int32_t r = {r_begin}; r < {r_end}; ++r) {{",
+        block(run),
+        "}",
+        *(f"output[pixel + {k}] = {finish.call(f'sum{j}', k)};" for j, k in enumerate(each)),
+    ]
+
+
+CONSTRAINTS = (quantized_bytes, integer_weights, sums_fit, rescaled_sums_fit)
+KERNEL = Kernel(name="qconv2d_i8", operator=QConv2d, implement=implement, constraints=CONSTRAINTS)

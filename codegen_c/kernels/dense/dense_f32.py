@@ -1,0 +1,153 @@
+"""Dense layer, float32: a matrix product with constant weights, in blocks of rows by channels.
+
+float32[..., C], float32[K, C] -> float32[..., K]. Each element starts at its bias and adds products with c
+ascending.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from codegen_c.c_text.text import block, times
+from codegen_c.kernels.contract import Accumulating, CFunction, Implementation, Kernel, Passes, StoredRows, Target
+from codegen_c.kernels.convolution.conv_f32 import parameters
+from codegen_c.kernels.dense.dense_rows import in_rows, num_calls, over_parts, row_counts, runs_of
+from codegen_c.kernels.shared.finish import Finish
+from codegen_c.kernels.shared.product_f32 import instructions, over_rows
+from codegen_c.kernels.shared.tile import Accumulators, Blocking, Segment, native_blocking, over_channels, pack
+from codegen_c.kernels.shared.vector_rows import Rows
+from codegen_c.kernels.shared.window import accumulated
+from codegen_c.operators.kinds import Dense
+from codegen_c.operators.scalar import IDENTITY
+
+PART_INSTRUCTIONS = 4
+"""Of a sum in each call that adds to it: loading and storing it."""
+
+
+def reference(operator: Dense, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    """The operator in numpy, float64 sums rounded once."""
+    total = inputs[0].astype(np.float64) @ operator.weight.T.astype(np.float64) + operator.bias
+    return [operator.finish.run(total.astype(np.float32).reshape(operator.output.shape), inputs)]
+
+
+def implement(operator: Dense, target: Target, stored: StoredRows) -> Implementation:
+    blocking, (channels, depth) = _blocking(operator, target), operator.weight.shape
+
+    def row(part: Dense, rows: Rows) -> Implementation:
+        narrow = _blocking(part, target)
+        weights = np.concatenate([pack(run, narrow) for run in runs_of(operator.weight, rows)])
+        _, *others = whole.constants
+        return replace(
+            whole,
+            function=_function(part, narrow),
+            constants=(("weights", weights), *others),
+            instructions=_instructions(part, narrow),
+        )
+
+    num_rows = operator.output.num_elements // channels
+    whole = Implementation(
+        kernel=KERNEL.name,
+        function=_function(operator, blocking),
+        reference=lambda inputs: reference(operator, inputs),
+        constants=_constants(operator, blocking),
+        macs=operator.output.num_elements * depth,
+        instructions=_instructions(operator, blocking),
+        passes=Passes.of_product(
+            operator.output.num_elements * depth,
+            operator.inputs[0].num_elements,
+            num_rows,
+            pixels=blocking.pixels,
+            channels=blocking.width,
+        ),
+        accumulation="bias, then c ascending",
+        accumulating=_accumulating(operator, blocking),
+    )
+    return replace(whole, in_rows=in_rows(operator, row))
+
+
+def _blocking(operator: Dense, target: Target) -> Blocking:
+    """Registers that hold no further rows hold further channels."""
+    blocking, num_rows = native_blocking(target), operator.output.num_elements // operator.weight.shape[0]
+    if num_rows >= blocking.pixels:
+        return blocking
+    vectors = blocking.vectors * (4 if blocking.lanes.count > 1 else 3)
+    return replace(blocking, pixels=1, vectors=vectors if num_rows == 1 else blocking.vectors)
+
+
+def _constants(operator: Dense, blocking: Blocking) -> tuple[tuple[str, np.ndarray], ...]:
+    finish = Finish(program=operator.finish)
+    return (("weights", pack(operator.weight, blocking)), ("bias", operator.bias), *finish.constants())
+
+
+def _instructions(operator: Dense, blocking: Blocking) -> int:
+    channels, depth = operator.weight.shape
+    num_rows = operator.output.num_elements // channels
+    return instructions(num_rows, (depth, channels), Finish(program=operator.finish), blocking)
+
+
+def _function(operator: Dense, blocking: Blocking) -> CFunction:
+    finish, (channels, depth) = Finish(program=operator.finish), operator.weight.shape
+    num_rows = operator.output.num_elements // channels
+    body = "\n".join(over_rows("0", str(num_rows), (depth, channels), finish, blocking, multiple=num_rows))
+    return CFunction(
+        parameters=tuple(p for p in parameters(finish) if p.role != "row"),
+        body=body,
+        helpers=finish.helper(body, blocking.lanes),
+        includes=blocking.lanes.includes,
+    )
+
+
+def _accumulating(operator: Dense, blocking: Blocking) -> Accumulating | None:
+    """A layer of one vector takes its elements as they come."""
+    counts = row_counts(operator)
+    if not counts:
+        return None
+    return Accumulating(row_counts=counts, implement=lambda count, stored: _in_parts(operator, blocking, count, stored))
+
+
+def _in_parts(operator: Dense, blocking: Blocking, count: int, stored: StoredRows) -> Implementation:
+    """Sums of `count` equal parts of the input, kept in the output; the last call finishes them."""
+    finish, (channels, depth) = Finish(program=operator.finish), operator.weight.shape
+    part = depth // count
+
+    def tile(segment: Segment) -> list[str]:
+        sums = Accumulators(segment=segment, pixels=1)
+        first = f"{times('k', depth)} + {times('row_begin', part * segment.width)}"
+        products = [
+            f"for (int32_t c = 0; c < {part}; ++c) {{",
+            block([*sums.multiply(), f"f += {segment.width};"]),
+            "}",
+        ]
+
+        def store(finish: Finish) -> str:
+            return block(sums.store(finish, lambda p: "", lambda i, p: ""))
+
+        return [
+            f"const float *restrict f = &weights[{first}];",
+            *sums.start("start"),
+            *over_parts(count, depth, "float", stored, products, name="x0"),
+            f"if (row_end < {count}) {{", store(Finish(program=IDENTITY)), "} else {", store(finish), "}",
+        ]  # fmt: skip
+
+    start = "const float *start = row_begin > 0 ? output : bias;"
+    body = "\n".join([start, *over_channels(channels, blocking, tile)])
+    return Implementation(
+        kernel=f"{KERNEL.name}_in_parts",
+        function=replace(
+            _function(operator, blocking),
+            parameters=parameters(finish),
+            body=body,
+            helpers=finish.helper(body, blocking.lanes),
+        ),
+        reference=lambda inputs: reference(operator, inputs),
+        constants=_constants(operator, blocking),
+        macs=operator.weight.size,
+        instructions=_instructions(operator, blocking) + num_calls(count, stored) * channels * PART_INSTRUCTIONS,
+        accumulation="bias, then c ascending",
+        spatial=accumulated(count),
+    )
+
+
+KERNEL = Kernel(name="dense_f32", operator=Dense, implement=implement)

@@ -1,0 +1,117 @@
+"""Dense layers in parts: by rows of the result, and by rows of the input whose products are added up as they come.
+
+A result of one vector is made a run of channels at a time (`vector_rows`), each run a layer of its own on a part of the
+constants; one of several vectors a vector at a time. Sums of a layer that takes its input in parts begin with the
+bias, or with what the calls before left, and add products in the order of the whole layer: no bit changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from math import prod
+from typing import TypeVar
+
+import numpy as np
+
+from codegen_c.c_text.text import block, times
+from codegen_c.kernels.contract import CFunction, Implementation, RowAccess, Spatial, StoredRows
+from codegen_c.kernels.shared.vector_rows import Rows, rows_of
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, SAME_ROW, slot
+from codegen_c.operators.kinds import Dense, QDense, Window
+
+WHOLE = RowAccess(window=Window(kernel=(1, 1), strides=(0, 0)), input_rows=1)
+"""The input of a vector's layer, which every run of channels reads."""
+ROW_INSTRUCTIONS = 30
+"""Of the call for one row."""
+
+MakeInRows = Callable[[StoredRows], Implementation]
+Layer = TypeVar("Layer", Dense, QDense)
+
+
+def one_row(operator: Layer, rows: Rows) -> Layer:
+    """The layer by the shapes of what makes one row of its result."""
+    depth = operator.weight.shape[1]
+    shapes = [(depth,), *[(rows.length,)] * (len(operator.inputs) - 1)]
+    inputs = tuple(replace(kind, shape=shape) for kind, shape in zip(operator.inputs, shapes, strict=True))
+    outputs = (replace(operator.output, shape=(rows.length,)),)
+    return replace(operator, inputs=inputs, outputs=outputs, weight=operator.weight[: rows.length])
+
+
+def in_rows(operator: Layer, make_row: Callable[[Layer, Rows], Implementation]) -> MakeInRows | None:
+    """The layer by rows of its result; None where it has none.
+
+    make_row: the kernel of `one_row`, with the constants and the reference of the whole layer.
+    """
+    rows = rows_of(operator.output.shape)
+    if rows is None:
+        return None
+    return lambda stored: _in_rows(operator, rows, make_row(one_row(operator, rows), rows), stored)
+
+
+def _in_rows(operator: Dense | QDense, rows: Rows, row: Implementation, stored: StoredRows) -> Implementation:
+    function, depth = row.function, operator.weight.shape[1]
+    sizes = iter([array.size // rows.count for _, array in row.constants])
+    inputs = iter(range(len(operator.inputs)))
+    arguments: list[str] = []
+    for parameter in function.parameters:
+        first = ""
+        if parameter.role == "input":
+            index = next(inputs)
+            length = rows.length if index else 0 if rows.is_vector else depth
+            first = times(slot("h", stored.input(index)), length) if length else ""
+        elif parameter.role == "output":
+            first = times(slot("h", stored.output), rows.length)
+        elif parameter.role == "constant" and (size := next(sizes)) and rows.is_vector:
+            first = times("h", size)
+        arguments.append(f"&{parameter.name}[{first}]" if first else parameter.name)
+    declarations = ",\n".join(parameter.declaration() for parameter in function.parameters)
+    definition = f"static inline void $_row(\n{block(declarations)})\n{{\n{block(function.body)}\n}}\n"
+    lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(f"$_row({', '.join(arguments)});"), "}"]
+    first_input = WHOLE if rows.is_vector else RowAccess(window=SAME_ROW, input_rows=rows.count)
+    others = (RowAccess(window=SAME_ROW, input_rows=rows.count),) * (len(operator.inputs) - 1)
+    return replace(
+        row,
+        kernel=f"{row.kernel}_in_rows",
+        function=CFunction(
+            parameters=(*function.parameters, *ROW_PARAMETERS),
+            body="\n".join(lines),
+            helpers="\n".join(text for text in (function.helpers, definition) if text),
+            includes=function.includes,
+        ),
+        macs=operator.output.num_elements * depth,
+        instructions=rows.count * (row.instructions + ROW_INSTRUCTIONS),
+        spatial=Spatial(output_rows=rows.count, inputs=(first_input, *others)),
+        accumulating=None,
+    )
+
+
+def row_counts(operator: Dense | QDense) -> tuple[int, ...]:
+    """Into how many equal parts the only vector of a layer can come; () for none."""
+    depth = operator.weight.shape[1]
+    if prod(operator.output.shape[:-1]) != 1 or len(operator.inputs) != 1:
+        return ()
+    return tuple(count for count in range(2, depth + 1) if depth % count == 0)
+
+
+def num_calls(row_count: int, stored: StoredRows) -> int:
+    """Calls that take in so many parts."""
+    return -(-row_count // min(stored.at_once or row_count, row_count))
+
+
+def over_parts(
+    row_count: int, depth: int, ctype: str, stored: StoredRows, each: Sequence[str], *, name: str = "x"
+) -> list[str]:
+    """A loop over the parts of a call, with a pointer to the elements of each."""
+    part = depth // row_count
+    place = times(slot("h", stored.input(0)), part)
+    return [
+        "for (int32_t h = row_begin; h < row_end; ++h) {",
+        block([f"const {ctype} *{name} = &input[{place}];", *each]),
+        "}",
+    ]
+
+
+def runs_of(array: np.ndarray, rows: Rows) -> Iterator[np.ndarray]:
+    """A layer's weights, cut as its result is."""
+    yield from np.split(array, rows.count) if rows.is_vector else (array,)

@@ -1,0 +1,223 @@
+"""Dense layer of a QDQ chain, integers only: four output channels at a time.
+
+int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], sums in int32. A sum starts at its bias, from which
+the input's zero point times the weights is taken off beforehand, and adds x * w with c ascending. Either rounding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from codegen_c.c_text.text import C_TYPES, block, plus, times
+from codegen_c.kernels.contract import (
+    Accumulating,
+    CFunction,
+    Implementation,
+    Kernel,
+    Parameter,
+    Passes,
+    StoredRows,
+    Target,
+)
+from codegen_c.kernels.dense.dense_rows import in_rows, num_calls, over_parts, row_counts
+from codegen_c.kernels.shared.requantize import (
+    Products,
+    Requantize,
+    channel_factors,
+    integer_weights,
+    quantized_bytes,
+    results_fit,
+    scale_of,
+)
+from codegen_c.kernels.shared.vector_rows import Rows
+from codegen_c.kernels.shared.window import CHANNEL_BLOCK, ROW_PARAMETERS, accumulated, over_channel_blocks, pack_blocks
+from codegen_c.operators.kinds import QDense, TensorType
+
+REQUANTIZE_INSTRUCTIONS = 20
+PART_INSTRUCTIONS = 6
+"""Of a sum in each call that adds to it: loading and storing it."""
+
+
+def reference(operator: QDense, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    """The operator in numpy, bit for bit."""
+    sums = inputs[0].astype(np.int64) @ operator.weight.astype(np.int64).T + products(operator).start
+    return [requantize(operator).run(sums)]
+
+
+def sums_fit(operator: QDense, target: Target) -> bool:
+    """bias and products must add up to no more than an int32 holds, whatever the input"""
+    return products(operator).fit_int32()
+
+
+def rescaled_sums_fit(operator: QDense, target: Target) -> bool:
+    """weight scales must be finite, not negative, and no sum may reach 2^30 steps of the output"""
+    return results_fit(*products(operator).range(), channel_factors(operator))
+
+
+def products(operator: QDense) -> Products:
+    """Weights and starts of the sums."""
+    return Products.of(source=operator.inputs[0], weight=operator.weight, bias=operator.bias, padded=False)
+
+
+def requantize(operator: QDense) -> Requantize:
+    return Requantize.of(
+        layer_factors(operator), output=operator.output, low=operator.low, high=operator.high,
+        rounding=operator.rounding,
+    )  # fmt: skip
+
+
+def layer_factors(operator: QDense) -> np.ndarray:
+    """Output steps of one unit of each channel's sum, float64[K].
+
+    TensorFlow Lite multiplies the two scales of a layer in single precision where all channels share them.
+    """
+    scale = operator.weight_scale
+    if operator.rounding == "onnx" or np.unique(scale).size > 1:
+        return channel_factors(operator)
+    products = np.float32(scale_of(operator.inputs[0])) * scale
+    return products.astype(np.float64) / scale_of(operator.output)
+
+
+def implement(operator: QDense, target: Target, stored: StoredRows) -> Implementation:
+    finish = requantize(operator)
+
+    def row(part: QDense, rows: Rows) -> Implementation:
+        return replace(whole, function=_function(part, finish), instructions=_instructions(part))
+
+    macs = operator.output.num_elements * operator.weight.shape[1]
+    whole = Implementation(
+        kernel=KERNEL.name,
+        function=_function(operator, finish),
+        reference=lambda inputs: reference(operator, inputs),
+        constants=constants_of(operator, finish),
+        macs=macs,
+        instructions=_instructions(operator),
+        passes=Passes.of_product(
+            macs,
+            operator.inputs[0].num_elements,
+            operator.output.num_elements // operator.output.shape[-1],
+            pixels=1,
+            channels=CHANNEL_BLOCK,
+        ),
+        accumulation="bias, then c ascending",
+        exact=True,
+        accumulating=accumulating(operator),
+    )
+    return replace(whole, in_rows=in_rows(operator, row))
+
+
+def constants_of(operator: QDense, finish: Requantize) -> tuple[tuple[str, np.ndarray], ...]:
+    weights = pack_blocks(operator.weight[:, np.newaxis, np.newaxis, :], CHANNEL_BLOCK)
+    return (("weights", weights), ("bias", products(operator).bias), *finish.constants())
+
+
+def _instructions(operator: QDense) -> int:
+    elements, depth = operator.output.num_elements, operator.weight.shape[1]
+    return elements * depth * (1 + 2 * CHANNEL_BLOCK) // CHANNEL_BLOCK + elements * REQUANTIZE_INSTRUCTIONS
+
+
+def _function(operator: QDense, finish: Requantize) -> CFunction:
+    return CFunction(
+        parameters=(
+            Parameter(name="input", ctype=C_TYPES[operator.inputs[0].dtype], role="input"),
+            Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
+            Parameter(name="weights", ctype="int8_t", role="constant"),
+            Parameter(name="bias", ctype="int32_t", role="constant"),
+            *finish.parameters(),
+        ),
+        body=_body(operator, finish),
+        helpers=finish.helper(),
+        includes=finish.includes,
+    )
+
+
+def _body(operator: QDense, finish: Requantize) -> str:
+    """All channels of a row, in blocks and a tail, over all rows."""
+    channels, depth = operator.weight.shape
+    rows = operator.output.num_elements // channels
+    place, row = (f"{times('m', channels)} + ", f"&input[{times('m', depth)}]") if rows > 1 else ("", "input")
+    lines = [f"const {C_TYPES[operator.inputs[0].dtype]} *x = {row};"]
+    lines += over_channel_blocks(channels, lambda width: _tile(depth, place, finish, width))
+    if rows > 1:
+        lines = [f"for (int32_t m = 0; m < {rows}; ++m) {{", block(lines), "}"]
+    return "\n".join(lines)
+
+
+def _tile(depth: int, place: str, finish: Requantize, width: int) -> list[str]:
+    """`width` output channels of one row, from channel k on; `place` is the offset of the output row."""
+    each = [plus("k", j) for j in range(width)]
+    return [
+        f"const int8_t *restrict f = &weights[{times('k', depth)}];",
+        *(f"int32_t sum{j} = bias[{k}];" for j, k in enumerate(each)),
+        f"for (int32_t c = 0; c < {depth}; ++c) {{",
+        block(["const int32_t v = x[c];", *(f"sum{j} += v * f[{j}];" for j in range(width)), f"f += {width};"]),
+        "}",
+        *(f"output[{place}{k}] = {finish.call(f'sum{j}', k)};" for j, k in enumerate(each)),
+    ]
+
+
+def accumulating(operator: QDense) -> Accumulating | None:
+    """A layer of one vector takes its elements as they come."""
+    counts = row_counts(operator)
+    if not counts:
+        return None
+    return Accumulating(row_counts=counts, implement=lambda count, stored: _in_parts(operator, count, stored))
+
+
+def sums_reference(operator: QDense, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    """The result, and the sums it is made of, int32[1, K]."""
+    sums = inputs[0].reshape(1, -1).astype(np.int64) @ operator.weight.astype(np.int64).T + products(operator).start
+    return [*reference(operator, inputs), sums.astype(np.int32)]
+
+
+def _in_parts(operator: QDense, count: int, stored: StoredRows) -> Implementation:
+    """Sums of `count` equal parts of the input; the last call finishes them."""
+    finish, channels = requantize(operator), operator.weight.shape[0]
+    whole = _function(operator, finish)
+    source, output, *constants = whole.parameters
+    sums = Parameter(name="sums", ctype="int32_t", role="output")
+    lines = ["const int32_t *start = row_begin > 0 ? sums : bias;"]
+    lines += over_channel_blocks(channels, lambda width: _tile_in_parts(operator, count, stored, finish, width))
+    return Implementation(
+        kernel=f"{KERNEL.name}_in_parts",
+        function=replace(whole, parameters=(source, output, sums, *constants, *ROW_PARAMETERS), body="\n".join(lines)),
+        reference=lambda inputs: sums_reference(operator, inputs),
+        constants=constants_of(operator, finish),
+        macs=operator.weight.size,
+        instructions=_instructions(operator) + num_calls(count, stored) * channels * PART_INSTRUCTIONS,
+        accumulation="bias, then c ascending",
+        spatial=accumulated(count),
+        exact=True,
+        sums=TensorType(shape=(1, channels), dtype="int32"),
+    )
+
+
+def _tile_in_parts(operator: QDense, count: int, stored: StoredRows, finish: Requantize, width: int) -> list[str]:
+    """`width` output channels, from channel k on, over the parts of a call."""
+    depth, each = operator.weight.shape[1], [plus("k", j) for j in range(width)]
+    part = depth // count
+    first = f"{times('k', depth)} + {times('row_begin', part * width)}"
+    products = [
+        f"for (int32_t c = 0; c < {part}; ++c) {{",
+        block(["const int32_t v = x[c];", *(f"sum{j} += v * f[{j}];" for j in range(width)), f"f += {width};"]),
+        "}",
+    ]
+    return [
+        f"const int8_t *restrict f = &weights[{first}];",
+        *(f"int32_t sum{j} = start[{k}];" for j, k in enumerate(each)),
+        *over_parts(count, depth, C_TYPES[operator.inputs[0].dtype], stored, products),
+        *(f"sums[{k}] = sum{j};" for j, k in enumerate(each)),
+        f"if (row_end == {count}) {{",
+        block([f"output[{k}] = {finish.call(f'sum{j}', k)};" for j, k in enumerate(each)]),
+        "}",
+    ]
+
+
+KERNEL = Kernel(
+    name="qdense_i8",
+    operator=QDense,
+    implement=implement,
+    constraints=(quantized_bytes, integer_weights, sums_fit, rescaled_sums_fit),
+)

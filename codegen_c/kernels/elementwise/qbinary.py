@@ -1,0 +1,233 @@
+"""add, subtract and multiply of two QDQ tensors of one shape, integers only, element by element.
+
+int8 or uint8[...], int8 or uint8[...] -> int8 or uint8[...]. Products are exact in int32, then rounded either way.
+Sums and differences share one shift in rounding "onnx", so that they are rounded once; in "tflite" both inputs are
+brought to 2^-20 of twice the larger scale, added there, and brought to the output's scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from codegen_c.c_text.text import C_TYPES, block
+from codegen_c.kernels.contract import (
+    CFunction,
+    Implementation,
+    Kernel,
+    Parameter,
+    RowAccess,
+    Spatial,
+    StoredRows,
+    Target,
+)
+from codegen_c.kernels.shared import requantize_tflite
+from codegen_c.kernels.shared.requantize import (
+    INCLUDES,
+    MAX_SHIFT,
+    Requantize,
+    fixed_point,
+    quantization,
+    quantized_bytes,
+    results_fit,
+    round_shift,
+    scale_of,
+    signed,
+)
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, SAME_ROW, offset, slot
+from codegen_c.operators.kinds import QBinary, TensorType
+
+# Bits after the point of what TensorFlow Lite adds, in units of twice the larger input scale.
+TFLITE_SHIFT = 20
+
+
+def reference(operator: QBinary, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    """The operator in numpy, bit for bit."""
+    a, b = (x.astype(np.int64) for x in inputs)
+    zero_a, zero_b = (quantization(t).zero_point for t in operator.inputs)
+    if operator.function == "multiply":
+        return [product(operator).run((a - zero_a) * (b - zero_b))]
+    if operator.rounding == "tflite":
+        value = _tflite_sum(operator, a - zero_a, b - zero_b)
+    else:
+        factor_a, factor_b, shift = common_shift(operator)
+        value = round_shift((a - zero_a) * factor_a + (b - zero_b) * factor_b, shift)
+    clamped = np.clip(value + quantization(operator.output).zero_point, operator.low, operator.high)
+    return [np.asarray(clamped).astype(operator.output.dtype)]
+
+
+def same_shape(operator: QBinary, target: Target) -> bool:
+    """both inputs must have the output's shape"""
+    return all(t.shape == operator.output.shape for t in operator.inputs)
+
+
+def results_in_range(operator: QBinary, target: Target) -> bool:
+    """no result may reach 2^30 steps of the output before it is clamped"""
+    if operator.function == "multiply":
+        largest = np.array(255 * 255)
+        return results_fit(-largest, largest, _product_factor(operator))
+    largest = np.array(2 * 255)
+    return results_fit(-largest, largest, np.array(_scale_ratios(operator)))
+
+
+def _scale_ratios(operator: QBinary) -> list[float]:
+    """Output steps of one step of each input."""
+    return [scale_of(t) / scale_of(operator.output) for t in operator.inputs]
+
+
+def _product_factor(operator: QBinary) -> np.ndarray:
+    """Output steps of one unit of the product, float64[1]."""
+    a, b = operator.inputs
+    return np.array([scale_of(a) * scale_of(b) / scale_of(operator.output)])
+
+
+def product(operator: QBinary) -> Requantize:
+    return Requantize.of(
+        _product_factor(operator), output=operator.output, low=operator.low, high=operator.high,
+        rounding=operator.rounding,
+    )  # fmt: skip
+
+
+def tflite_factors(operator: QBinary) -> list[tuple[int, int]]:
+    """(mantissa, shift) that bring input 0, input 1, and then their sum to the next scale."""
+    scales = [scale_of(t) for t in operator.inputs]
+    common = 2 * max(scales)
+    factors = [scale / common for scale in scales] + [common / ((1 << TFLITE_SHIFT) * scale_of(operator.output))]
+    return [requantize_tflite.fixed_point(factor) for factor in factors]
+
+
+def _tflite_sum(operator: QBinary, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    to_common, from_b, to_output = tflite_factors(operator)
+    first, second = (
+        requantize_tflite.multiply(x << TFLITE_SHIFT, *factor) for x, factor in ((a, to_common), (b, from_b))
+    )
+    return requantize_tflite.multiply(first - second if operator.function == "subtract" else first + second, *to_output)
+
+
+def common_shift(operator: QBinary) -> tuple[int, int, int]:
+    """(factor of a, factor of b, shift): the larger factor has 31 bits, the other the bits the shift leaves it."""
+    ratios = _scale_ratios(operator)
+    mantissa, shift = fixed_point(max(ratios))
+    shift = shift if mantissa else MAX_SHIFT
+    factor_a, factor_b = (round(ratio * 2.0**shift) for ratio in ratios)
+    return factor_a, -factor_b if operator.function == "subtract" else factor_b, shift
+
+
+def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implementation:
+    a, b, output = (C_TYPES[t.dtype] for t in (*operator.inputs, operator.output))
+    operands = (
+        Parameter(name="input0", ctype=a, role="input"),
+        Parameter(name="input1", ctype=b, role="input"),
+        Parameter(name="output", ctype=output, role="output"),
+    )
+    rows = rows_of(operator.output, num_inputs=2)
+    return Implementation(
+        kernel=KERNEL.name,
+        function=CFunction(
+            parameters=(*operands, *(ROW_PARAMETERS if rows else ())),
+            body=over_elements(operands, operator.output, stored, "$_apply(input0_row[i], input1_row[i])"),
+            helpers=element_function(operator),
+            includes=INCLUDES if operator.rounding == "onnx" else requantize_tflite.INCLUDES,
+        ),
+        reference=lambda inputs: reference(operator, inputs),
+        macs=operator.output.num_elements if operator.function == "multiply" else 0,
+        instructions=operator.output.num_elements * 24,
+        spatial=rows,
+        in_place=(0, 1),
+        exact=True,
+        pitched=True,
+    )
+
+
+def element_function(operator: QBinary) -> str:
+    """`$_apply(a, b)`: one element."""
+    ctype = C_TYPES[operator.output.dtype]
+    zero_a, zero_b = (quantization(t).zero_point for t in operator.inputs)
+    if operator.function == "multiply":
+        finish = product(operator)
+        factor_a, factor_b = (f"({n}{signed(-z)})" if z else n for n, z in (("a", zero_a), ("b", zero_b)))
+        lines = [f"return {finish.call(f'{factor_a} * {factor_b}', '')};"]
+        before = finish.helper() + "\n"
+    elif operator.rounding == "tflite":
+        offsets = [f"({n}{signed(-z)})" if z else n for n, z in (("a", zero_a), ("b", zero_b))]
+        *inputs, (mantissa, shift) = tflite_factors(operator)
+        sign = "-" if operator.function == "subtract" else "+"
+        lines = [
+            *(
+                f"const int32_t {name} = tvm_ext_requantize_tflite({offset} * {1 << TFLITE_SHIFT}, {factor}, {shift});"
+                for name, offset, (factor, shift) in zip(("first", "second"), offsets, inputs, strict=True)
+            ),
+            f"const int32_t sum = first {sign} second;",
+            f"const int32_t value = tvm_ext_requantize_tflite(sum, {mantissa}, {shift})"
+            f"{signed(quantization(operator.output).zero_point)};",
+            f"return ({ctype})tvm_ext_clamp(value, {operator.low}, {operator.high});",
+        ]
+        before = ""
+    else:
+        factor_a, factor_b, shift = common_shift(operator)
+        start = signed(-(zero_a * factor_a + zero_b * factor_b))
+        sign = "-" if factor_b < 0 else "+"
+        zero_point = signed(quantization(operator.output).zero_point)
+        lines = [
+            f"const int64_t sum = (int64_t)a * {factor_a} {sign} (int64_t)b * {abs(factor_b)}{start};",
+            f"const int32_t value = tvm_ext_round_shift(sum, {shift}){zero_point};",
+            f"return ({ctype})tvm_ext_clamp(value, {operator.low}, {operator.high});",
+        ]
+        before = ""
+    return f"{before}static inline {ctype} $_apply(int32_t a, int32_t b)\n{{\n{block(lines)}\n}}\n"
+
+
+def rows_of(output: TensorType, *, num_inputs: int) -> Spatial | None:
+    """Row behaviour of an element-wise kernel: row h of the output reads row h. None unless it is one NHWC image."""
+    if len(output.shape) != 4 or output.shape[0] != 1:
+        return None
+    access = RowAccess(window=SAME_ROW, input_rows=output.shape[1])
+    return Spatial(output_rows=output.shape[1], inputs=(access,) * num_inputs)
+
+
+def over_elements(operands: Sequence[Parameter], output: TensorType, stored: StoredRows, element: str) -> str:
+    """Loops that store `element` for each i of the output.
+
+    operands: inputs in order, then the output. `element` reads `<operand>_row[i]`.
+    """
+
+    def run(count: int) -> list[str]:
+        store = f"{operands[-1].name}_row[i] = {element};"
+        return [f"for (int32_t i = 0; i < {count}; ++i) {{", block(store), "}"]
+
+    return over_runs(operands, output, stored, run)
+
+
+def over_runs(
+    operands: Sequence[Parameter], output: TensorType, stored: StoredRows, run: Callable[[int], list[str]]
+) -> str:
+    """`run(count)` for each run of elements that lie together in all operands: rows, or pixels of a pitch, or all.
+
+    operands: inputs in order, then the output. In a run `<operand>_row` points to its `count` elements.
+    """
+    is_spatial = rows_of(output, num_inputs=0) is not None
+    channels = output.shape[-1] if stored.pitch else 1
+    pixels = output.num_elements // channels // (output.shape[1] if is_spatial else 1)
+    kept = [*(stored.input(index) for index in range(len(operands) - 1)), stored.output]
+    pointers: list[str] = []
+    for operand, rows in zip(operands, kept, strict=True):
+        apart = stored.pitch or 1 if operand is operands[-1] else channels
+        first = offset({slot("h", rows): pixels * apart * is_spatial, "w": apart if stored.pitch else 0})
+        qualifier = "const " if operand.role == "input" else ""
+        place = operand.name if first == "0" else f"&{operand.name}[{first}]"
+        pointers.append(f"{qualifier}{operand.ctype} *{operand.name}_row = {place};")
+    lines = [*pointers, *run(channels if stored.pitch else pixels)]
+    if stored.pitch:
+        lines = [f"for (int32_t w = 0; w < {pixels}; ++w) {{", block(lines), "}"]
+    if is_spatial:
+        lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"]
+    return "\n".join(lines)
+
+
+KERNEL = Kernel(
+    name="qbinary_i8",
+    operator=QBinary,
+    implement=implement,
+    constraints=(quantized_bytes, same_shape, results_in_range),
+)

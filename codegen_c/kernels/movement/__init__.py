@@ -1,0 +1,1 @@
+"""Operators that put elements elsewhere, or weigh a few of them."""

@@ -1,0 +1,135 @@
+"""Tensors side by side along one axis, any element type: runs of elements are copied as they are.
+
+T[..., A, ...], T[..., B, ...] ... -> T[..., A + B + ..., ...]. Of one NHWC image beside another (columns or
+channels) row h of the output reads row h of every input.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from codegen_c.c_text.text import C_TYPES, block, plus, times
+from codegen_c.kernels.contract import (
+    CFunction,
+    Copy,
+    Implementation,
+    Kernel,
+    Parameter,
+    RowAccess,
+    Spatial,
+    StoredRows,
+    Target,
+)
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, SAME_ROW, slot
+from codegen_c.operators.kinds import Concat, TensorType
+
+# A call of memcpy and the loop around it, and what it copies with one pair of instructions.
+INSTRUCTIONS_A_RUN, BYTES_A_PAIR = 12, 4
+
+
+def reference(operator: Concat, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    """The operator in numpy, bit for bit."""
+    return [np.concatenate(inputs, axis=operator.axis)]
+
+
+def one_type(operator: Concat, target: Target) -> bool:
+    """all tensors must have one element type, and its axis must be one of theirs"""
+    same = all(t.dtype == operator.output.dtype for t in operator.inputs)
+    return same and 0 <= operator.axis < len(operator.output.shape)
+
+
+def runs_of(tensor: TensorType, axis: int) -> int:
+    """Elements of a tensor that lie together in the output."""
+    return int(np.prod(tensor.shape[axis:], dtype=np.int64))
+
+
+def implement(operator: Concat, target: Target, stored: StoredRows) -> Implementation:
+    output, rows = operator.output, _rows(operator)
+    ctype = C_TYPES[output.dtype]
+    num_runs = sum(t.num_elements // max(runs_of(t, operator.axis), 1) for t in operator.inputs)
+    return Implementation(
+        kernel=KERNEL.name,
+        function=CFunction(
+            parameters=(
+                *(Parameter(name=f"input{i}", ctype=ctype, role="input") for i in range(len(operator.inputs))),
+                Parameter(name="output", ctype=ctype, role="output"),
+                *(ROW_PARAMETERS if rows else ()),
+            ),
+            body=_by_rows(operator, stored) if rows else _whole(operator, stored),
+            includes=("string.h",),
+        ),
+        reference=lambda inputs: reference(operator, inputs),
+        instructions=num_runs * INSTRUCTIONS_A_RUN
+        + output.num_elements * np.dtype(output.dtype).itemsize * 2 // BYTES_A_PAIR,
+        spatial=rows,
+        exact=True,
+        copies=_copies_of(operator),
+        pitched=_joins_channels(operator),
+    )
+
+
+def _joins_channels(operator: Concat) -> bool:
+    return operator.axis == len(operator.output.shape) - 1
+
+
+def _copies_of(operator: Concat) -> tuple[Copy, ...]:
+    """Where each input stands in the output: in one run, or in one for each pixel."""
+    one_run = int(np.prod(operator.output.shape[: operator.axis], dtype=np.int64)) == 1
+    if not one_run and not _joins_channels(operator):
+        return ()
+    runs = [runs_of(tensor, operator.axis) for tensor in operator.inputs]
+    return tuple(
+        Copy(
+            input=index,
+            source_first=0,
+            target_first=sum(runs[:index]),
+            count=tensor.num_elements,
+            run=0 if one_run else run,
+            pitch=0 if one_run else runs_of(operator.output, operator.axis),
+        )
+        for index, (tensor, run) in enumerate(zip(operator.inputs, runs, strict=True))
+    )
+
+
+def _rows(operator: Concat) -> Spatial | None:
+    shape = operator.output.shape
+    if len(shape) != 4 or shape[0] != 1 or operator.axis < 2:
+        return None
+    access = RowAccess(window=SAME_ROW, input_rows=shape[1])
+    return Spatial(output_rows=shape[1], inputs=(access,) * len(operator.inputs))
+
+
+def _by_rows(operator: Concat, stored: StoredRows) -> str:
+    shape = operator.output.shape
+    count = 1 if operator.axis == 2 else shape[2]
+    lines: list[str] = []
+    for index, tensor in enumerate(operator.inputs):
+        row = times(slot("h", stored.input(index)), tensor.num_elements // shape[1])
+        lines += [f"const {C_TYPES[tensor.dtype]} *input{index}_row = &input{index}[{row}];"]
+    row = times(slot("h", stored.output), (stored.pitch or shape[3]) * shape[2])
+    lines += [f"{C_TYPES[operator.output.dtype]} *output_row = &output[{row}];"]
+    lines += _copies(operator, stored, count, "w", "_row")
+    return "\n".join(["for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"])
+
+
+def _whole(operator: Concat, stored: StoredRows) -> str:
+    num_runs = int(np.prod(operator.output.shape[: operator.axis], dtype=np.int64))
+    return "\n".join(_copies(operator, stored, num_runs, "i", ""))
+
+
+def _copies(operator: Concat, stored: StoredRows, count: int, index: str, suffix: str) -> list[str]:
+    """One memcpy for each input, in a loop over what stands before the axis."""
+    total, begin = stored.pitch or runs_of(operator.output, operator.axis), 0
+    lines: list[str] = []
+    for number, tensor in enumerate(operator.inputs):
+        run = runs_of(tensor, operator.axis)
+        if run == 0:
+            continue
+        to, source = (str(begin), "0") if count == 1 else (plus(times(index, total), begin), times(index, run))
+        size = f"{run}u * sizeof output{suffix}[0]" if np.dtype(tensor.dtype).itemsize > 1 else str(run)
+        lines += [f"memcpy(&output{suffix}[{to}], &input{number}{suffix}[{source}], {size});"]
+        begin += run
+    return lines if count == 1 else [f"for (int32_t {index} = 0; {index} < {count}; ++{index}) {{", block(lines), "}"]
+
+
+KERNEL = Kernel(name="concat", operator=Concat, implement=implement, constraints=(one_type,))

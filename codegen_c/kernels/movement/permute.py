@@ -1,0 +1,97 @@
+"""Axes in another order, or a part of that, any element type: between the model's layout and the one kept inside.
+
+An image turned channels-last is made row by row: each row reads one row of every channel, so of the input everything.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from codegen_c.c_text.text import C_TYPES, block, plus, times
+from codegen_c.kernels.contract import (
+    CFunction,
+    Implementation,
+    Kernel,
+    Parameter,
+    RowAccess,
+    Spatial,
+    StoredRows,
+    Target,
+)
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot
+from codegen_c.operators.kinds import Array, Permute, Window
+
+CHANNELS_LAST = (0, 2, 3, 1)
+WHOLE = RowAccess(window=Window(kernel=(1, 1), strides=(0, 0)), input_rows=1)
+"""The input as one row, which every output row reads."""
+
+
+def implement(operator: Permute, target: Target, stored: StoredRows) -> Implementation:
+    ctype = C_TYPES[operator.output.dtype]
+    by_rows = operator.axes == CHANNELS_LAST and operator.inputs[0].shape[0] == 1
+    parameters = (
+        Parameter(name="input", ctype=ctype, role="input"),
+        Parameter(name="output", ctype=ctype, role="output"),
+        *(ROW_PARAMETERS if by_rows else ()),
+    )
+    return Implementation(
+        kernel=KERNEL.name,
+        function=CFunction(parameters=parameters, body=_rows(operator, stored) if by_rows else _body(operator)),
+        reference=lambda inputs: [reference(operator, inputs[0])],
+        instructions=operator.output.num_elements * 6,
+        spatial=Spatial(output_rows=operator.output.shape[1], inputs=(WHOLE,)) if by_rows else None,
+        exact=True,
+    )
+
+
+def reference(operator: Permute, array: Array) -> Array:
+    """The operator in numpy, bit for bit."""
+    first = operator.first or (0,) * array.ndim
+    taken = tuple(slice(begin, begin + extent) for begin, extent in zip(first, operator.output.shape, strict=True))
+    return np.ascontiguousarray(array.transpose(operator.axes)[taken])
+
+
+def _strides(operator: Permute) -> list[int]:
+    """Of each output axis, elements of the input from one place along it to the next."""
+    source = operator.inputs[0].shape
+    return [int(np.prod(source[axis + 1 :], dtype=np.int64)) for axis in operator.axes]
+
+
+def _origin(operator: Permute) -> int:
+    """The input element that is the output's first one."""
+    return sum(first * stride for first, stride in zip(operator.first, _strides(operator), strict=False))
+
+
+def _body(operator: Permute) -> str:
+    """One loop for each output axis that has an extent; the output is written in order."""
+    extents = zip(operator.output.shape, _strides(operator), strict=True)
+    loops = [(f"i{out}", extent, stride) for out, (extent, stride) in enumerate(extents) if extent > 1]
+    places = " + ".join(name if stride == 1 else f"{name} * {stride}" for name, _, stride in loops)
+    index = plus(places, _origin(operator)) if places else str(_origin(operator))
+    lines = [f"*output++ = input[{index}];"]
+    for name, extent, _ in reversed(loops):
+        lines = [f"for (int32_t {name} = 0; {name} < {extent}; ++{name}) {{", block(lines), "}"]
+    return "\n".join(lines)
+
+
+def _rows(operator: Permute, stored: StoredRows) -> str:
+    """Rows of an image, pixel by pixel, the channels of each from as many planes."""
+    _, _, columns, channels = operator.output.shape
+    _, row, _, plane = _strides(operator)
+    place = plus(f"{times('c', plane)} + {times('h', row)} + w", _origin(operator))
+    pixel = [
+        f"for (int32_t c = 0; c < {channels}; ++c) {{",
+        block(f"*row++ = input[{place}];"),
+        "}",
+    ]
+    ctype = C_TYPES[operator.output.dtype]
+    image = [
+        f"{ctype} *row = &output[{slot('h', stored.output)} * {columns * channels}];",
+        f"for (int32_t w = 0; w < {columns}; ++w) {{",
+        block(pixel),
+        "}",
+    ]
+    return "\n".join(["for (int32_t h = row_begin; h < row_end; ++h) {", block(image), "}"])
+
+
+KERNEL = Kernel(name="permute", operator=Permute, implement=implement)

@@ -1,0 +1,47 @@
+"""An input that comes, or an output that goes, through a function of the application's. Any element type.
+
+Images [1, H, ...] come and go by rows, each once and in order; everything else in one piece.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from codegen_c.kernels.contract import (
+    Callback,
+    CFunction,
+    Implementation,
+    Kernel,
+    RowAccess,
+    Spatial,
+    StoredRows,
+    Target,
+)
+from codegen_c.kernels.shared.window import SAME_ROW
+from codegen_c.operators.kinds import Stream, Window
+
+INSTRUCTIONS_PER_ROW = 20
+"""Of the call alone: what the application's function does is not known."""
+OUTSIDE = RowAccess(window=Window(kernel=(1, 1), strides=(0, 0)), input_rows=1)
+"""What lies outside of the program, as one row that is always there."""
+
+
+def implement(operator: Stream, target: Target, stored: StoredRows) -> Implementation:
+    is_read = operator.direction == "read"
+    kept = operator.output if is_read else operator.inputs[0]
+    by_rows = len(kept.shape) == 4 and kept.shape[0] == 1
+    rows = kept.shape[1] if by_rows else 1
+    access = OUTSIDE if is_read else RowAccess(window=SAME_ROW, input_rows=rows)
+    layout = operator.axes if is_read else tuple(int(axis) for axis in np.argsort(operator.axes))
+    return Implementation(
+        kernel=KERNEL.name,
+        function=CFunction(parameters=(), body=""),
+        reference=lambda inputs: [np.ascontiguousarray(inputs[0].transpose(operator.axes))],
+        instructions=rows * INSTRUCTIONS_PER_ROW,
+        spatial=Spatial(output_rows=rows, inputs=(access,)) if by_rows else None,
+        exact=True,
+        callback=Callback(direction=operator.direction, rows=rows, layout=layout),
+    )
+
+
+KERNEL = Kernel(name="stream", operator=Stream, implement=implement)

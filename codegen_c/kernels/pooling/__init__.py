@@ -1,0 +1,1 @@
+"""Maxima, means and sums over windows and axes."""

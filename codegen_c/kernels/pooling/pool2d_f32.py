@@ -1,0 +1,137 @@
+"""Max and average pooling, float32, one output element at a time, channels innermost.
+
+float32[N, H, W, C] -> float32[N, P, Q, C]. The largest of a window is the last element where that is NaN, as in
+onnxruntime's vectors, and else passes over NaN. Average adds in the order r, s ascending and divides by the number of
+elements inside the input, or by the window's size if padding counts. A window may be the whole image.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from codegen_c.c_text.text import block, float_literal, times
+from codegen_c.kernels.contract import Accumulating, Implementation, Kernel, Passes, StoredRows, Target
+from codegen_c.kernels.convolution.conv_f32 import by_pixels, input_row, pixel_offsets
+from codegen_c.kernels.pooling import accumulate_pool
+from codegen_c.kernels.shared.finish import Finish
+from codegen_c.kernels.shared.window import accumulated, clip, spatial, tap_range, taps
+from codegen_c.operators.kinds import Pool2d
+from codegen_c.operators.scalar import Operand
+
+
+def window_holds_input(operator: Pool2d, target: Target) -> bool:
+    """every window must hold at least one element of the input"""
+    top, left, bottom, right = operator.window.padding
+    reach = [(k - 1) * d + 1 for k, d in zip(operator.window.kernel, operator.window.dilation, strict=True)]
+    return operator.window.dilation == (1, 1) and max(top, bottom) < reach[0] and max(left, right) < reach[1]
+
+
+def reference(operator: Pool2d, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    """The operator in numpy, float64 sums rounded once."""
+    size = operator.output.shape[1], operator.output.shape[2]
+    if operator.method == "max":
+        inside = taps(np.ones_like(inputs[0]), operator.window, size, 0.0)
+        largest = np.full(operator.output.shape, -np.inf, np.float32)
+        for (_, _, x), (_, _, is_inside) in zip(taps(inputs[0], operator.window, size, -np.inf), inside, strict=True):
+            largest = np.where((largest > x) | (is_inside == 0), largest, x)
+        return [operator.finish.run(largest, inputs)]
+    total = np.sum([x.astype(np.float64) for _, _, x in taps(inputs[0], operator.window, size, 0.0)], axis=0)
+    ones = np.ones_like(inputs[0], dtype=np.float64)
+    counted = np.sum([x for _, _, x in taps(ones, operator.window, size, float(operator.count_include_pad))], axis=0)
+    return [operator.finish.run((total / counted).astype(np.float32), inputs)]
+
+
+def implement(operator: Pool2d, target: Target, stored: StoredRows) -> Implementation:
+    finish = Finish(program=operator.finish)
+    num_taps = operator.window.kernel[0] * operator.window.kernel[1]
+    return Implementation(
+        kernel=KERNEL.name,
+        function=by_pixels(operator, finish, 1, lambda _: _pixel(operator, stored, finish), constants=()),
+        reference=lambda inputs: reference(operator, inputs),
+        constants=finish.constants(),
+        instructions=operator.output.num_elements * (6 + 4 * num_taps + operator.finish.num_instructions),
+        passes=Passes(input=max(1.0, operator.output.num_elements * num_taps / operator.inputs[0].num_elements)),
+        accumulation="r, s ascending",
+        spatial=spatial(operator.window, operator.inputs[0], operator.output, len(finish.residuals())),
+        accumulating=_accumulating(operator),
+        pitched=True,
+    )
+
+
+def _accumulating(operator: Pool2d) -> Accumulating | None:
+    """A pool over the whole image takes its rows as they come."""
+    if not accumulate_pool.is_global(operator):
+        return None
+    return Accumulating(
+        row_counts=(operator.inputs[0].shape[1],), implement=lambda rows, stored: _by_rows(operator, stored)
+    )
+
+
+def _by_rows(operator: Pool2d, stored: StoredRows) -> Implementation:
+    finish, average = Finish(program=operator.finish), operator.method == "average"
+    count = f" / {_count(operator, ('', ''), ('', ''))}" if average else ""
+
+    def finished(value: str, channel: str) -> str:
+        return finish.call(f"{value}{count}", lambda o: f"channel{o.index}[{channel}]")
+
+    sums = accumulate_pool.RowSums(
+        ctype="float",
+        sums="output",
+        start="0.0f" if average else "-INFINITY",
+        add=lambda value, x: f"{value} += {x};" if average else f"{value} = {value} > {x} ? {value} : {x};",
+        finish=finished,
+    )
+    elements = operator.output.num_elements
+    whole = operator.inputs[0].num_elements * 4 + elements * (6 + operator.finish.num_instructions)
+    return Implementation(
+        kernel=f"{KERNEL.name}_by_rows",
+        function=accumulate_pool.function(
+            sums, operator, stored, finish.constant_parameters(), helpers=finish.helper(finished("", "")), includes=()
+        ),
+        reference=lambda inputs: reference(operator, inputs),
+        constants=finish.constants(),
+        instructions=accumulate_pool.instructions(operator, whole),
+        accumulation="r, s ascending",
+        spatial=accumulated(operator.inputs[0].shape[1]),
+    )
+
+
+def _pixel(operator: Pool2d, stored: StoredRows, finish: Finish) -> list[str]:
+    """All channels of one output pixel."""
+    window, (_, height, columns, channels) = operator.window, operator.inputs[0].shape
+    rows, taps_in_row = tap_range(0, window, ("r_begin", "r_end")), tap_range(1, window, ("s_begin", "s_end"))
+    element = f"input[{times(f'{times(input_row(operator, stored), columns)} + left + s', channels)} + k]"
+    if operator.method == "max":
+        start, take = "-INFINITY", [f"const float x = {element};", "value = value > x ? value : x;"]
+    else:
+        start, take = "0.0f", [f"value += {element};"]
+
+    def read(o: Operand) -> str:
+        return f"input{o.index}[pixel{o.index} + k]" if o.kind == "input" else f"channel{o.index}[k]"
+
+    channel = [
+        f"float value = {start};",
+        f"for (int32_t r = {rows[0]}; r < {rows[1]}; ++r) {{",
+        block([f"for (int32_t s = {taps_in_row[0]}; s < {taps_in_row[1]}; ++s) {{", block(take), "}"]),
+        "}",
+        *([f"value /= {_count(operator, rows, taps_in_row)};"] if operator.method == "average" else []),
+        f"output[pixel + k] = {finish.call('value', read)};",
+    ]
+    return [
+        *clip(0, window, height, "h", names=("top", "r_begin", "r_end")),
+        *clip(1, window, columns, "w", names=("left", "s_begin", "s_end")),
+        *pixel_offsets(operator, stored, finish),
+        f"for (int32_t k = 0; k < {channels}; ++k) {{",
+        block(channel),
+        "}",
+    ]
+
+
+def _count(operator: Pool2d, rows: tuple[str, str], columns: tuple[str, str]) -> str:
+    kernel = operator.window.kernel
+    if operator.count_include_pad or not any(operator.window.padding):
+        return float_literal(float(kernel[0] * kernel[1]))
+    return f"(float)(({rows[1]} - {rows[0]}) * ({columns[1]} - {columns[0]}))"
+
+
+KERNEL = Kernel(name="pool2d_f32", operator=Pool2d, implement=implement, constraints=(window_holds_input,))

@@ -1,0 +1,63 @@
+"""What pooling of a QDQ chain computes, in numpy: sums or largest elements of windows, and how they are finished."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from codegen_c.kernels.shared import requantize_tflite
+from codegen_c.kernels.shared.requantize import Requantize, quantization, scale_of
+from codegen_c.kernels.shared.window import taps
+from codegen_c.operators.kinds import QPool2d
+
+
+def reference(operator: QPool2d, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    """The operator in numpy, bit for bit."""
+    sums, counts = window_sums(operator, inputs[0]), counted_taps(operator)
+    if operator.method == "max":
+        return [np.minimum(sums, operator.high).astype(operator.output.dtype)]
+    if operator.rounding == "tflite":
+        averages = requantize_tflite.divide(sums, counts[:, :, np.newaxis])
+        return [np.clip(averages, operator.low, operator.high).astype(operator.output.dtype)]
+    return [average(operator).run(sums, (counts - counts.min())[:, :, np.newaxis])]
+
+
+def window_sums(operator: QPool2d, x: np.ndarray) -> np.ndarray:
+    """What is finished in the end, of every output element: int64 sums, or the largest elements."""
+    size = operator.output.shape[1:3]
+    if operator.method == "max":
+        largest = np.full(operator.output.shape, operator.low, dtype=np.int64)
+        for _, _, tap in taps(x, operator.window, (size[0], size[1]), operator.low):
+            largest = np.maximum(largest, tap)
+        return largest
+    zero_point = quantization(operator.inputs[0]).zero_point if operator.rounding == "onnx" else 0
+    sums = np.zeros(operator.output.shape, dtype=np.int64)
+    for _, _, tap in taps(x, operator.window, (size[0], size[1]), zero_point):
+        sums += tap.astype(np.int64) - zero_point
+    return sums
+
+
+def counted_taps(operator: QPool2d) -> np.ndarray:
+    """By how many taps the sum of each output pixel is divided, int64[P, Q]."""
+    rows, columns = (_taps_inside(operator, axis) for axis in (0, 1))
+    if operator.count_include_pad:
+        return np.full((len(rows), len(columns)), operator.window.kernel[0] * operator.window.kernel[1])
+    return np.outer(rows, columns)
+
+
+def _taps_inside(operator: QPool2d, axis: int) -> np.ndarray:
+    """Taps inside the input along one axis, for each output position."""
+    window, extent = operator.window, operator.inputs[0].shape[1 + axis]
+    first = np.arange(operator.output.shape[1 + axis]) * window.strides[axis] - window.padding[axis]
+    positions = first[:, np.newaxis] + np.arange(window.kernel[axis]) * window.dilation[axis]
+    return ((positions >= 0) & (positions < extent)).sum(axis=1)
+
+
+def factors(operator: QPool2d) -> np.ndarray:
+    """Output steps of one unit of the sum, for each count from the smallest to the largest that occurs."""
+    counts = counted_taps(operator)
+    used = np.arange(counts.min(), counts.max() + 1, dtype=np.float64)
+    return scale_of(operator.inputs[0]) / (scale_of(operator.output) * used)
+
+
+def average(operator: QPool2d) -> Requantize:
+    return Requantize.of(factors(operator), output=operator.output, low=operator.low, high=operator.high)

@@ -1,0 +1,109 @@
+"""Mean or sum of a QDQ tensor over any axes, integers only: one sum for each element of the output, ascending.
+
+int8 or uint8[...] -> int8 or uint8[...], reduced axes with an extent of 1. x - zero point is added up in int32 and
+multiplied by input scale / (output scale * number of elements), rounded once, halves to even, and clamped.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from codegen_c.c_text.text import C_TYPES, block, times
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
+from codegen_c.kernels.shared.requantize import (
+    Requantize,
+    quantization,
+    quantized_bytes,
+    results_fit,
+    rounds_once,
+    scale_of,
+)
+from codegen_c.operators.kinds import QMean
+
+
+def reference(operator: QMean, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    """The operator in numpy, bit for bit."""
+    centred = inputs[0].astype(np.int64) - quantization(operator.inputs[0]).zero_point
+    return [finish(operator).run(centred.sum(axis=operator.axes, keepdims=True))]
+
+
+def sums_fit(operator: QMean, target: Target) -> bool:
+    """what is added up must fit an int32, and be less than 2^30 steps of the output"""
+    largest = np.array(255 * num_added(operator))
+    return bool(0 < largest < 1 << 31) and results_fit(-largest, largest, _factors(operator))
+
+
+def num_added(operator: QMean) -> int:
+    """Elements of the input that make one of the output."""
+    return int(np.prod([operator.inputs[0].shape[axis] for axis in operator.axes], dtype=np.int64))
+
+
+def _factors(operator: QMean) -> np.ndarray:
+    count = num_added(operator) if operator.divide else 1
+    return np.array([scale_of(operator.inputs[0]) / (scale_of(operator.output) * count)])
+
+
+def finish(operator: QMean) -> Requantize:
+    return Requantize.of(_factors(operator), output=operator.output, low=operator.low, high=operator.high)
+
+
+def implement(operator: QMean, target: Target, stored: StoredRows) -> Implementation:
+    requantize = finish(operator)
+    return Implementation(
+        kernel=KERNEL.name,
+        function=CFunction(
+            parameters=(
+                Parameter(name="input", ctype=C_TYPES[operator.inputs[0].dtype], role="input"),
+                Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
+            ),
+            body=_body(operator, requantize),
+            helpers=requantize.helper(),
+            includes=requantize.includes,
+        ),
+        reference=lambda inputs: reference(operator, inputs),
+        instructions=operator.inputs[0].num_elements * 4 + operator.output.num_elements * 20,
+        accumulation="reduced axes ascending",
+        exact=True,
+    )
+
+
+def _body(operator: QMean, requantize: Requantize) -> str:
+    """Loops over the axes kept, around loops over those reduced; neighbouring axes of one kind are one loop."""
+    runs = _runs(operator)
+    strides = [int(np.prod([extent for extent, _ in runs[index + 1 :]], dtype=np.int64)) for index in range(len(runs))]
+    names = [f"{'r' if reduced else 'i'}{index}" for index, (_, reduced) in enumerate(runs)]
+    place = " + ".join(times(name, stride) for name, stride in zip(names, strides, strict=True)) or "0"
+    zero_point = quantization(operator.inputs[0]).zero_point
+    lines = [f"sum += input[{place}];"]
+    for name, (extent, reduced) in reversed(list(zip(names, runs, strict=True))):
+        if reduced:
+            lines = _loop(name, extent, lines)
+    start = -zero_point * num_added(operator)
+    lines = [f"int32_t sum = {start};", *lines, f"*output++ = {requantize.call('sum', '')};"]
+    for name, (extent, reduced) in reversed(list(zip(names, runs, strict=True))):
+        if not reduced:
+            lines = _loop(name, extent, lines)
+    return "\n".join(lines)
+
+
+def _loop(name: str, extent: int, lines: list[str]) -> list[str]:
+    return [f"for (int32_t {name} = 0; {name} < {extent}; ++{name}) {{", block(lines), "}"]
+
+
+def _runs(operator: QMean) -> list[tuple[int, bool]]:
+    """(extent, whether reduced) of the axes, neighbours of one kind joined, extents of 1 left out."""
+    runs: list[tuple[int, bool]] = []
+    for axis, extent in enumerate(operator.inputs[0].shape):
+        reduced = axis in operator.axes
+        if extent == 1:
+            continue
+        if runs and runs[-1][1] == reduced:
+            runs[-1] = (runs[-1][0] * extent, reduced)
+        else:
+            runs.append((extent, reduced))
+    return runs
+
+
+KERNEL = Kernel(
+    name="qmean_i8", operator=QMean, implement=implement, constraints=(rounds_once, quantized_bytes, sums_fit)
+)

@@ -1,0 +1,1 @@
+"""C text and numpy that kernels of several families share."""

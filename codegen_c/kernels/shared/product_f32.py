@@ -1,0 +1,91 @@
+"""C text of a float matrix product with constant weights: rows of the left side by channels, in blocks of both.
+
+Dense layers and 1x1 convolutions share it. Weights are packed by `tile.pack`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from codegen_c.c_text.text import block, plus, times
+from codegen_c.kernels.shared.finish import Finish
+from codegen_c.kernels.shared.tile import Accumulators, Blocking, Segment, over_channels, segments
+
+
+def over_rows(
+    begin: str,
+    end: str,
+    shape: tuple[int, int],
+    finish: Finish,
+    blocking: Blocking,
+    starts: Mapping[str, str] | None = None,
+    *,
+    multiple: int,
+    pitch: int | None = None,
+) -> list[str]:
+    """Rows [begin, end), C expressions, of input[.., depth] -> output[.., channels]; shape: (depth, channels).
+
+    multiple: what divides the number of rows; where blocks do too, there is no code for single ones. A number of rows
+    is `end` where `begin` is 0. starts: first row of `input`, `output` and residuals `input<i>`, where it is not 0.
+    pitch: elements from one output row to the next, None: its channels.
+    """
+    starts, pitch = starts or {}, pitch or shape[1]
+    at_once = 1 if begin == "0" and int(end) < blocking.pixels else blocking.pixels
+    if multiple % at_once == 0:
+        step = "++m" if at_once == 1 else f"m += {at_once}"
+        rows = _rows(at_once, shape, finish, blocking, starts, pitch)
+        return [f"for (int32_t m = {begin}; m < {end}; {step}) {{", block(rows), "}"]
+    whole = f"{end} - m" if begin != "0" else end
+    return [
+        f"int32_t m = {begin};",
+        f"const int32_t whole = {end} - ({whole}) % {blocking.pixels};",
+        f"for (; m < whole; m += {blocking.pixels}) {{",
+        block(_rows(blocking.pixels, shape, finish, blocking, starts, pitch)),
+        "}",
+        f"for (; m < {end}; ++m) {{",
+        block(_rows(1, shape, finish, blocking, starts, pitch)),
+        "}",
+    ]
+
+
+def instructions(num_rows: int, shape: tuple[int, int], finish: Finish, blocking: Blocking) -> int:
+    """Modelled: set-up of each block, loads, FMAs and the loop for each input element."""
+
+    def group(rows: int) -> int:
+        total = 10
+        for segment in segments(shape[1], blocking):
+            sums = rows * segment.vectors
+            run = shape[0] * (rows + segment.vectors + sums + 3)
+            done = sums * (3 + finish.program.num_instructions)
+            total += (segment.end - segment.begin) // segment.width * (8 + run + done)
+        return total
+
+    return num_rows // blocking.pixels * group(blocking.pixels) + num_rows % blocking.pixels * group(1)
+
+
+def _rows(
+    count: int, shape: tuple[int, int], finish: Finish, blocking: Blocking, starts: Mapping[str, str], pitch: int
+) -> list[str]:
+    """`count` rows from m on, all channels."""
+    depth, channels = shape
+
+    def first(name: str) -> str:
+        return f"{starts[name]} + m" if starts.get(name, "0") != "0" else "m"
+
+    rows = [f"const float *x0 = &input[{times(first('input'), depth)}];"]
+    rows += [f"const float *x{p} = x0 + {p * depth};" for p in range(1, count)]
+    rows.append(f"const int32_t row = {times(first('output'), pitch)};")
+    rows += [f"const int32_t row{i} = {times(first(f'input{i}'), channels)};" for i in finish.residuals()]
+
+    def tile(segment: Segment) -> list[str]:
+        sums = Accumulators(segment=segment, pixels=count)
+        return [
+            f"const float *restrict f = &weights[{times('k', depth)}];",
+            *sums.start(),
+            f"for (int32_t c = 0; c < {depth}; ++c) {{",
+            block([*sums.multiply(), f"f += {segment.width};"]),
+            "}",
+            *sums.store(finish, lambda p: plus("row", p * pitch), lambda i, p: plus(f"row{i}", p * channels)),
+        ]
+
+    return [*rows, *over_channels(channels, blocking, tile)]

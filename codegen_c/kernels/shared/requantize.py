@@ -1,0 +1,226 @@
+"""From integer sums to quantized elements: fixed-point factors in numpy and as C, and what integer kernels refuse.
+
+A positive real factor is mantissa / 2^shift with a mantissa of 31 bits. "onnx" rounding of a sum is
+round-half-to-even(sum * mantissa / 2^shift) + zero point, clamped: one rounding of an exact 64-bit product,
+here and in tvm_ext_requantize.h. The mantissa is within 2^-32 of the double-precision factor, so results
+differ from real arithmetic only where a sum lies that close to a tie. "tflite" rounding, requantize_tflite.py, is
+done twice and on halves away from zero; which of the two a layer means is a field of its operator.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from codegen_c.c_text.text import C_TYPES, block
+from codegen_c.kernels.contract import Parameter, Target
+from codegen_c.kernels.shared import requantize_tflite
+from codegen_c.operators.kinds import Array, Operator, QConv2d, QDense, Rounding, TensorType
+from codegen_c.operators.quantization import Quantization
+
+INCLUDES = ("tvm_ext_requantize.h",)
+MANTISSA_BITS = 31
+MAX_SHIFT = 62
+# Far beyond every 8-bit clamp, and low enough that a zero point added to it stays within int32.
+RESULT_LIMIT = 1 << 30
+
+
+def rounds_once(operator: Operator, target: Target) -> bool:
+    """TFLite's double rounding is not supported; only ONNX's is: one rounding, halves to even"""
+    return getattr(operator, "rounding", "onnx") == "onnx"
+
+
+def quantized_bytes(operator: Operator, target: Target) -> bool:
+    """activations must be int8 or uint8 with one scale, finite and above zero, and a zero point of that type"""
+    return all(_is_quantized_byte(t) for t in (*operator.inputs, *operator.outputs))
+
+
+def integer_weights(operator: QConv2d | QDense, target: Target) -> bool:
+    """weights must be int8, their scales float32 and the bias int32"""
+    return (operator.weight.dtype, operator.weight_scale.dtype, operator.bias.dtype) == ("int8", "float32", "int32")
+
+
+def _is_quantized_byte(tensor: TensorType) -> bool:
+    if tensor.dtype not in ("int8", "uint8") or tensor.quantization is None:
+        return False
+    limits = np.iinfo(tensor.dtype)
+    scale = scale_of(tensor)
+    return math.isfinite(scale) and scale > 0 and limits.min <= tensor.quantization.zero_point <= limits.max
+
+
+def quantization(tensor: TensorType) -> Quantization:
+    """The tensor's quantization, where `quantized_bytes` holds."""
+    assert tensor.quantization is not None, "integer kernels refuse tensors without quantization"
+    return tensor.quantization
+
+
+def scale_of(tensor: TensorType) -> float:
+    """The scale as models store it: rounded to float32, then exact in double precision."""
+    return float(np.float32(quantization(tensor).scale))
+
+
+def channel_factors(operator: QConv2d | QDense) -> Array:
+    """Output steps of one unit of each channel's sum, float64[K]."""
+    return scale_of(operator.inputs[0]) * operator.weight_scale.astype(np.float64) / scale_of(operator.output)
+
+
+def fixed_point(factor: float) -> tuple[int, int]:
+    """(mantissa, shift) with mantissa / 2^shift nearest to the factor, mantissa below 2^31 and shift 1 to 62.
+
+    factor: 0 up to RESULT_LIMIT. One so small that no int32 times it reaches more than a half becomes 0.
+    """
+    fraction, exponent = math.frexp(factor)
+    mantissa, shift = round(fraction * (1 << MANTISSA_BITS)), MANTISSA_BITS - exponent
+    if mantissa == 1 << MANTISSA_BITS:
+        mantissa, shift = mantissa >> 1, shift - 1
+    return (mantissa, shift) if mantissa and shift <= MAX_SHIFT else (0, 1)
+
+
+def round_shift(value: Array, shift: Array | int) -> Array:
+    """int64 value / 2^shift, rounded to nearest, halves to even: tvm_ext_round_shift in numpy."""
+    amount = np.asarray(shift, dtype=np.int64)
+    below_half = (np.int64(1) << (amount - 1)) - 1
+    return (value + below_half + ((value >> amount) & 1)) >> amount
+
+
+def results_fit(low: Array, high: Array, factors: Array) -> bool:
+    """Whether sums from low to high, times their factors, stay below RESULT_LIMIT (and so do the factors)."""
+    if not (np.isfinite(factors).all() and (factors >= 0).all()):
+        return False
+    largest = np.maximum(np.maximum(np.abs(low), np.abs(high)), 1)
+    return bool((largest * factors < RESULT_LIMIT).all())
+
+
+def signed(number: int) -> str:
+    """` + number` or ` - number` as C text; nothing for zero."""
+    return f" {'-' if number < 0 else '+'} {abs(number)}" if number else ""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Products:
+    """The sums of products of a layer: sum = start + sum over taps of (x - zero_point) * w.
+
+    weight: int8[K, ...], start: int64[K]. Where every tap reads the input, the zero point is folded into the
+    start and here 0; where padding cuts windows, it is taken off each activation: a tap cut off is a real zero.
+    """
+
+    source: TensorType
+    weight: Array
+    start: Array
+    zero_point: int
+
+    @classmethod
+    def of(cls, *, source: TensorType, weight: Array, bias: Array, padded: bool) -> Self:
+        zero_point = quantization(source).zero_point
+        start = bias.astype(np.int64)
+        if padded:
+            return cls(source=source, weight=weight, start=start, zero_point=zero_point)
+        taps = weight.reshape(weight.shape[0], -1).astype(np.int64)
+        return cls(source=source, weight=weight, start=start - zero_point * taps.sum(axis=1), zero_point=0)
+
+    def range(self) -> tuple[Array, Array]:
+        """Bounds of every partial sum of each channel, int64[K] each, whatever the input."""
+        limits = np.iinfo(self.source.dtype)
+        lowest, highest = min(limits.min - self.zero_point, 0), max(limits.max - self.zero_point, 0)
+        taps = self.weight.reshape(self.weight.shape[0], -1).astype(np.int64)
+        positive, negative = np.maximum(taps, 0).sum(axis=1), np.minimum(taps, 0).sum(axis=1)
+        return (
+            self.start + lowest * positive + highest * negative,
+            self.start + highest * positive + lowest * negative,
+        )
+
+    def fit_int32(self) -> bool:
+        low, high = self.range()
+        return bool(low.min() >= -(1 << 31) and high.max() < 1 << 31)
+
+    @property
+    def bias(self) -> Array:
+        """The start as the C code reads it, int32[K]."""
+        return self.start.astype(np.int32)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Requantize:
+    """From an int32 sum to an element of the output, as `$_requantize(sum, …)`.
+
+    mantissa: int32[K], shift: uint8[K], one for each channel (or count, for pools); of length 1 where all
+    are equal: then they are literals of the function instead of tables.
+    """
+
+    mantissa: Array
+    shift: Array
+    output: TensorType
+    low: int
+    high: int
+    rounding: Rounding = "onnx"
+
+    @classmethod
+    def of(cls, factors: Array, *, output: TensorType, low: int, high: int, rounding: Rounding = "onnx") -> Self:
+        split = fixed_point if rounding == "onnx" else requantize_tflite.fixed_point
+        pairs = [split(float(factor)) for factor in factors]
+        pairs = pairs[:1] if len(set(pairs)) == 1 else pairs
+        return cls(
+            mantissa=np.array([mantissa for mantissa, _ in pairs], dtype=np.int32),
+            shift=np.array([shift for _, shift in pairs], dtype=np.uint8),
+            output=output,
+            low=low,
+            high=high,
+            rounding=rounding,
+        )
+
+    @property
+    def includes(self) -> tuple[str, ...]:
+        """Headers the helper needs."""
+        return INCLUDES if self.rounding == "onnx" else requantize_tflite.INCLUDES
+
+    @property
+    def is_uniform(self) -> bool:
+        return len(self.mantissa) == 1
+
+    @property
+    def clamps_negatives(self) -> bool:
+        """Whether every sum below zero gives the lowest element, as with a fused ReLU, however it is rounded."""
+        return self.low >= quantization(self.output).zero_point
+
+    def run(self, sums: Array, index: Array | None = None) -> Array:
+        """Elements of int64 sums; the factor is that of the last axis' position, or of `index` where given."""
+        if self.is_uniform:
+            mantissa, shift = self.mantissa[0], self.shift[0]
+        else:
+            mantissa, shift = (
+                (self.mantissa, self.shift) if index is None else (self.mantissa[index], self.shift[index])
+            )
+        if self.rounding == "onnx":
+            value = round_shift(sums * mantissa.astype(np.int64), shift)
+        else:
+            value = requantize_tflite.multiply(sums, mantissa, shift)
+        value = value + quantization(self.output).zero_point
+        return np.asarray(np.clip(value, self.low, self.high)).astype(self.output.dtype)
+
+    def helper(self) -> str:
+        """Definition of the function."""
+        ctype = C_TYPES[self.output.dtype]
+        tables = "" if self.is_uniform else ", int32_t multiplier, int32_t shift"
+        factor = f"{self.mantissa[0]}, {self.shift[0]}" if self.is_uniform else "multiplier, shift"
+        function = "tvm_ext_requantize" if self.rounding == "onnx" else "tvm_ext_requantize_tflite"
+        lines = [
+            f"const int32_t value = {function}(sum, {factor}){signed(quantization(self.output).zero_point)};",
+            f"return ({ctype})tvm_ext_clamp(value, {self.low}, {self.high});",
+        ]
+        return f"static inline {ctype} $_requantize(int32_t sum{tables})\n{{\n{block(lines)}\n}}\n"
+
+    def call(self, value: str, index: str) -> str:
+        """C expression of the element; `index` finds the factor in the tables."""
+        tables = "" if self.is_uniform else f", multiplier[{index}], shift[{index}]"
+        return f"$_requantize({value}{tables})"
+
+    def constants(self) -> tuple[tuple[str, Array], ...]:
+        return () if self.is_uniform else (("multiplier", self.mantissa), ("shift", self.shift))
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        return tuple(
+            Parameter(name=role, ctype=C_TYPES[str(array.dtype)], role="constant") for role, array in self.constants()
+        )

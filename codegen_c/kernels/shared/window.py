@@ -1,0 +1,132 @@
+"""C text and numpy shared by kernels that slide a window over rows and columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from codegen_c.c_text.text import block
+from codegen_c.kernels.contract import Kept, Parameter, RowAccess, Spatial
+from codegen_c.operators.kinds import TensorType, Window
+
+ROW_PARAMETERS = (
+    Parameter(name="row_begin", ctype="int32_t", role="row"),
+    Parameter(name="row_end", ctype="int32_t", role="row"),
+)
+
+SAME_ROW = Window(kernel=(1, 1))
+
+
+def slot(row: str, kept: Kept | None) -> str:
+    """Where a row lies: itself when all rows are stored, else its place in the ring."""
+    if kept is None:
+        return row
+    return f"(({row}{f' + {kept.shift}' if kept.shift else ''}) % {kept.stored})"
+
+
+def offset(terms: dict[str, int]) -> str:
+    """Sum of index * stride, without factors of one and without indices of zero extent: `h * 40 + c`."""
+    parts = [index if stride == 1 else f"{index} * {stride}" for index, stride in terms.items() if stride]
+    return " + ".join(parts) or "0"
+
+
+def clip(axis: int, window: Window, extent: int, position: str, *, names: tuple[str, str, str]) -> list[str]:
+    """Declarations of the first input index of a window and the range of taps that lie inside the input.
+
+    names: (first, begin, end), e.g. ("top", "r_begin", "r_end"). Bounds that can't cut are plain numbers.
+    """
+    first, begin, end = names
+    kernel, stride, dilation = window.kernel[axis], window.strides[axis], window.dilation[axis]
+    pad_before, pad_after = window.padding[axis], window.padding[axis + 2]
+    scaled = position if stride == 1 else f"{position} * {stride}"
+    lines = [f"const int32_t {first} = {scaled}{f' - {pad_before}' if pad_before else ''};"]
+    if pad_before:
+        lines.append(f"const int32_t {begin} = {first} < 0 ? {_ceil_div(f'-{first}', dilation)} : 0;")
+    if pad_after:
+        taps = _ceil_div(f"({extent} - {first})", dilation)
+        reach = (kernel - 1) * dilation
+        lines.append(f"const int32_t {end} = {first} + {reach} >= {extent} ? {taps} : {kernel};")
+    return lines
+
+
+def tap_range(axis: int, window: Window, names: tuple[str, str]) -> tuple[str, str]:
+    """The names `clip` declared, or the plain bounds where it declared none."""
+    return names[0] if window.padding[axis] else "0", names[1] if window.padding[axis + 2] else str(window.kernel[axis])
+
+
+def _ceil_div(expression: str, divisor: int) -> str:
+    return expression if divisor == 1 else f"({expression} + {divisor - 1}) / {divisor}"
+
+
+def spatial(window: Window, source: TensorType, output: TensorType, num_same_row: int = 0) -> Spatial:
+    """Row behaviour of a window over NHWC images; further inputs are read row by row."""
+    first = RowAccess(window=window, input_rows=source.shape[1])
+    residuals = tuple(RowAccess(window=SAME_ROW, input_rows=output.shape[1]) for _ in range(num_same_row))
+    return Spatial(output_rows=output.shape[1], inputs=(first, *residuals))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TapRows(RowAccess):
+    """Row h of the output reads rows first[h] to end[h]; `window` tells no later rows than that."""
+
+    first: tuple[int, ...]
+    end: tuple[int, ...]
+
+    def read(self, begin: int, end: int) -> tuple[int, int]:
+        return (min(self.first[begin:end]), max(self.end[begin:end])) if begin < end else (0, 0)
+
+
+def accumulated(rows: int) -> Spatial:
+    """Row behaviour of a kernel that adds up its only input, which comes in so many rows."""
+    access = RowAccess(window=SAME_ROW, input_rows=rows)
+    return Spatial(output_rows=rows, inputs=(access,), accumulates=True)
+
+
+def taps(
+    array: np.ndarray, window: Window, output: tuple[int, int], fill: float
+) -> Iterator[tuple[int, int, np.ndarray]]:
+    """For each tap (r, s) of the window: the NHWC slice it reads for all output positions, padding as `fill`."""
+    top, left, bottom, right = window.padding
+    height = max((output[0] - 1) * window.strides[0] + (window.kernel[0] - 1) * window.dilation[0] + 1 - top, 0)
+    width = max((output[1] - 1) * window.strides[1] + (window.kernel[1] - 1) * window.dilation[1] + 1 - left, 0)
+    grow = ((0, 0), (top, max(bottom, height - array.shape[1])), (left, max(right, width - array.shape[2])), (0, 0))
+    padded = np.pad(array, grow, constant_values=fill)
+    for r in range(window.kernel[0]):
+        for s in range(window.kernel[1]):
+            y, x = r * window.dilation[0], s * window.dilation[1]
+            rows = slice(y, y + (output[0] - 1) * window.strides[0] + 1, window.strides[0])
+            columns = slice(x, x + (output[1] - 1) * window.strides[1] + 1, window.strides[1])
+            yield r, s, padded[:, rows, columns, :]
+
+
+def over_pixels(rows: list[str], pixel: list[str], output: tuple[int, ...]) -> str:
+    """Loops over images, rows [row_begin, row_end) and columns around the text of one output pixel."""
+    columns = [f"for (int32_t w = 0; w < {output[2]}; ++w) {{", block(pixel), "}"]
+    lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block([*rows, *columns]), "}"]
+    if output[0] > 1:
+        lines = [f"for (int32_t n = 0; n < {output[0]}; ++n) {{", block(lines), "}"]
+    return "\n".join(lines)
+
+
+CHANNEL_BLOCK = 4
+"""Output channels that portable integer kernels compute side by side."""
+
+
+def over_channel_blocks(channels: int, tile: Callable[[int], list[str]], width: int = CHANNEL_BLOCK) -> list[str]:
+    """`tile(count)` with `k`, its first channel, for blocks of `width` channels, and for those that are left."""
+    full = channels // width * width
+    lines: list[str] = []
+    if full:
+        lines += [f"for (int32_t k = 0; k < {full}; k += {width}) {{", block(tile(width)), "}"]
+    if channels > full:
+        lines += ["{", block([f"const int32_t k = {full};", *tile(channels - full)]), "}"]
+    return lines
+
+
+def pack_blocks(weight: np.ndarray, width: int) -> np.ndarray:
+    """[K, ...] -> blocks of `width` output channels side by side, [K / width][...][width], tail block last."""
+    full = weight.shape[0] // width * width
+    head = np.moveaxis(weight[:full].reshape(-1, width, *weight.shape[1:]), 1, -1)
+    return np.concatenate([head.ravel(), np.moveaxis(weight[full:], 0, -1).ravel()])

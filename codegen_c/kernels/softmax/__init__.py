@@ -1,0 +1,1 @@
+"""Softmax, and the exponential it is made of."""

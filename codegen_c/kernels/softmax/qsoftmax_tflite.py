@@ -1,0 +1,134 @@
+"""Softmax over the last axis as TensorFlow Lite computes it, byte for byte: fixed-point exponentials and division.
+
+int8[..., C] -> int8[..., C], output scale 1/256 and zero point -128, C up to 4095. exp((x - max) * scale) is a table
+by max - x, worked out at compile time; what TensorFlow Lite leaves out as too small is zero in it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from codegen_c.c_text.text import C_TYPES, block
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
+from codegen_c.kernels.shared import requantize_tflite
+from codegen_c.kernels.shared.requantize import quantization, quantized_bytes, scale_of
+from codegen_c.kernels.shared.requantize_tflite import (
+    divide_by_power,
+    fixed_point,
+    multiply,
+    multiply_high,
+    rounds_as_tflite,
+)
+from codegen_c.kernels.softmax.tflite_exponential import ARGUMENT_BITS, SUM_BITS, exponential, reciprocal
+from codegen_c.operators.kinds import QSoftmax
+
+INCLUDES = (*requantize_tflite.INCLUDES, "tvm_ext_softmax_tflite.h")
+# The largest factor from input steps to units of an argument.
+_LARGEST_FACTOR = 2.0**31 - 1
+MAX_LENGTH = (1 << SUM_BITS) - 1
+# From the product of two numbers without integer bits to 256ths. TensorFlow Lite itself gives up beyond 31 bits.
+_TO_256THS, _MOST_BITS = 31 - 8, 31
+
+
+def reference(operator: QSoftmax, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    """The operator in numpy, bit for bit."""
+    x = inputs[0].astype(np.int64)
+    exponentials = table(operator).astype(np.int64)[x.max(axis=-1, keepdims=True) - x]
+    total = divide_by_power(exponentials, SUM_BITS).sum(axis=-1, keepdims=True)
+    factor, exponent = reciprocal(total)
+    value = divide_by_power(multiply_high(exponentials, factor), np.minimum(exponent + _TO_256THS, _MOST_BITS)) - 128
+    return [np.clip(value, -128, 127).astype(np.int8)]
+
+
+def probabilities_in_256ths(operator: QSoftmax, target: Target) -> bool:
+    """input and output must be int8, the output's scale 1/256 and its zero point -128"""
+    found = quantization(operator.output)
+    types = {operator.inputs[0].dtype, operator.output.dtype}
+    return types == {"int8"} and scale_of(operator.output) == 1 / 256 and found.zero_point == -128
+
+
+def rows_are_short(operator: QSoftmax, target: Target) -> bool:
+    """the last axis must have 1 to 4095 elements"""
+    return 1 <= operator.inputs[0].shape[-1] <= MAX_LENGTH
+
+
+def scale_is_large_enough(operator: QSoftmax, target: Target) -> bool:
+    """one step of the input must be at least 2^-26"""
+    return scale_of(operator.inputs[0]) * (1 << (31 - ARGUMENT_BITS)) >= 1
+
+
+def table(operator: QSoftmax) -> np.ndarray:
+    """exp(-d * input scale) for d = 0 to 255, times 2^31: int32[256]."""
+    factor = min(scale_of(operator.inputs[0]) * (1 << (31 - ARGUMENT_BITS)), _LARGEST_FACTOR)
+    mantissa, shift = fixed_point(factor)
+    left = 31 - shift
+    largest = math.floor(((1 << ARGUMENT_BITS) - 1) * (1 << (31 - ARGUMENT_BITS)) / (1 << left))
+    steps = np.arange(256, dtype=np.int64)
+    arguments = multiply(-np.minimum(steps, largest), mantissa, shift)
+    return np.where(steps <= largest, exponential(arguments), 0).astype(np.int32)
+
+
+def implement(operator: QSoftmax, target: Target, stored: StoredRows) -> Implementation:
+    rows = operator.output.num_elements // operator.output.shape[-1]
+    return Implementation(
+        kernel=KERNEL.name,
+        function=CFunction(
+            parameters=(
+                Parameter(name="input", ctype=C_TYPES["int8"], role="input"),
+                Parameter(name="output", ctype=C_TYPES["int8"], role="output"),
+                Parameter(name="exponential", ctype="int32_t", role="constant"),
+            ),
+            body=_body(operator, rows),
+            includes=INCLUDES,
+        ),
+        reference=lambda inputs: reference(operator, inputs),
+        constants=(("exponential", table(operator)),),
+        instructions=operator.output.num_elements * 40 + rows * 150,
+        accumulation="exact",
+        in_place=(0,),
+        exact=True,
+    )
+
+
+def _body(operator: QSoftmax, rows: int) -> str:
+    length = operator.inputs[0].shape[-1]
+    place = f"m * {length}"
+    each = f"for (int32_t c = 0; c < {length}; ++c) {{"
+    lines = [
+        f"const int8_t *x = {f'&input[{place}]' if rows > 1 else 'input'};",
+        f"int8_t *y = {f'&output[{place}]' if rows > 1 else 'output'};",
+        "int32_t max = x[0];",
+        each,
+        block("max = x[c] > max ? x[c] : max;"),
+        "}",
+        "int32_t sum = 0;",
+        each,
+        block(f"sum += tvm_ext_divide_by_power(exponential[max - x[c]], {SUM_BITS});"),
+        "}",
+        "const int32_t zeros = tvm_ext_leading_zeros(sum);",
+        f"const int32_t exponent = tvm_ext_clamp({SUM_BITS + _TO_256THS} - zeros, 0, {_MOST_BITS});",
+        "const uint32_t excess = ((uint32_t)sum << zeros) - UINT32_C(0x80000000);",
+        "const int32_t factor = tvm_ext_one_over_one_plus((int32_t)excess);",
+        each,
+        block(
+            [
+                "const int32_t product = tvm_ext_multiply_high(exponential[max - x[c]], factor);",
+                "const int32_t value = tvm_ext_divide_by_power(product, exponent) - 128;",
+                "y[c] = (int8_t)tvm_ext_clamp(value, -128, 127);",
+            ]
+        ),
+        "}",
+    ]
+    if rows > 1:
+        lines = [f"for (int32_t m = 0; m < {rows}; ++m) {{", block(lines), "}"]
+    return "\n".join(lines)
+
+
+KERNEL = Kernel(
+    name="qsoftmax_tflite_i8",
+    operator=QSoftmax,
+    implement=implement,
+    constraints=(rounds_as_tflite, quantized_bytes, probabilities_in_256ths, rows_are_short, scale_is_large_enough),
+)

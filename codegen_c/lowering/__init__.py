@@ -1,0 +1,1 @@
+"""Region functions -> programs."""

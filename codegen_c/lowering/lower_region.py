@@ -1,0 +1,279 @@
+"""Region function -> Program: composites become kernel calls, values become tensors, weights become constants.
+
+A reshape is no step: its result is the tensor it reads, seen under another shape. A move is a transfer; where a DMA
+joins the two memories it goes on while later steps run, and is waited for where its result is first read, or as many
+operators later as it says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from codegen_c.composites.graph import tensor_type
+from codegen_c.composites.lower_operator import Lower, Lowered, lower_operator
+from codegen_c.kernels.contract import Refusal, Target
+from codegen_c.lowering.transfers import Fetch, Move, with_transfers
+from codegen_c.operators.kinds import Concat, Gather, Permute, Stream, TensorType
+from codegen_c.program.program import Constant, KernelCall, Program, Step, Strip, Tensor, Transfer
+from codegen_c.program.sequences import Part, fold_sequences, in_sequence
+from tvm_ext.core.errors import UnsupportedModel
+from tvm_ext.core.names import MOVE, identifier, strip_ending, unique
+from tvm_ext.core.platform import Platform
+
+FORM_SUFFIXES = (".nhwc", ".nchw", ".rows")
+
+
+def lower_region(
+    region: relax.Function, platform: Platform, target: Target, *, reserved: set[str], lower: Lower = lower_operator
+) -> Program:
+    """The program of a region function. reserved: C identifiers taken already; raises UnsupportedModel."""
+    return _Lowering(region, platform, target, set(reserved), lower).run()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _View:
+    """A value of the region: the tensor that holds its bytes, and the shape it has there."""
+
+    tensor: str
+    shape: tuple[int, ...]
+
+
+class _Lowering:
+    def __init__(
+        self, region: relax.Function, platform: Platform, target: Target, taken: set[str], lower: Lower
+    ) -> None:
+        self.region, self.platform, self.target, self.taken, self.lower = region, platform, target, taken, lower
+        self.tensors: dict[str, Tensor] = {}
+        self.constants: dict[str, Constant] = {}
+        self.steps: list[Step] = []
+        self.views: dict[Any, _View | tuple[_View, ...]] = {}
+        self.composites: dict[Any, relax.Function] = {}
+        self.parts: dict[str, Part] = {}
+        self.constants_of: dict[tuple[str, str], list[str]] = {}
+        self.handed_over: list[tuple[str, str]] = []
+        self.moves: list[Move] = []
+        self.fetches: dict[str, Fetch] = {}
+
+    def run(self) -> Program:
+        inputs = [self._tensor(param.name, tensor_type(param.ty), role="input") for param in self.region.params]
+        for param, name in zip(self.region.params, inputs, strict=True):
+            self.views[param] = _View(tensor=name, shape=self.tensors[name].shape)
+        for block in self.region.body.blocks:
+            for binding in block.bindings:
+                self._visit(binding.var, binding.value)
+        self._quantize_moved()
+        body = self.region.body.body
+        results = body.fields if isinstance(body, relax.Tuple) else [body]
+        outputs = [self._output(result) for result in results]
+        program = Program(
+            name=str(self.region.attrs["global_symbol"]), inputs=tuple(inputs), outputs=tuple(outputs),
+            tensors=self.tensors, constants=self.constants, steps=tuple(self.steps),
+        )  # fmt: skip
+        program = with_transfers(program, self.moves, self.fetches, self.platform, self.taken)
+        return fold_sequences(program, self.parts)
+
+    def _visit(self, var: relax.Var, value: relax.Expr) -> None:
+        if isinstance(value, relax.Function):
+            self.composites[var] = value
+        elif isinstance(value, relax.Var):
+            self.views[var] = self.views[value]
+        elif isinstance(value, relax.TupleGetItem):
+            fields = self.views[value.tuple_value]
+            assert isinstance(fields, tuple), "an element is taken of a tuple"
+            self.views[var] = fields[value.index]
+        elif isinstance(value.op, tvm.ir.Op) and value.op.name == MOVE:
+            self._move(var, value)
+        else:
+            self._call(var, value)
+
+    def _move(self, var: relax.Var, value: relax.Call) -> None:
+        source = self._argument(value.args[0])
+        tensor = self.tensors[source.tensor]
+        name = self._tensor(var.name, tensor_type(var.ty), memory=str(value.attrs["memory"]))
+        self.tensors[name] = replace(
+            self.tensors[name], source=tensor.source, layout=tensor.layout, quantization=tensor.quantization
+        )
+        self.views[var] = _View(tensor=name, shape=source.shape)
+        within = int(value.attrs["within"]) if "within" in value.attrs else None
+        self.moves.append(Move(source=tensor.name, target=name, index=len(self.steps), within=within))
+
+    def _call(self, var: relax.Var, call: relax.Call) -> None:
+        composite = self.composites[call.op]
+        lowered = self.lower(composite, self.target)
+        if isinstance(lowered, Refusal):
+            raise UnsupportedModel(f"{call.op.name}: {lowered.reason}")
+        arguments = [self._argument(arg) for arg in call.args]
+        seen = [arguments[index] for index in lowered.arguments]
+        if lowered.implementation is None:
+            self.views[var] = replace(seen[0], shape=lowered.operator.output.shape)
+            return
+        for view, wanted in zip(seen, lowered.operator.inputs, strict=True):
+            self._quantize(view.tensor, wanted)
+        fields = var.ty.fields if isinstance(var.ty, relax.TupleType) else [var.ty]
+        layout = tuple(int(axis) for axis in composite.attrs.get("layout", ()))
+        memory, columns = str(composite.attrs.get("memory", "")), _columns(composite)
+        names = [var.name] if len(fields) == 1 else [f"{var.name}.{index}" for index in range(len(fields))]
+        outputs = [
+            self._tensor(
+                name,
+                replace(tensor_type(ty), quantization=kind.quantization),
+                layout=layout,
+                memory=memory,
+                columns=columns,
+            )
+            for name, ty, kind in zip(names, fields, lowered.operator.outputs, strict=True)
+        ]
+        views = tuple(_View(tensor=name, shape=self.tensors[name].shape) for name in outputs)
+        self.views[var] = views if isinstance(var.ty, relax.TupleType) else views[0]
+        if isinstance(lowered.operator, Permute | Stream | Gather | Concat):
+            self.handed_over += [(view.tensor, outputs[0]) for view in seen]
+        self.steps.append(self._step(call, composite, lowered, seen, outputs))
+
+    def _step(
+        self, call: relax.Call, composite: relax.Function, lowered: Lowered, seen: list[_View], outputs: list[str]
+    ) -> KernelCall:
+        implementation = lowered.implementation
+        assert implementation is not None, "a step has an implementation"
+        if "sequence" in composite.attrs:
+            implementation = in_sequence(implementation, int(composite.attrs.get("input_rows", 0)))
+        name = self._name(call.op.name, _columns(composite), fallback="x")
+        if implementation.sums is not None:
+            outputs = [*outputs, self._tensor(f"{name}_sums", implementation.sums)]
+        source_nodes = tuple(str(node) for node in composite.attrs["source_nodes"])
+        first_run = str(composite.attrs.get("repeats", call.op.name))
+        constants = [
+            self._constant((first_run, role), array, f"{name}_{role}", f"{', '.join(source_nodes) or name}: {role}")
+            for role, array in implementation.constants
+        ]
+        if "sequence" in composite.attrs:
+            label, rows = str(composite.attrs["sequence"]), int(composite.attrs["rows_per_call"])
+            self.parts[name] = Part(sequence=label, rows_per_call=rows)
+        if "weights_memory" in composite.attrs and constants:
+            ahead = int(composite.attrs["weights_ahead"])
+            self.fetches[name] = Fetch(memory=str(composite.attrs["weights_memory"]), ahead=ahead)
+        return KernelCall(
+            name=name, implementation=implementation, inputs=tuple(view.tensor for view in seen),
+            outputs=tuple(outputs), input_shapes=tuple(kind.shape for kind in lowered.operator.inputs),
+            constants=tuple(constants), source_nodes=source_nodes,
+            scratch_memory=str(composite.attrs.get("scratch_memory", "")), processor=self.target.processor.name,
+        )  # fmt: skip
+
+    def _constant(self, purpose: tuple[str, str], array: np.ndarray, name: str, note: str) -> str:
+        """A constant's name; a composite that runs again reads what its first run did, where that is packed the same.
+
+        purpose: the first run, and the constant's role in it.
+        """
+        data = np.ascontiguousarray(array)
+        for known in self.constants_of.setdefault(purpose, []):
+            if np.array_equal(self.constants[known].data.view(np.uint8), data.view(np.uint8)):
+                return known
+        constant = unique(name, self.taken)
+        note = f"{note}, {TensorType(shape=data.shape, dtype=str(data.dtype))}"
+        self.constants[constant] = Constant(name=constant, data=data, memory=self.platform.weights, note=note)
+        self.constants_of[purpose].append(constant)
+        return constant
+
+    def _argument(self, expr: relax.Expr) -> _View:
+        view = self.views[expr]
+        assert isinstance(view, _View), "composites take tensors"
+        return view
+
+    def _tensor(
+        self,
+        source: str,
+        kind: TensorType,
+        *,
+        role: Any = "intermediate",
+        layout: tuple[int, ...] = (),
+        memory: str = "",
+        columns: tuple[int, int] | None = None,
+    ) -> str:
+        if 0 in kind.shape:
+            raise UnsupportedModel(f"{source}: is {kind}, a tensor without elements; there is nothing to compute.")
+        name = self._name(source, columns, fallback="t")
+        whole = source.removesuffix(f".{strip_ending(columns)}") if columns else source
+        strip = source.removeprefix(whole)
+        for suffix in FORM_SUFFIXES:
+            whole = whole.removesuffix(suffix)
+        self.tensors[name] = Tensor(
+            name=name, source=f"{whole}{strip}", shape=kind.shape, dtype=kind.dtype,
+            memory=memory or self.platform.activations, role=role, layout=layout, quantization=kind.quantization,
+            strip=Strip(source=whole, begin=columns[0], end=columns[1]) if columns else None,
+        )  # fmt: skip
+        return name
+
+    def _name(self, text: str, columns: tuple[int, int] | None, *, fallback: str) -> str:
+        """A free C identifier; of what is some columns it ends in them."""
+        ending = strip_ending(columns) if columns else ""
+        return unique(identifier(text.removesuffix(ending), fallback=fallback, ending=ending), self.taken)
+
+    def _quantize(self, name: str, kind: TensorType) -> None:
+        """An input's scale is what its first reader takes it for."""
+        if kind.quantization is not None and self.tensors[name].quantization is None:
+            self.tensors[name] = replace(self.tensors[name], quantization=kind.quantization)
+
+    def _quantize_moved(self) -> None:
+        """Elements that only lie elsewhere mean the same: what is known of one side holds for the other."""
+        for pairs in (self.handed_over[::-1], [(target, source) for source, target in self.handed_over]):
+            for unknown, known in pairs:
+                self._quantize(unknown, TensorType(shape=(), dtype="", quantization=self.tensors[known].quantization))
+
+    def _output(self, expr: relax.Expr) -> str:
+        """The tensor of a result; a copy where it is also an input or another result."""
+        if isinstance(expr, tvm.ir.GenericConst):
+            raise UnsupportedModel("an output of the model is constant; remove it from the model's outputs.")
+        view = self._argument(expr)
+        tensor = self.tensors[view.tensor]
+        result = TensorType(shape=view.shape, dtype=tensor.dtype, quantization=tensor.quantization)
+        if tensor.role != "intermediate":
+            name = self._tensor(f"{expr.name}.copy", result, role="output")
+            step = unique(f"copy_{name}", self.taken)
+            self.steps.append(Transfer(name=step, source=tensor.name, target=name))
+            self.tensors[name] = replace(self.tensors[name], source=expr.name)
+            return name
+        source = expr.name
+        for suffix in FORM_SUFFIXES:
+            source = source.removesuffix(suffix)
+        layout = tensor.layout if tensor.shape == view.shape else ()
+        self.tensors[tensor.name] = replace(tensor, role="output", shape=view.shape, source=source, layout=layout)
+        return tensor.name if tensor.source == source else self._rename(tensor.name, source)
+
+    def _rename(self, old: str, source: str) -> str:
+        """A result that is a view of another tensor carries the result's name: it is part of the public interface."""
+        new = unique(identifier(source, fallback="t"), self.taken)
+        self.tensors = {
+            (new if name == old else name): (replace(tensor, name=new) if name == old else tensor)
+            for name, tensor in self.tensors.items()
+        }
+        for value, view in self.views.items():
+            if isinstance(view, _View) and view.tensor == old:
+                self.views[value] = replace(view, tensor=new)
+        self.steps = [_with_name(step, old, new) for step in self.steps]
+        self.moves = [move.renamed(old, new) for move in self.moves]
+        return new
+
+
+def _columns(composite: relax.Function) -> tuple[int, int] | None:
+    """Which columns of its result a composite computes; None: all of them."""
+    if "columns" not in composite.attrs:
+        return None
+    begin, end = composite.attrs["columns"]
+    return int(begin), int(end)
+
+
+def _with_name(step: Step, old: str, new: str) -> Step:
+    """The step with one tensor under another name."""
+
+    def renamed(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(new if name == old else name for name in names)
+
+    if isinstance(step, KernelCall):
+        return replace(step, inputs=renamed(step.inputs), outputs=renamed(step.outputs))
+    assert isinstance(step, Transfer), "loops and waits come after lowering"
+    source, target = renamed((step.source, step.target))
+    return replace(step, source=source, target=target)

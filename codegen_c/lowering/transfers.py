@@ -1,0 +1,151 @@
+"""Moves and fetched weights become transfers and waits among the steps of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from codegen_c.program.program import Constant, KernelCall, Program, Step, Tensor, Transfer, Wait, reads
+from tvm_ext.core.names import unique
+from tvm_ext.core.platform import Platform
+
+
+@dataclass(frozen=True, kw_only=True)
+class Move:
+    """Copy of a tensor that starts before step `index`.
+
+    within: by how many steps later it is waited for at the latest; None: only where its target is first read.
+    """
+
+    source: str
+    target: str
+    index: int
+    within: int | None
+
+    def renamed(self, old: str, new: str) -> Move:
+        source, target = (new if name == old else name for name in (self.source, self.target))
+        return replace(self, source=source, target=target)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fetch:
+    """Copy of a step's constants to another memory. ahead: before which earlier step it starts, counted back."""
+
+    memory: str
+    ahead: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Planned:
+    """A transfer that starts before step `start` and has to be done before step `due`."""
+
+    transfer: Transfer
+    start: int
+    due: int
+
+
+def with_transfers(
+    program: Program, moves: Sequence[Move], fetches: Mapping[str, Fetch], platform: Platform, taken: set[str]
+) -> Program:
+    """The program with what it moves as steps. fetches: by step name. taken: names, to which new ones are added.
+
+    Transfers that start at one place stand in the order in which they have to be done.
+    """
+    if not moves and not fetches:
+        return program
+    first_read = _first_reads(program, moves)
+    planned = [
+        _Planned(
+            transfer=_transfer(program, move, platform, taken), start=move.index,
+            due=_due(move, first_read.get(move.target, len(program.steps))),
+        )
+        for move in moves
+    ]  # fmt: skip
+    tensors, steps = dict(program.tensors), list(program.steps)
+    for index, step in enumerate(program.steps):
+        if step.name in fetches and isinstance(step, KernelCall):
+            fetch = fetches[step.name]
+            copies = [_copy(program.constants[name], fetch.memory, taken) for name in step.constants]
+            tensors |= {copy.name: copy for copy in copies}
+            pairs = tuple(zip(step.constants, (copy.name for copy in copies), strict=True))
+            steps[index] = replace(step, fetched=pairs)
+            planned += [
+                _Planned(
+                    transfer=Transfer(
+                        name=unique(f"fetch_{copy}", taken), source=constant, target=copy, source_is_constant=True,
+                        number=_number(platform, program.constants[constant].memory, fetch.memory),
+                    ),
+                    start=max(0, index - fetch.ahead), due=index,
+                )
+                for constant, copy in pairs
+            ]  # fmt: skip
+    return replace(program, tensors=tensors, steps=tuple(_numbered(_woven(steps, planned, taken))))
+
+
+def _first_reads(program: Program, moves: Sequence[Move]) -> dict[str, int]:
+    """Index of the first step, or of the start of the first move, that reads a tensor."""
+    found: dict[str, int] = {}
+    for index, step in enumerate(program.steps):
+        for name in reads(step):
+            found.setdefault(name, index)
+    for move in moves:
+        found[move.source] = min(move.index, found.get(move.source, move.index))
+    return found
+
+
+def _due(move: Move, first_read: int) -> int:
+    return first_read if move.within is None else min(first_read, move.index + move.within)
+
+
+def _transfer(program: Program, move: Move, platform: Platform, taken: set[str]) -> Transfer:
+    memories = (program.tensors[move.source].memory, program.tensors[move.target].memory)
+    name = unique(f"move_{move.target}", taken)
+    return Transfer(name=name, source=move.source, target=move.target, number=_number(platform, *memories))
+
+
+def _number(platform: Platform, source: str, target: str) -> int | None:
+    """Of a transfer by a DMA, to be counted later; None where the processor copies."""
+    link = platform.link_between(source, target)
+    return 0 if link is not None and link.dma else None
+
+
+def _copy(constant: Constant, memory: str, taken: set[str]) -> Tensor:
+    name = unique(f"{constant.name}_copy", taken)
+    shape, dtype = (constant.data.size,), str(constant.data.dtype)
+    return Tensor(name=name, source=constant.name, shape=shape, dtype=dtype, memory=memory)
+
+
+def _woven(steps: Sequence[Step], planned: Sequence[_Planned], taken: set[str]) -> list[Step]:
+    """Before each step: waits that are due, then what starts there; a source that is still on its way comes first."""
+    woven: list[Step] = []
+    under_way: list[_Planned] = []
+
+    def wait_for(ready: Sequence[_Planned]) -> None:
+        for one in ready:
+            under_way.remove(one)
+        transfers = tuple(one.transfer for one in ready if one.transfer.number is not None)
+        if transfers:
+            woven.append(Wait(name=unique(f"wait_{transfers[-1].target}", taken), transfers=transfers))
+
+    for index in range(len(steps) + 1):
+        wait_for([one for one in under_way if one.due <= index])
+        for one in sorted((p for p in planned if p.start == index), key=lambda p: p.due):
+            wait_for([other for other in under_way if other.transfer.target == one.transfer.source])
+            woven.append(one.transfer)
+            under_way.append(one)
+        wait_for([one for one in under_way if one.due <= index])
+        woven += steps[index : index + 1]
+    return woven
+
+
+def _numbered(steps: Sequence[Step]) -> list[Step]:
+    """Transfers of a DMA counted in the order in which they start."""
+    counted: dict[str, Transfer] = {}
+    numbered: list[Step] = []
+    for step in steps:
+        if isinstance(step, Transfer) and step.number is not None:
+            counted[step.name] = step = replace(step, number=len(counted))
+        elif isinstance(step, Wait):
+            step = replace(step, transfers=tuple(counted[transfer.name] for transfer in step.transfers))
+        numbered.append(step)
+    return numbered

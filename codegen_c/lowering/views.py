@@ -1,0 +1,135 @@
+"""Copies saved: a slice is a part of what it is cut from, and what a concat joins is born in the concat's result.
+
+A view may keep more alive than the copy would: a slice keeps the whole tensor. So a step is saved only where that does
+not raise the most bytes alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from codegen_c.arena.bound import live_bytes
+from codegen_c.arena.lifetimes import lifetimes
+from codegen_c.arena.overlap import overlaps
+from codegen_c.kernels.contract import Copy, Implementation, StoredRows
+from codegen_c.program.program import KernelCall, Part, Program, Tensor, parts_of, reads, writes
+
+
+def with_views(program: Program, *, apart: Collection[str] = ()) -> Program:
+    """The program without the copies that nobody needs, the last ones first: what joins is itself joined.
+
+    apart: tensors that keep a place of their own, and share it with nothing.
+    """
+    peak = _peaks(program)
+    for name in reversed([step.name for step in program.steps]):
+        for viewed in _ways(program, name, apart):
+            raised = _peaks(viewed)
+            if all(raised[memory] <= most for memory, most in peak.items()):
+                program, peak = viewed, raised
+                break
+    return program
+
+
+def _ways(program: Program, name: str, apart: Collection[str]) -> Iterator[Program]:
+    """The program with a step saved, and with what joins its inputs saved too: a result may pay only as a whole."""
+    step = next((step for step in program.steps if step.name == name), None)
+    if not isinstance(step, KernelCall) or not step.implementation.copies:
+        return
+    viewed = None if set(apart) & {*reads(step), *writes(step)} else _without(program, step)
+    if viewed is None:
+        return
+    yield viewed
+    inner = [other.name for other in viewed.steps if set(writes(other)) & set(step.inputs)]
+    for other in inner:
+        viewed = next(reversed([*_ways(viewed, other, apart)]), viewed)
+    if inner:
+        yield viewed
+
+
+def _peaks(program: Program) -> dict[str, int]:
+    """Most bytes alive, by memory."""
+    pairs = {pair for step in overlaps(program) for pair in (*step.ascending, *step.descending)}
+    spans = lifetimes(program)
+    memories = {tensor.memory for tensor in program.tensors.values()}
+    return {memory: max(live_bytes(program, spans, pairs, memory, default=memory)) for memory in memories}
+
+
+def _without(program: Program, step: KernelCall) -> Program | None:
+    """The program with a copying step saved; None where its bytes have to stand in two places."""
+    copies, output = step.implementation.copies, program.tensors[step.outputs[0]]
+    if len(set(step.inputs)) < len(step.inputs) or len(program.steps) == 1:
+        return None
+    inputs = [program.tensors[step.inputs[copy.input]] for copy in copies]
+    if any(tensor.ring or tensor.memory != output.memory for tensor in (*inputs, output)):
+        return None
+    rest = replace(program, steps=tuple(other for other in program.steps if other is not step))
+    if len(copies) == 1 and copies[0].count == output.num_elements:
+        return _sliced(rest, inputs[0], output, copies[0])
+    return _joined(rest, inputs, output, copies)
+
+
+def _sliced(program: Program, source: Tensor, output: Tensor, copy: Copy) -> Program | None:
+    if output.role != "intermediate" or output.part or (source.part and source.part.pitch):
+        return None
+    return _put_inside(program, output, source, Part(tensor=source.name, first=copy.source_first))
+
+
+def _joined(program: Program, inputs: list[Tensor], output: Tensor, copies: tuple[Copy, ...]) -> Program | None:
+    """Everything that is joined, born in the result."""
+    made = {name for step in program.steps for name in writes(step)}
+    if any(tensor.role != "intermediate" or tensor.part for tensor in inputs):
+        return None
+    if any(tensor.name not in made and tensor.name not in parts_of(program) for tensor in inputs):
+        return None
+    around = output.part.pitch if output.part else None
+    found: Program | None = program
+    for tensor, copy in zip(inputs, copies, strict=True):
+        if around and not copy.pitch:
+            return None
+        part = Part(tensor=output.name, first=copy.target_first, pitch=(around or copy.pitch) or None)
+        if part.pitch:
+            found = _written_apart(found, tensor, copy, part.pitch)
+        if found is None:
+            return None
+        found = _put_inside(found, tensor, output, part)
+    return found
+
+
+def _written_apart(program: Program, tensor: Tensor, copy: Copy, pitch: int) -> Program | None:
+    """The program whose kernel leaves room between pixels; None where it cannot, or somebody else reads them."""
+    if tensor.shape[-1:] != (copy.run,) or tensor.name in parts_of(program):
+        return None
+    if any(tensor.name in reads(step) for step in program.steps):
+        return None
+    writers = [step for step in program.steps if tensor.name in writes(step)]
+    if len(writers) != 1 or not isinstance(writers[0], KernelCall):
+        return None
+    call, implementation = writers[0], writers[0].implementation
+    if not implementation.pitched or implementation.keeping is None or call.fetched or len(call.outputs) > 1:
+        return None
+    apart = replace(implementation.keeping(StoredRows(pitch=pitch)), alternatives=implementation.alternatives)
+    if not _same_constants(apart, implementation):
+        return None
+    written = replace(call, implementation=replace(apart, keeping=implementation.keeping, in_place=()))
+    return replace(program, steps=tuple(written if step is call else step for step in program.steps))
+
+
+def _same_constants(one: Implementation, other: Implementation) -> bool:
+    """Whether kernels read the same weights, packed alike."""
+    if [role for role, _ in one.constants] != [role for role, _ in other.constants]:
+        return False
+    return all(np.array_equal(a, b) for (_, a), (_, b) in zip(one.constants, other.constants, strict=True))
+
+
+def _put_inside(program: Program, tensor: Tensor, whole: Tensor, part: Part) -> Program:
+    """The program with a tensor and its parts as parts of another one, or of what that is part of."""
+    if whole.part:
+        part = replace(part, tensor=whole.part.tensor, first=part.first + whole.part.first)
+    moved = {tensor.name: replace(tensor, part=part)}
+    for other in parts_of(program).get(tensor.name, []):
+        inner = other.part or part
+        moved[other.name] = replace(other, part=replace(inner, tensor=part.tensor, first=part.first + inner.first))
+    return replace(program, tensors={**program.tensors, **moved})

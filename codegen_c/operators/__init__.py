@@ -1,0 +1,1 @@
+"""Operators as plain data."""

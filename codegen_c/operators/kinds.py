@@ -1,0 +1,273 @@
+"""What a composite computes, as plain data without tvm: `codegen_c/composites/` writes these, kernels read them.
+
+Shapes are as stored: NHWC activations, weights [K, R, S, C] (output channels, kernel rows, kernel columns,
+input channels of the group). Padding is (top, left, bottom, right), ranges are half-open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.scalar import IDENTITY, ScalarProgram
+
+Array = np.ndarray
+Rounding = Literal["onnx", "tflite"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorType:
+    """Shape and element type of an operand, with its quantization where it has one."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    quantization: Quantization | None = None
+
+    @property
+    def num_elements(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Operator:
+    """Base of all operators. inputs: activations only; weights are fields of the operator itself."""
+
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+
+    @property
+    def output(self) -> TensorType:
+        """The first output; most operators have no other."""
+        return self.outputs[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """A sliding window over rows and columns: convolution and pooling share it."""
+
+    kernel: tuple[int, int]
+    strides: tuple[int, int] = (1, 1)
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
+    dilation: tuple[int, int] = (1, 1)
+
+    @property
+    def is_pointwise(self) -> bool:
+        return self.kernel == (1, 1) and self.strides == (1, 1) and not any(self.padding)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Conv2d(Operator):
+    """float32 convolution; `finish` runs on each accumulated element (bias is the accumulator's start).
+
+    weight: float32[K, R, S, C / groups], bias: float32[K].
+    """
+
+    weight: Array
+    bias: Array
+    window: Window
+    groups: int = 1
+    finish: ScalarProgram = IDENTITY
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Conv2dTranspose(Conv2d):
+    """Each input element spreads over a window of the output, where such windows add up.
+
+    window: its strides are those of the output, its padding is cut off the output. weight: float32[K, R, S, C].
+    """
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Dense(Operator):
+    """float32[..., C] times weight: float32[K, C], plus bias: float32[K], then `finish`."""
+
+    weight: Array
+    bias: Array
+    finish: ScalarProgram = IDENTITY
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pool2d(Operator):
+    """float32 pooling; max over the window without padding, or average (divided by the window's real
+    size unless count_include_pad)."""
+
+    method: Literal["max", "average"]
+    window: Window
+    count_include_pad: bool = False
+    finish: ScalarProgram = IDENTITY
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Elementwise(Operator):
+    """float32, element by element: every input has the output's shape, or repeats along all but the last axes."""
+
+    finish: ScalarProgram
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Softmax(Operator):
+    """float32 softmax (or its logarithm) over the last axis."""
+
+    log: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QConv2d(Operator):
+    """int8 or uint8 convolution of a QDQ chain.
+
+    weight: int8[K, R, S, C / groups] with zero point 0, weight_scale: float32[K], bias: int32[K] in units of
+    input scale * weight scale. low, high: the clamp a fused activation and the output type leave.
+    """
+
+    weight: Array
+    weight_scale: Array
+    bias: Array
+    window: Window
+    low: int
+    high: int
+    groups: int = 1
+    rounding: Rounding = "onnx"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QConv2dTranspose(QConv2d):
+    """int8 or uint8 transposed convolution of a QDQ chain; window as in Conv2dTranspose, the rest as in QConv2d."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QDense(Operator):
+    """int8 or uint8[..., C] times weight: int8[K, C] of a QDQ chain; fields as in QConv2d."""
+
+    weight: Array
+    weight_scale: Array
+    bias: Array
+    low: int
+    high: int
+    rounding: Rounding = "onnx"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QPool2d(Operator):
+    """Pooling of a QDQ chain; max needs equal quantization on both sides."""
+
+    method: Literal["max", "average"]
+    window: Window
+    low: int
+    high: int
+    count_include_pad: bool = False
+    rounding: Rounding = "onnx"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QBinary(Operator):
+    """add, subtract or multiply of two QDQ tensors, extents of 1 repeated to those of the output."""
+
+    function: Literal["add", "subtract", "multiply"]
+    low: int
+    high: int
+    rounding: Rounding = "onnx"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QUnary(Operator):
+    """Any float function of one QDQ tensor, element by element: a table of 256 entries."""
+
+    finish: ScalarProgram
+    rounding: Rounding = "onnx"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QMean(Operator):
+    """Mean, or sum, of a QDQ tensor over any axes; the output keeps them with an extent of 1."""
+
+    axes: tuple[int, ...]
+    divide: bool
+    low: int
+    high: int
+    rounding: Rounding = "onnx"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QInterpolate(Operator):
+    """Rows and columns of QDQ images as weighted sums of others: int64 places, float32 weights, each [target, taps]."""
+
+    rows: tuple[Array, Array]
+    columns: tuple[Array, Array]
+    low: int
+    high: int
+    rounding: Rounding = "onnx"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QSoftmax(Operator):
+    """Softmax of a QDQ tensor over its last axis."""
+
+    rounding: Rounding = "onnx"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Convert(Operator):
+    """float32 to int8 or uint8, or back, by one scale and zero point: the border of a quantized model."""
+
+    quantization: Quantization
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Permute(Operator):
+    """Axes in another order: output axis i is input axis axes[i]. Any element type.
+
+    first: of each output axis, the place along it from which on elements are taken; empty where all are.
+    """
+
+    axes: tuple[int, ...]
+    first: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stream(Operator):
+    """A whole input that the application hands over, or an output that it takes; axes as in Permute.
+
+    Where the tensor inside is one image [1, H, ...], its rows may come or go one by one.
+    """
+
+    direction: Literal["read", "write"]
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Concat(Operator):
+    """Tensors side by side along one axis. Any element type."""
+
+    axis: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Gather(Operator):
+    """Padding, slicing, repeating, nearest neighbours: element [i, j, ...] is input[places[0][i], places[1][j], ...].
+
+    A place of -1 is outside: the element is `value`, of the output's type. places: int64[extent] for each axis.
+    """
+
+    places: tuple[Array, ...]
+    value: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Generic(Operator):
+    """Everything else: plain C made from the operator's PrimFuncs, with a reference that runs them."""
+
+    name: str
+    plain: object
+    reference: Callable[[list[Array]], list[Array]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Reshape(Operator):
+    """The same bytes under another shape; no kernel computes it."""

@@ -1,0 +1,1 @@
+"""Programs as plain data: what runs, in order, how it is called, and the same run in numpy."""

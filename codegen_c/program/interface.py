@@ -1,0 +1,104 @@
+"""What a package offers to the firmware that calls it: ports with names, shapes and types. Plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from codegen_c.c_text.text import C_TYPES
+from codegen_c.operators.quantization import Quantization
+from tvm_ext.core.options import Io
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stream:
+    """How a tensor is handed over: in `rows` rows, of which `rows_kept` are held at a time.
+
+    rows_per_call: most rows that are handed over together. layout: axes of the model's tensor in the order that its
+    elements come in, rows first ((0, 2, 3, 1): an NCHW image, pixel by pixel).
+    """
+
+    rows: int
+    rows_kept: int
+    rows_per_call: int
+    layout: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Port:
+    """One input or output.
+
+    name: C identifier. source: the model's own name. dtype: numpy's name of it, a key of C_TYPES. stream: where it is
+    streamed; None also for an input that nothing reads.
+    """
+
+    name: str
+    source: str
+    shape: tuple[int, ...]
+    dtype: str
+    quantization: Quantization | None = None
+    stream: Stream | None = None
+
+    @property
+    def num_elements(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def num_bytes(self) -> int:
+        return self.num_elements * np.dtype(self.dtype).itemsize
+
+    @property
+    def c_type(self) -> str:
+        return C_TYPES[self.dtype]
+
+    def handed_over(self, array: np.ndarray) -> np.ndarray:
+        """The model's array with its elements in the order in which the generated code takes or gives them."""
+        return np.asarray(array.transpose(self.stream.layout), order="C") if self.stream else array
+
+    def taken_back(self, elements: np.ndarray) -> np.ndarray:
+        """The model's array from elements in that order, of any shape."""
+        if self.stream is None:
+            return elements.reshape(self.shape)
+        layout = self.stream.layout
+        turned = elements.reshape([self.shape[axis] for axis in layout])
+        return np.asarray(turned.transpose(np.argsort(layout).astype(int).tolist()), order="C")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interface:
+    """The public API of a package. `model` prefixes every name of it.
+
+    io `arena`: `T *<model>_<input>(void)`, `const T *<model>_<output>(void)`, `int32_t <model>_run(void)`.
+    io `caller`: `int32_t <model>_run(const T *input, ..., T *output, ...)`, inputs first.
+    io `stream`: `int32_t <model>_run(const <model>_io *io)`, a struct of functions `read_<input>`, `write_<output>`.
+    """
+
+    model: str
+    io: Io
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+
+    def accessor(self, port: Port) -> str:
+        """Name of the C function that gives a port's place in the arena."""
+        return f"{self.model}_{port.name}"
+
+    def size_macro(self, port: Port) -> str:
+        """Name of the C macro that holds a port's number of elements."""
+        return f"{self.model}_{port.name}_SIZE".upper()
+
+    def rows_macro(self, port: Port) -> str:
+        """Name of the C macro that holds the number of rows a port is streamed in."""
+        return f"{self.model}_{port.name}_ROWS".upper()
+
+    def row_macro(self, port: Port) -> str:
+        """Name of the C macro that holds the number of elements of such a row."""
+        return f"{self.model}_{port.name}_ROW_SIZE".upper()
+
+    @property
+    def io_struct(self) -> str:
+        return f"{self.model}_io"
+
+    @property
+    def run(self) -> str:
+        return f"{self.model}_run"

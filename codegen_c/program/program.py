@@ -1,0 +1,307 @@
+"""What runs, in order: tensors, constants, and steps. Plain data; nothing here knows tvm or C text.
+
+A Program is what `lowering/` makes of a region and what everything after it reads: the arena gives its
+tensors places, the emitters write it as C, `reference.py` runs it in numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from codegen_c.kernels.contract import Implementation
+from codegen_c.operators.quantization import Quantization
+
+DTYPES = ("float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ring:
+    """Of a tensor's rows, only the last `stored` are kept: row h in slot (h + shift) % stored.
+
+    A ring that is part of another one lies in the slots whose rows that one is done with.
+    """
+
+    rows: int
+    stored: int
+    shift: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """The elements of `tensor` from `first` on; that tensor is no part itself.
+
+    pitch: elements from one pixel (a run of the last axis) to the next, None where they lie behind each other.
+    """
+
+    tensor: str
+    first: int
+    pitch: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strip:
+    """Columns [begin, end) of the image that the model calls `source`."""
+
+    source: str
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tensor:
+    """An activation: written by a step (or the caller), read by later ones.
+
+    name: C identifier, unique in the program. source: the model's own name of it.
+    layout: axes of the model's tensor in the order stored here ((0, 2, 3, 1): NCHW kept as NHWC);
+    empty where both are the same. ring: which rows are kept at a time, None for all; the shape is that of the whole.
+    part: where it lies inside another tensor, whose bytes it shares; written once, as itself or as that tensor.
+    strip: which columns of one of the model's tensors it holds, None for one of its own.
+    """
+
+    name: str
+    source: str
+    shape: tuple[int, ...]
+    dtype: str
+    memory: str
+    role: Literal["input", "output", "intermediate"] = "intermediate"
+    layout: tuple[int, ...] = ()
+    quantization: Quantization | None = None
+    ring: Ring | None = None
+    part: Part | None = None
+    strip: Strip | None = None
+
+    @property
+    def num_elements(self) -> int:
+        """Of the whole tensor."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def stored_elements(self) -> int:
+        """Of the rows kept at a time; from the first to the last one where pixels lie apart."""
+        if self.part and self.part.pitch:
+            return int(self.element_places()[-1]) + 1
+        return self.num_elements * self.ring.stored // self.ring.rows if self.ring else self.num_elements
+
+    def element_places(self) -> np.ndarray:
+        """Where the elements of a whole tensor lie, counted from its first one; int[num_elements]."""
+        if self.part is None or self.part.pitch is None:
+            return np.arange(self.num_elements)
+        pixels = np.arange(self.num_elements // self.shape[-1]) * self.part.pitch
+        return np.add.outer(pixels, np.arange(self.shape[-1])).reshape(-1)
+
+    @property
+    def num_bytes(self) -> int:
+        """That it takes in memory."""
+        return self.stored_elements * self.element_bytes
+
+    @property
+    def element_bytes(self) -> int:
+        return np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Constant:
+    """Weights as the kernel reads them. note: layer, role and layout, for the comment above the array."""
+
+    name: str
+    data: np.ndarray
+    memory: str
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Affine:
+    """base + step * (iteration of the enclosing Loop); step 0 outside of one."""
+
+    base: int
+    step: int = 0
+
+    def at(self, iteration: int) -> int:
+        return self.base + self.step * iteration
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Output rows [begin, end) that one call of a spatial kernel computes."""
+
+    begin: Affine
+    end: Affine
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class KernelCall:
+    """One operator as one C function.
+
+    inputs, outputs, constants: names in the program, in the order of the kernel's parameters.
+    input_shapes: shapes the kernel sees; a reshape costs nothing, so a tensor may have another one. Empty: as stored.
+    rows: None computes the whole output; otherwise the part given, for kernels that are spatial.
+    source_nodes: the model's own names of the operators fused here.
+    fetched: (constant, tensor) of constants that are read from a tensor that they were copied to before.
+    scratch_memory: where its scratch lies; empty for the platform's default memory.
+    processor: what runs it, of the platform; empty for the platform's first one.
+    """
+
+    name: str
+    implementation: Implementation
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    input_shapes: tuple[tuple[int, ...], ...] = ()
+    constants: tuple[str, ...] = ()
+    source_nodes: tuple[str, ...] = ()
+    rows: Rows | None = None
+    fetched: tuple[tuple[str, str], ...] = ()
+    scratch_memory: str = ""
+    processor: str = ""
+
+    def seen_shape(self, position: int, tensor: Tensor) -> tuple[int, ...]:
+        """Shape in which the kernel sees the tensor that is its input `position`."""
+        return self.input_shapes[position] if self.input_shapes else tensor.shape
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transfer:
+    """Copy of a whole tensor, or of a constant, into another tensor of the same bytes, within or between memories.
+
+    number: of a copy that goes on while later steps run, until a `Wait` for it; they count up from 0 in the order in
+    which they start, and end in it. None: a copy that is done when the step is.
+    """
+
+    name: str
+    source: str
+    target: str
+    number: int | None = None
+    source_is_constant: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wait:
+    """Until transfers are done. Nothing touches their targets before, and nobody writes to their sources."""
+
+    name: str
+    transfers: tuple[Transfer, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loop:
+    """`body`, `count` times in series; the iteration enters through the body's Affine rows.
+
+    Tensors a loop touches are live during the whole of it.
+    """
+
+    name: str
+    count: int
+    body: tuple[KernelCall | Transfer | Wait, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sequence:
+    """Kernels that run row by row in series, each as late as it can (`tvm_ext.core.row_sequence`).
+
+    rows_per_call: of each kernel of the body; first_rows: of their first calls, 0 where that is no other number.
+    Tensors that only the body touches may be rings; all tensors that it
+    touches are live during the whole of it.
+    """
+
+    name: str
+    body: tuple[KernelCall, ...]
+    rows_per_call: tuple[int, ...]
+    first_rows: tuple[int, ...] = ()
+
+    def first_of(self, index: int) -> int:
+        """Rows of a kernel's first call."""
+        return (self.first_rows[index] if self.first_rows else 0) or self.rows_per_call[index]
+
+
+Call = KernelCall | Transfer | Wait
+Step = Call | Loop | Sequence
+
+
+def calls(step: Step) -> tuple[Call, ...]:
+    """The calls a step is made of: itself, or the body of a loop or sequence as it stands."""
+    return step.body if isinstance(step, Loop | Sequence) else (step,)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Program:
+    """A model, or a region of one, ready for planning and emission. inputs and outputs name tensors."""
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    tensors: dict[str, Tensor]
+    constants: dict[str, Constant] = field(default_factory=dict[str, "Constant"])
+    steps: tuple[Step, ...] = ()
+
+    def kernel_calls(self) -> Iterator[KernelCall]:
+        """Every kernel call once, in order; those of a loop's body as they stand."""
+        for step in self.steps:
+            for inner in calls(step):
+                if isinstance(inner, KernelCall):
+                    yield inner
+
+    def moves(self) -> list[Transfer]:
+        """Every transfer from one memory to another, in order."""
+        return [
+            inner
+            for step in self.steps
+            for inner in calls(step)
+            if isinstance(inner, Transfer) and self.memory_of_source(inner) != self.tensors[inner.target].memory
+        ]
+
+    def memory_of_source(self, transfer: Transfer) -> str:
+        held: dict[str, Constant] | dict[str, Tensor] = self.constants if transfer.source_is_constant else self.tensors
+        return held[transfer.source].memory
+
+    @property
+    def weights_bytes(self) -> int:
+        return sum(constant.data.nbytes for constant in self.constants.values())
+
+
+def parts_of(program: Program) -> dict[str, list[Tensor]]:
+    """The parts of each tensor that has any."""
+    found: dict[str, list[Tensor]] = {}
+    for tensor in program.tensors.values():
+        if tensor.part:
+            found.setdefault(tensor.part.tensor, []).append(tensor)
+    return found
+
+
+def reads(step: Step) -> tuple[str, ...]:
+    """Names of the tensors a step reads."""
+    return tuple(dict.fromkeys(name for call in calls(step) for name in _inputs(call)))
+
+
+def writes(step: Step) -> tuple[str, ...]:
+    """Names of the tensors a step writes."""
+    return tuple(dict.fromkeys(name for call in calls(step) for name in _outputs(call)))
+
+
+def scratch_bytes(step: Step) -> int:
+    """Bytes of scratch a step needs while it runs."""
+    return max((c.implementation.scratch_bytes for c in calls(step) if isinstance(c, KernelCall)), default=0)
+
+
+def scratch_memory(step: Step, default: str) -> str:
+    """Where a step's scratch lies."""
+    return next((c.scratch_memory for c in calls(step) if isinstance(c, KernelCall) and c.scratch_memory), default)
+
+
+def _inputs(call: Call) -> tuple[str, ...]:
+    if isinstance(call, KernelCall):
+        return (*call.inputs, *(tensor for _, tensor in call.fetched))
+    return tuple(transfer.source for transfer in transfers_of(call) if not transfer.source_is_constant)
+
+
+def _outputs(call: Call) -> tuple[str, ...]:
+    if isinstance(call, KernelCall):
+        return call.outputs
+    return tuple(transfer.target for transfer in transfers_of(call))
+
+
+def transfers_of(call: Transfer | Wait) -> tuple[Transfer, ...]:
+    """What a call begins, or waits for."""
+    return call.transfers if isinstance(call, Wait) else (call,)

@@ -1,0 +1,1 @@
+"""One folder per instruction set: all that is particular to it."""

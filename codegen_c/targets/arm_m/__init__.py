@@ -1,0 +1,1 @@
+"""Start-up code of Arm's M-profile, which several targets share."""

@@ -1,0 +1,127 @@
+"""Sums of products by the DSP extension: how weights and activations are paired, and what a block of them costs.
+
+Convolutions and dense layers share it. Activations are expanded to cells of two 16-bit numbers; weights stay
+bytes and are packed so that a word, its even and its odd bytes widened, meets a cell: runtime/tvm_ext_dsp_product.h.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from codegen_c.c_text.text import block
+from codegen_c.kernels.shared.requantize import Products
+from codegen_c.operators.kinds import Array, TensorType
+
+INCLUDES = ("tvm_ext_dsp_product.h",)
+# Of one call: the call itself, saving registers, entering and leaving the loop.
+CALL_INSTRUCTIONS = 34
+# Of products that the difference of two sums must hold, less 8 bits.
+JOINED_LIMIT = 1 << 23
+MOST_COLUMNS = 100
+
+
+def cell_pairs(length: int) -> list[tuple[int, int | None]]:
+    """Which of `length` adjacent elements share a cell: of four (0, 2) and (1, 3), of a rest neighbours."""
+    full = length // 4 * 4
+    fours = [(i + j, i + j + 2) for i in range(0, full, 4) for j in (0, 1)]
+    rest = [(i, i + 1 if i + 1 < length else None) for i in range(full, length, 2)]
+    return [*fours, *rest]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PairedWeights:
+    """Weights of `pixels` x `width` blocks, as the C code reads them.
+
+    weights: int8[K / width][cell][width / 2][a0 b0 a1 b1], cells two a unit; bias: int32[K], both with zeros for
+    channels and a cell that fill up the last block and unit. joined: a + 256 b instead of a and b, see the header.
+    """
+
+    weights: Array
+    bias: Array
+    units: int
+    pixels: int
+    width: int
+    joined: bool
+
+    @classmethod
+    def of(cls, runs: Array, start: Array, source: TensorType, *, pixels: int, width: int) -> Self:
+        """runs: int8[K, number of runs, adjacent elements]; start: int64[K], the sum of no products."""
+        channels = runs.shape[0]
+        zero = np.zeros((*runs.shape[:2], 1), np.int8)
+        padded = np.concatenate([runs, zero], axis=2)
+        last = runs.shape[2]
+        order = [[a, last if b is None else b] for a, b in cell_pairs(last)]
+        cells = padded[:, :, order].reshape(channels, -1, 2)
+        filled = np.zeros((-(-channels // width) * width, -(-cells.shape[1] // 2) * 2, 2), np.int8)
+        filled[:channels, : cells.shape[1]] = cells
+        bias = np.zeros(filled.shape[0], np.int64)
+        bias[:channels] = start
+        blocks = filled.reshape(-1, width // 2, 2, filled.shape[1], 2)  # block, word, channel of two, cell, of a pair
+        joined = _can_join(filled, source)
+        packed = blocks.transpose(0, 3, 1, 4, 2).copy()
+        if joined:
+            packed[..., 1] -= packed[..., 0] < 0  # the upper byte of a + 256 b
+        return cls(
+            weights=packed.ravel(),
+            bias=wrapped(bias),
+            units=filled.shape[1] // 2,
+            pixels=pixels,
+            width=width,
+            joined=joined,
+        )
+
+    @property
+    def function(self) -> str:
+        return f"tvm_ext_dsp_product_{self.pixels}x{self.width}{'_joined' if self.joined else ''}"
+
+    @property
+    def num_cells(self) -> int:
+        """Of all pixels."""
+        return 2 * self.units * self.pixels
+
+    @property
+    def bytes_per_channel(self) -> int:
+        return 4 * self.units
+
+    def instructions(self) -> int:
+        """Modelled, of one block."""
+        unit = {(3, True): 17, (3, False): 20, (1, True): 14, (1, False): 18}[self.pixels, self.joined]
+        return CALL_INSTRUCTIONS + self.units * unit + self.units // 2
+
+
+def _can_join(filled: Array, source: TensorType) -> bool:
+    """Whether every a + 256 b fits 16 bits, and every channel b's products add up to less than JOINED_LIMIT."""
+    weight = filled.reshape(-1, 2, filled.shape[1] * 2).astype(np.int64)
+    joined = weight[:, 0] + 256 * weight[:, 1]
+    limits = np.iinfo(source.dtype)
+    second = weight[:, 1]
+    highest = np.maximum(second * limits.min, second * limits.max).sum(axis=1)
+    lowest = np.minimum(second * limits.min, second * limits.max).sum(axis=1)
+    fits = joined.min() >= -(1 << 15) and joined.max() < 1 << 15
+    return bool(fits and lowest.min() >= -JOINED_LIMIT and highest.max() < JOINED_LIMIT)
+
+
+def start(source: TensorType, weight: Array, bias: Array) -> Array:
+    """Where sums of x * w begin, int64[K]: bias less zero point times weights; padding is then a zero point."""
+    return Products.of(source=source, weight=weight, bias=bias, padded=False).start
+
+
+def wrapped(sums: Array) -> Array:
+    """int64 -> int32 modulo 2^32, as the sums themselves are."""
+    return sums.astype(np.uint64).astype(np.uint32).view(np.int32)
+
+
+def shared_function(name: str, parameters: list[str], lines: list[str]) -> str:
+    """Definition of a C function without result, one copy for all that call it."""
+    head = f"TVM_EXT_DSP_SHARED void {name}({', '.join(parameters)})"
+    if len(head) > MOST_COLUMNS:
+        head = f"TVM_EXT_DSP_SHARED void {name}(\n" + block(",\n".join(parameters)) + ")"
+    return f"{head}\n{{\n{block(lines)}\n}}\n"
+
+
+def suffix(source: TensorType) -> str:
+    """Of the functions that widen this type."""
+    return "s8" if source.dtype == "int8" else "u8"

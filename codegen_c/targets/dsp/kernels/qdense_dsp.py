@@ -1,0 +1,207 @@
+"""Dense layer of a QDQ chain by the DSP extension: one row by four output channels at a time.
+
+int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], sums in int32. A row is expanded to 16-bit pairs in
+scratch once, then each weight is read once. The zero point is in the bias. Rounding "onnx": once, halves to even.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from codegen_c.c_text.text import C_TYPES, block, plus, times
+from codegen_c.kernels.contract import (
+    Accumulating,
+    CFunction,
+    Implementation,
+    Kernel,
+    Parameter,
+    Passes,
+    StoredRows,
+    Target,
+)
+from codegen_c.kernels.dense import qdense
+from codegen_c.kernels.dense.dense_rows import in_rows, num_calls, over_parts
+from codegen_c.kernels.shared.vector_rows import Rows
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, accumulated
+from codegen_c.operators.kinds import QDense, TensorType
+from codegen_c.targets.dsp.kernels.product_dsp import CALL_INSTRUCTIONS, INCLUDES, PairedWeights, start, suffix
+from codegen_c.targets.dsp.kernels.requantize_dsp import FastRequantize
+
+WIDTH = 4
+UNIT = 4
+"""Elements of the input that are multiplied together; a part of it is a multiple of them."""
+EXPAND_INSTRUCTIONS = 1.7
+SCRATCH = Parameter(name="scratch", ctype="uint8_t", role="scratch")
+SUMS = Parameter(name="sums", ctype="int32_t", role="output")
+
+
+def implement(operator: QDense, target: Target, stored: StoredRows) -> Implementation:
+    layer, (channels, depth) = _Layer.of(operator), operator.weight.shape
+    rows = operator.output.num_elements // channels
+
+    def row(part: QDense, rows: Rows) -> Implementation:
+        return replace(whole, function=_function(part, layer), instructions=layer.row_instructions(rows.length))
+
+    whole = Implementation(
+        kernel=KERNEL.name,
+        function=_function(operator, layer),
+        reference=lambda inputs: qdense.reference(operator, inputs),
+        constants=layer.constants(),
+        scratch_bytes=4 * layer.paired.num_cells,
+        macs=operator.output.num_elements * depth,
+        instructions=rows * layer.row_instructions(channels),
+        passes=Passes(constants=max(1.0, rows), scratch=rows * (1 + channels / WIDTH)),
+        accumulation="exact",
+        exact=True,
+        accumulating=_accumulating(operator, layer),
+    )
+    return replace(whole, in_rows=in_rows(operator, row))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Layer:
+    """Constants of a layer, and how its sums are finished."""
+
+    depth: int
+    paired: PairedWeights
+    finish: FastRequantize
+
+    @classmethod
+    def of(cls, operator: QDense) -> Self:
+        source = operator.inputs[0]
+        begin = start(source, operator.weight, operator.bias)
+        return cls(
+            depth=operator.weight.shape[1],
+            paired=PairedWeights.of(operator.weight[:, np.newaxis, :], begin, source, pixels=1, width=WIDTH),
+            finish=FastRequantize.of(qdense.requantize(operator), *qdense.products(operator).range()),
+        )
+
+    def constants(self) -> tuple[tuple[str, np.ndarray], ...]:
+        return (("weights", self.paired.weights), ("bias", self.paired.bias), *self.finish.constants())
+
+    def constant_parameters(self) -> tuple[Parameter, ...]:
+        return (
+            Parameter(name="weights", ctype="int8_t", role="constant"),
+            Parameter(name="bias", ctype="int32_t", role="constant"),
+            *self.finish.parameters(),
+        )
+
+    def row_instructions(self, channels: int) -> int:
+        """Modelled, of so many channels of one row."""
+        block_instructions = self.paired.instructions() + WIDTH * (self.finish.instructions + 2)
+        return int(EXPAND_INSTRUCTIONS * self.depth) + 20 + -(-channels // WIDTH) * block_instructions
+
+    def c_function(self, operator: QDense, body: str, *outputs: Parameter) -> CFunction:
+        return CFunction(
+            parameters=(
+                Parameter(name="input", ctype=C_TYPES[operator.inputs[0].dtype], role="input"),
+                Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
+                *outputs,
+                *self.constant_parameters(),
+                SCRATCH,
+            ),
+            body=body,
+            helpers=self.finish.helper(),
+            includes=(*INCLUDES, *self.finish.includes),
+        )
+
+
+def _function(operator: QDense, layer: _Layer) -> CFunction:
+    rows = operator.output.num_elements // operator.weight.shape[0]
+    return layer.c_function(operator, _body(operator, rows, layer.finish, layer.paired))
+
+
+def _body(operator: QDense, rows: int, finish: FastRequantize, paired: PairedWeights) -> str:
+    """All channels of a row, in blocks and a tail, over all rows."""
+    channels, depth = operator.weight.shape
+    full = channels // WIDTH * WIDTH
+    place, row = (f"{times('m', channels)} + ", f"&input[{times('m', depth)}]") if rows > 1 else ("", "input")
+
+    def tile(width: int) -> list[str]:
+        weights = f"&weights[{times('k', paired.bytes_per_channel)}]"
+        return [
+            f"int32_t sums[{WIDTH}];",
+            f"{paired.function}(sums, cells, {weights}, &bias[k], {paired.units});",
+            *(f"output[{place}{plus('k', j)}] = {finish.call(f'sums[{j}]', plus('k', j))};" for j in range(width)),
+        ]
+
+    lines = [f"(void)tvm_ext_dsp_expand_1_{suffix(operator.inputs[0])}(cells, {row}, {depth});"]
+    if full:
+        lines += [f"for (int32_t k = 0; k < {full}; k += {WIDTH}) {{", block(tile(WIDTH)), "}"]
+    if channels > full:
+        lines += ["{", block([f"const int32_t k = {full};", *tile(channels - full)]), "}"]
+    if rows > 1:
+        lines = [f"for (int32_t m = 0; m < {rows}; ++m) {{", block(lines), "}"]
+    return "\n".join(["uint32_t *cells = (uint32_t *)(void *)scratch;", *lines])
+
+
+def _accumulating(operator: QDense, layer: _Layer) -> Accumulating | None:
+    """A layer of one vector takes its elements as they come; parts that are no whole units as in portable C."""
+    portable = qdense.accumulating(operator)
+    if portable is None:
+        return None
+
+    def implement(count: int, stored: StoredRows) -> Implementation:
+        whole_units = layer.depth // count % UNIT == 0
+        return _in_parts(operator, layer, count, stored) if whole_units else portable.implement(count, stored)
+
+    return replace(portable, implement=implement)
+
+
+def _in_parts(operator: QDense, layer: _Layer, count: int, stored: StoredRows) -> Implementation:
+    """Sums of `count` equal parts of the input, in blocks of WIDTH channels; the last call finishes them."""
+    source, paired, channels = operator.inputs[0], layer.paired, operator.weight.shape[0]
+    part = layer.depth // count
+    first = f"{times('k', paired.bytes_per_channel)} + {times('row_begin', part // UNIT * UNIT * WIDTH)}"
+    padded = len(paired.bias)
+    expand = f"cell = tvm_ext_dsp_expand_1_{suffix(source)}(cell, x, {part});"
+    lines = [
+        "uint32_t *cells = (uint32_t *)(void *)scratch;",
+        "uint32_t *cell = cells;",
+        "const int32_t *start = row_begin > 0 ? sums : bias;",
+        *over_parts(count, layer.depth, C_TYPES[source.dtype], stored, [expand]),
+        f"const int32_t units = {times('(row_end - row_begin)', part // UNIT)};",
+        f"for (int32_t k = 0; k < {padded}; k += {WIDTH}) {{",
+        block(f"{paired.function}(&sums[k], cells, &weights[{first}], &start[k], units);"),
+        "}",
+        f"if (row_end == {count}) {{",
+        block(
+            [
+                f"for (int32_t k = 0; k < {channels}; ++k) {{",
+                block(f"output[k] = {layer.finish.call('sums[k]', 'k')};"),
+                "}",
+            ]
+        ),
+        "}",
+    ]
+    calls, function = num_calls(count, stored), layer.c_function(operator, "\n".join(lines), SUMS)
+    added = calls * padded // WIDTH * (CALL_INSTRUCTIONS + 8)
+
+    def reference(inputs: list[np.ndarray]) -> list[np.ndarray]:
+        result, sums = qdense.sums_reference(operator, inputs)
+        return [result, np.pad(sums, ((0, 0), (0, padded - channels)))]
+
+    return Implementation(
+        kernel=f"{KERNEL.name}_in_parts",
+        function=replace(function, parameters=(*function.parameters, *ROW_PARAMETERS)),
+        reference=reference,
+        constants=layer.constants(),
+        scratch_bytes=2 * part * min(stored.at_once or count, count),
+        macs=operator.weight.size,
+        instructions=layer.row_instructions(channels) + added,
+        accumulation="exact",
+        spatial=accumulated(count),
+        exact=True,
+        sums=TensorType(shape=(1, padded), dtype="int32"),
+    )
+
+
+KERNEL = Kernel(
+    name="qdense_dsp",
+    operator=QDense,
+    implement=implement,
+    constraints=qdense.KERNEL.constraints,
+)

@@ -1,0 +1,1 @@
+"""Kernels of 128-bit vectors."""

@@ -1,0 +1,275 @@
+"""Depthwise conv2d of a QDQ chain with Helium: 16 channels of one output pixel at a time.
+
+int8 or uint8[N, H, W, C], int8[C, R, S, 1] -> int8 or uint8[N, P, Q, C], sums in int32. Products are summed in
+16 bits over groups of taps whose weights are small enough together, and the groups' sums in 32 bits. Pixels
+whose window lies inside the input are read in place; windows of all other pixels are copied to scratch first,
+padding filled in with the zero point. Rounding "onnx".
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from codegen_c.c_text.text import C_TYPES, block, times
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
+from codegen_c.kernels.convolution import qconv2d
+from codegen_c.kernels.convolution.conv_f32 import inner_columns
+from codegen_c.kernels.convolution.qdepthwise import is_depthwise, pack
+from codegen_c.kernels.shared.requantize import signed
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot, spatial
+from codegen_c.operators.kinds import Array, QConv2d
+from codegen_c.targets.helium.kernels.helium import LANES, PRODUCT_INCLUDES, Limits, Rescale, flip
+from codegen_c.targets.helium.kernels.patch_helium import Patch
+from codegen_c.targets.helium.kernels.product_helium import PARAMETERS, SCRATCH
+from codegen_c.targets.helium.kernels.qconv2d_helium import rescale, start, sums_leave_room
+
+VECTOR = 16
+# Sums of products with weights that add up to this many stay within 16 bits, whatever the int8 input.
+MOST_WEIGHT = 255
+MOST_TAPS = 49
+PARTS = range(VECTOR // LANES)
+TOP = "top"
+# Widening a vector of bytes twice leaves these channels in the lanes of its four parts.
+ORDER = np.array([0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15])
+
+
+def few_taps(operator: QConv2d, target: Target) -> bool:
+    """the window must have 49 taps or fewer, as each has its own code"""
+    return operator.window.kernel[0] * operator.window.kernel[1] <= MOST_TAPS
+
+
+def groups_of_taps(weight: Array) -> list[list[int]]:
+    """Taps (r * S + s) whose products may be summed in 16 bits, for every channel: first fit, in order."""
+    taps = np.abs(pack(weight).reshape(-1, weight.shape[0]).astype(np.int64))
+    groups: list[list[int]] = []
+    for tap in range(len(taps)):
+        fitting = (g for g in groups if (taps[g].sum(axis=0) + taps[tap]).max() <= MOST_WEIGHT)
+        group = next(fitting, None)
+        if group is None:
+            groups.append([tap])
+        else:
+            group.append(tap)
+    return groups
+
+
+def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
+    source, output = operator.inputs[0], operator.output
+    groups, finish = groups_of_taps(operator.weight), _side_by_side(rescale(operator), pixels_at_once(operator))
+    limits = Limits(output=output, low=operator.low, high=operator.high)
+    patch = _patch(operator)
+    num_calls = output.shape[0] * output.shape[1] * -(-output.shape[2] // pixels_at_once(operator))
+    copied = num_calls - _num_in_place(operator, stored)
+    num_blocks = -(-source.shape[3] // VECTOR)
+    each = operator.weight[0].size * 6 + len(groups) * 7 + 40 + LANES * finish.instructions
+    starts = np.tile(start(operator), pixels_at_once(operator))
+    return Implementation(
+        kernel=KERNEL.name,
+        function=CFunction(
+            parameters=(
+                Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
+                Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
+                *PARAMETERS,
+                *((SCRATCH,) if copied else ()),
+                *ROW_PARAMETERS,
+            ),
+            body=_body(operator, stored, patch if copied else None),
+            helpers="\n".join(
+                [_pixel(operator, groups, finish, limits), *([patch.function(stored)] if copied else [])]
+            ),
+            includes=PRODUCT_INCLUDES,
+        ),
+        reference=lambda inputs: qconv2d.reference(operator, inputs),
+        constants=(("weights", _pack(operator, groups)), ("factors", finish.table(starts, ORDER))),
+        scratch_bytes=patch.num_bytes if copied else 0,
+        macs=output.num_elements * operator.weight[0].size,
+        instructions=num_calls * (40 + num_blocks * each) + copied * patch.instructions,
+        passes=Passes(
+            constants=max(1.0, num_calls),
+            input=max(1.0, output.num_elements * operator.weight[0].size / source.num_elements),
+            scratch=copied * (1 + operator.weight[0].size / pixels_at_once(operator)) if copied else 0.0,
+        ),
+        accumulation="products of r, s in groups, then bias",
+        spatial=spatial(operator.window, source, output),
+        exact=True,
+        pitched=pixels_at_once(operator) == 1,
+    )
+
+
+def pixels_at_once(operator: QConv2d) -> int:
+    """Adjacent output pixels in one vector: of fewer than 16 channels, where windows move on by one pixel."""
+    channels, window = operator.inputs[0].shape[3], operator.window
+    fits = channels < VECTOR and VECTOR % channels == 0 and window.strides[1] == window.dilation[1] == 1
+    return VECTOR // channels if fits else 1
+
+
+def _side_by_side(finish: Rescale, pixels: int) -> Rescale:
+    """The same factors for the channels of every pixel in a vector."""
+    one = finish.requantize
+    if one.is_uniform:
+        return finish
+    tiled = replace(one, mantissa=np.tile(one.mantissa, pixels), shift=np.tile(one.shift, pixels))
+    return replace(finish, requantize=tiled)
+
+
+def _tap_bytes(operator: QConv2d) -> int:
+    """From one tap to the next in a copied window: its channels, or whole vectors where a vector is of one pixel."""
+    channels = operator.inputs[0].shape[3]
+    return channels if pixels_at_once(operator) > 1 else -(-channels // VECTOR) * VECTOR
+
+
+def _patch(operator: QConv2d) -> Patch:
+    """The window of all pixels in a vector: as many columns wider as there are further pixels."""
+    (rows, columns), padding, more = operator.window.kernel, operator.window.padding, pixels_at_once(operator) - 1
+    # The last vector of a row may reach beyond the last pixel.
+    wider = replace(
+        operator.window, kernel=(rows, columns + more), padding=(*padding[:3], padding[3] + more)
+    )  # fmt: skip
+    return Patch(window=wider, source=operator.inputs[0], depth=_tap_bytes(operator))
+
+
+def _pack(operator: QConv2d, groups: list[list[int]]) -> Array:
+    """int8[blocks, taps, 16]: taps in the order of the groups, zeros behind the last channel."""
+    taps = np.tile(pack(operator.weight).reshape(operator.weight[0].size, -1), pixels_at_once(operator))
+    full = np.zeros((len(taps), -(-taps.shape[1] // VECTOR) * VECTOR), dtype=np.int8)
+    full[:, : taps.shape[1]] = taps[[tap for group in groups for tap in group]]
+    return np.ascontiguousarray(full.reshape(len(taps), -1, VECTOR).transpose(1, 0, 2))
+
+
+def _inside(operator: QConv2d) -> tuple[int, int]:
+    """Output columns that can be read in place: vectors of int8 inside the input, its channels side by side."""
+    source = operator.inputs[0]
+    whole = source.shape[3] % VECTOR == 0 or pixels_at_once(operator) > 1
+    if operator.window.dilation[1] > 1 or not whole or flip(source) != 0:
+        return 0, 0
+    return inner_columns(operator.window, source.shape[2], operator.output.shape[2])
+
+
+def _num_in_place(operator: QConv2d, stored: StoredRows) -> int:
+    """Vectors of output pixels that are read in place."""
+    (begin, end), pixels = _inside(operator), pixels_at_once(operator)
+    rows = sum(1 for top in range(operator.output.shape[1]) if _row_is_inside(operator, stored, top))
+    columns = sum(1 for w in range(0, operator.output.shape[2], pixels) if begin <= w and w + pixels <= end)
+    return rows * columns * operator.output.shape[0]
+
+
+def _row_is_inside(operator: QConv2d, stored: StoredRows, row: int) -> bool:
+    window, kept = operator.window, stored.input(0)
+    top, reach = row * window.strides[0] - window.padding[0], (window.kernel[0] - 1) * window.dilation[0]
+    return (
+        top >= 0
+        and top + reach < operator.inputs[0].shape[1]
+        and (kept is None or kept.slot(top) + reach < kept.stored)
+    )
+
+
+def _pixel(operator: QConv2d, groups: list[list[int]], finish: Rescale, limits: Limits) -> str:
+    """Definition of `$_pixel`: all channels; x: its window, whose rows are `pitch` bytes apart; count: lanes stored."""
+    depth, pixels = _tap_bytes(operator), pixels_at_once(operator)
+    (kernel_rows, kernel_columns), num_channels = operator.window.kernel, operator.output.shape[3]
+    middle = kernel_columns // 2  # loads reach 127 bytes to either side of a pointer
+    lines = [f"const int8_t *x0 = x + k{signed(middle * depth)};"]
+    lines += [f"const int8_t *x{r} = x{r - 1} + pitch;" for r in range(1, kernel_rows)]
+    lines += ["tvm_ext_i16x8 even;", "tvm_ext_i16x8 odd;"]
+    lines += [f"tvm_ext_i32x4 sum{part} = tvm_ext_i32x4_load(factors{signed(part * LANES)});" for part in PARTS]
+    position = 0
+    for group in groups:
+        for tap in group:
+            r, s = divmod(tap, kernel_columns)
+            place, weight = f"&x{r}[{(s - middle) * depth}]", f"&weights[{position * VECTOR}]"
+            lines += _tap(place, weight, is_first=tap == group[0])
+            position += 1
+        lines += _widen()
+    for part in PARTS:
+        multiplier, shift = (f"tvm_ext_i32x4_load(factors + {(row * len(PARTS) + part) * LANES})" for row in (1, 2))
+        lines += [f"sum{part} = {finish.scaled(f'sum{part}', multiplier, shift)};"]
+    narrow = ("tvm_ext_i16x8_narrow(sum0, sum1)", "tvm_ext_i16x8_narrow(sum2, sum3)")
+    count = f", {num_channels} - k" if num_channels % VECTOR else ""
+    count = ", count" if pixels > 1 else count
+    store = "tvm_ext_i8x16_store_first" if count else "tvm_ext_i8x16_store"
+    lines += [
+        f"{store}(&y[k], {limits.bytes(*narrow)}{count});",
+        f"weights += {position * VECTOR};",
+        f"factors += {3 * VECTOR};",
+    ]
+    parameters = [
+        "const int8_t *x",
+        "int32_t pitch",
+        f"{C_TYPES[operator.output.dtype]} *y",
+        "const int8_t *restrict weights",
+        "const int32_t *restrict factors",
+        *(["int32_t count"] if pixels > 1 else []),
+    ]
+    body = [f"for (int32_t k = 0; k < {num_channels}; k += {VECTOR}) {{", block(lines), "}"]
+    unused = ["(void)pitch;"] if kernel_rows == 1 else []
+    head = "TVM_EXT_STEP void $_pixel(\n" + block(",\n".join(parameters)) + ")"
+    return f"{head}\n{{\n{block([*unused, *body])}\n}}\n"
+
+
+def _tap(place: str, weight: str, *, is_first: bool) -> list[str]:
+    """Products of one tap, kept or added to the group's sums."""
+    return [f"TVM_EXT_{'MULTIPLY' if is_first else 'MULTIPLY_ADD'}_I8X16(even, odd, {place}, {weight});"]
+
+
+def _widen() -> list[str]:
+    """The group's sums, added to those of 32 bits."""
+    halves = ("even(even)", "odd(even)", "even(odd)", "odd(odd)")
+    sums = [f"sum{part} = tvm_ext_i32x4_add(sum{part}, tvm_ext_i32x4_{half});" for part, half in enumerate(halves)]
+    return [*sums, "TVM_EXT_IN_ORDER(sum0, sum1);", "TVM_EXT_IN_ORDER(sum2, sum3);"]
+
+
+def _body(operator: QConv2d, stored: StoredRows, patch: Patch | None) -> str:
+    """Row by row, a vector of pixels at a time: read in place where all of them can be, from a copy otherwise."""
+    batch, height, columns, num_channels = operator.inputs[0].shape
+    output, pixels = operator.output.shape, pixels_at_once(operator)
+    begin, end = _inside(operator)
+    image = "input" if batch == 1 else "image"
+    row = slot("h", stored.output) if batch == 1 else f"n * {output[1]} + h"
+    apart = stored.pitch or num_channels
+    lines = [f"{C_TYPES[operator.output.dtype]} *row = &output[{times(f'({row})', output[2] * apart)}];"]
+
+    def call(x: str, pitch: int, count: str) -> str:
+        tail = f", {count}" if pixels > 1 else ""
+        return f"$_pixel({x}, {pitch}, &row[{times('w', apart)}], weights, factors{tail});"
+
+    pixel: list[str] = []
+    if patch:
+        left_over = times(f"({output[2]} - w)", num_channels)
+        copy = call("patch", patch.window.kernel[1] * patch.depth, left_over)
+        pixel = [f"$_patch(patch, {image}, h, w);", copy]
+    if end - begin >= pixels:
+        left = times("w", operator.window.strides[1]) + signed(-operator.window.padding[1])
+        first = f"({times(f'({slot(TOP, stored.input(0))})', columns)} + {left}) * {num_channels}"
+        direct = call(f"&{image}[{first}]", operator.window.dilation[0] * columns * num_channels, str(VECTOR))
+        lines += [f"const int32_t top = {times('h', operator.window.strides[0])}{signed(-operator.window.padding[0])};"]
+        whole = _whole_rows(operator, stored)
+        lines += [f"const bool whole = {whole};"] if whole and patch else []
+        tests = [*(["whole"] if whole else []), *([f"w >= {begin}"] if begin else [])]
+        tests += [f"w + {pixels} <= {end}"] if pixels > 1 or end < output[2] else []
+        pixel = [f"if ({' && '.join(tests)}) {{", block(direct), "} else {", block(pixel), "}"] if patch else [direct]
+    lines += [f"for (int32_t w = 0; w < {output[2]}; w += {pixels}) {{", block(pixel), "}"]
+    lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"]
+    lines = ["int8_t *patch = (int8_t *)scratch;", *lines] if patch else lines
+    if batch > 1:
+        place = f"const {C_TYPES[operator.inputs[0].dtype]} *image = &input[n * {height * columns * num_channels}];"
+        lines = [f"for (int32_t n = 0; n < {batch}; ++n) {{", block([place, *lines]), "}"]
+    return "\n".join(lines)
+
+
+def _whole_rows(operator: QConv2d, stored: StoredRows) -> str:
+    """C expression: whether all rows of the window that begins at `top` lie inside the input, one behind the other."""
+    window, kept = operator.window, stored.input(0)
+    reach = (window.kernel[0] - 1) * window.dilation[0]
+    conditions = [f"{TOP} >= 0"] if window.padding[0] else []
+    conditions += [f"{TOP} + {reach} < {operator.inputs[0].shape[1]}"] if window.padding[2] else []
+    conditions += [f"{slot(TOP, kept)} + {reach} < {kept.stored}"] if kept is not None and reach else []
+    return " && ".join(conditions)
+
+
+KERNEL = Kernel(
+    name="qdepthwise_helium",
+    operator=QConv2d,
+    implement=implement,
+    constraints=(is_depthwise, few_taps, *qconv2d.CONSTRAINTS, sums_leave_room),
+)

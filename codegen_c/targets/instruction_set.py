@@ -1,0 +1,59 @@
+"""A target as data: an instruction set, and what of it kernels, predictions and firmware ask for.
+
+A target is a folder. Its `target.py` defines `TARGET = InstructionSet(...)`, modules of its `kernels/` define kernels
+that only its processors run, its `runtime/` holds headers that those kernels include, copied into packages. All that is
+common stays outside, and asks for no target by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class FloatBlocks:
+    """Registers of float kernels: floats in a vector, and vectors by pixels that are accumulated side by side.
+
+    lanes: floats in a vector, 1 for none; others are the types of `tvm_ext_f32x<lanes>.h` in the target's `runtime/`.
+    product, depthwise: (vectors, pixels) of a product of pixels and output channels, and of a depthwise convolution.
+    """
+
+    lanes: int = 1
+    product: tuple[int, int] = (4, 4)
+    depthwise: tuple[int, int] = (2, 6)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Startup:
+    """Start-up code of boards, and the emulator that stands in for them.
+
+    package: its folder holds `startup.c` with the entry `reset_handler` and a section `.vectors`, `semihosting.h`,
+    `measure.h`, and a `timer_<name>.h` for each timer that a platform's `board.timer` may name.
+    isas: processors' `isa` that the code is for. emulator: QEMU's program. read_stack_pointer: assembly that copies the
+    stack pointer to `%0`. bounds_stack: whether `tvm_ext.assurance.stack_bound` reads the disassembly.
+    """
+
+    package: str
+    isas: tuple[str, ...]
+    emulator: str
+    read_stack_pointer: str
+    bounds_stack: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstructionSet:
+    """All that is particular to an instruction set, beside the kernels and headers in its folder.
+
+    simd: what a platform's processor calls it, unique. title: its name in refusals, "the processor must have ...".
+    floats: registers of float kernels, by default 32 single ones.
+    calibration: kernel -> executed by modelled instructions, measured; 1 for kernels that are not there.
+    startups: start-up code by `isa`; a platform with a board needs one. package: the target's folder, known once found.
+    """
+
+    simd: str
+    title: str
+    floats: FloatBlocks = FloatBlocks()
+    calibration: Mapping[str, float] = field(default_factory=dict[str, float], hash=False)
+    startups: tuple[Startup, ...] = ()
+    package: str = ""

@@ -1,0 +1,1 @@
+"""Processors without an instruction set of their own here: plain C11."""

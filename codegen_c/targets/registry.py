@@ -1,0 +1,100 @@
+"""The targets there are: the folders here, and packages that an entry point of the group `tvm_ext.targets` names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from difflib import get_close_matches
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from importlib.resources import files
+from importlib.util import find_spec
+from pkgutil import iter_modules
+from typing import Literal
+
+from codegen_c.kernels.contract import Target
+from codegen_c.targets.instruction_set import InstructionSet, Startup
+from tvm_ext.core.errors import BadPlatform
+from tvm_ext.core.platform import Platform, Processor
+
+GROUP = "tvm_ext.targets"
+_HERE = "codegen_c.targets"
+_COMMON_RUNTIME = files("codegen_c") / "runtime"
+
+
+@cache
+def instruction_sets() -> tuple[InstructionSet, ...]:
+    """Every target, by `simd`. Two of one `simd` are an error that names both packages."""
+    shipped = [f"{_HERE}.{info.name}" for info in iter_modules(import_module(_HERE).__path__) if info.ispkg]
+    shipped = [package for package in shipped if find_spec(f"{package}.target")]
+    found: dict[str, InstructionSet] = {}
+    for package in [*shipped, *sorted(point.value for point in entry_points(group=GROUP))]:
+        declared: InstructionSet = import_module(f"{package}.target").TARGET
+        if declared.simd in found:
+            raise ImportError(f"target {declared.simd!r} is defined in {found[declared.simd].package} and {package}")
+        found[declared.simd] = replace(declared, package=package)
+    return tuple(found[simd] for simd in sorted(found))
+
+
+def instruction_set_of(processor: Processor) -> InstructionSet:
+    """The target whose code a processor runs. Raises BadPlatform where there is none."""
+    known = {found.simd: found for found in instruction_sets()}
+    if processor.simd not in known:
+        near = get_close_matches(processor.simd, known, 1)
+        raise BadPlatform(
+            f"processors.{processor.name}.simd = {processor.simd!r}: there is no such target.{_hint(near)} Known: "
+            f"{', '.join(known)}; a target of your own is a package that an entry point {GROUP!r} names."
+        )
+    return known[processor.simd]
+
+
+def check_processors(platform: Platform) -> None:
+    """Raises BadPlatform where a processor has no target, or a board no start-up code."""
+    for processor in platform.processors:
+        instruction_set_of(processor)
+    if platform.board:
+        startup_of(platform)
+
+
+def startup_of(platform: Platform) -> Startup:
+    """Start-up code of a platform's board. Raises BadPlatform where its processor's target has none."""
+    processor = platform.processor
+    found = instruction_set_of(processor).startups
+    startup = next((startup for startup in found if processor.isa in startup.isas), None)
+    if startup is None:
+        known = sorted({isa for startup in found for isa in startup.isas})
+        raise BadPlatform(
+            f"processors.{processor.name}.isa = {processor.isa!r}: target {processor.simd!r} has start-up code for "
+            f"{', '.join(known) or 'no board'}.{_hint(get_close_matches(processor.isa, known, 1))} Without a [board] "
+            "table none is needed."
+        )
+    return startup
+
+
+def target_of(
+    processor: Processor, *, optimize: Literal["speed", "size"] = "speed", least_scratch: bool = False
+) -> Target:
+    """The target that kernels are chosen for; the one place that makes them. Raises BadPlatform."""
+    found = instruction_set_of(processor)
+    return Target(processor=processor, instruction_set=found, optimize=optimize, least_scratch=least_scratch)
+
+
+def runtime_text(name: str, instruction_set: InstructionSet) -> str:
+    """A header or source that is copied into packages: the target's own, or the one that all share."""
+    own = files(instruction_set.package) / "runtime" / name
+    return (own if own.is_file() else _COMMON_RUNTIME / name).read_text(encoding="utf-8")
+
+
+def startup_text(name: str, startup: Startup) -> str:
+    """A file of start-up code."""
+    return (files(startup.package) / name).read_text(encoding="utf-8")
+
+
+def timers_of(startup: Startup) -> list[str]:
+    """Timers that `board.timer` may name, sorted."""
+    names = [item.name for item in files(startup.package).iterdir()]
+    return sorted(name[len("timer_") : -len(".h")] for name in names if name.startswith("timer_") and name[-2:] == ".h")
+
+
+def _hint(near: list[str]) -> str:
+    return f" Did you mean {near[0]!r}?" if near else ""

@@ -1,0 +1,166 @@
+"""Composites that slide windows over images keep their channels last (NHWC) inside; the model's borders stay.
+
+Rewrite: for a composite over NCHW tensors of rank 4
+    y = conv(x)   ->   y = conv'(permute_dims(x, [0, 2, 3, 1])), permute_dims(y, [0, 3, 1, 2]) where NCHW is asked for
+    Every permutation that meets its inverse is gone, one that moves only extents of 1 is a reshape. Composites
+    without a window follow their inputs where they can. Weights become [K, R, S, C], those of models that are
+    NHWC already too.
+    A composite whose result is kept in another order says so: attribute `layout`, the model's axes as stored.
+Leaves alone: composites of other ranks, operators without a rule, inputs and outputs of the model.
+"""
+
+from __future__ import annotations
+
+import tvm
+from tvm import relax
+
+from relay_passes.composites import attributes, call_new, composite_of, is_composite
+from relay_passes.dataflow import bindings, build, infer, is_dataflow, live, op_name, outputs, rebuild, static_shape
+from relay_passes.layout.channels_last import (
+    NCHW_TO_NHWC,
+    NHWC_TO_NCHW,
+    channels_last,
+    has_window,
+    is_image,
+    with_ohwi_kernels,
+)
+from tvm_ext.core.names import identifier, unique
+
+
+@tvm.transform.module_pass(opt_level=0, name="ConvertLayout")
+class ConvertLayout:
+    """See the module's docstring."""
+
+    def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
+        return _Rewriter(mod).run() if is_dataflow(mod["main"]) else mod
+
+
+class _Rewriter:
+    """Walks the schedule once; of each value it knows the model's form (`plain`), the NHWC form (`last`), or both."""
+
+    def __init__(self, mod: tvm.IRModule) -> None:
+        self.mod, self.func = mod, mod["main"]
+        others = {var: func for var, func in mod.functions_items() if not is_composite(func)}
+        self.module = tvm.IRModule(others, attrs=mod.attrs)
+        self.taken = {var.name_hint for var in mod.get_global_vars()}
+        self.returned = set(outputs(self.func))
+        self.sequence: list[relax.VarBinding] = []
+        self.plain: dict[relax.Var, relax.Var] = {param: param for param in self.func.params}
+        self.last: dict[relax.Var, relax.Var] = {}
+
+    def run(self) -> tvm.IRModule:
+        for binding in bindings(self.func):
+            self._visit(binding)
+        results = [self._as_plain(result) for result in outputs(self.func)]
+        self.module.update_func(
+            self.mod.get_global_var("main"), rebuild(self.func, live(self.sequence, results), results)
+        )
+        return self.module
+
+    def _visit(self, binding: relax.VarBinding) -> None:
+        call, var = binding.value, binding.var
+        composite = composite_of(self.mod, call)
+        if composite is None or not (has_window(composite) or self._follows(call)):
+            self._keep(binding)
+        elif (axes := _permutation(composite)) is not None:
+            self._compose(binding, composite, axes)
+        elif (converted := channels_last(composite)) is not None:
+            arguments = [self._as_last(arg) if is_image(arg) else self._as_plain(arg) for arg in call.args]
+            moved = is_image(var)
+            converted = converted.with_attr("layout", list(NCHW_TO_NHWC)) if moved else converted
+            value = call_new(self.module, call.op.name_hint, converted, arguments, call.span)
+            name = f"{var.name}.nhwc" if moved and var in self.returned else var.name
+            (self.last if moved else self.plain)[var] = self._bind(name, value)
+        else:
+            self._keep(binding)
+
+    def _follows(self, call: relax.Call) -> bool:
+        """Whether some input is at hand only with its channels last."""
+        return any(arg in self.last and arg not in self.plain for arg in call.args if isinstance(arg, relax.Var))
+
+    def _compose(self, binding: relax.VarBinding, composite: relax.Function, axes: tuple[int, ...]) -> None:
+        """The model's own permutation of a value that is here as NHWC: one permutation instead of two."""
+        var, source = binding.var, self._as_last(binding.value.args[0])
+        composed = tuple(NHWC_TO_NCHW[axis] for axis in axes)
+        if composed == (0, 1, 2, 3) and var not in self.returned:
+            self.plain[var] = source
+        else:
+            self.plain[var] = self._permute(source, composed, var.name, composite.attrs["source_nodes"])
+
+    def _keep(self, binding: relax.VarBinding) -> None:
+        value, composite = binding.value, composite_of(self.mod, binding.value)
+        if isinstance(value, relax.Call):
+            arguments = [self._as_plain(arg) for arg in value.args]
+            if composite is not None:
+                kept = with_ohwi_kernels(composite) or composite
+                value = call_new(self.module, value.op.name_hint, kept, arguments, value.span)
+            else:
+                value = relax.Call(value.op, arguments, value.attrs, value.ty_args, value.span)
+        elif isinstance(value, relax.TupleGetItem):
+            value = relax.TupleGetItem(self._as_plain(value.tuple_value), value.index, value.span)
+        else:
+            value = self._as_plain(value)
+        self.plain[binding.var] = self._bind(binding.var.name, value)
+        if (source := self._channels_last_source(binding)) is not None:
+            self.last[binding.var] = source
+
+    def _channels_last_source(self, binding: relax.VarBinding) -> relax.Var | None:
+        """The value of which this binding is the NCHW form, if the model itself just moved channels to the front."""
+        composite = composite_of(self.mod, binding.value)
+        if composite is None or _permutation(composite) != NHWC_TO_NCHW:
+            return None
+        return self.plain[binding.value.args[0]]
+
+    def _as_plain(self, expr: relax.Expr) -> relax.Expr:
+        """The value in the model's own layout."""
+        if isinstance(expr, relax.Tuple):
+            return relax.Tuple([self._as_plain(field) for field in expr.fields], expr.span)
+        if not isinstance(expr, relax.Var):
+            return expr
+        if expr not in self.plain:
+            name = expr.name if expr in self.returned else f"{expr.name}.nchw"
+            self.plain[expr] = self._permute(self.last[expr], NHWC_TO_NCHW, name)
+        return self.plain[expr]
+
+    def _as_last(self, var: relax.Var) -> relax.Var:
+        """The image with its channels last."""
+        if var not in self.last:
+            self.last[var] = self._permute(self.plain[var], NCHW_TO_NHWC, f"{var.name}.nhwc", layout=NCHW_TO_NHWC)
+        return self.last[var]
+
+    def _permute(
+        self,
+        var: relax.Var,
+        axes: tuple[int, ...],
+        name: str,
+        nodes: list[str] | None = None,
+        layout: tuple[int, ...] = (),
+    ) -> relax.Var:
+        """A call of a new composite that permutes, or only reshapes where nothing but extents of 1 moves."""
+        param, shape = relax.Var(var.name, var.ty), static_shape(var)
+        moved = [axis for axis in axes if shape[axis] > 1]
+        if moved == sorted(moved):
+            kind, value = "reshape", relax.op.reshape(param, [shape[axis] for axis in axes])
+        else:
+            kind, value = "permute_dims", relax.op.permute_dims(param, list(axes))
+        result = relax.Var(name, infer(value).ty)
+        binding = relax.VarBinding(result, infer(value))
+        function = build([param], [binding], [result], attrs=attributes(kind, nodes or [], layout=layout))
+        return self._bind(
+            name, call_new(self.module, unique(identifier(f"{kind}_{name}"), self.taken), function, [var])
+        )
+
+    def _bind(self, name: str, value: relax.Expr) -> relax.Var:
+        typed = relax.BlockBuilder().normalize(value)
+        var = relax.DataflowVar(name, typed.ty)
+        self.sequence.append(relax.VarBinding(var, typed))
+        return var
+
+
+def _permutation(composite: relax.Function) -> tuple[int, ...] | None:
+    """The axes of a composite that is one permute_dims of rank 4."""
+    sequence = bindings(composite)
+    if len(sequence) != 1 or op_name(sequence[0].value) != "relax.permute_dims" or not is_image(sequence[0].var):
+        return None
+    axes = sequence[0].value.attrs.axes
+    return (3, 2, 1, 0) if axes is None else tuple(int(axis) % 4 for axis in axes)

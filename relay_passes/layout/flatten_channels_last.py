@@ -1,0 +1,163 @@
+"""Flattened images go into dense layers with their channels last: the weights move, not the image.
+
+Rewrite:
+    c = permute_dims(x, [0, 3, 1, 2]); z = reshape(c, [N, C * H * W]); y = dense(z)
+      ->  z = reshape(x, [N, H * W * C]); y = dense'(z), the rows of its constant weights in the order of z
+    So nothing is copied, and where memory is short the layer adds up rows of x as they come.
+Leaves alone: a permuted image, or a flattened one, that something other than dense layers reads too; layers whose
+weights are no constants, or have a scale for each row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from relay_passes.composites import call_new, composite_of
+from relay_passes.dataflow import (
+    array_of,
+    bindings,
+    build,
+    constant,
+    infer,
+    is_dataflow,
+    live,
+    op_name,
+    outputs,
+    rebuild,
+    static_shape,
+    users,
+)
+from relay_passes.layout.channels_last import NHWC_TO_NCHW
+
+
+@tvm.transform.module_pass(opt_level=0, name="FlattenChannelsLast")
+class FlattenChannelsLast:
+    """See the module's docstring."""
+
+    def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
+        main = mod["main"]
+        if not is_dataflow(main):
+            return mod
+        sequence = bindings(main)
+        made, readers, module = {b.var: b for b in sequence}, users(sequence), mod.clone()
+        found: dict[relax.Var, relax.Expr] = {}
+        for binding in sequence:
+            image = _flattened_image(mod, binding, made)
+            if image is None or binding.var in outputs(main):
+                continue
+            layers = {
+                reader.value.op: _with_rows_moved(mod, reader, binding.var, static_shape(image))
+                for reader in readers.get(binding.var, [])
+                if isinstance(reader.value, relax.Call)
+            }
+            if len(layers) < len(readers.get(binding.var, [])) or None in layers.values() or not layers:
+                continue
+            for var, layer in layers.items():
+                module.update_func(var, layer)
+            found[binding.var] = image
+        if not found:
+            return mod
+        moved = [relax.VarBinding(b.var, _reshaped(module, b, found[b.var])) if b.var in found else b for b in sequence]
+        results = outputs(main)
+        module.update_func(module.get_global_var("main"), rebuild(main, live(moved, results), results))
+        return module
+
+
+def _flattened_image(
+    mod: tvm.IRModule, binding: relax.VarBinding, made: dict[relax.Var, relax.VarBinding]
+) -> relax.Var | None:
+    """The image [N, H, W, C] that a binding shows as [N, C * H * W], channel after channel; None if it does not."""
+    if not _is_one(mod, binding.value, "relax.reshape"):
+        return None
+    permuted = made.get(binding.value.args[0])
+    if permuted is None or not _is_one(mod, permuted.value, "relax.permute_dims"):
+        return None
+    (inner,) = bindings(composite_of(mod, permuted.value))
+    image = permuted.value.args[0]
+    batch, *extents = static_shape(image)
+    axes = inner.value.attrs.axes
+    flat = (batch, int(np.prod(extents)))
+    is_channels_first = axes is not None and tuple(int(axis) for axis in axes) == NHWC_TO_NCHW
+    return image if is_channels_first and static_shape(binding.var) == flat else None
+
+
+def _is_one(mod: tvm.IRModule, value: relax.Expr, name: str) -> bool:
+    """Whether an expression calls a composite of this operator alone, on a variable."""
+    composite = composite_of(mod, value)
+    if composite is None or len(value.args) != 1 or not isinstance(value.args[0], relax.Var):
+        return False
+    inner = bindings(composite)
+    return len(inner) == 1 and op_name(inner[0].value) == name
+
+
+def _with_rows_moved(
+    mod: tvm.IRModule, reader: relax.VarBinding, data: relax.Var, image: Sequence[int]
+) -> relax.Function | None:
+    """The dense layer that reads `data`, for elements in the order of the image; None where it is no such layer."""
+    composite = composite_of(mod, reader.value)
+    if composite is None or sum(arg == data for arg in reader.value.args) != 1:
+        return None
+    param = composite.params[list(reader.value.args).index(data)]
+    inner = bindings(composite)
+    products = [b for b in inner if op_name(b.value) == "relax.matmul"]
+    readers, made = users(inner), {b.var: b for b in inner}
+    if len(products) != 1 or len(readers[param]) != 1:
+        return None
+    left, right = products[0].value.args
+    if left != param:
+        widened = made.get(left)
+        is_real = widened is not None and op_name(widened.value) == "relax.dequantize"
+        if not is_real or widened.value.args[0] != param or len(readers[left]) != 1:
+            return None
+    moved = _moved(right, products[0], image) if right not in made else _moved_quantized(made[right], image)
+    if moved is None:
+        return None
+    sequence = [moved if b.var == moved.var else b for b in inner]
+    return build(composite.params, sequence, outputs(composite), attrs=composite.attrs)
+
+
+def _moved(weight: relax.Expr, product: relax.VarBinding, image: Sequence[int]) -> relax.VarBinding | None:
+    """The product with the rows of its weights moved."""
+    array = array_of(weight)
+    if array is None or array.ndim != 2:
+        return None
+    call = product.value
+    return relax.VarBinding(
+        product.var,
+        infer(relax.Call(call.op, [call.args[0], _rows_moved(array, image)], call.attrs, [], call.span)),
+    )
+
+
+def _moved_quantized(dequantize: relax.VarBinding, image: Sequence[int]) -> relax.VarBinding | None:
+    """Quantized weights with their rows moved, which have one scale, or one for each column."""
+    call = dequantize.value
+    array = array_of(call.args[0]) if op_name(call) == "relax.dequantize" else None
+    if array is None or array.ndim != 2:
+        return None
+    scale = array_of(call.args[1])
+    if scale is None or (scale.size > 1 and int(call.attrs.axis) % 2 != 1):
+        return None
+    arguments = [_rows_moved(array, image), *call.args[1:]]
+    return relax.VarBinding(dequantize.var, infer(relax.Call(call.op, arguments, call.attrs, [], call.span)))
+
+
+def _rows_moved(weight: np.ndarray, image: Sequence[int]) -> relax.Expr:
+    """[C * H * W, K] -> [H * W * C, K]."""
+    _, height, width, channels = image
+    planes = weight.reshape(channels, height, width, -1)
+    return constant(np.ascontiguousarray(planes.transpose(1, 2, 0, 3).reshape(weight.shape)))
+
+
+def _reshaped(module: tvm.IRModule, binding: relax.VarBinding, image: relax.Var) -> relax.Call:
+    """A call of the composite that flattens, made for the image with its channels last."""
+    callee = binding.value.op
+    composite, param = module[callee], relax.Var(image.name, image.ty)
+    (inner,) = bindings(composite)
+    value = infer(relax.op.reshape(param, list(static_shape(inner.var))))
+    function = build([param], [relax.VarBinding(inner.var, value)], [inner.var], attrs=composite.attrs)
+    del module[callee]
+    return call_new(module, callee.name_hint, function, [image], binding.value.span)

@@ -1,0 +1,155 @@
+"""Inputs come in, and outputs go out, through composites of their own, so that rows of them can be handed over.
+
+Rewrite:
+    main(x): y = c(x); return y
+      ->  main(x): x.rows = read(x); y.rows = c(x.rows); y = write(y.rows); return y
+    read and write are composites of one permute_dims with the attribute `stream`, "read" or "write". An NCHW image that
+    only its channels-last form is read of comes in so, pixel by pixel: the permutation that turns it is the read. What
+    works element by element between the two, a quantize or a normalization, is turned with it. The same holds for an
+    output that is nothing but the NCHW form of an image.
+Leaves alone: inputs that nothing reads, results that are constants. What the module computes in TVM stays the same.
+"""
+
+from __future__ import annotations
+
+import tvm
+from tvm import relax
+
+from relay_passes.composites import STREAM, attributes, call_new, composite_of
+from relay_passes.dataflow import (
+    bindings,
+    build,
+    infer,
+    is_dataflow,
+    op_name,
+    outputs,
+    rebuild,
+    static_shape,
+    substitute,
+    users,
+)
+from relay_passes.layout.channels_last import NCHW_TO_NHWC, NHWC_TO_NCHW, channels_last, has_window, is_image
+from tvm_ext.core.names import identifier, unique
+
+
+@tvm.transform.module_pass(opt_level=0, name="StreamPorts")
+class StreamPorts:
+    """See the module's docstring. Runs behind ConvertLayout, whose permutations it takes over."""
+
+    def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
+        return _Rewriter(mod).run() if is_dataflow(mod["main"]) else mod
+
+
+class _Rewriter:
+    def __init__(self, mod: tvm.IRModule) -> None:
+        self.mod, self.module, self.main = mod, mod.clone(), mod["main"]
+        self.taken = {var.name_hint for var in mod.get_global_vars()}
+        self.results = outputs(self.main)
+        self.readers = users(bindings(self.main))
+        self.values = {binding.var: binding.value for binding in bindings(self.main)}
+        self.replace: dict[relax.Var, relax.Expr] = {}
+        self.turned: set[relax.Var] = set()
+
+    def run(self) -> tvm.IRModule:
+        sequence = [binding for param in self.main.params for binding in self._read(param)]
+        ends = {result: self._turns_back(result) for result in self.results if isinstance(result, relax.Var)}
+        for binding in bindings(self.main):
+            if binding.var in self.turned or ends.get(binding.var) is not None:
+                continue
+            var = binding.var
+            if var in ends:
+                var = relax.DataflowVar(f"{var.name}.rows", var.ty)
+                self.replace[binding.var] = var
+            sequence.append(relax.VarBinding(var, substitute(binding.value, self.replace)))
+        results: list[relax.Expr] = []
+        for result in self.results:
+            if isinstance(result, relax.Var):
+                sequence.append(self._write(result, ends[result], repeated=result in self.results[: len(results)]))
+                result = sequence[-1].var
+            results.append(result)
+        self.module.update_func(self.mod.get_global_var("main"), rebuild(self.main, sequence, results))
+        return self.module
+
+    def _read(self, param: relax.Var) -> list[relax.VarBinding]:
+        """What reads an input, in the form its readers ask for, and what is turned with it; nothing where none do."""
+        if param not in self.readers and param not in self.results:
+            return []
+        chain = self._until_turned(param)
+        if not chain:
+            read = self._moved(param, tuple(range(len(static_shape(param)))), f"{param.name}.rows", "read")
+            self.replace[param] = read.var
+            return [read]
+        *between, turn = chain
+        found = [self._moved(param, NCHW_TO_NHWC, f"{param.name}.nhwc", "read")]
+        for binding in between:
+            composite = composite_of(self.mod, binding.value)
+            assert composite is not None, "only composites are turned"
+            turned = channels_last(composite)
+            assert turned is not None, "a rule was found before"
+            name = unique(binding.value.op.name_hint, self.taken)
+            call = call_new(
+                self.module, name, turned.with_attr("layout", list(NCHW_TO_NHWC)), [found[-1].var], binding.value.span
+            )
+            found.append(relax.VarBinding(relax.DataflowVar(binding.var.name, call.ty), call))
+        self.turned |= {binding.var for binding in chain}
+        self.replace[turn.var] = found[-1].var
+        return found
+
+    def _until_turned(self, param: relax.Var) -> list[relax.VarBinding]:
+        """What reads an input, up to the permutation that puts its channels last; empty where there is none."""
+        chain: list[relax.VarBinding] = []
+        var = param
+        while len(found := self.readers.get(var, [])) == 1 and var not in self.results:
+            chain.append(found[0])
+            if self._permutes(found[0].value, NCHW_TO_NHWC):
+                return chain
+            composite, after = composite_of(self.mod, found[0].value), found[0].var
+            if composite is None or len(composite.params) != 1 or has_window(composite):
+                break
+            if not is_image(after) or static_shape(after) != static_shape(var) or channels_last(composite) is None:
+                break
+            var = after
+        return []
+
+    def _turns_back(self, result: relax.Var) -> relax.Var | None:
+        """The channels-last image of which a result is the NCHW form, and nothing but a result."""
+        made = self.values.get(result)
+        if result in self.readers or made is None or not self._permutes(made, NHWC_TO_NCHW):
+            return None
+        source = made.args[0]
+        return source if isinstance(source, relax.Var) else None
+
+    def _write(self, result: relax.Var, image: relax.Var | None, *, repeated: bool) -> relax.VarBinding:
+        name = f"{result.name}.copy" if repeated else result.name
+        if image is not None:
+            return self._moved(substitute(image, self.replace), NHWC_TO_NCHW, name, "write")
+        source = substitute(result, self.replace)
+        return self._moved(source, tuple(range(len(static_shape(source)))), name, "write")
+
+    def _moved(self, source: relax.Var, axes: tuple[int, ...], name: str, stream: str) -> relax.VarBinding:
+        """A call of a new composite that permutes, and whose elements the application hands over or takes."""
+        param = relax.Var(source.name, source.ty)
+        value = infer(relax.op.permute_dims(param, list(axes)))
+        result = relax.Var(name, value.ty)
+        layout = axes if stream == "read" and axes == NCHW_TO_NHWC else ()
+        function = build(
+            [param], [relax.VarBinding(result, value)], [result], attrs=attributes(f"{stream}_rows", [], layout=layout)
+        ).with_attr(STREAM, stream)
+        port = source.name if stream == "read" else name
+        call = call_new(self.module, unique(f"{stream}_{identifier(port)}", self.taken), function, [source])
+        return relax.VarBinding(relax.DataflowVar(name, call.ty), call)
+
+    def _permutes(self, value: relax.Expr, axes: tuple[int, ...]) -> bool:
+        """Whether an expression is a composite that only puts the axes of one image into this order."""
+        composite = composite_of(self.mod, value)
+        if composite is None or len(composite.params) != 1:
+            return False
+        source, inner = composite.params[0], bindings(composite)
+        if len(inner) != 1 or not is_image(source) or not is_image(inner[0].var) or static_shape(source)[0] != 1:
+            return False
+        call, shape = inner[0].value, static_shape(source)
+        if op_name(call) == "relax.permute_dims":
+            return call.attrs.axes is not None and tuple(int(axis) % 4 for axis in call.attrs.axes) == axes
+        moved = [axis for axis in axes if shape[axis] > 1]
+        is_reshape = op_name(call) == "relax.reshape" and moved == sorted(moved)
+        return is_reshape and static_shape(inner[0].var) == tuple(shape[axis] for axis in axes)

@@ -1,0 +1,182 @@
+"""Decides which memory results, scratch and weights live in, and when they are moved, for the least predicted time.
+
+Rewrite:
+    a = c1(x); b = c2(a); d = c3(b); e = c4(d, a)
+      ->  a = c1(x)                                  c1 carries `memory = "dtcm"`: its result is made there
+          a.sram = tvm_ext.move(a, "sram", within=1)       spilled while c2 runs
+          b = c2(a); d = c3(b)                       c2 carries `weights_memory = "dtcm"`, `weights_ahead = 1`: its
+          a.dtcm = tvm_ext.move(a.sram, "dtcm")            weights are fetched while c1 runs; `scratch_memory` likewise
+          e = c4(d, a.dtcm)                          a fetch stands where it starts and is waited for at its first use
+    main says what that is predicted to come to, in cycles: `predicted_cycles`, and `predicted_cycles_at_home` without.
+Leaves alone: inputs and outputs, which stay in the platform's default memory; what is run row by row in series;
+functions that something else than composites is part of; a function that no placement makes faster by 1 %; what each
+composite computes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import tvm
+from tvm import relax
+
+from relay_passes.analysis.operator_graph import OperatorGraph
+from relay_passes.backend import Backend
+from relay_passes.composites import composite_of
+from relay_passes.dataflow import bindings, is_dataflow, operands, outputs, rebuild, substitute
+from relay_passes.move import move
+from relay_passes.solvers.memories.assignment import Assignment, Move
+from relay_passes.solvers.memories.problem import Problem, Step
+from relay_passes.solvers.memories.search import assign
+from tvm_ext.core.names import unique
+from tvm_ext.core.time_model import TimeModel
+
+LEAST_GAIN = 0.01
+"""Of the predicted time: what brings less is not worth the moves."""
+
+
+@tvm.transform.module_pass(opt_level=0, name="AssignMemories")
+class AssignMemories:
+    """See the module's docstring. limits: bytes that each memory may give; those not in it are not used."""
+
+    def __init__(self, backend: Backend, time: TimeModel, limits: Mapping[str, int]) -> None:
+        self.backend, self.time, self.limits = backend, time, limits
+
+    def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
+        main = mod["main"]
+        near = [m.name for m in self.time.platform.memories if m.name in self.limits and m.name != self._home]
+        if not is_dataflow(main) or not near or not _is_composites_only(mod, main):
+            return mod
+        operators = OperatorGraph(mod, main, self.backend)
+        problem = self._problem(mod, operators, tuple(near))
+        before = problem.at_home()
+        found = assign(problem)
+        cycles = problem.predicted_cycles(found), problem.predicted_cycles(before)
+        fits_better = problem.overflow(found) < problem.overflow(before)
+        if not fits_better and cycles[0] > cycles[1] * (1 - LEAST_GAIN):
+            return mod
+        module = mod.clone()
+        attributes = {"predicted_cycles": int(cycles[0]), "predicted_cycles_at_home": int(cycles[1])}
+        moved = _Rewriting(module, main, operators, problem, found).function()
+        module.update_func(module.get_global_var("main"), moved.with_attrs(attributes))
+        return module
+
+    @property
+    def _home(self) -> str:
+        return self.time.platform.activations
+
+    def _problem(self, mod: tvm.IRModule, operators: OperatorGraph, near: tuple[str, ...]) -> Problem:
+        graph = operators.graph()
+        called = Counter(steps[0].value.op for steps in operators.steps)
+        composites = [mod[steps[0].value.op] for steps in operators.steps]
+        labels = [str(c.attrs["sequence"]) if "sequence" in c.attrs else None for c in composites]
+        steps: list[Step] = []
+        for index, (node, (computing, *_)) in enumerate(zip(graph.nodes, operators.steps, strict=True)):
+            cost = self.backend.footprint(composites[index])
+            reads: Counter[int] = Counter()
+            for argument, leaf in enumerate(computing.value.args):
+                for value in operators.values[leaf]:
+                    reads[value] += cost.read_bytes.get(argument, operators.sizes[value])
+            steps.append(
+                Step(
+                    cycles=self.time.compute_cycles(cost.kernel, cost.instructions),
+                    reads=dict(reads), writes={value: operators.sizes[value] for value in node.writes},
+                    weights_bytes=cost.weights_bytes, weights_read_bytes=cost.weights_read_bytes,
+                    scratch_bytes=cost.scratch_bytes, scratch_access_bytes=cost.scratch_access_bytes,
+                    shared=dict(node.shared_bytes),
+                    together=index > 0 and labels[index] is not None and labels[index] == labels[index - 1],
+                    # A function that is called again carries one set of attributes.
+                    movable=labels[index] is None and called[computing.value.op] == 1,
+                )
+            )  # fmt: skip
+        problem = Problem(
+            steps=tuple(steps), sizes=graph.sizes, outputs=graph.outputs, home=self._home, near=near,
+            limits=self.limits, stored=self.time.platform.weights, time=self.time,
+        )  # fmt: skip
+        return problem
+
+
+def _is_composites_only(mod: tvm.IRModule, main: relax.Function) -> bool:
+    return all(
+        composite_of(mod, binding.value) is not None or isinstance(binding.value, relax.Var | relax.TupleGetItem)
+        for binding in bindings(main)
+    )
+
+
+class _Rewriting:
+    """The function with its moves; composites that are told where their results, weights or scratch lie."""
+
+    def __init__(
+        self, module: tvm.IRModule, main: relax.Function, operators: OperatorGraph, problem: Problem, found: Assignment
+    ) -> None:
+        self.module, self.main, self.operators, self.problem, self.found = module, main, operators, problem, found
+        self.taken = {binding.var.name for binding in bindings(main)} | {param.name for param in main.params}
+        self.views = {binding.var: binding for group in operators.steps for binding in group[1:]}
+        self.views |= {binding.var: binding for binding in operators.first}
+        self.bases: dict[int, relax.Var] = {}
+        for var, values in operators.values.items():
+            if len(values) == 1:
+                self.bases.setdefault(values[0], var)
+        self.copies: dict[tuple[int, str], relax.Var] = {}
+        self.seen_as: dict[tuple[relax.Var, relax.Var], relax.Var] = {}
+        self.sequence: list[relax.VarBinding] = []
+
+    def function(self) -> relax.Function:
+        moves: dict[int, list[Move]] = {}
+        for value, place in enumerate(self.found.places):
+            for one in self.problem.moves_of(value, place):
+                moves.setdefault(one.start, []).append(one)
+        self.sequence += self.operators.first
+        for index, (computing, *views) in enumerate(self.operators.steps):
+            for one in sorted(moves.get(index, ()), key=lambda m: (m.due, m.value)):
+                self._move(one)
+            self._attributes(index, computing.value.op)
+            moved = {leaf: self._read(leaf, index) for leaf in operands(computing.value) if isinstance(leaf, relax.Var)}
+            self.sequence.append(relax.VarBinding(computing.var, substitute(computing.value, moved)))
+            self.sequence += views
+        return rebuild(self.main, self.sequence, outputs(self.main))
+
+    def _move(self, one: Move) -> None:
+        base = self.bases[one.value]
+        source = self.copies.get((one.value, one.source), base)
+        call = move(source, one.target, one.due - one.start if one.spills else None)
+        var = relax.DataflowVar(unique(f"{base.name}.{one.target}", self.taken), call.ty)
+        self.copies[one.value, one.target] = var
+        self.sequence.append(relax.VarBinding(var, call))
+
+    def _read(self, leaf: relax.Var, index: int) -> relax.Var:
+        """The copy that a step reads in place of a variable; a view of it where the variable is a view."""
+        (value,) = self.operators.values[leaf]
+        place = self.found.places[value]
+        memory = place.memory_at(index, self.problem.home)
+        if index <= place.born_last or (memory == place.born == self.problem.home):
+            return leaf
+        return self._viewed(leaf, self.bases[value], self.copies[value, memory])
+
+    def _viewed(self, leaf: relax.Var, base: relax.Var, copy: relax.Var) -> relax.Var:
+        if leaf.same_as(base):
+            return copy
+        if (leaf, copy) not in self.seen_as:
+            binding = self.views[leaf]
+            read = next(var for var in operands(binding.value) if isinstance(var, relax.Var))
+            value = substitute(binding.value, {read: self._viewed(read, base, copy)})
+            var = relax.DataflowVar(unique(f"{copy.name}.view", self.taken), value.ty)
+            self.seen_as[leaf, copy] = var
+            self.sequence.append(relax.VarBinding(var, value))
+        return self.seen_as[leaf, copy]
+
+    def _attributes(self, index: int, callee: tvm.ir.GlobalVar) -> None:
+        """Tell a composite where its result, its weights and its scratch lie, as far as that is not home."""
+        told: dict[str, object] = {}
+        step, found = self.problem.steps[index], self.found
+        born = {found.places[value].born for value in step.writes}
+        if born != {self.problem.home}:
+            (told["memory"],) = born
+        if index in found.weights:
+            told["weights_memory"] = found.weights[index].memory
+            told["weights_ahead"] = index - found.weights[index].start
+        if found.scratch.get(index, self.problem.home) != self.problem.home:
+            told["scratch_memory"] = found.scratch[index]
+        if told:
+            self.module.update_func(callee, self.module[callee].with_attrs(told))

@@ -1,0 +1,132 @@
+"""Computes results again instead of keeping them, where more bytes are alive than a budget allows.
+
+Rewrite:
+    a = c1(x); b = c2(a); d = c3(b); e = c4(d, a)
+      ->  a = c1(x); b = c2(a); d = c3(b); a.again = c1(x); e = c4(d, a.again)
+    with the cheapest repeats found that keep live bytes within the budget. main says what they came to: attributes
+    `rematerialized_operators`, `rematerialized_instructions` and `schedule_peak_bytes`. The function of a repeat
+    carries `repeats`, the name of the function whose work it does again.
+Leaves alone: a function within the budget; one that no repeats bring within it; what each composite computes.
+Never let TVM's EliminateCommonSubexpr run after it: that undoes it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+
+import tvm
+from tvm import relax
+
+from relay_passes.analysis.operator_graph import OperatorGraph
+from relay_passes.backend import Backend
+from relay_passes.composites import call_new, composite_of
+from relay_passes.dataflow import bindings, is_dataflow, live, operands, outputs, rebuild, substitute
+from relay_passes.solvers.graph import Graph
+from relay_passes.solvers.liveness import peak_bytes
+from relay_passes.solvers.recompute.local import improve_locally
+from relay_passes.solvers.recompute.search import Rank, Recomputation, recompute
+from tvm_ext.core.names import unique
+
+MOST_EXACT = 160
+"""Operators up to which one constraint program is tried, where ortools is installed; beyond, windows of it are."""
+
+
+@tvm.transform.module_pass(opt_level=0, name="Rematerialize")
+class Rematerialize:
+    """See the module's docstring. The backend says what a composite costs and needs.
+
+    rank: of a guide; what it leads to is taken where it costs less than what is found without it.
+    """
+
+    def __init__(self, backend: Backend, budget_bytes: int, *, rank: Rank | None = None) -> None:
+        self.backend, self.budget_bytes, self.rank = backend, budget_bytes, rank
+
+    def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
+        main = mod["main"]
+        if not is_dataflow(main):
+            return mod
+        operators = OperatorGraph(mod, main, self.backend)
+        order = range(len(operators.steps))
+        found = cheapest(operators.graph(), order, operators.instructions, self.budget_bytes, rank=self.rank)
+        if found is None or (not found.cost and len(found.sequence) == len(operators.steps)):
+            return mod
+        module = mod.clone()
+        attributes = {
+            "rematerialized_operators": len(found.sequence) - len(operators.steps),
+            "rematerialized_instructions": found.cost,
+            "schedule_peak_bytes": found.peak_bytes,
+        }
+        repeat_operators(module, operators, found.sequence, attributes)
+        return module
+
+
+def cheapest(
+    graph: Graph, order: Sequence[int], costs: Sequence[int], budget_bytes: int, *, rank: Rank | None = None
+) -> Recomputation | None:
+    """The cheapest sequence found within a budget that keeps an order of first runs; None if none is found.
+
+    Never dearer than without a guide, whose plan is one of those that are compared.
+    """
+    if peak_bytes(graph, order) <= budget_bytes:
+        return Recomputation(sequence=tuple(order), peak_bytes=peak_bytes(graph, order), cost=0, proved=True)
+    ranks = (None, rank) if rank else (None,)
+    searched = [recompute(graph, order, costs, budget_bytes, rank=own) for own in ranks]
+    found = _cheaper(*searched)
+    has_solver = find_spec("ortools") is not None
+    if has_solver and len(order) <= MOST_EXACT:
+        from relay_passes.solvers.recompute.exact import recompute_exactly
+
+        exact = recompute_exactly(graph, order, costs, budget_bytes, hint=found)
+        found = _cheaper(exact, found)
+    if found is None:
+        return None
+    if not found.proved:
+        found = improve_locally(graph, costs, budget_bytes, found, rank=rank)
+    if has_solver:
+        from relay_passes.solvers.recompute.neighbours import improve_neighbours
+        from relay_passes.solvers.recompute.windows import improve_in_windows
+
+        if not found.proved:
+            found = improve_in_windows(graph, order, costs, budget_bytes, found)
+        found = improve_neighbours(graph, costs, budget_bytes, found)
+    return found
+
+
+def _cheaper(*results: Recomputation | None) -> Recomputation | None:
+    return min((result for result in results if result), key=lambda result: result.cost, default=None)
+
+
+def repeat_operators(
+    module: tvm.IRModule, operators: OperatorGraph, sequence: Sequence[int], attributes: Mapping[str, int]
+) -> None:
+    """Gives the module's main its operators in that sequence; a read takes what was computed last.
+
+    A repeat is a call of a function of its own, so that it may be cut otherwise than the first run. What main returns
+    is what was computed last, under its own name. Repeats that nothing reads are left out.
+    """
+    main = operators.main
+    returned = {leaf for result in outputs(main) for leaf in operands(result)}
+    taken = {binding.var.name for binding in bindings(main)} | {param.name for param in main.params}
+    functions = {var.name_hint for var in module.get_global_vars()}
+    left = Counter(sequence)
+    latest: dict[relax.Var, relax.Expr] = {}
+    ran: set[int] = set()
+    bound = list(operators.first)
+    for index in sequence:
+        left[index] -= 1
+        for binding in operators.steps[index]:
+            value, var = substitute(binding.value, latest), binding.var
+            composite = composite_of(module, value) if index in ran else None
+            if composite is not None:
+                name = value.op.name_hint
+                again = composite.with_attr("repeats", name)
+                value = call_new(module, unique(f"{name}_again", functions), again, value.args, value.span)
+            if left[index] if var in returned else index in ran:
+                var = relax.DataflowVar(unique(f"{var.name}.again", taken), var.ty)
+            latest[binding.var] = var
+            bound.append(relax.VarBinding(var, value))
+        ran.add(index)
+    rebuilt = rebuild(main, live(bound, outputs(main)))
+    module.update_func(module.get_global_var("main"), rebuilt.with_attrs(attributes))

@@ -1,0 +1,182 @@
+"""Cuts images into strips of columns that run one after the other, where rows alone need more than a budget allows.
+
+Rewrite:
+    b = c1(x); y = c2(b)
+      ->  x.columns_0_9 = strided_slice(x); b.columns_0_9 = c1_columns_0_9(x.columns_0_9)
+          y.columns_0_8 = c2_columns_0_8(b.columns_0_9)
+          x.columns_7_16 = strided_slice(x); b.columns_7_16 = c1_columns_7_16(x.columns_7_16)
+          y.columns_8_16 = c2_columns_8_16(b.columns_7_16)
+          y = concat(y.columns_0_8, y.columns_8_16)
+    A function that computes some columns carries `columns`, which they are, and `repeats`, the name of the function
+    whose work it shares; an operator that cannot be cut computes all columns again in every strip. Then rows are split,
+    as `SplitSequences` does. main says what it came to: `patched_operators`, those that run in strips.
+Leaves alone: a function that splits of rows alone bring within the budget, or that patches make no smaller; streamed
+    inputs, whose rows come once; what each composite computes: no bit of its result changes.
+Never let TVM's EliminateCommonSubexpr run after it: it may join what is computed twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tvm
+from tvm import relax
+
+from relay_passes.analysis.operator_graph import OperatorGraph
+from relay_passes.analysis.row_facts import row_facts
+from relay_passes.backend import Backend
+from relay_passes.composites import call_new
+from relay_passes.dataflow import bindings, is_dataflow, operands, outputs, rebuild, substitute
+from relay_passes.memory import strip_composites
+from relay_passes.memory.split_sequences import SplitSequences
+from relay_passes.solvers.split.patches import PatchedSegments, Patches
+from relay_passes.solvers.split.search import cut
+from relay_passes.solvers.split.strip_columns import columns_made, columns_read, strips_of
+from tvm_ext.core.columns import ColumnOperator, Columns
+from tvm_ext.core.names import identifier, strip_ending, unique
+
+
+@tvm.transform.module_pass(opt_level=0, name="SplitPatches")
+class SplitPatches:
+    """See the module's docstring. budget_bytes: bytes alive that are allowed; None asks for the fewest possible."""
+
+    def __init__(self, backend: Backend, budget_bytes: int | None) -> None:
+        self.backend, self.budget_bytes = backend, budget_bytes
+
+    def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
+        main = mod["main"]
+        if not is_dataflow(main):
+            return mod
+        operators = OperatorGraph(mod, main, self.backend)
+        columns = _columns(operators)
+        segments = PatchedSegments(operators.graph(), row_facts(operators), columns, operators.instructions)
+        patches = [one for one in cut(segments, self.budget_bytes).segments if isinstance(one, Patches)]
+        if not patches:
+            return mod
+        module = mod.clone()
+        _Rewriter(module, operators, columns).run(patches)
+        return SplitSequences(self.backend, self.budget_bytes)(module)
+
+
+def _columns(operators: OperatorGraph) -> list[ColumnOperator | None]:
+    """How each operator's columns depend on what it reads; None where it cannot compute some of them."""
+    views = {binding.var for step in operators.steps for binding in step[1:]}
+    found: list[ColumnOperator | None] = []
+    for step, composite, columns in zip(operators.steps, operators.composites, operators.columns, strict=True):
+        reads = {leaf for leaf in operands(step[0].value) if isinstance(leaf, relax.Var)}
+        if columns is None or composite is None or len(step) > 1 or reads & views:
+            found.append(None)
+            continue
+        halves = strips_of(columns.num_columns, 2)  # one at each border
+        found.append(columns if all(_computing(composite, columns, half) for half in halves) else None)
+    return found
+
+
+def _computing(composite: relax.Function, operator: ColumnOperator, made: Columns) -> relax.Function | None:
+    """The composite for some columns of its result; None where it cannot be."""
+    reads = [columns_read(operator, position, made) for position in range(len(operator.readers))]
+    return strip_composites.computing(composite, operator, made, reads)
+
+
+class _Rewriter:
+    """Gives a module's main its patches."""
+
+    def __init__(
+        self, module: tvm.IRModule, operators: OperatorGraph, columns: Sequence[ColumnOperator | None]
+    ) -> None:
+        self.module, self.operators, self.columns, self.graph = module, operators, columns, operators.graph()
+        main = operators.main
+        self.taken = {binding.var.name for binding in bindings(main)} | {param.name for param in main.params}
+        self.functions = {var.name_hint for var, _ in module.functions_items()}
+        self.bound = list(operators.first)
+
+    def run(self, patches: Sequence[Patches]) -> None:
+        main, done = self.operators.main, 0
+        for patch in patches:
+            self.bound += [binding for step in self.operators.steps[done : patch.begin] for binding in step]
+            self._patch(patch)
+            done = patch.end
+        self.bound += [binding for step in self.operators.steps[done:] for binding in step]
+        rebuilt = rebuild(main, self.bound, outputs(main))
+        called = {binding.value.op for binding in bindings(rebuilt) if isinstance(binding.value, relax.Call)}
+        for patch in patches:
+            for step in self.operators.steps[patch.begin : patch.end]:
+                if step[0].value.op not in called:
+                    del self.module[step[0].value.op]
+        count = sum(patch.end - patch.begin for patch in patches)
+        self.module.update_func(self.module.get_global_var("main"), rebuilt.with_attr("patched_operators", count))
+
+    def _patch(self, patch: Patches) -> None:
+        """The operators of a segment, once for each strip, and its result put together."""
+        last = self.operators.steps[patch.end - 1][0]
+        strips = [self._strip(patch, strip) for strip in patch.strips]
+        attrs = self.module[last.value.op].attrs
+        function = strip_composites.joining(strips, attrs["source_nodes"], attrs.get("layout", ()))
+        joined = self._call(f"join_{last.value.op.name_hint}", function, strips, last.value.span)
+        self.bound.append(relax.VarBinding(last.var, joined))
+
+    def _strip(self, patch: Patches, strip: Columns) -> relax.Var:
+        made = columns_made(self.graph, self.columns, patch.begin, patch.end, strip)
+        values: dict[relax.Var, dict[Columns | None, relax.Var]] = {}
+        """Of each value, what holds some columns of it in this strip; first those of a result that are computed."""
+        for index, columns in zip(range(patch.begin, patch.end), made, strict=True):
+            computing, *views = self.operators.steps[index]
+            arguments = [
+                self._argument(argument, values, columns_read(self.columns[index], position, columns))
+                for position, argument in enumerate(computing.value.args)
+            ]
+            values[computing.var] = {columns: self._compute(index, columns, arguments)}
+            for view in views:
+                shown = substitute(view.value, {old: held[None] for old, held in values.items() if None in held})
+                values[view.var] = {None: self._bind(f"{view.var.name}.again", shown)}
+        return values[self.operators.steps[patch.end - 1][0].var][strip]
+
+    def _argument(
+        self,
+        value: relax.Var,
+        values: dict[relax.Var, dict[Columns | None, relax.Var]],
+        wanted: Columns | None,
+    ) -> relax.Var:
+        """A variable that holds these columns of a value, and no others."""
+        held = values.setdefault(value, {None: value})
+        if wanted in held:
+            return held[wanted]
+        assert wanted is not None, "what needs all columns has them"
+        computed, var = next(iter(held.items()))
+        begin = computed[0] if computed else 0
+        function = strip_composites.cutting(var, (wanted[0] - begin, wanted[1] - begin), self._layout(value))
+        function = function.with_attr("columns", list(wanted))
+        copy = self._call(f"cut_{identifier(value.name)}_{strip_ending(wanted)}", function, [var])
+        held[wanted] = self._bind(f"{value.name}.{strip_ending(wanted)}", copy)
+        return held[wanted]
+
+    def _compute(self, index: int, columns: Columns | None, arguments: Sequence[relax.Var]) -> relax.Var:
+        """One operator for some columns of its result, or for all of them once more."""
+        binding, composite, operator = (
+            self.operators.steps[index][0], self.operators.composites[index], self.columns[index],
+        )  # fmt: skip
+        assert composite is not None, "what runs by rows is a composite"
+        name = binding.value.op.name_hint
+        if columns is None or operator is None:
+            again = composite.with_attr("repeats", name)
+            return self._bind(f"{binding.var.name}.again", self._call(f"{name}_again", again, arguments))
+        function = _computing(composite, operator, columns)
+        assert function is not None, "whether it can was tried"
+        function = function.with_attrs({"repeats": name, "columns": list(columns)})
+        call = self._call(f"{name}_{strip_ending(columns)}", function, arguments, binding.value.span)
+        return self._bind(f"{binding.var.name}.{strip_ending(columns)}", call)
+
+    def _layout(self, value: relax.Var) -> Sequence[int]:
+        """The axes of the model in the order in which a value keeps them."""
+        makers = (step[0].value for step in self.operators.steps if step[0].var.same_as(value))
+        return next((self.module[call.op].attrs.get("layout", ()) for call in makers), ())
+
+    def _call(
+        self, name: str, function: relax.Function, arguments: Sequence[relax.Var], span: tvm.ir.Span | None = None
+    ) -> relax.Call:
+        return call_new(self.module, unique(name, self.functions), function, arguments, span)
+
+    def _bind(self, name: str, value: relax.Expr) -> relax.Var:
+        var = relax.DataflowVar(unique(name, self.taken), value.ty)
+        self.bound.append(relax.VarBinding(var, value))
+        return var

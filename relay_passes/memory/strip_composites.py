@@ -1,0 +1,114 @@
+"""Composites of strips: one that computes some columns of a result, one that cuts some out, one that joins them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from tvm import relax
+
+from relay_passes.composites import attributes
+from relay_passes.dataflow import bindings, build, infer, op_name, outputs, static_shape, substitute, with_span
+from relay_passes.layout.channels_last import WINDOWS
+from tvm_ext.core.columns import ColumnOperator, Columns
+
+COLUMN_AXIS = 2
+"""Of an image that keeps its channels last."""
+
+
+def computing(
+    composite: relax.Function, operator: ColumnOperator, made: Columns, reads: Sequence[Columns | None]
+) -> relax.Function | None:
+    """The composite for some columns of its result; None where its parts need all of them.
+
+    reads: of each parameter, which columns of it are handed over; None: all.
+    """
+    params = [
+        param if columns is None else relax.Var(param.name, _of_columns(param, columns))
+        for param, columns in zip(composite.params, reads, strict=True)
+    ]
+    new: dict[relax.Var, relax.Expr] = dict(zip(composite.params, params, strict=True))
+    sequence: list[relax.VarBinding] = []
+    for binding in bindings(composite):
+        try:
+            value = substitute(binding.value, new)
+        except ValueError:  # of what TVM says of operands that do not go together: a constant has all the columns
+            return None
+        if op_name(value) in WINDOWS:
+            position = _position(composite, binding)
+            reader = operator.readers[position] if position is not None else None
+            value = _padded(value, reader.padding(made)) if reader else None
+            if value is None:
+                return None
+        new[binding.var] = var = relax.Var(binding.var.name, value.ty, binding.var.span)
+        sequence.append(relax.VarBinding(var, value))
+    results = [new[result] for result in outputs(composite)]
+    if not any(operator.readers):  # it makes them all, of which these are taken
+        value = _some(results[0], made)
+        results = [relax.Var("columns", value.ty)]
+        sequence.append(relax.VarBinding(results[0], value))
+    shape = static_shape(results[0])
+    if len(shape) <= COLUMN_AXIS or shape[COLUMN_AXIS] != made[1] - made[0]:  # a mean may drop the axis
+        return None
+    return build(params, sequence, results, attrs=composite.attrs)
+
+
+def cutting(source: relax.Var, columns: Columns, layout: Sequence[int]) -> relax.Function:
+    """Copies some columns of an image. layout: as in `attributes`."""
+    param = relax.Var(source.name, source.ty)
+    value = _some(param, columns)
+    result = relax.Var("columns", value.ty)
+    attrs = attributes("strided_slice", [], layout=layout)
+    return build([param], [relax.VarBinding(result, value)], [result], attrs=attrs)
+
+
+def joining(strips: Sequence[relax.Var], source_nodes: Sequence[str], layout: Sequence[int]) -> relax.Function:
+    """Puts strips side by side. source_nodes, layout: as in `attributes`."""
+    params = [relax.Var(strip.name, strip.ty) for strip in strips]
+    value = infer(relax.op.concat(params, axis=COLUMN_AXIS))
+    result = relax.Var("joined", value.ty)
+    attrs = attributes("concat", source_nodes, layout=layout)
+    return build(params, [relax.VarBinding(result, value)], [result], attrs=attrs)
+
+
+def _some(image: relax.Expr, columns: Columns) -> relax.Call:
+    return infer(relax.op.strided_slice(image, [COLUMN_AXIS], [columns[0]], [columns[1]]))
+
+
+def _of_columns(image: relax.Var, columns: Columns) -> relax.TensorType:
+    shape = list(static_shape(image))
+    shape[COLUMN_AXIS] = columns[1] - columns[0]
+    return relax.TensorType(shape, image.ty.dtype)
+
+
+def _position(composite: relax.Function, window: relax.VarBinding) -> int | None:
+    """Number of the parameter over which a window slides, with nothing but element-wise operators in between."""
+    values = {binding.var: binding.value for binding in bindings(composite)}
+    source = window.value.args[0]
+    while source in values:
+        source = values[source].args[0]
+    return list(composite.params).index(source) if source in composite.params else None
+
+
+def _padded(call: relax.Call, sides: tuple[int, int]) -> relax.Call | None:
+    """A window with other padding to its left and right; None where more of it would count in an average."""
+    attrs = call.attrs
+    top, left, bottom, right = (int(width) for width in attrs.padding)
+    if op_name(call) == "relax.nn.conv2d":
+        make = partial(
+            relax.op.nn.conv2d, weight=call.args[1], groups=attrs.groups, data_layout=attrs.data_layout,
+            kernel_layout=attrs.kernel_layout, out_dtype=attrs.out_dtype or None,
+        )  # fmt: skip
+    else:
+        if attrs.count_include_pad and (sides[0] > left or sides[1] > right):
+            return None
+        pool = relax.op.nn.max_pool2d if op_name(call) == "relax.nn.max_pool2d" else relax.op.nn.avg_pool2d
+        make = partial(
+            pool, pool_size=attrs.pool_size, ceil_mode=attrs.ceil_mode, count_include_pad=attrs.count_include_pad,
+            layout=attrs.layout,
+        )  # fmt: skip
+    padding = [top, sides[0], bottom, sides[1]]
+    made = make(
+        call.args[0], strides=attrs.strides, padding=padding, dilation=attrs.dilation, out_layout=attrs.out_layout
+    )
+    return with_span(infer(made), call.span)

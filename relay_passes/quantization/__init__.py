@@ -1,0 +1,1 @@
+"""A float module and samples -> the module in QDQ form."""

@@ -1,0 +1,133 @@
+"""Post-training quantization: a float function becomes int8 in QDQ form, with parameters measured on samples.
+
+Rewrite:
+    relu(add(conv2d(x, w), b))
+      ->  quantize(relu(add(conv2d(dequantize(x), dequantize(int8 w)), dequantize(int32 b))))
+    Activations have one scale and zero point a tensor, weights one scale an output channel and zero point 0, biases
+    the product of both scales. relu and clip stand before the quantize. What only moves numbers, or picks some of
+    them, keeps their parameters; moves work on int8 itself. Inputs and outputs become int8 where what reads or
+    gives them is, unless they are to stay float32.
+    Module attribute `tvm_ext.quantization`: what was measured, as JSON.
+Leaves alone: operators with no int8 form, those that lose too much, what is no float32. A value between int8 and
+float is quantized or dequantized once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from relay_passes.analysis.calibrate import calibrate
+from relay_passes.analysis.choose_float import (
+    LeftFloat,
+    Measured,
+    choose,
+    follow_neighbours,
+    impossible,
+    measure,
+)
+from relay_passes.analysis.correct_biases import correct_biases
+from relay_passes.analysis.quantization_units import is_float_tensor, units_of
+from relay_passes.analysis.run_units import Int8Choice, Sample, UnitRunner
+from relay_passes.dataflow import bindings, op_name
+from relay_passes.quantization.insert_qdq import insert_qdq
+from relay_passes.simplify.expose_gathers import ExposeGathers
+from tvm_ext.core.errors import UnsupportedModel
+
+REPORT = "tvm_ext.quantization"
+
+
+@tvm.transform.module_pass(opt_level=0, name="QuantizeInt8")
+class QuantizeInt8:
+    """See the module's docstring.
+
+    samples: arrays by the names of main's parameters. labels: per sample the index of the largest element the first
+    output should have. elementwise: operators the backend computes element by element. float_io: inputs and outputs
+    stay float32. min_snr_db: how good every output must be; operators are left float until it is. float_allowed:
+    False where nothing may be left float.
+
+    Raises UnsupportedModel for a model that is quantized already, computes nothing in float, or, where float is not
+    allowed, holds operators without an int8 form.
+    """
+
+    def __init__(
+        self,
+        samples: Sequence[Sample],
+        *,
+        elementwise: frozenset[str],
+        labels: Sequence[int] | None = None,
+        float_io: bool = False,
+        min_snr_db: float = 10.0,
+        float_allowed: bool = True,
+    ) -> None:
+        self.samples, self.labels, self.elementwise = samples, labels, elementwise
+        self.float_io, self.min_snr_db, self.float_allowed = float_io, min_snr_db, float_allowed
+
+    def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
+        _refuse_quantized(mod["main"])
+        mod = ExposeGathers()(mod)
+        func = mod["main"]
+        units = units_of(func, self.elementwise)
+        left = impossible(units)
+        if left and not self.float_allowed:
+            raise UnsupportedModel(
+                f"the processor has no FPU, and these have no int8 form: {_listed(left)}. Replace them in the model, "
+                "or choose a processor with an FPU."
+            )
+        if all(unit.kind in ("float", "move") for unit in units):
+            raise UnsupportedModel("quantize = int8: the model holds no float operator that has an int8 form.")
+        runner = UnitRunner(mod, units)
+        activations = calibrate(runner, self.samples)
+        params = [] if self.float_io else [p for p in func.params if is_float_tensor(p) and p in activations]
+        int8 = frozenset(index for index, unit in enumerate(units) if unit.kind != "float")
+        everything = follow_neighbours(runner, Int8Choice(units=int8, activations=activations), params)
+        linear = correct_biases(runner, self.samples, activations, everything.inputs)
+        everything = Int8Choice(units=int8, activations=activations, linear=linear, inputs=everything.inputs)
+        choice = follow_neighbours(runner, everything, params)
+        if self.float_allowed:
+            choice, chosen = choose(runner, self.samples, everything, params, min_snr_db=self.min_snr_db)
+            left += chosen
+        measured = measure(runner, self.samples, choice)
+        changed = mod.clone()
+        rewritten = insert_qdq(func, units, choice, int8_results=not self.float_io)
+        changed.update_func(mod.get_global_var("main"), rewritten)
+        return changed.with_attrs({REPORT: json.dumps(self._report(runner, choice, measured, left))})
+
+    def _report(
+        self, runner: UnitRunner, choice: Int8Choice, measured: Measured, left: Sequence[LeftFloat]
+    ) -> dict[str, Any]:
+        computing = [index for index in measured.db if runner.units[index].kind != "move"]
+        return {
+            "samples": len(self.samples),
+            "operators": [
+                {
+                    "name": runner.units[index].name,
+                    "snr_db": measured.db[index],
+                    "dtype": "int8" if index in choice.units else "float32",
+                }
+                for index in computing
+            ],
+            "left_float": [{"name": unit.name, "reason": unit.reason} for unit in left],
+            "accuracy_float": self._accuracy(measured.float_guesses),
+            "accuracy_int8": self._accuracy(measured.int8_guesses),
+        }
+
+    def _accuracy(self, guesses: Sequence[int]) -> float | None:
+        """Part of the samples whose largest element is where the label says; None without labels."""
+        if self.labels is None or len(guesses) != len(self.labels):
+            return None
+        return sum(int(a) == int(b) for a, b in zip(guesses, self.labels, strict=True)) / len(guesses)
+
+
+def _refuse_quantized(func: relax.Function) -> None:
+    if any(op_name(b.value) in ("relax.quantize", "relax.dequantize") for b in bindings(func)):
+        raise UnsupportedModel("quantize = int8: the model is quantized already; leave the option out.")
+
+
+def _listed(left: Sequence[LeftFloat]) -> str:
+    names = [f"{unit.name} ({unit.reason})" for unit in left]
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -1,0 +1,1 @@
+"""Passes that form one composite per operator, and regions of composites."""

@@ -1,0 +1,1 @@
+"""Passes of phase 1: constants become plain, moves of elements become gathers."""

@@ -1,0 +1,1 @@
+"""Searches over plain graphs and numbers, by problem; none knows tvm."""

@@ -1,0 +1,1 @@
+"""Places of values, weights and scratch in several memories."""

@@ -1,0 +1,210 @@
+"""Placing values, weights and scratch in several memories, as numbers: what a placement occupies, and how long it runs.
+
+One memory is home: every value may lie there from its first step to its last. Another memory is near: it is faster and
+smaller. A value that is made near is there until its `born_last` step, and spilled home behind its maker where a later
+step wants it; a `Stay` is a copy fetched from home, there from the step before which the fetch starts until the last
+step that reads it. Weights are copied from where they are stored, for one step each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from relay_passes.solvers.memories.assignment import Assignment, Move, Place
+from tvm_ext.core.time_model import Event, TimeModel, finish_cycles
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """An operator.
+
+    cycles: of its instructions. reads: value -> bytes read of it. writes: value -> bytes. weights, scratch: what they
+    take, and what is read, or read and written, of them. shared: value -> bytes that the result shares with it where it
+    is read for the last time. together: nothing starts or ends between it and the step before. movable: whether its
+    weights and scratch may lie elsewhere, and its results near.
+    """
+
+    cycles: float
+    reads: Mapping[int, int]
+    writes: Mapping[int, int]
+    weights_bytes: int = 0
+    weights_read_bytes: int = 0
+    scratch_bytes: int = 0
+    scratch_access_bytes: int = 0
+    shared: Mapping[int, int] = field(default_factory=dict[int, int])
+    together: bool = False
+    movable: bool = True
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Steps in their order, bytes of values; near: memories but home, and all their limits in bytes; stored: where
+    weights are."""
+
+    steps: tuple[Step, ...]
+    sizes: tuple[int, ...]
+    outputs: frozenset[int]
+    home: str
+    near: tuple[str, ...]
+    limits: Mapping[str, int]
+    stored: str
+    time: TimeModel
+
+    @cached_property
+    def makers(self) -> dict[int, int]:
+        """Value -> the step that makes it; inputs are there from step -1 on."""
+        return {value: index for index, step in enumerate(self.steps) for value in step.writes}
+
+    @cached_property
+    def uses(self) -> list[list[int]]:
+        """Steps that read each value, ascending."""
+        found: list[list[int]] = [[] for _ in self.sizes]
+        for index, step in enumerate(self.steps):
+            for value in step.reads:
+                found[value].append(index)
+        return found
+
+    def ends(self, value: int) -> int:
+        """The last step that a value matters in."""
+        last = max([self.makers.get(value, -1), *self.uses[value]])
+        return len(self.steps) - 1 if value in self.outputs else last
+
+    def boundary_from(self, step: int) -> int:
+        """The first place from before a step on where something may start or end."""
+        while step < len(self.steps) and self.steps[step].together:
+            step += 1
+        return step
+
+    def boundary_to(self, step: int) -> int:
+        """The last such place up to before a step."""
+        while step > 0 and step < len(self.steps) and self.steps[step].together:
+            step -= 1
+        return step
+
+    def at_home(self) -> Assignment:
+        """Everything home, weights where they are stored."""
+        last = len(self.steps)
+        return Assignment(places=(Place(born=self.home, born_last=last),) * len(self.sizes), weights={}, scratch={})
+
+    def home_again(self, value: int) -> int:
+        """The first step before which a value that was made near can have been spilled."""
+        return self.boundary_from(self.boundary_from(self.makers.get(value, -1) + 1) + 1)
+
+    def moves_of(self, value: int, place: Place) -> Iterator[Move]:
+        """The spill, where the value is wanted from home, then the fetches."""
+        away = place.born != self.home
+        if away and any(use > place.born_last for use in self.uses[value]):
+            start = self.boundary_from(self.makers[value] + 1)
+            due = self.boundary_from(start + 1)
+            yield Move(value=value, source=place.born, target=self.home, start=start, due=due, spills=True)
+        for stay in place.stays:
+            due = self.boundary_to(stay.first)
+            yield Move(value=value, source=self.home, target=stay.memory, start=stay.start, due=due)
+
+    def occupied(self, value: int, place: Place) -> Iterator[tuple[str, int, int]]:
+        """Memory and steps [begin, end) of every copy of a value."""
+        begin = max(self.makers.get(value, 0), 0)
+        moves = list(self.moves_of(value, place))
+        if place.born == self.home:
+            at_home = [u for u in self.uses[value] if place.memory_at(u, self.home) == self.home]
+            last = max([*(use + 1 for use in at_home), *(move.due for move in moves), begin + 1])
+            yield self.home, begin, max(last, self.ends(value) + 1 if value in self.outputs else 0)
+        else:
+            spill = moves[0] if moves and moves[0].spills else None
+            yield place.born, begin, max(place.born_last + 1, begin + 1, spill.due if spill else 0)
+            if spill:
+                wanted = [u + 1 for u in self.uses[value] if place.memory_at(u, self.home) == self.home]
+                last = max([spill.due, *(w for w in wanted), *(move.due for move in moves)])
+                yield self.home, spill.start, last
+        for stay in place.stays:
+            yield stay.memory, stay.start, stay.last + 1
+
+    def usage(self, chosen: Assignment) -> dict[str, list[int]]:
+        """Bytes in every memory at every step."""
+        used = {memory: [0] * len(self.steps) for memory in (self.home, *self.near)}
+        for value, place in enumerate(chosen.places):
+            for memory, begin, end in self.occupied(value, place):
+                for step in range(begin, min(end, len(self.steps))):
+                    used[memory][step] += aligned(self.sizes[value])
+        for index, step in enumerate(self.steps):
+            used[chosen.scratch.get(index, self.home)][index] += aligned(step.scratch_bytes)
+            for memory in used:
+                used[memory][index] -= self._shared(chosen, index, memory)
+        for index, copy in chosen.weights.items():
+            for step in range(copy.start, index + 1):
+                used[copy.memory][step] += aligned(self.steps[index].weights_bytes)
+        return used
+
+    def _shared(self, chosen: Assignment, index: int, memory: str) -> int:
+        step = self.steps[index]
+        if all(chosen.places[value].born != memory for value in step.writes):
+            return 0
+        dying = [saved for value, saved in step.shared.items() if self.dies(value, chosen.places[value], index, memory)]
+        return max(dying, default=0)
+
+    def dies(self, value: int, place: Place, index: int, memory: str) -> bool:
+        """Whether a step is the last to read a value's copy in a memory, and no transfer reads it beside the step."""
+        return (
+            place.memory_at(index, self.home) == memory
+            and all(end <= index + 1 for at, _, end in self.occupied(value, place) if at == memory)
+            and all(move.due <= index for move in self.moves_of(value, place) if move.source == memory)
+        )
+
+    def overflow(self, chosen: Assignment) -> tuple[int, int]:
+        """Bytes by which near memories, and home, are too small, added up over steps."""
+        over = {
+            memory: sum(max(0, bytes_ - self.limits[memory]) for bytes_ in used)
+            for memory, used in self.usage(chosen).items()
+        }
+        return sum(over[memory] for memory in self.near), over[self.home]
+
+    def step_cycles(self, chosen: Assignment, index: int) -> float:
+        """Of one step, with its operands where they are."""
+        step, time = self.steps[index], self.time
+        total = step.cycles
+        for value, bytes_ in step.reads.items():
+            total += time.read_cycles(chosen.places[value].memory_at(index, self.home), bytes_)
+        for value, bytes_ in step.writes.items():
+            total += time.write_cycles(chosen.places[value].born, bytes_)
+        if step.weights_read_bytes:
+            copy = chosen.weights.get(index)
+            total += time.read_cycles(copy.memory if copy else self.stored, step.weights_read_bytes)
+        if step.scratch_access_bytes:
+            total += time.read_cycles(chosen.scratch.get(index, self.home), step.scratch_access_bytes)
+        return total
+
+    def predicted_cycles(self, chosen: Assignment) -> float:
+        """Of a run: steps, and what waits for transfers."""
+        return finish_cycles(self._events(chosen))
+
+    def _events(self, chosen: Assignment) -> Iterator[Event]:
+        """As the generated code has them: waits that are due, what starts, what is due at once, the step."""
+        starts: dict[int, list[tuple[int, float, bool]]] = {}
+        for value, place in enumerate(chosen.places):
+            for move in self.moves_of(value, place):
+                cycles = self.time.transfer_cycles(move.source, move.target, self.sizes[value])
+                starts.setdefault(move.start, []).append(
+                    (move.due, cycles, self.time.has_dma(move.source, move.target))
+                )
+        for index, copy in chosen.weights.items():
+            cycles = self.time.transfer_cycles(self.stored, copy.memory, self.steps[index].weights_bytes)
+            starts.setdefault(copy.start, []).append((index, cycles, self.time.has_dma(self.stored, copy.memory)))
+        number, due = 0, dict[int, list[int]]()
+        for index in range(len(self.steps)):
+            yield from (Event(kind="wait", number=waited) for waited in due.pop(index, ()))
+            for until, cycles, is_dma in sorted(starts.get(index, ()), key=lambda one: one[0]):
+                if not is_dma:
+                    yield Event(kind="run", cycles=cycles)
+                    continue
+                yield Event(kind="start", cycles=cycles, number=number)
+                due.setdefault(max(until, index), []).append(number)
+                number += 1
+            yield from (Event(kind="wait", number=waited) for waited in due.pop(index, ()))
+            yield Event(kind="run", cycles=self.step_cycles(chosen, index))
+
+
+def aligned(num_bytes: int) -> int:
+    """As an arena places it."""
+    return -(-num_bytes // 16) * 16

@@ -1,0 +1,199 @@
+"""An assignment that can be changed piece by piece, with what it occupies and how long it runs kept up to date.
+
+`Problem` defines both; this keeps their parts by item, so that trying another choice for one item costs little. An item
+is a value's place, a step's weights, or a step's scratch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from relay_passes.solvers.memories.assignment import Assignment, Copy, Place
+from relay_passes.solvers.memories.problem import Problem, aligned
+from tvm_ext.core.time_model import CALL_CYCLES
+
+Choice = Place | Copy | str | None
+
+
+class Item(NamedTuple):
+    """What is decided at once: `value`, `weights` or `scratch`, and its number."""
+
+    kind: Literal["value", "weights", "scratch"]
+    index: int
+
+
+class Score(NamedTuple):
+    """Bytes too many near, then at home, added up over steps, then predicted cycles: less is better."""
+
+    overflow: tuple[int, int]
+    cycles: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What one item adds: bytes of memories over steps, cycles of steps, transfers as (start, due, cycles, by DMA)."""
+
+    bytes: tuple[tuple[str, int, int, int], ...]
+    cycles: tuple[tuple[int, float], ...]
+    transfers: tuple[tuple[int, int, float, bool], ...]
+
+
+class State:
+    """Starts with everything at home."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.choices: dict[Item, Choice] = {}
+        self.used = {memory: [0] * len(problem.steps) for memory in (problem.home, *problem.near)}
+        self.cycles = [step.cycles for step in problem.steps]
+        self._moving: dict[Item, tuple[tuple[int, int, float, bool], ...]] = {}
+        self._known: dict[tuple[Item, Choice], Parts] = {}
+        start = problem.at_home()
+        for value, place in enumerate(start.places):
+            self._add(Item("value", value), place, 1)
+        for index, step in enumerate(problem.steps):
+            if step.weights_bytes:
+                self._add(Item("weights", index), None, 1)
+            if step.scratch_bytes:
+                self._add(Item("scratch", index), problem.home, 1)
+
+    def set(self, item: Item, choice: Choice) -> None:
+        """Decide anew about one item."""
+        if self.choices[item] != choice:
+            self._add(item, self.choices[item], -1)
+            self._add(item, choice, 1)
+
+    def score(self) -> Score:
+        return Score(self.overflow(), self._finish())
+
+    def overflow(self) -> tuple[int, int]:
+        """As `Problem.overflow`."""
+        return sum(self._overflow(memory) for memory in self.problem.near), self._overflow(self.problem.home)
+
+    def _overflow(self, memory: str) -> int:
+        limit, used = self.problem.limits[memory], self.used[memory]
+        if max(used, default=0) <= limit:
+            return 0
+        return sum(
+            max(0, bytes_ - self._shared(index, memory) - limit) for index, bytes_ in enumerate(used) if bytes_ > limit
+        )
+
+    def crowded(self, memory: str) -> list[int]:
+        """Steps in which a memory is too small."""
+        limit, used = self.problem.limits[memory], self.used[memory]
+        return [i for i, bytes_ in enumerate(used) if bytes_ > limit and bytes_ - self._shared(i, memory) > limit]
+
+    def spans(self, item: Item, memory: str) -> Iterable[tuple[int, int]]:
+        """Steps [begin, end) in which an item takes bytes of a memory."""
+        parts = self.parts(item, self.choices[item])
+        return [(begin, end) for at, begin, end, _ in parts.bytes if at == memory]
+
+    def assignment(self) -> Assignment:
+        weights = {i.index: c for i, c in self.choices.items() if i.kind == "weights" and isinstance(c, Copy)}
+        scratch = {i.index: c for i, c in self.choices.items() if i.kind == "scratch" and isinstance(c, str)}
+        places = [self.choices[Item("value", value)] for value in range(len(self.problem.sizes))]
+        return Assignment(
+            places=tuple(place for place in places if isinstance(place, Place)), weights=weights, scratch=scratch
+        )
+
+    def _add(self, item: Item, choice: Choice, sign: int) -> None:
+        parts = self.parts(item, choice)
+        for memory, begin, end, bytes_ in parts.bytes:
+            used = self.used[memory]
+            for step in range(begin, min(end, len(used))):
+                used[step] += sign * bytes_
+        for step, cycles in parts.cycles:
+            self.cycles[step] += sign * cycles
+        if sign > 0:
+            self.choices[item] = choice
+            self._moving.pop(item, None)
+            if parts.transfers:
+                self._moving[item] = parts.transfers
+
+    def parts(self, item: Item, choice: Choice) -> Parts:
+        """What an item would add with a choice."""
+        known = self._known.get((item, choice))
+        if known is None:
+            known = self._known[item, choice] = self._new_parts(item, choice)
+        return known
+
+    def _new_parts(self, item: Item, choice: Choice) -> Parts:
+        problem, time, index = self.problem, self.problem.time, item.index
+        if isinstance(choice, Place):
+            uses, maker = problem.uses[index], problem.makers.get(index)
+            cycles = [
+                (use, time.read_cycles(choice.memory_at(use, problem.home), problem.steps[use].reads[index]))
+                for use in uses
+            ]
+            if maker is not None:
+                cycles.append((maker, time.write_cycles(choice.born, problem.steps[maker].writes[index])))
+            size = problem.sizes[index]
+            return Parts(
+                bytes=tuple((m, b, e, aligned(size)) for m, b, e in problem.occupied(index, choice)),
+                cycles=tuple(cycles),
+                transfers=tuple(
+                    (m.start, m.due, time.transfer_cycles(m.source, m.target, size), time.has_dma(m.source, m.target))
+                    for m in problem.moves_of(index, choice)
+                ),
+            )
+        step = problem.steps[index]
+        if item.kind == "weights":
+            at = choice.memory if isinstance(choice, Copy) else problem.stored
+            cycles = ((index, time.read_cycles(at, step.weights_read_bytes)),) if step.weights_read_bytes else ()
+            if not isinstance(choice, Copy):
+                return Parts(bytes=(), cycles=cycles, transfers=())
+            moving = time.transfer_cycles(problem.stored, at, step.weights_bytes), time.has_dma(problem.stored, at)
+            return Parts(
+                bytes=((at, choice.start, index + 1, aligned(step.weights_bytes)),),
+                cycles=cycles,
+                transfers=((choice.start, index, *moving),),
+            )
+        assert isinstance(choice, str), "scratch lies in a memory"
+        touched = step.scratch_access_bytes
+        cycles = ((index, time.read_cycles(choice, touched)),) if touched else ()
+        return Parts(bytes=((choice, index, index + 1, aligned(step.scratch_bytes)),), cycles=cycles, transfers=())
+
+    def _shared(self, index: int, memory: str) -> int:
+        """As `Problem` has it: what a step's result shares with a value whose copy is last read there."""
+        step = self.problem.steps[index]
+        if not step.shared or all(self._place(value).born != memory for value in step.writes):
+            return 0
+        dying = [
+            saved for value, saved in step.shared.items() if self.problem.dies(value, self._place(value), index, memory)
+        ]
+        return max(dying, default=0)
+
+    def _place(self, value: int) -> Place:
+        place = self.choices[Item("value", value)]
+        assert isinstance(place, Place), "values have places"
+        return place
+
+    def _finish(self) -> float:
+        """`finish_cycles` of the run, without its events."""
+        starts: dict[int, list[tuple[int, Item, float, bool]]] = {}
+        for item, transfers in self._moving.items():
+            for start, due, cycles, is_dma in transfers:
+                starts.setdefault(start, []).append((due, item, cycles, is_dma))
+        now = dma_free = 0.0
+        waits: dict[int, list[float]] = {}
+        for index, cycles in enumerate(self.cycles):
+            for end in waits.pop(index, ()):
+                now = max(now + CALL_CYCLES, end)
+            if index in starts:
+                at_once: list[float] = []
+                for due, _, moving, is_dma in sorted(starts[index]):
+                    if not is_dma:
+                        now += moving
+                        continue
+                    now += CALL_CYCLES
+                    dma_free = max(now, dma_free) + moving
+                    if due > index:
+                        waits.setdefault(due, []).append(dma_free)
+                    else:
+                        at_once.append(dma_free)
+                for end in at_once:
+                    now = max(now + CALL_CYCLES, end)
+            now += cycles
+        return now

@@ -1,0 +1,1 @@
+"""Results computed again instead of kept, within a budget of live bytes."""

@@ -1,0 +1,1 @@
+"""Orders of operators whose peak of live bytes is least."""

@@ -1,0 +1,212 @@
+"""Orders of a directed acyclic graph whose peak of live bytes is least: a beam, then a proof or something better.
+
+A state is the set of nodes run so far; what is alive follows from it. Two prefixes over the same set differ only in
+their peaks, so one of them is enough. And some nodes may be run at once, because no order that waits with them is
+better: a run of nodes, each ready only through the one before it, that ends with no more alive than at its begin, had
+more alive at every point within, and stays within the limit. (Live bytes are submodular over such sets: whatever else
+an order has run by then, having run these too leaves no more alive, so they can move to the front of it.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from relay_passes.solvers.graph import Graph
+
+BEAM = 48
+MOST_STEPS = 1_200_000
+"""Nodes that the search for a proof may run, in all its prefixes together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """An order of node numbers, its peak, a bound no order goes below, and whether the peak is known to be least."""
+
+    order: tuple[int, ...]
+    peak_bytes: int
+    bound_bytes: int
+
+    @property
+    def proved(self) -> bool:
+        return self.peak_bytes == self.bound_bytes
+
+
+class _State(NamedTuple):
+    """Sets of nodes as bits: those run, those that may run next."""
+
+    done: int
+    ready: int
+    live: int
+    peak: int
+    last: int
+    before: _State | None  # type: ignore[misc]
+
+    def order(self) -> tuple[int, ...]:
+        found: list[int] = []
+        state = self
+        while state.before is not None:
+            found.append(state.last)
+            state = state.before
+        return tuple(reversed(found))
+
+
+def schedule(graph: Graph) -> Schedule:
+    """The best order found, never worse than the one given."""
+    search = _Search(graph)
+    given = search.replay(range(len(graph.nodes)))
+    best = min(given, search.beam(), key=lambda state: state.peak)
+    bound = search.lower_bound()
+    while best.peak > bound:
+        better, complete = search.exhaust(best.peak - 1)
+        if better is None:
+            bound = best.peak if complete else bound
+            break
+        best = better
+    order = tuple(range(len(graph.nodes))) if best.peak == given.peak else best.order()
+    return Schedule(order=order, peak_bytes=best.peak, bound_bytes=bound)
+
+
+class _Search:
+    def __init__(self, graph: Graph) -> None:
+        self.graph, count = graph, len(graph.nodes)
+        self.producer = {value: index for index, node in enumerate(graph.nodes) for value in node.writes}
+        self.readers = [0] * len(graph.sizes)
+        self.needs = [0] * count
+        self.followers: list[list[int]] = [[] for _ in range(count)]
+        for index, node in enumerate(graph.nodes):
+            for value in dict.fromkeys(node.reads):
+                self.readers[value] |= 1 << index
+                maker = self.producer.get(value)
+                if maker is not None and not self.needs[index] >> maker & 1:
+                    self.needs[index] |= 1 << maker
+                    self.followers[maker].append(index)
+        self.reads = [tuple(dict.fromkeys(node.reads)) for node in graph.nodes]
+        self.made = [sum(graph.sizes[value] for value in node.writes) for node in graph.nodes]
+        self.unread = [
+            sum(graph.sizes[v] for v in node.writes if not self.readers[v] and v not in graph.outputs)
+            for node in graph.nodes
+        ]
+        self.everything = (1 << count) - 1
+        self.steps_left = MOST_STEPS
+
+    def start(self) -> _State:
+        ready = sum(1 << index for index, needs in enumerate(self.needs) if not needs)
+        live = sum(self.graph.sizes[value] for value in self.graph.inputs)
+        return _State(0, ready, live, live, -1, None)
+
+    def lower_bound(self) -> int:
+        """The largest single step, whatever the order: what it writes, and what must be alive beside it.
+
+        That is what was made by the step's ancestors and is read by the step or by what comes after it.
+        """
+        graph, before, after = self.graph, self.ancestors(), [0] * len(self.graph.nodes)
+        for index, nodes in enumerate(before):
+            for ancestor in _members(nodes):
+                after[ancestor] |= 1 << index
+        bound = self.start().peak
+        for index, node in enumerate(graph.nodes):
+            own = self.made[index] + node.extra_bytes
+            later = after[index] | 1 << index
+            for value, size in enumerate(graph.sizes):
+                maker = self.producer.get(value)
+                made = value in graph.inputs if maker is None else before[index] >> maker & 1
+                if made and (self.readers[value] & later or value in graph.outputs):
+                    own += size
+            may_die = [v for v in self.reads[index] if v not in graph.outputs and not self.readers[v] & after[index]]
+            bound = max(bound, own - max((node.shared_bytes.get(value, 0) for value in may_die), default=0))
+        return bound
+
+    def ancestors(self) -> list[int]:
+        """Of each node, the nodes that every order runs before it."""
+        found: list[int] = []
+        for needs in self.needs:
+            every = needs
+            for index in _members(needs):
+                every |= found[index]
+            found.append(every)
+        return found
+
+    def step(self, state: _State, index: int) -> _State:
+        """The state after running one ready node."""
+        graph, node = self.graph, self.graph.nodes[index]
+        done = state.done | 1 << index
+        live = state.live + self.made[index]
+        shared = freed = 0
+        for value in self.reads[index]:
+            if value not in graph.outputs and not self.readers[value] & ~done:
+                freed += graph.sizes[value]
+                shared = max(shared, node.shared_bytes.get(value, 0))
+        peak = max(state.peak, live + node.extra_bytes - shared)
+        ready = state.ready & ~(1 << index)
+        for follower in self.followers[index]:
+            if not self.needs[follower] & ~done:
+                ready |= 1 << follower
+        return _State(done, ready, live - freed - self.unread[index], peak, index, state)
+
+    def replay(self, order: Sequence[int]) -> _State:
+        state = self.start()
+        for index in order:
+            state = self.step(state, index)
+        return state
+
+    def beam(self) -> _State:
+        """The best of BEAM prefixes kept at each length, by peak, then by what is alive."""
+        waiting: list[dict[int, _State]] = [{} for _ in range(len(self.graph.nodes) + 1)]
+        waiting[0][0] = self.start()
+        for found in waiting:
+            for state in sorted(found.values(), key=lambda s: (s.peak, s.live, s.last))[:BEAM]:
+                for new in self._next(state, None):
+                    beside = waiting[new.done.bit_count()]
+                    known = beside.get(new.done)
+                    if known is None or new.peak < known.peak:
+                        beside[new.done] = new
+        return min(waiting[-1].values(), key=lambda state: state.peak)
+
+    def exhaust(self, limit: int) -> tuple[_State | None, bool]:
+        """A complete order within `limit` if there is one; and whether all prefixes within it were looked at.
+
+        The longest prefix goes on first, so that an order is found before all others are looked at.
+        """
+        start = self.start()
+        waiting, seen = [(0, start.live, 0, start)], {0}
+        while waiting:
+            state = heappop(waiting)[-1]
+            if state.done == self.everything:
+                return state, True
+            if self.steps_left <= 0:
+                return None, False
+            for new in self._next(state, limit):
+                if new.done not in seen:
+                    seen.add(new.done)
+                    heappush(waiting, (-new.done.bit_count(), new.live, len(seen), new))
+        return None, True
+
+    def _next(self, state: _State, limit: int | None) -> list[_State]:
+        """States some nodes on; only the first that costs nothing, where there is one."""
+        bound = state.peak if limit is None else limit
+        found: list[_State] = []
+        for index in _members(state.ready):
+            new = self.step(state, index)
+            self.steps_left -= 1
+            if limit is None or new.peak <= limit:
+                found.append(new)
+            while new.peak <= bound and new.live > state.live:
+                woken = new.ready & ~(new.before.ready if new.before else 0)
+                if woken.bit_count() != 1:
+                    break
+                new = self.step(new, woken.bit_length() - 1)
+                self.steps_left -= 1
+            if new.peak <= bound and new.live <= state.live:
+                return [new]
+        return found
+
+
+def _members(nodes: int) -> Iterator[int]:
+    """The numbers of a set, ascending."""
+    while nodes:
+        lowest = nodes & -nodes
+        nodes ^= lowest
+        yield lowest.bit_length() - 1

@@ -1,0 +1,182 @@
+"""Where to cut an order of operators into patches: strips of columns, one after the other, each of them row by row.
+
+Rows of a strip are shorter, so the rings of a segment shrink to a strip and its halo. What lies in the halos of two
+strips is computed twice, and what the segment reads from before it stays until the last strip is done. A segment may
+run in one strip or in several; the cut that is best follows as in `search.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import ceil
+
+from relay_passes.solvers.graph import Graph
+from relay_passes.solvers.split.segments import ASK_COST, CALL_COST, Replay, RowFacts, Segment, Segments, aligned
+from relay_passes.solvers.split.strip_columns import columns_made, columns_read, strips_of
+from tvm_ext.core.columns import ColumnOperator, Columns
+from tvm_ext.core.row_sequence import RowOperator
+
+STRIPS = (2, 3, 4, 6, 8)
+COPY_COST = 12
+"""Instructions that a copy of some columns of a row costs beside two for each 4 bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patches(Segment):
+    """A segment that runs once for each of some strips of its result's columns."""
+
+    strips: tuple[Columns, ...]
+
+
+class PatchedSegments(Segments):
+    """The ways to run each segment of an order, in strips too.
+
+    columns: of each node, how columns of its result depend on its operands; None for one that makes all of them.
+    instructions: of each node, modelled.
+    """
+
+    def __init__(
+        self, graph: Graph, rows: RowFacts, columns: Sequence[ColumnOperator | None], instructions: Sequence[int]
+    ) -> None:
+        super().__init__(graph, rows)
+        self.columns, self.instructions = columns, instructions
+        self.strip_columns = cache(self._strip_columns)
+
+    def _strip_columns(self, begin: int, end: int, strip: Columns) -> list[Columns | None]:
+        return columns_made(self.graph, self.columns, begin, end, strip)
+
+    def _rowwise(self, replay: Replay) -> list[Segment]:
+        return [*super()._rowwise(replay), *(found for count in STRIPS for found in self._in_strips(replay, count))]
+
+    def _in_strips(self, replay: Replay, count: int) -> list[Segment]:
+        """The segments of a replay's end in so many strips, shortest first."""
+        end = replay.begin + len(replay.sequence.operators)
+        last = self.columns[end - 1]
+        if replay.accumulation is not None or last is None or last.num_columns < 2 * count:
+            return []
+        strips = strips_of(last.num_columns, count)
+        if any(self.strip_columns(replay.begin, end, strip)[-1] != strip for strip in strips):
+            return []  # padding alone makes one of them
+        walk = _Walk(self, replay, strips)
+        found: list[Segment] = []
+        for index in range(end - 1, replay.begin - 1, -1):
+            if index in self.reading or (index < end - 1 and self._outlives(index, end)):
+                break
+            walk.step_back_to(index)
+            if index < end - 1:
+                found.append(walk.segment())
+        return found
+
+
+class _Walk:
+    """Adds up what a segment in strips needs, operator by operator, from its last one back."""
+
+    def __init__(self, segments: PatchedSegments, replay: Replay, strips: tuple[Columns, ...]) -> None:
+        self.segments, self.replay, self.strips = segments, replay, strips
+        self.operators = replay.sequence.operators
+        self.end = replay.begin + len(self.operators)
+        self.ring_rows, self.guests = replay.rings.rows(), replay.rings.shared()
+        self.made = [segments.strip_columns(replay.begin, self.end, strip) for strip in strips]
+        self.result = segments.graph.sizes[segments.graph.nodes[self.end - 1].writes[0]]
+        self.pieces = [aligned(ceil(self.result * self._share(len(self.operators) - 1, k))) for k in range(len(strips))]
+        self.own: list[list[int]] = [[]] * len(self.operators)
+        self.rings = [0] * len(strips)
+        self.cuts: dict[int, list[_Cut]] = {}
+        """By value from before the segment, the copies of its columns."""
+        self.inner_cuts: list[_Cut] = []
+        self.begin = self.end
+        self.scratch = self.calls = self.added = 0
+
+    def _share(self, place: int, strip: int) -> float:
+        """Which part of an operator's columns a strip computes."""
+        made, operator = self.made[strip][place], self.segments.columns[self.replay.begin + place]
+        return 1.0 if made is None or operator is None else (made[1] - made[0]) / operator.num_columns
+
+    def step_back_to(self, index: int) -> None:
+        """Takes in the operator before those that have been taken in."""
+        segments, place = self.segments, index - self.replay.begin
+        node, operator = segments.graph.nodes[index], self.operators[place]
+        size = segments.graph.sizes[node.writes[0]]
+        shares = [self._share(place, strip) for strip in range(len(self.strips))]
+        self.begin = index
+        if index < self.end - 1:
+            ring = min(size, size // operator.num_rows * max(self.ring_rows[place], 1))
+            self.own[place] = [aligned(ceil(ring * share)) for share in shares]
+            inside = [guest for guest, lies in self.guests.items() if lies.host == place and self.own[guest]]
+            for strip in range(len(self.strips)):
+                self.rings[strip] += self.own[place][strip] - sum(self.own[guest][strip] for guest in inside)
+        by_rows = segments.calls(index, operator.rows_per_call, 0)
+        self.scratch = max(self.scratch, by_rows.scratch_bytes)
+        self.calls += self.replay.num_calls[place] * len(self.strips)
+        self.added += round(by_rows.instructions * sum(shares) + segments.instructions[index] * (sum(shares) - 1))
+        made = [columns[place] for columns in self.made]
+        self.inner_cuts += [
+            cut
+            for cut in self.cuts.pop(node.writes[0], [])
+            if any(one is not None and one != all_of for one, all_of in zip(cut.columns, made, strict=True))
+        ]
+        for position, value in enumerate(node.reads):
+            reads = tuple(columns_read(segments.columns[index], position, columns) for columns in made)
+            if any(reads):
+                self.cuts.setdefault(value, []).append(self._cut(operator, index, position, reads))
+
+    def _cut(self, operator: RowOperator, index: int, position: int, reads: tuple[Columns | None, ...]) -> _Cut:
+        reader, columns = operator.readers[position], self.segments.columns[index]
+        read = columns.readers[position] if columns else None
+        assert read is not None, "it reads some columns"
+        value = self.segments.graph.nodes[index].reads[position]
+        pixel = self.segments.graph.sizes[value] / reader.input_rows / read.input_columns
+        return _Cut(
+            columns=reads, pixel_bytes=pixel, rows=reader.input_rows, rows_kept=_rows_at_once(operator, position)
+        )
+
+    def segment(self) -> Segment:
+        """All that have been taken in, as one segment."""
+        cuts = [*self.inner_cuts, *(cut for cuts in self.cuts.values() for cut in cuts)]
+        shared = self.segments.shared(self.replay, self.begin, self.pieces[-1])
+        needed = [
+            self.rings[strip] + sum(cut.ring_bytes(strip) for cut in cuts) + sum(self.pieces[: strip + 1])
+            for strip in range(len(self.strips))
+        ]
+        needed[-1] -= shared
+        narrowest = min(end - begin for begin, end in self.strips)
+        joining = self.result - self.result * narrowest // self.strips[-1][1]  # over one strip, beside the others
+        num_operators = self.end - self.begin + len(cuts)
+        calls = self.calls + sum(cut.rows for cut in cuts) * len(self.strips)
+        overhead = calls * (CALL_COST + ASK_COST * num_operators)
+        copied = sum(cut.instructions() for cut in cuts) + len(self.strips) * COPY_COST * self.operators[-1].num_rows
+        return Patches(
+            begin=self.begin, end=self.end, rows_per_call=self.operators[-1].rows_per_call,
+            num_bytes=max(
+                self.segments.held(self.begin) + aligned(self.scratch) + max(needed),
+                self.segments.held(self.end) + aligned(joining),
+            ),
+            cost=overhead + self.added + copied + self.result // 2, overhead=overhead, strips=self.strips,
+        )  # fmt: skip
+
+
+def _rows_at_once(operator: RowOperator, position: int) -> int:
+    """Most rows of an operand that one call reads."""
+    reader, last = operator.readers[position], operator.num_rows - 1
+    firsts = range(0, operator.num_rows, operator.rows_per_call)
+    return max(reader.ends[min(first + operator.rows_per_call - 1, last)] - reader.begins[first] for first in firsts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Cut:
+    """Some columns of an operand, copied row by row. columns: by strip, None where it reads all of them."""
+
+    columns: tuple[Columns | None, ...]
+    pixel_bytes: float
+    rows: int
+    rows_kept: int
+
+    def ring_bytes(self, strip: int) -> int:
+        columns = self.columns[strip]
+        return aligned(ceil(self.pixel_bytes * (columns[1] - columns[0]) * self.rows_kept)) if columns else 0
+
+    def instructions(self) -> int:
+        widths = sum(columns[1] - columns[0] for columns in self.columns if columns)
+        return self.rows * (COPY_COST * len(self.columns) + round(widths * self.pixel_bytes) // 2)

@@ -1,0 +1,1 @@
+"""Evidence about generated code: bound of the stack, coverage of the self-test."""

@@ -1,0 +1,36 @@
+"""What a build says of its C beside figures: a bound of the stack, and what the self-test covers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from codegen_c.backend.build import Compiled
+from codegen_c.emit.stream import streamed
+from codegen_c.targets.registry import startup_of
+from tvm_ext.assurance.coverage import selftest_coverage
+from tvm_ext.assurance.stack_bound import StackBound, firmware_bound
+
+
+def measured_assurance(
+    folder: Path, compiled: Compiled, elf: Path | None, targets: Sequence[str], say: Callable[[str], None]
+) -> dict[str, Any]:
+    """Entries of the report: `stack_bound`, and `selftest_coverage`, None where the package is not run on the host.
+
+    elf: the linked firmware, None where there is no board.
+    """
+    interface = compiled.interface
+    callbacks = [f"{direction}_{port.name}" for direction, port in streamed(interface)]
+    readable = elf is None or startup_of(compiled.platform).bounds_stack
+    bound = (
+        firmware_bound(elf, compiled.platform.toolchain, interface.run, callbacks)
+        if readable
+        else StackBound(num_bytes=None, reason=f"code of {compiled.platform.processor.isa} is not read here")
+    )
+    coverage = None
+    if "host" in targets:
+        say("counting what the self-test covers")
+        macs = sum(call.implementation.macs for call in compiled.program.kernel_calls())
+        coverage = selftest_coverage(folder, interface.model, macs=macs).to_json()
+    return {"stack_bound": bound.to_json(), "selftest_coverage": coverage}

@@ -1,0 +1,1 @@
+"""Files read with limits, outputs replaced whole."""

@@ -1,0 +1,107 @@
+"""Arrays from and to .npz files. What is read is not trusted: numbers only, sizes checked before they are read."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tvm_ext.core.errors import BadInput
+from tvm_ext.core.files.read_file import check_file
+from tvm_ext.core.files.staging import staged
+
+Array = np.ndarray[Any, Any]
+
+MOST_BYTES = 1 << 30
+"""Of all arrays of one file."""
+
+_MOST_ARRAYS = 10_000
+_ADVICE = "Write one with numpy.savez, arrays of numbers only: pickled objects are not read."
+_REASON_CHARACTERS = 300
+
+
+def read_arrays(path: Path, wanted: Collection[str] | None = None) -> dict[str, Array]:
+    """Arrays of an .npz file by name: all, or those wanted that are there.
+
+    Raises BadInput for a file that is none, is damaged, or holds in their place what are no numbers.
+    """
+    try:
+        check_file(path)
+        with path.open("rb") as file:
+            if file.read(6) == b"\x93NUMPY":
+                raise BadInput(f"{path}: is a single array, no .npz file. {_ADVICE}")
+            with zipfile.ZipFile(file) as archive:
+                members = _members(path, archive, wanted)
+                return {name: _read(path, archive, info) for name, info in members.items()}
+    except BadInput:
+        raise
+    except Exception as error:  # zipfile and numpy's parser of headers raise what they like on damaged files
+        text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        reason = " ".join(text.split())[:_REASON_CHARACTERS]
+        raise BadInput(f"{path}: is not an .npz file that can be read ({reason}). {_ADVICE}") from None
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
+    """An .npz file, whole or not at all. Raises OSError."""
+    with staged(path.absolute().parent, path.name) as staging:
+        new = staging / "new"
+        # Not numpy.savez: it takes arrays as keywords, and an output may be called "file".
+        with zipfile.ZipFile(new, "w") as archive:
+            for name, array in arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, array, allow_pickle=False)
+        new.replace(path)
+
+
+def holds_arrays(path: Path) -> bool:
+    """Whether a file is one that `write_arrays` could have written."""
+    try:
+        check_file(path)
+        with zipfile.ZipFile(path) as archive:
+            return all(name.endswith(".npy") for name in archive.namelist())
+    except Exception:
+        return False
+
+
+def _members(path: Path, archive: zipfile.ZipFile, wanted: Collection[str] | None) -> dict[str, zipfile.ZipInfo]:
+    infos = archive.infolist()
+    if len(infos) > _MOST_ARRAYS:
+        raise BadInput(f"{path}: holds {len(infos)} arrays; {_MOST_ARRAYS} is the most that is read.")
+    found: dict[str, zipfile.ZipInfo] = {}
+    for info in infos:
+        name = info.filename.removesuffix(".npy")
+        if wanted is not None and name not in wanted:
+            continue
+        if name in found:
+            raise BadInput(f"{path}: holds {name!r} twice. {_ADVICE}")
+        if info.flag_bits & 1:
+            raise BadInput(f"{path}: {name!r} is encrypted. {_ADVICE}")
+        found[name] = info
+    total = sum(info.file_size for info in found.values())
+    if total > MOST_BYTES:
+        raise BadInput(f"{path}: holds {total} B of arrays; {MOST_BYTES} B are the most. Give fewer samples.")
+    return found
+
+
+def _read(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
+    name = info.filename.removesuffix(".npy")
+    with archive.open(info) as member:
+        version = np.lib.format.read_magic(member)
+        read_header = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }.get(version)
+        if read_header is None:
+            raise BadInput(f"{path}: {name!r} is of version {version} of its format, for names of fields. {_ADVICE}")
+        shape, _, dtype = read_header(member)
+        if dtype.kind not in "biuf" or dtype.hasobject:
+            raise BadInput(f"{path}: {name!r} is {dtype}; numbers are needed: integers, floats or booleans. {_ADVICE}")
+        due = math.prod(shape) * dtype.itemsize
+        if min(shape, default=0) < 0 or due != info.file_size - member.tell():
+            raise BadInput(f"{path}: {name!r} says {list(shape)} of {dtype}, and has not that many bytes. {_ADVICE}")
+    with archive.open(info) as member:
+        return np.lib.format.read_array(member, allow_pickle=False)

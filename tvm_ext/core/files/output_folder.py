@@ -1,0 +1,135 @@
+"""Output folders: replaced whole or not at all, and only where all they hold is what an earlier output left."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tvm_ext.core.errors import BadPackage
+from tvm_ext.core.files.manifest import MANIFEST, in_the_way, write_manifest
+from tvm_ext.core.files.staging import OLD, exchange, staged
+
+_MOST_NAMED = 3
+_MOST_LOOKS = 100
+_STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO)
+
+
+@contextmanager
+def replaced_folder(folder: Path) -> Generator[Path]:
+    """A new folder to fill, which takes `folder`'s place when the block ends well, and vanishes when it does not.
+
+    Raises BadPackage if the place can't be written, or is taken by something that is not ours as a whole.
+    """
+    check_output(folder)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with staged(folder.parent, folder.name) as staging:
+            new = staging / "new"
+            new.mkdir()
+            new.chmod(0o755)
+            yield new
+            write_manifest(new)
+            _put_in_place(new, folder, staging / OLD)
+    except OSError as error:
+        if error.errno not in _STORAGE_ERRORS and not _is_near(error, folder):
+            raise
+        raise _cannot_be_written(folder, error) from None
+
+
+def check_output(folder: Path) -> None:
+    """Raises BadPackage where an output folder cannot be written, or holds what is not ours. Leaves no trace."""
+    try:
+        name = os.fsencode(folder)
+        if not folder.name or folder.name == ".." or b"\0" in name or b"\n" in name:
+            raise BadPackage(f"{str(folder)!r}: names no folder that can be replaced; choose another output folder.")
+        _check_replaceable(folder)
+        parent = next(parent for parent in folder.absolute().parents if os.path.lexists(parent))
+        if os.path.lexists(folder):
+            parent = folder.absolute().parent
+        if not parent.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        longest = os.pathconf(parent, "PC_NAME_MAX")
+        if any(len(os.fsencode(part)) > longest for part in folder.parts):
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+        with staged(parent):
+            pass
+    except UnicodeEncodeError:
+        raise BadPackage(f"{str(folder)!r}: is no name of a folder; choose another output folder.") from None
+    except OSError as error:
+        raise _cannot_be_written(folder, error) from None
+
+
+def _check_replaceable(folder: Path) -> None:
+    """Raises BadPackage naming what would be lost."""
+    if not os.path.lexists(folder):
+        return
+    if folder.is_symlink() or not folder.is_dir():
+        raise BadPackage(f"{folder}: is not a folder; choose another output folder.")
+    place = folder.resolve()
+    for what, other in (("the working folder", Path.cwd()), ("the home folder", _home())):
+        if other and (place == other or place in other.parents):
+            raise BadPackage(f"{folder}: is or holds {what}; choose another output folder.")
+    if os.path.ismount(folder):
+        raise BadPackage(f"{folder}: is where a file system is mounted; choose a folder inside of it.")
+    obstacles = _obstacles(folder)
+    if obstacles:
+        raise BadPackage(_refusal(folder, obstacles))
+
+
+def _obstacles(folder: Path) -> list[str]:
+    """`in_the_way` of a folder that another build may replace meanwhile: looked at again until it stays the same."""
+    for _ in range(_MOST_LOOKS):
+        before = _identity(folder)
+        with suppress(FileNotFoundError):
+            found = in_the_way(folder)
+            if _identity(folder) == before:
+                return found
+    raise BadPackage(f"{folder}: is changed all the time by others; choose another output folder.")
+
+
+def _identity(folder: Path) -> tuple[int, int, int]:
+    status = folder.stat()
+    return status.st_dev, status.st_ino, status.st_ctime_ns
+
+
+def _refusal(folder: Path, obstacles: list[str]) -> str:
+    more = f" and {len(obstacles) - _MOST_NAMED} more" if len(obstacles) > _MOST_NAMED else ""
+    listed = ", ".join(obstacles[:_MOST_NAMED]) + more
+    if not os.path.lexists(folder / MANIFEST):
+        return (
+            f"{folder}: has no {MANIFEST} that says it is ours, and holds {listed}, which would be lost. Choose a new "
+            "or an empty folder, or delete this one."
+        )
+    return (
+        f"{folder}: holds what its {MANIFEST} does not list so, and what would be lost: {listed}. Move it elsewhere, "
+        "or choose another output folder."
+    )
+
+
+def _home() -> Path | None:
+    try:
+        return Path.home().resolve()
+    except (RuntimeError, OSError):
+        return None
+
+
+def _put_in_place(new: Path, folder: Path, old: Path) -> None:
+    """Exchange first, then look at what was there: it may have changed meanwhile. Back where it is foreign."""
+    if not exchange(new, folder, old):
+        return
+    obstacles = in_the_way(old) if old.is_dir() and not old.is_symlink() else ["something that is no folder"]
+    if obstacles:
+        exchange(old, folder, new)
+        raise BadPackage(_refusal(folder, obstacles))
+
+
+def _is_near(error: OSError, folder: Path) -> bool:
+    """Whether an error is about the output's own place."""
+    return isinstance(error.filename, str) and Path(error.filename).is_relative_to(folder.parent)
+
+
+def _cannot_be_written(folder: Path, error: OSError) -> BadPackage:
+    return BadPackage(f"{folder}: cannot be written: {error.strerror or error}; choose another output folder.")

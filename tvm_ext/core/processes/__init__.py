@@ -1,0 +1,1 @@
+"""Programs and functions in processes of their own, with limits."""

@@ -1,0 +1,148 @@
+"""Run functions in a Python process of their own, with limits: what crashes or hangs there is an error here.
+
+For what cannot be trusted to come back: generated C loaded as a library, other runtimes over a model nobody vouched
+for. The functions are public ones of a module; the process stays, with the module's state, until it is closed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from tvm_ext.core import errors
+from tvm_ext.core.errors import ChildFailed, TvmExtError
+from tvm_ext.core.processes.wire import Value, read_value, write_value
+
+_TAIL_LINES = 6
+_GRACE_S = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChildLimits:
+    """Limits of a child process.
+
+    seconds: wall time of each call, start-up included in the first. memory_bytes: its address space, libraries
+    included. file_bytes: the largest file it may write. open_files: how many it may hold open.
+    """
+
+    seconds: float = 300.0
+    memory_bytes: int = 8 << 30
+    file_bytes: int = 1 << 30
+    open_files: int = 256
+
+
+class Child:
+    """A process that runs public functions of one module. A context manager; or call `close`.
+
+    Frames go through its standard input and output; what libraries print there goes to the error's text instead.
+    """
+
+    def __init__(self, module: str, *, limits: ChildLimits | None = None) -> None:
+        self._module = module
+        self._limits = limits or ChildLimits()
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+        limit = self._limits
+        numbers = (limit.memory_bytes, limit.file_bytes, limit.open_files, os.getpid())
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "tvm_ext.core.processes.child_main", module, *map(str, numbers)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, env=environment,
+            start_new_session=True,
+        )  # fmt: skip
+
+    def call(self, function: str, *values: Value, ask: Callable[..., Value] | None = None) -> Value:
+        """The function's result. `ask` answers what the function asks through a keyword parameter of that name.
+
+        Raises what the function raised where that is an error of ours, else ChildFailed with the reason: another
+        exception, a signal, the time or memory limit. After ChildFailed by a signal or by time the process is gone.
+        """
+        stdin = self._process.stdin
+        assert stdin is not None, "the process was started with pipes"
+        expired = threading.Event()
+        timer = threading.Timer(self._limits.seconds, self._expire, [expired])
+        timer.daemon = True
+        timer.start()
+        try:
+            write_value(stdin, {"function": function, "values": values, "asks": ask is not None})
+            while (answer := read_value(self._read))["kind"] == "ask":
+                assert ask is not None, "only a function that was told of `ask` asks"
+                write_value(stdin, ask(*answer["values"]))
+        except (EOFError, OSError):
+            raise ChildFailed(f"{self._module}.{function} {self._reason(expired)}") from None
+        finally:
+            timer.cancel()
+        if answer["kind"] == "result":
+            return answer["value"]
+        raise self._raised(function, answer)
+
+    def close(self) -> None:
+        """End the process and everything it started."""
+        self._kill()
+        for stream in (self._process.stdin, self._process.stdout):
+            with suppress(OSError):  # what was not yet sent is not wanted any more
+                if stream:
+                    stream.close()
+        self._process.wait()
+        self._said.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _read(self, size: int) -> bytes:
+        stdout = self._process.stdout
+        assert stdout is not None, "the process was started with pipes"
+        data = stdout.read(size)
+        if len(data) < size:
+            raise EOFError
+        return data
+
+    def _expire(self, expired: threading.Event) -> None:
+        expired.set()
+        self._kill()
+
+    def _kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _raised(self, function: str, answer: dict[str, Any]) -> TvmExtError:
+        """The error of ours by its name; ChildFailed for any other."""
+        kind: object = getattr(errors, answer["class"], None)
+        if isinstance(kind, type) and issubclass(kind, TvmExtError):
+            return kind(answer["message"])
+        return ChildFailed(f"{self._module}.{function} raised {answer['class']}: {answer['message']}")
+
+    def _reason(self, expired: threading.Event) -> str:
+        """Why no answer came, with the last lines the process printed."""
+        if expired.is_set():
+            why = f"did not end within {self._limits.seconds:g} s"
+        else:
+            status = self._exit_status()
+            name = signal.Signals(-status).name if -status in set(signal.Signals) else str(-status)
+            why = f"was ended by signal {name}" if status < 0 else f"left with exit status {status}"
+        size = self._said.seek(0, os.SEEK_END)
+        self._said.seek(max(0, size - 4096))
+        lines = self._said.read().decode(errors="replace").strip().splitlines()[-_TAIL_LINES:]
+        return "\n".join([f"{why}.", *lines])
+
+    def _exit_status(self) -> int:
+        """Status of a process that closed its end of the pipe; one that does so without ending is ended."""
+        end = time.monotonic() + _GRACE_S
+        while (status := self._process.poll()) is None and time.monotonic() < end:
+            time.sleep(0.01)
+        self._kill()
+        return self._process.wait() if status is None else status

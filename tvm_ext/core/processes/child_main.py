@@ -1,0 +1,79 @@
+"""The process behind `Child`: sets its own limits, imports one module, and runs that module's functions as asked."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import resource
+import signal
+import sys
+from functools import partial
+from typing import IO
+
+from tvm_ext.core.processes.wire import Value, read_value, write_value
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    """Arguments: the module, bytes of memory, bytes of a file, number of open files, the parent's process id."""
+    module_name, *numbers = sys.argv[1:]
+    memory_bytes, file_bytes, open_files, parent = map(int, numbers)
+    source, sink = _private_pipes()
+    _die_with(parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent, which is told too, ends this process
+    for which, limit in (
+        (resource.RLIMIT_AS, memory_bytes), (resource.RLIMIT_FSIZE, file_bytes),
+        (resource.RLIMIT_NOFILE, open_files), (resource.RLIMIT_CORE, 0),
+    ):  # fmt: skip
+        _, most = resource.getrlimit(which)
+        wanted = limit if most == resource.RLIM_INFINITY else min(limit, most)
+        resource.setrlimit(which, (wanted, wanted))
+    module = None
+    while True:
+        try:
+            request = read_value(partial(_read, source))
+        except EOFError:
+            return
+        try:
+            module = module or importlib.import_module(module_name)
+            asks = {"ask": partial(_ask, source, sink)} if request["asks"] else {}
+            value = getattr(module, request["function"])(*request["values"], **asks)
+            answer = {"kind": "result", "value": value}
+        except Exception as error:
+            answer = {"kind": "error", "class": type(error).__name__, "message": str(error)}
+        write_value(sink, answer)
+
+
+def _private_pipes() -> tuple[IO[bytes], IO[bytes]]:
+    """The pipes to the parent, out of reach of what prints: standard output becomes standard error."""
+    source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return source, sink
+
+
+def _die_with(parent: int) -> None:
+    """End this process when its parent ends, however that does."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit(1)
+
+
+def _read(source: IO[bytes], size: int) -> bytes:
+    data = source.read(size)
+    if len(data) < size:
+        raise EOFError
+    return data
+
+
+def _ask(source: IO[bytes], sink: IO[bytes], *values: Value) -> Value:
+    write_value(sink, {"kind": "ask", "values": values})
+    return read_value(partial(_read, source))
+
+
+if __name__ == "__main__":
+    main()

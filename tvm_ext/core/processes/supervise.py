@@ -1,0 +1,162 @@
+"""Runs the command line in a process below this one, which is small, sees every signal, and cleans up behind it.
+
+However the work ends, or is ended, nothing it started is left running, and no temporary file is left lying.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from tvm_ext.core.files.staging import remove_stale, staged
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_CLEAR_LINE_SHOW_CURSOR = "\r\x1b[2K\x1b[?25h"
+
+
+def supervised(work: Callable[[], None]) -> None:
+    """Run `work` and exit as it does, or with 128 + n where signal n asks for the end.
+
+    A crash of the work is exit status 1 with one line on standard error, and with --json one value on standard output.
+    """
+    ending = {number for number in _ENDING if signal.getsignal(number) != signal.SIG_IGN}
+    signal.pthread_sigmask(signal.SIG_BLOCK, {*ending, signal.SIGCHLD})
+    try:
+        with staged(Path(tempfile.gettempdir())) as temporary:
+            status = _run_below(work, temporary, ending)
+    except OSError as error:
+        _say(f"no folder for temporary files can be used: {error.strerror or error}. Set TMPDIR to one.")
+        status = 1
+    sys.exit(status)
+
+
+def _run_below(work: Callable[[], None], temporary: Path, ending: Collection[signal.Signals]) -> int:
+    """Exit status of the work in a process of its own, with its temporary files in `temporary`."""
+    supervisor = os.getpid()
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # what the work leaves behind becomes a child of this process
+    child = os.fork()
+    if child:
+        return _watch(child, ending)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != supervisor:
+        os._exit(1)
+    for number in ending:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {*_ENDING, signal.SIGCHLD})
+    os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
+    os._exit(_status_of(work))
+
+
+def _status_of(work: Callable[[], None]) -> int:
+    try:
+        work()
+        status = 0
+    except SystemExit as left:
+        status = left.code if isinstance(left.code, int) else 0 if left.code is None else 1
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        pass  # who read it has seen enough
+    except OSError as error:
+        _say(f"standard output cannot be written: {error.strerror}.")
+        status = status or 1
+    return status
+
+
+def _watch(child: int, ending: Collection[signal.Signals]) -> int:
+    """Exit status for a child that ends, or for a signal that asks this process to end."""
+    while True:
+        number = signal.sigwait({*ending, signal.SIGCHLD})
+        if number != signal.SIGCHLD:
+            _interrupt(child)
+            _say("interrupted." if number == signal.SIGINT else f"ended by {signal.Signals(number).name}.")
+            return 128 + number
+        for pid, status in _reaped():
+            if pid == child:
+                _end_children()
+                return _exit_status(os.waitstatus_to_exitcode(status))
+
+
+def _reaped() -> Iterator[tuple[int, int]]:
+    with suppress(ChildProcessError):
+        while (found := os.waitpid(-1, os.WNOHANG))[0]:
+            yield found
+
+
+def _exit_status(code: int) -> int:
+    if code >= 0:
+        return code
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
+    reason = "the system may be out of memory" if name == "SIGKILL" else "a defect of tvm-ext, or of what it stands on"
+    message = f"ended by {name} ({reason}); the output folder is as it was."
+    _say(f"InternalError: {message}")
+    if "--json" in sys.argv:
+        sys.stdout.write(json.dumps({"error": {"kind": "InternalError", "message": message}}, indent=2) + "\n")
+    return 1
+
+
+def _interrupt(child: int) -> None:
+    """End the work at once, and remove what it had not finished."""
+    with suppress(ProcessLookupError, ChildProcessError):
+        os.kill(child, signal.SIGSTOP)
+        os.waitpid(child, os.WUNTRACED)
+    folders = _open_folders(child)
+    _end_children()
+    for folder in folders:
+        remove_stale(folder)
+
+
+def _open_folders(pid: int) -> set[Path]:
+    """Folders that a process holds open: those in which it has staging folders among them."""
+    found: set[Path] = set()
+    with suppress(OSError):
+        for entry in os.scandir(f"/proc/{pid}/fd"):
+            with suppress(OSError):
+                path = Path(os.readlink(entry.path))
+                if path.is_dir():
+                    found.add(path)
+    return found
+
+
+def _end_children() -> None:
+    """Kill until there are none: the children of a killed one become this process's own."""
+    with suppress(ChildProcessError):
+        while True:
+            for pid in _children():
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            os.waitpid(-1, 0)
+
+
+def _children() -> list[int]:
+    own, found = str(os.getpid()), list[int]()
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with suppress(OSError):
+                text = Path(entry.path, "stat").read_text(encoding="utf-8", errors="replace")
+                if text.rpartition(")")[2].split()[1] == own:
+                    found.append(int(entry.name))
+    return found
+
+
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def _say(message: str) -> None:
+    with suppress(OSError):
+        sys.stderr.write(f"{_CLEAR_LINE_SHOW_CURSOR if sys.stderr.isatty() else ''}tvm-ext: {message}\n")
+        sys.stderr.flush()

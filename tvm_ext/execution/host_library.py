@@ -1,0 +1,124 @@
+"""A package's library in a process of its own: load it, run it, look into its arenas between steps.
+
+`Child` runs these functions; values go in and come out. The interface was checked against the package's header when
+the library was built, so sizes here are those of the C.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tvm_ext.core.errors import BadPackage
+from tvm_ext.core.processes.wire import Value
+
+Array = np.ndarray[Any, Any]
+
+OUT_OF_ORDER = 1000
+"""Answer of a function that hands over rows, and of the run with it, when it is asked for other rows than the next."""
+
+_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32)
+_HOOK = ctypes.CFUNCTYPE(None, ctypes.c_int32)
+_loaded: dict[str, ctypes.CDLL] = {}
+
+
+def load(path: str) -> None:
+    """Load the library that `run` runs. Raises BadPackage."""
+    try:
+        _loaded["library"] = ctypes.CDLL(path)
+    except OSError as error:
+        raise BadPackage(f"the host library cannot be loaded: {error}.") from None
+
+
+def run(call: dict[str, Value], ask: Callable[..., Value] | None = None) -> dict[str, Value]:
+    """Status, outputs as flat arrays, and what was copied out on the way.
+
+    call: `symbol` of the run function; `io`; `inputs` with `symbol` (accessor), `name`, `rows` and `elements`;
+    `outputs` with `num_elements` and `dtype` instead of elements; `watch`, or None, as `_watch` reads it.
+    """
+    library = _loaded["library"]
+    function = getattr(library, call["symbol"])
+    function.restype = ctypes.c_int32
+    inputs: list[dict[str, Value]] = call["inputs"]
+    outputs = [{**out, "elements": np.zeros(out["num_elements"], out["dtype"])} for out in call["outputs"]]
+    seen: dict[str, Array] = {}
+    hook = _watch(library, call["watch"], seen, ask) if call["watch"] else None
+    if call["io"] == "stream":
+        io, functions = _io_struct(inputs, outputs)
+        status = function(ctypes.byref(io))
+        functions.clear()
+    elif call["io"] == "caller":
+        status = function(*(ctypes.c_void_p(port["elements"].ctypes.data) for port in (*inputs, *outputs)))
+    else:
+        for port in inputs:
+            ctypes.memmove(_address(library, port), port["elements"].ctypes.data, port["elements"].nbytes)
+        status = function()
+        for port in outputs:
+            ctypes.memmove(port["elements"].ctypes.data, _address(library, port), port["elements"].nbytes)
+    del hook
+    return {"status": status, "outputs": [port["elements"] for port in outputs], "seen": seen}
+
+
+def _address(library: ctypes.CDLL, port: dict[str, Value]) -> int:
+    accessor = getattr(library, port["symbol"])
+    accessor.restype = ctypes.c_void_p
+    return accessor()
+
+
+def _io_struct(inputs: list[dict[str, Value]], outputs: list[dict[str, Value]]) -> tuple[ctypes.Structure, list[Any]]:
+    """The struct of functions that hand over rows, and those functions, which live as long as the list."""
+    fields: list[tuple[str, Any]] = [("context", ctypes.c_void_p)]
+    functions: list[Any] = []
+    for direction, ports in (("read", inputs), ("write", outputs)):
+        for port in ports:
+            if port["rows"]:
+                fields.append((f"{direction}_{port['name']}", _CALLBACK))
+                functions.append(_CALLBACK(_hand_over(direction, port["rows"], port["elements"])))
+    struct = type("Io", (ctypes.Structure,), {"_fields_": fields})
+    return struct(None, *functions), functions
+
+
+def _hand_over(direction: str, num_rows: int, elements: Array) -> Callable[[int, int, int, int], int]:
+    """Copies rows from or to an array that holds all of them; each once, in order."""
+    row_bytes = elements.nbytes // num_rows
+    done = 0
+
+    def hand_over(_context: int, rows: int, row_begin: int, row_end: int) -> int:
+        nonlocal done
+        if row_begin != done or not row_begin < row_end <= num_rows:
+            return OUT_OF_ORDER
+        done = row_end
+        inside = elements.ctypes.data + row_begin * row_bytes
+        target, source = (rows, inside) if direction == "read" else (inside, rows)
+        ctypes.memmove(target, source, (row_end - row_begin) * row_bytes)
+        return 0
+
+    return hand_over
+
+
+def _watch(
+    library: ctypes.CDLL, watch: dict[str, Value], seen: dict[str, Array], ask: Callable[..., Value] | None
+) -> object:
+    """Set the function that runs behind each step, and hold it.
+
+    watch: `hook`, the pointer's symbol; `arenas`: memory -> symbol and number of bytes; `copied`: for each step, what
+    goes to `seen` behind it, as name, memory, offset and number of bytes. ask gets the step and all arenas, and answers
+    those it changed.
+    """
+    arenas = {
+        memory: np.ctypeslib.as_array((ctypes.c_uint8 * num_bytes).in_dll(library, symbol))
+        for memory, (symbol, num_bytes) in watch["arenas"].items()
+    }
+
+    def after_step(step: int) -> None:
+        for name, memory, offset, num_bytes in watch["copied"][step] if watch["copied"] else ():
+            seen[name] = arenas[memory][offset : offset + num_bytes].copy()
+        for memory, changed in (ask(step, arenas) if ask else {}).items():
+            arenas[memory][:] = changed
+
+    hook = _HOOK(after_step)
+    ctypes.c_void_p.in_dll(library, watch["hook"]).value = ctypes.cast(hook, ctypes.c_void_p).value
+    return hook

@@ -1,0 +1,108 @@
+"""A host build of a model that stops after every step and lets others look into, or write to, its arenas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from codegen_c.arena.plan import plan_memory
+from codegen_c.backend.build import Compiled
+from codegen_c.emit.memory import union_name
+from codegen_c.program.program import writes
+from tvm_ext.core.processes.wire import Value
+from tvm_ext.execution.runner import HostModel
+
+Array = np.ndarray
+Arenas = Mapping[str, Array]
+
+
+class InstrumentedModel:
+    """Built once, for many runs; use it as a context manager. inputs and outputs are under the model's own names.
+
+    They lie in the arena, or are streamed where the model is built so. Raises as `HostModel` does.
+    """
+
+    def __init__(self, compiled: Compiled) -> None:
+        self.compiled = with_ports_in_arena(compiled)
+        with TemporaryDirectory(prefix="tvm_ext_") as name:
+            folder = Path(name)
+            for file_name, text in self.compiled.sources(after_step=True).items():
+                (folder / file_name).write_text(text, encoding="utf-8")
+            self._host = HostModel(folder, self.compiled.interface)
+
+    def run(self, inputs: Mapping[str, Array], after_step: Callable[[int, Arenas], None]) -> dict[str, Array]:
+        """Outputs; after_step(step index, {memory: uint8 array of its arena}) is called behind each step.
+
+        What it writes to the arrays goes back to the arenas.
+        """
+
+        def answer(step: int, arenas: Arenas) -> dict[str, Array]:
+            before = {memory: arena.copy() for memory, arena in arenas.items()}
+            after_step(step, arenas)
+            return {memory: arena for memory, arena in arenas.items() if not np.array_equal(arena, before[memory])}
+
+        return self._run_watched(inputs, [], answer)[0]
+
+    def trace(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Every whole tensor that a step wrote, by its name in the program, as it was right after that step.
+
+        Streamed outputs are there too, as they went out.
+        """
+        program, placements = self.compiled.program, self.compiled.plan.placements
+        copied = [
+            [
+                (name, place.memory, place.offset, place.num_bytes)
+                for name in writes(step)
+                if (place := placements.get(name)) and not program.tensors[name].ring
+            ]
+            for step in program.steps
+        ]
+        outputs, raw = self._run_watched(inputs, copied, None)
+        seen: dict[str, Array] = {}
+        for name, data in raw.items():
+            tensor = program.tensors[name]
+            seen[name] = data.view(tensor.dtype)[tensor.element_places()].reshape(tensor.shape)
+        return {port.name: outputs[port.source] for port in self.compiled.interface.outputs} | seen
+
+    def _run_watched(
+        self,
+        inputs: Mapping[str, Array],
+        copied: Sequence[Sequence[tuple[str, str, int, int]]],
+        ask: Callable[..., Value] | None,
+    ) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Outputs of one run, and the bytes of what was copied behind each step: (name, memory, offset, bytes)."""
+        model = self.compiled.interface.model
+        arenas = {
+            a.memory: (union_name(model, a.memory), a.num_bytes) for a in self.compiled.plan.arenas if a.num_bytes
+        }
+        return self._host.run_watched(inputs, {"hook": f"{model}_after_step", "arenas": arenas, "copied": copied}, ask)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._host.close()
+
+
+def run_instrumented(
+    compiled: Compiled, inputs: Mapping[str, Array], after_step: Callable[[int, Arenas], None]
+) -> dict[str, Array]:
+    """`InstrumentedModel.run`, built for one run."""
+    with InstrumentedModel(compiled) as model:
+        return model.run(inputs, after_step)
+
+
+def with_ports_in_arena(compiled: Compiled) -> Compiled:
+    """The same program with inputs and outputs in the arena; streamed ones stay as they are."""
+    if compiled.interface.io != "caller":
+        return compiled
+    program, plan = plan_memory(compiled.program, activations=compiled.platform.activations)
+    return replace(compiled, program=program, plan=plan, interface=replace(compiled.interface, io="arena"))

@@ -1,0 +1,310 @@
+"""Run a package: on the host in a process of its own, on a QEMU board through semihosting.
+
+A sample is a dict of arrays under the model's own names, with the model's shapes and dtypes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from codegen_c.emit.firmware import instruction_shift, qemu_arguments
+from codegen_c.emit.interface_check import emit_interface_check
+from codegen_c.program.interface import Interface, Port
+from codegen_c.targets.registry import startup_of
+from tvm_ext.core.errors import BadInput, BadPackage, BuildFailed, ChildFailed, RunFailed
+from tvm_ext.core.options import Optimize
+from tvm_ext.core.platform import HOST_TOOLCHAIN, Board, Platform, Toolchain
+from tvm_ext.core.processes.child import Child, ChildLimits
+from tvm_ext.core.processes.process import allowed_seconds, run_program
+from tvm_ext.core.processes.wire import Value
+from tvm_ext.core.toolchain import compile_objects, find_program, shared_library
+
+Sample = Mapping[str, np.ndarray]
+HOST_LIMITS = ChildLimits(seconds=300, file_bytes=1 << 20, open_files=64)
+_START_SECONDS = 30.0
+_SLOWEST_INSTRUCTIONS_PER_SECOND = 2_000_000  # of modelled ones; QEMU executes ten times as many on a loaded machine
+EMPTY_INSTRUCTIONS = 2  # of the empty function that runtime/measure.h measures
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QemuResult:
+    """Outputs per sample; executed instructions and stack of one run() on the first sample, after a warm-up.
+
+    Instructions are not cycles. stack_bytes is the high-water mark below the caller of run(). moved_bytes: counted, of
+    that run, for each pair of memories (from, to) between which any went.
+    """
+
+    outputs: tuple[dict[str, np.ndarray], ...]
+    instructions: int
+    stack_bytes: int
+    moved_bytes: Mapping[tuple[str, str], int]
+
+
+class HostModel:
+    """A package's C, compiled for the host and loaded in a process of its own for many runs.
+
+    Built in a temporary folder, so the package stays untouched and a changed one loads anew. What crashes, hangs or
+    takes too much there is ChildFailed here. Use as a context manager, or call `close`.
+    Raises MissingTool, BuildFailed, BadPackage, ChildFailed.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        interface: Interface,
+        *,
+        toolchain: Toolchain = HOST_TOOLCHAIN,
+        optimize: Optimize = "speed",
+        flags: Sequence[str] = (),
+        limits: ChildLimits = HOST_LIMITS,
+    ) -> None:
+        self.interface = interface
+        with ExitStack() as held:
+            built = Path(held.enter_context(TemporaryDirectory(prefix="tvm_ext_")))
+            library = host_library(folder, interface, built, toolchain=toolchain, optimize=optimize, flags=flags)
+            self._child = held.enter_context(Child("tvm_ext.execution.host_library", limits=limits))
+            try:
+                self._child.call("load", str(library))
+            except BadPackage as error:
+                raise BadPackage(f"{folder}: {error}") from None
+            self._held = held.pop_all()
+
+    def run(self, inputs: Sample) -> dict[str, np.ndarray]:
+        """Outputs of one sample. Raises BadInput, and RunFailed for a status other than 0 or no end at all."""
+        return self.run_watched(inputs, None)[0]
+
+    def run_watched(
+        self, inputs: Sample, watch: Value, ask: Callable[..., Value] | None = None
+    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Outputs, and what `watch` had copied out of the arenas; see `host_library.run`."""
+        arrays = check_inputs(self.interface, inputs)
+        ports = self.interface
+        came = [
+            {**_called(ports, port), "elements": port.handed_over(array)}
+            for port, array in zip(ports.inputs, arrays, strict=True)
+        ]
+        went = [
+            {**_called(ports, port), "num_elements": port.num_elements, "dtype": port.dtype} for port in ports.outputs
+        ]
+        call = {"symbol": ports.run, "io": ports.io, "inputs": came, "outputs": went, "watch": watch}
+        try:
+            result = self._child.call("run", call, ask=ask)
+        except ChildFailed as error:
+            raise ChildFailed(f"{ports.run} on the host: {error}") from None
+        if result["status"] != 0:
+            raise RunFailed(f"{ports.run} returned {result['status']} on the host; 0 is success.")
+        outputs = zip(ports.outputs, result["outputs"], strict=True)
+        return {port.source: port.taken_back(elements) for port, elements in outputs}, result["seen"]
+
+    def close(self) -> None:
+        """End the process and remove the temporary folder."""
+        self._held.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def host_library(
+    folder: Path,
+    interface: Interface,
+    out_dir: Path,
+    *,
+    toolchain: Toolchain = HOST_TOOLCHAIN,
+    optimize: Optimize = "speed",
+    flags: Sequence[str] = (),
+) -> Path:
+    """The package's C as a shared library in `out_dir`. Nothing is run here.
+
+    Raises MissingTool, BuildFailed, and BadPackage where the interface is not that of the package's header.
+    """
+    sources = library_sources(folder, interface.model)
+    out_dir.mkdir(parents=True, exist_ok=True)
+    check = out_dir / "tvm_ext_interface_check.c"
+    check.write_text(emit_interface_check(interface), encoding="utf-8")
+    try:
+        compile_objects([check], out_dir / "check", toolchain, include_dirs=[folder])
+    except BuildFailed as error:
+        raise BadPackage(
+            f"{folder}: report.json does not describe {interface.model}.h; compile the model again. {error}"
+        ) from None
+    objects = compile_objects(
+        sources, out_dir / "objects", toolchain, optimize=optimize, flags=["-fPIC", *flags], include_dirs=[folder]
+    )
+    return shared_library(objects, out_dir / f"lib{interface.model}.so", toolchain, flags=flags)
+
+
+def run_host(folder: Path, interface: Interface, inputs: Sample) -> dict[str, np.ndarray]:
+    """Build the package for the host, run one sample, clean up. Raises as HostModel does."""
+    check_inputs(interface, inputs)
+    with HostModel(folder, interface) as model:
+        return model.run(inputs)
+
+
+def _called(interface: Interface, port: Port) -> dict[str, Value]:
+    """A port by its names and rows, as the process that holds the library needs it."""
+    symbol = interface.accessor(port)
+    return {"symbol": symbol, "name": port.name, "rows": port.stream.rows if port.stream else 0}
+
+
+def run_qemu(
+    elf: Path, platform: Platform, interface: Interface, samples: Sequence[Sample], *, time_limit_s: float = 300
+) -> QemuResult:
+    """Run firmware on its board in QEMU.
+
+    time_limit_s: of each start of the board; `board_seconds` knows one that fits the work.
+
+    Raises BadInput, MissingTool, BadPlatform (no board), and RunFailed with what the board said:
+    a fault, a stack overflow, a status other than 0, no end within the time limit.
+    """
+    if platform.board is None:
+        raise RunFailed(f"platform {platform.name} has no board; run it on the host, or choose one that has.")
+    if not samples:
+        raise BadInput("no samples to run; give at least one.")
+    flat = [
+        port.handed_over(array)
+        for sample in samples
+        for port, array in zip(interface.inputs, check_inputs(interface, sample), strict=True)
+    ]
+    with TemporaryDirectory(prefix="tvm_ext_") as name:
+        folder = Path(name)
+        (folder / "in.bin").write_bytes(np.uint32(len(samples)).tobytes() + b"".join(array.tobytes() for array in flat))
+        emulator, shift = startup_of(platform).emulator, instruction_shift(platform.board)
+        seconds = allowed_seconds(time_limit_s)
+        fields = _boot(elf, emulator, platform.board, shift, folder, seconds)
+        written = folder / "out.bin"
+        outputs = _split(written.read_bytes() if written.is_file() else b"", interface, len(samples), elf)
+        if fields["wrapped"]:
+            coarse = _boot(elf, emulator, platform.board, 0, folder, seconds)
+            instructions = unwrap_instructions(fields, coarse, platform.board, shift)
+        else:
+            instructions = _field(fields, "instructions", elf)
+    return QemuResult(
+        outputs=outputs, instructions=instructions, stack_bytes=fields["stack"], moved_bytes=_moved(fields, platform)
+    )
+
+
+def board_seconds(modelled_instructions: int, num_samples: int) -> float:
+    """Time within which firmware comes to its end in QEMU, at a tenth of its slowest, or never does."""
+    runs = num_samples + 2  # the first sample is run for warmth, and once more to be measured
+    return _START_SECONDS + runs * modelled_instructions / _SLOWEST_INSTRUCTIONS_PER_SECOND
+
+
+def unwrap_instructions(fine: Mapping[str, int], coarse: Mapping[str, int], board: Board, shift: int) -> int:
+    """Instructions from ticks known modulo 2**32 at `shift`, and ticks too coarse but whole at shift 0.
+
+    Both hold `ticks` of the subject; the subject's frame of a few instructions is known from `fine["empty_ticks"]`.
+    """
+    if coarse["wrapped"]:
+        raise RunFailed("the board's timer wraps even at one instruction a nanosecond: more than can be counted.")
+    expected = coarse["ticks"] << shift
+    wraps = round((expected - fine["ticks"]) / (1 << 32))
+    period = 1_000_000_000
+
+    def instructions(ticks: int) -> int:
+        divisor = board.timer_hz << shift
+        return (ticks * period + divisor // 2) // divisor
+
+    return instructions(fine["ticks"] + (wraps << 32)) - instructions(fine["empty_ticks"]) + EMPTY_INSTRUCTIONS
+
+
+def library_sources(folder: Path, model: str) -> list[Path]:
+    """The package's C files that make the library, sorted: all but the self-test. Raises BadPackage."""
+    test = re.compile(rf"{re.escape(model)}_(selftest|selftest_main|vectors)\.c")
+    sources = sorted(path for path in folder.glob("*.c") if not test.fullmatch(path.name))
+    if not sources:
+        raise BadPackage(f"{folder}: holds no C sources of a package.")
+    return sources
+
+
+def check_inputs(interface: Interface, inputs: Sample) -> list[np.ndarray]:
+    """The arrays in the order of the interface, contiguous. Raises BadInput: name, shape or dtype is wrong."""
+    names = [port.source for port in interface.inputs]
+    for name in inputs:
+        if name not in names:
+            raise BadInput(f"{name!r} is not an input of {interface.model}: {', '.join(names)}.")
+    arrays: list[np.ndarray] = []
+    for port in interface.inputs:
+        if port.source not in inputs:
+            raise BadInput(f"input {port.source!r} is missing; {interface.model} reads {', '.join(names)}.")
+        array = np.asarray(inputs[port.source])
+        if array.shape != port.shape or array.dtype != np.dtype(port.dtype):
+            raise BadInput(
+                f"input {port.source!r} is {array.dtype}{list(array.shape)}; "
+                f"{interface.model} reads {port.dtype}{list(port.shape)}."
+            )
+        arrays.append(np.asarray(array, order="C"))
+    return arrays
+
+
+def _boot(elf: Path, emulator: str, board: Board, shift: int, folder: Path, seconds: float) -> dict[str, int]:
+    """One start of the board over `folder/in.bin`; the fields of its report line."""
+    words = "".join(f",arg={word}" for word in ("run", "in.bin", "out.bin"))
+    command = [
+        find_program(emulator), *qemu_arguments(board, shift=shift),
+        "-semihosting-config", f"enable=on,target=native{words}", "-kernel", str(elf.resolve()),
+    ]  # fmt: skip
+    try:
+        done = run_program(command, folder, seconds=seconds)
+    except OSError as error:
+        raise RunFailed(f"{emulator} could not be started: {error.strerror}.") from None
+    said = (done.stdout + done.stderr).strip()
+    line = re.search(r"^instructions=.*$", said, re.MULTILINE)
+    if done.problem or done.status or line is None:
+        tail = "\n".join([":", *(text[:1000] for text in said.splitlines()[-12:])])
+        silent = " and said nothing; look for an endless loop, or for what keeps it from starting."
+        raise RunFailed(f"{elf.name} on {board.qemu_machine} {done.left}{tail if said else silent}")
+    fields = {key: int(value) for key, value in re.findall(r"\b(\w+)=(\d{1,20})\b", line[0])}
+    absent = [key for key in ("ticks", "empty_ticks", "wrapped", "stack") if key not in fields]
+    if absent:
+        raise RunFailed(f"{elf.name} on {board.qemu_machine} reported no {absent[0]}; compile the model again.")
+    return fields
+
+
+def _moved(fields: Mapping[str, int], platform: Platform) -> dict[tuple[str, str], int]:
+    """Of fields `moved_<from>_<to>`, numbers of memories, those that are not 0."""
+    pairs = itertools.product(enumerate(platform.memories), repeat=2)
+    return {
+        (source.name, target.name): count
+        for (i, source), (j, target) in pairs
+        if (count := fields.get(f"moved_{i}_{j}", 0))
+    }
+
+
+def _field(fields: Mapping[str, int], key: str, elf: Path) -> int:
+    if key not in fields:
+        raise RunFailed(
+            f"{elf.name} could not tell its {key}: the timer and QEMU's clock do not agree on the platform."
+        )
+    return fields[key]
+
+
+def _split(data: bytes, interface: Interface, num_samples: int, elf: Path) -> tuple[dict[str, np.ndarray], ...]:
+    """Raw outputs of all samples as arrays."""
+    expected = num_samples * sum(port.num_bytes for port in interface.outputs)
+    if len(data) != expected:
+        raise RunFailed(f"{elf.name} wrote {len(data)} B of outputs; {expected} B were due. Is it of this package?")
+    samples: list[dict[str, np.ndarray]] = []
+    offset = 0
+    for _ in range(num_samples):
+        sample = {}
+        for port in interface.outputs:
+            flat = np.frombuffer(data, port.dtype, port.num_elements, offset)
+            sample[port.source] = port.taken_back(flat).copy()
+            offset += port.num_bytes
+        samples.append(sample)
+    return tuple(samples)

@@ -1,0 +1,1 @@
+"""report.json: written, read back, shown as tables."""

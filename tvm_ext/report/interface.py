@@ -1,0 +1,202 @@
+"""The interface of a package as its report.json has it: checked by itself, then against the package's header.
+
+A report is read from disk, so it may say anything; sizes in it decide how much memory is read.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from codegen_c.c_text.text import C_TYPES
+from codegen_c.emit.header import describe_type
+from codegen_c.emit.stream import streamed
+from codegen_c.operators.quantization import Quantization
+from codegen_c.program.interface import Interface, Port, Stream
+from tvm_ext.core.errors import BadPackage
+from tvm_ext.core.options import Io
+
+_CONFIG = ConfigDict(extra="ignore", strict=True)
+_MOST_BYTES = 1 << 31
+
+Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
+Extent = Annotated[int, Field(ge=0, lt=1 << 31)]
+Rows = Annotated[int, Field(ge=1, lt=1 << 31)]
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class _Stream:
+    rows: Rows
+    rows_kept: Extent
+    rows_per_call: Rows
+    layout: Annotated[tuple[Extent, ...], Field(max_length=64)]
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class _Port:
+    name: str
+    c_name: Identifier
+    shape: Annotated[tuple[Extent, ...], Field(max_length=64)]
+    dtype: str
+    scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None
+    zero_point: Annotated[int, Field(ge=-(1 << 31), lt=1 << 32)] | None
+    stream: _Stream | None = None
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class _Model:
+    name: Identifier
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class _Options:
+    io: Io
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class _Artifacts:
+    elf: str | None
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class _Step:
+    modelled_instructions: Annotated[int, Field(ge=0, lt=1 << 62)] | None
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class _Report:
+    model: _Model
+    platform: str
+    options: _Options
+    inputs: tuple[_Port, ...]
+    outputs: tuple[_Port, ...]
+    artifacts: _Artifacts
+    steps: tuple[_Step, ...]
+
+
+def interface_of(report: Mapping[str, Any]) -> Interface:
+    """How the package's C is called. Raises BadPackage for a report that says nothing that can be."""
+    checked = _checked(report)
+    interface = Interface(
+        model=checked.model.name, io=checked.options.io,
+        inputs=tuple(map(_port, checked.inputs)), outputs=tuple(map(_port, checked.outputs)),
+    )  # fmt: skip
+    for what in ("name", "source"):
+        sides = [interface.inputs + interface.outputs] if what == "name" else [interface.inputs, interface.outputs]
+        for side in sides:
+            names = [getattr(port, what) for port in side]
+            if len(set(names)) < len(names):
+                raise _damaged(f"an input or output is there twice: {', '.join(names)}")
+    if interface.io == "stream" and not streamed(interface):
+        raise _damaged("io = 'stream', and no input or output is streamed")
+    return interface
+
+
+def modelled_instructions(report: Mapping[str, Any]) -> int:
+    """Instructions of one run, by the kernels' own estimates. Raises BadPackage."""
+    return sum(step.modelled_instructions or 0 for step in _checked(report).steps)
+
+
+def firmware_of(folder: Path, report: Mapping[str, Any]) -> Path | None:
+    """The package's ELF file; None where it has none. Raises BadPackage where it is not there, or another model's."""
+    checked = _checked(report)
+    if checked.artifacts.elf is None:
+        return None
+    name = PurePosixPath(checked.artifacts.elf)
+    path = folder / name
+    if name.is_absolute() or ".." in name.parts or "\0" in str(name) or not _is_inside(path, folder):
+        raise _damaged(f"artifacts.elf = {str(name)!r}: is not a file of the package")
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise BadPackage(f"{path}: cannot be read: {error.strerror}; compile the model again.") from None
+    run = f"{checked.model.name}_run"
+    if not data.startswith(b"\x7fELF") or f"{run}\0".encode() not in data:
+        raise BadPackage(f"{path}: is not the firmware of {checked.model.name}; compile the model again.")
+    return path
+
+
+def check_header(folder: Path, interface: Interface) -> None:
+    """Raise BadPackage where the package's header has other inputs and outputs: how many, their shapes and types.
+
+    Sizes and C types are checked once more, by a compiler, before a run on the host.
+    """
+    path = folder / f"{interface.model}.h"
+    try:
+        text = " ".join(path.read_text(encoding="utf-8").split())
+    except OSError as error:
+        raise BadPackage(f"{path}: cannot be read: {error.strerror}; compile the model again.") from None
+    except UnicodeDecodeError:
+        raise BadPackage(f"{path}: is not UTF-8 text; compile the model again.") from None
+    ports = (*interface.inputs, *interface.outputs)
+    sizes = {interface.size_macro(port): port.num_elements for port in ports}
+    for _, port in streamed(interface):
+        assert port.stream is not None, "the port is streamed"
+        sizes[interface.row_macro(port)] = port.num_elements // port.stream.rows
+    found = re.findall(rf"#define ({interface.model.upper()}_\w+_SIZE) (\d{{1,19}})\b", text)
+    if {name: int(number) for name, number in found} != sizes:
+        raise _disagrees(path, ", ".join(f"{name} {size}" for name, size in sizes.items()))
+    # An input that nothing reads is not handed over, so a header of streams has no more than its size.
+    described = [port for _, port in streamed(interface)] if interface.io == "stream" else ports
+    for port in described:
+        if f"{describe_type(port)}, in the model" not in text:
+            raise _disagrees(path, f"{port.name}: {describe_type(port)}")
+
+
+def _checked(report: Mapping[str, Any]) -> _Report:
+    try:
+        known = {key: report[key] for key in _Report.__dataclass_fields__ if key in report}
+        return TypeAdapter(_Report).validate_json(json.dumps(known))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(map(str, first["loc"]))
+        raise _damaged(f"{key} = {str(first['input'])[:60]!r}: {first['msg']}") from None
+    except RecursionError:
+        raise _damaged("it is nested too deeply") from None
+
+
+def _port(entry: _Port) -> Port:
+    key = f"{entry.name[:60]!r}"
+    if entry.dtype not in C_TYPES:
+        raise _damaged(f"{key} is of type {entry.dtype[:60]!r}; there are {', '.join(C_TYPES)}")
+    if (entry.scale is None) != (entry.zero_point is None):
+        raise _damaged(f"{key} has one of scale and zero_point; both or none are needed")
+    count = math.prod(entry.shape)
+    if count * 8 > _MOST_BYTES:
+        raise _damaged(f"{key} has the shape {list(entry.shape)}: more than a device can hold")
+    stream = entry.stream
+    if stream and (sorted(stream.layout) != list(range(len(entry.shape))) or count % stream.rows or not count):
+        raise _damaged(f"{key} of shape {list(entry.shape)} is streamed as {stream}")
+    return Port(
+        name=entry.c_name, source=entry.name, shape=entry.shape, dtype=entry.dtype,
+        quantization=None
+        if entry.scale is None or entry.zero_point is None
+        else Quantization(scale=entry.scale, zero_point=entry.zero_point),
+        stream=Stream(
+            rows=stream.rows, rows_kept=stream.rows_kept, rows_per_call=stream.rows_per_call, layout=stream.layout
+        )
+        if stream
+        else None,
+    )  # fmt: skip
+
+
+def _is_inside(path: Path, folder: Path) -> bool:
+    try:
+        return path.resolve().is_relative_to(folder.resolve())
+    except (OSError, ValueError, RuntimeError):
+        return False
+
+
+def _damaged(problem: str) -> BadPackage:
+    return BadPackage(f"report.json: is damaged: {problem}. Compile the model again.")
+
+
+def _disagrees(path: Path, what: str) -> BadPackage:
+    return BadPackage(f"{path}: does not say what report.json says: {what}. Compile the model again.")

@@ -1,0 +1,198 @@
+"""report.json: the one record of a build. Tables, pictures and the command line are views of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from codegen_c.arena.memory_plan import peak_placements
+from codegen_c.arena.profile import largest_arena, live_profile
+from codegen_c.backend.build import Compiled
+from codegen_c.costs.predict import moved_bytes, predicted_cycles, step_cycles, time_model
+from codegen_c.kernels.contract import Alternative
+from codegen_c.program.interface import Port
+from codegen_c.program.program import KernelCall, Program, Step, Transfer, Wait, calls, scratch_bytes, writes
+from tvm_ext.core.options import BuildOptions
+
+SCHEMA_VERSION = 1
+
+
+def make_report(
+    compiled: Compiled,
+    options: BuildOptions,
+    attributes: Mapping[str, str],
+    *,
+    code_bytes: int | None,
+    stack_bytes: int | None,
+    artifacts: Mapping[str, str | None],
+    verify: Mapping[str, Any],
+    assurance: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The report of a build as JSON-ready values; None where something was not measured.
+
+    inputs, outputs: `stream` says in how many rows they are handed over, how many of those are kept at a time, how many
+    come in one call, and the order of axes of their elements; None where they are not streamed.
+    float_operations: of a quantized model, steps that compute in float, and why.
+    assurance: entries of their own, `stack_bound` and `selftest_coverage`, as `measured_assurance` makes them.
+    quantization: what quantizing the model here measured on the calibration samples; None for other models.
+    verify: of each target, None where it was not run. `reference` names the witness; `own_reading` says why nobody else
+    was one, None where it is somebody else's; `refused_by` those that were asked before, with their reasons.
+    """
+    plan, program, platform = compiled.plan, compiled.program, compiled.platform
+    used = dict(compiled.origin.memories)
+    live = live_profile(program, plan)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "generator": compiled.origin.generator,
+        "model": {
+            "name": compiled.interface.model,
+            "source": compiled.origin.model,
+            "sha256": attributes["tvm_ext.source_sha256"],
+            "format": attributes["tvm_ext.source_format"],
+        },
+        "platform": platform.name,
+        "options": {"optimize": options.optimize, "io": options.io, "quantize": options.quantize},
+        "memories": [
+            {
+                "name": memory.name,
+                "kind": memory.kind,
+                "capacity_bytes": memory.capacity_bytes,
+                "used_bytes": used.get(memory.name, 0),
+            }
+            for memory in platform.memories
+        ],
+        "arena_bytes": plan.arena_bytes,
+        "lower_bound_bytes": plan.lower_bound_bytes,
+        "arena_proved": all(arena.proved for arena in plan.arenas),
+        "schedule": {"peak_bytes": compiled.schedule_peak_bytes, "proved": compiled.schedule_proved},
+        "fit": {
+            "limit_bytes": options.limit_bytes(platform),
+            "attempts": [asdict(attempt) for attempt in compiled.attempts],
+        },
+        "peak": _peak(compiled),
+        "weights_bytes": program.weights_bytes,
+        "code_bytes": code_bytes,
+        "stack_bytes": stack_bytes,
+        "macs": sum(call.implementation.macs for call in program.kernel_calls()),
+        "prediction": _prediction(compiled),
+        "inputs": [_port(port) for port in compiled.interface.inputs],
+        "outputs": [_port(port) for port in compiled.interface.outputs],
+        "steps": [
+            _step(compiled, index, step, sum(memory[index] for memory in live.values()))
+            for index, step in enumerate(program.steps)
+        ],
+        "float_operations": _float_operations(compiled) if compiled.is_quantized else [],
+        "quantization": json.loads(attributes.get("tvm_ext.quantization", "null")),
+        "artifacts": dict(artifacts),
+        "verify": dict(verify),
+        **(assurance or {}),
+    }
+
+
+def _port(port: Port) -> dict[str, Any]:
+    quantization = port.quantization
+    return {
+        "name": port.source,
+        "c_name": port.name,
+        "shape": list(port.shape),
+        "dtype": port.dtype,
+        "scale": quantization.scale if quantization else None,
+        "zero_point": quantization.zero_point if quantization else None,
+        "stream": asdict(port.stream) if port.stream else None,
+    }
+
+
+def _peak(compiled: Compiled) -> dict[str, Any] | None:
+    """The step and the tensors that hold up the lower bound of the memory where most is alive, the largest first."""
+    arena = largest_arena(compiled.plan)
+    if arena is None or not arena.lower_bound_bytes:
+        return None
+    tensors = compiled.program.tensors
+    return {
+        "memory": arena.memory,
+        "step": arena.peak_step,
+        "tensors": [
+            {
+                "name": None if place.is_scratch else tensors[place.name].source,
+                "c_name": place.name,
+                "num_bytes": place.num_bytes,
+            }
+            for place in peak_placements(compiled.plan, arena)
+        ],
+    }
+
+
+def _prediction(compiled: Compiled) -> dict[str, Any]:
+    """Of a run's time, with and without memories beside the default one; and what goes between them."""
+    time, default = time_model(compiled.platform), compiled.platform.activations
+    return {
+        "note": "predicted cycles, not measured: QEMU models no memory timing",
+        "cycles": round(predicted_cycles(compiled.program, time)),
+        "cycles_in_default_memory": round(predicted_cycles(compiled.program, time, only=default)),
+        "moved": moved_table(moved_bytes(compiled.program)),
+    }
+
+
+def moved_table(moved: Mapping[tuple[str, str], int]) -> list[dict[str, Any]]:
+    """Bytes of one run by the memories they go between, as the report has them."""
+    return [{"source": source, "target": target, "bytes": count} for (source, target), count in sorted(moved.items())]
+
+
+def _float_operations(compiled: Compiled) -> list[dict[str, Any]]:
+    """What a quantized model still computes in float, and why no integer kernel takes it."""
+    return [
+        {
+            "step": call.name,
+            "source_nodes": list(call.source_nodes),
+            "reason": "; ".join(other.reason for other in call.implementation.alternatives if other.reason)
+            or "the model computes it in float",
+        }
+        for call in compiled.program.kernel_calls()
+        if call.implementation.computes_floats
+    ]
+
+
+def _alternative(other: Alternative) -> dict[str, Any]:
+    """A kernel that was not chosen for a step: what it was modelled to cost, or why it could not be taken."""
+    return {"kernel": other.kernel, "modelled_instructions": other.instructions, "refused": other.reason}
+
+
+def _step(compiled: Compiled, index: int, step: Step, live_bytes: int) -> dict[str, Any]:
+    kernel_calls = [call for call in calls(step) if isinstance(call, KernelCall)]
+    modelled = [call.implementation.instructions for call in kernel_calls]
+    return {
+        "index": index,
+        "name": step.name,
+        "source_nodes": [node for call in kernel_calls for node in call.source_nodes],
+        "kernel": ", ".join(dict.fromkeys(call.implementation.kernel for call in kernel_calls)) or _transfer_kind(step),
+        "macs": sum(call.implementation.macs for call in kernel_calls),
+        "modelled_instructions": sum(modelled) if all(modelled) else None,
+        "predicted_cycles": round(step_cycles(compiled.program, step, time_model(compiled.platform))),
+        "alternatives": [_alternative(other) for call in kernel_calls for other in call.implementation.alternatives],
+        "scratch_bytes": scratch_bytes(step),
+        "live_bytes": live_bytes,
+        "outputs": [_tensor(compiled, compiled.program, name) for name in writes(step)],
+    }
+
+
+def _transfer_kind(step: Step) -> str:
+    """`wait`, `dma` for what goes on while later steps run, `copy` for what the processor does."""
+    if isinstance(step, Wait):
+        return "wait"
+    return "dma" if isinstance(step, Transfer) and step.number is not None else "copy"
+
+
+def _tensor(compiled: Compiled, program: Program, name: str) -> dict[str, Any]:
+    tensor, place = program.tensors[name], compiled.plan.placements.get(name)
+    return {
+        "name": tensor.source,
+        "c_name": name,
+        "shape": list(tensor.shape),
+        "dtype": tensor.dtype,
+        "memory": place.memory if place else None,
+        "offset": place.offset if place else None,
+        "begin": place.begin if place else None,
+        "end": place.end if place else None,
+    }

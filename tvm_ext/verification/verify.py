@@ -1,0 +1,84 @@
+"""Compares what the C computes with what the model means, as a witness says it (`tvm_ext.verification.witnesses`).
+
+Float models: every output within 1e-4 of the largest reference magnitude. Quantized models: `verify_steps`.
+A board must agree with the host: bytes for integers, 1e-5 for floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray
+Sample = Mapping[str, Array]
+
+FLOAT_TOLERANCE = 1e-4
+BOARD_TOLERANCE = 1e-5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Differences over all elements of all outputs of all samples; relative to each output's largest magnitude.
+
+    differing: elements that are not equal.
+    """
+
+    passed: bool
+    max_abs_error: float
+    max_rel_error: float
+    elements: int
+    differing: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Errors without a number, such as those relative to zeros, are None: JSON has no infinity."""
+        return {
+            key: None if isinstance(value, float) and not np.isfinite(value) else value
+            for key, value in asdict(self).items()
+        }
+
+
+def compare(
+    outputs: Sequence[Sample], expected: Sequence[Sample], *, tolerance: float, judge_integers: bool = True
+) -> Comparison:
+    """Floats within `tolerance` of each output's max|expected|, integers equal (where they are judged)."""
+    passed, worst_abs, worst_rel, elements, differing = True, 0.0, 0.0, 0, 0
+    for got, wanted in zip(outputs, expected, strict=True):
+        for name, reference_array in wanted.items():
+            absolute, relative = difference(got[name], reference_array)
+            worst_abs, worst_rel = max(worst_abs, absolute), max(worst_rel, relative)
+            elements += reference_array.size
+            differing += num_differing(got[name], reference_array)
+            if reference_array.dtype.kind == "f":
+                passed &= relative <= tolerance
+            elif judge_integers:
+                passed &= absolute == 0
+    return Comparison(
+        passed=passed, max_abs_error=worst_abs, max_rel_error=worst_rel, elements=elements, differing=differing
+    )
+
+
+def difference(got: Array, wanted: Array) -> tuple[float, float]:
+    """Largest |got - wanted|, and that divided by max|wanted|. Infinite where only one of them is a number."""
+    if got.shape != wanted.shape or wanted.size == 0:
+        return (0.0, 0.0) if got.shape == wanted.shape else (np.inf, np.inf)
+    a, b = got.astype(np.float64), wanted.astype(np.float64)
+    equal = (a == b) | (np.isnan(a) & np.isnan(b))
+    with np.errstate(invalid="ignore", over="ignore"):
+        gaps = np.where(equal, 0.0, np.abs(a - b))
+    absolute = float(np.inf if np.isnan(gaps).any() else gaps.max())
+    finite = np.abs(b[np.isfinite(b)])
+    scale = float(finite.max()) if finite.size else 0.0
+    return absolute, absolute / scale if scale > 0 else (0.0 if absolute == 0 else np.inf)
+
+
+def num_differing(got: Array, wanted: Array) -> int:
+    """Elements that are not equal; all of them where the shapes are not."""
+    if got.shape != wanted.shape:
+        return wanted.size
+    equal = got == wanted
+    if wanted.dtype.kind == "f" and got.dtype.kind == "f":
+        equal |= np.isnan(got) & np.isnan(wanted)
+    return int(wanted.size - np.count_nonzero(equal))

@@ -1,0 +1,58 @@
+"""Samples that a user gives for verification: an .npz file, or a dict of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from tvm_ext.core.errors import BadInput
+from tvm_ext.core.files.arrays import read_arrays
+
+Array = np.ndarray
+VerifyInputs = str | Path | Mapping[str, Array]
+Specs = Mapping[str, tuple[tuple[int, ...], str]]
+
+MAX_SAMPLES = 100
+
+
+def read_verify_inputs(source: VerifyInputs, inputs: Specs) -> list[dict[str, Array]]:
+    """Samples by the model's input names.
+
+    source: path of an .npz file or a dict, an array for each input: of the input's own shape for one sample, or with
+    an axis of samples before it for several. All inputs are given in the same way.
+
+    Raises BadInput: unreadable file, a missing or unknown name, another shape or type, no sample, more than 100.
+    """
+    where = str(source) if isinstance(source, str | Path) else "verify_inputs"
+    arrays = read_arrays(Path(source)) if isinstance(source, str | Path) else dict(source)
+    unknown = [name for name in arrays if name not in inputs]
+    missing = [name for name in inputs if name not in arrays]
+    if unknown or missing:
+        what = f"has no array for the input {missing[0]!r}" if missing else f"{unknown[0]!r} is no input"
+        raise BadInput(f"{where}: {what}; the model's inputs are {', '.join(inputs)}.")
+    counts = {name: _num_samples(where, name, np.asarray(arrays[name]), *spec) for name, spec in inputs.items()}
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{name}: {'one' if count is None else count}" for name, count in counts.items())
+        raise BadInput(f"{where}: the inputs differ in their number of samples ({listed}); give as many of each.")
+    count = next(iter(counts.values()), None)
+    if count is None:
+        return [{name: np.asarray(arrays[name]) for name in inputs}]
+    if not 0 < count <= MAX_SAMPLES:
+        raise BadInput(f"{where}: holds {count} samples; 1 to {MAX_SAMPLES} are taken.")
+    return [{name: np.array(arrays[name][index]) for name in inputs} for index in range(count)]
+
+
+def _num_samples(where: str, name: str, array: Array, shape: tuple[int, ...], dtype: str) -> int | None:
+    """None for an array that is one sample."""
+    if str(array.dtype) != dtype:
+        raise BadInput(f"{where}: {name!r} is {array.dtype}, the model's input {dtype}.")
+    if array.shape == shape:
+        return None
+    if array.shape[1:] != shape or array.ndim == 0:
+        raise BadInput(
+            f"{where}: {name!r} has shape {list(array.shape)}; {list(shape)} is needed, or N such samples along an "
+            "axis before it."
+        )
+    return len(array)

@@ -1,0 +1,92 @@
+"""Judges a quantized model step by step, and so its outputs end to end.
+
+(a) Each step of the C gives the very bytes of its kernel's reference, fed what the C gave that step, and the package's
+    outputs are those of its last steps. (b) Each step's reference, fed what the witness computed, gives what the
+    witness computed (`tvm_ext.verification.account`). By (a) the C is the chain of the references, by (b) every link
+    of that chain is the witness's; what both differ by at the end is what the links allow, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from codegen_c.backend.build import Compiled
+from codegen_c.program import reference
+from codegen_c.program.program import KernelCall, Step, calls
+from tvm_ext.execution.instrumented import InstrumentedModel
+from tvm_ext.verification.account import account_for
+from tvm_ext.verification.verify import BOARD_TOLERANCE, difference
+from tvm_ext.verification.witnesses.testimony import Testimony
+
+Array = np.ndarray
+Sample = Mapping[str, Array]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepErrors:
+    """What misses what it must reach, as sentences; empty is good.
+
+    tensors_compared: that steps made and the witness has too.
+    """
+
+    against_reference: tuple[str, ...]
+    against_witness: tuple[str, ...]
+    tensors_compared: int
+
+    @property
+    def passed(self) -> bool:
+        return not self.against_reference and not self.against_witness
+
+
+def check_steps(
+    compiled: Compiled,
+    samples: Sequence[Sample],
+    testimony: Testimony | None = None,
+    host_outputs: Sequence[Sample] | None = None,
+) -> StepErrors:
+    """Rules (a) and (b) for every step of a quantized model; without a testimony only (a).
+
+    host_outputs: what the package gave on the host, by the model's names.
+    """
+    given = host_outputs or [None] * len(samples)
+    with InstrumentedModel(compiled) as model:
+        kernels = [
+            error
+            for sample, outputs in zip(samples, given, strict=True)
+            for error in _against_reference(model, sample, outputs)
+        ]
+        account = account_for(model.compiled, samples, testimony) if testimony else None
+    return StepErrors(
+        against_reference=tuple(dict.fromkeys(kernels)),
+        against_witness=account.errors if account else (),
+        tensors_compared=account.tensors_compared if account else 0,
+    )
+
+
+def _against_reference(model: InstrumentedModel, sample: Sample, outputs: Sample | None) -> list[str]:
+    """(a): each step of the C run against its reference, given what the C run gave that step."""
+    program, interface = model.compiled.program, model.compiled.interface
+    values = {port.name: sample[port.source] for port in interface.inputs}
+    values |= model.trace(sample)
+    errors = []
+    for step in program.steps:
+        for name, wanted in reference.run_step(program, step, values).items():
+            if name not in values:  # of a ring only the last rows are left
+                continue
+            absolute, relative = difference(values[name], wanted)
+            limit = 0.0 if _is_exact(step) else 1.0 if wanted.dtype.kind in "iu" else BOARD_TOLERANCE
+            if (relative if wanted.dtype.kind == "f" else absolute) > limit:
+                errors.append(f"{step.name}: {name} differs from its kernel's reference by {absolute:g}")
+    for port in interface.outputs if outputs else ():
+        assert outputs is not None
+        absolute, relative = difference(outputs[port.source], values[port.name].reshape(port.shape))
+        if (relative if port.dtype.startswith("float") else absolute) > 0:
+            errors.append(f"output {port.source}: differs by {absolute:g} from what its last step made")
+    return errors
+
+
+def _is_exact(step: Step) -> bool:
+    return all(call.implementation.exact for call in calls(step) if isinstance(call, KernelCall))

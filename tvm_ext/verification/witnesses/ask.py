@@ -1,0 +1,98 @@
+"""Ask witnesses what a model means, those first that are not our own reading of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import tvm
+
+from tvm_ext.core.errors import TvmExtError, VerificationFailed
+from tvm_ext.core.processes.child import Child, ChildLimits
+from tvm_ext.load import limits_of
+from tvm_ext.verification.witnesses.testimony import Array, Refusal, Sample, Testimony
+
+LIMITS = ChildLimits(seconds=300.0, memory_bytes=12 << 30)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Witness:
+    """A runtime: its name in reports, the module that runs it, the package it needs and how that is had."""
+
+    name: str
+    module: str
+    needs: str
+    install: str
+
+
+_ONNXRUNTIME = Witness(name="onnxruntime", module="onnxruntime_witness", needs="onnxruntime", install="onnxruntime")
+_TFLITE_MICRO = Witness(
+    name="TensorFlow Lite Micro", module="tflite_micro_witness", needs="tflite_micro", install="tvm-ext[witness]"
+)
+_LITERT = Witness(name="LiteRT", module="litert_witness", needs="ai_edge_litert", install="tvm-ext[witness]")
+_TORCH = Witness(name="PyTorch", module="torch_witness", needs="torch", install="tvm-ext[torch]")
+_OF_FORMAT: Mapping[str, tuple[Witness, ...]] = {
+    "onnx": (_ONNXRUNTIME,),
+    "tflite": (_TFLITE_MICRO, _LITERT),
+    "torch": (_TORCH,),
+    "relax": (),
+}
+TVM = "TVM"
+
+
+def ask(mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str], *, quantized_here: bool) -> Testimony:
+    """What the first witness that takes the model makes of it; TVM's virtual machine, which runs `mod`, comes last.
+
+    mod: as `load` made it, or as it was quantized here, which no other runtime knows. inner: names of tensors inside
+    the model. Raises VerificationFailed where nobody can run the model.
+    """
+    attributes = {str(key): str(value) for key, value in mod.attrs.items()}
+    source_format = attributes["tvm_ext.source_format"]
+    names: list[str] = json.loads(attributes["tvm_ext.output_names"])
+    refusals: list[Refusal] = []
+    for witness in () if quantized_here else _OF_FORMAT[source_format]:
+        file = (attributes["tvm_ext.source_path"], attributes["tvm_ext.source_sha256"], limits_of(attributes).to_json())
+        said = _testified(witness.module, witness.needs, witness.install, (*file, samples, inner))
+        if not isinstance(said, str) and (missing := [name for name in names if name not in said["outputs"][0]]):
+            said = f"gives no output called {missing[0]!r}"
+        if not isinstance(said, str):
+            return Testimony(witness=witness.name, own_reading="", refusals=tuple(refusals), **said)
+        refusals.append(Refusal(witness=witness.name, reason=said))
+    said = _testified("tvm_witness", "tvm", "apache-tvm", (str(tvm.ir.save_json(mod)), names, samples, inner))
+    if isinstance(said, str):
+        reasons = [*refusals, Refusal(witness=TVM, reason=said)]
+        listed = "; ".join(f"{refusal.witness}: {refusal.reason}" for refusal in reasons)
+        raise VerificationFailed(
+            f"nothing runs the model for comparison: {listed}. Inputs that it takes may help (--verify-inputs); "
+            "--verify none builds the package anyway, marked as not verified."
+        )
+    why = _why_own(source_format, quantized_here, refusals)
+    return Testimony(witness=TVM, own_reading=why, refusals=tuple(refusals), **said)
+
+
+def _why_own(source_format: str, quantized_here: bool, refusals: Sequence[Refusal]) -> str:
+    if quantized_here:
+        return "the model was quantized here, so no other runtime has it"
+    if source_format == "relax":
+        return ""  # TVM is the runtime of the module that was handed over
+    return "; ".join(f"{refusal.witness}: {refusal.reason}" for refusal in refusals)
+
+
+def _testified(
+    module: str, needs: str, install: str, values: tuple[object, ...]
+) -> dict[str, list[dict[str, Array]]] | str:
+    """Outputs and inner tensors, or why there are none."""
+    try:
+        with Child(f"tvm_ext.verification.witnesses.{module}", limits=LIMITS) as child:
+            return child.call("testify", *values)
+    except TvmExtError as error:
+        text = str(error)
+        if "ModuleNotFoundError" in text and needs in text:
+            return f"is not installed (pip install '{install}')"
+        return _one_line(text.removeprefix(f"tvm_ext.verification.witnesses.{module}.testify "))
+
+
+def _one_line(text: str) -> str:
+    joined = " ".join(line.strip() for line in text.splitlines() if line.strip())
+    return joined if len(joined) <= 300 else f"{joined[:297]}..."
