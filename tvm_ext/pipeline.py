@@ -294,7 +294,27 @@ def _single_region(mod: tvm.IRModule, output_names: list[str]) -> relax.Function
             f"a package needs the whole model as C, but this is left over: {listed}. Remove these operators from the "
             "model, or run it through tvm.compile with tvm_ext.relax_pipeline, which leaves them to TVM."
         )
+    if not _hands_over(main):
+        raise UnsupportedModel(
+            "the region's inputs and outputs are not the model's, in their order: a defect of tvm_ext. Please report "
+            "it with the model."
+        )
     return regions[0]
+
+
+def _hands_over(main: relax.Function) -> bool:
+    """Whether main gives its parameters to one region, and returns the region's results, all in their order."""
+    values = {binding.var: binding.value for binding in bindings(main)}
+    (region,) = (var for var, value in values.items() if isinstance(value, relax.Call))
+    results = outputs(main)
+    given = [values.get(result) for result in results]
+    in_order = len(results) == 1 and results[0].same_as(region)
+    in_order |= all(
+        isinstance(value, relax.TupleGetItem) and value.tuple_value.same_as(region) and value.index == index
+        for index, value in enumerate(given)
+    )
+    params = list(values[region].args)
+    return in_order and len(params) == len(main.params) and all(map(relax.Var.same_as, params, main.params))
 
 
 def relax_pipeline(

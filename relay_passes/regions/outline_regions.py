@@ -15,7 +15,7 @@ import tvm
 from tvm import relax
 
 from relay_passes.composites import call_new, composite_of, is_composite
-from relay_passes.dataflow import bindings, build, is_dataflow, operands, outputs, rebuild
+from relay_passes.dataflow import bindings, build, is_dataflow, operands, outputs, rebuild, substitute
 from relay_passes.move import is_move
 from tvm_ext.core.names import unique
 
@@ -34,12 +34,12 @@ class OutlineRegions:
             {var: func for var, func in mod.functions_items() if not is_composite(func)}, attrs=mod.attrs
         )
         taken = {var.name_hint for var in module.get_global_vars()}
-        main: relax.Function = mod["main"]
+        main = _without_aliases(mod["main"])
         results = outputs(main)
         sequence: list[relax.VarBinding] = []
         runs = _runs(mod, bindings(main))
         if len(runs) == 1 and runs[0][0]:
-            return self._outline_whole(mod, module, runs[0][1])
+            return self._outline_whole(mod, module, main, runs[0][1])
         for index, (is_region, run) in enumerate(runs):
             if not is_region:
                 sequence.extend(run)
@@ -53,9 +53,10 @@ class OutlineRegions:
         module.update_func(module.get_global_var("main"), rebuild(main, sequence, results))
         return module
 
-    def _outline_whole(self, mod: tvm.IRModule, module: tvm.IRModule, run: list[relax.VarBinding]) -> tvm.IRModule:
+    def _outline_whole(
+        self, mod: tvm.IRModule, module: tvm.IRModule, main: relax.Function, run: list[relax.VarBinding]
+    ) -> tvm.IRModule:
         """One region with the model's signature: an output may also be an input, or stand there twice."""
-        main: relax.Function = mod["main"]
         returned = [result for result in outputs(main) if isinstance(result, relax.Var)]
         arguments, region = _region(mod, run, returned, list(main.params))
         symbol = unique(self.prefix, {var.name_hint for var in module.get_global_vars()})
@@ -82,6 +83,21 @@ class OutlineRegions:
         whole = relax.DataflowVar(f"{symbol}.results", call.ty)
         elements = [relax.VarBinding(var, relax.TupleGetItem(whole, i)) for i, var in enumerate(given)]
         return [relax.VarBinding(whole, call), *elements]
+
+
+def _without_aliases(main: relax.Function) -> relax.Function:
+    """The function without bindings that only give a value another name."""
+    named: dict[relax.Var, relax.Expr] = {}
+    sequence: list[relax.VarBinding] = []
+    for binding in bindings(main):
+        value = substitute(binding.value, named)
+        if isinstance(value, relax.Var):
+            named[binding.var] = value
+        else:
+            sequence.append(relax.VarBinding(binding.var, value))
+    if not named:
+        return main
+    return rebuild(main, sequence, [substitute(result, named) for result in outputs(main)])
 
 
 def _runs(mod: tvm.IRModule, sequence: list[relax.VarBinding]) -> list[tuple[bool, list[relax.VarBinding]]]:

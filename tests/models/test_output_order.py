@@ -1,0 +1,32 @@
+"""Outputs of a package are the model's, in its order, also where the import gives a value a second name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import helper
+
+import tvm_ext
+from tests.support.onnx_models import model_of, saved
+from tvm_ext import BuildOptions
+from tvm_ext.core.platform import Platform
+from tvm_ext.pipeline import compile_module
+
+NODE = helper.make_node
+
+
+@pytest.mark.parametrize("outputs", [["b", "a"], ["a", "b"]])
+def test_a_padding_of_nothing_is_another_name_of_its_input(outputs: list[str], tmp_path: Path) -> None:
+    """SAME_LOWER over a kernel of 1: both have one shape, so that only values could tell them apart."""
+    nodes = [
+        NODE("Conv", ["x", "w"], ["a"], auto_pad="SAME_LOWER", strides=[2]),
+        NODE("Sigmoid", ["a"], ["b"]),
+    ]
+    weights = np.random.default_rng(0).normal(size=(4, 3, 1)).astype(np.float32)
+    module = tvm_ext.load(saved(model_of(nodes, {"x": (1, 3, 8)}, outputs, constants={"w": weights}), tmp_path))
+    compiled = compile_module(module, Platform.load("host"), BuildOptions())
+    assert [(port.source, port.name) for port in compiled.interface.outputs] == [(name, name) for name in outputs]
+    package = tvm_ext.build(module, "host", tmp_path / "out", BuildOptions(verify=("host",)))
+    assert package.report["verify"]["host"]["passed"]
