@@ -114,6 +114,18 @@ def test_a_pool_is_an_output_under_its_name(tmp_path: Path) -> None:
     assert package.report["verify"]["host"]["reference"] == "PyTorch"
 
 
+def test_an_output_of_another_type_than_torch_gives_is_refused(tmp_path: Path) -> None:
+    """TVM's importer multiplies matrices in float32, whatever they are."""
+
+    class Product(nn.Module):
+        def forward(self, values: torch.Tensor) -> torch.Tensor:
+            return values.double() @ torch.ones(4, 3, dtype=torch.float64)
+
+    path = export(Product().eval(), (2, 4), tmp_path / "product.pt2")
+    with pytest.raises(UnsupportedModel, match=r"is float64, and TVM's importer computes it in float32"):
+        load(path)
+
+
 def test_sample_inputs_are_not_unpickled(tiny: Path, tmp_path: Path) -> None:
     mark = tmp_path / "exploded"
     bomb = pickle.dumps(Bomb(mark))

@@ -57,7 +57,24 @@ def import_program(path: Path, program: Any) -> tvm.IRModule:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             summary = f"{type(error).__name__}: {lines[-1][:200]}" if lines else type(error).__name__
             raise UnsupportedModel(f"{path}: cannot be compiled: TVM's importer fails: {summary}") from None
-    return _named(mod, importer.labels, [str(name) for name in program.graph_signature.user_outputs])
+    names = [str(name) for name in program.graph_signature.user_outputs]
+    _check_outputs(path, mod, decomposed, names)
+    return _named(mod, importer.labels, names)
+
+
+def _check_outputs(path: Path, mod: tvm.IRModule, program: Any, names: Sequence[str]) -> None:
+    """Raises UnsupportedModel where TVM's importer gives an output another type than PyTorch does."""
+    if not is_dataflow(mod["main"]):
+        return
+    (last,) = (node for node in program.graph.nodes if node.op == "output")
+    kept = [node.meta.get("val") for node in last.args[0]][-len(names) :]  # what is written to buffers comes first
+    for name, ours, value in zip(names, _results(mod["main"]), kept, strict=False):
+        wanted = str(value.dtype).removeprefix("torch.") if hasattr(value, "dtype") else None
+        if wanted is not None and isinstance(ours.ty, relax.TensorType) and str(ours.ty.dtype) != wanted:
+            raise UnsupportedModel(
+                f"{path}: output {name!r} is {wanted}, and TVM's importer computes it in {ours.ty.dtype}. Export the "
+                f"model in {ours.ty.dtype}."
+            )
 
 
 def _place(node: Any) -> str:
