@@ -25,7 +25,7 @@ from rich.markup import escape
 
 import tvm_ext
 from tvm_ext.core.arrays import holds_arrays, read_arrays, write_arrays
-from tvm_ext.core.errors import BadInput, BadOptions, TvmExtError
+from tvm_ext.core.errors import BadInput, BadOptions, DefectNotice, TvmExtError
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import BuildOptions, Guide, Io, IoType, Memories, Optimize, Quantize, Target
 from tvm_ext.core.output_folder import check_output
@@ -323,7 +323,8 @@ def _errors_reported(as_json: bool, debug: bool) -> Generator[None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("default" if debug else "ignore")
-            warnings.simplefilter("always", ModelNotice)
+            for category in (ModelNotice, DefectNotice):
+                warnings.simplefilter("always", category)
             warnings.showwarning = _show_notice
             yield
     except BrokenPipeError:

@@ -39,7 +39,9 @@ from tvm_ext.core.errors import BadOptions, UnsupportedModel
 from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.time_model import TimeModel
-from tvm_ext.fit import MOST_TRIES, MemoryPass, Way, fit
+from tvm_ext.fit import fit
+from tvm_ext.fit_methods import MemoryPass
+from tvm_ext.fitter import Fitter, Stages, Way
 from tvm_ext.load import load
 
 
@@ -88,11 +90,15 @@ def passes(
     memory_pass: what makes the model fit, where its order alone does not. limits: memories that may be used beside the
     default one, with it, and bytes that each may give; None uses the default one alone.
     """
-    return [*_before_memory(platform, options), *_from_memory(platform, options, prefix, memory_pass, limits)]
+    return [
+        *_before_order(platform, options),
+        *_order(platform, options),
+        *_from_memory(platform, options, prefix, memory_pass, limits),
+    ]
 
 
-def _before_memory(platform: Platform, options: BuildOptions) -> list[tvm.transform.Pass]:
-    """What is the same however a model is made to fit."""
+def _before_order(platform: Platform, options: BuildOptions) -> list[tvm.transform.Pass]:
+    """What is the same for all kernels, however a model is made to fit."""
     backend = _backend(platform, options)
     return [
         # Phase 1. Constants become plain: weights are constants, quantized weights dequantize(constant).
@@ -112,15 +118,18 @@ def _before_memory(platform: Platform, options: BuildOptions) -> list[tvm.transf
         ConvertLayout(),
         FlattenChannelsLast(),
         *([StreamPorts()] if options.io == "stream" else []),
-        # Phase 4. Memory: the order of operators that keeps the fewest bytes alive, and what makes it fewer still.
-        ScheduleOperators(backend),
     ]
+
+
+def _order(platform: Platform, options: BuildOptions) -> list[tvm.transform.Pass]:
+    """The begin of phase 4. Memory: the order of operators that keeps the fewest bytes alive."""
+    return [ScheduleOperators(_backend(platform, options))]
 
 
 def _from_memory(
     platform: Platform, options: BuildOptions, prefix: str, memory_pass: MemoryPass, limits: Mapping[str, int] | None
 ) -> list[tvm.transform.Pass]:
-    """The end of phase 4, and what follows."""
+    """The end of phase 4, what makes the bytes alive fewer still; and what follows."""
     kernels, time = replace(_backend(platform, options), cost=None), TimeModel(platform=platform)
     return [
         *([memory_pass] if memory_pass else []),
@@ -145,6 +154,12 @@ def compile_module(mod: tvm.IRModule, platform: Platform, options: BuildOptions)
     return compile_model(mod, platform, options)[1]
 
 
+def compile_within(mod: tvm.IRModule, platform: Platform, options: BuildOptions) -> Callable[[int | None], Compiled]:
+    """`compile_module` for many budgets of the default memory; what they share is done once."""
+    fitter = _fitter(_forms(load(mod), platform, options, None), platform, options)
+    return lambda ram: fit(fitter, platform, replace(options, ram=ram))[0]
+
+
 def compile_model(
     mod: tvm.IRModule, platform: Platform, options: BuildOptions, calibration: Source | None = None
 ) -> tuple[tvm.IRModule, Compiled]:
@@ -154,7 +169,7 @@ def compile_model(
     BadInput, and what `compile_module` raises.
     """
     forms = _forms(load(mod), platform, options, calibration)
-    compiled, way = _fitted(forms, platform, options)
+    compiled, way = fit(_fitter(forms, platform, options), platform, options)
     if way.options.quantize == "int8" and platform.processor.fpu == "none":
         _refuse_floats(compiled)
     return forms(way.options.quantize), compiled
@@ -173,58 +188,37 @@ def _forms(
     return form
 
 
-def _fitted(
-    forms: Callable[[Quantize], tvm.IRModule], platform: Platform, options: BuildOptions
-) -> tuple[Compiled, Way]:
-    """A loaded module within its limits, and how it got there. forms: the module, by how it is quantized."""
+def _fitter(forms: Callable[[Quantize], tvm.IRModule], platform: Platform, options: BuildOptions) -> Fitter:
+    """A loaded model for the methods that make it fit. forms: the module, by how it is quantized."""
 
     @cache
+    def composed(quantize: Quantize) -> tvm.IRModule:
+        return tvm.transform.Sequential(_before_order(platform, options))(forms(quantize))
+
     def scheduled(quantize: Quantize, least_scratch: bool) -> tvm.IRModule:
-        """The module in front of what makes it fit: ways differ there in nothing else."""
-        return tvm.transform.Sequential(
-            _before_memory(platform, replace(options, least_scratch=least_scratch))
-        )(forms(quantize))  # fmt: skip
+        chosen = replace(options, least_scratch=least_scratch)
+        return tvm.transform.Sequential(_order(platform, chosen))(composed(quantize))
 
-    def compile_by(way: Way) -> Compiled:
-        return _compiled(scheduled(way.options.quantize, way.options.least_scratch), platform, way)
-
-    rank = guide.learned_rank() if options.guide == "learned" else None
-    return fit(compile_by, platform, options, lambda tried: _backend(platform, tried), rank)
-
-
-def _compiled(scheduled: tvm.IRModule, platform: Platform, way: Way) -> Compiled:
-    """From the memory pass on: in all memories, or in the default one where no plan keeps to the others' limits.
-
-    The passes count bytes, and only the plan knows what they come to: what it needs beyond a limit, the next try has
-    less of.
-    """
-    limits = way.options.limits_bytes(platform)
-    allowed = dict(limits)
-    several = way.options.memories == "all" and len(limits) > 1
-    for _ in range(MOST_TRIES if several else 0):
-        compiled = _compiled_within(scheduled, platform, way, allowed)
-        over = {
-            memory: compiled.plan.bytes_in(memory) - limit
-            for memory, limit in limits.items()
-            if memory != platform.activations and compiled.plan.bytes_in(memory) > limit
-        }
-        if not over:
-            return compiled
-        allowed |= {memory: max(0, allowed[memory] - most) for memory, most in over.items()}
-    return _compiled_within(scheduled, platform, way, None)
+    stages = Stages(
+        scheduled=scheduled,
+        compiled=lambda module, chosen, limits: _compiled(module, platform, chosen, limits),
+        backend=lambda chosen: _backend(platform, chosen),
+        rank=guide.learned_rank() if options.guide == "learned" else None,
+    )
+    return Fitter(stages, platform)
 
 
-def _compiled_within(
-    scheduled: tvm.IRModule, platform: Platform, way: Way, limits: Mapping[str, int] | None
+def _compiled(
+    fitting: tvm.IRModule, platform: Platform, options: BuildOptions, limits: Mapping[str, int] | None
 ) -> Compiled:
-    """The pipeline from its memory pass on. limits: as `passes` takes them."""
-    attributes = {str(key): str(value) for key, value in scheduled.attrs.items()}
-    model = way.options.name or attributes["tvm_ext.model_name"]
-    lowered = tvm.transform.Sequential(_from_memory(platform, way.options, model, way.memory_pass, limits))(scheduled)
+    """The pipeline behind what makes a model fit. limits: as `passes` takes them."""
+    attributes = {str(key): str(value) for key, value in fitting.attrs.items()}
+    model = options.name or attributes["tvm_ext.model_name"]
+    lowered = tvm.transform.Sequential(_from_memory(platform, options, model, None, limits))(fitting)
     output_names = json.loads(attributes["tvm_ext.output_names"])
     region = _single_region(lowered, output_names)
     compiled = compile_region(
-        region, platform, way.options, origin(attributes, platform), model=model,
+        region, platform, options, origin(attributes, platform), model=model,
         input_names=json.loads(attributes["tvm_ext.input_names"]), output_names=output_names,
     )  # fmt: skip
     decided = lowered["main"].attrs or {}
@@ -304,7 +298,8 @@ def relax_pipeline(
     def pipeline(mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         forms = _forms(load(mod), board, chosen, calibration)
         decides = chosen.ram is not None or chosen.quantize == "auto"
-        way = _fitted(forms, board, chosen)[1] if decides else Way(method="whole", options=chosen)
+        decided = fit(_fitter(forms, board, chosen), board, chosen)[1] if decides else None
+        way = decided or Way(method="whole", options=chosen)
         loaded = forms(way.options.quantize)
         prefix = chosen.name or str(loaded.attrs["tvm_ext.model_name"])
         stages = passes(board, way.options, prefix, way.memory_pass)

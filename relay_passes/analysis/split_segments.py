@@ -22,6 +22,8 @@ CALL_COST = 60
 """Instructions that one more call of a kernel is taken to cost."""
 ASK_COST = 4
 """Instructions for each operator of a sequence, each time it is decided who runs next."""
+HELD_INPUT_COST = 1 << 40
+"""Instructions that a streamed input costs which is taken in whole: more than any cut that takes it by rows."""
 ROWS_PER_CALL = (1, 2, 3, 4, 8)
 
 
@@ -75,6 +77,10 @@ class Segment:
     overhead: int = 0
     input_rows: int = 0
     held_inputs: int = 0
+
+    @property
+    def price(self) -> int:
+        return self.cost + HELD_INPUT_COST * self.held_inputs
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
