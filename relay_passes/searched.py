@@ -51,14 +51,19 @@ class Searched:
 
     @cached_property
     def in_patches(self) -> PatchedSegments:
-        return PatchedSegments(self.graph, self.facts, self.columns, self.operators.instructions)
+        return PatchedSegments(self.graph, self.facts, self.columns, self.operators.instructions, self.by_rows)
 
     @cached_property
     def repeating(self) -> Callable[[tuple[int, ...]], Segments]:
         """Segments of a sequence of the operators, some of them again."""
-        return lru_cache(MOST_SEQUENCES)(
-            lambda sequence: Segments(unrolled(self.graph, sequence), self.facts.of(sequence))
-        )
+
+        @lru_cache(MOST_SEQUENCES)
+        def segments(sequence: tuple[int, ...]) -> Segments:
+            if sequence == tuple(range(len(self.graph.nodes))):
+                return self.by_rows
+            return Segments(unrolled(self.graph, sequence), self.facts.of(sequence))
+
+        return segments
 
 
 def searched(mod: tvm.IRModule, backend: Backend, known: Searched | None) -> Searched:

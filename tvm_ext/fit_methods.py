@@ -22,10 +22,12 @@ MemoryPass = tvm.transform.Pass | None
 MakeOffers = Callable[[Searched], tuple[Offer, ...]]
 MakePass = Callable[[Searched, int, Rank | None], tvm.transform.Pass]
 
-LEAST_COST = (2, 3)
+LEAST_COST = (7, 8)
 """Part of the instructions that a search expects to add, and that a model compiled so adds at the least."""
-LEAST_BYTES = (31, 32)
+LEAST_BYTES = (255, 256)
 """The same of bytes of the arena."""
+LEAST_BYTES_OF_STRIPS = (31, 32)
+"""The same where rows of strips are cut once more, which the search for strips does not see."""
 RUNG = (31, 32)
 """Part of one budget that is the next one, of a search that has to be asked budget by budget."""
 LOWEST = 32
@@ -127,9 +129,9 @@ def _sequences(known: Searched) -> tuple[Offer, ...]:
 
 
 def _patches(known: Searched) -> tuple[Offer, ...]:
-    """Of strips; last of all their rows are cut as small as they can be, which the search for strips does not see."""
+    """Of strips; last of all, their rows cut as small as they can be."""
     offers = tuple(
-        _offer(found)
+        _offer(found, LEAST_BYTES_OF_STRIPS)
         for found in frontier(known.in_patches)
         if any(isinstance(part, Patches) for part in found.segments)
     )
@@ -137,11 +139,12 @@ def _patches(known: Searched) -> tuple[Offer, ...]:
     return (*offers, *least)
 
 
-def _offer(found: Split) -> Offer:
+def _offer(found: Split, least_bytes: tuple[int, int] = LEAST_BYTES) -> Offer:
     return Offer(
-        budget_bytes=found.peak_bytes, arena_bytes=_share(found.peak_bytes, LEAST_BYTES),
+        budget_bytes=found.peak_bytes,
+        arena_bytes=_share(found.peak_bytes, least_bytes),
         added_instructions=_share(found.price, LEAST_COST),
-    )  # fmt: skip
+    )
 
 
 def _repeats(known: Searched) -> tuple[Offer, ...]:

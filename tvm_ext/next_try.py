@@ -15,7 +15,9 @@ from dataclasses import dataclass
 
 MOST_TRIES = 64
 """Of one model within one limit, all methods together."""
-MOST_IN_VAIN = 3
+NEGLIGIBLE = 64
+"""Part of the instructions of a floor, up to which a result above it is not worth the search for a better one."""
+MOST_IN_VAIN = 2
 """Offers of a method, one after the other, in which its pass finds nothing: smaller ones are left."""
 MOST_SPILLS = 5
 """Tries with less and less of other memories, before one offer has to do with the default memory alone."""
@@ -92,7 +94,7 @@ def next_try(methods: Sequence[Method], offers: Offers, history: Sequence[Tried]
         if _is_hopeless(tried, limit_bytes):
             continue
         for method in own:
-            found = _within(method, offers, tried, limit_bytes)
+            found = _within(method, _floor(method, own, tried), offers, tried, limit_bytes)
             if found is not None:
                 return found
         if any(one.fits for one in tried):
@@ -122,11 +124,22 @@ def _is_hopeless(tried: Sequence[Tried], limit_bytes: int) -> bool:
     return bool(within) and not any(one.fits for one in within)
 
 
-def _within(method: Method, offers: Offers, tried: Sequence[Tried], limit_bytes: int) -> Try | None:
-    """A method's cheapest offer that is not tried and may come within a limit for less than what fits already."""
-    floor = max((one.instructions for one in tried if one.one.method == method.floor), default=0)
+def _floor(method: Method, methods: Sequence[Method], tried: Sequence[Tried]) -> int:
+    """Instructions below which a method cannot come: those of its floor, or where that was left out, of its floor's."""
+    below = next((other for other in methods if other.name == method.floor), None)
+    if below is None:
+        return 0
+    known = [one.instructions for one in tried if one.one.method == below.name]
+    return max(known) if known else _floor(below, methods, tried)
+
+
+def _within(method: Method, floor: int, offers: Offers, tried: Sequence[Tried], limit_bytes: int) -> Try | None:
+    """A method's cheapest offer that is not tried and may come within a limit for less than what fits already.
+
+    floor: instructions below which the method cannot come.
+    """
     best = min((one.instructions for one in tried if one.fits), default=None)
-    if best is not None and floor >= best:
+    if best is not None and best <= floor + floor // NEGLIGIBLE:
         return None
     done = {one.one.index: one for one in tried if one.one.method == method.name}
     in_vain = 0
