@@ -22,12 +22,18 @@ MemoryPass = tvm.transform.Pass | None
 MakeOffers = Callable[[Searched], tuple[Offer, ...]]
 MakePass = Callable[[Searched, int, Rank | None], tvm.transform.Pass]
 
-LEAST_COST = (7, 8)
-"""Part of the instructions that a search expects to add, and that a model compiled so adds at the least."""
-LEAST_BYTES = (255, 256)
-"""The same of bytes of the arena."""
-LEAST_BYTES_OF_STRIPS = (31, 32)
-"""The same where rows of strips are cut once more, which the search for strips does not see."""
+
+@dataclass(frozen=True, kw_only=True)
+class Trust:
+    """Parts of the bytes, and of the instructions added, that a search expects and its result has at the least."""
+
+    least_bytes: tuple[int, int]
+    least_cost: tuple[int, int]
+
+
+OF_ROWS = Trust(least_bytes=(255, 256), least_cost=(7, 8))
+OF_STRIPS = Trust(least_bytes=(31, 32), least_cost=(1, 2))
+"""Rows of strips are cut once more, which the search for strips does not see."""
 RUNG = (31, 32)
 """Part of one budget that is the next one, of a search that has to be asked budget by budget."""
 LOWEST = 32
@@ -119,19 +125,21 @@ def _whole(_known: Searched) -> tuple[Offer, ...]:
 
 
 def _streams(known: Searched) -> tuple[Offer, ...]:
-    return tuple(_offer(found) for found in frontier(known.by_rows))
+    return tuple(_offer(found, OF_ROWS) for found in frontier(known.by_rows))
 
 
 def _sequences(known: Searched) -> tuple[Offer, ...]:
     return tuple(
-        _offer(found) for found in frontier(known.by_rows) if any(part.rows_per_call for part in found.segments)
+        _offer(found, OF_ROWS)
+        for found in frontier(known.by_rows)
+        if any(part.rows_per_call for part in found.segments)
     )
 
 
 def _patches(known: Searched) -> tuple[Offer, ...]:
     """Of strips; last of all, their rows cut as small as they can be."""
     offers = tuple(
-        _offer(found, LEAST_BYTES_OF_STRIPS)
+        _offer(found, OF_STRIPS)
         for found in frontier(known.in_patches)
         if any(isinstance(part, Patches) for part in found.segments)
     )
@@ -139,12 +147,11 @@ def _patches(known: Searched) -> tuple[Offer, ...]:
     return (*offers, *least)
 
 
-def _offer(found: Split, least_bytes: tuple[int, int] = LEAST_BYTES) -> Offer:
+def _offer(found: Split, trust: Trust) -> Offer:
     return Offer(
-        budget_bytes=found.peak_bytes,
-        arena_bytes=_share(found.peak_bytes, least_bytes),
-        added_instructions=_share(found.price, LEAST_COST),
-    )
+        budget_bytes=found.peak_bytes, arena_bytes=_share(found.peak_bytes, trust.least_bytes),
+        added_instructions=_share(found.price, trust.least_cost),
+    )  # fmt: skip
 
 
 def _repeats(known: Searched) -> tuple[Offer, ...]:
@@ -173,7 +180,7 @@ def _rungs(known: Searched, least_bytes: int) -> tuple[Offer, ...]:
     if not waiting:
         return ()
     whole = max(live_bytes(graph, range(len(graph.nodes))))
-    cheapest, least = _share(min(waiting), LEAST_COST), max(least_bytes, whole // LOWEST)
+    cheapest, least = min(waiting) // 2, max(least_bytes, whole // LOWEST)
     offers: list[Offer] = []
     budget = _share(whole, RUNG)
     while budget >= least:
