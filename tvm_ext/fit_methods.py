@@ -44,12 +44,12 @@ LOWEST = 32
 class FitMethod(Method):
     """A row of the table.
 
-    offers: of a scheduled model, budgets to ask for. make: for one of these, what runs behind the order of operators;
-    None where nothing does. saves_scratch: it takes slower kernels for less scratch.
+    offers: of a scheduled model, budgets to ask for, and make: for one of these, what runs behind the order of
+    operators; None where nothing does. saves_scratch: it takes slower kernels for less scratch.
     """
 
     options: BuildOptions
-    offers: MakeOffers
+    offers: MakeOffers | None = None
     make: MakePass | None = None
     saves_scratch: bool = False
 
@@ -77,7 +77,7 @@ def _methods(options: BuildOptions) -> tuple[FitMethod, ...]:
         plain = [replace(split, name="stream", offers=_streams, floor=None)]
     else:
         plain = [
-            FitMethod(name="whole", options=options, offers=_whole),
+            FitMethod(name="whole", options=options),
             split,
             replace(split, name="patches", offers=_patches, make=_patch, is_estimated=True),
             replace(split, name="recompute", offers=_repeats, make=_repeat),
@@ -118,10 +118,6 @@ def _repeat(known: Searched, budget_bytes: int, rank: Rank | None) -> tvm.transf
 
 def _repeat_in_rows(known: Searched, budget_bytes: int, _rank: Rank | None) -> tvm.transform.Pass:
     return RematerializeInRows(known.backend, budget_bytes, known)
-
-
-def _whole(_known: Searched) -> tuple[Offer, ...]:
-    return (Offer(),)
 
 
 def _streams(known: Searched) -> tuple[Offer, ...]:

@@ -56,7 +56,7 @@ class Fitter:
         def make() -> tuple[Offer, ...]:
             if method.saves_scratch and not self._has_scratch(method.options):
                 return ()
-            return method.offers(self._searched(method.options))
+            return method.offers(self._searched(method.options)) if method.offers else (Offer(),)
 
         return self._once(("offers", method.name), make)
 
