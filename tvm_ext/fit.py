@@ -49,7 +49,7 @@ def fit(fitter: Fitter, platform: Platform, options: BuildOptions) -> tuple[Comp
         except UnsupportedModel as unsupported:
             if options.quantize != "auto" or method.options.quantize != "int8":
                 raise
-            refused = f" int8 is not possible: {unsupported}"
+            refused = f"int8 is not possible: {unsupported}"
             methods = tuple(other for other in methods if other.options.quantize != method.options.quantize)
             continue
         except PlanRejected as rejected:
@@ -63,8 +63,9 @@ def fit(fitter: Fitter, platform: Platform, options: BuildOptions) -> tuple[Comp
         reached = [(tried, compiled) for tried, compiled in results if compiled and not tried.over_bytes]
         raise _nothing_fits(reached, results, lambda tried: _can_be_had(fitter, by_name, tried), options, refused)
     tried, compiled = min(fitting, key=lambda result: (by_name[result[0].one.method].group, result[0].instructions))
-    attempts = [_attempt(other, results[0][0]) for other, _ in results if other is not tried and _is_told(other)]
-    taken = replace(compiled, attempts=(*attempts, _attempt(tried, results[0][0])))
+    first = next(other.instructions for other, _ in results if other.arena_bytes is not None)
+    attempts = [_attempt(other, first) for other, _ in results if other is not tried and _is_told(other)]
+    taken = replace(compiled, attempts=(*attempts, _attempt(tried, first)))
     return taken, fitter.way(by_name[tried.one.method], tried.one.index)
 
 
@@ -83,15 +84,17 @@ def _tried(one: Try, compiled: Compiled | None, options: BuildOptions) -> Tried:
 
 
 def _is_told(tried: Tried) -> bool:
-    """Whether a try is part of the report: one that found nothing, or that was to be tried with less, is none."""
+    """True for a part of the report: all but tries that found nothing, or that were to be tried with less."""
     return not tried.over_bytes and (tried.arena_bytes is not None or tried.rejected is not None)
 
 
-def _attempt(tried: Tried, first: Tried) -> Attempt:
+def _attempt(tried: Tried, first: int) -> Attempt:
+    """A try as the report has it. first: modelled instructions of the first one."""
     if tried.arena_bytes is None:
         return Attempt(method=tried.one.method, arena_bytes=None, added_instructions=None, rejected=tried.rejected)
-    added = tried.instructions - first.instructions
-    return Attempt(method=tried.one.method, arena_bytes=tried.arena_bytes, added_instructions=added)
+    return Attempt(
+        method=tried.one.method, arena_bytes=tried.arena_bytes, added_instructions=tried.instructions - first
+    )
 
 
 def _say(method: FitMethod, rejected: PlanRejected, platform: Platform) -> None:
@@ -132,7 +135,6 @@ def _nothing_fits(
 ) -> DoesNotFit | PlanRejected:
     """The error of a model that nothing makes fit. reached: results that the validator has nothing against."""
     rejected = [f"{tried.one.method}: {tried.rejected}" for tried, _ in results if tried.rejected is not None]
-    defects = f" Rejected, by a defect of tvm-ext: {'; '.join(rejected)}." if rejected else ""
     if not reached:
         return PlanRejected(
             f"every plan was rejected. {'; '.join(rejected)} This is a defect of tvm-ext: please report it with the "
@@ -149,10 +151,10 @@ def _nothing_fits(
         *_what_helps(best, options),
         *([f"The nearest budget that can be met is {nearest} B."] if is_arena else []),
         *([refused] if refused else []),
-        *([defects] if defects else []),
+        *([f"Rejected, by a defect of tvm-ext: {'; '.join(rejected)}."] if rejected else []),
         f"Tried, best shown: {'; '.join(f'{method}: {num_bytes} B' for method, num_bytes in least.items())}.",
     ]
-    return DoesNotFit(" ".join(part.strip() for part in said), nearest_bytes=nearest if is_arena else None)
+    return DoesNotFit(" ".join(said), nearest_bytes=nearest if is_arena else None)
 
 
 def _what_helps(compiled: Compiled, options: BuildOptions) -> list[str]:

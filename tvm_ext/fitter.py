@@ -100,7 +100,7 @@ class Fitter:
         return self._once(("searched", options.quantize, options.least_scratch), make)
 
     def _has_scratch(self, options: BuildOptions) -> bool:
-        """Whether the fastest kernels need any scratch."""
+        """True where the fastest kernels need any scratch."""
         return any(node.extra_bytes for node in self._searched(replace(options, least_scratch=False)).graph.nodes)
 
     def _once(self, key: Hashable, make: Callable[[], T]) -> T:

@@ -119,7 +119,7 @@ def _with_less(history: Sequence[Tried]) -> Try:
 
 
 def _is_hopeless(tried: Sequence[Tried], limit_bytes: int) -> bool:
-    """Whether something else than the arena is too large: weights, which no method of a group makes smaller."""
+    """True where weights are too large, which no method of a group makes smaller: an arena is within the limit."""
     within = [one for one in tried if one.arena_bytes is not None and one.arena_bytes <= limit_bytes]
     return bool(within) and not any(one.fits for one in within)
 

@@ -33,7 +33,7 @@ def within(digits: Path) -> Callable[[int | None], Compiled]:
 
 
 def is_split(program: Program) -> bool:
-    """Whether rows run in series, and no strips of columns."""
+    """True for rows that run in series without strips of columns."""
     return any(isinstance(step, Sequence) for step in program.steps) and not is_patched(program)
 
 

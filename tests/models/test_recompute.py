@@ -32,7 +32,7 @@ from tests.support.random_models import random_model
 from tvm_ext import BuildOptions
 from tvm_ext.core.errors import DoesNotFit
 from tvm_ext.core.platform import Platform
-from tvm_ext.fit import MemoryPass
+from tvm_ext.fit_methods import MemoryPass
 from tvm_ext.input_ranges import random_inputs
 from tvm_ext.instrumented import run_instrumented
 from tvm_ext.pipeline import compile_module, origin, passes
