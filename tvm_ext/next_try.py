@@ -17,6 +17,8 @@ MOST_TRIES = 64
 """Of one model within one limit, all methods together."""
 NEGLIGIBLE = 64
 """Part of the instructions of a floor, up to which a result above it is not worth the search for a better one."""
+LEAST_REPEATED = 0.75
+"""Part that is taken to repeat itself of how much dearer than promised the offers of a method have come out so far."""
 MOST_IN_VAIN = 2
 """Offers of a method, one after the other, in which its pass finds nothing: smaller ones are left."""
 MOST_SPILLS = 5
@@ -142,9 +144,15 @@ def _within(method: Method, floor: int, offers: Offers, tried: Sequence[Tried], 
     if best is not None and best <= floor + floor // NEGLIGIBLE:
         return None
     done = {one.one.index: one for one in tried if one.one.method == method.name}
-    in_vain = 0
-    for index, offer in enumerate(offers(method)):
-        if offer.arena_bytes > limit_bytes or (best is not None and floor + offer.added_instructions >= best):
+    known, in_vain = offers(method), 0
+    dearer = [
+        (one.instructions - floor) / known[index].added_instructions
+        for index, one in done.items()
+        if one.arena_bytes is not None and known[index].added_instructions
+    ]
+    factor = max(1.0, LEAST_REPEATED * min(dearer, default=0))
+    for index, offer in enumerate(known):
+        if offer.arena_bytes > limit_bytes or (best is not None and floor + factor * offer.added_instructions >= best):
             continue
         if index not in done:
             return Try(method=method.name, index=index)

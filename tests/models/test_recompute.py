@@ -168,7 +168,8 @@ def test_networks_that_fit_only_by_recompute(name: str, tmp_path: Path) -> None:
     options = BuildOptions(ram=ram, verify=("host",))
     package = tvm_ext.build(module, "cortex_m4", tmp_path / "package", options)
     methods = [attempt["method"] for attempt in package.report["fit"]["attempts"]]
-    assert methods[-1] == method and "split" in methods
+    assert methods[-1] == method and methods[0] == "whole"
+    assert "split" not in methods, "its search says that rows alone come to more"
     assert package.report["arena_bytes"] <= ram < whole.plan.arena_bytes
     assert package.report["weights_bytes"] == whole.program.weights_bytes
     inputs = sample(package)
@@ -184,10 +185,10 @@ def test_networks_of_the_zoo_that_fit_only_by_recompute(name: str, ram: int, by:
     compiled = compile_module(module, Platform.load("cortex_m4"), BuildOptions(ram=ram))
     assert compiled.plan.arena_bytes <= ram and compiled.attempts[-1].method == by
     reached = {attempt.method: attempt.arena_bytes for attempt in compiled.attempts}
-    assert min(reached["whole"], reached["split"]) > ram * 1.1
+    assert reached["whole"] > ram * 1.1 and "split" not in reached
 
 
 def test_recompute_that_helps_nothing_leaves_the_error_of_the_best(tmp_path: Path) -> None:
     path = saved(image_network(0), tmp_path)
-    with pytest.raises(DoesNotFit, match=r"recompute: \d+ B; split and recompute: \d+ B"):
+    with pytest.raises(DoesNotFit, match=r"Tried, best shown: whole: \d+ B; split: \d+ B"):
         compile_module(tvm_ext.load(path), HOST, BuildOptions(ram=16))

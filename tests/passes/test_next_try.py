@@ -90,6 +90,12 @@ def test_estimates_are_tried_on_while_they_promise_less() -> None:
     ]  # fmt: skip
 
 
+def test_what_comes_out_dearer_than_promised_is_expected_of_the_next() -> None:
+    outcomes = CHAIN | {"split": [], "strips": [(500, 1900), (400, 1600)]}
+    promised: Outcomes = {"strips": [(500, 1200), (400, 1400)]}
+    assert ("strips", 1) not in names(played(outcomes, 500, promised))
+
+
 def test_a_floor_that_was_left_out_has_a_floor_itself() -> None:
     """Where the whole fits, nothing of the leanest is tried: not they, and not their splits."""
     assert names(played({"whole": [(1000, 1000)], "lean": [(10, 900)], "lean split": [(5, 800)]}, 1000)) == [
