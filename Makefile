@@ -3,6 +3,7 @@
 #
 #   make demo    compile, run and verify the digits network on the host and on a Cortex-M4 in QEMU
 #   make test    the whole test suite
+#   make sweep   more parameters of some tests, which take long
 #   make check   lint, format, types, layering
 #   make format  apply the formatter
 
@@ -13,7 +14,7 @@ PYTEST_ARGS ?= -n 2 --dist loadfile
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test check format boards analyzers clean
+.PHONY: demo test sweep check format boards analyzers clean
 
 demo: $(READY) boards
 	@$(BIN)/python tutorials/demo.py
@@ -21,6 +22,9 @@ demo: $(READY) boards
 # Tests call make themselves, and are not to take this one for their caller.
 test: $(READY) boards analyzers
 	@env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+sweep: $(READY) boards
+	@env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL $(BIN)/python -m pytest $(PYTEST_ARGS) -m sweep
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -26,6 +26,7 @@ sys.path.insert(0, str(ROOT))
 import tvm_ext  # noqa: E402
 from benchmarks import zoo  # noqa: E402
 from tvm_ext import BuildOptions  # noqa: E402
+from tvm_ext.core.errors import DoesNotFit  # noqa: E402
 from tvm_ext.input_ranges import random_inputs  # noqa: E402
 from tvm_ext.runner import run_qemu  # noqa: E402
 
@@ -60,7 +61,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for network in options.networks:
         for platform in options.platforms:
             name = f"{network} {platform}"
-            found[name] = asdict(measured(network, platform))
+            try:
+                found[name] = asdict(measured(network, platform))
+            except DoesNotFit as error:
+                print(f"{name:36}{error}")
+                continue
             problems = worse(found[name], before[name]) if name in before else []
             grown += [f"{name}: {problem}" for problem in problems]
             print(_line(name, found[name], before.get(name)), *problems, flush=True)

@@ -10,6 +10,7 @@ from tvm import relax
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
+from codegen_c.composites import Lower, lower_operator
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.sources import emit_sources
 from codegen_c.emit.trace import emit_trace
@@ -91,15 +92,17 @@ def compile_region(
     model: str,
     input_names: Sequence[str] = (),
     output_names: Sequence[str] = (),
+    lower: Lower = lower_operator,
 ) -> Compiled:
     """Lower, plan, validate.
 
-    input_names, output_names: the model's own, in the region's order; by default the variables' names.
+    input_names, output_names: the model's own, in the region's order; by default the variables' names. lower: as in
+    `CodegenBackend`.
     Whether it fits is another question: `check_capacity`. Raises UnsupportedModel, PlanRejected.
     """
     target = Target(processor=platform.processor, optimize=options.optimize, least_scratch=options.least_scratch)
     reserved = {*RESERVED, *(memory.name for memory in platform.memories)}
-    program = lower_region(region, platform, target, reserved=reserved)
+    program = lower_region(region, platform, target, reserved=reserved, lower=lower)
     program, plan = _planned(program, platform, options)
     # Of a plan larger than the memory itself, which nothing is built from, each byte would be looked at.
     if all(arena.num_bytes <= platform.memory(arena.memory).capacity_bytes for arena in plan.arenas):

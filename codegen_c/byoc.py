@@ -19,7 +19,7 @@ from codegen_c.arena.bound import shared_bytes
 from codegen_c.arena.plan import check_capacity
 from codegen_c.build import Compiled, compile_region
 from codegen_c.columns import columns_of
-from codegen_c.composites import Lowered, lower_operator
+from codegen_c.composites import Lower, Lowered, lower_operator
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.tvm_entry import emit_tvm_entry
 from codegen_c.kernels.contract import Implementation, Refusal, StoredRows, Target
@@ -70,11 +70,13 @@ class CallCost:
 class CodegenBackend:
     """Answers the passes' questions for one target (`relay_passes.backend.Backend`).
 
-    cost: predicts instructions; without it they are the kernels' own estimates.
+    cost: predicts instructions; without it they are the kernels' own estimates. lower: `lower_operator`, or a cache of
+    it: passes ask often, and about the same composites.
     """
 
     target: Target
     cost: LearnedCost | None = None
+    lower: Lower = lower_operator
 
     @property
     def elementwise(self) -> frozenset[str]:
@@ -82,12 +84,12 @@ class CodegenBackend:
 
     def refuses(self, composite: relax.Function) -> str | None:
         """Why a composite can't become C, None when it can."""
-        lowered = lower_operator(composite, self.target)
+        lowered = self.lower(composite, self.target)
         return lowered.reason if isinstance(lowered, Refusal) else None
 
     def footprint(self, composite: relax.Function) -> Footprint:
         """Cost and scratch of a composite, and for each parameter what the output shares with it if it dies there."""
-        lowered = lower_operator(composite, self.target)
+        lowered = self.lower(composite, self.target)
         if isinstance(lowered, Refusal) or lowered.implementation is None:
             return Footprint(instructions=0, rows=None, accumulation=None, scratch_bytes=0, shared_bytes={})
         implementation, operator = lowered.implementation, lowered.operator
@@ -122,7 +124,7 @@ class CodegenBackend:
 
         Instructions are the kernels' own estimates: how two forms of one kernel differ is not what is learned.
         """
-        lowered = lower_operator(composite, self.target)
+        lowered = self.lower(composite, self.target)
         assert not isinstance(lowered, Refusal) and lowered.implementation is not None, "it has rows"
         keeping = in_sequence(lowered.implementation, input_rows).keeping
         assert keeping is not None, "a selected kernel can be implemented again"

@@ -6,6 +6,7 @@ cannot be is refused with a reason.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,6 +35,9 @@ class Lowered:
     operator: Operator
     arguments: tuple[int, ...]
     implementation: Implementation | None
+
+
+Lower = Callable[[relax.Function, Target], Lowered | Refusal]
 
 
 def lower_operator(function: relax.Function, target: Target) -> Lowered | Refusal:

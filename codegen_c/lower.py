@@ -14,7 +14,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from codegen_c.composites import Lowered, lower_operator
+from codegen_c.composites import Lower, Lowered, lower_operator
 from codegen_c.graph import tensor_type
 from codegen_c.kernels.contract import Refusal, Target
 from codegen_c.operators import Concat, Gather, Permute, Stream, TensorType
@@ -28,9 +28,11 @@ from tvm_ext.core.platform import Platform
 FORM_SUFFIXES = (".nhwc", ".nchw", ".rows")
 
 
-def lower_region(region: relax.Function, platform: Platform, target: Target, *, reserved: set[str]) -> Program:
+def lower_region(
+    region: relax.Function, platform: Platform, target: Target, *, reserved: set[str], lower: Lower = lower_operator
+) -> Program:
     """The program of a region function. reserved: C identifiers taken already; raises UnsupportedModel."""
-    return _Lowering(region, platform, target, set(reserved)).run()
+    return _Lowering(region, platform, target, set(reserved), lower).run()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +44,10 @@ class _View:
 
 
 class _Lowering:
-    def __init__(self, region: relax.Function, platform: Platform, target: Target, taken: set[str]) -> None:
-        self.region, self.platform, self.target, self.taken = region, platform, target, taken
+    def __init__(
+        self, region: relax.Function, platform: Platform, target: Target, taken: set[str], lower: Lower
+    ) -> None:
+        self.region, self.platform, self.target, self.taken, self.lower = region, platform, target, taken, lower
         self.tensors: dict[str, Tensor] = {}
         self.constants: dict[str, Constant] = {}
         self.steps: list[Step] = []
@@ -100,7 +104,7 @@ class _Lowering:
 
     def _call(self, var: relax.Var, call: relax.Call) -> None:
         composite = self.composites[call.op]
-        lowered = lower_operator(composite, self.target)
+        lowered = self.lower(composite, self.target)
         if isinstance(lowered, Refusal):
             raise UnsupportedModel(f"{call.op.name}: {lowered.reason}")
         arguments = [self._argument(arg) for arg in call.args]

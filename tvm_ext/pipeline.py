@@ -13,6 +13,7 @@ from tvm import relax
 
 from codegen_c.build import Compiled, compile_region
 from codegen_c.byoc import CODEGEN, CodegenBackend, codegen_options
+from codegen_c.composites import Lower, lower_operator
 from codegen_c.emit.banner import Origin
 from codegen_c.kernels.contract import Target
 from relay_passes.assign_memories import AssignMemories
@@ -90,16 +91,16 @@ def passes(
     memory_pass: what makes the model fit, where its order alone does not. limits: memories that may be used beside the
     default one, with it, and bytes that each may give; None uses the default one alone.
     """
+    backend = _backend(platform, options)
     return [
-        *_before_order(platform, options),
-        *_order(platform, options),
-        *_from_memory(platform, options, prefix, memory_pass, limits),
+        *_before_order(backend, options),
+        *_order(backend),
+        *_from_memory(platform, backend, prefix, memory_pass, limits),
     ]
 
 
-def _before_order(platform: Platform, options: BuildOptions) -> list[tvm.transform.Pass]:
-    """What is the same for all kernels, however a model is made to fit."""
-    backend = _backend(platform, options)
+def _before_order(backend: CodegenBackend, options: BuildOptions) -> list[tvm.transform.Pass]:
+    """Passes that are the same for all kernels, however a model is made to fit."""
     return [
         # Phase 1. Constants become plain: weights are constants, quantized weights dequantize(constant).
         FoldConstants(),
@@ -121,16 +122,20 @@ def _before_order(platform: Platform, options: BuildOptions) -> list[tvm.transfo
     ]
 
 
-def _order(platform: Platform, options: BuildOptions) -> list[tvm.transform.Pass]:
+def _order(backend: CodegenBackend) -> list[tvm.transform.Pass]:
     """The begin of phase 4. Memory: the order of operators that keeps the fewest bytes alive."""
-    return [ScheduleOperators(_backend(platform, options))]
+    return [ScheduleOperators(backend)]
 
 
 def _from_memory(
-    platform: Platform, options: BuildOptions, prefix: str, memory_pass: MemoryPass, limits: Mapping[str, int] | None
+    platform: Platform,
+    backend: CodegenBackend,
+    prefix: str,
+    memory_pass: MemoryPass,
+    limits: Mapping[str, int] | None,
 ) -> list[tvm.transform.Pass]:
-    """The end of phase 4, what makes the bytes alive fewer still; and what follows."""
-    kernels, time = replace(_backend(platform, options), cost=None), TimeModel(platform=platform)
+    """The end of phase 4, passes that leave fewer bytes alive, and what follows."""
+    kernels, time = replace(backend, cost=None), TimeModel(platform=platform)
     return [
         *([memory_pass] if memory_pass else []),
         *([AssignMemories(kernels, time, limits)] if limits else []),  # the time model has a calibration of its own
@@ -139,10 +144,11 @@ def _from_memory(
     ]
 
 
-def _backend(platform: Platform, options: BuildOptions) -> CodegenBackend:
+def _backend(platform: Platform, options: BuildOptions, lower: Lower = lower_operator) -> CodegenBackend:
     return CodegenBackend(
         target=Target(processor=platform.processor, optimize=options.optimize, least_scratch=options.least_scratch),
         cost=guide.learned_cost() if options.guide == "learned" else None,
+        lower=lower,
     )
 
 
@@ -190,36 +196,44 @@ def _forms(
 
 def _fitter(forms: Callable[[Quantize], tvm.IRModule], platform: Platform, options: BuildOptions) -> Fitter:
     """A loaded model for the methods that make it fit. forms: the module, by how it is quantized."""
+    lower = cache(lower_operator)  # the ways and their tries ask about the same composites
+
+    def backend(tried: BuildOptions) -> CodegenBackend:
+        return _backend(platform, tried, lower)
 
     @cache
     def composed(quantize: Quantize) -> tvm.IRModule:
-        return tvm.transform.Sequential(_before_order(platform, options))(forms(quantize))
+        return tvm.transform.Sequential(_before_order(backend(options), options))(forms(quantize))
 
     def scheduled(quantize: Quantize, least_scratch: bool) -> tvm.IRModule:
         chosen = replace(options, least_scratch=least_scratch)
-        return tvm.transform.Sequential(_order(platform, chosen))(composed(quantize))
+        return tvm.transform.Sequential(_order(backend(chosen)))(composed(quantize))
 
     stages = Stages(
         scheduled=scheduled,
-        compiled=lambda module, chosen, limits: _compiled(module, platform, chosen, limits),
-        backend=lambda chosen: _backend(platform, chosen),
+        compiled=lambda module, chosen, limits: _compiled(module, platform, chosen, backend(chosen), limits),
+        backend=backend,
         rank=guide.learned_rank() if options.guide == "learned" else None,
     )
     return Fitter(stages, platform)
 
 
 def _compiled(
-    fitting: tvm.IRModule, platform: Platform, options: BuildOptions, limits: Mapping[str, int] | None
+    fitting: tvm.IRModule,
+    platform: Platform,
+    options: BuildOptions,
+    backend: CodegenBackend,
+    limits: Mapping[str, int] | None,
 ) -> Compiled:
     """The pipeline behind what makes a model fit. limits: as `passes` takes them."""
     attributes = {str(key): str(value) for key, value in fitting.attrs.items()}
     model = options.name or attributes["tvm_ext.model_name"]
-    lowered = tvm.transform.Sequential(_from_memory(platform, options, model, None, limits))(fitting)
+    lowered = tvm.transform.Sequential(_from_memory(platform, backend, model, None, limits))(fitting)
     output_names = json.loads(attributes["tvm_ext.output_names"])
     region = _single_region(lowered, output_names)
     compiled = compile_region(
         region, platform, options, origin(attributes, platform), model=model,
-        input_names=json.loads(attributes["tvm_ext.input_names"]), output_names=output_names,
+        input_names=json.loads(attributes["tvm_ext.input_names"]), output_names=output_names, lower=backend.lower,
     )  # fmt: skip
     decided = lowered["main"].attrs or {}
     if "schedule_peak_bytes" not in decided:

@@ -64,6 +64,17 @@ def wrong_output_type() -> onnx.ModelProto:
     return model_of([NODE("Relu", ["x"], ["y"])], {"x": (2, 3)}, [("y", TensorProto.INT64)])
 
 
+def diagonal_beside_what_is_inferred_wrong(dtype: type[np.generic] = np.uint64) -> onnx.ModelProto:
+    """ONNX's own inference is not asked about types of a model with such a node."""
+    nodes = [
+        NODE("MeanVarianceNormalization", ["x"], ["m"]),
+        NODE("Trilu", ["m", "k"], ["t"]),
+        NODE("Add", ["t", "a"], ["y"]),
+    ]
+    constants = {"k": np.array(1, dtype), "a": np.ones(4, np.float64)}
+    return model_of(nodes, {"x": (2, 3, 4, 4)}, ["y"], constants=constants, opset=14)
+
+
 INT64 = np.int64
 MUTANTS: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
     "kernel of 0": (lambda: conv(kernel_shape=[3, 0]), "kernel_shape"),
@@ -113,6 +124,13 @@ MUTANTS: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
     "axis of scales": (lambda: dequantized(np.ones(3, np.float32), axis=5), "axis 5"),
     "zero points": (lambda: dequantized(np.ones(3, np.float32), np.zeros(2, np.int8)), "3 scales and 2 zero points"),
     "zero point of another type": (lambda: dequantized(np.float32(1), np.uint8(3)), "(?i)type"),
+    "norm of order 3": (lambda: unary("LpNormalization", p=3), "p is 3"),
+    "axes to reverse along": (
+        lambda: unary("ReverseSequence", np.array([1, 2], INT64), batch_axis=2, time_axis=0),
+        "batch_axis and time_axis",
+    ),
+    "diagonal of another type": (diagonal_beside_what_is_inferred_wrong, "'k' is tensor.uint64., which its k"),
+    "two types beside it": (lambda: diagonal_beside_what_is_inferred_wrong(np.int64), "both have one type"),
     "type of the output": (wrong_output_type, "(?i)type"),
 }
 

@@ -112,6 +112,47 @@ def test_signals_that_ask_for_the_end(number: signal.Signals, status: int, line:
         assert_whole(out)
 
 
+BETWEEN = """
+import os, sys, time
+from pathlib import Path
+import tvm_ext.core.staging as staging
+from tvm_ext.core.output_folder import replaced_folder
+from tvm_ext.core.supervise import supervised
+
+def there(*arguments, **named):
+    Path(sys.argv[2]).write_text("")
+    time.sleep(60)
+
+def work():
+    if sys.argv[3] == "lock":
+        staging.fcntl.flock = there
+    else:
+        open_ = os.open
+        staging.os.open = lambda path, *more: there() if Path(path).name == "lock" else open_(path, *more)
+    if sys.argv[3] == "removal":
+        staging.os.open, Path.rmdir = open_, there
+    with replaced_folder(Path(sys.argv[1])) as new:
+        (new / "a.c").write_text("after")
+
+supervised(work)
+"""
+
+
+@pytest.mark.parametrize("step", ["folder", "lock", "removal"])
+def test_between_two_steps_of_a_staging_folder(step: str, tmp_path: Path) -> None:
+    """Made but not locked, the lock made but not held, the lock gone but not the folder."""
+    out, here = package(tmp_path), tmp_path / "here"
+    process = start(tmp_path, "-c", BETWEEN, str(out), str(here), step)
+    end = time.monotonic() + 60
+    while not here.exists():
+        assert time.monotonic() < end and process.poll() is None, "does not come to that step"
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130 and lying_about(tmp_path) == []
+    assert in_the_way(out) == []
+
+
 def test_what_no_process_sees_coming(tmp_path: Path) -> None:
     """Killed at once, it leaves its folders; the next one here takes them away."""
     out = package(tmp_path)

@@ -138,6 +138,10 @@ FILES: dict[str, tuple[Callable[[], bytes], type[Exception], str]] = {
     "too many inputs": (lambda: one("RELU", (2, 2), (2, 2), inputs=2), UnsupportedModel, "it has 2 inputs"),
     "too few inputs": (lambda: one("ADD", (2, 2), (2, 2), options="AddOptions"), UnsupportedModel, "it has 1 inputs"),
     "too many outputs": (lambda: one("RELU", (2, 2), (2, 2), outputs=2), UnsupportedModel, "it has 2 outputs"),
+    "a shape of floats": (
+        lambda: one("SHAPE", (2, 2), (2,), options="ShapeOptions", OutType=2, result_dtype="float32"),
+        UnsupportedModel, "is float32, not int32 or int64",
+    ),
     "two types": (
         lambda: one("RELU", (2, 2), (2, 2), result_dtype="int32"), UnsupportedModel, "both have one type"
     ),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codegen_c.kernels import (
@@ -38,6 +38,7 @@ from tests.kernels.test_qdepthwise_helium import depthwise
 from tests.kernels.test_qpool2d import pools
 
 COMPILER = "arm-none-eabi-gcc"
+FEWER = settings(FEW, max_examples=4)
 
 
 @FEW
@@ -46,7 +47,7 @@ def test_dense(operators: list[QDense], seed: int) -> None:
     assert_same_bytes(qdense_helium.KERNEL, operators, seed)
 
 
-@FEW
+@FEWER
 @given(st.lists(pools().filter(takes(qpool2d_helium.KERNEL)), min_size=1, max_size=6), seeds)
 def test_pools(operators: list[QPool2d], seed: int) -> None:
     assert_same_bytes(qpool2d_helium.KERNEL, operators, seed)
@@ -62,7 +63,7 @@ def two_roundings(operator: Operator) -> Operator:
     return replace(operator, rounding="tflite")
 
 
-@FEW
+@FEWER
 @given(
     st.lists(convolutions().map(two_roundings).filter(takes(qconv2d_helium.KERNEL)), min_size=1, max_size=4),
     st.lists(depthwise().map(two_roundings).filter(takes(qdepthwise_helium.KERNEL)), min_size=1, max_size=4),

@@ -65,9 +65,9 @@ def test_random_networks_keep_their_bits(seed: int, tmp_path: Path) -> None:
 
 
 def split_networks(folder: Path) -> list[tuple[int, Compiled]]:
-    """Random networks whose smallest plan has a sequence."""
+    """Some of the random networks, those whose smallest plan has a sequence."""
     found = []
-    for seed in SEEDS:
+    for seed in SEEDS[:6]:
         module = tvm_ext.load(saved(image_network(seed), folder, f"network_{seed}"))
         whole = compile_module(module, Platform.load("host"), BuildOptions())
         for fraction in FRACTIONS:

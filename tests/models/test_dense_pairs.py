@@ -18,6 +18,7 @@ from codegen_c.program import Sequence
 from tests.support.onnx_models import saved
 from tests.support.packages import sample
 from tests.support.poison import run_poisoned
+from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions, Package
 from tvm_ext.core.platform import Platform
 from tvm_ext.input_ranges import random_inputs
@@ -27,6 +28,7 @@ from tvm_ext.pipeline import compile_module
 BOARD = "cortex_m4"
 SMALLEST = {"mlp_64_4096_int8": 416, "mlp_64_4096_fp32": 640, "ffn_16_128_512_int8": 2816, "ffn_16_128_512_fp32": 10752}
 """Bytes of arena; whole, they need 12,352, 16,640, 13,312 and 49,152."""
+MLP, FFN = [*SMALLEST][:2], [*SMALLEST][2:]
 
 
 def compiled(model: onnx.ModelProto, folder: Path, ram: int | None = None, platform: str = BOARD) -> Compiled:
@@ -38,7 +40,7 @@ def sequences(program: Compiled) -> list[Sequence]:
     return [step for step in program.program.steps if isinstance(step, Sequence)]
 
 
-@pytest.mark.parametrize("name", SMALLEST)
+@pytest.mark.parametrize("name", some_of(FFN, sweep=MLP))
 def test_smallest_budgets_keep_every_bit(name: str, tmp_path: Path) -> None:
     """With dead bytes destroyed behind each step; both packages verify against onnxruntime."""
     module = tvm_ext.load(saved(zoo.build(name), tmp_path, name))
@@ -55,7 +57,7 @@ def test_smallest_budgets_keep_every_bit(name: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(array.view(np.uint8), expected[output].view(np.uint8))
 
 
-@pytest.mark.parametrize("name", SMALLEST)
+@pytest.mark.parametrize("name", some_of(FFN, sweep=MLP))
 def test_poison_changes_nothing(name: str, tmp_path: Path) -> None:
     model = zoo.build(name)
     whole, small = compiled(model, tmp_path), compiled(model, tmp_path, SMALLEST[name])

@@ -25,6 +25,7 @@ from relay_passes.split_sequences import SplitSequences
 from relay_passes.stream_ports import StreamPorts
 from tests.support.image_networks import image_network
 from tests.support.onnx_models import model_of, saved
+from tests.support.sweeps import some_of
 from tests.support.virtual_machine import run
 from tvm_ext.core.platform import Platform
 
@@ -47,7 +48,7 @@ def called(module: tvm.IRModule) -> list[str]:
     return [call.op.name_hint for call in calls if isinstance(call.op, tvm.ir.GlobalVar)]
 
 
-@pytest.mark.parametrize("seed", PATCHED_SEEDS)
+@pytest.mark.parametrize("seed", some_of(PATCHED_SEEDS[:2], sweep=PATCHED_SEEDS[2:]))
 def test_fewer_bytes_than_by_rows_and_the_same_result(seed: int, tmp_path: Path) -> None:
     before = wide_network(seed, tmp_path)
     after = SplitPatches(BACKEND, None)(before)

@@ -56,7 +56,7 @@ def _small(name: str, *, int8: bool = False) -> Source:
     return _onnx(SMALL_MODELS[name], int8=int8)
 
 
-def _image(seed: int, *, int8: bool = False, aspect: int = 1) -> Source:
+def image(seed: int, *, int8: bool = False, aspect: int = 1) -> Source:
     return _onnx(lambda: image_network(seed, aspect=aspect), int8=int8)
 
 
@@ -78,9 +78,9 @@ KINDS: dict[str, Kind] = {
         source=_small("image_in_and_out"), platform=Platform.load("cortex_m4"), options=replace(STREAM, ram=1600)
     ),
     "split": Kind(
-        source=_image(0, int8=True), platform=Platform.load("cortex_m55"), options=replace(ONE_MEMORY, ram=1100)
+        source=image(0, int8=True), platform=Platform.load("cortex_m55"), options=replace(ONE_MEMORY, ram=1100)
     ),
-    "patches": Kind(source=_image(14, aspect=6), platform=Platform.load("host"), options=replace(DEFAULT, ram=21000)),
+    "patches": Kind(source=image(14, aspect=6), platform=Platform.load("host"), options=replace(DEFAULT, ram=21000)),
     "dma": Kind(source=_onnx(lambda: random_model(1, num_layers=9)), platform=always_on(4096), options=DEFAULT),
     "tir": Kind(source=_small("reduces_and_normalises"), platform=Platform.load("cortex_m7"), options=DEFAULT),
     "tir_moves": Kind(source=_small("moves_data"), platform=Platform.load("host"), options=CALLER),

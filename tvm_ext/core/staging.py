@@ -30,14 +30,20 @@ def staged(parent: Path, purpose: str = "") -> Generator[Path]:
     """A new, locked folder in `parent`, gone when the block ends; stale ones beside it go first.
 
     purpose: name of the file or folder in `parent` that takes its place. Raises OSError.
+
+    `parent` is held open all the while: so a supervisor knows where to look, at any moment between two steps.
     """
     remove_stale(parent)
-    folder, lock = _locked_folder(parent, purpose)
+    opened = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        yield folder
+        folder, lock = _locked_folder(parent, purpose)
+        try:
+            yield folder
+        finally:
+            _remove(folder)
+            os.close(lock)
     finally:
-        _remove(folder)
-        os.close(lock)
+        os.close(opened)
 
 
 def remove_stale(parent: Path) -> None:

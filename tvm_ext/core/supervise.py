@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from tvm_ext.core.staging import LOCK, PREFIX, remove_stale, staged
+from tvm_ext.core.staging import remove_stale, staged
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -113,21 +113,21 @@ def _interrupt(child: int) -> None:
     with suppress(ProcessLookupError, ChildProcessError):
         os.kill(child, signal.SIGSTOP)
         os.waitpid(child, os.WUNTRACED)
-    parents = _parents_of_staging(child)
+    folders = _open_folders(child)
     _end_children()
-    for parent in parents:
-        remove_stale(parent)
+    for folder in folders:
+        remove_stale(folder)
 
 
-def _parents_of_staging(pid: int) -> set[Path]:
-    """Folders in which a process holds the lock of a staging folder."""
+def _open_folders(pid: int) -> set[Path]:
+    """Folders that a process holds open: those in which it has staging folders among them."""
     found: set[Path] = set()
     with suppress(OSError):
         for entry in os.scandir(f"/proc/{pid}/fd"):
             with suppress(OSError):
-                lock = Path(os.readlink(entry.path))
-                if lock.name == LOCK and lock.parent.name.startswith(PREFIX):
-                    found.add(lock.parent.parent)
+                path = Path(os.readlink(entry.path))
+                if path.is_dir():
+                    found.add(path)
     return found
 
 

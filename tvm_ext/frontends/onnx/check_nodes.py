@@ -128,6 +128,13 @@ def _modes(node: _Node) -> str | None:
         return f"fmod is {node.attributes['fmod']}; it is 0 or 1"
     if node.kind == "LRN" and node.attributes.get("size", 1) < 1:
         return f"size is {node.attributes['size']}; it is at least 1"
+    if node.kind == "LpNormalization" and node.attributes.get("p", 2) not in (1, 2):
+        return f"p is {node.attributes['p']}; it is 1 or 2"
+    if node.kind == "ReverseSequence" and {
+        node.attributes.get("batch_axis", 1),
+        node.attributes.get("time_axis", 0),
+    } != {0, 1}:
+        return "batch_axis and time_axis are not 0 and 1, or 1 and 0"
     if node.kind in ("DepthToSpace", "SpaceToDepth") and node.attributes.get("blocksize", 1) < 1:
         return f"blocksize is {node.attributes['blocksize']}; it is at least 1"
     return None

@@ -20,6 +20,7 @@ from relay_passes.dataflow import build, constant, live, substitute
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.frontends.onnx.check_inference import inferred_types
 from tvm_ext.frontends.onnx.check_nodes import check_nodes
+from tvm_ext.frontends.onnx.check_types import check_types
 from tvm_ext.frontends.onnx.control_flow import expected_passes, take_branch, unroll_loop, unroll_scan
 from tvm_ext.frontends.onnx.count_nodes import NodeCounter
 from tvm_ext.frontends.onnx.element_types import contradictions, dtype_of, not_supported
@@ -84,6 +85,7 @@ class _Importer:
         self._add_initializers(graph, scope)
         params = [self._parameter(value, shapes[value.name]) for value in graph.input if value.name in shapes]
         types = inferred_types(self._path, self._model, shapes)
+        check_types(self._path, self._model, types)
         check_nodes(self._path, self._model, types)
         scope.update({param.name: known_if_empty(param) for param in params})
         params = [param for param in params if scope[param.name] is param]

@@ -64,6 +64,8 @@ def mistyped(file: TfliteFile, node: TfliteNode) -> str | None:
         return None
     if node.operator == "QUANTIZE" and outputs[0].dtype not in (*_BYTES, "int32"):
         return f"it quantizes to {outputs[0].dtype}, not to int8, uint8 or int32"
+    if node.operator == "SHAPE" and outputs[0].dtype not in ("int32", "int64"):
+        return f"its output {outputs[0].name!r} is {outputs[0].dtype}, not int32 or int64"
     if node.operator == "SPLIT" and any(tensor.dtype != inputs[-1].dtype for tensor in outputs):
         return "its parts have another type than what it splits"
     return _of_kinds(node, inputs, outputs) or _of_equals(node, inputs, outputs) or _of_activation(node, outputs[0])
