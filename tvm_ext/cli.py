@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.markup import escape
 
 import tvm_ext
-from tvm_ext.core.errors import BadInput, BadOptions, TvmExtError
+from tvm_ext.core.errors import BadInput, BadOptions, DefectNotice, TvmExtError
 from tvm_ext.core.files.arrays import holds_arrays, read_arrays, write_arrays
 from tvm_ext.core.files.output_folder import check_output
 from tvm_ext.core.files.staging import staged
@@ -323,7 +323,8 @@ def _errors_reported(as_json: bool, debug: bool) -> Generator[None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("default" if debug else "ignore")
-            warnings.simplefilter("always", ModelNotice)
+            for category in (ModelNotice, DefectNotice):
+                warnings.simplefilter("always", category)
             warnings.showwarning = _show_notice
             yield
     except BrokenPipeError:

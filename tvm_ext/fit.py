@@ -1,112 +1,163 @@
-"""Makes a model fit the memory it may take: whole runs of the pipeline, from what costs least to what costs more.
+"""Makes a model fit the memory it may take: whole runs of the pipeline, each decided by what came of those before.
+
+`fit_methods.py` is the table of what may be tried, `next_try.py` decides what is tried next; here it is done:
 
 1. whole: operators reordered, tensors overlapping; costs nothing.
 2. split: sequences of operators run row by row through rings; a few more calls, nothing computed twice.
-3. what computes twice; of these, the one that costs least:
-   patches: strips of columns one after the other, each row by row, with halos that are computed twice;
-   recompute: results computed again instead of kept;
-   split and recompute: results computed again row by row, where they are read.
-4. least scratch: split, or patches, with kernels that need no buffers of their own; they are slower.
+3. what computes twice: patches, strips of columns one after the other, each row by row, with halos that are computed
+   twice; recompute, results computed again instead of kept; split and recompute, the same row by row where they are
+   read.
+4. least scratch: whole, split or patches, with kernels that need no buffers of their own; they are slower.
 
-With streamed inputs every way is a split: the cheapest in which only rows of the inputs are kept. Where
-`quantize = "auto"` allows it, all of it is tried again with the model in int8, last of all.
+Of all that fits the one of fewest modelled instructions is taken. With streamed inputs every way is a split: the
+cheapest in which only rows of the inputs are kept. Where `quantize = "auto"` allows it, all of it is tried again with
+the model in int8, last of all. A plan that the validator rejects is a defect of ours: it is said, and left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import partial
-
-import tvm
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import version
 
 from codegen_c.arena.plan import check_capacity
 from codegen_c.backend.build import Attempt, Compiled
-from relay_passes.backend import Backend
-from relay_passes.memory.rematerialize import Rematerialize
-from relay_passes.memory.rematerialize_in_rows import RematerializeInRows
-from relay_passes.memory.split_patches import SplitPatches
-from relay_passes.memory.split_sequences import SplitSequences
-from relay_passes.solvers.recompute.search import Rank
-from tvm_ext.core.errors import DoesNotFit, UnsupportedModel
+from tvm_ext.core.errors import DefectNotice, DoesNotFit, PlanRejected, UnsupportedModel
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
+from tvm_ext.fit_methods import FitMethod, fit_methods
+from tvm_ext.fitter import Fitter, Way
+from tvm_ext.next_try import Tried, Try, next_try
 
-MemoryPass = tvm.transform.Pass | None
-MOST_TRIES = 5
-"""Of one way to make a model smaller: each asks for as much less as the last plan was too large."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Way:
-    """How a model is compiled to take less memory. memory_pass: what runs behind the order of operators."""
-
-    method: str
-    options: BuildOptions
-    memory_pass: MemoryPass = None
+Result = tuple[Tried, Compiled | None]
 
 
-def fit(
-    compile_by: Callable[[Way], Compiled],
-    platform: Platform,
-    options: BuildOptions,
-    backend: Callable[[BuildOptions], Backend],
-    rank: Rank | None = None,
-) -> tuple[Compiled, Way]:
-    """A result within the limits, with all attempts on it, the one taken last, and how it was compiled.
+def fit(fitter: Fitter, platform: Platform, options: BuildOptions) -> tuple[Compiled, Way]:
+    """The best result within the limits, with all attempts on it, the one taken last, and how it was compiled.
 
-    rank: of a guide, for what could be computed again.
-
-    Raises DoesNotFit naming the best that was reached, and what else could help.
+    Raises DoesNotFit naming the nearest that can be had, and what else could help; PlanRejected where every plan is.
     """
-    memory, limit = platform.activations, options.limit_bytes(platform)
-    attempts: list[Attempt] = []
-    best: tuple[Compiled, Way] | None = None
-    taken: Attempt | None = None
-    least = (True, 0)
-    first, refused = 0, ""
-    for way in _ways(options, backend, limit, attempts, rank):
-        if best is not None and not least[0] and way.options.quantize != best[1].options.quantize:
-            break  # what fits stays float
+    limit = options.limit_bytes(platform)
+    methods = fit_methods(options)
+    results: list[Result] = []
+    refused = ""
+    while one := next_try(methods, fitter.offers, [tried for tried, _ in results], limit):
+        method = next(method for method in methods if method.name == one.method)
         try:
-            compiled = compile_by(way)
+            compiled = fitter.compiled(method, one, options)
         except UnsupportedModel as unsupported:
-            if best is None or way.options.quantize == best[1].options.quantize:
+            if options.quantize != "auto" or method.options.quantize != "int8":
                 raise
-            refused = f" int8 is not possible: {unsupported}"
-            break
-        reached = compiled.plan.bytes_in(memory)
-        first = compiled.modelled_instructions if best is None else first
-        added = compiled.modelled_instructions - first
-        attempts.append(Attempt(method=way.method, arena_bytes=reached, added_instructions=added))
-        fits = _excess(compiled, limit) is None
-        cost = (not fits, compiled.modelled_instructions if fits else reached)
-        if best is None or cost < least:
-            best, taken, least = (compiled, way), attempts[-1], cost
-    assert best is not None and taken is not None, "the whole model is always tried"
-    error = _excess(best[0], limit)
-    if error is not None:
-        tried = dict.fromkeys(f"{a.method}: {a.arena_bytes} B" for a in attempts)
-        raise DoesNotFit(
-            f"{error} {_what_helps(best[0], options)}{refused} Tried, best shown: {'; '.join(tried)}.".replace(
-                "  ", " "
-            )
-        )
-    others = [attempt for attempt in attempts if attempt is not taken]
-    return replace(best[0], attempts=(*others, taken)), best[1]
+            refused = f"int8 is not possible: {unsupported}"
+            methods = tuple(other for other in methods if other.options.quantize != method.options.quantize)
+            continue
+        except PlanRejected as rejected:
+            _say(method, rejected, platform)
+            results.append((Tried(one=one, rejected=str(rejected)), None))
+            continue
+        results.append((_tried(one, compiled, options), compiled))
+    by_name = {method.name: method for method in methods}
+    fitting = [(tried, compiled) for tried, compiled in results if tried.fits and compiled]
+    if not fitting:
+        reached = [(tried, compiled) for tried, compiled in results if compiled and not tried.over_bytes]
+        raise _nothing_fits(reached, results, lambda tried: _can_be_had(fitter, by_name, tried), options, refused)
+    tried, compiled = min(fitting, key=lambda result: (by_name[result[0].one.method].group, result[0].instructions))
+    first = next(other.instructions for other, _ in results if other.arena_bytes is not None)
+    attempts = [_attempt(other, first) for other, _ in results if other is not tried and _is_told(other)]
+    taken = replace(compiled, attempts=(*attempts, _attempt(tried, first)))
+    return taken, fitter.way(by_name[tried.one.method], tried.one.index)
 
 
-def _excess(compiled: Compiled, limit: int) -> DoesNotFit | None:
+def _tried(one: Try, compiled: Compiled | None, options: BuildOptions) -> Tried:
+    """Outcome of a try that the validator has nothing against."""
+    if compiled is None:
+        return Tried(one=one)
+    platform, plan = compiled.platform, compiled.plan
+    limits = {} if one.is_alone else options.limits_bytes(platform)
+    over = {memory: plan.bytes_in(memory) - most for memory, most in limits.items() if memory != platform.activations}
+    over = {memory: num_bytes for memory, num_bytes in over.items() if num_bytes > 0}
+    return Tried(
+        one=one, arena_bytes=plan.bytes_in(platform.activations), instructions=compiled.modelled_instructions,
+        fits=not over and _excess(compiled, options) is None, over_bytes=tuple(over.items()),
+    )  # fmt: skip
+
+
+def _is_told(tried: Tried) -> bool:
+    """True for a part of the report: all but tries that found nothing, or that were to be tried with less."""
+    return not tried.over_bytes and (tried.arena_bytes is not None or tried.rejected is not None)
+
+
+def _attempt(tried: Tried, first: int) -> Attempt:
+    """A try as the report has it. first: modelled instructions of the first one."""
+    if tried.arena_bytes is None:
+        return Attempt(method=tried.one.method, arena_bytes=None, added_instructions=None, rejected=tried.rejected)
+    return Attempt(
+        method=tried.one.method, arena_bytes=tried.arena_bytes, added_instructions=tried.instructions - first
+    )
+
+
+def _say(method: FitMethod, rejected: PlanRejected, platform: Platform) -> None:
+    """Tells the user of a plan of ours that the validator rejects."""
+    warnings.warn(
+        f"{method.name}: this plan was rejected and is not used: {rejected} This is a defect of tvm-ext, not of the "
+        "model; other ways to make it fit are tried. Please report it with this line, the model file, the options, "
+        f"platform {platform.name}, and tvm-ext {version('tvm-ext')}.",
+        DefectNotice,
+        stacklevel=2,
+    )
+
+
+def _excess(compiled: Compiled, options: BuildOptions) -> DoesNotFit | None:
     """Why a result does not fit, with its arena of the default memory within a limit; None if it does."""
     platform = compiled.platform
+    limits = {platform.activations: options.limit_bytes(platform)}
     try:
-        check_capacity(compiled.program, compiled.plan, platform, {platform.activations: limit})
+        check_capacity(compiled.program, compiled.plan, platform, limits)
     except DoesNotFit as error:
         return error
     return None
 
 
-def _what_helps(compiled: Compiled, options: BuildOptions) -> str:
+def _can_be_had(fitter: Fitter, methods: Mapping[str, FitMethod], tried: Tried) -> int:
+    """The limit within which a result is tried again, and fits."""
+    offers = fitter.offers(methods[tried.one.method])
+    reached = tried.arena_bytes or 0
+    return reached if tried.one.index == len(offers) - 1 else max(reached, offers[tried.one.index].arena_bytes)
+
+
+def _nothing_fits(
+    reached: Sequence[tuple[Tried, Compiled]],
+    results: Sequence[Result],
+    can_be_had: Callable[[Tried], int],
+    options: BuildOptions,
+    refused: str,
+) -> DoesNotFit | PlanRejected:
+    """The error of a model that nothing makes fit. reached: results that the validator has nothing against."""
+    rejected = [f"{tried.one.method}: {tried.rejected}" for tried, _ in results if tried.rejected is not None]
+    if not reached:
+        return PlanRejected(
+            f"every plan was rejected. {'; '.join(rejected)} This is a defect of tvm-ext: please report it with the "
+            "model file and the options."
+        )
+    tried, best = min(reached, key=lambda result: can_be_had(result[0]))
+    least: dict[str, int] = {}
+    for other, _ in reached:
+        least[other.one.method] = min(other.arena_bytes or 0, least.get(other.one.method, other.arena_bytes or 0))
+    error, nearest = _excess(best, options), can_be_had(tried)
+    is_arena = nearest > options.limit_bytes(best.platform)
+    said = [
+        str(error),
+        *_what_helps(best, options),
+        *([f"The nearest budget that can be met is {nearest} B."] if is_arena else []),
+        *([refused] if refused else []),
+        *([f"Rejected, by a defect of tvm-ext: {'; '.join(rejected)}."] if rejected else []),
+        f"Tried, best shown: {'; '.join(f'{method}: {num_bytes} B' for method, num_bytes in least.items())}.",
+    ]
+    return DoesNotFit(" ".join(said), nearest_bytes=nearest if is_arena else None)
+
+
+def _what_helps(compiled: Compiled, options: BuildOptions) -> list[str]:
     """Options that were not given and would take less memory."""
     helps: list[str] = []
     if options.quantize == "none" and not compiled.is_quantized:
@@ -114,66 +165,4 @@ def _what_helps(compiled: Compiled, options: BuildOptions) -> str:
     inputs = [compiled.program.tensors[name] for name in compiled.program.inputs]
     if options.io == "arena" and any(len(tensor.shape) == 4 and tensor.shape[0] == 1 for tensor in inputs):
         helps.append("--io stream holds only rows of the input.")
-    return " ".join(helps)
-
-
-def _ways(
-    options: BuildOptions,
-    backend: Callable[[BuildOptions], Backend],
-    limit: int,
-    attempts: list[Attempt],
-    rank: Rank | None,
-) -> Iterator[Way]:
-    """What to try next, as long as nothing fits: as float, and where that may be decided here, as int8 last."""
-    if options.quantize != "auto":
-        yield from _memory_ways(options, backend, limit, attempts, rank)
-        return
-    yield from _memory_ways(replace(options, quantize="none", io_type="int8"), backend, limit, attempts, rank)
-    for way in _memory_ways(replace(options, quantize="int8"), backend, limit, attempts, rank):
-        yield replace(way, method=f"int8, {way.method}")
-
-
-def _memory_ways(
-    options: BuildOptions,
-    backend: Callable[[BuildOptions], Backend],
-    limit: int,
-    attempts: list[Attempt],
-    rank: Rank | None,
-) -> Iterator[Way]:
-    """Methods until some fit, those that stand together all of them. Ends where only weights are too large."""
-    lean = replace(options, least_scratch=True)
-    if options.io == "stream":
-        methods = [[("stream", SplitSequences, options)], [("stream, least scratch", SplitSequences, lean)]]
-    else:
-        yield Way(method="whole", options=options)
-        if attempts[-1].arena_bytes <= limit:
-            return
-        methods = [
-            [("split", SplitSequences, options)],
-            [
-                ("patches", SplitPatches, options),
-                ("recompute", partial(Rematerialize, rank=rank), options),
-                ("split and recompute", RematerializeInRows, options),
-            ],
-            [("split, least scratch", SplitSequences, lean)],
-            [("patches, least scratch", SplitPatches, lean)],
-        ]
-    for together in methods:
-        fits = False
-        for method, make, chosen in together:
-            yield from _tries(Way(method=method, options=chosen), partial(make, backend(chosen)), limit, attempts)
-            fits |= attempts[-1].arena_bytes <= limit
-        if fits:
-            return
-
-
-def _tries(way: Way, make: Callable[[int], tvm.transform.Pass], limit: int, attempts: list[Attempt]) -> Iterator[Way]:
-    """A way with budgets that come down by what was too much, until asking for less changes nothing any more."""
-    budget = limit
-    for _ in range(MOST_TRIES):
-        known = {attempt.arena_bytes for attempt in attempts}
-        yield replace(way, memory_pass=make(budget))
-        reached = attempts[-1].arena_bytes
-        budget -= reached - limit
-        if reached <= limit or reached in known or budget <= 0:
-            return
+    return helps

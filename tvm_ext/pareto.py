@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import jinja2
@@ -15,7 +15,7 @@ from tvm_ext.core.errors import DoesNotFit
 from tvm_ext.core.files.output_folder import replaced_folder
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
-from tvm_ext.pipeline import compile_module
+from tvm_ext.pipeline import compile_within
 
 STEPS = 8
 WIDTH, HEIGHT, MARGIN = 560, 320, 60
@@ -47,27 +47,35 @@ class Point:
 def pareto(
     mod: tvm.IRModule, platform: Platform, options: BuildOptions, *, progress: Callable[[str], None] | None = None
 ) -> tuple[Point, ...]:
-    """Points of which none is beaten by another, from the most RAM to the least.
+    """Points of which none is beaten by another, from the most RAM to the least that can be had.
 
     Raises DoesNotFit where not even the smallest one fits the platform.
     """
-    whole = _point(compile_module(mod, platform, options), platform)
-    points = [whole]
+    within = compile_within(mod, platform, options)
+    points = [_point(within(options.ram if isinstance(options.ram, int) else None), platform)]
+    most, least = points[0].arena_bytes, _least_bytes(within)
     for step in range(1, STEPS):
-        budget = whole.arena_bytes * (STEPS - step) // STEPS
+        budget = most - (most - least) * step // (STEPS - 1)
         if budget >= points[-1].arena_bytes:
             continue
         if progress:
             progress(f"within {budget} B")
-        try:
-            points.append(_point(compile_module(mod, platform, replace(options, ram=budget)), platform))
-        except DoesNotFit:
-            break
+        points.append(_point(within(budget), platform))
     return tuple(
         point for point in points
         if not any(o.arena_bytes <= point.arena_bytes and o.modelled_instructions < point.modelled_instructions
                    for o in points)
     )  # fmt: skip
+
+
+def _least_bytes(within: Callable[[int | None], Compiled]) -> int:
+    """The least budget that can be met."""
+    try:
+        return max(1, within(1).plan.arena_bytes)
+    except DoesNotFit as error:
+        if error.nearest_bytes is None:
+            raise
+        return error.nearest_bytes
 
 
 def write_pareto(points: Sequence[Point], model: str, platform: Platform, folder: Path) -> None:

@@ -40,7 +40,9 @@ from tvm_ext.calibration import Calibration, Source, read_calibration
 from tvm_ext.core.errors import BadOptions, UnsupportedModel
 from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
-from tvm_ext.fit import MOST_TRIES, MemoryPass, Way, fit
+from tvm_ext.fit import fit
+from tvm_ext.fit_methods import MemoryPass
+from tvm_ext.fitter import Fitter, Stages, Way
 from tvm_ext.load import load
 
 
@@ -90,11 +92,15 @@ def passes(
     default one, with it, and bytes that each may give; None uses the default one alone.
     """
     backend = _backend(platform, options)
-    return [*_before_memory(backend, options), *_from_memory(platform, backend, prefix, memory_pass, limits)]
+    return [
+        *_before_order(backend, options),
+        *_order(backend),
+        *_from_memory(platform, backend, prefix, memory_pass, limits),
+    ]
 
 
-def _before_memory(backend: CodegenBackend, options: BuildOptions) -> list[tvm.transform.Pass]:
-    """What is the same however a model is made to fit."""
+def _before_order(backend: CodegenBackend, options: BuildOptions) -> list[tvm.transform.Pass]:
+    """Passes that are the same for all kernels, however a model is made to fit."""
     return [
         # Phase 1. Constants become plain: weights are constants, quantized weights dequantize(constant).
         FoldConstants(),
@@ -113,9 +119,12 @@ def _before_memory(backend: CodegenBackend, options: BuildOptions) -> list[tvm.t
         ConvertLayout(),
         FlattenChannelsLast(),
         *([StreamPorts()] if options.io == "stream" else []),
-        # Phase 4. Memory: the order of operators that keeps the fewest bytes alive, and what makes it fewer still.
-        ScheduleOperators(backend),
     ]
+
+
+def _order(backend: CodegenBackend) -> list[tvm.transform.Pass]:
+    """The begin of phase 4. Memory: the order of operators that keeps the fewest bytes alive."""
+    return [ScheduleOperators(backend)]
 
 
 def _from_memory(
@@ -125,7 +134,7 @@ def _from_memory(
     memory_pass: MemoryPass,
     limits: Mapping[str, int] | None,
 ) -> list[tvm.transform.Pass]:
-    """The end of phase 4, and what follows."""
+    """The end of phase 4, passes that leave fewer bytes alive, and what follows."""
     kernels, time = replace(backend, cost=None), time_model(platform)
     return [
         *([memory_pass] if memory_pass else []),
@@ -151,6 +160,12 @@ def compile_module(mod: tvm.IRModule, platform: Platform, options: BuildOptions)
     return compile_model(mod, platform, options)[1]
 
 
+def compile_within(mod: tvm.IRModule, platform: Platform, options: BuildOptions) -> Callable[[int | None], Compiled]:
+    """`compile_module` for many budgets of the default memory; what they share is done once."""
+    fitter = _fitter(_forms(load(mod), platform, options, None), platform, options)
+    return lambda ram: fit(fitter, platform, replace(options, ram=ram))[0]
+
+
 def compile_model(
     mod: tvm.IRModule, platform: Platform, options: BuildOptions, calibration: Source | None = None
 ) -> tuple[tvm.IRModule, Compiled]:
@@ -160,7 +175,7 @@ def compile_model(
     BadInput, and what `compile_module` raises.
     """
     forms = _forms(load(mod), platform, options, calibration)
-    compiled, way = _fitted(forms, platform, options)
+    compiled, way = fit(_fitter(forms, platform, options), platform, options)
     if way.options.quantize == "int8" and platform.processor.fpu == "none":
         _refuse_floats(compiled)
     return forms(way.options.quantize), compiled
@@ -179,66 +194,45 @@ def _forms(
     return form
 
 
-def _fitted(
-    forms: Callable[[Quantize], tvm.IRModule], platform: Platform, options: BuildOptions
-) -> tuple[Compiled, Way]:
-    """A loaded module within its limits, and how it got there. forms: the module, by how it is quantized."""
+def _fitter(forms: Callable[[Quantize], tvm.IRModule], platform: Platform, options: BuildOptions) -> Fitter:
+    """A loaded model for the methods that make it fit. forms: the module, by how it is quantized."""
     lower = cache(lower_operator)  # the ways and their tries ask about the same composites
 
     def backend(tried: BuildOptions) -> CodegenBackend:
         return _backend(platform, tried, lower)
 
     @cache
+    def composed(quantize: Quantize) -> tvm.IRModule:
+        return tvm.transform.Sequential(_before_order(backend(options), options))(forms(quantize))
+
     def scheduled(quantize: Quantize, least_scratch: bool) -> tvm.IRModule:
-        """The module in front of what makes it fit: ways differ there in nothing else."""
         chosen = replace(options, least_scratch=least_scratch)
-        return tvm.transform.Sequential(_before_memory(backend(chosen), chosen))(forms(quantize))
+        return tvm.transform.Sequential(_order(backend(chosen)))(composed(quantize))
 
-    def compile_by(way: Way) -> Compiled:
-        mod = scheduled(way.options.quantize, way.options.least_scratch)
-        return _compiled(mod, platform, way, backend(way.options))
-
-    rank = guide.learned_rank() if options.guide == "learned" else None
-    return fit(compile_by, platform, options, backend, rank)
-
-
-def _compiled(scheduled: tvm.IRModule, platform: Platform, way: Way, backend: CodegenBackend) -> Compiled:
-    """From the memory pass on: in all memories, or in the default one where no plan keeps to the others' limits.
-
-    The passes count bytes, and only the plan knows what they come to: what it needs beyond a limit, the next try has
-    less of.
-    """
-    limits = way.options.limits_bytes(platform)
-    allowed = dict(limits)
-    several = way.options.memories == "all" and len(limits) > 1
-    for _ in range(MOST_TRIES if several else 0):
-        compiled = _compiled_within(scheduled, platform, way, backend, allowed)
-        over = {
-            memory: compiled.plan.bytes_in(memory) - limit
-            for memory, limit in limits.items()
-            if memory != platform.activations and compiled.plan.bytes_in(memory) > limit
-        }
-        if not over:
-            return compiled
-        allowed |= {memory: max(0, allowed[memory] - most) for memory, most in over.items()}
-    return _compiled_within(scheduled, platform, way, backend, None)
+    stages = Stages(
+        scheduled=scheduled,
+        compiled=lambda module, chosen, limits: _compiled(module, platform, chosen, backend(chosen), limits),
+        backend=backend,
+        rank=guide.learned_rank() if options.guide == "learned" else None,
+    )
+    return Fitter(stages, platform)
 
 
-def _compiled_within(
-    scheduled: tvm.IRModule,
+def _compiled(
+    fitting: tvm.IRModule,
     platform: Platform,
-    way: Way,
+    options: BuildOptions,
     backend: CodegenBackend,
     limits: Mapping[str, int] | None,
 ) -> Compiled:
-    """The pipeline from its memory pass on. limits: as `passes` takes them."""
-    attributes = {str(key): str(value) for key, value in scheduled.attrs.items()}
-    model = way.options.name or attributes["tvm_ext.model_name"]
-    lowered = tvm.transform.Sequential(_from_memory(platform, backend, model, way.memory_pass, limits))(scheduled)
+    """The pipeline behind what makes a model fit. limits: as `passes` takes them."""
+    attributes = {str(key): str(value) for key, value in fitting.attrs.items()}
+    model = options.name or attributes["tvm_ext.model_name"]
+    lowered = tvm.transform.Sequential(_from_memory(platform, backend, model, None, limits))(fitting)
     output_names = json.loads(attributes["tvm_ext.output_names"])
     region = _single_region(lowered, output_names)
     compiled = compile_region(
-        region, platform, way.options, origin(attributes, platform), model=model,
+        region, platform, options, origin(attributes, platform), model=model,
         input_names=json.loads(attributes["tvm_ext.input_names"]), output_names=output_names, lower=backend.lower,
     )  # fmt: skip
     decided = lowered["main"].attrs or {}
@@ -338,7 +332,8 @@ def relax_pipeline(
     def pipeline(mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         forms = _forms(load(mod), board, chosen, calibration)
         decides = chosen.ram is not None or chosen.quantize == "auto"
-        way = _fitted(forms, board, chosen)[1] if decides else Way(method="whole", options=chosen)
+        decided = fit(_fitter(forms, board, chosen), board, chosen)[1] if decides else None
+        way = decided or Way(method="whole", options=chosen)
         loaded = forms(way.options.quantize)
         prefix = chosen.name or str(loaded.attrs["tvm_ext.model_name"])
         stages = passes(board, way.options, prefix, way.memory_pass)

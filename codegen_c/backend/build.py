@@ -32,11 +32,15 @@ RESERVED = frozenset({"run", "after_step", "bytes", "i", "io", "row", "status"})
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """One way tried to make a model fit, and what came of it; instructions are modelled, beyond those of the first."""
+    """One way tried to make a model fit, and what came of it; instructions are modelled, beyond those of the first.
+
+    rejected: what the validator found wrong in its plan, which is a defect of the compiler; the figures are None then.
+    """
 
     method: str
-    arena_bytes: int
-    added_instructions: int
+    arena_bytes: int | None
+    added_instructions: int | None
+    rejected: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -23,6 +23,7 @@ from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.backend import Backend
 from relay_passes.composites import call_new, composite_of
 from relay_passes.dataflow import bindings, is_dataflow, live, operands, outputs, rebuild, substitute
+from relay_passes.searched import Searched, searched
 from relay_passes.solvers.graph import Graph
 from relay_passes.solvers.liveness import peak_bytes
 from relay_passes.solvers.recompute.local import improve_locally
@@ -37,19 +38,22 @@ MOST_EXACT = 160
 class Rematerialize:
     """See the module's docstring. The backend says what a composite costs and needs.
 
+    known: of the module, where it was searched before.
     rank: of a guide; what it leads to is taken where it costs less than what is found without it.
     """
 
-    def __init__(self, backend: Backend, budget_bytes: int, *, rank: Rank | None = None) -> None:
-        self.backend, self.budget_bytes, self.rank = backend, budget_bytes, rank
+    def __init__(
+        self, backend: Backend, budget_bytes: int, known: Searched | None = None, *, rank: Rank | None = None
+    ) -> None:
+        self.backend, self.budget_bytes, self.known, self.rank = backend, budget_bytes, known, rank
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         main = mod["main"]
         if not is_dataflow(main):
             return mod
-        operators = OperatorGraph(mod, main, self.backend)
-        order = range(len(operators.steps))
-        found = cheapest(operators.graph(), order, operators.instructions, self.budget_bytes, rank=self.rank)
+        known = searched(mod, self.backend, self.known)
+        operators, order = known.operators, range(len(known.operators.steps))
+        found = cheapest(known.graph, order, operators.instructions, self.budget_bytes, rank=self.rank)
         if found is None or (not found.cost and len(found.sequence) == len(operators.steps)):
             return mod
         module = mod.clone()

@@ -16,35 +16,37 @@ from collections.abc import Sequence
 
 import tvm
 
-from relay_passes.analysis.operator_graph import OperatorGraph
-from relay_passes.analysis.row_facts import row_facts
 from relay_passes.backend import Backend
 from relay_passes.dataflow import is_dataflow
 from relay_passes.memory.rematerialize import repeat_operators
 from relay_passes.memory.split_sequences import SplitSequences
+from relay_passes.searched import Searched, searched
 from relay_passes.solvers.graph import Graph
 from relay_passes.solvers.recompute.in_rows import recompute_in_rows
-from relay_passes.solvers.split.search import Split, split
+from relay_passes.solvers.split.search import Split, cut
 
 
 @tvm.transform.module_pass(opt_level=0, name="RematerializeInRows")
 class RematerializeInRows:
-    """See the module's docstring. The backend says what a composite costs and needs."""
+    """See the module's docstring. The backend says what a composite costs and needs.
 
-    def __init__(self, backend: Backend, budget_bytes: int) -> None:
-        self.backend, self.budget_bytes = backend, budget_bytes
+    known: of the module, where it was searched before.
+    """
+
+    def __init__(self, backend: Backend, budget_bytes: int, known: Searched | None = None) -> None:
+        self.backend, self.budget_bytes, self.known = backend, budget_bytes, known
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         main = mod["main"]
         if not is_dataflow(main):
             return mod
-        operators = OperatorGraph(mod, main, self.backend)
-        facts = row_facts(operators)
+        known = searched(mod, self.backend, self.known)
+        operators = known.operators
 
-        def cut(graph: Graph, sequence: Sequence[int]) -> Split:
-            return split(graph, facts.of(sequence), self.budget_bytes)
+        def cut_of(_graph: Graph, sequence: Sequence[int]) -> Split:
+            return cut(known.repeating(tuple(sequence)), self.budget_bytes)
 
-        found = recompute_in_rows(operators.graph(), operators.instructions, self.budget_bytes, cut)
+        found = recompute_in_rows(known.graph, operators.instructions, self.budget_bytes, cut_of)
         if found is None or not found.cost:
             return mod
         module = mod.clone()

@@ -23,59 +23,41 @@ import tvm
 from tvm import relax
 
 from relay_passes.analysis.operator_graph import OperatorGraph
-from relay_passes.analysis.row_facts import row_facts
 from relay_passes.backend import Backend
 from relay_passes.composites import call_new
-from relay_passes.dataflow import bindings, is_dataflow, operands, outputs, rebuild, substitute
+from relay_passes.dataflow import bindings, is_dataflow, outputs, rebuild, substitute
 from relay_passes.memory import strip_composites
 from relay_passes.memory.split_sequences import SplitSequences
-from relay_passes.solvers.split.patches import PatchedSegments, Patches
+from relay_passes.searched import Searched, searched
+from relay_passes.solvers.split.patches import Patches
 from relay_passes.solvers.split.search import cut
-from relay_passes.solvers.split.strip_columns import columns_made, columns_read, strips_of
+from relay_passes.solvers.split.strip_columns import columns_made, columns_read
 from tvm_ext.core.columns import ColumnOperator, Columns
 from tvm_ext.core.names import identifier, strip_ending, unique
 
 
 @tvm.transform.module_pass(opt_level=0, name="SplitPatches")
 class SplitPatches:
-    """See the module's docstring. budget_bytes: bytes alive that are allowed; None asks for the fewest possible."""
+    """See the module's docstring.
 
-    def __init__(self, backend: Backend, budget_bytes: int | None) -> None:
-        self.backend, self.budget_bytes = backend, budget_bytes
+    budget_bytes: bytes alive that are allowed; None asks for the fewest possible. known: of the module, where it was
+    searched before.
+    """
+
+    def __init__(self, backend: Backend, budget_bytes: int | None, known: Searched | None = None) -> None:
+        self.backend, self.budget_bytes, self.known = backend, budget_bytes, known
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         main = mod["main"]
         if not is_dataflow(main):
             return mod
-        operators = OperatorGraph(mod, main, self.backend)
-        columns = _columns(operators)
-        segments = PatchedSegments(operators.graph(), row_facts(operators), columns, operators.instructions)
-        patches = [one for one in cut(segments, self.budget_bytes).segments if isinstance(one, Patches)]
+        known = searched(mod, self.backend, self.known)
+        patches = [one for one in cut(known.in_patches, self.budget_bytes).segments if isinstance(one, Patches)]
         if not patches:
             return mod
         module = mod.clone()
-        _Rewriter(module, operators, columns).run(patches)
+        _Rewriter(module, known.operators, known.columns).run(patches)
         return SplitSequences(self.backend, self.budget_bytes)(module)
-
-
-def _columns(operators: OperatorGraph) -> list[ColumnOperator | None]:
-    """How each operator's columns depend on what it reads; None where it cannot compute some of them."""
-    views = {binding.var for step in operators.steps for binding in step[1:]}
-    found: list[ColumnOperator | None] = []
-    for step, composite, columns in zip(operators.steps, operators.composites, operators.columns, strict=True):
-        reads = {leaf for leaf in operands(step[0].value) if isinstance(leaf, relax.Var)}
-        if columns is None or composite is None or len(step) > 1 or reads & views:
-            found.append(None)
-            continue
-        halves = strips_of(columns.num_columns, 2)  # one at each border
-        found.append(columns if all(_computing(composite, columns, half) for half in halves) else None)
-    return found
-
-
-def _computing(composite: relax.Function, operator: ColumnOperator, made: Columns) -> relax.Function | None:
-    """The composite for some columns of its result; None where it cannot be."""
-    reads = [columns_read(operator, position, made) for position in range(len(operator.readers))]
-    return strip_composites.computing(composite, operator, made, reads)
 
 
 class _Rewriter:
@@ -160,7 +142,7 @@ class _Rewriter:
         if columns is None or operator is None:
             again = composite.with_attr("repeats", name)
             return self._bind(f"{binding.var.name}.again", self._call(f"{name}_again", again, arguments))
-        function = _computing(composite, operator, columns)
+        function = strip_composites.computing_strip(composite, operator, columns)
         assert function is not None, "whether it can was tried"
         function = function.with_attrs({"repeats": name, "columns": list(columns)})
         call = self._call(f"{name}_{strip_ending(columns)}", function, arguments, binding.value.span)

@@ -18,31 +18,34 @@ from __future__ import annotations
 
 import tvm
 
-from relay_passes.analysis.operator_graph import OperatorGraph
-from relay_passes.analysis.row_facts import row_facts
 from relay_passes.backend import Backend
 from relay_passes.dataflow import is_dataflow
+from relay_passes.searched import Searched, searched
 from relay_passes.solvers.liveness import peak_bytes
-from relay_passes.solvers.split.search import Split, split
+from relay_passes.solvers.split.search import Split, cut
 
 
 @tvm.transform.module_pass(opt_level=0, name="SplitSequences")
 class SplitSequences:
-    """See the module's docstring. budget_bytes: bytes alive that are allowed; None asks for the fewest possible."""
+    """See the module's docstring.
 
-    def __init__(self, backend: Backend, budget_bytes: int | None) -> None:
-        self.backend, self.budget_bytes = backend, budget_bytes
+    budget_bytes: bytes alive that are allowed; None asks for the fewest possible. known: of the module, where it was
+    searched before.
+    """
+
+    def __init__(self, backend: Backend, budget_bytes: int | None, known: Searched | None = None) -> None:
+        self.backend, self.budget_bytes, self.known = backend, budget_bytes, known
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         main = mod["main"]
         if not is_dataflow(main):
             return mod
-        operators = OperatorGraph(mod, main, self.backend)
-        graph = operators.graph()
+        known = searched(mod, self.backend, self.known)
+        operators, graph = known.operators, known.graph
         whole = peak_bytes(graph, range(len(graph.nodes)))
         if self.budget_bytes is not None and whole <= self.budget_bytes and not operators.reading:
             return mod
-        found = split(graph, row_facts(operators), self.budget_bytes)
+        found = cut(known.by_rows, self.budget_bytes)
         if found.peak_bytes >= whole and not operators.reading:
             return mod
         module = mod.clone()

@@ -7,13 +7,45 @@ from functools import partial
 
 from tvm import relax
 
+from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.composites import attributes
-from relay_passes.dataflow import bindings, build, infer, op_name, outputs, static_shape, substitute, with_span
+from relay_passes.dataflow import (
+    bindings,
+    build,
+    infer,
+    op_name,
+    operands,
+    outputs,
+    static_shape,
+    substitute,
+    with_span,
+)  # fmt: skip
 from relay_passes.layout.channels_last import WINDOWS
+from relay_passes.solvers.split.strip_columns import columns_read, strips_of
 from tvm_ext.core.columns import ColumnOperator, Columns
 
 COLUMN_AXIS = 2
 """Of an image that keeps its channels last."""
+
+
+def columns_of(operators: OperatorGraph) -> list[ColumnOperator | None]:
+    """How each operator's columns depend on what it reads; None where it cannot compute some of them."""
+    views = {binding.var for step in operators.steps for binding in step[1:]}
+    found: list[ColumnOperator | None] = []
+    for step, composite, columns in zip(operators.steps, operators.composites, operators.columns, strict=True):
+        reads = {leaf for leaf in operands(step[0].value) if isinstance(leaf, relax.Var)}
+        if columns is None or composite is None or len(step) > 1 or reads & views:
+            found.append(None)
+            continue
+        halves = strips_of(columns.num_columns, 2)  # one at each border
+        found.append(columns if all(computing_strip(composite, columns, half) for half in halves) else None)
+    return found
+
+
+def computing_strip(composite: relax.Function, operator: ColumnOperator, made: Columns) -> relax.Function | None:
+    """The composite for some columns of its result, of no more columns than it needs; None where it cannot be."""
+    reads = [columns_read(operator, position, made) for position in range(len(operator.readers))]
+    return computing(composite, operator, made, reads)
 
 
 def computing(

@@ -10,9 +10,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import tvm_ext
 from tests.support.image_networks import image_network
 from tests.support.onnx_models import saved
+from tvm_ext import BuildOptions
 from tvm_ext.cli import app
+from tvm_ext.core.errors import DoesNotFit
+from tvm_ext.core.platform import Platform
+from tvm_ext.pareto import pareto
+from tvm_ext.pipeline import compile_module
 
 
 def test_points_fall_in_bytes_and_rise_in_instructions(tmp_path: Path) -> None:
@@ -26,6 +32,14 @@ def test_points_fall_in_bytes_and_rise_in_instructions(tmp_path: Path) -> None:
         assert after["modelled_instructions"] >= before["modelled_instructions"]
     picture = ElementTree.parse(folder / "pareto.svg").getroot()
     assert len(picture.findall("{http://www.w3.org/2000/svg}circle")) == len(points)
+
+
+def test_the_last_point_is_the_least_that_can_be_had(digits: Path) -> None:
+    module, board = tvm_ext.load(digits / "digits.onnx"), Platform.load("cortex_m4")
+    points = pareto(module, board, BuildOptions())
+    assert points[0].arena_bytes == 11_264 and points[-1].arena_bytes == 4_800
+    with pytest.raises(DoesNotFit):
+        compile_module(module, board, BuildOptions(ram=4_799))
 
 
 @pytest.mark.parametrize("ram", ["64XB", "=12", "dtcm=", "12 KiB KiB"])

@@ -47,11 +47,11 @@ def test_what_fits_stays_float(in_float: Package, module: tvm.IRModule, tmp_path
 
 
 def test_int8_comes_last(module: tvm.IRModule, calibration: Path, tmp_path: Path) -> None:
-    """Within less than any float plan needs; the report says what was tried before, and what int8 costs."""
+    """Within less than any float plan needs, which their searches say; and what int8 costs."""
     options = BuildOptions(quantize="auto", ram=3000, verify=("host",))
     package = tvm_ext.build(module, "cortex_m4", tmp_path / "out", options, calibration=calibration)
     tried = methods(package)
-    assert set(tried) & FLOAT_METHODS >= {"whole", "split"} and tried[-1].startswith("int8, ")
+    assert set(tried) & FLOAT_METHODS >= {"whole"} and tried[-1].startswith("int8, ")
     assert [name.startswith("int8, ") for name in tried] == sorted(name.startswith("int8, ") for name in tried)
     report = package.report
     assert report["arena_bytes"] == report["fit"]["attempts"][-1]["arena_bytes"] <= 3000

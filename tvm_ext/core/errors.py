@@ -28,11 +28,22 @@ class BadInput(TvmExtError):
 
 
 class DoesNotFit(TvmExtError):
-    """The plan needs more bytes of a memory than the platform has."""
+    """The plan needs more bytes of a memory than the platform has.
+
+    nearest_bytes: the nearest budget of the default memory that can be met; None where that is not what is too small.
+    """
+
+    def __init__(self, message: str, nearest_bytes: int | None = None) -> None:
+        super().__init__(message)
+        self.nearest_bytes = nearest_bytes
 
 
 class PlanRejected(TvmExtError):
     """The independent validator found a memory plan wrong. A defect of the compiler, never of the model."""
+
+
+class DefectNotice(UserWarning):
+    """A defect of the compiler that it works around; says what to report."""
 
 
 class MissingTool(TvmExtError):

@@ -34,21 +34,31 @@ class PatchedSegments(Segments):
     """The ways to run each segment of an order, in strips too.
 
     columns: of each node, how columns of its result depend on its operands; None for one that makes all of them.
-    instructions: of each node, modelled.
+    instructions: of each node, modelled. by_rows: the ways without strips, where they are known.
     """
 
     def __init__(
-        self, graph: Graph, rows: RowFacts, columns: Sequence[ColumnOperator | None], instructions: Sequence[int]
+        self,
+        graph: Graph,
+        rows: RowFacts,
+        columns: Sequence[ColumnOperator | None],
+        instructions: Sequence[int],
+        by_rows: Segments | None = None,
     ) -> None:
         super().__init__(graph, rows)
         self.columns, self.instructions = columns, instructions
+        self.by_rows = by_rows or Segments(graph, rows)
         self.strip_columns = cache(self._strip_columns)
 
     def _strip_columns(self, begin: int, end: int, strip: Columns) -> list[Columns | None]:
         return columns_made(self.graph, self.columns, begin, end, strip)
 
-    def _rowwise(self, replay: Replay) -> list[Segment]:
-        return [*super()._rowwise(replay), *(found for count in STRIPS for found in self._in_strips(replay, count))]
+    def _ending(self, end: int) -> dict[int, tuple[Segment, ...]]:
+        found = dict(self.by_rows.ending(end))
+        for replay in self.by_rows.replays(end):
+            for segment in (segment for count in STRIPS for segment in self._in_strips(replay, count)):
+                found[segment.begin] = (*found.get(segment.begin, ()), segment)
+        return found
 
     def _in_strips(self, replay: Replay, count: int) -> list[Segment]:
         """The segments of a replay's end in so many strips, shortest first."""

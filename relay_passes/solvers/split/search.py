@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from relay_passes.solvers.graph import Graph
-from relay_passes.solvers.split.segments import RowFacts, Segment, Segments
+from relay_passes.solvers.split.segments import Segment, Segments
 
-HELD_INPUT_COST = 1 << 40
-"""Instructions that a streamed input costs which is taken in whole: more than any cut that takes it by rows."""
+CLOSEST = 512
+"""Of its bytes, one part at least lies between a cut and the next one of a frontier."""
 
 Price = Callable[[Segment], tuple[int, int]]
 
@@ -41,25 +40,35 @@ class Split:
     def cost(self) -> int:
         return sum(segment.cost for segment in self.segments)
 
-
-def split(graph: Graph, rows: RowFacts, budget_bytes: int | None) -> Split:
-    """The cheapest cut within a budget; without a budget, or where none fits, the one that needs the fewest bytes."""
-    return cut(Segments(graph, rows), budget_bytes)
+    @property
+    def price(self) -> int:
+        """What ranks it: its cost, and streamed inputs that it holds whole."""
+        return sum(segment.price for segment in self.segments)
 
 
 def cut(segments: Segments, budget_bytes: int | None) -> Split:
-    """The same of the segments' own ways to run."""
-    count = len(segments.graph.nodes)
+    """The cheapest cut within a budget; without a budget, or where none fits, the one that needs the fewest bytes."""
+    found = _within(segments, budget_bytes) if budget_bytes is not None else None
+    if found is not None:
+        return found
+    least = cheapest_cut(len(segments.graph.nodes), segments, lambda s: (s.num_bytes, s.price)).peak_bytes
+    return cheapest_cut(len(segments.graph.nodes), segments, lambda s: (s.num_bytes > least, s.price))
 
-    def cost(segment: Segment) -> int:
-        return segment.cost + HELD_INPUT_COST * segment.held_inputs
 
-    if budget_bytes is not None:
-        found = cheapest_cut(count, segments, lambda s: (s.num_bytes > budget_bytes, cost(s)))
-        if found.peak_bytes <= budget_bytes:
-            return found
-    least = cheapest_cut(count, segments, lambda s: (s.num_bytes, cost(s))).peak_bytes
-    return cheapest_cut(count, segments, lambda s: (s.num_bytes > least, cost(s)))
+def frontier(segments: Segments) -> tuple[Split, ...]:
+    """The cheapest cuts within smaller and smaller budgets, from one as large as can be to the fewest bytes."""
+    found, budget = list[Split](), sum(segments.graph.sizes) + max(segments.whole, default=0)
+    while better := _within(segments, budget):
+        found.append(better)
+        budget = better.peak_bytes - 1 - better.peak_bytes // CLOSEST
+    least = cut(segments, None)
+    return (*found, least) if not found or least.peak_bytes < found[-1].peak_bytes else tuple(found)
+
+
+def _within(segments: Segments, budget_bytes: int) -> Split | None:
+    """The cheapest cut within a budget; None where none is."""
+    found = cheapest_cut(len(segments.graph.nodes), segments, lambda s: (s.num_bytes > budget_bytes, s.price))
+    return found if found.peak_bytes <= budget_bytes else None
 
 
 def cheapest_cut(count: int, segments: Segments, price: Price) -> Split:

@@ -22,6 +22,8 @@ CALL_COST = 60
 """Instructions that one more call of a kernel is taken to cost."""
 ASK_COST = 4
 """Instructions for each operator of a sequence, each time it is decided who runs next."""
+HELD_INPUT_COST = 1 << 40
+"""Instructions that a streamed input costs which is taken in whole: more than any cut that takes it by rows."""
 ROWS_PER_CALL = (1, 2, 3, 4, 8)
 
 
@@ -76,6 +78,10 @@ class Segment:
     input_rows: int = 0
     held_inputs: int = 0
 
+    @property
+    def price(self) -> int:
+        return self.cost + HELD_INPUT_COST * self.held_inputs
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Replay:
@@ -109,6 +115,7 @@ class Segments:
             for position, value in enumerate(node.reads):
                 self.readers.setdefault(value, []).append((index, position))
         self.last |= dict.fromkeys(graph.outputs, len(graph.nodes))
+        self.replays = cache(self._replays)
         self.ending = cache(self._ending)
         self.held = cache(self._held)
         self.dying = cache(self._dying)
@@ -125,13 +132,20 @@ class Segments:
     def _ending(self, end: int) -> dict[int, tuple[Segment, ...]]:
         """By begin, all segments of several operators that end there."""
         found: dict[int, tuple[Segment, ...]] = {}
+        for replay in self.replays(end):
+            for segment in self._rowwise(replay):
+                found[segment.begin] = (*found.get(segment.begin, ()), segment)
+        return found
+
+    def _replays(self, end: int) -> tuple[Replay, ...]:
+        """The longest segments of several operators that end there, by rows a call and by how the last one runs."""
+        found: list[Replay] = []
         for last, accumulation in self._last(end - 1):
             rows = (*self.rows[: end - 1], last)
             begin = _first(self.graph, rows)
             for rows_per_call in ROWS_PER_CALL if end - begin > 1 else ():
-                for segment in self._rowwise(self._replay(begin, rows, rows_per_call, accumulation)):
-                    found[segment.begin] = (*found.get(segment.begin, ()), segment)
-        return found
+                found.append(self._replay(begin, rows, rows_per_call, accumulation))
+        return tuple(found)
 
     def _last(self, index: int) -> list[tuple[RowOperator, RowAccumulation | None]]:
         """How an operator may run as the last one of a segment: by its own rows, or by those of what it reads."""

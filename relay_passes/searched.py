@@ -1,0 +1,73 @@
+"""A module as the searches for less memory see it: what does not depend on a budget is found once, for all budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import tvm
+
+from relay_passes.analysis.operator_graph import OperatorGraph
+from relay_passes.analysis.row_facts import row_facts
+from relay_passes.backend import Backend
+from relay_passes.memory import strip_composites
+from relay_passes.solvers.graph import Graph
+from relay_passes.solvers.recompute.in_rows import unrolled
+from relay_passes.solvers.split.patches import PatchedSegments
+from relay_passes.solvers.split.segments import RowFacts, Segments
+from tvm_ext.core.columns import ColumnOperator
+
+MOST_SEQUENCES = 32
+"""Sequences with repeats whose segments are kept at a time."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Searched:
+    """The operators of a module's main, and the segments they can be cut into; each is made when first asked for."""
+
+    mod: tvm.IRModule
+    backend: Backend
+
+    @cached_property
+    def operators(self) -> OperatorGraph:
+        return OperatorGraph(self.mod, self.mod["main"], self.backend)
+
+    @cached_property
+    def graph(self) -> Graph:
+        return self.operators.graph()
+
+    @cached_property
+    def facts(self) -> RowFacts:
+        return row_facts(self.operators)
+
+    @cached_property
+    def columns(self) -> list[ColumnOperator | None]:
+        return strip_composites.columns_of(self.operators)
+
+    @cached_property
+    def by_rows(self) -> Segments:
+        return Segments(self.graph, self.facts)
+
+    @cached_property
+    def in_patches(self) -> PatchedSegments:
+        return PatchedSegments(self.graph, self.facts, self.columns, self.operators.instructions, self.by_rows)
+
+    @cached_property
+    def repeating(self) -> Callable[[tuple[int, ...]], Segments]:
+        """Segments of a sequence of the operators, some of them again."""
+
+        @lru_cache(MOST_SEQUENCES)
+        def segments(sequence: tuple[int, ...]) -> Segments:
+            if sequence == tuple(range(len(self.graph.nodes))):
+                return self.by_rows
+            return Segments(unrolled(self.graph, sequence), self.facts.of(sequence))
+
+        return segments
+
+
+def searched(mod: tvm.IRModule, backend: Backend, known: Searched | None) -> Searched:
+    """What is known of a module, where it is that module's, or else a search of its own."""
+    if known is not None and known.mod["main"].same_as(mod["main"]):
+        return known
+    return Searched(mod=mod, backend=backend)

@@ -1,0 +1,190 @@
+"""The table of ways to make a model need less memory: the options each compiles with, its pass, what it offers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import tvm
+
+from relay_passes.memory.rematerialize import Rematerialize
+from relay_passes.memory.rematerialize_in_rows import RematerializeInRows
+from relay_passes.memory.split_patches import SplitPatches
+from relay_passes.memory.split_sequences import SplitSequences
+from relay_passes.searched import Searched
+from relay_passes.solvers.liveness import live_bytes
+from relay_passes.solvers.recompute.search import Rank
+from relay_passes.solvers.split.patches import Patches
+from relay_passes.solvers.split.search import Split, frontier
+from tvm_ext.core.options import BuildOptions
+from tvm_ext.next_try import Method, Offer
+
+MemoryPass = tvm.transform.Pass | None
+MakeOffers = Callable[[Searched], tuple[Offer, ...]]
+MakePass = Callable[[Searched, int, Rank | None], tvm.transform.Pass]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trust:
+    """Parts of the bytes, and of the instructions added, that a search expects and its result has at the least."""
+
+    least_bytes: tuple[int, int]
+    least_cost: tuple[int, int]
+
+
+OF_ROWS = Trust(least_bytes=(255, 256), least_cost=(7, 8))
+OF_STRIPS = Trust(least_bytes=(31, 32), least_cost=(1, 2))
+"""Rows of strips are cut once more, which the search for strips does not see."""
+RUNG = (31, 32)
+"""Part of one budget that is the next one, of a search that has to be asked budget by budget."""
+LOWEST = 32
+"""Least part of the bytes of the whole that such a search is asked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitMethod(Method):
+    """A row of the table.
+
+    offers: of a scheduled model, budgets to ask for, and make: for one of these, what runs behind the order of
+    operators; None where nothing does. saves_scratch: it takes slower kernels for less scratch.
+    """
+
+    options: BuildOptions
+    offers: MakeOffers | None = None
+    make: MakePass | None = None
+    saves_scratch: bool = False
+
+
+def fit_methods(options: BuildOptions) -> tuple[FitMethod, ...]:
+    """All methods for a model, in the order in which they are looked at: as float first where int8 comes last."""
+    if options.quantize != "auto":
+        return _methods(options)
+    as_float = _methods(replace(options, quantize="none", io_type="int8"))
+    first = 1 + max(method.group for method in as_float)
+    as_int8 = [
+        replace(
+            method, name=f"int8, {method.name}", group=first + method.group,
+            floor=f"int8, {method.floor}" if method.floor else None,
+        )
+        for method in _methods(replace(options, quantize="int8"))
+    ]  # fmt: skip
+    return (*as_float, *as_int8)
+
+
+def _methods(options: BuildOptions) -> tuple[FitMethod, ...]:
+    """The table for one type of numbers."""
+    split = FitMethod(name="split", options=options, offers=_sequences, make=_split, floor="whole")
+    if options.io == "stream":
+        plain = [replace(split, name="stream", offers=_streams, floor=None)]
+    else:
+        plain = [
+            FitMethod(name="whole", options=options),
+            split,
+            replace(split, name="patches", offers=_patches, make=_patch, is_estimated=True),
+            replace(split, name="recompute", offers=_repeats, make=_repeat),
+            replace(split, name="split and recompute", offers=_repeats_in_rows, make=_repeat_in_rows),
+        ]
+    slower = [] if options.least_scratch else [_of_least_scratch(method) for method in plain if method.name in _SLOWER]
+    return (*plain, *slower)
+
+
+_SLOWER = {
+    "whole": "least scratch",
+    "split": "split, least scratch",
+    "patches": "patches, least scratch",
+    "stream": "stream, least scratch",
+}
+"""Method -> the same with kernels that need the least scratch."""
+
+
+def _of_least_scratch(method: FitMethod) -> FitMethod:
+    return replace(
+        method, name=_SLOWER[method.name], options=replace(method.options, least_scratch=True), saves_scratch=True,
+        floor=_SLOWER.get(method.floor or "", "whole" if method.name == "whole" else None),
+        group=1 if method.name == "stream" else 0,
+    )  # fmt: skip
+
+
+def _split(known: Searched, budget_bytes: int, _rank: Rank | None) -> tvm.transform.Pass:
+    return SplitSequences(known.backend, budget_bytes, known)
+
+
+def _patch(known: Searched, budget_bytes: int, _rank: Rank | None) -> tvm.transform.Pass:
+    return SplitPatches(known.backend, budget_bytes, known)
+
+
+def _repeat(known: Searched, budget_bytes: int, rank: Rank | None) -> tvm.transform.Pass:
+    return Rematerialize(known.backend, budget_bytes, known, rank=rank)
+
+
+def _repeat_in_rows(known: Searched, budget_bytes: int, _rank: Rank | None) -> tvm.transform.Pass:
+    return RematerializeInRows(known.backend, budget_bytes, known)
+
+
+def _streams(known: Searched) -> tuple[Offer, ...]:
+    return tuple(_offer(found, OF_ROWS) for found in frontier(known.by_rows))
+
+
+def _sequences(known: Searched) -> tuple[Offer, ...]:
+    return tuple(
+        _offer(found, OF_ROWS)
+        for found in frontier(known.by_rows)
+        if any(part.rows_per_call for part in found.segments)
+    )
+
+
+def _patches(known: Searched) -> tuple[Offer, ...]:
+    """Of strips; last of all, their rows cut as small as they can be."""
+    offers = tuple(
+        _offer(found, OF_STRIPS)
+        for found in frontier(known.in_patches)
+        if any(isinstance(part, Patches) for part in found.segments)
+    )
+    least = [replace(offer, budget_bytes=1, arena_bytes=offer.arena_bytes * 7 // 8) for offer in offers[-1:]]
+    return (*offers, *least)
+
+
+def _offer(found: Split, trust: Trust) -> Offer:
+    return Offer(
+        budget_bytes=found.peak_bytes, arena_bytes=_share(found.peak_bytes, trust.least_bytes),
+        added_instructions=_share(found.price, trust.least_cost),
+    )  # fmt: skip
+
+
+def _repeats(known: Searched) -> tuple[Offer, ...]:
+    """Down to what one operator needs alone."""
+    graph = known.graph
+    alone = (
+        sum(graph.sizes[value] for value in {*node.reads, *node.writes}) + node.extra_bytes
+        - max(node.shared_bytes.values(), default=0)
+        for node in graph.nodes
+    )  # fmt: skip
+    return _rungs(known, max(alone, default=0))
+
+
+def _repeats_in_rows(known: Searched) -> tuple[Offer, ...]:
+    return _rungs(known, 0)
+
+
+def _rungs(known: Searched, least_bytes: int) -> tuple[Offer, ...]:
+    """Smaller and smaller budgets, where some result waits for a later reader and could be computed again."""
+    graph = known.graph
+    waiting = [
+        known.operators.instructions[index]
+        for index, node in enumerate(graph.nodes)
+        if any(set(node.writes) & set(later.reads) for later in graph.nodes[index + 2 :])
+    ]
+    if not waiting:
+        return ()
+    whole = max(live_bytes(graph, range(len(graph.nodes))))
+    cheapest, least = min(waiting) // 2, max(least_bytes, whole // LOWEST)
+    offers: list[Offer] = []
+    budget = _share(whole, RUNG)
+    while budget >= least:
+        offers.append(Offer(budget_bytes=budget, arena_bytes=budget, added_instructions=cheapest))
+        budget = _share(budget, RUNG)
+    return tuple(offers)
+
+
+def _share(number: int, share: tuple[int, int]) -> int:
+    return number * share[0] // share[1]

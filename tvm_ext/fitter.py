@@ -1,0 +1,109 @@
+"""Compiles one model by the methods that make it fit: what several tries or limits share is done once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import tvm
+
+from codegen_c.backend.build import Compiled
+from relay_passes.backend import Backend
+from relay_passes.searched import Searched
+from relay_passes.solvers.recompute.search import Rank
+from tvm_ext.core.options import BuildOptions, Quantize
+from tvm_ext.core.platform import Platform
+from tvm_ext.fit_methods import FitMethod, MemoryPass
+from tvm_ext.next_try import Offer, Try
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stages:
+    """The pipeline in front of what makes a model fit, and behind it.
+
+    scheduled: the module in front, by type of numbers, ordered for the fastest kernels or those of least scratch.
+    compiled: a module from behind, with bytes that each memory may give; None: the default memory alone.
+    """
+
+    scheduled: Callable[[Quantize, bool], tvm.IRModule]
+    compiled: Callable[[tvm.IRModule, BuildOptions, Mapping[str, int] | None], Compiled]
+    backend: Callable[[BuildOptions], Backend]
+    rank: Rank | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """How a model is compiled to take less memory. memory_pass: what runs behind the order of operators."""
+
+    method: str
+    options: BuildOptions
+    memory_pass: MemoryPass = None
+
+
+class Fitter:
+    """One model, ready to be compiled by any method within any limit."""
+
+    def __init__(self, stages: Stages, platform: Platform) -> None:
+        self.stages, self.platform = stages, platform
+        self._made: dict[Hashable, Any] = {}
+
+    def offers(self, method: FitMethod) -> tuple[Offer, ...]:
+        """Budgets to ask a method for; none that saves scratch where there is none."""
+
+        def make() -> tuple[Offer, ...]:
+            if method.saves_scratch and not self._has_scratch(method.options):
+                return ()
+            return method.offers(self._searched(method.options)) if method.offers else (Offer(),)
+
+        return self._once(("offers", method.name), make)
+
+    def way(self, method: FitMethod, index: int) -> Way:
+        """The way that an offer stands for."""
+        budget = self.offers(method)[index].budget_bytes
+        if method.make is None or budget is None:
+            return Way(method=method.name, options=method.options)
+        memory_pass = method.make(self._searched(method.options), budget, self.stages.rank)
+        return Way(method=method.name, options=method.options, memory_pass=memory_pass)
+
+    def compiled(self, method: FitMethod, one: Try, options: BuildOptions) -> Compiled | None:
+        """What a try comes to; None where the method's pass finds nothing to change.
+
+        options: with the limits of memories. Raises UnsupportedModel, PlanRejected.
+        """
+        limits = options.limits_bytes(self.platform)
+        allowed = None
+        if options.memories == "all" and len(limits) > 1 and not one.is_alone:
+            less = dict(one.less_bytes)
+            allowed = {memory: max(0, most - less.get(memory, 0)) for memory, most in limits.items()}
+        module = self._once(("module", method.name, one.index), lambda: self._changed(method, one.index))
+        if module is None:
+            return None
+        key = ("compiled", method.name, one.index, tuple(allowed.items()) if allowed else None)
+        return self._once(key, lambda: self.stages.compiled(module, method.options, allowed))
+
+    def _changed(self, method: FitMethod, index: int) -> tvm.IRModule | None:
+        """The module behind a method's pass; None where the whole would be compiled once more."""
+        scheduled, way = self._searched(method.options).mod, self.way(method, index)
+        if way.memory_pass is None:
+            return scheduled
+        changed = way.memory_pass(scheduled)
+        return None if method.floor and changed["main"].same_as(scheduled["main"]) else changed
+
+    def _searched(self, options: BuildOptions) -> Searched:
+        def make() -> Searched:
+            module = self.stages.scheduled(options.quantize, options.least_scratch)
+            return Searched(mod=module, backend=self.stages.backend(options))
+
+        return self._once(("searched", options.quantize, options.least_scratch), make)
+
+    def _has_scratch(self, options: BuildOptions) -> bool:
+        """True where the fastest kernels need any scratch."""
+        return any(node.extra_bytes for node in self._searched(replace(options, least_scratch=False)).graph.nodes)
+
+    def _once(self, key: Hashable, make: Callable[[], T]) -> T:
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
