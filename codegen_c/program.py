@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+
+from tvm_ext.core.row_schedule import Schedule, in_turn
+from tvm_ext.core.row_sequence import RowCall
 
 if TYPE_CHECKING:
     from codegen_c.kernels.contract import Implementation
@@ -150,6 +154,7 @@ class KernelCall:
     source_nodes: the model's own names of the operators fused here.
     fetched: (constant, tensor) of constants that are read from a tensor that they were copied to before.
     scratch_memory: where its scratch lies; empty for the platform's default memory.
+    rings: values of the function's parameters of that role, where layers with other rings share the function.
     """
 
     name: str
@@ -162,6 +167,7 @@ class KernelCall:
     rows: Rows | None = None
     fetched: tuple[tuple[str, str], ...] = ()
     scratch_memory: str = ""
+    rings: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,19 +209,18 @@ class Loop:
 class Sequence:
     """Kernels that run row by row in series, each as late as it can (`tvm_ext.core.row_sequence`).
 
-    rows_per_call: of each kernel of the body; first_rows: of their first calls, 0 where that is no other number.
-    Tensors that only the body touches may be rings; all tensors that it
-    touches are live during the whole of it.
+    schedule: every call of the body's kernels, as the generated C makes them.
+    Tensors that only the body touches may be rings; all tensors that it touches are live during the whole of it.
     """
 
     name: str
     body: tuple[KernelCall, ...]
-    rows_per_call: tuple[int, ...]
-    first_rows: tuple[int, ...] = ()
+    schedule: Schedule
 
-    def first_of(self, index: int) -> int:
-        """Rows of a kernel's first call."""
-        return (self.first_rows[index] if self.first_rows else 0) or self.rows_per_call[index]
+    @cached_property
+    def calls(self) -> tuple[RowCall, ...]:
+        """The calls one by one, in the order they run."""
+        return tuple(in_turn(self.schedule))
 
 
 Call = KernelCall | Transfer | Wait
