@@ -30,7 +30,7 @@ def with_rings(calls: Sequence[tuple[KernelCall, StoredRows]]) -> dict[str, Kern
 def _sharing(group: Sequence[Call]) -> list[KernelCall]:
     """Calls whose functions are the same but for numbers of their rings."""
     numbers = [ring_numbers(stored) for _, stored, _ in group]
-    differing = [name for name in numbers[0] if len({values[name] for values in numbers}) > 1]
+    differing = [name for name in numbers[0] if len({values.get(name) for values in numbers}) > 1]
     (first, stored, _), *_ = group
     passed = parameters_of(_keeping(first), stored, differing) if differing else []
     if not passed:
