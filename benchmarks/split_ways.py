@@ -163,7 +163,9 @@ def _layer(composite: tvm.relax.Function, backend: Any) -> Layer | None:
         return None
     spatial, output = lowered.implementation.spatial, lowered.operator.output
     return Layer(
-        shape=output.shape, window=spatial.inputs[0].window, is_depthwise=getattr(lowered.operator, "groups", 1) > 1
+        shape=output.shape,
+        window=spatial.window or Window(kernel=(1, 1)),
+        is_depthwise=getattr(lowered.operator, "groups", 1) > 1,
     )
 
 

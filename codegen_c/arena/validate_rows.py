@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from codegen_c.arena.memory_plan import MemoryPlan
-from codegen_c.kernels.contract import RowAccess
 from codegen_c.program.program import KernelCall, Program, Sequence
 from tvm_ext.core.errors import PlanRejected
+from tvm_ext.core.row_access import RowAccess
+from tvm_ext.core.row_schedule import Schedule
+from tvm_ext.core.row_sequence import RowCall
 
 FIRST_ROW_NUMBER = -2
 """Rows of rings carry numbers from here down: tensors have numbers from 0 up, and -1 is nobody."""
@@ -30,6 +32,13 @@ def replay_sequence(
     rings = {name: ring for name in _touched(step) if (ring := program.tensors[name].ring)}
     base = {name: FIRST_ROW_NUMBER - sum(r.rows for r in list(rings.values())[:i]) for i, name in enumerate(rings)}
 
+    in_place = {
+        (call.name, position)
+        for call in step.body
+        for position in range(len(_accesses(call)))
+        if _lies_in_place(program, call, position)
+    }
+
     def row(name: str, rows: int, index: int) -> tuple[np.ndarray, int] | None:
         """The bytes that hold a row, and the number they must carry; None for a tensor that the caller holds."""
         if name not in plan.placements:
@@ -49,10 +58,9 @@ def replay_sequence(
             if held is not None and (held[0] != held[1]).any():
                 raise PlanRejected(f"{where}: {call.name} reads {constant} from {name}, which is not there any more.")
         for position, (name, access) in enumerate(zip(call.inputs, _accesses(call), strict=True)):
-            if behind and _lies_in_place(program, call, position):
+            if behind and (call.name, position) in in_place:
                 continue
-            low, high = access.read(begin, end)
-            for index in range(low, high):
+            for index in sorted({row for at in range(begin, end) for row in range(access.begins[at], access.ends[at])}):
                 found = row(name, access.input_rows, index)
                 if found is not None and (found[0] != found[1]).any():
                     raise PlanRejected(
@@ -70,7 +78,11 @@ def replay_sequence(
             held[:] = numbers[place.name]
 
     made = {call.outputs[0]: 0 for call in step.body}
-    for call, begin, end in _replayed(step):
+    for call, begin, end in ((step.body[turn.operator], turn.begin, turn.end) for turn in _turns(step.schedule, {})):
+        if begin != made[call.outputs[0]]:
+            raise PlanRejected(
+                f"{where}: {call.name} computes rows from {begin} on; it has computed {made[call.outputs[0]]}."
+            )
         require(call, begin, end)
         spatial = call.implementation.spatial
         assert spatial is not None, "calls of a sequence have rows"
@@ -91,35 +103,15 @@ def replay_sequence(
             raise PlanRejected(f"{where}: only {made[call.outputs[0]]} rows of {call.outputs[0]} are computed.")
 
 
-def _replayed(step: Sequence) -> Iterator[tuple[KernelCall, int, int]]:
-    """The calls as the generated loop makes them, derived anew from the windows."""
-    rows = [call.implementation.spatial.output_rows if call.implementation.spatial else 0 for call in step.body]
-    made = [0] * len(rows)
-    while made[-1] < rows[-1]:
-        want = [0] * len(rows)
-        want[-1] = made[-1] + 1
-        for maker in reversed(range(len(rows) - 1)):
-            for later in range(maker + 1, len(rows)):
-                if made[later] >= want[later]:
-                    continue
-                last = min(made[later] + _at_once(step, later, made[later]), rows[later]) - 1
-                for name, access in zip(step.body[later].inputs, _accesses(step.body[later]), strict=True):
-                    if name == step.body[maker].outputs[0]:
-                        window = access.window
-                        below = last * window.strides[0] - window.padding[0]
-                        asked = below + (window.kernel[0] - 1) * window.dilation[0] + 1
-                        want[maker] = max(want[maker], min(asked, access.input_rows))
-        index = next(i for i in range(len(rows)) if made[i] < want[i])
-        end = min(made[index] + _at_once(step, index, made[index]), rows[index])
-        yield step.body[index], made[index], end
-        made[index] = end
-
-
-def _at_once(step: Sequence, index: int, made: int) -> int:
-    """Rows of a kernel's next call."""
-    return (
-        step.first_rows[index] if step.first_rows and step.first_rows[index] and not made else step.rows_per_call[index]
-    )
+def _turns(schedule: Schedule, ahead: Mapping[int, int]) -> Iterator[RowCall]:
+    """The calls as the generated loops make them. ahead: rows that the loops around are ahead, by operator."""
+    for entry in schedule:
+        if isinstance(entry, RowCall):
+            rows = ahead.get(entry.operator, 0)
+            yield RowCall(operator=entry.operator, begin=entry.begin + rows, end=entry.end + rows)
+            continue
+        for turn in range(entry.count):
+            yield from _turns(entry.body, {o: ahead.get(o, 0) + turn * rows for o, rows in entry.advances.items()})
 
 
 def _lies_in_place(program: Program, call: KernelCall, position: int) -> bool:
@@ -128,10 +120,13 @@ def _lies_in_place(program: Program, call: KernelCall, position: int) -> bool:
     home = source.part.tensor if source.part else source.name
     if tensor.part is None or tensor.part.tensor != home or tensor.ring is None or source.ring is None:
         return False
-    window = _accesses(call)[position].window
-    lag = (source.ring.shift - tensor.ring.shift) % tensor.ring.stored
-    keeps = window.strides[0] == 1 and tensor.ring.stored == source.ring.stored
-    return position in call.implementation.in_place and keeps and lag == window.padding[0]
+    access, stored = _accesses(call)[position], tensor.ring.stored
+    lag, needed = (source.ring.shift - tensor.ring.shift) % stored, access.input_rows
+    for row in reversed(range(access.output_rows)):
+        if row - lag >= needed:  # a row that comes later still reads what lies there
+            return False
+        needed = min(needed, access.begins[row]) if access.begins[row] < access.ends[row] else needed
+    return position in call.implementation.in_place and stored == source.ring.stored
 
 
 def _accesses(call: KernelCall) -> tuple[RowAccess, ...]:

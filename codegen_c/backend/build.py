@@ -167,14 +167,13 @@ def _stream(program: Program, call: KernelCall, callback: Callback) -> Stream:
     """How an input or output is handed over by a call, and how much of it is kept."""
     inside = program.tensors[call.outputs[0] if callback.direction == "read" else call.inputs[0]]
     kept, shift = (inside.ring.stored, inside.ring.shift) if inside.ring else (callback.rows, 0)
-    first, together = {
-        inner.name: (step.first_of(index), step.rows_per_call[index])
+    ranges = [
+        (turn.begin, turn.end)
         for step in program.steps
         if isinstance(step, RowSteps)
-        for index, inner in enumerate(step.body)
-    }.get(call.name, (callback.rows, callback.rows))
-    never_apart = not any(rows % together for rows in (kept, shift, first))
-    at_a_time = together if never_apart else 1
-    return Stream(
-        rows=callback.rows, rows_kept=kept, rows_per_call=min(at_a_time, callback.rows), layout=callback.layout
-    )
+        for turn in step.calls
+        if step.body[turn.operator].name == call.name
+    ] or [(0, callback.rows)]
+    never_apart = all((begin + shift) % kept + end - begin <= kept for begin, end in ranges)
+    at_a_time = max(end - begin for begin, end in ranges) if never_apart else 1
+    return Stream(rows=callback.rows, rows_kept=kept, rows_per_call=at_a_time, layout=callback.layout)

@@ -26,7 +26,7 @@ def step_features(
     first, result = (*inputs, *outputs)[0], outputs[0]
     elements = sum(prod(kind.shape) for kind in outputs)
     read = sum(prod(kind.shape) for kind in inputs)
-    window = implementation.spatial.inputs[0].window if implementation.spatial else None
+    window = implementation.spatial.window if implementation.spatial else None
     height, width = window.kernel if window else (1, 1)
     return (
         modelled(implementation, inputs, outputs), implementation.macs, implementation.scratch_bytes,

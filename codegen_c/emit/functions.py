@@ -6,10 +6,14 @@ from codegen_c.c_text.text import block
 from codegen_c.kernels.contract import CFunction
 
 
-def definition(function: CFunction, name: str) -> str:
-    """Helpers, then the function itself under `name`, never inlined into another step."""
+def definition(function: CFunction, name: str, helpers_of: str = "") -> str:
+    """The function under `name`, never inlined into another step.
+
+    helpers_of: name under which its helpers stand elsewhere; by default they stand before it, under its own.
+    """
     declarations = [parameter.declaration() for parameter in function.parameters]
     one_line = f"TVM_EXT_STEP void $({', '.join(declarations)})"
     head = one_line if len(one_line) <= 100 else "TVM_EXT_STEP void $(\n" + block(",\n".join(declarations)) + ")"
-    helpers = f"{function.helpers}\n" if function.helpers else ""
-    return f"{helpers}{head}\n{{\n{block(function.body)}\n}}\n".replace("$", name)
+    helpers = f"{function.helpers}\n" if function.helpers and not helpers_of else ""
+    text = f"{helpers}{head.replace('$', name)}\n{{\n{block(function.body)}\n}}\n"
+    return text.replace("$", helpers_of or name)

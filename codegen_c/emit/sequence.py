@@ -1,95 +1,114 @@
-"""A Sequence as C: one loop, in which the operators that are asked for rows run, each as late as it can."""
+"""A Sequence as C: its calls as they are known when compiling, in loops where they repeat."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from math import prod
 
-from codegen_c.c_text.text import block
-from codegen_c.kernels.contract import RowAccess
+from codegen_c.c_text.text import block, plus, times
+from codegen_c.emit.stream import RowBounds
 from codegen_c.program.program import KernelCall
 from codegen_c.program.program import Sequence as RowSteps
-from codegen_c.program.sequences import reach, spatial_of
+from codegen_c.program.sequences import spatial_of
+from tvm_ext.core.row_schedule import RowLoop, in_turn
+from tvm_ext.core.row_sequence import RowCall
 
-CallLines = Callable[[KernelCall, tuple[str, str]], Sequence[str]]
-"""Lines that call a kernel for rows [begin, end), given as C expressions."""
+COUNTERS = "hijklmn"
+"""Of loops in loops. The outermost counts rows of its last operator, wherever its turns make whole rows of others."""
+
+
+CallLines = Callable[[KernelCall, RowBounds], Sequence[str]]
+"""Lines that call a kernel for some rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Counter:
+    """A loop's counter, from `first` on in steps of `step`; advances: rows of each operator in a turn."""
+
+    name: str
+    first: int
+    step: int
+    advances: dict[int, int]
+
+    def factor(self, operator: int) -> int:
+        return self.advances[operator] // self.step
 
 
 def sequence_lines(step: RowSteps, call_lines: CallLines) -> list[str]:
-    """A block that computes all rows of the last kernel of a sequence, and of the others what that takes.
-
-    `<step>` counts the rows made so far, `<step>_want` says up to which row the next ones need it.
-    """
-    counters = [call.name for call in step.body]
-    last = len(step.body) - 1
-    wants = [line for index in reversed(range(last)) for line in _want(step, index)]
-    runs: list[str] = []
-    for index, call in enumerate(step.body):
-        condition = f"if ({call.name} < {call.name}_want) {{" if index < last else "{"
-        end = _end(step, index)
-        body = [*call_lines(call, (call.name, end)), f"{call.name} = {end};"]
-        runs += [f"{'} else ' if index else ''}{condition}", block(body)]
+    """A block that computes all rows of the last kernel of a sequence, and of the others what that takes."""
+    first, last, unit = step.body[0].name, step.body[-1].name, _unit(step)
+    lines: list[str] = []
+    said = ""
+    for is_loop, group in groupby(step.schedule, lambda entry: isinstance(entry, RowLoop)):
+        for entries in [[entry] for entry in group] if is_loop else [list(group)]:
+            described = _described(step, entries)
+            lines += [f"/* {described} */"] if described != said else []
+            lines += _entries(step, entries, (), call_lines)
+            said = described
     return [
-        f"{{ /* {step.name}: {_unit(step)} in series; what lies between two layers is a ring of the last few. */",
-        block(
-            [
-                *(f"int32_t {name} = 0;" for name in counters),
-                f"while ({counters[-1]} < {spatial_of(step.body[-1]).output_rows}) {{",
-                block([*wants, *runs, "}"]),
-                "}",
-            ]
-        ),
-        "}",
+        f"/* {len(step.body)} steps in series, {first} to {last}: each computes {unit} as late as those behind it",
+        f" * allow, and of what lies between two steps only the last few {unit} are kept, in a ring. */",
+        *lines,
     ]
 
 
+def _described(step: RowSteps, entries: Sequence[RowCall | RowLoop]) -> str:
+    """Rows of the last kernel that some calls lead to."""
+    last, unit = len(step.body) - 1, _unit(step)
+    made = [call for call in in_turn(tuple(entries)) if call.operator == last]
+    if not made:
+        return f"{unit.capitalize()} that {step.body[last].name} needs first."
+    name, adds_up = step.body[last].name, spatial_of(step.body[last]).accumulates
+    does = f"that {name} adds up" if adds_up else f"of {name}"
+    rows = f"{unit.capitalize()} [{made[0].begin}, {made[-1].end}) {does}"
+    turn = [entry.advances.get(last, 0) for entry in entries if isinstance(entry, RowLoop)]
+    return f"{rows}, {turn[0]} in a turn." if turn else f"{rows}."
+
+
+def _entries(
+    step: RowSteps, entries: Sequence[RowCall | RowLoop], around: tuple[_Counter, ...], call_lines: CallLines
+) -> list[str]:
+    lines: list[str] = []
+    for entry in entries:
+        if isinstance(entry, RowCall):
+            lines += call_lines(step.body[entry.operator], _bounds(entry, around))
+            continue
+        counter = _counter(entry, len(around))
+        name, end = counter.name, counter.first + entry.count * counter.step
+        turn = f"++{name}" if counter.step == 1 else f"{name} += {counter.step}"
+        head = f"for (int32_t {name} = {counter.first}; {name} < {end}; {turn}) {{"
+        lines += [head, block(_entries(step, entry.body, (*around, counter), call_lines)), "}"]
+    return lines
+
+
+def _counter(loop: RowLoop, depth: int) -> _Counter:
+    """Counts rows of the loop's last operator where that can be, or else turns."""
+    last = max(loop.advances)
+    step, name = loop.advances[last], COUNTERS[depth % len(COUNTERS)]
+    if depth == 0 and not any(rows % step for rows in loop.advances.values()):
+        first = next(call.begin for call in in_turn(loop.body) if call.operator == last)
+        return _Counter(name=name, first=first, step=step, advances=loop.advances)
+    return _Counter(name=name, first=0, step=1, advances=loop.advances)
+
+
+def _bounds(call: RowCall, around: tuple[_Counter, ...]) -> RowBounds:
+    terms = [times(counter.name, counter.factor(call.operator)) for counter in around]
+    first = call.begin - sum(counter.first * counter.factor(call.operator) for counter in around)
+    count = call.end - call.begin
+    known = None if around else first
+    return RowBounds(begin=_sum(terms, first), end=_sum(terms, first + count), count=count, first=known)
+
+
+def _sum(terms: Sequence[str], number: int) -> str:
+    if not terms:
+        return str(number)
+    total = " + ".join(terms)
+    return plus(total, number) if number >= 0 else f"{total} - {-number}"
+
+
 def _unit(step: RowSteps) -> str:
-    """What the rows of a sequence are: of vectors alone, runs of their channels."""
+    """Name of the rows of a sequence: of vectors alone, runs of their channels."""
     are_vectors = all(len(call.input_shapes[0]) != 4 and prod(call.input_shapes[0][:-1]) == 1 for call in step.body)
     return "runs of channels" if are_vectors else "rows"
-
-
-def _want(step: RowSteps, index: int) -> list[str]:
-    """Declaration of how many rows of one kernel the others wait for."""
-    name = step.body[index].outputs[0]
-    asked: list[str] = []
-    for later in range(index + 1, len(step.body)):
-        call = step.body[later]
-        for position, read in enumerate(call.inputs):
-            if read != name:
-                continue
-            rows = _asked(step, later, spatial_of(call).inputs[position])
-            always = later == len(step.body) - 1
-            asked.append(rows if always else f"{call.name} < {call.name}_want ? {rows} : 0")
-    text, *others = dict.fromkeys(asked)
-    for other in others:
-        text = f"TVM_EXT_MAX({text}, {other})"
-    return [f"const int32_t {step.body[index].name}_want = {text};"]
-
-
-def _asked(step: RowSteps, later: int, access: RowAccess) -> str:
-    """Rows of an input that a kernel's next call reads up to."""
-    window, name = access.window, step.body[later].name
-    stride, first = window.strides[0], reach(access)
-    if stride == 0:
-        return str(min(max(first, 0), access.input_rows))
-    row = name if _one_by_one(step, later) else f"({_end(step, later)} - 1)"
-    scaled = row if stride == 1 else f"{row} * {stride}"
-    total = f"{scaled} + {first}" if first > 0 else f"{scaled} - {-first}" if first < 0 else scaled
-    if first < 0:
-        total = f"TVM_EXT_MAX({total}, 0)"
-    return f"TVM_EXT_MIN({total}, {access.input_rows})"
-
-
-def _end(step: RowSteps, index: int) -> str:
-    """End of the rows that a kernel's next call computes."""
-    name, rows, first = step.body[index].name, step.rows_per_call[index], step.first_of(index)
-    if _one_by_one(step, index):
-        return f"{name} + 1"
-    total = spatial_of(step.body[index]).output_rows
-    end = f"{name} + {rows}" if first == rows else f"({name} > 0 ? {name} + {rows} : {first})"
-    return end if (total - first) % rows == 0 else f"TVM_EXT_MIN({end}, {total})"
-
-
-def _one_by_one(step: RowSteps, index: int) -> bool:
-    return step.rows_per_call[index] == step.first_of(index) == 1

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from textwrap import wrap
 
-from codegen_c.c_text.text import block, plus, times
+from codegen_c.c_text.text import block, times
 from codegen_c.kernels.contract import Kept
 from codegen_c.kernels.shared.window import slot
 from codegen_c.program.interface import Interface, Port
 from codegen_c.program.program import KernelCall, Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowBounds:
+    """Rows [begin, end) as C expressions, and how many they are. first: the first one, where that is a constant."""
+
+    begin: str
+    end: str
+    count: int
+    first: int | None = None
 
 
 def streamed(interface: Interface) -> list[tuple[str, Port]]:
@@ -33,9 +44,9 @@ def describe_rows(port: Port) -> str:
 
 
 def callback_lines(
-    call: KernelCall, port: Port, tensor: Tensor, where: str, rows: tuple[str, str], under_way: int | None
+    call: KernelCall, port: Port, tensor: Tensor, where: str, rows: RowBounds, under_way: int | None
 ) -> list[str]:
-    """Lines that hand over rows [begin, end), given as C expressions.
+    """Lines that hand over some rows.
 
     tensor: inside the program; where: C expression of its first element. under_way: number of the last transfer that
     a DMA may still be at, which has to end before a run that failed.
@@ -44,17 +55,24 @@ def callback_lines(
     assert stream is not None and callback is not None, "the call streams a port"
     row_elements = tensor.num_elements // stream.rows
 
-    def hand_over(begin: str, end: str) -> list[str]:
-        ring = Kept(stored=tensor.ring.stored, shift=tensor.ring.shift) if tensor.ring else None
-        kept = slot(begin, ring)
-        first = where if begin == "0" else f"&{where}[{times(kept, row_elements)}]"
+    kept = Kept(stored=tensor.ring.stored, shift=tensor.ring.shift) if tensor.ring else None
+
+    def hand_over(begin: str, end: str, first_row: int | None) -> list[str]:
+        if first_row is None:
+            place = times(slot(begin, kept), row_elements)
+        else:
+            place = str((kept.slot(first_row) if kept else first_row) * row_elements)
+        first = where if place == "0" else f"&{where}[{place}]"
         text = f"status = io->{callback.direction}_{port.name}(io->context, {first}, {begin}, {end});"
         wait = [] if under_way is None else [f"tvm_ext_dma_wait({under_way}u);"]
         on_error = ["if (status != 0) {", block([*wait, "return status;"]), "}"]
         return [*wrap(text, 104, subsequent_indent="    ", break_long_words=False), *on_error]
 
-    begin, end = rows
-    if not tensor.ring or stream.rows_per_call > 1 or end == plus(begin, 1):
-        return hand_over(begin, end)
+    if not tensor.ring or stream.rows_per_call > 1 or rows.count == 1:
+        return hand_over(rows.begin, rows.end, rows.first)
     # Rows of one call may lie apart in a ring.
-    return [f"for (int32_t row = {begin}; row < {end}; ++row) {{", block(hand_over("row", "row + 1")), "}"]
+    return [
+        f"for (int32_t row = {rows.begin}; row < {rows.end}; ++row) {{",
+        block(hand_over("row", "row + 1", None)),
+        "}",
+    ]

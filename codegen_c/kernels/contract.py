@@ -20,9 +20,10 @@ import numpy as np
 from codegen_c.operators.kinds import Operator, TensorType, Window
 from codegen_c.targets.instruction_set import InstructionSet
 from tvm_ext.core.platform import Processor
+from tvm_ext.core.row_access import RowAccess
 
 Array = np.ndarray
-Role = Literal["input", "output", "constant", "scratch", "row"]
+Role = Literal["input", "output", "constant", "scratch", "row", "ring"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,7 @@ class Parameter:
     role: Role
 
     def declaration(self) -> str:
-        if self.role == "row":
+        if self.role in ("row", "ring"):
             return f"int32_t {self.name}"
         qualifier = "const " if self.role in ("input", "constant") else ""
         restrict = "restrict " if self.role in ("constant", "scratch") else ""
@@ -55,21 +56,6 @@ class CFunction:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowAccess:
-    """Which rows of an input are read while output rows [begin, end) are computed."""
-
-    window: Window
-    input_rows: int
-
-    def read(self, begin: int, end: int) -> tuple[int, int]:
-        """Half-open range of input rows, clipped to the tensor; empty (0, 0) when only padding is read."""
-        stride, dilation, top = self.window.strides[0], self.window.dilation[0], self.window.padding[0]
-        low = max(0, begin * stride - top)
-        high = min(self.input_rows, (end - 1) * stride - top + (self.window.kernel[0] - 1) * dilation + 1)
-        return (low, high) if low < high else (0, 0)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Spatial:
     """Row behaviour of a spatial kernel: rows of an output image, and for each input what they read.
 
@@ -78,38 +64,44 @@ class Spatial:
 
     accumulates: the rows are those of the only input. A call adds some to what the ones before it left in the kernel's
     outputs, the last one finishes the outputs. No byte of theirs may change in between.
+    window: slides over the first input, where one does; read by models of cost alone.
     """
 
     output_rows: int
     inputs: tuple[RowAccess, ...]
     behind: int = 0
     accumulates: bool = False
+    window: Window | None = None
+
+    def __post_init__(self) -> None:
+        assert all(access.output_rows == self.output_rows for access in self.inputs), "each output row reads something"
 
     def needed_from(self, index: int, row: int) -> int:
         """First row of an input that may still be read while output row `row` is written."""
-        access = self.inputs[index]
-        first = max(0, row - self.behind)
-        for later in range(first, self.output_rows):
-            begin, end = access.read(later, later + 1)
-            if end > begin:  # windows move down only: what comes later begins no earlier
-                return begin
-        return access.input_rows
-
-    def needed_to(self, index: int, row: int) -> int:
-        """End of the input rows that may still be read while row `row` is written and rows are computed descending."""
-        for later in range(row, -1, -1):
-            begin, end = self.inputs[index].read(later, later + 1)
-            if end > begin:
-                return end
-        return 0
+        return self.inputs[index].needed_from[max(0, row - self.behind)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """Rows kept of an operand: row h in slot (h + shift) % stored."""
+    """Rows kept of an operand: row h in slot (h + shift) % stored.
+
+    stored_name, shift_name: parameters of the function that say so, where layers share it; empty for constants.
+    """
 
     stored: int
     shift: int = 0
+    stored_name: str = ""
+    shift_name: str = ""
+
+    @property
+    def stored_text(self) -> str:
+        """`stored` as C."""
+        return self.stored_name or str(self.stored)
+
+    @property
+    def shift_text(self) -> str:
+        """`shift` as C; empty for none."""
+        return self.shift_name or (str(self.shift) if self.shift else "")
 
     def slot(self, row: int) -> int:
         return (row + self.shift) % self.stored

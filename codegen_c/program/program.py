@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
 from codegen_c.kernels.contract import Implementation
 from codegen_c.operators.quantization import Quantization
+from tvm_ext.core.row_schedule import Schedule, in_turn
+from tvm_ext.core.row_sequence import RowCall
 
 DTYPES = ("float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool")
 
@@ -143,6 +146,7 @@ class KernelCall:
     fetched: (constant, tensor) of constants that are read from a tensor that they were copied to before.
     scratch_memory: where its scratch lies; empty for the platform's default memory.
     processor: what runs it, of the platform; empty for the platform's first one.
+    rings: values of the function's parameters of that role, where layers with other rings share the function.
     """
 
     name: str
@@ -156,6 +160,7 @@ class KernelCall:
     fetched: tuple[tuple[str, str], ...] = ()
     scratch_memory: str = ""
     processor: str = ""
+    rings: tuple[int, ...] = ()
 
     def seen_shape(self, position: int, tensor: Tensor) -> tuple[int, ...]:
         """Shape in which the kernel sees the tensor that is its input `position`."""
@@ -201,19 +206,18 @@ class Loop:
 class Sequence:
     """Kernels that run row by row in series, each as late as it can (`tvm_ext.core.row_sequence`).
 
-    rows_per_call: of each kernel of the body; first_rows: of their first calls, 0 where that is no other number.
-    Tensors that only the body touches may be rings; all tensors that it
-    touches are live during the whole of it.
+    schedule: every call of the body's kernels, as the generated C makes them.
+    Tensors that only the body touches may be rings; all tensors that it touches are live during the whole of it.
     """
 
     name: str
     body: tuple[KernelCall, ...]
-    rows_per_call: tuple[int, ...]
-    first_rows: tuple[int, ...] = ()
+    schedule: Schedule
 
-    def first_of(self, index: int) -> int:
-        """Rows of a kernel's first call."""
-        return (self.first_rows[index] if self.first_rows else 0) or self.rows_per_call[index]
+    @cached_property
+    def calls(self) -> tuple[RowCall, ...]:
+        """The calls one by one, in the order they run."""
+        return tuple(in_turn(self.schedule))
 
 
 Call = KernelCall | Transfer | Wait

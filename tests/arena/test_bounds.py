@@ -11,19 +11,19 @@ from codegen_c.arena.lifetimes import extents, lifetimes
 from codegen_c.arena.overlap import Overlaps, distances, overlaps, row_bytes, sequence_pairs, too_near
 from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
-from codegen_c.kernels.contract import RowAccess, Spatial
+from codegen_c.kernels.contract import Spatial
 from codegen_c.kernels.shared.window import accumulated
-from codegen_c.operators.kinds import Window
 from codegen_c.program.program import KernelCall, Part, Program, Ring, Sequence, Tensor
+from codegen_c.program.sequences import in_series
 from tests.arena.programs import call, program
+from tvm_ext.core.row_access import RowAccess
 
 ROWS, ROW_BYTES = 6, 16
 WHOLE = ROWS * ROW_BYTES
 
 
 def access(kernel: int, rows: int = ROWS) -> RowAccess:
-    pad = kernel // 2
-    return RowAccess(window=Window(kernel=(kernel, kernel), padding=(pad,) * 4), input_rows=rows)
+    return RowAccess.sliding(rows, rows, taps=kernel, padding=kernel // 2)
 
 
 def in_rows(step: KernelCall, kernel: int = 1, *, behind: int = 0, in_place: tuple[int, ...] = ()) -> KernelCall:
@@ -97,9 +97,11 @@ def test_no_distance_without_equal_rows_of_one_image() -> None:
     assert row_bytes(spatial, 0, x, replace(y, shape=(1, 97))) is None
     assert row_bytes(spatial, 0, x, replace(y, shape=(2, 48))) is None
     assert row_bytes(replace(spatial, accumulates=True), 0, x, y) is None
-    assert row_bytes(replace(spatial, inputs=(access(1, 0),)), 0, x, y) is None
+    assert row_bytes(replace(spatial, inputs=(RowAccess.sliding(0, ROWS, taps=1),)), 0, x, y) is None
     assert distances(step.implementation, 0, x, replace(y, shape=(2, 48))) == (96, 96)
-    single = replace(step.implementation, spatial=replace(spatial, output_rows=1))
+    single = replace(
+        step.implementation, spatial=replace(spatial, output_rows=1, inputs=(RowAccess.sliding(ROWS, 1, taps=1),))
+    )
     assert distances(single, 0, x, y) == (96, 96), "of one row there is no descending"
 
 
@@ -179,7 +181,7 @@ def sequence(
     )
     sizes = dict.fromkeys(names, WHOLE) | ({"k": before} if before else {})
     made = program(
-        sizes, Sequence(name="q", body=body, rows_per_call=(1,) * len(body)),
+        sizes, in_series("q", body, (1,) * len(body)),
         inputs="x k" if before else "x", outputs=f"{outputs} k" if before else outputs,
     )  # fmt: skip
     made = images(made)

@@ -11,11 +11,11 @@ from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement
 from codegen_c.arena.overlap import too_near
 from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
-from codegen_c.kernels.contract import RowAccess, Spatial
-from codegen_c.operators.kinds import Window
+from codegen_c.kernels.contract import Spatial
 from codegen_c.program.program import KernelCall, Program
 from tests.arena.programs import call, program
 from tvm_ext.core.errors import BadOptions, PlanRejected
+from tvm_ext.core.row_access import RowAccess
 
 ROWS = 4
 
@@ -23,7 +23,7 @@ ROWS = 4
 def in_place(name: str, source: str, target: str, *, behind: int, scratch_bytes: int = 0) -> KernelCall:
     """A 3x3 window over four rows, that may write each element where it was read."""
     step = call(name, source, target, scratch_bytes)
-    access = RowAccess(window=Window(kernel=(3, 3), padding=(1, 1, 1, 1)), input_rows=ROWS)
+    access = RowAccess.sliding(ROWS, ROWS, taps=3, padding=1)
     spatial = Spatial(output_rows=ROWS, inputs=(access,), behind=behind)
     return replace(step, implementation=replace(step.implementation, spatial=spatial, in_place=(0,)))
 

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import pytest
 
-from codegen_c.kernels.contract import RowAccess
-from codegen_c.operators.kinds import Window
-from codegen_c.program.sequences import window_reader
+from tvm_ext.core.row_access import RowAccess
 from tvm_ext.core.row_rings import Guest, RowRings, possible_guests
 from tvm_ext.core.row_sequence import RowOperator, RowReader, RowSequence, in_step
 
 
 def reader(rows: int, kernel: int, producer: int | None, *, in_place: bool) -> RowReader:
     pad = kernel // 2
-    window = Window(kernel=(kernel, kernel), padding=(pad,) * 4)
-    found = window_reader(RowAccess(window=window, input_rows=rows), rows)
-    return replace(found, producer=producer, lag=pad if in_place else None)
+    access = RowAccess.sliding(rows, rows, taps=kernel, padding=pad)
+    return RowReader(access=access, producer=producer, lag=access.lag if in_place else None)
 
 
 def chain(rows: int, rows_per_call: int, *kernels: tuple[int, bool]) -> RowSequence:
@@ -80,7 +76,7 @@ def test_every_row_is_there_when_it_is_read(seed: int) -> None:
         (given,) = sequence.operators[call.operator].readers
         for row in range(call.begin, call.end):
             if given.producer is not None:
-                for wanted in range(given.begins[row], given.ends[row]):
+                for wanted in range(given.needed_from[row], given.needed_to[row]):
                     place = slot(given.producer, wanted)
                     assert stores[hosts[given.producer]][place] == (given.producer, wanted)
             if call.operator < len(kernels) - 1:

@@ -7,16 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from codegen_c.kernels.contract import RowAccess
-from codegen_c.operators.kinds import Window
-from codegen_c.program.sequences import window_reader
+from tvm_ext.core.row_access import RowAccess
 from tvm_ext.core.row_sequence import RowCall, RowOperator, RowReader, RowSequence
 
 
 def reader(input_rows: int, output_rows: int, kernel: int, stride: int, pad: int, producer: int | None) -> RowReader:
-    window = Window(kernel=(kernel, kernel), strides=(stride, stride), padding=(pad, pad, pad, pad))
-    found = window_reader(RowAccess(window=window, input_rows=input_rows), output_rows)
-    return replace(found, producer=producer)
+    access = RowAccess.sliding(input_rows, output_rows, taps=kernel, stride=stride, padding=pad)
+    return RowReader(access=access, producer=producer)
 
 
 def three_by_three(rows: int, producer: int | None, rows_per_call: int = 1) -> RowOperator:
@@ -87,7 +84,7 @@ def replays(sequence: RowSequence, rings: tuple[int, ...]) -> bool:
         for given in operator.readers:
             if given.producer is None:
                 continue
-            for row in range(given.begins[call.begin], given.ends[call.end - 1]):
+            for row in range(given.needed_from[call.begin], given.needed_to[call.end - 1]):
                 if slots[given.producer].get(row % rings[given.producer]) != row:
                     return False
         if rings[call.operator]:
@@ -120,7 +117,7 @@ def test_the_first_of_all_that_were_asked_runs(seed: int) -> None:
         for index in reversed(range(len(operators))):
             last = min(made[index] + operators[index].rows_per_call, operators[index].num_rows) - 1
             for given in operators[index].readers if index in asked else ():
-                if given.producer is not None and made[given.producer] < given.ends[last]:
+                if given.producer is not None and made[given.producer] < given.needed_to[last]:
                     asked.add(given.producer)
         first = min(asked)
         end = min(made[first] + operators[first].rows_per_call, operators[first].num_rows)

@@ -10,11 +10,11 @@ import pytest
 from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement
 from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
-from codegen_c.kernels.contract import RowAccess, Spatial
-from codegen_c.operators.kinds import Window
+from codegen_c.kernels.contract import Spatial
 from codegen_c.program.program import Affine, KernelCall, Loop, Program, Rows
 from tests.arena.programs import call, program
 from tvm_ext.core.errors import PlanRejected
+from tvm_ext.core.row_access import RowAccess
 
 PROGRAM = program(
     {"x": 64, "a": 32, "b": 32, "y": 16},
@@ -137,7 +137,7 @@ def test_what_a_later_iteration_of_a_loop_reads() -> None:
 
 def rows(step: KernelCall, **changes: Any) -> KernelCall:
     """The step as one that computes four output rows, each from the input row of its number."""
-    access = RowAccess(window=Window(kernel=(1, 1)), input_rows=4)
+    access = RowAccess.same(4)
     spatial = Spatial(output_rows=4, inputs=(access,), **changes)
     return replace(step, implementation=replace(step.implementation, spatial=spatial))
 

@@ -10,17 +10,17 @@ import pytest
 from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement
 from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
-from codegen_c.kernels.contract import RowAccess, Spatial
+from codegen_c.kernels.contract import Spatial
 from codegen_c.kernels.shared.window import accumulated
-from codegen_c.operators.kinds import Window
-from codegen_c.program.program import KernelCall, Part, Program, Ring, Sequence
+from codegen_c.program.program import KernelCall, Part, Program, Ring
+from codegen_c.program.sequences import in_series
 from tests.arena.programs import call, program
 from tvm_ext.core.errors import PlanRejected
+from tvm_ext.core.row_access import RowAccess
 
 ROWS = 6
-WINDOW = Window(kernel=(3, 3), padding=(1, 1, 1, 1))
-SAME_ROW = RowAccess(window=Window(kernel=(1, 1)), input_rows=ROWS)
-SLIDING = Spatial(output_rows=ROWS, inputs=(RowAccess(window=WINDOW, input_rows=ROWS),))
+SAME_ROW = RowAccess.same(ROWS)
+SLIDING = Spatial(output_rows=ROWS, inputs=(RowAccess.sliding(ROWS, ROWS, taps=3, padding=1),))
 
 
 def spatial(step: KernelCall, rows: Spatial) -> KernelCall:
@@ -36,7 +36,7 @@ def pooled(stored: int = 3, body: tuple[KernelCall, ...] = ()) -> Program:
     )
     plain = program(
         {"x": 16 * ROWS, "a": 16 * ROWS, "b": 16 * ROWS, "y": 16, "s": 64},
-        Sequence(name="q", body=steps, rows_per_call=(1,) * len(steps)),
+        in_series("q", steps, (1,) * len(steps)),
     )
     rings = {name: Ring(rows=ROWS, stored=rows) for name, rows in (("a", stored), ("b", 1))}
     tensors = {name: replace(tensor, ring=rings.get(name)) for name, tensor in plain.tensors.items()}
@@ -101,28 +101,24 @@ def test_nothing_follows_a_kernel_that_adds_up() -> None:
 
 def test_rows_that_are_never_computed() -> None:
     """y reads three of a's six rows; where a is kept whole, what lies in the others would be anything."""
-    half = Spatial(output_rows=3, inputs=(RowAccess(window=Window(kernel=(1, 1)), input_rows=ROWS),))
+    half = Spatial(output_rows=3, inputs=(RowAccess.sliding(ROWS, 3, taps=1),))
     body = (spatial(call("s0", "x", "a"), SLIDING), spatial(call("s1", "a", "y"), half))
-    made = program(
-        {"x": 16 * ROWS, "a": 16 * ROWS, "y": 48}, Sequence(name="q", body=body, rows_per_call=(1, 1)), outputs="y"
-    )
+    made = program({"x": 16 * ROWS, "a": 16 * ROWS, "y": 48}, in_series("q", body, (1, 1)), outputs="y")
     _, placed = plan_memory(made, activations="ram")
     assert rejected(placed, made) == "step 0 (q): only 3 rows of a are computed."
 
 
 def in_ring(*, lag: int, padding: int = 1, in_place: tuple[int, ...] = (0,)) -> Program:
     """x -> a -> b -> y; a is a ring of four rows, and row h of b lies where row h - lag of a does."""
-    window = Window(kernel=(1 + 2 * padding, 1), padding=(padding, 0, padding, 0))
-    sliding = Spatial(output_rows=ROWS, inputs=(RowAccess(window=window, input_rows=ROWS),))
+    access = RowAccess.sliding(ROWS, ROWS, taps=1 + 2 * padding, padding=padding)
+    sliding = Spatial(output_rows=ROWS, inputs=(access,))
     middle = spatial(call("s1", "a", "b"), sliding)
     body = (
         spatial(call("s0", "x", "a"), SLIDING),
         replace(middle, implementation=replace(middle.implementation, in_place=in_place)),
         spatial(call("s2", "b", "y"), Spatial(output_rows=ROWS, inputs=(SAME_ROW,))),
     )
-    plain = program(
-        {name: 16 * ROWS for name in "xaby"}, Sequence(name="q", body=body, rows_per_call=(1, 1, 1)), outputs="y"
-    )
+    plain = program({name: 16 * ROWS for name in "xaby"}, in_series("q", body, (1, 1, 1)), outputs="y")
     tensors = plain.tensors | {
         "a": replace(plain.tensors["a"], ring=Ring(rows=ROWS, stored=4)),
         "b": replace(

@@ -11,11 +11,14 @@ import pytest
 from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement
 from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
-from codegen_c.kernels.contract import RowAccess, Spatial
-from codegen_c.operators.kinds import Window
+from codegen_c.kernels.contract import Spatial
 from codegen_c.program.program import Constant, KernelCall, Loop, Part, Program, Ring, Sequence, Transfer, Wait
+from codegen_c.program.sequences import in_series
 from tests.arena.programs import call, program
 from tvm_ext.core.errors import PlanRejected
+from tvm_ext.core.row_access import RowAccess
+from tvm_ext.core.row_schedule import RowLoop
+from tvm_ext.core.row_sequence import RowCall
 
 
 def rejected(made: Program, plan: MemoryPlan) -> str:
@@ -180,11 +183,11 @@ def test_sizes_count_bytes_of_elements_and_rows_of_rings() -> None:
 
 
 ROWS = 4
-SAME = RowAccess(window=Window(kernel=(1, 1)), input_rows=ROWS)
+SAME = RowAccess.same(ROWS)
 
 
 def in_rows(step: KernelCall, *accesses: RowAccess, output_rows: int = ROWS) -> KernelCall:
-    spatial = Spatial(output_rows=output_rows, inputs=accesses or (SAME,))
+    spatial = Spatial(output_rows=output_rows, inputs=accesses or (RowAccess.sliding(ROWS, output_rows, taps=1),))
     return replace(step, implementation=replace(step.implementation, spatial=spatial))
 
 
@@ -237,14 +240,14 @@ def test_in_place_is_the_same_place_or_below_for_the_input_it_names() -> None:
 
 
 def sequence(*body: KernelCall, sizes: dict[str, int], **rings: int) -> Program:
-    made = program(sizes, Sequence(name="q", body=body, rows_per_call=(1,) * len(body)))
+    made = program(sizes, in_series("q", body, (1,) * len(body)))
     tensors = {name: replace(made.tensors[name], ring=Ring(rows=ROWS, stored=stored)) for name, stored in rings.items()}
     return replace(made, tensors=made.tensors | tensors)
 
 
 def test_rows_that_a_stride_asks_for() -> None:
     """Row h of y reads rows 2h and 2h + 1: of a ring of two, both are there; of one, the first is not."""
-    half = RowAccess(window=Window(kernel=(2, 1), strides=(2, 1)), input_rows=ROWS)
+    half = RowAccess.sliding(ROWS, 2, taps=2, stride=2)
     body = (in_rows(call("s0", "x", "a")), in_rows(call("s1", "a", "y"), half, output_rows=2))
     made = sequence(*body, sizes={"x": 64, "a": 64, "y": 32}, a=2)
     validate(made, beside({"x": 64, "a": 32, "y": 32}))
@@ -253,7 +256,7 @@ def test_rows_that_a_stride_asks_for() -> None:
 
 
 def test_rows_that_a_dilated_window_asks_for() -> None:
-    wide = RowAccess(window=Window(kernel=(2, 1), dilation=(2, 1)), input_rows=ROWS)
+    wide = RowAccess.sliding(ROWS, 2, taps=2, dilation=2)
     body = (in_rows(call("s0", "x", "a")), in_rows(call("s1", "a", "y"), wide, output_rows=2))
     made = sequence(*body, sizes={"x": 64, "a": 64, "y": 32}, a=3)
     validate(made, beside({"x": 64, "a": 48, "y": 32}))
@@ -263,7 +266,7 @@ def test_rows_that_a_dilated_window_asks_for() -> None:
 
 def test_more_rows_than_the_producer_has() -> None:
     """Rows of padding alone ask for nothing."""
-    few = RowAccess(window=Window(kernel=(1, 1)), input_rows=2)
+    few = RowAccess.sliding(2, ROWS, taps=1)
     body = (in_rows(call("s0", "x", "a"), output_rows=2), in_rows(call("s1", "a", "y"), few))
     made = sequence(*body, sizes={"x": 64, "a": 32, "y": 64})
     validate(made, beside({"x": 64, "a": 32, "y": 64}))
@@ -287,8 +290,45 @@ def test_rows_of_a_sequence_are_equal() -> None:
 
 
 def test_a_call_without_rows_in_a_sequence() -> None:
-    made = sequence(call("s0", "x", "a"), in_rows(call("s1", "a", "y")), sizes={"x": 64, "a": 64, "y": 64})
+    body = (call("s0", "x", "a"), in_rows(call("s1", "a", "y")))
+    schedule = (RowCall(operator=0, begin=0, end=ROWS), RowCall(operator=1, begin=0, end=ROWS))
+    made = program({"x": 64, "a": 64, "y": 64}, Sequence(name="q", body=body, schedule=schedule))
     assert "s0: stands in a sequence and has no rows." in rejected(made, beside({"x": 64, "a": 64, "y": 64}))
+
+
+def in_calls(*schedule: RowCall | RowLoop) -> Program:
+    """x -> a -> y of ROWS rows each, a in a ring of one, as the schedule says."""
+    body = (in_rows(call("s0", "x", "a")), in_rows(call("s1", "a", "y")))
+    made = program({"x": 64, "a": 64, "y": 64}, Sequence(name="q", body=body, schedule=schedule))
+    ring = replace(made.tensors["a"], ring=Ring(rows=ROWS, stored=1))
+    return replace(made, tensors=made.tensors | {"a": ring})
+
+
+def turns(count: int, first: int = 0, *, a: int = 1, y: int = 1) -> RowLoop:
+    """A row of a, then one of y; the next turn is so many rows ahead."""
+    body = tuple(RowCall(operator=index, begin=first, end=first + 1) for index in (0, 1))
+    return RowLoop(count=count, body=body, advances={0: a, 1: y})
+
+
+def test_a_schedule_is_replayed_as_it_stands() -> None:
+    plan = beside({"x": 64, "a": 16, "y": 64})
+    validate(in_calls(turns(ROWS)), plan)
+    validate(in_calls(turns(1), turns(ROWS - 1, 1)), plan)
+    halves = RowLoop(count=2, body=(turns(2),), advances={0: 2, 1: 2})
+    validate(in_calls(halves), plan)
+    assert rejected(in_calls(turns(ROWS - 1)), plan) == "step 0 (q): only 3 rows of y are computed."
+    message = "step 0 (q): s0 computes rows from 2 on; it has computed 1."
+    assert rejected(in_calls(turns(1), turns(ROWS - 2, 2)), plan) == message
+    assert rejected(in_calls(turns(ROWS, a=2)), plan) == message
+    assert rejected(in_calls(replace(halves, advances={0: 1, 1: 2})), plan) == (
+        "step 0 (q): s0 computes rows from 1 on; it has computed 2."
+    )
+    late = in_calls(turns(1), RowCall(operator=0, begin=1, end=2), RowCall(operator=0, begin=2, end=3), turns(2, 1))
+    assert "s0 computes rows from 1 on" in rejected(late, plan)
+    ahead = in_calls(
+        turns(1), *(RowCall(operator=0, begin=row, end=row + 1) for row in (1, 2)), RowCall(operator=1, begin=1, end=2)
+    )
+    assert "s1 reads row 1 of a, which is not there any more" in rejected(ahead, plan)
 
 
 def test_what_a_sequence_writes_over_its_input() -> None:
@@ -317,7 +357,7 @@ def test_constants_fetched_for_a_sequence_last_until_its_last_call() -> None:
     body = (in_rows(call("s0", "x", "a")), reading)
     made = program(
         {"x": 64, "a": 64, "w_copy": 16, "y": 64}, fetch, Wait(name="wait", transfers=(fetch,)),
-        Sequence(name="q", body=body, rows_per_call=(1, 1)),
+        in_series("q", body, (1, 1)),
     )  # fmt: skip
     made = replace(made, constants={"w": Constant(name="w", data=np.zeros(16, np.uint8), memory="flash")})
     plan = beside({"x": 64, "a": 64, "w_copy": 16, "y": 64})

@@ -17,6 +17,7 @@ from benchmarks.networks.dense import wide_mlp
 from benchmarks.networks.quantize import quantized
 from tests.support.image_networks import image_network
 from tests.support.onnx_models import saved
+from tests.support.row_networks import cropped, halved, samples_of
 from tvm_ext import BuildOptions
 from tvm_ext.core.platform import Platform
 
@@ -41,6 +42,20 @@ def test_a_mobilenet_in_patches_verifies(tmp_path: Path, cortex_m4: Platform) ->
     package = tvm_ext.build(path, cortex_m4, tmp_path / "out", BuildOptions(ram=34_200, verify=("host", "qemu")))
     report = package.report
     assert report["arena_bytes"] <= 34_200 and report["fit"]["attempts"][-1]["method"].startswith("patches")
+    assert report["verify"]["qemu"]["passed"] and report["verify"]["host"]["passed"]
+
+
+@pytest.mark.board
+@pytest.mark.parametrize(("model", "quantize", "ram"), [(cropped(), "none", 20_000), (halved("linear"), "int8", 7_000)])
+def test_crops_and_resizes_verify(
+    model: onnx.ModelProto, quantize: Literal["none", "int8"], ram: int, cortex_m4: Platform, tmp_path: Path
+) -> None:
+    """Rows of one output are not always those about the same input row."""
+    options = BuildOptions(ram=ram, quantize=quantize, io="caller", verify=("host", "qemu"))
+    calibration = samples_of(32, 32, tmp_path) if quantize == "int8" else None
+    package = tvm_ext.build(saved(model, tmp_path), cortex_m4, tmp_path / "out", options, calibration=calibration)
+    report = package.report
+    assert report["arena_bytes"] <= ram
     assert report["verify"]["qemu"]["passed"] and report["verify"]["host"]["passed"]
 
 

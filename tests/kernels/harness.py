@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import numpy as np
 from codegen_c.emit.functions import definition
 from codegen_c.kernels.contract import Implementation, Kept, Kernel, StoredRows
 from codegen_c.kernels.registry import kernels
+from codegen_c.lowering.share_functions import parameters_of, ring_numbers, with_parameters
 from codegen_c.operators.kinds import Operator
 from codegen_c.targets.registry import target_of
 from tests.support.runtime_headers import INCLUDE_FLAGS
@@ -106,7 +107,7 @@ def run_ring(
             for h in range(filled[index], end):
                 rings[index][0, kept[index].slot(h)] = inputs[index][0, h]
             filled[index] = max(filled[index], end)
-        _call(entry, implementation, rings, [guarded.array], row, row + 1)
+        _call(entry, implementation, rings, [guarded.array], row, row + 1, ring_numbers(stored))
         result[0, row] = guarded.array[0, written.slot(row)]
     assert guarded.is_intact(), "written outside the output"
     return [result]
@@ -128,17 +129,21 @@ def run_every_way(
 ) -> list[Runs]:
     """Every operator whole, row by row, in the smallest rings, with pixels apart, and in place, as far as it can be.
 
-    Rings of rows are for single images. Compiled in one go.
+    Rings of rows are for single images; their numbers are parameters. Compiled in one go.
     """
     plain = [implement(operator, StoredRows()) for operator in operators]
     ways: list[dict[str, tuple[StoredRows, Implementation]]] = []
     for operator, whole in zip(operators, plain, strict=True):
+
+        def make(rows: StoredRows, operator: Operator = operator) -> Implementation:
+            return implement(operator, rows)
+
         stored: dict[str, StoredRows] = {}
         if whole.spatial and operator.output.shape[0] == 1:
             stored["rings"] = smallest_rings(whole)
         if whole.pitched and operator.output.shape:
             stored["pitched"] = StoredRows(pitch=operator.output.shape[-1] + 3)
-        ways.append({way: (rows, implement(operator, rows)) for way, rows in stored.items()})
+        ways.append({way: (rows, with_parameters(make, rows, _passed(make, rows))) for way, rows in stored.items()})
     entries = compile_kernels([*plain, *(made for way in ways for _, made in way.values())])
     further = iter(entries[len(plain) :])
     found: list[Runs] = []
@@ -147,14 +152,18 @@ def run_every_way(
         if whole.spatial:
             one_by_one = [(h, h + 1) for h in range(whole.spatial.output_rows)]
             (others["rows"],) = run_kernel(operator, whole, arrays, one_by_one, entry)
-        for way, (stored, made) in ways[len(found)].items():
+        for way, (kept, made) in ways[len(found)].items():
             run = run_ring if way == "rings" else run_pitched
-            others[way] = run(operator, made, stored, arrays, next(further))[0]
+            others[way] = run(operator, made, kept, arrays, next(further))[0]
         for index in whole.in_place:
             if operator.inputs[index].dtype == operator.output.dtype:
                 others[f"in place of {index}"] = run_in_place(whole, arrays, index, entry).reshape(result.shape)
         found.append(Runs(implementation=whole, whole=result, others=others))
     return found
+
+
+def _passed(make: Callable[[StoredRows], Implementation], stored: StoredRows) -> list[str]:
+    return parameters_of(make, stored, ring_numbers(stored))
 
 
 def run_pitched(
@@ -241,6 +250,7 @@ def _call(
     outputs: list[np.ndarray],
     begin: int,
     end: int,
+    numbers: Mapping[str, int] | None = None,
 ) -> None:
     scratch = np.zeros(max(implementation.scratch_bytes, 1) + 16, dtype=np.uint8)
     parts = {
@@ -249,9 +259,10 @@ def _call(
         "constant": iter([np.ascontiguousarray(array) for _, array in implementation.constants]),
         "scratch": iter([scratch]),
         "row": iter((begin, end)),
+        "ring": iter([(numbers or {})[p.name] for p in implementation.function.parameters if p.role == "ring"]),
     }
     taken = [(parameter.role, next(parts[parameter.role])) for parameter in implementation.function.parameters]
-    entry(*(ctypes.c_int32(v) if role == "row" else v.ctypes.data_as(ctypes.c_void_p) for role, v in taken))
+    entry(*(ctypes.c_int32(v) if role in ("row", "ring") else v.ctypes.data_as(ctypes.c_void_p) for role, v in taken))
 
 
 def registered(name: str) -> Kernel:

@@ -79,7 +79,7 @@ def test_code_does_not_grow_with_the_number_of_runs(tmp_path: Path) -> None:
     assert lines[0] == lines[1]
     rings = [tensor.num_bytes for one in found for tensor in one.program.tensors.values() if tensor.ring]
     assert len(rings) == 2 and max(rings) <= 128
-    assert any("runs of channels in series" in text for text in found[0].sources().values())
+    assert any("each computes runs of channels as late" in text for text in found[0].sources().values())
 
 
 def test_roomy_budgets_take_longer_runs(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ class RowRings:
             needed = call.end
             for depth, (index, lag) in enumerate(chains[call.operator]):
                 if consumers[index]:
-                    needed = min(needed, min(reader.begins[made[c]] for c, reader in consumers[index]) - lag)
+                    needed = min(needed, min(reader.needed_from[made[c]] for c, reader in consumers[index]) - lag)
                     most[call.operator][depth] = max(most[call.operator][depth], call.end - needed)
         return tuple(map(tuple, most))
 

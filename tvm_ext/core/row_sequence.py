@@ -17,22 +17,32 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import heappop, heappush
 
+from tvm_ext.core.row_access import RowAccess
+
 
 @dataclass(frozen=True, kw_only=True)
 class RowReader:
     """How an operator reads one input, by output row.
 
     producer: the operator of the sequence that makes the input; None for a tensor that is there from the start.
-    begins[r]: first input row that output row r or a later one reads; one more element stands for none, all rows.
-    ends[r]: end of the input rows that output rows up to r read. input_rows: of the whole input.
     lag: rows by which the output may lie behind the input in one ring; None where it may not lie there.
     """
 
+    access: RowAccess
     producer: int | None = None
-    input_rows: int
-    begins: tuple[int, ...]
-    ends: tuple[int, ...]
     lag: int | None = None
+
+    @property
+    def input_rows(self) -> int:
+        return self.access.input_rows
+
+    @property
+    def needed_from(self) -> Sequence[int]:
+        return self.access.needed_from
+
+    @property
+    def needed_to(self) -> Sequence[int]:
+        return self.access.needed_to
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,9 +74,7 @@ class RowAccumulation:
 
     def operator(self, num_rows: int) -> RowOperator:
         """Its rows stand for those of its input: row r is there when the input's row r has been added."""
-        ends = tuple(range(1, num_rows + 1))
-        reader = RowReader(input_rows=num_rows, begins=(0, *ends), ends=ends)
-        return RowOperator(num_rows=num_rows, readers=(reader,))
+        return RowOperator(num_rows=num_rows, readers=(RowReader(access=RowAccess.same(num_rows)),))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +122,7 @@ class RowSequence:
             last = operator.next_end(made[index]) - 1
             for reader in operator.readers:
                 producer = reader.producer
-                if producer is not None and not is_waiting[producer] and made[producer] < reader.ends[last]:
+                if producer is not None and not is_waiting[producer] and made[producer] < reader.needed_to[last]:
                     is_waiting[producer] = True
                     heappush(waiting, producer)
                     asking.append(producer)
@@ -123,7 +131,7 @@ class RowSequence:
         """Whether an operator that waits itself needs more rows of this one for its next call."""
         for consumer, reader in self.consumers[index]:
             last = self.operators[consumer].next_end(made[consumer]) - 1
-            if is_waiting[consumer] and made[index] < reader.ends[last]:
+            if is_waiting[consumer] and made[index] < reader.needed_to[last]:
                 return True
         return False
 
@@ -154,7 +162,7 @@ class RowSequence:
         for call in self.calls:
             made[call.operator] = call.end
             if self.consumers[call.operator]:
-                needed = min(reader.begins[made[index]] for index, reader in self.consumers[call.operator])
+                needed = min(reader.needed_from[made[index]] for index, reader in self.consumers[call.operator])
                 most[call.operator] = max(most[call.operator], call.end - needed)
         return tuple(most)
 
@@ -168,16 +176,6 @@ class RowSequence:
             made[call.operator] = call.end
         return found
 
-    def needed_rows(self, inputs: Sequence[tuple[int, int]]) -> Iterator[tuple[RowCall, int]]:
-        """Each call, and the first row of an outside tensor that is still read while it runs.
-
-        inputs: (operator, number of its reader) pairs that read the tensor.
-        """
-        made = [0] * len(self.operators)
-        for call in self.calls:
-            yield call, min(self.operators[index].readers[number].begins[made[index]] for index, number in inputs)
-            made[call.operator] = call.end
-
 
 def in_step(operators: Sequence[RowOperator]) -> tuple[RowOperator, ...]:
     """The operators, each with as many rows in its first call as leave whole calls to what is asked of it then.
@@ -187,7 +185,7 @@ def in_step(operators: Sequence[RowOperator]) -> tuple[RowOperator, ...]:
     found = list(operators)
     for index in reversed(range(len(found))):
         asked = [
-            reader.ends[consumer.next_end(0) - 1]
+            reader.needed_to[consumer.next_end(0) - 1]
             for consumer in found[index + 1 :]
             for reader in consumer.readers
             if reader.producer == index

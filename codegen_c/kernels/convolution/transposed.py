@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from codegen_c.c_text.text import block
-from codegen_c.kernels.contract import RowAccess, Spatial
-from codegen_c.kernels.shared.window import SAME_ROW, TapRows
+from codegen_c.kernels.contract import Spatial
 from codegen_c.operators.kinds import Conv2dTranspose, QConv2dTranspose, TensorType, Window
+from tvm_ext.core.row_access import RowAccess
 
 Array = np.ndarray
 
@@ -43,13 +43,8 @@ def rows_of(operator: Conv2dTranspose | QConv2dTranspose, num_same_row: int = 0)
     places = np.arange(rows) + window.padding[0]
     first = np.clip(-((window.kernel[0] - 1 - places) // window.strides[0]), 0, height - 1)
     end = np.maximum(np.minimum(height, places // window.strides[0] + 1), first + 1)
-    ahead = int((end - np.arange(rows) - 1).max(initial=0))
-    access = TapRows(
-        window=Window(kernel=(1 + ahead, 1)), input_rows=height,
-        first=tuple(int(row) for row in first), end=tuple(int(row) for row in end),
-    )  # fmt: skip
-    same = RowAccess(window=SAME_ROW, input_rows=rows)
-    return Spatial(output_rows=rows, inputs=(access, *(same for _ in range(num_same_row))))
+    access = RowAccess(input_rows=height, begins=tuple(first.tolist()), ends=tuple(end.tolist()))
+    return Spatial(output_rows=rows, inputs=(access, *(RowAccess.same(rows),) * num_same_row))
 
 
 def over_taps(window: Window, source: TensorType, body: list[str]) -> list[str]:

@@ -15,13 +15,12 @@ from typing import TypeVar
 import numpy as np
 
 from codegen_c.c_text.text import block, times
-from codegen_c.kernels.contract import CFunction, Implementation, RowAccess, Spatial, StoredRows
+from codegen_c.kernels.contract import CFunction, Implementation, Spatial, StoredRows
 from codegen_c.kernels.shared.vector_rows import Rows, rows_of
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, SAME_ROW, slot
-from codegen_c.operators.kinds import Dense, QDense, Window
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot
+from codegen_c.operators.kinds import Dense, QDense
+from tvm_ext.core.row_access import RowAccess
 
-WHOLE = RowAccess(window=Window(kernel=(1, 1), strides=(0, 0)), input_rows=1)
-"""The input of a vector's layer, which every run of channels reads."""
 ROW_INSTRUCTIONS = 30
 """Of the call for one row."""
 
@@ -68,8 +67,8 @@ def _in_rows(operator: Dense | QDense, rows: Rows, row: Implementation, stored: 
     declarations = ",\n".join(parameter.declaration() for parameter in function.parameters)
     definition = f"static inline void $_row(\n{block(declarations)})\n{{\n{block(function.body)}\n}}\n"
     lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(f"$_row({', '.join(arguments)});"), "}"]
-    first_input = WHOLE if rows.is_vector else RowAccess(window=SAME_ROW, input_rows=rows.count)
-    others = (RowAccess(window=SAME_ROW, input_rows=rows.count),) * (len(operator.inputs) - 1)
+    first_input = RowAccess.whole(rows.count) if rows.is_vector else RowAccess.same(rows.count)
+    others = (RowAccess.same(rows.count),) * (len(operator.inputs) - 1)
     return replace(
         row,
         kernel=f"{row.kernel}_in_rows",

@@ -10,7 +10,7 @@ import numpy as np
 
 from codegen_c.c_text.text import C_TYPES, block, float_literal
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, SAME_ROW, slot, spatial
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, row_by_row, slot
 from codegen_c.operators.kinds import Convert
 
 
@@ -46,7 +46,7 @@ def implement(operator: Convert, target: Target, stored: StoredRows) -> Implemen
         ),
         reference=lambda inputs: reference(operator, inputs),
         instructions=output.num_elements * (6 if output.dtype == "float32" else 12),
-        spatial=spatial(SAME_ROW, source, output) if by_rows else None,
+        spatial=row_by_row(output.shape[1]) if by_rows else None,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from codegen_c.c_text.text import block
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.shared.finish import Finish
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, SAME_ROW, slot, spatial
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, row_by_row, slot
 from codegen_c.operators.kinds import Elementwise
 from codegen_c.operators.scalar import Operand
 
@@ -53,7 +53,7 @@ def implement(operator: Elementwise, target: Target, stored: StoredRows) -> Impl
         reference=lambda inputs: reference(operator, inputs),
         constants=finish.constants(),
         instructions=output.num_elements * (3 + 2 * len(operator.inputs) + operator.finish.num_instructions),
-        spatial=spatial(SAME_ROW, operator.inputs[0], output, len(operator.inputs) - 1) if rowwise else None,
+        spatial=row_by_row(output.shape[1], len(operator.inputs)) if rowwise else None,
         in_place=tuple(i for i, t in enumerate(operator.inputs) if t.shape == output.shape),
         pitched=True,
     )

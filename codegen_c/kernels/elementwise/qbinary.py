@@ -17,7 +17,6 @@ from codegen_c.kernels.contract import (
     Implementation,
     Kernel,
     Parameter,
-    RowAccess,
     Spatial,
     StoredRows,
     Target,
@@ -35,7 +34,7 @@ from codegen_c.kernels.shared.requantize import (
     scale_of,
     signed,
 )
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, SAME_ROW, offset, slot
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, offset, row_by_row, slot
 from codegen_c.operators.kinds import QBinary, TensorType
 
 # Bits after the point of what TensorFlow Lite adds, in units of twice the larger input scale.
@@ -182,8 +181,7 @@ def rows_of(output: TensorType, *, num_inputs: int) -> Spatial | None:
     """Row behaviour of an element-wise kernel: row h of the output reads row h. None unless it is one NHWC image."""
     if len(output.shape) != 4 or output.shape[0] != 1:
         return None
-    access = RowAccess(window=SAME_ROW, input_rows=output.shape[1])
-    return Spatial(output_rows=output.shape[1], inputs=(access,) * num_inputs)
+    return row_by_row(output.shape[1], num_inputs)
 
 
 def over_elements(operands: Sequence[Parameter], output: TensorType, stored: StoredRows, element: str) -> str:

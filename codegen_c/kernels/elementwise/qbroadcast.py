@@ -12,7 +12,6 @@ from codegen_c.kernels.contract import (
     Implementation,
     Kernel,
     Parameter,
-    RowAccess,
     Spatial,
     StoredRows,
     Target,
@@ -20,11 +19,11 @@ from codegen_c.kernels.contract import (
 from codegen_c.kernels.elementwise.qbinary import element_function, reference, results_in_range
 from codegen_c.kernels.shared import requantize_tflite
 from codegen_c.kernels.shared.requantize import INCLUDES, quantized_bytes
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, SAME_ROW, slot
-from codegen_c.operators.kinds import QBinary, TensorType, Window
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot
+from codegen_c.operators.kinds import QBinary, TensorType
+from tvm_ext.core.row_access import RowAccess
 
 ELEMENT_INSTRUCTIONS = 26
-ONLY_ROW = Window(kernel=(1, 1), strides=(0, 1))
 INDICES = "nhwcijkl"
 
 
@@ -76,7 +75,7 @@ def _rows(operator: QBinary) -> Spatial | None:
     if len(output) != 4 or output[0] != 1 or any(len(tensor.shape) != 4 for tensor in operator.inputs):
         return None
     extents = [tensor.shape[1] for tensor in operator.inputs]
-    inputs = tuple(RowAccess(window=SAME_ROW if rows == output[1] else ONLY_ROW, input_rows=rows) for rows in extents)
+    inputs = tuple(RowAccess.same(rows) if rows == output[1] else RowAccess.whole(output[1]) for rows in extents)
     return Spatial(output_rows=output[1], inputs=inputs)
 
 

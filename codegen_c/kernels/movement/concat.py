@@ -15,12 +15,11 @@ from codegen_c.kernels.contract import (
     Implementation,
     Kernel,
     Parameter,
-    RowAccess,
     Spatial,
     StoredRows,
     Target,
 )
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, SAME_ROW, slot
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, row_by_row, slot
 from codegen_c.operators.kinds import Concat, TensorType
 
 # A call of memcpy and the loop around it, and what it copies with one pair of instructions.
@@ -95,8 +94,7 @@ def _rows(operator: Concat) -> Spatial | None:
     shape = operator.output.shape
     if len(shape) != 4 or shape[0] != 1 or operator.axis < 2:
         return None
-    access = RowAccess(window=SAME_ROW, input_rows=shape[1])
-    return Spatial(output_rows=shape[1], inputs=(access,) * len(operator.inputs))
+    return row_by_row(shape[1], len(operator.inputs))
 
 
 def _by_rows(operator: Concat, stored: StoredRows) -> str:

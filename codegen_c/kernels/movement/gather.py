@@ -6,7 +6,7 @@ Of one NHWC image row h of the output reads the row its place names, where those
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,27 +17,16 @@ from codegen_c.kernels.contract import (
     Implementation,
     Kernel,
     Parameter,
-    RowAccess,
     Spatial,
     StoredRows,
     Target,
 )
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, SAME_ROW, slot
-from codegen_c.operators.kinds import Array, Gather, Window
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot
+from codegen_c.operators.kinds import Array, Gather
+from tvm_ext.core.row_access import RowAccess
 
 INSTRUCTIONS_A_RUN, BYTES_A_PAIR = 12, 4
 LETTERS = "nhwcijkl"
-
-
-@dataclass(frozen=True, kw_only=True)
-class _RowPlaces(RowAccess):
-    """Row h of the output reads row places[h], or none where that is -1."""
-
-    places: tuple[int, ...]
-
-    def read(self, begin: int, end: int) -> tuple[int, int]:
-        inside = [place for place in self.places[begin:end] if place >= 0]
-        return (min(inside), max(inside) + 1) if inside else (0, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,20 +147,9 @@ def _rows(operator: Gather) -> Spatial | None:
     # Rows that read nothing let the output start where the input still is: the arena's overlaps do not expect them.
     if (places[1] < 0).any() or (np.diff(places[1]) < 0).any():
         return None
-    access = _RowPlaces(
-        window=_asked_rows(places[1]),
-        input_rows=operator.inputs[0].shape[1],
-        places=tuple(int(place) for place in places[1]),
-    )
+    begins = tuple(places[1].tolist())
+    access = RowAccess(input_rows=operator.inputs[0].shape[1], begins=begins, ends=tuple(place + 1 for place in begins))
     return Spatial(output_rows=shape[1], inputs=(access,))
-
-
-def _asked_rows(places: Array) -> Window:
-    """A window of one row that no place lies below: sequences ask for input rows by it."""
-    steps = np.unique(np.diff(places))
-    stride = max(1, int(steps[0])) if steps.size == 1 else 1
-    first = max(0, int((places - stride * np.arange(places.size)).max()))
-    return replace(SAME_ROW, strides=(stride, 1), padding=(-first, 0, 0, 0))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

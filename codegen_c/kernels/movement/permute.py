@@ -13,22 +13,21 @@ from codegen_c.kernels.contract import (
     Implementation,
     Kernel,
     Parameter,
-    RowAccess,
     Spatial,
     StoredRows,
     Target,
 )
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot
-from codegen_c.operators.kinds import Array, Permute, Window
+from codegen_c.operators.kinds import Array, Permute
+from tvm_ext.core.row_access import RowAccess
 
 CHANNELS_LAST = (0, 2, 3, 1)
-WHOLE = RowAccess(window=Window(kernel=(1, 1), strides=(0, 0)), input_rows=1)
-"""The input as one row, which every output row reads."""
 
 
 def implement(operator: Permute, target: Target, stored: StoredRows) -> Implementation:
     ctype = C_TYPES[operator.output.dtype]
     by_rows = operator.axes == CHANNELS_LAST and operator.inputs[0].shape[0] == 1
+    rows = operator.output.shape[1] if by_rows else 0
     parameters = (
         Parameter(name="input", ctype=ctype, role="input"),
         Parameter(name="output", ctype=ctype, role="output"),
@@ -39,7 +38,7 @@ def implement(operator: Permute, target: Target, stored: StoredRows) -> Implemen
         function=CFunction(parameters=parameters, body=_rows(operator, stored) if by_rows else _body(operator)),
         reference=lambda inputs: [reference(operator, inputs[0])],
         instructions=operator.output.num_elements * 6,
-        spatial=Spatial(output_rows=operator.output.shape[1], inputs=(WHOLE,)) if by_rows else None,
+        spatial=Spatial(output_rows=rows, inputs=(RowAccess.whole(rows),)) if by_rows else None,
         exact=True,
     )
 

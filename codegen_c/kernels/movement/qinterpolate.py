@@ -29,8 +29,9 @@ from codegen_c.kernels.shared.requantize import (
     scale_of,
     signed,
 )
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, SAME_ROW, TapRows, over_pixels, slot
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, over_pixels, slot
 from codegen_c.operators.kinds import Array, QInterpolate
+from tvm_ext.core.row_access import RowAccess
 
 WEIGHT_BITS = 11
 ONE = 1 << WEIGHT_BITS
@@ -112,9 +113,9 @@ def implement(operator: QInterpolate, target: Target, stored: StoredRows) -> Imp
 
 def _rows(operator: QInterpolate) -> Spatial:
     places = operator.rows[0]
-    access = TapRows(
-        window=SAME_ROW, input_rows=operator.inputs[0].shape[1],
-        first=tuple(int(row) for row in places.min(axis=1)), end=tuple(int(row) + 1 for row in places.max(axis=1)),
+    access = RowAccess(
+        input_rows=operator.inputs[0].shape[1],
+        begins=tuple(places.min(axis=1).tolist()), ends=tuple((places.max(axis=1) + 1).tolist()),
     )  # fmt: skip
     return Spatial(output_rows=operator.output.shape[1], inputs=(access,))
 

@@ -12,18 +12,15 @@ from codegen_c.kernels.contract import (
     CFunction,
     Implementation,
     Kernel,
-    RowAccess,
     Spatial,
     StoredRows,
     Target,
 )
-from codegen_c.kernels.shared.window import SAME_ROW
-from codegen_c.operators.kinds import Stream, Window
+from codegen_c.operators.kinds import Stream
+from tvm_ext.core.row_access import RowAccess
 
 INSTRUCTIONS_PER_ROW = 20
 """Of the call alone: what the application's function does is not known."""
-OUTSIDE = RowAccess(window=Window(kernel=(1, 1), strides=(0, 0)), input_rows=1)
-"""What lies outside of the program, as one row that is always there."""
 
 
 def implement(operator: Stream, target: Target, stored: StoredRows) -> Implementation:
@@ -31,7 +28,7 @@ def implement(operator: Stream, target: Target, stored: StoredRows) -> Implement
     kept = operator.output if is_read else operator.inputs[0]
     by_rows = len(kept.shape) == 4 and kept.shape[0] == 1
     rows = kept.shape[1] if by_rows else 1
-    access = OUTSIDE if is_read else RowAccess(window=SAME_ROW, input_rows=rows)
+    access = RowAccess.whole(rows) if is_read else RowAccess.same(rows)  # outside is one row that is always there
     layout = operator.axes if is_read else tuple(int(axis) for axis in np.argsort(operator.axes))
     return Implementation(
         kernel=KERNEL.name,

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from codegen_c.c_text.text import block
-from codegen_c.kernels.contract import Kept, Parameter, RowAccess, Spatial
+from codegen_c.kernels.contract import Kept, Parameter, Spatial
 from codegen_c.operators.kinds import TensorType, Window
+from tvm_ext.core.row_access import RowAccess
 
 ROW_PARAMETERS = (
     Parameter(name="row_begin", ctype="int32_t", role="row"),
     Parameter(name="row_end", ctype="int32_t", role="row"),
 )
 
-SAME_ROW = Window(kernel=(1, 1))
-
 
 def slot(row: str, kept: Kept | None) -> str:
     """Where a row lies: itself when all rows are stored, else its place in the ring."""
     if kept is None:
         return row
-    return f"(({row}{f' + {kept.shift}' if kept.shift else ''}) % {kept.stored})"
+    return f"(({row}{f' + {kept.shift_text}' if kept.shift_text else ''}) % {kept.stored_text})"
 
 
 def offset(terms: dict[str, int]) -> str:
@@ -62,26 +60,27 @@ def _ceil_div(expression: str, divisor: int) -> str:
 
 def spatial(window: Window, source: TensorType, output: TensorType, num_same_row: int = 0) -> Spatial:
     """Row behaviour of a window over NHWC images; further inputs are read row by row."""
-    first = RowAccess(window=window, input_rows=source.shape[1])
-    residuals = tuple(RowAccess(window=SAME_ROW, input_rows=output.shape[1]) for _ in range(num_same_row))
-    return Spatial(output_rows=output.shape[1], inputs=(first, *residuals))
+    rows = output.shape[1]
+    residuals = (RowAccess.same(rows),) * num_same_row
+    return Spatial(output_rows=rows, inputs=(sliding(window, source.shape[1], rows), *residuals), window=window)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TapRows(RowAccess):
-    """Row h of the output reads rows first[h] to end[h]; `window` tells no later rows than that."""
+def row_by_row(rows: int, num_inputs: int = 1) -> Spatial:
+    """Row behaviour of what computes each row from the same row of every input."""
+    return Spatial(output_rows=rows, inputs=(RowAccess.same(rows),) * num_inputs)
 
-    first: tuple[int, ...]
-    end: tuple[int, ...]
 
-    def read(self, begin: int, end: int) -> tuple[int, int]:
-        return (min(self.first[begin:end]), max(self.end[begin:end])) if begin < end else (0, 0)
+def sliding(window: Window, input_rows: int, output_rows: int) -> RowAccess:
+    """Rows that a window reads."""
+    return RowAccess.sliding(
+        input_rows, output_rows, taps=window.kernel[0], stride=window.strides[0], dilation=window.dilation[0],
+        padding=window.padding[0],
+    )  # fmt: skip
 
 
 def accumulated(rows: int) -> Spatial:
     """Row behaviour of a kernel that adds up its only input, which comes in so many rows."""
-    access = RowAccess(window=SAME_ROW, input_rows=rows)
-    return Spatial(output_rows=rows, inputs=(access,), accumulates=True)
+    return Spatial(output_rows=rows, inputs=(RowAccess.same(rows),), accumulates=True)
 
 
 def taps(

@@ -171,7 +171,9 @@ def _rows_at_once(operator: RowOperator, position: int) -> int:
     """Most rows of an operand that one call reads."""
     reader, last = operator.readers[position], operator.num_rows - 1
     firsts = range(0, operator.num_rows, operator.rows_per_call)
-    return max(reader.ends[min(first + operator.rows_per_call - 1, last)] - reader.begins[first] for first in firsts)
+    return max(
+        reader.needed_to[min(first + operator.rows_per_call - 1, last)] - reader.needed_from[first] for first in firsts
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

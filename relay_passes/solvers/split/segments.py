@@ -267,7 +267,7 @@ class Segments:
             if len(input_rows) > 1 or rest:
                 continue
             needed = np.min(
-                [np.array(reader.begins)[replay.made[:, place]] for place, reader in readers], axis=0
+                [np.array(reader.needed_from)[replay.made[:, place]] for place, reader in readers], axis=0
             )  # fmt: skip
             distance = max(0, int((replay.written * row - needed * read_row).max()))
             best = max(best, result + size - max(result, aligned(distance) + size))

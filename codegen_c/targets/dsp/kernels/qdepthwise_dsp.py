@@ -171,7 +171,7 @@ def _body(operator: QConv2d, stored: StoredRows, finish: FastRequantize, plane: 
     step = f"k += {PLANES}" if channels % PLANES == 0 else following
     strips = [f"for (int32_t h = row_begin; h < row_end; h += {plane.strip}) {{", block(strip), "}"]
     if wraps and stored.output is not None:
-        left = f"const int32_t left = {stored.output.stored} - {slot('h', stored.output)};"
+        left = f"const int32_t left = {stored.output.stored_text} - {slot('h', stored.output)};"
         end = f"const int32_t end = TVM_EXT_MIN(h + TVM_EXT_MIN(left, {plane.strip}), row_end);"
         strip = [left, end, *strip[1:]]
         strips = ["for (int32_t h = row_begin; h < row_end;) {", block([*strip, "h = end;"]), "}"]

@@ -203,7 +203,7 @@ def _in_place(operator: QConv2d, stored: StoredRows, image: str, span: tuple[int
     top = f"{times('h', window.strides[0])}{f' - {window.padding[0]}' if window.padding[0] else ''}"
     conditions = ["top >= 0"] if window.padding[0] else []
     conditions += [f"top + {reach} < {height}"] if window.padding[2] else []
-    conditions += [f"{slot('top', kept)} + {reach} < {kept.stored}"] if kept is not None and reach else []
+    conditions += [f"{slot('top', kept)} + {reach} < {kept.stored_text}"] if kept is not None and reach else []
     pitch = window.dilation[0] * columns * depth
     left = begin * window.strides[1] - window.padding[1]
     step = window.strides[1] * depth

@@ -263,7 +263,7 @@ def _whole_rows(operator: QConv2d, stored: StoredRows) -> str:
     reach = (window.kernel[0] - 1) * window.dilation[0]
     conditions = [f"{TOP} >= 0"] if window.padding[0] else []
     conditions += [f"{TOP} + {reach} < {operator.inputs[0].shape[1]}"] if window.padding[2] else []
-    conditions += [f"{slot(TOP, kept)} + {reach} < {kept.stored}"] if kept is not None and reach else []
+    conditions += [f"{slot(TOP, kept)} + {reach} < {kept.stored_text}"] if kept is not None and reach else []
     return " && ".join(conditions)
 
 

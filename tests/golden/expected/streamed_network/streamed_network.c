@@ -225,31 +225,36 @@ TVM_EXT_STEP void streamed_network_softmax(const float *input, float *output)
     }
 }
 
+/* conv1 by rows, in sequence_0. */
+TVM_EXT_STEP void streamed_network_rows_of_conv1(int32_t row_begin, int32_t row_end)
+{
+    union streamed_network_sram *const sram = &streamed_network_sram;
+    streamed_network_conv1(sram->image_0_nhwc, sram->relu1, streamed_network_conv1_weights,
+        streamed_network_conv1_bias, row_begin, row_end);
+}
+
 int32_t streamed_network_run(const streamed_network_io *io)
 {
     union streamed_network_sram *const sram = &streamed_network_sram;
     int32_t status = 0;
 
-    { /* sequence_0: rows in series; what lies between two layers is a ring of the last few. */
-        int32_t read_image_0 = 0;
-        int32_t conv1 = 0;
-        while (conv1 < 6) {
-            const int32_t read_image_0_want = TVM_EXT_MIN((conv1 + 3 - 1) + 2, 6);
-            if (read_image_0 < read_image_0_want) {
-                for (int32_t row = read_image_0; row < TVM_EXT_MIN((read_image_0 > 0 ? read_image_0 + 3 : 1), 6); ++row) {
-                    status = io->read_image_0(io->context, &sram->image_0_nhwc[((row) % 4) * 12], row, row + 1);
-                    if (status != 0) {
-                        return status;
-                    }
-                }
-                read_image_0 = TVM_EXT_MIN((read_image_0 > 0 ? read_image_0 + 3 : 1), 6);
-            } else {
-                streamed_network_conv1(sram->image_0_nhwc, sram->relu1, streamed_network_conv1_weights,
-                    streamed_network_conv1_bias, conv1, conv1 + 3);
-                conv1 = conv1 + 3;
-            }
-        }
+    /* 2 steps in series, read_image_0 to conv1: each computes rows as late as those behind it
+     * allow, and of what lies between two steps only the last few rows are kept, in a ring. */
+    /* Rows [0, 6) of conv1. */
+    status = io->read_image_0(io->context, sram->image_0_nhwc, 0, 1);
+    if (status != 0) {
+        return status;
     }
+    status = io->read_image_0(io->context, &sram->image_0_nhwc[12], 1, 4);
+    if (status != 0) {
+        return status;
+    }
+    streamed_network_rows_of_conv1(0, 3);
+    status = io->read_image_0(io->context, sram->image_0_nhwc, 4, 6);
+    if (status != 0) {
+        return status;
+    }
+    streamed_network_rows_of_conv1(3, 6);
     streamed_network_pool_2(sram->relu1, sram->pool, 0, 3);
     streamed_network_dense(sram->pool, sram->scores, streamed_network_dense_weights,
         streamed_network_dense_bias);

@@ -1,0 +1,132 @@
+"""A call of a kernel's function as C: its operands, and the rows it computes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from textwrap import wrap
+
+from codegen_c.arena.memory_plan import MemoryPlan, scratch_name
+from codegen_c.emit.memory import place
+from codegen_c.emit.stream import RowBounds, callback_lines
+from codegen_c.program.interface import Port
+from codegen_c.program.program import Affine, Call, KernelCall, Program, Transfer, Wait
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calls:
+    """What a call needs to be written: where its operands lie, and under which name its function stands.
+
+    row_names: of the functions that are given rows alone (`row_functions`), by call. under_way: number of the last
+    transfer that a DMA may still be at; None where it is at none.
+    """
+
+    program: Program
+    plan: MemoryPlan
+    model: str
+    names: Mapping[str, str]
+    ports: Mapping[str, Port]
+    row_names: Mapping[str, str]
+    under_way: int | None = None
+
+    def lines(self, call: Call, step_name: str, bounds: RowBounds | None = None) -> list[str]:
+        """Lines of a call. bounds: rows that a kernel computes; by default its own."""
+        if isinstance(call, Wait):
+            last = max(transfer.number or 0 for transfer in call.transfers)
+            return [f"tvm_ext_dma_wait({last}u); /* {', '.join(t.target for t in call.transfers)} */"]
+        if isinstance(call, Transfer):
+            return [self._transfer(call)]
+        if call.implementation.callback:
+            return self._callback(call, bounds)
+        arguments = ", ".join(self._arguments(call, step_name, bounds))
+        text = f"{self.model}_{self.names[call.name]}({arguments});"
+        return wrapped(text)
+
+    def row_lines(self, call: KernelCall, step_name: str, bounds: RowBounds) -> list[str]:
+        """Lines of a call for some rows in a sequence."""
+        if call.name not in self.row_names:
+            return self.lines(call, step_name, bounds)
+        arguments = ", ".join([*self.handed_in(call), bounds.begin, bounds.end])
+        return wrapped(f"{self.model}_{self.row_names[call.name]}({arguments});")
+
+    def handed_in(self, call: KernelCall) -> list[str]:
+        """Tensors of a call that lie in the caller's memory."""
+        tensors = self.program.tensors
+        homes = [part.tensor if (part := tensors[name].part) else name for name in (*call.inputs, *call.outputs)]
+        return list(dict.fromkeys(name for name in homes if name not in self.plan.placements))
+
+    def memories(self, call: Call, step_name: str) -> list[str]:
+        """Memories whose arenas a call names."""
+        if isinstance(call, Wait):
+            return []
+        if isinstance(call, Transfer):
+            names = [call.target, *([] if call.source_is_constant else [call.source])]
+        else:
+            names = [*call.inputs, *call.outputs, *(tensor for _, tensor in call.fetched)]
+            roles = {parameter.role for parameter in call.implementation.function.parameters}
+            names += [scratch_name(step_name)] if "scratch" in roles else []
+        placements = self.plan.placements
+        return list(dict.fromkeys(placements[name].memory for name in names if name in placements))
+
+    def _transfer(self, step: Transfer) -> str:
+        target = place(self.program, self.plan, step.target)
+        source = f"{self.model}_{step.source}" if step.source_is_constant else self._place(step.source)
+        operands = f"{target}, {source}, {self.program.tensors[step.target].num_bytes}u"
+        if step.number is not None:
+            return f"tvm_ext_dma_start({step.number}u, {operands});"
+        return f"tvm_ext_dma_copy({operands});" if step in self.program.moves() else f"memcpy({operands});"
+
+    def _callback(self, call: KernelCall, bounds: RowBounds | None) -> list[str]:
+        callback = call.implementation.callback
+        assert callback is not None, "the call is one of the application's functions"
+        outside, inside = call.inputs[0], call.outputs[0]
+        if callback.direction == "write":
+            outside, inside = inside, outside
+        rows = bounds or RowBounds(begin="0", end=str(callback.rows), count=callback.rows, first=0)
+        tensor = self.program.tensors[inside]
+        return callback_lines(call, self.ports[outside], tensor, self._place(inside), rows, self.under_way)
+
+    def _arguments(self, call: KernelCall, step_name: str, bounds: RowBounds | None) -> list[str]:
+        inputs, outputs, constants = iter(call.inputs), iter(call.outputs), iter(call.constants)
+        fetched = dict(call.fetched)
+        rows, rings = iter((bounds.begin, bounds.end) if bounds else _row_bounds(call)), iter(call.rings)
+        arguments: list[str] = []
+        for parameter in call.implementation.function.parameters:
+            if parameter.role == "input":
+                arguments.append(self._place(next(inputs)))
+            elif parameter.role == "output":
+                arguments.append(self._place(next(outputs)))
+            elif parameter.role == "constant":
+                name = next(constants)
+                arguments.append(self._place(fetched[name]) if name in fetched else f"{self.model}_{name}")
+            elif parameter.role == "scratch":
+                arguments.append(self._place(scratch_name(step_name)))
+            elif parameter.role == "ring":
+                arguments.append(f"{next(rings)} /* {parameter.name} */")
+            else:
+                arguments.append(next(rows))
+        return arguments
+
+    def _place(self, name: str) -> str:
+        return place(self.program, self.plan, name)
+
+
+def wrapped(text: str) -> list[str]:
+    """A statement as lines that are not too long."""
+    return wrap(text, 104, subsequent_indent="    ", break_long_words=False)
+
+
+def _row_bounds(call: KernelCall) -> tuple[str, str]:
+    if call.rows:
+        return _affine(call.rows.begin), _affine(call.rows.end)
+    spatial = call.implementation.spatial
+    return "0", str(spatial.output_rows if spatial else 1)
+
+
+def _affine(value: Affine) -> str:
+    if not value.step:
+        return str(value.base)
+    scaled = "i" if abs(value.step) == 1 else f"i * {abs(value.step)}"
+    if value.step < 0:
+        return f"{value.base} - {scaled}"
+    return f"{value.base} + {scaled}" if value.base else scaled

@@ -1,0 +1,95 @@
+"""Kernels for operands of which only some rows are stored; layers that differ in their rings alone share a function.
+
+In a shared function, the numbers in which the rings differ are parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+
+from codegen_c.kernels.contract import CFunction, Implementation, Kept, Parameter, StoredRows
+from codegen_c.program.program import KernelCall
+
+Make = Callable[[StoredRows], Implementation]
+Call = tuple[KernelCall, StoredRows, Implementation]
+"""A call, the rows that are stored of its operands, and its kernel with their numbers as constants."""
+
+
+def with_rings(calls: Sequence[tuple[KernelCall, StoredRows]]) -> dict[str, KernelCall]:
+    """By name, the calls of the same kernels for operands of which only so many rows are stored."""
+    alike: dict[CFunction, list[Call]] = {}
+    for call, stored in calls:
+        constant = _keeping(call)(stored)
+        general = with_parameters(_keeping(call), stored, ring_numbers(stored))
+        in_body = general.function.helpers == constant.function.helpers  # where alone the parameters are known
+        alike.setdefault((general if in_body else constant).function, []).append((call, stored, constant))
+    return {call.name: call for group in alike.values() for call in _sharing(group)}
+
+
+def _sharing(group: Sequence[Call]) -> list[KernelCall]:
+    """Calls whose functions are the same but for numbers of their rings."""
+    numbers = [ring_numbers(stored) for _, stored, _ in group]
+    differing = [name for name in numbers[0] if len({values.get(name) for values in numbers}) > 1]
+    (first, stored, _), *_ = group
+    passed = parameters_of(_keeping(first), stored, differing) if differing else []
+    if not passed:
+        return [replace(call, implementation=constant) for call, _, constant in group]
+    return [
+        replace(
+            call, implementation=with_parameters(_keeping(call), stored, passed),
+            rings=tuple(values[name] for name in passed),
+        )
+        for (call, stored, _), values in zip(group, numbers, strict=True)
+    ]  # fmt: skip
+
+
+def parameters_of(make: Make, stored: StoredRows, names: Collection[str]) -> list[str]:
+    """Numbers of the rings that can be parameters: the function's body depends on them, and no helper does."""
+    plain = make(stored).function
+    found = {name: make(_named(stored, [name])).function for name in names}
+    if any(function.helpers != plain.helpers for function in found.values()):
+        return []
+    return [name for name, function in found.items() if function != plain]
+
+
+def with_parameters(make: Make, stored: StoredRows, passed: Collection[str]) -> Implementation:
+    """A kernel for some stored rows, whose function has these of their numbers (`ring_numbers`) as last parameters."""
+    made = make(_named(stored, passed))
+    parameters = tuple(Parameter(name=name, ctype="int32_t", role="ring") for name in passed)
+    return replace(made, function=replace(made.function, parameters=(*made.function.parameters, *parameters)))
+
+
+def _keeping(call: KernelCall) -> Make:
+    again = call.implementation.keeping
+    assert again is not None, "a selected kernel can be implemented again"
+    return again
+
+
+def ring_numbers(stored: StoredRows) -> dict[str, int]:
+    """Numbers of the rings, by the names that parameters would have."""
+    found: dict[str, int] = {}
+    for operand, kept in _operands(stored).items():
+        found |= {f"{operand}_ring": kept.stored, f"{operand}_shift": kept.shift} if kept else {}
+    return found
+
+
+def _named(stored: StoredRows, passed: Collection[str]) -> StoredRows:
+    """The same rows, of which these numbers are parameters."""
+    named = {
+        operand: replace(
+            kept,
+            stored_name=f"{operand}_ring" if f"{operand}_ring" in passed else "",
+            shift_name=f"{operand}_shift" if f"{operand}_shift" in passed else "",
+        )
+        if kept
+        else None
+        for operand, kept in _operands(stored).items()
+    }
+    output = named.pop("output")
+    return replace(stored, inputs=tuple(named.values()), output=output)
+
+
+def _operands(stored: StoredRows) -> dict[str, Kept | None]:
+    names = [f"input{index}" if index else "input" for index in range(len(stored.inputs))]
+    return {**dict(zip(names, stored.inputs, strict=True)), "output": stored.output}

@@ -1,0 +1,75 @@
+"""Input rows that each output row reads, as data: everything that asks about rows asks this."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowAccess:
+    """Output row r reads input rows [begins[r], ends[r]) of `input_rows`; none, only padding, where both are equal.
+
+    Any rows may be read in any order: a crop begins late, a resize repeats rows or leaves some out.
+    """
+
+    input_rows: int
+    begins: Sequence[int]
+    ends: Sequence[int]
+
+    def __post_init__(self) -> None:
+        assert len(self.begins) == len(self.ends), "each output row has one range"
+
+    @classmethod
+    def same(cls, rows: int) -> RowAccess:
+        """Row r reads row r."""
+        return cls(input_rows=rows, begins=range(rows), ends=range(1, rows + 1))
+
+    @classmethod
+    def whole(cls, output_rows: int) -> RowAccess:
+        """Every row reads the whole input, as one row."""
+        return cls(input_rows=1, begins=(0,) * output_rows, ends=(1,) * output_rows)
+
+    @classmethod
+    def sliding(
+        cls, input_rows: int, output_rows: int, *, taps: int, stride: int = 1, dilation: int = 1, padding: int = 0
+    ) -> RowAccess:
+        """A window of so many taps, whose first row lies at r * stride - padding; clipped to the input."""
+        firsts = range(-padding, output_rows * stride - padding, stride)
+        clipped = [(max(0, first), min(input_rows, first + (taps - 1) * dilation + 1)) for first in firsts]
+        ranges = [(begin, end) if begin < end else (0, 0) for begin, end in clipped]
+        return cls(
+            input_rows=input_rows, begins=tuple(begin for begin, _ in ranges), ends=tuple(end for _, end in ranges)
+        )
+
+    @property
+    def output_rows(self) -> int:
+        return len(self.begins)
+
+    def read(self, begin: int, end: int) -> tuple[int, int]:
+        """Half-open range around all input rows that output rows [begin, end) read; (0, 0) where they read none."""
+        pairs = zip(self.begins[begin:end], self.ends[begin:end], strict=True)
+        ranges = [(low, high) for low, high in pairs if low < high]
+        return (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else (0, 0)
+
+    @cached_property
+    def needed_from(self) -> tuple[int, ...]:
+        """By output row, the first input row that it or a later one reads; one more element, all rows, for none."""
+        pairs = zip(reversed(self.begins), reversed(self.ends), strict=True)
+        firsts = (begin if begin < end else self.input_rows for begin, end in pairs)
+        return tuple(accumulate(firsts, min, initial=self.input_rows))[::-1]
+
+    @cached_property
+    def needed_to(self) -> tuple[int, ...]:
+        """By output row, the end of the input rows that it and those before it read."""
+        return tuple(accumulate((e if b < e else 0 for b, e in zip(self.begins, self.ends, strict=True)), max))
+
+    @cached_property
+    def lag(self) -> int:
+        """Rows by which the output has to lie behind the input so that no row is written over one still to be read.
+
+        Output row r lies where row r - lag of the input lay.
+        """
+        return max(0, *(row + 1 - needed for row, needed in enumerate(self.needed_from[1:])))
