@@ -8,10 +8,10 @@ from functools import partial
 from itertools import groupby
 
 from codegen_c.kernels.contract import Implementation, Kept, Spatial, StoredRows
-from codegen_c.lowering.share_functions import with_rings
 from codegen_c.program.program import KernelCall, Program, Ring, Step, Tensor, reads
 from codegen_c.program.program import Part as TensorPart
 from codegen_c.program.program import Sequence as RowSteps
+from codegen_c.program.share_functions import with_rings
 from tvm_ext.core.row_access import RowAccess
 from tvm_ext.core.row_rings import RowRings, possible_guests
 from tvm_ext.core.row_schedule import merged, with_loops
