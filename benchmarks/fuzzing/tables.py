@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.fuzzing.outcome import FAILURES, KINDS, REFUSED, WARNINGS, Outcome
+
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +54,14 @@ def _listed(records: Sequence[Record], kinds: Sequence[str]) -> list[dict[str, A
     return [
         {"kind": kind, "error": error, "where": where, "count": len(group),
          "cases": [f"{record.index} ({record.kind})" for record in group[:12]],
-         "detail": group[0].outcome.detail[:700]}
+         "detail": _without_paths(group[0].outcome.detail)[:700]}
         for (kind, error, where), group in sorted(found.items())
     ]  # fmt: skip
+
+
+def _without_paths(text: str) -> str:
+    """The text without folders of this machine: files of the project by their path in it, others by their name."""
+    return re.sub(r"/[\w./-]*/", "", text.replace(f"{ROOT}/", ""))
 
 
 def table(result: Mapping[str, Any]) -> str:
