@@ -31,8 +31,9 @@ def work():
         with replaced_folder(Path(sys.argv[1])) as new:
             for number in range(30):
                 (new / f"{number}.c").write_text(f"{turn}")
-            threading.Thread(target=run_program, args=(["sh", "-c", "sleep 9 & wait"], new), kwargs={"seconds": 60},
-                             daemon=True).start()
+            beside = Path(sys.argv[1]).parent  # a folder that stays when this turn is over
+            threading.Thread(target=run_program, args=(["sh", "-c", "sleep 9 & wait"], beside),
+                             kwargs={"seconds": 60}, daemon=True).start()
             subprocess.Popen(["sleep", "9"], start_new_session=True)
             run_program(["sh", "-c", "echo x > x.o; sleep 0.02"], new, seconds=60)
 
