@@ -297,7 +297,7 @@ def _single_region(mod: tvm.IRModule, output_names: list[str]) -> relax.Function
 
 
 def _hands_over(main: relax.Function) -> bool:
-    """Whether main gives its parameters to one region, and returns the region's results, all in their order."""
+    """True where main hands its parameters to one region and returns the region's results, in their order."""
     values = {binding.var: binding.value for binding in bindings(main)}
     (region,) = (var for var, value in values.items() if isinstance(value, relax.Call))
     results = outputs(main)

@@ -126,7 +126,7 @@ class StoredRows:
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """What a kernel may count on: the processor, whether speed or size matters more, and whether scratch does most.
+    """Conditions for a kernel: the processor, whether speed or size matters more, and whether scratch does most.
 
     `codegen_c.targets.registry.target_of` makes one from a processor.
     """

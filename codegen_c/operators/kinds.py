@@ -1,4 +1,4 @@
-"""What a composite computes, as plain data without tvm: `codegen_c/composites/` writes these, kernels read them.
+"""Operators, which say the meaning of composites as plain data: `codegen_c/composites/` writes, kernels read them.
 
 Shapes are as stored: NHWC activations, weights [K, R, S, C] (output channels, kernel rows, kernel columns,
 input channels of the group). Padding is (top, left, bottom, right), ranges are half-open.

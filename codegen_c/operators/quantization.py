@@ -1,4 +1,4 @@
-"""How integers of a quantized tensor stand for real numbers."""
+"""Scale and zero point: the real numbers for which integers of a quantized tensor stand."""
 
 from __future__ import annotations
 

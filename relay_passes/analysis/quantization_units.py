@@ -56,7 +56,7 @@ class Unit:
 
     @property
     def channel_axis(self) -> int:
-        """Of a linear unit, the axis of its result along which its output channels lie."""
+        """Axis of the result along which the output channels of a linear unit lie."""
         return _channel_axis(self.members[0].value, self.members[0].var)
 
     @property

@@ -1,4 +1,4 @@
-"""What is particular to an instruction set stands in its folder, and nothing outside asks for it by name."""
+"""An instruction set stands in its folder with all that is particular to it; nothing outside asks for its name."""
 
 from __future__ import annotations
 

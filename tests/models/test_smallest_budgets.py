@@ -53,6 +53,7 @@ def test_shared_models(shared_models: Path, tmp_path: Path, name: str) -> None:
     assert_fits(tvm_ext.load(shared_models / f"{name}.onnx"), tmp_path, SMALLEST[name])
 
 
+@pytest.mark.sweep
 def test_mobilenet(tmp_path: Path) -> None:
     """MobileNetV2-0.35 at 96 by 96 pixels, of 140,240 B."""
     path = tmp_path / "mobilenet.onnx"
