@@ -12,7 +12,7 @@ import numpy as np
 from codegen_c.program.interface import Interface, Port
 from tvm_ext.core.errors import BadInput, BadPackage, BadPlatform, RunFailed
 from tvm_ext.core.platform import Platform
-from tvm_ext.execution.runner import QemuResult, Sample, board_seconds, run_host, run_qemu
+from tvm_ext.execution.runner import HostModel, QemuResult, Sample, board_seconds, run_host, run_qemu
 from tvm_ext.report.interface import check_header, firmware_of, interface_of, modelled_instructions
 from tvm_ext.report.tables import read_report
 
@@ -69,7 +69,7 @@ class Package:
             ) from None
 
     def run(self, inputs: Sample, on: Literal["host", "qemu"] = "host") -> dict[str, np.ndarray]:
-        """One inference; arrays under the model's own names.
+        """One inference; arrays under the model's own names. A model with states begins each time as if reset.
 
         The package's C is compiled and run: on the host in a process of its own, with limits of time and memory.
         Raises BadInput, RunFailed, MissingTool, BuildFailed, BadPackage.
@@ -80,8 +80,18 @@ class Package:
             return run_host(self.folder, self.interface, inputs)
         return dict(self.run_board([inputs]).outputs[0])
 
+    def session(self) -> HostModel:
+        """The package on the host for many runs, its C compiled once; states carry over. Use it as a context manager.
+
+        It has `run(inputs)`, `reset()`, `state()` and `restore(state)`. Raises as `run` does.
+        """
+        return HostModel(self.folder, self.interface)
+
     def run_board(self, samples: Sequence[Sample]) -> QemuResult:
-        """Several inferences in one run of the board in QEMU, with executed instructions and stack."""
+        """Several inferences in one run of the board in QEMU, with executed instructions and stack.
+
+        A model with states begins reset, and carries them from sample to sample.
+        """
         elf = firmware_of(self.folder, self.report)
         if elf is None:
             raise RunFailed(

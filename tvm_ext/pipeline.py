@@ -37,6 +37,7 @@ from relay_passes.simplify.move_integers import MoveIntegers
 from relay_passes.simplify.slice_splits import SliceSplits
 from tvm_ext import guide
 from tvm_ext.calibration import Calibration, Source, read_calibration
+from tvm_ext.core.model_states import states_of, with_next_names
 from tvm_ext.core.errors import BadOptions, UnsupportedModel
 from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
@@ -230,10 +231,12 @@ def _compiled(
     model = options.name or attributes["tvm_ext.model_name"]
     lowered = tvm.transform.Sequential(_from_memory(platform, backend, model, None, limits))(fitting)
     output_names = json.loads(attributes["tvm_ext.output_names"])
-    region = _single_region(lowered, output_names)
+    states = states_of(fitting.attrs)
+    region = _single_region(lowered, with_next_names(output_names, states))
     compiled = compile_region(
         region, platform, options, origin(attributes, platform), model=model,
-        input_names=json.loads(attributes["tvm_ext.input_names"]), output_names=output_names, lower=backend.lower,
+        input_names=json.loads(attributes["tvm_ext.input_names"]), output_names=output_names, states=states,
+        lower=backend.lower,
     )  # fmt: skip
     decided = lowered["main"].attrs or {}
     if "schedule_peak_bytes" not in decided:

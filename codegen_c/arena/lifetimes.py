@@ -10,6 +10,7 @@ from codegen_c.program.program import Program, Tensor, parts_of, reads, writes
 def lifetimes(program: Program) -> dict[str, tuple[int, int]]:
     """Steps [begin, end) during which each tensor's bytes matter; inputs from the first on, outputs to the last.
 
+    Those of states always matter.
     A tensor that has parts lives as long as any of them.
     """
     spans = _own_lifetimes(program)
@@ -35,12 +36,15 @@ def _own_lifetimes(program: Program) -> dict[str, tuple[int, int]]:
     for name in program.outputs:
         begin.setdefault(name, num_steps - 1)
         end[name] = num_steps
-    return {name: (begin[name], end[name]) for name in begin}
+    kept = {name: (0, num_steps) for name in program.kept}
+    return {name: (begin[name], end[name]) for name in begin} | kept
 
 
 def extents(program: Program) -> dict[str, list[tuple[int, int]]]:
-    """Of each tensor that has parts: its bytes [low, high) that matter, for each step of its life."""
-    return {name: _extents(program, name, parts) for name, parts in parts_of(program).items()}
+    """Of each tensor that has parts, and is no state: its bytes [low, high) that matter, for each step of its life."""
+    return {
+        name: _extents(program, name, parts) for name, parts in parts_of(program).items() if name not in program.kept
+    }
 
 
 def _extents(program: Program, whole: str, parts: list[Tensor]) -> list[tuple[int, int]]:

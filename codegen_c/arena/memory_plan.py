@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tvm_ext.core.platform import STATE_MEMORY
+
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
@@ -27,6 +29,7 @@ class Arena:
     """One memory's share: bytes used, the most bytes alive at a step, and that step.
 
     proved: whether no offsets need fewer bytes, for these lifetimes and overlaps.
+    home: the platform's memory, empty where it is `memory` itself.
     """
 
     memory: str
@@ -34,6 +37,12 @@ class Arena:
     lower_bound_bytes: int
     peak_step: int
     proved: bool = False
+    home: str = ""
+
+    @property
+    def inside(self) -> str:
+        """The platform's memory that the arena lies in."""
+        return self.home or self.memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +53,13 @@ class MemoryPlan:
     arenas: tuple[Arena, ...]
 
     def bytes_in(self, memory: str) -> int:
-        """Of the arena in a memory; 0 where there is none."""
-        return sum(arena.num_bytes for arena in self.arenas if arena.memory == memory)
+        """Of arenas and states in a memory of the platform; 0 where there are none."""
+        return sum(arena.num_bytes for arena in self.arenas if arena.inside == memory)
+
+    @property
+    def state_bytes(self) -> int:
+        """Of the struct that holds what runs keep."""
+        return sum(arena.num_bytes for arena in self.arenas if arena.memory == STATE_MEMORY)
 
     @property
     def arena_bytes(self) -> int:

@@ -15,8 +15,8 @@ from codegen_c.arena.problem import Buffer, Gap
 from codegen_c.arena.solve import optimise
 from codegen_c.program.program import Program, scratch_bytes, scratch_memory
 from tvm_ext.core.errors import BadOptions, DoesNotFit
-from tvm_ext.core.options import ALIGNMENT_BYTES
-from tvm_ext.core.platform import Platform
+from tvm_ext.core.options import ALIGNMENT_BYTES, STATE_ALIGNMENT_BYTES
+from tvm_ext.core.platform import STATE_MEMORY, Platform
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +93,7 @@ def _placed(
                 lower_bound_bytes=max(live),
                 proved=found.proved and (not apart or found.num_bytes == max(live)),
                 peak_step=live.index(max(live)),
+                home=program.state_home if memory == STATE_MEMORY else "",
             )
         )
     return placements, arenas
@@ -111,8 +112,9 @@ def _tensors(program: Program, alive: Mapping[str, tuple[int, int]], pins: Mappi
             for index, (low, high) in enumerate(needed.get(name, ()))
             if high - low < tensor.num_bytes
         )
+        alignment = max(STATE_ALIGNMENT_BYTES, tensor.element_bytes) if tensor.role == "state" else ALIGNMENT_BYTES
         buffer = Buffer(
-            begin=begin, end=end, size=tensor.num_bytes, alignment=ALIGNMENT_BYTES, offset=pins.get(name), gaps=gaps
+            begin=begin, end=end, size=tensor.num_bytes, alignment=alignment, offset=pins.get(name), gaps=gaps
         )
         items.append(_Item(name=name, memory=tensor.memory, buffer=buffer))
     return items
@@ -169,16 +171,18 @@ def check_capacity(
     limits: bytes that an arena may take, where that is less than its memory holds.
     """
     for arena in plan.arenas:
-        memory = platform.memory(arena.memory)
+        memory = platform.memory(arena.inside)
         limit = min(memory.capacity_bytes, (limits or {}).get(memory.name, memory.capacity_bytes))
-        if arena.num_bytes <= limit:
+        needed = plan.bytes_in(memory.name)
+        if needed <= limit:
             continue
         listed = ", ".join(f"{p.name} ({p.num_bytes} B)" for p in peak_placements(plan, arena))
         step = program.steps[arena.peak_step].name if program.steps else program.name
+        beside = f" beside {needed - arena.num_bytes} B of others" if needed > arena.num_bytes else ""
         raise DoesNotFit(
-            f"{step}: {arena.lower_bound_bytes} B are alive at step {arena.peak_step} ({listed}) and the arena needs "
-            f"{arena.num_bytes} B; {memory.name} of {platform.name} "
-            f"{'holds' if limit == memory.capacity_bytes else 'may give'} {limit} B, {arena.num_bytes - limit} B less. "
+            f"{step}: {arena.lower_bound_bytes} B are alive at step {arena.peak_step} ({listed}) and the "
+            f"{'state' if arena.home else 'arena'} needs {arena.num_bytes} B{beside}; {memory.name} of {platform.name} "
+            f"{'holds' if limit == memory.capacity_bytes else 'may give'} {limit} B, {needed - limit} B less. "
             "Try a larger memory, a smaller input, or an int8 model."
         )
     by_memory: dict[str, int] = {}

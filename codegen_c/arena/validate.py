@@ -11,9 +11,11 @@ from numpy.lib.stride_tricks import as_strided
 
 from codegen_c.arena.memory_plan import MemoryPlan, Placement
 from codegen_c.arena.validate_rows import replay_sequence
+from codegen_c.arena.validate_states import check_states
 from codegen_c.arena.validate_transfers import Flights, check_copies
 from codegen_c.program.program import Call, KernelCall, Loop, Program, Sequence, Tensor, Transfer, Wait, calls
 from tvm_ext.core.errors import PlanRejected
+from tvm_ext.core.platform import STATE_MEMORY
 
 NOBODY = -1
 
@@ -22,6 +24,7 @@ def validate(program: Program, plan: MemoryPlan) -> None:
     """Raises PlanRejected with the step, the tensor and who overwrote it."""
     _require_places(program, plan)
     _check_parts(program, plan)
+    check_states(program)
     check_copies(program)
     owners = _empty_memories(program, plan)
     numbers = {name: number for number, name in enumerate(plan.placements)}
@@ -47,7 +50,7 @@ def validate(program: Program, plan: MemoryPlan) -> None:
             thief = names[int(lost[0])] if lost[0] >= 0 else missing
             raise PlanRejected(f"{where}: {lost.size} B of {name} are not its own any more but hold {thief}.")
 
-    for name in program.inputs:
+    for name in (*program.inputs, *program.kept):
         if name in plan.placements:
             bytes_of(name)[:] = numbers[name]
     for index, step in enumerate(program.steps):
@@ -73,7 +76,7 @@ def validate(program: Program, plan: MemoryPlan) -> None:
                 if not _is_read_ahead(program, inner, position, plan, order):
                     require(name, where)
     flights.finish()
-    for name in program.outputs:
+    for name in (*program.outputs, *program.kept):
         require(name, "the end")
 
 
@@ -98,8 +101,9 @@ def _empty_memories(program: Program, plan: MemoryPlan) -> dict[str, np.ndarray]
             raise PlanRejected(
                 f"{name}: bytes {place.offset} to {place.offset + place.num_bytes} leave {place.memory}."
             )
-        if place.offset % 16 and not place.part_of:
-            raise PlanRejected(f"{name}: offset {place.offset} is no multiple of 16.")
+        aligned = 16 if place.memory != STATE_MEMORY else 4
+        if place.offset % aligned and not place.part_of:
+            raise PlanRejected(f"{name}: offset {place.offset} is no multiple of {aligned}.")
         _check_size(program, place)
     return {memory: np.full(size, NOBODY, dtype=np.int32) for memory, size in sizes.items()}
 

@@ -24,10 +24,11 @@ from codegen_c.program.program import Sequence as RowSteps
 from codegen_c.targets.registry import target_of
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.model_nodes import ModelNode
+from tvm_ext.core.model_states import ModelState
 from tvm_ext.core.options import BuildOptions
-from tvm_ext.core.platform import Platform
+from tvm_ext.core.platform import STATE_MEMORY, Platform
 
-RESERVED = frozenset({"run", "after_step", "bytes", "i", "io", "row", "status"})
+RESERVED = frozenset({"run", "after_step", "bytes", "i", "io", "row", "status", "reset", "not_reset"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,28 +94,30 @@ def compile_region(
     model: str,
     input_names: Sequence[str] = (),
     output_names: Sequence[str] = (),
+    states: Sequence[ModelState] = (),
     lower: Lower = lower_operator,
 ) -> Compiled:
     """Lower, plan, validate.
 
-    input_names, output_names: the model's own, in the region's order; by default the variables' names. lower: as in
-    `CodegenBackend`.
+    input_names, output_names: the model's own, in the region's order; by default the variables' names. states: what the
+    parameters behind the inputs, and the results behind the outputs, are. lower: as in `CodegenBackend`.
     Whether it fits is another question: `check_capacity`. Raises UnsupportedModel, PlanRejected.
     """
     target = target_of(platform.processor, optimize=options.optimize, least_scratch=options.least_scratch)
-    reserved = {*RESERVED, *(memory.name for memory in platform.memories)}
-    program = lower_region(region, platform, target, reserved=reserved, lower=lower)
+    reserved = {*RESERVED, STATE_MEMORY, *(memory.name for memory in platform.memories)}
+    program = lower_region(region, platform, target, reserved=reserved, lower=lower, states=states)
     program, plan = _planned(program, platform, options)
     # Of a plan larger than the memory itself, which nothing is built from, each byte would be looked at.
-    if all(arena.num_bytes <= platform.memory(arena.memory).capacity_bytes for arena in plan.arenas):
+    if all(arena.num_bytes <= platform.memory(arena.inside).capacity_bytes for arena in plan.arenas):
         validate(program, plan)
     interface = Interface(
         model=model,
         io=options.io,
         inputs=_ports(program, program.inputs, input_names),
         outputs=_ports(program, program.outputs, output_names),
+        state_bytes=plan.state_bytes,
     )
-    used = {arena.memory: arena.num_bytes for arena in plan.arenas}
+    used = {arena.inside: plan.bytes_in(arena.inside) for arena in plan.arenas}
     used[platform.weights] = used.get(platform.weights, 0) + program.weights_bytes
     origin = replace(origin, memories=tuple(used.items()))
     return Compiled(program=program, plan=plan, interface=interface, origin=origin, platform=platform)

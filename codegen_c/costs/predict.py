@@ -34,7 +34,7 @@ def step_cycles(program: Program, step: Step, time: TimeModel) -> float:
     if isinstance(step, Wait):
         return 0.0
     if isinstance(step, Transfer):
-        source, target = program.memory_of_source(step), program.tensors[step.target].memory
+        source, target = program.home(program.memory_of_source(step)), program.home(program.tensors[step.target].memory)
         return time.transfer_cycles(source, target, program.tensors[step.target].num_bytes)
     return finish_cycles(event for call in calls(step) for event in _events(program, call, time, ""))
 
@@ -43,7 +43,10 @@ def moved_bytes(program: Program) -> dict[tuple[str, str], int]:
     """By the memories that bytes go between."""
     found: dict[tuple[str, str], int] = {}
     for transfer in program.moves():
-        pair = program.memory_of_source(transfer), program.tensors[transfer.target].memory
+        pair = (
+            program.home(program.memory_of_source(transfer)),
+            program.home(program.tensors[transfer.target].memory),
+        )
         found[pair] = found.get(pair, 0) + program.tensors[transfer.target].num_bytes
     return found
 
@@ -55,7 +58,7 @@ def _events(program: Program, call: Call, time: TimeModel, only: str) -> Iterato
         if not only:
             yield Event(kind="wait", number=max(transfer.number or 0 for transfer in call.transfers))
     elif not only or call not in program.moves():
-        source, target = program.memory_of_source(call), program.tensors[call.target].memory
+        source, target = program.home(program.memory_of_source(call)), program.home(program.tensors[call.target].memory)
         cycles = time.transfer_cycles(only or source, only or target, program.tensors[call.target].num_bytes)
         kind = "run" if call.number is None else "start"
         yield Event(kind=kind, cycles=cycles, number=call.number or 0)
@@ -63,16 +66,16 @@ def _events(program: Program, call: Call, time: TimeModel, only: str) -> Iterato
 
 def _kernel_cycles(program: Program, call: KernelCall, time: TimeModel, only: str) -> float:
     implementation = call.implementation
-    default = only or next(iter(program.tensors.values())).memory
+    default = only or program.home(next(iter(program.tensors.values())).memory)
     touched = sum(program.tensors[n].num_elements for n in (*call.inputs, *call.outputs))
     total = time.compute_cycles(implementation.kernel, implementation.instructions or touched)
     for position, name in enumerate(call.inputs):
         tensor = program.tensors[name]
         read = input_read(implementation, position, tensor.num_elements * tensor.element_bytes)
-        total += time.read_cycles(only or tensor.memory, read)
+        total += time.read_cycles(only or program.home(tensor.memory), read)
     for name in call.outputs:
         tensor = program.tensors[name]
-        total += time.write_cycles(only or tensor.memory, tensor.num_elements * tensor.element_bytes)
+        total += time.write_cycles(only or program.home(tensor.memory), tensor.num_elements * tensor.element_bytes)
     if call.constants:
         fetched = dict(call.fetched)
         first = call.constants[0]

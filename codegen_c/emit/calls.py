@@ -10,7 +10,8 @@ from codegen_c.arena.memory_plan import MemoryPlan, scratch_name
 from codegen_c.emit.memory import place
 from codegen_c.emit.stream import RowBounds, callback_lines
 from codegen_c.program.interface import Port
-from codegen_c.program.program import Affine, Call, KernelCall, Program, Transfer, Wait
+from codegen_c.program.program import Affine, Call, KernelCall, Program, Transfer, Turned, Wait
+from tvm_ext.core.platform import STATE_MEMORY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +67,8 @@ class Calls:
             roles = {parameter.role for parameter in call.implementation.function.parameters}
             names += [scratch_name(step_name)] if "scratch" in roles else []
         placements = self.plan.placements
-        return list(dict.fromkeys(placements[name].memory for name in names if name in placements))
+        turns = [STATE_MEMORY] if isinstance(call, KernelCall) and any(isinstance(r, Turned) for r in call.rings) else []
+        return list(dict.fromkeys([*(placements[name].memory for name in names if name in placements), *turns]))
 
     def _transfer(self, step: Transfer) -> str:
         target = place(self.program, self.plan, step.target)
@@ -74,7 +76,14 @@ class Calls:
         operands = f"{target}, {source}, {self.program.tensors[step.target].num_bytes}u"
         if step.number is not None:
             return f"tvm_ext_dma_start({step.number}u, {operands});"
-        return f"tvm_ext_dma_copy({operands});" if step in self.program.moves() else f"memcpy({operands});"
+        if step in self.program.moves():
+            return f"tvm_ext_dma_copy({operands});"
+        return f"{'memmove' if self._meet(step) else 'memcpy'}({operands});"
+
+    def _meet(self, step: Transfer) -> bool:
+        """Whether source and target lie in one tensor."""
+        parts = [self.program.tensors[name].part for name in (step.source, step.target) if not step.source_is_constant]
+        return len({part.tensor for part in parts if part}) == 1 and all(parts)
 
     def _callback(self, call: KernelCall, bounds: RowBounds | None) -> list[str]:
         callback = call.implementation.callback
@@ -102,13 +111,20 @@ class Calls:
             elif parameter.role == "scratch":
                 arguments.append(self._place(scratch_name(step_name)))
             elif parameter.role == "ring":
-                arguments.append(f"{next(rings)} /* {parameter.name} */")
+                arguments.append(f"{_ring(next(rings))} /* {parameter.name} */")
             else:
                 arguments.append(next(rows))
         return arguments
 
     def _place(self, name: str) -> str:
         return place(self.program, self.plan, name)
+
+
+def _ring(value: int | Turned) -> str:
+    """A number of a ring as C."""
+    if isinstance(value, int):
+        return str(value)
+    return f"(int32_t){STATE_MEMORY}->{value.turn}[0]{f' + {value.shift}' if value.shift else ''}"
 
 
 def wrapped(text: str) -> list[str]:

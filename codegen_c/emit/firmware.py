@@ -150,6 +150,7 @@ def _main(interface: Interface, startup: Startup, moves: bool, compares: bool) -
         io=interface.io,
         counts=moves,
         compares=compares,
+        resets=interface.state_bytes > 0,
         read_stack_pointer=startup.read_stack_pointer,
         parameters=parameters[interface.io],
         streams=streams(interface),

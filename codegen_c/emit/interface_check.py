@@ -13,6 +13,9 @@ def emit_interface_check(interface: Interface) -> str:
     lines = ["#include <stddef.h>", f'#include "{interface.model}.h"']
     lines += [_equal(interface.size_macro(port), port.num_elements) for port in ports]
     lines += [f"{signature(interface)};"]
+    if interface.state_bytes:
+        lines += [_equal(interface.state_bytes_name, interface.state_bytes)]
+        lines += [f"void {interface.reset}(void);", f"void *{interface.state_place}(void);"]
     if interface.io == "arena":
         lines += [f"{accessor_signature(interface, port)};" for port in ports]
     if interface.io == "stream":

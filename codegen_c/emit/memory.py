@@ -48,6 +48,7 @@ def emit_memory(
     model = interface.model
     guard = f"{model.upper()}_MEMORY_H"
     memories = [arena.memory for arena in plan.arenas if arena.num_bytes]
+    homes = {arena.memory: arena.inside for arena in plan.arenas}
     header = [
         banner(origin, f"{model}: the arenas, every tensor at its planned place."),
         f"#ifndef {guard}\n#define {guard}\n",
@@ -58,7 +59,7 @@ def emit_memory(
     source = [
         banner(origin, f"{model}: the arenas."),
         f'#include "{model}_memory.h"\n#include "{model}.h"\n',
-        *(_definition(model, platform.memory(memory)) for memory in memories),
+        *(_definition(model, memory, platform.memory(homes[memory])) for memory in memories),
         *(_accessors(program, plan, interface) if interface.io == "arena" else ()),
     ]
     return {f"{model}_memory.h": "\n".join(header), f"{model}_memory.c": "\n".join(source)}
@@ -67,6 +68,11 @@ def emit_memory(
 def place(program: Program, plan: MemoryPlan, name: str) -> str:
     """C expression of a tensor's first element: in its arena, or of the caller's pointer."""
     placement = plan.placements.get(name)
+    if placement and placement.part_of and _turns(program, placement):
+        whole = program.tensors[placement.part_of]
+        ring = whole.ring
+        assert ring is not None, "what turns is a ring"
+        return f"&{placement.memory}->{whole.name}[{placement.memory}->{ring.turn}[0] * {whole.num_elements // ring.rows}u]"
     if placement:
         return f"{placement.memory}->{name}"
     part = program.tensors[name].part
@@ -78,15 +84,22 @@ def _union(program: Program, plan: MemoryPlan, model: str, memory: str) -> str:
     placements = sorted((p for p in plan.placements.values() if p.memory == memory), key=lambda p: (p.begin, p.offset))
     tag = union_name(model, memory)
     members = [f"_Alignas(16) uint8_t bytes[{arena.num_bytes}];"]
-    members += [line for placement in placements for line in _member(program, placement)]
+    named = [placement for placement in placements if not _turns(program, placement)]
+    members += [line for placement in named for line in _member(program, placement)]
     asserts = [
-        f'_Static_assert(offsetof(union {tag}, {p.name}) == {p.offset}u, "{p.name}");' for p in placements if p.offset
+        f'_Static_assert(offsetof(union {tag}, {p.name}) == {p.offset}u, "{p.name}");' for p in named if p.offset
     ]
     asserts.append(f'_Static_assert(sizeof(union {tag}) == {-(-arena.num_bytes // 16) * 16}u, "{tag}");')
     peak = program.steps[arena.peak_step].name if program.steps else model
     bound = arena.lower_bound_bytes
     note = f"/* {arena.num_bytes} B; no plan of these lifetimes needs fewer than {bound} B (at {peak}). */"
     return "\n".join([note, f"union {tag} {{", block(members), "};", f"extern union {tag} {tag};", *asserts, ""])
+
+
+def _turns(program: Program, placement: Placement) -> bool:
+    """Whether it lies elsewhere in each run: new rows of a ring that runs keep."""
+    ring = program.tensors[placement.part_of].ring if placement.part_of else None
+    return ring is not None and ring.turn != ""
 
 
 def _member(program: Program, placement: Placement) -> list[str]:
@@ -101,6 +114,8 @@ def _member(program: Program, placement: Placement) -> list[str]:
     else:
         ctype, count, note = "uint8_t", placement.num_bytes, "scratch"
     gap = f"uint8_t GAP_{placement.name}[{placement.offset}]; " if placement.offset else ""
+    if tensor and tensor.role == "state":
+        return [f"/* {note}; kept */", f"struct {{ {gap}{ctype} {placement.name}[{count}]; }};"]
     alive = (
         f"step {placement.begin}"
         if placement.end == placement.begin + 1
@@ -109,8 +124,9 @@ def _member(program: Program, placement: Placement) -> list[str]:
     return [f"/* {note}; {alive} */", f"struct {{ {gap}{ctype} {placement.name}[{count}]; }};"]
 
 
-def _definition(model: str, memory: Memory) -> str:
-    tag = union_name(model, memory.name)
+def _definition(model: str, arena: str, memory: Memory) -> str:
+    """The arena's object, in the section of the memory that it lies in."""
+    tag = union_name(model, arena)
     text = f"{define_section(model, memory, zeroed=True)}{section_macro(model, memory.name)} union {tag} {tag};\n"
     if memory.section and not zeroed_by_name(memory.section):
         text += '#ifdef __clang__\n#pragma clang section bss=""\n#endif\n'

@@ -15,6 +15,7 @@ from codegen_c.emit.memory import union_name
 from codegen_c.emit.pieces import Piece, joined
 from codegen_c.emit.row_functions import row_function_names, row_functions
 from codegen_c.emit.sequence import sequence_lines
+from codegen_c.emit.state import run_begins, run_ends
 from codegen_c.emit.stream import streamed
 from codegen_c.kernels.contract import CFunction
 from codegen_c.program.interface import Interface
@@ -30,6 +31,7 @@ from codegen_c.program.program import (
     reads,
 )
 from codegen_c.program.program import Sequence as RowSteps
+from tvm_ext.core.platform import STATE_MEMORY
 
 RUNTIME_HEADER = "tvm_ext_kernels.h"
 DMA_HEADER = "tvm_ext_dma.h"
@@ -132,9 +134,11 @@ def _run(written: Calls, interface: Interface, after_step: bool) -> list[Piece]:
     model, program = interface.model, written.program
     direct = [(call, step) for step in program.steps for call in calls(step) if call.name not in written.row_names]
     used = dict.fromkeys(memory for call, step in direct for memory in written.memories(call, step.name))
+    used = dict.fromkeys([*used, *([STATE_MEMORY] if program.states else [])])
     lines = [f"union {union_name(model, memory)} *const {memory} = &{union_name(model, memory)};" for memory in used]
     lines += ["int32_t status = 0;"] if streamed(interface) else []
     lines += [""] if lines else []
+    lines += run_begins(program, written.plan, interface)
     read = {name for step in program.steps for name in reads(step)}
     unread = [port.name for port in interface.inputs if port.name not in read]
     lines += [f"(void){name}; /* no step reads it */" for name in unread if interface.io == "caller"]
@@ -146,7 +150,8 @@ def _run(written: Calls, interface: Interface, after_step: bool) -> list[Piece]:
             lines += [f"if ({model}_after_step) {{", block(f"{model}_after_step({index});"), "}"]
         names = tuple(call.name for call in calls(step))
         pieces.append(Piece(text=block(lines), kind="step", name=step.name, steps=names))
-    return [*pieces, Piece(text="    return 0;\n}\n")]
+    ends = [block(lines)] if (lines := run_ends(program)) else []
+    return [*pieces, Piece(text="\n".join([*ends, "    return 0;\n}\n"]))]
 
 
 def _under_way(step: Step, before: int | None) -> int | None:

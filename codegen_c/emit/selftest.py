@@ -67,6 +67,7 @@ def emit_selftest(interface: Interface, *, tolerance: float = 1e-4, compares: bo
         "model": model,
         "io": interface.io,
         "compares": compares,
+        "resets": interface.state_bytes > 0,
         "tolerance": repr(float(tolerance)),
         "uses_float": any(dtype.startswith("float") for dtype in dtypes),
         "kinds": [

@@ -7,6 +7,7 @@ from codegen_c.emit.banner import Origin
 from codegen_c.emit.header import emit_header
 from codegen_c.emit.memory import emit_memory
 from codegen_c.emit.model import DMA_HEADER, emit_model, headers
+from codegen_c.emit.state import emit_state
 from codegen_c.emit.weights import emit_weights
 from codegen_c.program.interface import Interface
 from codegen_c.program.program import Program
@@ -36,6 +37,7 @@ def emit_sources(
         f"{model}.h": emit_header(interface, origin),
         f"{model}.c": emit_model(program, plan, interface, origin, after_step=after_step),
         **emit_memory(program, plan, interface, origin, platform),
+        **emit_state(program, plan, interface, origin),
         **emit_weights(program, model, origin, platform),
         **{name: runtime_text(name, instruction_set_of(runs_on.get(name, platform.processor))) for name in runtime},
     }

@@ -7,6 +7,7 @@ operators later as it says.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,11 +18,13 @@ from tvm import relax
 from codegen_c.composites.graph import tensor_type
 from codegen_c.composites.lower_operator import Lower, Lowered, lower_operator
 from codegen_c.kernels.contract import Refusal, Target
+from codegen_c.lowering.states import KeptPair, with_states
 from codegen_c.lowering.transfers import Fetch, Move, with_transfers
 from codegen_c.operators.kinds import Concat, Gather, Permute, Stream, TensorType
 from codegen_c.program.program import Constant, KernelCall, Program, Step, Strip, Tensor, Transfer
 from codegen_c.program.sequences import Part, fold_sequences, in_sequence
 from tvm_ext.core.errors import UnsupportedModel
+from tvm_ext.core.model_states import ModelState
 from tvm_ext.core.names import MOVE, identifier, strip_ending, unique
 from tvm_ext.core.platform import Platform
 
@@ -29,10 +32,19 @@ FORM_SUFFIXES = (".nhwc", ".nchw", ".rows")
 
 
 def lower_region(
-    region: relax.Function, platform: Platform, target: Target, *, reserved: set[str], lower: Lower = lower_operator
+    region: relax.Function,
+    platform: Platform,
+    target: Target,
+    *,
+    reserved: set[str],
+    lower: Lower = lower_operator,
+    states: Sequence[ModelState] = (),
 ) -> Program:
-    """The program of a region function. reserved: C identifiers taken already; raises UnsupportedModel."""
-    return _Lowering(region, platform, target, set(reserved), lower).run()
+    """The program of a region function. reserved: C identifiers taken already; raises UnsupportedModel.
+
+    states: what the last parameters, and the last results, are.
+    """
+    return _Lowering(region, platform, target, set(reserved), lower).run(states)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,23 +71,33 @@ class _Lowering:
         self.moves: list[Move] = []
         self.fetches: dict[str, Fetch] = {}
 
-    def run(self) -> Program:
-        inputs = [self._tensor(param.name, tensor_type(param.ty), role="input") for param in self.region.params]
-        for param, name in zip(self.region.params, inputs, strict=True):
+    def run(self, states: Sequence[ModelState]) -> Program:
+        params = self.region.params
+        roles = ["input"] * (len(params) - len(states)) + ["state"] * len(states)
+        named = [
+            self._tensor(param.name, tensor_type(param.ty), role=role)
+            for param, role in zip(params, roles, strict=True)
+        ]
+        for param, name in zip(params, named, strict=True):
             self.views[param] = _View(tensor=name, shape=self.tensors[name].shape)
         for block in self.region.body.blocks:
             for binding in block.bindings:
                 self._visit(binding.var, binding.value)
         self._quantize_moved()
         body = self.region.body.body
-        results = body.fields if isinstance(body, relax.Tuple) else [body]
-        outputs = [self._output(result) for result in results]
+        results = list(body.fields) if isinstance(body, relax.Tuple) else [body]
+        inputs, found = named[: len(named) - len(states)], named[len(named) - len(states) :]
+        outputs = [self._output(result) for result in results[: len(results) - len(states)]]
+        left = [self._left(result) for result in results[len(results) - len(states) :]]
         program = Program(
             name=str(self.region.attrs["global_symbol"]), inputs=tuple(inputs), outputs=tuple(outputs),
-            tensors=self.tensors, constants=self.constants, steps=tuple(self.steps),
+            tensors=self.tensors, constants=self.constants, steps=tuple(self.steps), state_home=self.platform.states,
         )  # fmt: skip
         program = with_transfers(program, self.moves, self.fetches, self.platform, self.taken)
-        return fold_sequences(program, self.parts)
+        pairs = [
+            KeptPair(state=state, found=one, left=other) for state, one, other in zip(states, found, left, strict=True)
+        ]
+        return with_states(fold_sequences(program, self.parts), pairs, self.taken)
 
     def _visit(self, var: relax.Var, value: relax.Expr) -> None:
         if isinstance(value, relax.Function):
@@ -242,6 +264,12 @@ class _Lowering:
         layout = tensor.layout if tensor.shape == view.shape else ()
         self.tensors[tensor.name] = replace(tensor, role="output", shape=view.shape, source=source, layout=layout)
         return tensor.name if tensor.source == source else self._rename(tensor.name, source)
+
+    def _left(self, expr: relax.Expr) -> str:
+        """The tensor of a state's next value."""
+        if isinstance(expr, tvm.ir.GenericConst):
+            raise UnsupportedModel("a state of the model is set to a constant in each run; make it a constant.")
+        return self._argument(expr).tensor
 
     def _rename(self, old: str, source: str) -> str:
         """A result that is a view of another tensor carries the result's name: it is part of the public interface."""

@@ -72,12 +72,14 @@ class Interface:
     io `arena`: `T *<model>_<input>(void)`, `const T *<model>_<output>(void)`, `int32_t <model>_run(void)`.
     io `caller`: `int32_t <model>_run(const T *input, ..., T *output, ...)`, inputs first.
     io `stream`: `int32_t <model>_run(const <model>_io *io)`, a struct of functions `read_<input>`, `write_<output>`.
+    state_bytes: of what runs keep, 0 where they keep nothing; then there is no `void <model>_reset(void)`.
     """
 
     model: str
     io: Io
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
+    state_bytes: int = 0
 
     def accessor(self, port: Port) -> str:
         """Name of the C function that gives a port's place in the arena."""
@@ -102,3 +104,20 @@ class Interface:
     @property
     def run(self) -> str:
         return f"{self.model}_run"
+
+    @property
+    def reset(self) -> str:
+        return f"{self.model}_reset"
+
+    @property
+    def state_place(self) -> str:
+        return f"{self.model}_state_place"
+
+    @property
+    def state_bytes_name(self) -> str:
+        return f"{self.model}_state_bytes"
+
+    @property
+    def not_reset(self) -> str:
+        """Name of the answer of a run whose states nobody has set."""
+        return f"{self.model}_not_reset"

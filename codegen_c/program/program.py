@@ -15,10 +15,14 @@ import numpy as np
 
 from codegen_c.kernels.contract import Implementation
 from codegen_c.operators.quantization import Quantization
+from tvm_ext.core.platform import STATE_MEMORY
 from tvm_ext.core.row_schedule import Schedule, in_turn
 from tvm_ext.core.row_sequence import RowCall
 
 DTYPES = ("float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool")
+
+
+Update = Literal["none", "in place", "ring", "shift", "copy"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,11 +30,14 @@ class Ring:
     """Of a tensor's rows, only the last `stored` are kept: row h in slot (h + shift) % stored.
 
     A ring that is part of another one lies in the slots whose rows that one is done with.
+    turn: name of the tensor that holds how many slots further on the rows lie in this run; empty for none. Only a
+    state turns, from run to run.
     """
 
     rows: int
     stored: int
     shift: int = 0
+    turn: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +70,7 @@ class Tensor:
     empty where both are the same. ring: which rows are kept at a time, None for all; the shape is that of the whole.
     part: where it lies inside another tensor, whose bytes it shares; written once, as itself or as that tensor.
     strip: which columns of one of the model's tensors it holds, None for one of its own.
+    A state keeps its elements from one run to the next, and its bytes are never another tensor's.
     """
 
     name: str
@@ -70,7 +78,7 @@ class Tensor:
     shape: tuple[int, ...]
     dtype: str
     memory: str
-    role: Literal["input", "output", "intermediate"] = "intermediate"
+    role: Literal["input", "output", "intermediate", "state"] = "intermediate"
     layout: tuple[int, ...] = ()
     quantization: Quantization | None = None
     ring: Ring | None = None
@@ -116,6 +124,22 @@ class Constant:
     note: str = ""
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class State:
+    """A value that runs keep. tensor: where it lies, as the steps read it.
+
+    initial: the elements of the tensor before the first run. left: the tensor of a run's result, a part of `tensor` or
+    the very same; of a ring, `pushed` rows at its end. update: by which way a run changes it.
+    """
+
+    source: str
+    tensor: str
+    initial: np.ndarray
+    left: str
+    update: Update
+    pushed: int = 0
+
+
 @dataclass(frozen=True, kw_only=True)
 class Affine:
     """base + step * (iteration of the enclosing Loop); step 0 outside of one."""
@@ -125,6 +149,14 @@ class Affine:
 
     def at(self, iteration: int) -> int:
         return self.base + self.step * iteration
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turned:
+    """A number of slots: that which the tensor `turn` holds, and `shift` more."""
+
+    turn: str
+    shift: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +178,8 @@ class KernelCall:
     fetched: (constant, tensor) of constants that are read from a tensor that they were copied to before.
     scratch_memory: where its scratch lies; empty for the platform's default memory.
     processor: what runs it, of the platform; empty for the platform's first one.
-    rings: values of the function's parameters of that role, where layers with other rings share the function.
+    rings: values of the function's parameters of that role, where layers with other rings share the function, or a
+    ring turns.
     """
 
     name: str
@@ -160,7 +193,7 @@ class KernelCall:
     fetched: tuple[tuple[str, str], ...] = ()
     scratch_memory: str = ""
     processor: str = ""
-    rings: tuple[int, ...] = ()
+    rings: tuple[int | Turned, ...] = ()
 
     def seen_shape(self, position: int, tensor: Tensor) -> tuple[int, ...]:
         """Shape in which the kernel sees the tensor that is its input `position`."""
@@ -231,12 +264,19 @@ def calls(step: Step) -> tuple[Call, ...]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Program:
-    """A model, or a region of one, ready for planning and emission. inputs and outputs name tensors."""
+    """A model, or a region of one, ready for planning and emission. inputs and outputs name tensors.
+
+    states: what runs keep; their tensors lie in `STATE_MEMORY`, which is a struct of its own inside `state_home`.
+    ready: tensor whose one number says that they were set; empty where there are none.
+    """
 
     name: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     tensors: dict[str, Tensor]
+    states: tuple[State, ...] = ()
+    state_home: str = ""
+    ready: str = ""
     constants: dict[str, Constant] = field(default_factory=dict[str, "Constant"])
     steps: tuple[Step, ...] = ()
 
@@ -253,8 +293,18 @@ class Program:
             inner
             for step in self.steps
             for inner in calls(step)
-            if isinstance(inner, Transfer) and self.memory_of_source(inner) != self.tensors[inner.target].memory
+            if isinstance(inner, Transfer)
+            and self.home(self.memory_of_source(inner)) != self.home(self.tensors[inner.target].memory)
         ]
+
+    def home(self, memory: str) -> str:
+        """The platform's memory that one of the program's lies in."""
+        return self.state_home if memory == STATE_MEMORY else memory
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """Tensors whose bytes runs keep, those of turns among them."""
+        return tuple(tensor.name for tensor in self.tensors.values() if tensor.role == "state")
 
     def memory_of_source(self, transfer: Transfer) -> str:
         held: dict[str, Constant] | dict[str, Tensor] = self.constants if transfer.source_is_constant else self.tensors

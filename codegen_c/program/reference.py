@@ -6,17 +6,37 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from codegen_c.program.program import Program, Step, Transfer, Wait, calls, parts_of
+from codegen_c.program.program import Program, State, Step, Transfer, Wait, calls, parts_of
 
 Array = np.ndarray
 
 
-def run(program: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Every tensor of the program, by name; inputs are in stored layout, of the program's shapes and types."""
-    values = dict(inputs)
+def run(program: Program, inputs: Mapping[str, Array], states: Mapping[str, Array] | None = None) -> dict[str, Array]:
+    """Every tensor of the program, by name; inputs are in stored layout, of the program's shapes and types.
+
+    states: by tensor, what the run before left, as `next_states` gives it; by default what they begin with.
+    """
+    values = {**inputs, **(first_states(program) if states is None else states)}
     for step in program.steps:
         values |= run_step(program, step, values)
     return values | {name: value_of(program, name, values) for name in program.outputs}
+
+
+def first_states(program: Program) -> dict[str, Array]:
+    """What the first run finds, by tensor; of a ring, its rows in order, where those to be pushed are anything."""
+    return {state.tensor: _as_found(state, state.initial) for state in program.states}
+
+
+def next_states(program: Program, values: Mapping[str, Array]) -> dict[str, Array]:
+    """What the next run finds, from every tensor of a run."""
+    return {state.tensor: _as_found(state, values[state.tensor]) for state in program.states}
+
+
+def _as_found(state: State, left: Array) -> Array:
+    if state.update != "ring":
+        return left
+    rows = next(extent for extent in left.shape if extent > 1)
+    return np.roll(left.reshape(rows, -1), -state.pushed, axis=0).reshape(left.shape)
 
 
 def run_step(program: Program, step: Step, values: Mapping[str, Array]) -> dict[str, Array]:
@@ -26,7 +46,7 @@ def run_step(program: Program, step: Step, values: Mapping[str, Array]) -> dict[
         if isinstance(call, Wait):
             continue
         if isinstance(call, Transfer):
-            written[call.target] = copied(program, call, values)
+            written |= _kept(program, {call.target: copied(program, call, {**values, **written})}, {**values, **written})
             continue
         known = {**values, **written}
         seen = [
@@ -34,10 +54,25 @@ def run_step(program: Program, step: Step, values: Mapping[str, Array]) -> dict[
             for name, shape in zip(call.inputs, call.input_shapes, strict=True)
         ]
         results = call.implementation.reference(seen)
-        for name, result in zip(call.outputs, results, strict=True):
-            tensor = program.tensors[name]
-            written[name] = np.ascontiguousarray(result).astype(tensor.dtype, copy=False).reshape(tensor.shape)
+        made = {
+            name: np.ascontiguousarray(result).astype(tensor.dtype, copy=False).reshape(tensor.shape)
+            for name, result in zip(call.outputs, results, strict=True)
+            if (tensor := program.tensors[name])
+        }
+        written |= _kept(program, made, known)
     return written
+
+
+def _kept(program: Program, made: Mapping[str, Array], values: Mapping[str, Array]) -> dict[str, Array]:
+    """What was made, and the states of which that is a part, as they are then."""
+    found = dict(made)
+    for name, array in made.items():
+        part = program.tensors[name].part
+        if part and program.tensors[part.tensor].role == "state":
+            whole = found.get(part.tensor, values[part.tensor]).copy()
+            whole.reshape(-1)[part.first : part.first + array.size] = array.reshape(-1)
+            found[part.tensor] = whole
+    return found
 
 
 def copied(program: Program, transfer: Transfer, values: Mapping[str, Array]) -> Array:

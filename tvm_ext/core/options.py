@@ -14,6 +14,9 @@ from tvm_ext.core.platform import Platform
 ALIGNMENT_BYTES = 16
 """Of every tensor in an arena."""
 
+STATE_ALIGNMENT_BYTES = 4
+"""Of every state in the struct that holds them, at least."""
+
 VARIABLES_BYTES = 4096
 """Kept free, beside the stack, in the memory where a board's firmware has its variables."""
 

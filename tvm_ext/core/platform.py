@@ -27,6 +27,9 @@ _LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+
 _ADDRESS_SPACE_BYTES = 1 << 32
 _TIMER_BYTES = 16
 
+STATE_MEMORY = "state"
+"""In programs and plans, the struct that holds what a model keeps between runs: no memory has this name."""
+
 NO_SIMD = "none"
 """`simd` of a processor on which plain C runs."""
 
@@ -65,7 +68,8 @@ class Memory:
 
     `section` is the linker section generated arrays go to, on the board; None leaves the choice to the linker
     (`.bss` for ram, `.rodata` for rom), and a build for the host has none. `address` is where a board has it, None
-    where the system decides.
+    where the system decides. `retained`: whether it keeps what it holds while the processor sleeps deeply; states of
+    models go there.
     """
 
     name: Name
@@ -76,6 +80,7 @@ class Memory:
     latency_cycles: Count = 0
     section: Annotated[str, Field(pattern=r"^\.[A-Za-z_][A-Za-z0-9_.]{0,62}$")] | None = None
     address: Count | None = None
+    retained: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
@@ -214,6 +219,11 @@ class Platform:
         return self.link_between(processor, memory) or self.link_between(memory, processor)
 
     @property
+    def states(self) -> str:
+        """The memory for what models keep from one run to the next: the first one that is retained, if there is any."""
+        return next((memory.name for memory in self.memories if memory.retained), self.activations)
+
+    @property
     def processor(self) -> Processor:
         """The processor that runs what nothing else claims: the first one."""
         return self.processors[0]
@@ -226,6 +236,8 @@ class Platform:
     def _contradiction(self) -> str | None:
         """What no single value shows: names used twice or not at all, memories nobody reaches."""
         names = [part.name for part in (*self.processors, *self.memories)]
+        if STATE_MEMORY in names:
+            return f"name = {STATE_MEMORY!r} is the name of what models keep between runs; choose another one."
         for name in names:
             if names.count(name) > 1:
                 return f"name = {name!r} is used more than once; processors and memories need names of their own."
@@ -253,6 +265,8 @@ class Platform:
             if kind and memories[name].kind != kind:
                 return f"{key} = {name!r} is a {memories[name].kind}; a {kind} is needed."
         for memory in self.memories:
+            if memory.retained and memory.kind == "rom":
+                return f"memories.{memory.name}.retained = true: a rom keeps what it holds anyway; a ram is needed."
             if memory.kind == "ram" and memory.write_bytes_per_cycle < 1e-6:
                 return (
                     f"memories.{memory.name}.write_bytes_per_cycle = {memory.write_bytes_per_cycle:g}: at least 1e-6."

@@ -33,6 +33,23 @@ def load(path: str) -> None:
         raise BadPackage(f"the host library cannot be loaded: {error}.") from None
 
 
+def call(symbol: str) -> None:
+    """Call a function without arguments."""
+    function = getattr(_loaded["library"], symbol)
+    function.restype = None
+    function()
+
+
+def read_bytes(symbol: str, num_bytes: int) -> bytes:
+    """Bytes from where a function points to."""
+    return ctypes.string_at(_address(_loaded["library"], {"symbol": symbol}), num_bytes)
+
+
+def write_bytes(symbol: str, data: bytes) -> None:
+    """Put bytes to where a function points to."""
+    ctypes.memmove(_address(_loaded["library"], {"symbol": symbol}), data, len(data))
+
+
 def run(call: dict[str, Value], ask: Callable[..., Value] | None = None) -> dict[str, Value]:
     """Status, outputs as flat arrays, and what was copied out on the way.
 

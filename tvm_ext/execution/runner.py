@@ -53,6 +53,8 @@ class QemuResult:
 class HostModel:
     """A package's C, compiled for the host and loaded in a process of its own for many runs.
 
+    A model with states carries them from run to run; it begins reset.
+
     Built in a temporary folder, so the package stays untouched and a changed one loads anew. What crashes, hangs or
     takes too much there is ChildFailed here. Use as a context manager, or call `close`.
     Raises MissingTool, BuildFailed, BadPackage, ChildFailed.
@@ -77,6 +79,7 @@ class HostModel:
                 self._child.call("load", str(library))
             except BadPackage as error:
                 raise BadPackage(f"{folder}: {error}") from None
+            self.reset()
             self._held = held.pop_all()
 
     def run(self, inputs: Sample) -> dict[str, np.ndarray]:
@@ -105,6 +108,26 @@ class HostModel:
             raise RunFailed(f"{ports.run} returned {result['status']} on the host; 0 is success.")
         outputs = zip(ports.outputs, result["outputs"], strict=True)
         return {port.source: port.taken_back(elements) for port, elements in outputs}, result["seen"]
+
+    def reset(self) -> None:
+        """Begin anew: the next run finds the states as the model begins with them."""
+        if self.interface.state_bytes:
+            self._child.call("call", self.interface.reset)
+
+    def state(self) -> bytes:
+        """What the last run left for the next one; empty for a model that keeps nothing."""
+        if not self.interface.state_bytes:
+            return b""
+        return self._child.call("read_bytes", self.interface.state_place, self.interface.state_bytes)
+
+    def restore(self, state: bytes) -> None:
+        """Go on from what `state` gave, of a session with the same package. Raises BadInput."""
+        if len(state) != self.interface.state_bytes:
+            raise BadInput(
+                f"the state of {self.interface.model} is {self.interface.state_bytes} B; {len(state)} B are given."
+            )
+        if state:
+            self._child.call("write_bytes", self.interface.state_place, state)
 
     def close(self) -> None:
         """End the process and remove the temporary folder."""

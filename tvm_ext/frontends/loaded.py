@@ -9,6 +9,7 @@ from typing import Literal
 import tvm
 
 from tvm_ext.core.model_nodes import ModelNode
+from tvm_ext.core.model_states import ModelState
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -19,6 +20,8 @@ class Loaded:
     rounding of an exact result (`onnx`), or TensorFlow Lite's own (`tflite`).
     input_demands: least and largest value of inputs of which operators of the file demand a range.
     nodes: operators of the file, in order; empty where the module's own calls are all there is.
+    states: what runs leave to the next one: the last parameters of `main` and, in the same order, its last results,
+    which stand in no list of names.
     """
 
     mod: tvm.IRModule
@@ -28,3 +31,4 @@ class Loaded:
     rounding: Literal["onnx", "tflite"] = "onnx"
     input_demands: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, "tuple[float, float]"])
     nodes: tuple[ModelNode, ...] = ()
+    states: tuple[ModelState, ...] = ()

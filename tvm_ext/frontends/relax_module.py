@@ -11,6 +11,7 @@ from tvm import relax
 from relay_passes.dataflow import bindings, is_dataflow, outputs, rebuild, with_span
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.core.limits import Limits
+from tvm_ext.core.model_states import STATES, states_of
 from tvm_ext.frontends.loaded import Loaded
 from tvm_ext.frontends.shapes import DeclaredInput, fix_shapes
 from tvm_ext.frontends.size_limits import check_folding, check_results
@@ -39,11 +40,17 @@ def load_relax(mod: tvm.IRModule, shapes: Mapping[str, Sequence[int]] | None, li
         check_folding(func, limits)
     static = static.clone()
     static.update_func(static.get_global_var("main"), func)
+    states = states_of(mod.attrs)
+    names = _unique([getattr(result, "name", f"output_{i}") for i, result in enumerate(outputs(func))])
+    if not len(states) < min(len(func.params) + 1, len(names)):
+        raise BadModel(f"{STATES} lists {len(states)} states; 'main' has {len(func.params)} parameters and "
+                       f"{len(names)} results, of which the last are the states.")  # fmt: skip
     return Loaded(
         mod=static,
         sha256=hashlib.sha256(mod.script(show_meta=True).encode()).hexdigest() if known is None else str(known),
-        input_names=tuple(param.name for param in func.params),
-        output_names=_unique([getattr(result, "name", f"output_{i}") for i, result in enumerate(outputs(func))]),
+        input_names=tuple(param.name for param in func.params[: len(func.params) - len(states)]),
+        output_names=names[: len(names) - len(states)],
+        states=states,
     )
 
 

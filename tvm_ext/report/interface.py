@@ -79,6 +79,7 @@ class _Report:
     outputs: tuple[_Port, ...]
     artifacts: _Artifacts
     steps: tuple[_Step, ...]
+    state_bytes: Annotated[int, Field(ge=0, lt=_MOST_BYTES)] = 0
 
 
 def interface_of(report: Mapping[str, Any]) -> Interface:
@@ -87,6 +88,7 @@ def interface_of(report: Mapping[str, Any]) -> Interface:
     interface = Interface(
         model=checked.model.name, io=checked.options.io,
         inputs=tuple(map(_port, checked.inputs)), outputs=tuple(map(_port, checked.outputs)),
+        state_bytes=checked.state_bytes,
     )  # fmt: skip
     for what in ("name", "source"):
         sides = [interface.inputs + interface.outputs] if what == "name" else [interface.inputs, interface.outputs]
@@ -143,6 +145,9 @@ def check_header(folder: Path, interface: Interface) -> None:
     found = re.findall(rf"#define ({interface.model.upper()}_\w+_SIZE) (\d{{1,19}})\b", text)
     if {name: int(number) for name, number in found} != sizes:
         raise _disagrees(path, ", ".join(f"{name} {size}" for name, size in sizes.items()))
+    kept = re.findall(rf"\b{interface.state_bytes_name} = (\d{{1,19}})\b", text)
+    if list(map(int, kept)) != ([interface.state_bytes] if interface.state_bytes else []):
+        raise _disagrees(path, f"{interface.state_bytes_name} = {interface.state_bytes}")
     # An input that nothing reads is not handed over, so a header of streams has no more than its size.
     described = [port for _, port in streamed(interface)] if interface.io == "stream" else ports
     for port in described:

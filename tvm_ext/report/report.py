@@ -13,7 +13,7 @@ from codegen_c.backend.build import Compiled
 from codegen_c.costs.predict import moved_bytes, predicted_cycles, step_cycles, time_model
 from codegen_c.kernels.contract import Alternative
 from codegen_c.program.interface import Port
-from codegen_c.program.program import KernelCall, Program, Step, Transfer, Wait, calls, scratch_bytes, writes
+from codegen_c.program.program import KernelCall, Program, State, Step, Transfer, Wait, calls, scratch_bytes, writes
 from tvm_ext.core.options import BuildOptions
 
 SCHEMA_VERSION = 1
@@ -32,6 +32,7 @@ def make_report(
 ) -> dict[str, Any]:
     """The report of a build as JSON-ready values; None where something was not measured.
 
+    arena_bytes: states included. state_bytes, states: what runs keep, and how each is changed.
     inputs, outputs: `stream` says in how many rows they are handed over, how many of those are kept at a time, how many
     come in one call, and the order of axes of their elements; None where they are not streamed.
     float_operations: of a quantized model, steps that compute in float, and why.
@@ -66,6 +67,8 @@ def make_report(
         "arena_bytes": plan.arena_bytes,
         "lower_bound_bytes": plan.lower_bound_bytes,
         "arena_proved": all(arena.proved for arena in plan.arenas),
+        "state_bytes": plan.state_bytes,
+        "states": [_state(compiled, state) for state in program.states],
         "schedule": {"peak_bytes": compiled.schedule_peak_bytes, "proved": compiled.schedule_proved},
         "fit": {
             "limit_bytes": options.limit_bytes(platform),
@@ -101,6 +104,22 @@ def _port(port: Port) -> dict[str, Any]:
         "scale": quantization.scale if quantization else None,
         "zero_point": quantization.zero_point if quantization else None,
         "stream": asdict(port.stream) if port.stream else None,
+    }
+
+
+def _state(compiled: Compiled, state: State) -> dict[str, Any]:
+    """A state's place, and how a run changes it: by a ring, in place, by moving rows up, by a copy, or not at all."""
+    tensor, place = compiled.program.tensors[state.tensor], compiled.plan.placements[state.tensor]
+    return {
+        "name": state.source,
+        "c_name": state.tensor,
+        "shape": list(tensor.shape),
+        "dtype": tensor.dtype,
+        "memory": compiled.program.state_home,
+        "offset": place.offset,
+        "num_bytes": place.num_bytes,
+        "update": state.update,
+        "rows_pushed": state.pushed,
     }
 
 

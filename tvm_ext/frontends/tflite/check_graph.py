@@ -15,8 +15,9 @@ def check_graph(
     nodes: Sequence[TfliteNode],
     inputs: Sequence[int],
     outputs: Sequence[int],
+    kept: Sequence[int] = (),
 ) -> None:
-    """Raises BadModel."""
+    """Raises BadModel. kept: tensors that a run leaves to the next one."""
     if not outputs or -1 in (*inputs, *outputs):
         raise BadModel(
             f"{path}: is not a complete TensorFlow Lite model: it has no outputs, or ports without a tensor."
@@ -37,6 +38,6 @@ def check_graph(
                 kind = "a constant" if index in constants else "there already"
                 raise BadModel(f"{path}: {node.label} writes {tensors[index].name!r}, which is {kind}.")
         known.update(node.outputs)
-    missing = [index for index in outputs if index not in known]
+    missing = [index for index in (*outputs, *kept) if index not in known]
     if missing:
-        raise BadModel(f"{path}: nothing computes the output {tensors[missing[0]].name!r}.")
+        raise BadModel(f"{path}: nothing computes the output or state {tensors[missing[0]].name!r}.")

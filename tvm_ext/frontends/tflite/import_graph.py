@@ -7,7 +7,7 @@ the model's names. What only moves numbers stays on integers.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,7 @@ from tvm_ext.frontends.tflite.gather_nd import gather_nd
 from tvm_ext.frontends.tflite.layers import LAYERS, Operand, options_of, quantized
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
 from tvm_ext.frontends.tflite.refusals import Problem, Refused, refusal, unsupported
+from tvm_ext.frontends.tflite.resources import Variable
 from tvm_ext.frontends.tflite.rescale import rescaled_to_int32
 
 # Operators that move numbers, add none of their own, and mean the same on integers of one scale.
@@ -37,20 +38,32 @@ _CASTS = frozenset(["QUANTIZE", "DEQUANTIZE", "CAST"])
 
 
 def import_graph(
-    path: Path, file: TfliteFile, shapes: Mapping[str, tuple[int, ...]], sizes: ImportSizes
+    path: Path,
+    file: TfliteFile,
+    shapes: Mapping[str, tuple[int, ...]],
+    sizes: ImportSizes,
+    variables: Sequence[Variable] = (),
 ) -> tvm.IRModule:
     """A module with one function `main`, inputs of the given shapes, weights bound as constants.
 
+    variables: parameters behind the inputs, and results behind the outputs.
     Raises UnsupportedModel that lists every operator that cannot be translated.
     """
-    return _Importer(path, file, shapes, sizes).run()
+    return _Importer(path, file, shapes, sizes, variables).run()
 
 
 class _Importer:
     """Lives for one model."""
 
-    def __init__(self, path: Path, file: TfliteFile, shapes: Mapping[str, tuple[int, ...]], sizes: ImportSizes) -> None:
-        self._path, self._file, self._shapes = path, file, shapes
+    def __init__(
+        self,
+        path: Path,
+        file: TfliteFile,
+        shapes: Mapping[str, tuple[int, ...]],
+        sizes: ImportSizes,
+        variables: Sequence[Variable],
+    ) -> None:
+        self._path, self._file, self._shapes, self._variables = path, file, shapes, variables
         self._statements = Statements(sizes)
         self._problems: list[Problem] = []
         self._params: list[relax.Var] = []
@@ -60,7 +73,9 @@ class _Importer:
 
     def run(self) -> tvm.IRModule:
         for index in self._file.inputs:
-            self._add_input(self._file.tensors[index], index)
+            self._add_input(self._file.tensors[index], index, self._shapes[self._file.tensors[index].name])
+        for variable in self._variables:
+            self._add_input(self._file.tensors[variable.read], variable.read, variable.state.initial.shape)
         for index, tensor in enumerate(self._file.tensors):
             if tensor.data is not None:
                 self._values[index] = constant(tensor.data)
@@ -76,19 +91,20 @@ class _Importer:
     def _module(self) -> tvm.IRModule:
         tensors = self._file.tensors
         named = {tensors[index].name: value for index, value in self._values.items()}
-        output_names = [tensors[index].name for index in self._file.outputs]
+        returned = [*self._file.outputs, *(variable.written for variable in self._variables)]
+        output_names = [tensors[index].name for index in returned]
         sequence, renamed = name_variables(self._statements.list, named, output_names)
-        results = [substitute(self._values[index], renamed) for index in self._file.outputs]
+        results = [substitute(self._values[index], renamed) for index in returned]
         attrs = tvm.ir.make_node("ir.DictAttrs", global_symbol="main", num_input=len(self._params))
         main = build(self._params, live(sequence, results), results, attrs=attrs)
         called = {leaf for binding in bindings(main) for leaf in operands(binding.value)}
         return tvm.IRModule({tvm.ir.GlobalVar("main"): main, **self._statements.helpers(called)})
 
-    def _add_input(self, tensor: TfliteTensor, index: int) -> None:
+    def _add_input(self, tensor: TfliteTensor, index: int, shape: tuple[int, ...]) -> None:
         if tensor.dtype is None:
             reason = f"its element type {tensor.type_name} is not supported"
             raise unsupported(self._path, [Problem(operator="graph input", node=tensor.name, reason=reason)])
-        self._values[index] = relax.Var(tensor.name, relax.TensorType(self._shapes[tensor.name], tensor.dtype))
+        self._values[index] = relax.Var(tensor.name, relax.TensorType(shape, tensor.dtype))
         self._params.append(self._values[index])
 
     def _convert(self, node: TfliteNode) -> None:

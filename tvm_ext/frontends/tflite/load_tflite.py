@@ -15,24 +15,27 @@ from tvm_ext.frontends.size_limits import ImportSizes, check_inputs
 from tvm_ext.frontends.tflite.check_graph import check_graph
 from tvm_ext.frontends.tflite.import_graph import import_graph
 from tvm_ext.frontends.tflite.read_file import read_tflite
+from tvm_ext.frontends.tflite.resources import variables_opened
 
 
 def load_tflite(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: Limits) -> Loaded:
     """Read, fix shapes, import. Raises BadModel, BadOptions, UnsupportedModel."""
-    file = read_tflite(path, limits)
-    check_graph(path, file.tensors, file.nodes, file.inputs, file.outputs)
+    file, variables = variables_opened(path, read_tflite(path, limits))
+    kept = [variable.read for variable in variables], [variable.written for variable in variables]
+    check_graph(path, file.tensors, file.nodes, (*file.inputs, *kept[0]), file.outputs, kept[1])
     tensors = [file.tensors[index] for index in file.inputs]
     inputs = [DeclaredInput(name=tensor.name, dims=tensor.dims) for tensor in tensors]
     fixed = fix_shapes(inputs, shapes)
     element_bytes = {tensor.name: np.dtype(tensor.dtype).itemsize for tensor in tensors if tensor.dtype is not None}
     check_inputs(path, fixed, element_bytes, shapes, limits)
-    mod = import_graph(path, file, fixed, ImportSizes(limits, file.weights_bytes))
+    mod = import_graph(path, file, fixed, ImportSizes(limits, file.weights_bytes), variables)
     return Loaded(
         mod=mod,
         sha256=file.sha256,
         input_names=tuple(declared.name for declared in inputs),
         output_names=tuple(file.tensors[index].name for index in file.outputs),
         rounding="tflite",
+        states=tuple(variable.state for variable in variables),
         nodes=tuple(
             ModelNode(
                 name=node.label,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,32 +64,33 @@ class TfliteNode:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TfliteFile:
-    """A model of one subgraph, and the sha256 of its file."""
+class TfliteGraph:
+    """A subgraph: its tensors, operators in order, indices of inputs and outputs."""
 
-    model: tflite.Model
-    sha256: str
     tensors: tuple[TfliteTensor, ...]
     nodes: tuple[TfliteNode, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TfliteFile(TfliteGraph):
+    """A model's first subgraph, and the sha256 of its file. called_once: the subgraphs that CALL_ONCE names."""
+
+    model: tflite.Model
+    sha256: str
     weights_bytes: int
+    called_once: tuple[TfliteGraph, ...] = ()
 
 
 def read_tflite(path: Path, limits: Limits) -> TfliteFile:
-    """Read and check `path`. Raises BadModel, and UnsupportedModel for more than one subgraph and large files."""
+    """Read and check `path`. Raises BadModel, and UnsupportedModel for subgraphs that are called, and large files."""
     data = mapped_file(path, kind="a .tflite file", most_bytes=_MAX_FILE_BYTES)
     if len(data) < 8 or data[4:8] != _IDENTIFIER:
         raise BadModel(f"{path}: is not a TensorFlow Lite file: its bytes 4 to 8 are not 'TFL3'.")
     try:
         model = tflite.Model.GetRootAs(data, 0)
-        num_subgraphs = model.SubgraphsLength()
-        if num_subgraphs > 1:
-            raise UnsupportedModel(
-                f"{path}: has {num_subgraphs} subgraphs, which are the branches of control flow or several signatures; "
-                "one can be compiled. Export one function without control flow."
-            )
-        if num_subgraphs == 0:
+        if model.SubgraphsLength() == 0:
             raise BadModel(f"{path}: is not a complete TensorFlow Lite model: it has no subgraph.")
         return _file(path, model, data, FileSizes(path, limits))
     except _DAMAGE as error:
@@ -97,15 +98,42 @@ def read_tflite(path: Path, limits: Limits) -> TfliteFile:
 
 
 def _file(path: Path, model: tflite.Model, data: memoryview, sizes: FileSizes) -> TfliteFile:
-    graph = model.Subgraphs(0)
+    main = _graph(path, model, 0, sizes)
+    initial = _called_once(main.nodes, model.SubgraphsLength())
+    others = model.SubgraphsLength() - 1 - len(initial)
+    if others:
+        raise UnsupportedModel(
+            f"{path}: has {others + 1} subgraphs, which are the branches of control flow or several signatures; "
+            "one can be compiled. Export one function without control flow."
+        )
+    called_once = tuple(_graph(path, model, index, sizes) for index in initial)
+    return TfliteFile(
+        model=model, sha256=hashlib.sha256(data).hexdigest(), tensors=main.tensors, nodes=main.nodes,
+        inputs=main.inputs, outputs=main.outputs, weights_bytes=sizes.weights_bytes, called_once=called_once,
+    )  # fmt: skip
+
+
+def _graph(path: Path, model: tflite.Model, index: int, sizes: FileSizes) -> TfliteGraph:
+    graph = model.Subgraphs(index)
     sizes.check_graph(model, graph)
     tensors = tuple(_tensors(path, model, graph, sizes))
     nodes = tuple(_nodes(model, graph, len(tensors)))
     inputs, outputs = (_indices(array, len(tensors)) for array in (graph.InputsAsNumpy(), graph.OutputsAsNumpy()))
-    return TfliteFile(
-        model=model, sha256=hashlib.sha256(data).hexdigest(), tensors=tensors, nodes=nodes, inputs=inputs,
-        outputs=outputs, weights_bytes=sizes.weights_bytes,
-    )  # fmt: skip
+    return TfliteGraph(tensors=tensors, nodes=nodes, inputs=inputs, outputs=outputs)
+
+
+def _called_once(nodes: Sequence[TfliteNode], num_subgraphs: int) -> list[int]:
+    """Indices of the subgraphs that run before the first inference, which set variables."""
+    found: list[int] = []
+    for node in nodes:
+        if node.operator == "CALL_ONCE":
+            options = tflite.CallOnceOptions()
+            table = node.table.BuiltinOptions()
+            options.Init(table.Bytes, table.Pos)
+            found.append(int(options.InitSubgraphIndex()))
+    if any(not 0 < index < num_subgraphs for index in found):
+        raise ValueError(f"CALL_ONCE names subgraph {max(found)}")
+    return list(dict.fromkeys(found))
 
 
 def _tensors(path: Path, model: tflite.Model, graph: tflite.SubGraph, sizes: FileSizes) -> Iterator[TfliteTensor]:

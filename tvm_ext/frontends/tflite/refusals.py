@@ -14,9 +14,9 @@ from tvm_ext.frontends.tflite.check_types import mistyped
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
 
 _NUM_NODES_NAMED = 3
-_CONTROL_FLOW = frozenset("IF WHILE CALL CALL_ONCE STABLEHLO_WHILE STABLEHLO_COMPOSITE STABLEHLO_CUSTOM_CALL".split())
+_CONTROL_FLOW = frozenset("IF WHILE CALL STABLEHLO_WHILE STABLEHLO_COMPOSITE STABLEHLO_CUSTOM_CALL".split())
 _RANDOM = frozenset("RANDOM_UNIFORM RANDOM_STANDARD_NORMAL MULTINOMIAL STABLEHLO_RNG_BIT_GENERATOR".split())
-_TABLES = ("HASHTABLE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE")
+_TABLES = "HASHTABLE"
 _QUANTIZED_TYPES = ("int8", "uint8")
 # Bit by bit the same in the schema, but another meaning: weights, biases, indices, shapes.
 _INTEGER_DATA = ("int32", "int64")
@@ -46,7 +46,7 @@ def refusal(file: TfliteFile, node: TfliteNode) -> str | None:
     if node.operator in _RANDOM:
         return "its result is random"
     if node.operator.startswith(_TABLES):
-        return "it keeps state between runs"
+        return "it looks up a table that is filled at run time"
     tensors = [file.tensors[index] for index in (*node.inputs, *node.outputs) if index >= 0]
     wide = [file.tensors[index] for index in node.inputs if index >= 0]
     wide += [file.tensors[index] for index in node.outputs if node.operator != "QUANTIZE"]

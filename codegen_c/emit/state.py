@@ -1,0 +1,99 @@
+"""`<model>_state.c`: what a model keeps between runs, as it begins, and the functions that reach it."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+
+from codegen_c.arena.memory_plan import MemoryPlan
+from codegen_c.c_text.text import C_TYPES, block, comment, filled, literal
+from codegen_c.emit.banner import Origin, banner
+from codegen_c.emit.memory import union_name
+from codegen_c.program.interface import Interface
+from codegen_c.program.program import Program, State, Tensor
+from tvm_ext.core.platform import STATE_MEMORY
+
+_LINE_LENGTH = 100
+
+
+def emit_state(program: Program, plan: MemoryPlan, interface: Interface, origin: Origin) -> dict[str, str]:
+    """Text of `<model>_state.c`; no file for a model without states."""
+    if not program.states:
+        return {}
+    model, held = interface.model, f"{union_name(interface.model, STATE_MEMORY)}"
+    tables = {state.tensor: _table(program, state, model) for state in program.states if not _is_even(state.initial)}
+    lines: list[str] = []
+    for state in program.states:
+        tensor = program.tensors[state.tensor]
+        lines += [f"/* {comment(state.source)} */", *_begun(tensor, state, held, model)]
+        if tensor.ring:
+            lines.append(f"{held}.{tensor.ring.turn}[0] = 0u;")
+    lines.append(f"{held}.{program.ready}[0] = {signature(program, plan)};")
+    text = "\n".join(
+        [
+            banner(origin, f"{model}: what runs keep."),
+            f'#include <string.h>\n\n#include "{model}.h"\n#include "{model}_memory.h"\n',
+            f'_Static_assert(sizeof {held}.bytes == {interface.state_bytes_name}, "state");\n',
+            *(table for table in tables.values()),
+            f"void {interface.reset}(void)\n{{\n{block(lines)}\n}}\n",
+            f"void *{interface.state_place}(void)\n{{\n{block(f'return {held}.bytes;')}\n}}\n",
+        ]
+    )
+    return {f"{model}_state.c": text}
+
+
+def signature(program: Program, plan: MemoryPlan) -> str:
+    """A number that only states of this very layout begin with, as C; never 0, as memory is before the first reset."""
+    places = [plan.placements[name] for name in program.kept]
+    text = ";".join(f"{place.name}:{program.tensors[place.name].dtype}:{place.offset}:{place.num_bytes}" for place in places)
+    return f"0x{zlib.crc32(text.encode()) or 1:08x}u"
+
+
+def run_begins(program: Program, plan: MemoryPlan, interface: Interface) -> list[str]:
+    """Lines with which a run refuses states that nobody has set."""
+    if not program.states:
+        return []
+    name = f"{STATE_MEMORY}->{program.ready}[0]"
+    return [f"if ({name} != {signature(program, plan)}) {{", block(f"return {interface.not_reset};"), "}"]
+
+
+def run_ends(program: Program) -> list[str]:
+    """Lines that turn rings by the rows that were pushed."""
+    lines: list[str] = []
+    for state in program.states:
+        ring = program.tensors[state.tensor].ring
+        if ring and ring.turn:
+            turn = f"{STATE_MEMORY}->{ring.turn}[0]"
+            lines.append(f"{turn} = (uint16_t)(({turn} + {state.pushed}u) % {ring.stored}u);")
+    return lines
+
+
+def _is_even(initial: np.ndarray) -> bool:
+    """Whether every byte of a state begins as the same."""
+    data = np.ascontiguousarray(initial).reshape(-1).view(np.uint8)
+    return bool((data == data[:1]).all())
+
+
+def _begun(tensor: Tensor, state: State, held: str, model: str) -> list[str]:
+    place = f"{held}.{tensor.name}"
+    if _is_even(state.initial):
+        data = np.ascontiguousarray(state.initial).reshape(-1).view(np.uint8)
+        return [f"(void)memset({place}, 0x{int(data[0]) if data.size else 0:02x}, sizeof {place});"]
+    return [f"(void)memcpy({place}, {model}_{tensor.name}_begins, sizeof {place});"]
+
+
+def _table(program: Program, state: State, model: str) -> str:
+    """The elements that a state begins with, where they lie before the first run."""
+    tensor = program.tensors[state.tensor]
+    elements = np.ascontiguousarray(state.initial).reshape(-1)
+    if tensor.ring:
+        rows = np.ascontiguousarray(state.initial).reshape(tensor.ring.rows, -1)
+        slots = np.zeros((tensor.ring.stored, rows.shape[1]), rows.dtype)
+        found = np.roll(rows, -state.pushed, axis=0)
+        for row in range(tensor.ring.rows):
+            slots[(row + tensor.ring.shift) % tensor.ring.stored] = found[row]
+        elements = slots.reshape(-1)
+    ctype = C_TYPES[str(elements.dtype)]
+    lines = filled(literal(elements), _LINE_LENGTH)
+    return f"static const {ctype} {model}_{tensor.name}_begins[{elements.size}] = {{\n{block(lines)}\n}};\n"

@@ -1,0 +1,70 @@
+"""Values that a model keeps from one run to the next, as a loaded module names them.
+
+In a module a state is functional: the last parameters of `main` are the states as a run finds them, its last results
+are what it leaves, in the same order. So TVM runs such a module, and passes stay pure.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+STATES = "tvm_ext.states"
+"""Module attribute: the states in order, as `states_to_json` writes them."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ModelState:
+    """One state. name: the model's own name. initial: its value before the first run and after a reset."""
+
+    name: str
+    initial: np.ndarray
+
+    @property
+    def fill(self) -> float | int | bool | None:
+        """The one value that all elements begin with; None where they differ."""
+        first = self.initial.reshape(-1)[:1]
+        same = first.size == 1 and self.initial.tobytes() == first.tobytes() * self.initial.size
+        return first.item() if same else None
+
+
+def states_to_json(states: Iterable[ModelState]) -> str:
+    entries = [
+        {
+            "name": state.name,
+            "shape": list(state.initial.shape),
+            "dtype": str(state.initial.dtype),
+            "initial": base64.b64encode(np.ascontiguousarray(state.initial).tobytes()).decode("ascii"),
+        }
+        for state in states
+    ]
+    return json.dumps(entries, ensure_ascii=False)
+
+
+def states_from_json(text: str) -> tuple[ModelState, ...]:
+    return tuple(
+        ModelState(
+            name=entry["name"],
+            initial=np.frombuffer(base64.b64decode(entry["initial"]), entry["dtype"]).reshape(entry["shape"]),
+        )
+        for entry in json.loads(text)
+    )
+
+
+def states_of(attributes: Mapping[str, object] | None) -> tuple[ModelState, ...]:
+    """The states of a module with these attributes."""
+    return states_from_json(str((attributes or {}).get(STATES, "[]")))
+
+
+def next_name(state: str) -> str:
+    """Name of the result of `main` that a run leaves in a state."""
+    return f"{state}.next"
+
+
+def with_next_names(outputs: Sequence[str], states: Sequence[ModelState]) -> list[str]:
+    """Names of all results of `main`, the model's outputs first."""
+    return [*outputs, *(next_name(state.name) for state in states)]

@@ -1,0 +1,144 @@
+"""Resource variables of a TensorFlow Lite file as states: values that go into a run, and values that come out of it.
+
+VAR_HANDLE names a variable, READ_VARIABLE and ASSIGN_VARIABLE read and write it, and subgraphs that CALL_ONCE names
+assign the constants it begins with. A read behind an assignment gives what was assigned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import tflite
+
+from tvm_ext.core.errors import BadModel, UnsupportedModel
+from tvm_ext.core.model_states import ModelState
+from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteGraph, TfliteNode
+
+RESOURCE_OPERATORS = frozenset("CALL_ONCE VAR_HANDLE READ_VARIABLE ASSIGN_VARIABLE".split())
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Variable:
+    """A resource variable as a state. read, written: indices of the tensors that a run begins and ends it with."""
+
+    state: ModelState
+    read: int
+    written: int
+
+
+def variables_opened(path: Path, file: TfliteFile) -> tuple[TfliteFile, tuple[Variable, ...]]:
+    """The file without operators on resources, and its variables, in the order in which they are first named.
+
+    A variable that is read before it is assigned is a state; one that is only assigned is dropped. Where nothing sets
+    it, it begins at its zero point. Raises BadModel, UnsupportedModel.
+    """
+    if not any(node.operator in RESOURCE_OPERATORS for node in file.nodes):
+        return file, ()
+    initial: dict[str, np.ndarray] = {}
+    for graph in file.called_once:
+        initial |= _assigned(path, graph)
+    uses = _uses(path, file)
+    nodes = [node for node in file.nodes if node.operator not in RESOURCE_OPERATORS]
+    opened = replace(
+        file,
+        nodes=tuple(replace(node, inputs=_renamed(node.inputs, uses.same)) for node in nodes),
+        outputs=_renamed(file.outputs, uses.same),
+    )
+    found: list[Variable] = []
+    for name, read in uses.first_read.items():
+        tensor = file.tensors[read]
+        if tensor.dtype is None:
+            raise UnsupportedModel(f"{path}: variable {name!r} has elements of type {tensor.type_name}.")
+        zero = 0 if tensor.scales is None else int(tensor.scales.zero_point[0])
+        begins = initial.get(name, np.full(tensor.shape, zero, tensor.dtype))
+        if begins.size != np.prod(tensor.shape, dtype=object) or str(begins.dtype) != tensor.dtype:
+            raise BadModel(f"{path}: variable {name!r} is set to {begins.dtype}{list(begins.shape)}, and read as "
+                           f"{tensor.dtype}{list(tensor.shape)}.")  # fmt: skip
+        written = uses.same.get(uses.last_written.get(name, read), uses.last_written.get(name, read))
+        state = ModelState(name=name, initial=begins.reshape(tensor.shape))
+        found.append(Variable(state=state, read=read, written=written))
+    return opened, tuple(found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Uses:
+    """first_read, last_written: tensor by variable; same: tensor -> an earlier tensor of the same value."""
+
+    first_read: Mapping[str, int]
+    last_written: Mapping[str, int]
+    same: Mapping[int, int]
+
+
+def _uses(path: Path, file: TfliteFile) -> _Uses:
+    handles: dict[int, str] = {}
+    now: dict[str, int] = {}
+    first_read: dict[str, int] = {}
+    same: dict[int, int] = {}
+    for node in file.nodes:
+        if node.operator == "VAR_HANDLE":
+            handles[node.outputs[0]] = _variable_name(node)
+        elif node.operator == "READ_VARIABLE":
+            name, (result,) = _named(path, node, handles), node.outputs
+            if name in now:
+                _check_same_type(path, name, file, now[name], result)
+                same[result] = now[name]
+            else:
+                first_read[name] = now[name] = result
+        elif node.operator == "ASSIGN_VARIABLE":
+            value = node.inputs[1]
+            now[_named(path, node, handles)] = same.get(value, value)
+    for name, read in first_read.items():
+        _check_same_type(path, name, file, now[name], read)
+    return _Uses(first_read=first_read, last_written=now, same=same)
+
+
+def _check_same_type(path: Path, name: str, file: TfliteFile, written: int, read: int) -> None:
+    one, other = file.tensors[written], file.tensors[read]
+    if (one.dtype, int(np.prod(one.shape, dtype=object))) != (other.dtype, int(np.prod(other.shape, dtype=object))):
+        raise BadModel(
+            f"{path}: variable {name!r} is assigned {one.dtype}{list(one.shape)}, and read as "
+            f"{other.dtype}{list(other.shape)}."
+        )
+
+
+def _assigned(path: Path, graph: TfliteGraph) -> dict[str, np.ndarray]:
+    """Constants that a subgraph assigns to variables. Raises UnsupportedModel where it computes anything."""
+    handles: dict[int, str] = {}
+    found: dict[str, np.ndarray] = {}
+    for node in graph.nodes:
+        if node.operator == "VAR_HANDLE":
+            handles[node.outputs[0]] = _variable_name(node)
+            continue
+        value = graph.tensors[node.inputs[1]].data if node.operator == "ASSIGN_VARIABLE" else None
+        if value is None:
+            raise UnsupportedModel(
+                f"{path}: {node.label} stands in the subgraph that sets variables once; only constants can be assigned "
+                "there. Initialise the variables with constants."
+            )
+        found[_named(path, node, handles)] = value
+    return found
+
+
+def _variable_name(node: TfliteNode) -> str:
+    options, table = tflite.VarHandleOptions(), node.table.BuiltinOptions()
+    if table is None:
+        return ""
+    options.Init(table.Bytes, table.Pos)
+    parts = [(text or b"").decode("utf-8", "replace") for text in (options.Container(), options.SharedName())]
+    return "/".join(part for part in parts if part)
+
+
+def _named(path: Path, node: TfliteNode, handles: Mapping[int, str]) -> str:
+    operands = 1 if node.operator == "READ_VARIABLE" else 2
+    if len(node.inputs) != operands or len(node.outputs) != 2 - operands or -1 in node.inputs:
+        raise BadModel(f"{path}: {node.label} has {len(node.inputs)} inputs and {len(node.outputs)} outputs.")
+    if node.inputs[0] not in handles:
+        raise BadModel(f"{path}: {node.label} names no variable that VAR_HANDLE made.")
+    return handles[node.inputs[0]]
+
+
+def _renamed(indices: Sequence[int], same: Mapping[int, int]) -> tuple[int, ...]:
+    return tuple(same.get(index, index) for index in indices)
