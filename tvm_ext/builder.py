@@ -46,6 +46,9 @@ from tvm_ext.verification.witnesses.testimony import Testimony
 Progress = Callable[[str], None]
 Sample = Mapping[str, np.ndarray]
 NUM_SAMPLES = 3
+NUM_STEPS = 100
+"""Samples of a model with states, which follow each other."""
+NUM_STEPS_STORED = 4
 TRACE_FILE = "trace.json"
 
 
@@ -95,7 +98,7 @@ def build(
         mod, compiled = compile_model(mod, platform, options, calibration)
         samples = _samples(mod, compiled, verify_inputs)
         expected = _expect(mod, compiled, samples, say) if targets else None
-        _write_texts(new, compiled, options, _vector(compiled, samples[0], expected))
+        _write_texts(new, compiled, options, _vectors(compiled, samples, expected))
         nodes = nodes_from_json(str(mod.attrs["tvm_ext.nodes"]))
         (new / TRACE_FILE).write_text(compiled.trace(nodes), encoding="utf-8")
         say(f"compiling the C for {platform.name}")
@@ -136,7 +139,8 @@ def _samples(mod: tvm.IRModule, compiled: Compiled, given: VerifyInputs | None) 
     if given is not None:
         return read_verify_inputs(given, specs)
     ranges = input_ranges(mod)
-    return [random_inputs(specs, seed, ranges) for seed in range(NUM_SAMPLES)]
+    count = NUM_STEPS if compiled.program.states else NUM_SAMPLES
+    return [random_inputs(specs, seed, ranges) for seed in range(count)]
 
 
 def _expect(mod: tvm.IRModule, compiled: Compiled, samples: list[dict[str, np.ndarray]], say: Progress) -> _Expected:
@@ -147,14 +151,14 @@ def _expect(mod: tvm.IRModule, compiled: Compiled, samples: list[dict[str, np.nd
     return _Expected(samples=samples, testimony=ask(mod, samples, inner, quantized_here=quantized_here))
 
 
-def _write_texts(folder: Path, compiled: Compiled, options: BuildOptions, vector: TestVector) -> None:
+def _write_texts(folder: Path, compiled: Compiled, options: BuildOptions, vectors: Sequence[TestVector]) -> None:
     interface, platform = compiled.interface, compiled.platform
-    moves, compares = bool(compiled.program.moves()), vector.outputs is not None
+    moves, compares = bool(compiled.program.moves()), vectors[0].outputs is not None
     texts = compiled.sources()
     units = [name for name in texts if name.endswith(".c")]
     texts = {
         **texts,
-        **emit_vectors(interface, [vector]),
+        **emit_vectors(interface, vectors),
         **emit_selftest(interface, tolerance=FLOAT_TOLERANCE, compares=compares),
         **emit_build_files(interface.model, units, platform, options.optimize),
         **(emit_firmware(interface, platform, moves=moves, compares=compares) if platform.board else {}),
@@ -165,18 +169,28 @@ def _write_texts(folder: Path, compiled: Compiled, options: BuildOptions, vector
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def _vector(compiled: Compiled, sample: Sample, expected: _Expected | None) -> TestVector:
+def _vectors(compiled: Compiled, samples: Sequence[Sample], expected: _Expected | None) -> list[TestVector]:
     """A sample with what the self-test expects: the kernels' own bytes where the model is quantized.
 
-    No outputs where nothing is verified: then nothing is run to know them.
+    Of a model with states, the first samples in order. No outputs where nothing is verified: then nothing is run to
+    know them.
     """
+    stored = samples[: NUM_STEPS_STORED if compiled.program.states else 1]
     if expected is None:
-        return TestVector(inputs=sample, outputs=None)
-    interface = compiled.interface
+        return [TestVector(inputs=sample, outputs=None) for sample in stored]
     if not compiled.is_quantized:
-        return TestVector(inputs=sample, outputs=expected.testimony.outputs[0])
-    values = reference.run(compiled.program, {port.name: sample[port.source] for port in interface.inputs})
-    return TestVector(inputs=sample, outputs={port.source: values[port.name] for port in interface.outputs})
+        return [
+            TestVector(inputs=sample, outputs=outputs)
+            for sample, outputs in zip(stored, expected.testimony.outputs, strict=False)
+        ]
+    interface, program, vectors = compiled.interface, compiled.program, list[TestVector]()
+    states = reference.first_states(program)
+    for sample in stored:
+        values = reference.run(program, {port.name: sample[port.source] for port in interface.inputs}, states)
+        outputs = {port.source: values[port.name] for port in interface.outputs}
+        vectors.append(TestVector(inputs=sample, outputs=outputs))
+        states = reference.next_states(program, values)
+    return vectors
 
 
 def _compile(folder: Path, compiled: Compiled, options: BuildOptions) -> _Artifacts:

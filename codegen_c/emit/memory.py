@@ -68,7 +68,7 @@ def emit_memory(
 def place(program: Program, plan: MemoryPlan, name: str) -> str:
     """C expression of a tensor's first element: in its arena, or of the caller's pointer."""
     placement = plan.placements.get(name)
-    if placement and placement.part_of and _turns(program, placement):
+    if placement and placement.part_of and program.turns(name):
         whole = program.tensors[placement.part_of]
         ring = whole.ring
         assert ring is not None, "what turns is a ring"
@@ -84,7 +84,7 @@ def _union(program: Program, plan: MemoryPlan, model: str, memory: str) -> str:
     placements = sorted((p for p in plan.placements.values() if p.memory == memory), key=lambda p: (p.begin, p.offset))
     tag = union_name(model, memory)
     members = [f"_Alignas(16) uint8_t bytes[{arena.num_bytes}];"]
-    named = [placement for placement in placements if not _turns(program, placement)]
+    named = [placement for placement in placements if not (placement.part_of and program.turns(placement.name))]
     members += [line for placement in named for line in _member(program, placement)]
     asserts = [
         f'_Static_assert(offsetof(union {tag}, {p.name}) == {p.offset}u, "{p.name}");' for p in named if p.offset
@@ -94,12 +94,6 @@ def _union(program: Program, plan: MemoryPlan, model: str, memory: str) -> str:
     bound = arena.lower_bound_bytes
     note = f"/* {arena.num_bytes} B; no plan of these lifetimes needs fewer than {bound} B (at {peak}). */"
     return "\n".join([note, f"union {tag} {{", block(members), "};", f"extern union {tag} {tag};", *asserts, ""])
-
-
-def _turns(program: Program, placement: Placement) -> bool:
-    """Whether it lies elsewhere in each run: new rows of a ring that runs keep."""
-    ring = program.tensors[placement.part_of].ring if placement.part_of else None
-    return ring is not None and ring.turn != ""
 
 
 def _member(program: Program, placement: Placement) -> list[str]:

@@ -301,6 +301,12 @@ class Program:
         """The platform's memory that one of the program's lies in."""
         return self.state_home if memory == STATE_MEMORY else memory
 
+    def turns(self, name: str) -> bool:
+        """Whether a tensor lies elsewhere in each run: it is new rows of a ring that runs keep."""
+        part = self.tensors[name].part
+        ring = self.tensors[part.tensor].ring if part else None
+        return ring is not None and ring.turn != ""
+
     @property
     def kept(self) -> tuple[str, ...]:
         """Tensors whose bytes runs keep, those of turns among them."""

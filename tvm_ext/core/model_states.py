@@ -19,17 +19,14 @@ STATES = "tvm_ext.states"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ModelState:
-    """One state. name: the model's own name. initial: its value before the first run and after a reset."""
+    """One state. name: the model's own name. initial: its value before the first run and after a reset.
+
+    output: where the file has the state as an input, of that name, and an output: the output's name; else empty.
+    """
 
     name: str
     initial: np.ndarray
-
-    @property
-    def fill(self) -> float | int | bool | None:
-        """The one value that all elements begin with; None where they differ."""
-        first = self.initial.reshape(-1)[:1]
-        same = first.size == 1 and self.initial.tobytes() == first.tobytes() * self.initial.size
-        return first.item() if same else None
+    output: str = ""
 
 
 def states_to_json(states: Iterable[ModelState]) -> str:
@@ -38,6 +35,7 @@ def states_to_json(states: Iterable[ModelState]) -> str:
             "name": state.name,
             "shape": list(state.initial.shape),
             "dtype": str(state.initial.dtype),
+            "output": state.output,
             "initial": base64.b64encode(np.ascontiguousarray(state.initial).tobytes()).decode("ascii"),
         }
         for state in states
@@ -49,6 +47,7 @@ def states_from_json(text: str) -> tuple[ModelState, ...]:
     return tuple(
         ModelState(
             name=entry["name"],
+            output=entry["output"],
             initial=np.frombuffer(base64.b64decode(entry["initial"]), entry["dtype"]).reshape(entry["shape"]),
         )
         for entry in json.loads(text)

@@ -52,6 +52,8 @@ class InstrumentedModel:
     def trace(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Every whole tensor that a step wrote, by its name in the program, as it was right after that step.
 
+        Rings, and what is pushed into one that turns, are left out.
+
         Streamed outputs are there too, as they went out.
         """
         program, placements = self.compiled.program, self.compiled.plan.placements
@@ -59,7 +61,7 @@ class InstrumentedModel:
             [
                 (name, place.memory, place.offset, place.num_bytes)
                 for name in writes(step)
-                if (place := placements.get(name)) and not program.tensors[name].ring
+                if (place := placements.get(name)) and not program.tensors[name].ring and not program.turns(name)
             ]
             for step in program.steps
         ]

@@ -52,7 +52,10 @@ def with_states(loaded: Loaded, pairs: Pairs | None, initial: Initial | None = N
 def _paired(loaded: Loaded, pairs: Pairs, initial: Initial) -> Loaded:
     main = loaded.mod["main"]
     params, results = dict(zip(_all_inputs(loaded), main.params, strict=True)), _results(loaded)
-    states = [ModelState(name=name, initial=_begin(params[name], initial.get(name))) for name in pairs]
+    states = [
+        ModelState(name=name, initial=_begin(params[name], initial.get(name)), output=output)
+        for name, output in pairs.items()
+    ]
     first = [name for name in loaded.input_names if name not in pairs]
     kept = [name for name in loaded.output_names if name not in pairs.values()]
     before = len(loaded.states)

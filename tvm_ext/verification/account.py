@@ -42,9 +42,10 @@ def account_for(compiled: Compiled, samples: Sequence[Sample], testimony: Testim
     errors: list[str] = []
     means: dict[str, list[float]] = {}
     judged: set[str] = set()
+    states = reference.first_states(compiled.program)
     for sample, outputs, inner in zip(samples, testimony.outputs, testimony.inner, strict=True):
         chain = _Chain(compiled=compiled, known=_known(compiled, {**inner, **outputs}, outputs), who=testimony.witness)
-        chain.run({port.name: sample[port.source] for port in compiled.interface.inputs})
+        states = chain.run({port.name: sample[port.source] for port in compiled.interface.inputs}, states)
         errors += chain.errors
         judged |= chain.judged
         for name, signed in chain.signed.items():
@@ -88,17 +89,25 @@ class _Chain:
     _debts: dict[str, tuple[str, ...]] = field(default_factory=dict[str, "tuple[str, ...]"])
     _made: list[KernelCall | Transfer] = field(default_factory=list["KernelCall | Transfer"])
 
-    def run(self, inputs: Mapping[str, Array]) -> None:
+    def run(self, inputs: Mapping[str, Array], states: Mapping[str, Array]) -> dict[str, Array]:
+        """Judge all steps. states: as the sample before left them, where the witness does not show its own.
+
+        Returns what the next sample finds.
+        """
         program = self.compiled.program
-        self._values |= inputs
-        self._debts |= dict.fromkeys(inputs, ())
+        self._values |= {**inputs, **{name: self.known.get(name, array) for name, array in states.items()}}
+        self._debts |= dict.fromkeys([*inputs, *states], ())
         for call in (call for step in program.steps for call in calls(step)):
             if not isinstance(call, KernelCall | Transfer):
                 continue
             self._made.append(call)
             debt = self._debt_of_inputs(call)
             for name, result in reference.run_step(program, call, self._values).items():
-                self._take(call.name, name, result, debt)
+                if name in program.kept:
+                    self._values[name] = result
+                    self._debts[name] = tuple(dict.fromkeys((*self._debts[name], *debt)))
+                else:
+                    self._take(call.name, name, result, debt)
         for port in self.compiled.interface.outputs:
             if port.name not in self.known:
                 self.errors.append(f"output {port.source}: {self.who} gives no such tensor")
@@ -107,6 +116,7 @@ class _Chain:
                 self._judge("its parts", port.name, reference.value_of(program, port.name, self._values), debt)
             elif port.name in inputs:
                 self._judge("an input", port.name, inputs[port.name], ())
+        return reference.next_states(program, self._values)
 
     def _take(self, step: str, name: str, result: Array, debt: tuple[str, ...]) -> None:
         if name in self.known:

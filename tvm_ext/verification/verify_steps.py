@@ -53,11 +53,11 @@ def check_steps(
     """
     given = host_outputs or [None] * len(samples)
     with InstrumentedModel(compiled) as model:
-        kernels = [
-            error
-            for sample, outputs in zip(samples, given, strict=True)
-            for error in _against_reference(model, sample, outputs)
-        ]
+        kernels: list[str] = []
+        states = reference.first_states(compiled.program)
+        for sample, outputs in zip(samples, given, strict=True):
+            found, states = _against_reference(model, sample, outputs, states)
+            kernels += found
         account = account_for(model.compiled, samples, testimony) if testimony else None
     return StepErrors(
         against_reference=tuple(dict.fromkeys(kernels)),
@@ -66,15 +66,22 @@ def check_steps(
     )
 
 
-def _against_reference(model: InstrumentedModel, sample: Sample, outputs: Sample | None) -> list[str]:
-    """(a): each step of the C run against its reference, given what the C run gave that step."""
+def _against_reference(
+    model: InstrumentedModel, sample: Sample, outputs: Sample | None, states: Mapping[str, Array]
+) -> tuple[list[str], dict[str, Array]]:
+    """(a): each step of the C run against its reference, given what the C run gave that step; and the next states.
+
+    New rows of a ring that turns are not looked at by themselves: what reads them is.
+    """
     program, interface = model.compiled.program, model.compiled.interface
     values = {port.name: sample[port.source] for port in interface.inputs}
-    values |= model.trace(sample)
+    values |= {**states, **model.trace(sample)}
     errors = []
     for step in program.steps:
         for name, wanted in reference.run_step(program, step, values).items():
-            if name not in values:  # of a ring only the last rows are left
+            if name in program.kept or program.turns(name):
+                values[name] = wanted
+            if name not in values or values[name] is wanted:  # of a ring only the last rows are left
                 continue
             absolute, relative = difference(values[name], wanted)
             limit = 0.0 if _is_exact(step) else 1.0 if wanted.dtype.kind in "iu" else BOARD_TOLERANCE
@@ -85,7 +92,7 @@ def _against_reference(model: InstrumentedModel, sample: Sample, outputs: Sample
         absolute, relative = difference(outputs[port.source], values[port.name].reshape(port.shape))
         if (relative if port.dtype.startswith("float") else absolute) > 0:
             errors.append(f"output {port.source}: differs by {absolute:g} from what its last step made")
-    return errors
+    return errors, reference.next_states(program, values)
 
 
 def _is_exact(step: Step) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import tvm
 
 from tvm_ext.core.errors import TvmExtError, VerificationFailed
+from tvm_ext.core.model_states import states_of
 from tvm_ext.core.processes.child import Child, ChildLimits
 from tvm_ext.load import limits_of
 from tvm_ext.verification.witnesses.testimony import Array, Refusal, Sample, Testimony
@@ -44,22 +45,26 @@ TVM = "TVM"
 def ask(mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str], *, quantized_here: bool) -> Testimony:
     """What the first witness that takes the model makes of it; TVM's virtual machine, which runs `mod`, comes last.
 
+    Of a model with states the samples are steps in order, and the witness carries its own states from one to the next.
     mod: as `load` made it, or as it was quantized here, which no other runtime knows. inner: names of tensors inside
     the model. Raises VerificationFailed where nobody can run the model.
     """
     attributes = {str(key): str(value) for key, value in mod.attrs.items()}
     source_format = attributes["tvm_ext.source_format"]
     names: list[str] = json.loads(attributes["tvm_ext.output_names"])
+    states = [
+        {"name": state.name, "output": state.output, "initial": state.initial} for state in states_of(attributes)
+    ]
     refusals: list[Refusal] = []
     for witness in () if quantized_here else _OF_FORMAT[source_format]:
         file = (attributes["tvm_ext.source_path"], attributes["tvm_ext.source_sha256"], limits_of(attributes).to_json())
-        said = _testified(witness.module, witness.needs, witness.install, (*file, samples, inner))
+        said = _testified(witness.module, witness.needs, witness.install, (*file, samples, inner, states))
         if not isinstance(said, str) and (missing := [name for name in names if name not in said["outputs"][0]]):
             said = f"gives no output called {missing[0]!r}"
         if not isinstance(said, str):
             return Testimony(witness=witness.name, own_reading="", refusals=tuple(refusals), **said)
         refusals.append(Refusal(witness=witness.name, reason=said))
-    said = _testified("tvm_witness", "tvm", "apache-tvm", (str(tvm.ir.save_json(mod)), names, samples, inner))
+    said = _testified("tvm_witness", "tvm", "apache-tvm", (str(tvm.ir.save_json(mod)), names, samples, inner, states))
     if isinstance(said, str):
         reasons = [*refusals, Refusal(witness=TVM, reason=said)]
         listed = "; ".join(f"{refusal.witness}: {refusal.reason}" for refusal in reasons)

@@ -7,29 +7,32 @@ from typing import Any
 
 import numpy as np
 
+from tvm_ext.verification.witnesses.testimony import Carried, after, fed
 from tvm_ext.verification.witnesses.tflite_tensors import Sample, inputs_of, made_tensors, read_unchanged
 
 
-def testify(path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str]) -> dict[str, Any]:
+def testify(path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str], states: Carried = ()) -> dict[str, Any]:
     """Outputs and inner tensors per sample."""
     from ai_edge_litert import interpreter as litert
 
     file, data = read_unchanged(path, sha256, limits)
     watched = made_tensors(file, inner)
-    outputs, seen = [], []
-    # A new interpreter for each sample: variable tensors would carry over.
+    outputs, seen, interpreter, kept = [], [], None, fed(states)
     for sample in samples:
-        interpreter = litert.Interpreter(
-            model_content=data, num_threads=1, experimental_preserve_all_tensors=True,
-            experimental_op_resolver_type=litert.OpResolverType.BUILTIN_REF,
-        )  # fmt: skip
-        arrays = inputs_of(file, sample)
-        for index, array in zip(file.inputs, arrays, strict=True):
-            interpreter.resize_tensor_input(index, array.shape)
-        interpreter.allocate_tensors()
+        arrays = inputs_of(file, {**sample, **kept})
+        if interpreter is None or not states:  # variables would carry over
+            interpreter = litert.Interpreter(
+                model_content=data, num_threads=1, experimental_preserve_all_tensors=True,
+                experimental_op_resolver_type=litert.OpResolverType.BUILTIN_REF,
+            )  # fmt: skip
+            for index, array in zip(file.inputs, arrays, strict=True):
+                interpreter.resize_tensor_input(index, array.shape)
+            interpreter.allocate_tensors()
         for index, array in zip(file.inputs, arrays, strict=True):
             interpreter.set_tensor(index, array)
         interpreter.invoke()
         outputs.append({file.tensors[index].name: np.array(interpreter.get_tensor(index)) for index in file.outputs})
-        seen.append({name: np.array(interpreter.get_tensor(index)) for name, index in watched.items()})
+        tensors = {name: np.array(interpreter.get_tensor(index)) for name, index in watched.items()}
+        seen.append({**kept, **tensors})
+        kept = after(states, outputs[-1])
     return {"outputs": outputs, "inner": seen}

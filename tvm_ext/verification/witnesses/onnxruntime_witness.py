@@ -15,6 +15,7 @@ from onnx import helper
 from tvm_ext.core.errors import BadModel
 from tvm_ext.core.limits import Limits
 from tvm_ext.frontends.onnx.read_file import read_onnx
+from tvm_ext.verification.witnesses.testimony import Carried, after, fed
 
 Array = np.ndarray
 Sample = Mapping[str, Array]
@@ -27,13 +28,13 @@ IR_VERSION = 10
 os.environ.setdefault("ALLOW_RELEASED_ONNX_OPSET_ONLY", "0")
 
 
-def testify(path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str]) -> dict[str, Any]:
+def testify(path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str], states: Carried = ()) -> dict[str, Any]:
     """Outputs and inner tensors per sample. Raises BadModel for a file that is another one now."""
     file = read_onnx(Path(path), Limits.from_json(limits))
     if file.sha256 != sha256:
         raise BadModel(f"{path}: has changed since it was loaded.")
     names = {output.name for output in file.model.graph.output}
-    found = onnx_outputs(file.model, samples, [name for name in inner if name not in names])
+    found = onnx_outputs(file.model, samples, [name for name in inner if name not in names], states)
     return {
         "outputs": [{name: values[name] for name in values if name in names} for values in found],
         "inner": [{name: values[name] for name in values if name not in names} for values in found],
@@ -41,9 +42,12 @@ def testify(path: str, sha256: str, limits: str, samples: Sequence[Sample], inne
 
 
 def onnx_outputs(
-    model: onnx.ModelProto, samples: Sequence[Sample], inner: Sequence[str] = ()
+    model: onnx.ModelProto, samples: Sequence[Sample], inner: Sequence[str] = (), states: Carried = ()
 ) -> list[dict[str, Array]]:
-    """Outputs per sample; inner: further tensors of the graph to give, those that no node makes are left out."""
+    """Outputs per sample; inner: further tensors of the graph to give, those that no node makes are left out.
+
+    states: fed back from sample to sample, and given as each sample finds them.
+    """
     session = _session(model, inner)
     keys = [output.name for output in session.get_outputs()]
     kinds = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
@@ -53,7 +57,13 @@ def onnx_outputs(
         for value in session.get_inputs()
         if 0 in value.shape
     }
-    return [dict(zip(keys, session.run(None, empty | dict(sample)), strict=True)) for sample in samples]
+    found: list[dict[str, Array]] = []
+    kept = fed(states)
+    for sample in samples:
+        values = dict(zip(keys, session.run(None, empty | dict(sample) | kept), strict=True))
+        found.append({**kept, **values})
+        kept = after(states, values)
+    return found
 
 
 def _session(model: onnx.ModelProto, inner: Sequence[str]) -> ort.InferenceSession:

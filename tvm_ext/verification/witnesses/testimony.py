@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,9 @@ import numpy as np
 
 Array = np.ndarray
 Sample = Mapping[str, Array]
+Carried = Sequence[Mapping[str, Any]]
+"""States of a model as a witness needs them: `name`, `initial`, and `output`, which is empty where the file keeps the
+state itself; else the next sample has that output's value as the input `name`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,3 +49,13 @@ class Testimony:
             "own_reading": self.own_reading or None,
             "refused_by": [refusal.to_json() for refusal in self.refusals],
         }
+
+
+def fed(carried: Carried) -> dict[str, Array]:
+    """The states that go in and come out of a file's graph, as the first sample finds them, by input."""
+    return {state["name"]: state["initial"] for state in carried if state["output"]}
+
+
+def after(carried: Carried, outputs: Sample) -> dict[str, Array]:
+    """The same as the next sample finds them."""
+    return {state["name"]: outputs[state["output"]] for state in carried if state["output"]}

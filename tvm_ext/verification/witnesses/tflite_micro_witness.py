@@ -12,34 +12,37 @@ import numpy as np
 
 from tvm_ext.core.errors import BadModel
 from tvm_ext.frontends.tflite.read_file import TfliteFile
+from tvm_ext.verification.witnesses.testimony import Carried, after, fed
 from tvm_ext.verification.witnesses.tflite_tensors import Sample, inputs_of, made_tensors, read_unchanged
 
 # Beside the tensors: what kernels ask for (one int32 an element at most), and the interpreter's own tables.
 _BYTES_PER_ELEMENT, _BYTES_PER_NODE, _MORE_BYTES = 24, 4096, 1 << 20
 
 
-def testify(path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str]) -> dict[str, Any]:
+def testify(path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str], states: Carried = ()) -> dict[str, Any]:
     """Outputs and inner tensors per sample."""
     from tflite_micro.python.tflite_micro import runtime
 
     file, data = read_unchanged(path, sha256, limits)
     for index in file.inputs:
         tensor = file.tensors[index]
-        given = samples[0][tensor.name].shape
+        given = {**samples[0], **fed(states)}[tensor.name].shape
         if given != tensor.shape:
             raise BadModel(f"{path}: {tensor.name!r} is {list(tensor.shape)} in the file, not {list(given)}.")
     watched = made_tensors(file, inner)
-    outputs, seen = [], []
-    # A new interpreter for each sample: variable tensors would carry over.
+    outputs, seen, interpreter, kept = [], [], None, fed(states)
     for sample in samples:
-        interpreter = runtime.Interpreter.from_bytes(
-            data, arena_size=_arena_bytes(file), intrepreter_config=runtime.InterpreterConfig.kPreserveAllTensors
-        )
-        for place, array in enumerate(inputs_of(file, sample)):
+        if interpreter is None or not states:  # variables would carry over
+            interpreter = runtime.Interpreter.from_bytes(
+                data, arena_size=_arena_bytes(file), intrepreter_config=runtime.InterpreterConfig.kPreserveAllTensors
+            )
+        for place, array in enumerate(inputs_of(file, {**sample, **kept})):
             interpreter.set_input(array, place)
         interpreter.invoke()
         outputs.append({file.tensors[i].name: np.array(interpreter.get_output(n)) for n, i in enumerate(file.outputs)})
-        seen.append({name: np.array(interpreter.GetTensor(index, 0)["tensor_data"]) for name, index in watched.items()})
+        tensors = {name: np.array(interpreter.GetTensor(index, 0)["tensor_data"]) for name, index in watched.items()}
+        seen.append({**kept, **tensors})
+        kept = after(states, outputs[-1])
     return {"outputs": outputs, "inner": seen}
 
 

@@ -14,15 +14,16 @@ from tvm import relax
 
 from codegen_c.tir.llvm import compiled_with_llvm
 from relay_passes.dataflow import bindings, outputs, rebuild
+from tvm_ext.verification.witnesses.testimony import Carried
 
 Array = np.ndarray
 Sample = Mapping[str, Array]
 
 
 def testify(
-    module: str, output_names: Sequence[str], samples: Sequence[Sample], inner: Sequence[str]
+    module: str, output_names: Sequence[str], samples: Sequence[Sample], inner: Sequence[str], states: Carried = ()
 ) -> dict[str, Any]:
-    """Outputs and inner tensors per sample; module: JSON of a module as `load` makes it."""
+    """Outputs and inner tensors per sample; module: JSON of a module as `load` makes it, states last."""
     mod = tvm.ir.load_json(module)
     main, wanted = mod["main"], set(inner)
     seen = [b.var for b in bindings(main) if isinstance(b.var.ty, relax.TensorType) and b.var.name in wanted]
@@ -30,17 +31,15 @@ def testify(
     watched.update_func(
         mod.get_global_var("main"), rebuild(main, bindings(main), [*outputs(main), *seen], as_tuple=True)
     )
-    found = module_outputs(watched, samples)
-    count = len(output_names)
-    return {
-        "outputs": [dict(zip(output_names, values[:count], strict=True)) for values in found],
-        "inner": [
-            {var.name: array for var, array in zip(seen, values[count:], strict=True)} for values in found
-        ],
-    }  # fmt: skip
-
-
-def module_outputs(mod: tvm.IRModule, samples: Sequence[Sample]) -> list[list[Array]]:
-    """Results of `main` in order, for each sample."""
-    run, names = compiled_with_llvm(mod), [param.name for param in mod["main"].params]
-    return [run([sample[name] for name in names]) for sample in samples]
+    run, count = compiled_with_llvm(watched), len(output_names)
+    names = [param.name for param in main.params]
+    ported, carried = names[: len(names) - len(states)], names[len(names) - len(states) :]
+    given = [np.asarray(state["initial"]) for state in states]
+    told: dict[str, list[dict[str, Array]]] = {"outputs": [], "inner": []}
+    for sample in samples:
+        values = run([*(sample[name] for name in ported), *given])
+        told["outputs"].append(dict(zip(output_names, values[:count], strict=True)))
+        inside = {var.name: array for var, array in zip(seen, values[count + len(states) :], strict=True)}
+        told["inner"].append({**dict(zip(carried, given, strict=True)), **inside})
+        given = values[count : count + len(states)]
+    return told
