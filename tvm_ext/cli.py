@@ -57,6 +57,19 @@ Limit = Annotated[
     typer.Option(metavar="NAME=VALUE", help="Allow larger models, as in tensor_bytes=1GiB. May be repeated."),
 ]
 
+State = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="IN=OUT",
+        help="Keep an output for the next run, which finds it in this input; `none` keeps nothing that names alone say. "
+        "May be repeated.",
+    ),
+]
+Initial = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE.npz", help="With --state: values that they begin with, by input; else zeros."),
+]
+
 
 def run() -> None:
     """The command itself. Letters that the terminal does not have are written as escapes."""
@@ -124,12 +137,14 @@ def compile_command(
         list[str] | None,
         typer.Option(metavar="NAME", help="Put nothing else where this tensor lies, at any time. May be repeated."),
     ] = None,
+    state: State = None,
+    initial: Initial = None,
     limit: Limit = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Compile a model to a package of C sources, build files, tests and a report; then run and compare it."""
-    shapes = _parse_shapes(shape or [])
+    shapes, states = _parse_shapes(shape or []), _parse_states(state)
     targets = _parse_verify(verify)
     limits = _parse_ram(ram or [])
     pins = _parse_pins(pin or [])
@@ -143,7 +158,10 @@ def compile_command(
         )  # fmt: skip
         check_output(output)
         with _stderr.status(f"Loading {escape(model.name)}") as status:
-            module = tvm_ext.load(model, shapes=shapes, limits=Limits().changed(limit or []))
+            module = tvm_ext.load(
+                model, shapes=shapes, limits=Limits().changed(limit or []), states=states,
+                initial=read_arrays(initial) if initial else None,
+            )  # fmt: skip
             package = tvm_ext.build(
                 module, board, output, options, calibration=calibration, verify_inputs=verify_inputs,
                 progress=lambda stage: status.update(escape(stage)),
@@ -242,6 +260,19 @@ def _parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
             raise typer.BadParameter(f"input {name!r} is given twice.", param_hint="--shape")
         shapes[name] = tuple(int(part) for part in parts)
     return shapes
+
+
+def _parse_states(texts: list[str] | None) -> dict[str, str] | None:
+    """`["h=hn"]` to `{"h": "hn"}`, `["none"]` to nothing; None where nothing is said."""
+    if not texts or texts == ["none"]:
+        return None if not texts else {}
+    states: dict[str, str] = {}
+    for text in texts:
+        source, _, target = text.partition("=")
+        if not source or not target or source in states:
+            raise typer.BadParameter(f"{text!r} is not of the form IN=OUT, each input once.", param_hint="--state")
+        states[source] = target
+    return states
 
 
 def _parse_ram(texts: list[str]) -> dict[str, int]:

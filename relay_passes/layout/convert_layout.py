@@ -6,6 +6,7 @@ Rewrite: for a composite over NCHW tensors of rank 4
     without a window follow their inputs where they can. Weights become [K, R, S, C], those of models that are
     NHWC already too.
     A composite whose result is kept in another order says so: attribute `layout`, the model's axes as stored.
+    States on their way to such composites are kept as NHWC; the attribute of states says how they begin then.
 Leaves alone: composites of other ranks, operators without a rule, inputs and outputs of the model.
 """
 
@@ -24,6 +25,8 @@ from relay_passes.layout.channels_last import (
     is_image,
     with_ohwi_kernels,
 )
+from relay_passes.layout.state_layouts import states_as_images, with_turned_states
+from tvm_ext.core.model_states import states_of
 from tvm_ext.core.names import identifier, unique
 
 
@@ -45,17 +48,29 @@ class _Rewriter:
         self.taken = {var.name_hint for var in mod.get_global_vars()}
         self.returned = set(outputs(self.func))
         self.sequence: list[relax.VarBinding] = []
-        self.plain: dict[relax.Var, relax.Var] = {param: param for param in self.func.params}
-        self.last: dict[relax.Var, relax.Var] = {}
+        self.states = states_as_images(mod)
+        self.plain: dict[relax.Var, relax.Var] = {
+            param: param for param in self.func.params if param not in self.states
+        }
+        self.last: dict[relax.Var, relax.Var] = dict(self.states)
 
     def run(self) -> tvm.IRModule:
         for binding in bindings(self.func):
             self._visit(binding)
-        results = [self._as_plain(result) for result in outputs(self.func)]
-        self.module.update_func(
-            self.mod.get_global_var("main"), rebuild(self.func, live(self.sequence, results), results)
-        )
-        return self.module
+        params, results = list(self.func.params), outputs(self.func)
+        states = params[len(params) - len(states_of(self.mod.attrs)) :]
+        keeping = [None] * (len(results) - len(states)) + states
+        results = [
+            self._as_last(result) if param in self.states else self._as_plain(result)
+            for param, result in zip(keeping, results, strict=True)
+        ]
+        func = self.func
+        if self.states:
+            func = relax.Function(
+                [self.states.get(param, param) for param in params], func.body, func.ret_ty, func.is_pure, func.attrs
+            )
+        self.module.update_func(self.mod.get_global_var("main"), rebuild(func, live(self.sequence, results), results))
+        return with_turned_states(self.module, params, self.states)
 
     def _visit(self, binding: relax.VarBinding) -> None:
         call, var = binding.value, binding.var

@@ -1,4 +1,4 @@
-"""Writes TensorFlow Lite files: tensors, operators with options by name, one subgraph."""
+"""Writes TensorFlow Lite files: tensors, operators with options by name, further subgraphs."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ TYPES = {
     "uint8": tflite.TensorType.UINT8,
     "bool": tflite.TensorType.BOOL,
     "string": tflite.TensorType.STRING,
+    "resource": tflite.TensorType.RESOURCE,
 }
 
 
@@ -97,14 +98,23 @@ class TfliteWriter:
         self.operators.append((self.codes.index(code), list(inputs), outputs, options, fields))
         return outputs[0]
 
-    def finish(self, outputs: Sequence[int], *, num_subgraphs: int = 1) -> bytes:
-        """The file."""
+    def finish(
+        self, outputs: Sequence[int], *, num_subgraphs: int = 1, others: Sequence[TfliteWriter] = ()
+    ) -> bytes:
+        """The file. num_subgraphs: how often the graph is there. others: subgraphs behind it, without outputs."""
         b = flatbuffers.Builder(1024)
-        buffers = [self._buffer(b, data) for data in self.buffers]
-        codes = [self._code(b, code) for code in self.codes]
-        tensors = [self._tensor(b, tensor) for tensor in self.tensors]
-        operators = [self._operator(b, *operator) for operator in self.operators]
-        graphs = [self._graph(b, tensors, operators, outputs) for _ in range(num_subgraphs)]
+        written = [(self, list(outputs))] * num_subgraphs + [(other, []) for other in others]
+        every = list(dict.fromkeys(code for writer, _ in written for code in writer.codes))
+        first = {id(writer): sum(len(w.buffers) for w in [self, *others][:place]) for place, writer in
+                 enumerate([self, *others])}  # fmt: skip
+        buffers = [self._buffer(b, data) for writer in (self, *others) for data in writer.buffers]
+        codes = [self._code(b, code) for code in every]
+        graphs = []
+        for writer, results in written:
+            tensors = [self._tensor(b, tensor, first[id(writer)]) for tensor in writer.tensors]
+            numbers = [every.index(code) for code in writer.codes]
+            operators = [self._operator(b, numbers[code], *rest) for code, *rest in writer.operators]
+            graphs.append(self._graph(b, tensors, operators, results, writer.inputs))
         description = b.CreateString("written by a test")
         tables = [_offsets(b, table) for table in (codes, graphs, buffers)]
         tflite.ModelStart(b)
@@ -116,8 +126,10 @@ class TfliteWriter:
         b.Finish(tflite.ModelEnd(b), file_identifier=b"TFL3")
         return bytes(b.Output())
 
-    def _graph(self, b: Any, tensors: list[int], operators: list[int], outputs: Sequence[int]) -> int:
-        parts = [_offsets(b, tensors), _ints(b, self.inputs), _ints(b, outputs), _offsets(b, operators)]
+    def _graph(
+        self, b: Any, tensors: list[int], operators: list[int], outputs: Sequence[int], inputs: Sequence[int]
+    ) -> int:
+        parts = [_offsets(b, tensors), _ints(b, inputs), _ints(b, outputs), _offsets(b, operators)]
         tflite.SubGraphStart(b)
         tflite.SubGraphAddTensors(b, parts[0])
         tflite.SubGraphAddInputs(b, parts[1])
@@ -143,14 +155,14 @@ class TfliteWriter:
             tflite.OperatorCodeAddCustomCode(b, custom)
         return tflite.OperatorCodeEnd(b)
 
-    def _tensor(self, b: Any, tensor: _Tensor) -> int:
+    def _tensor(self, b: Any, tensor: _Tensor, first_buffer: int) -> int:
         name, shape = b.CreateString(tensor.name), _ints(b, tensor.shape)
         signature = _ints(b, tensor.signature) if tensor.signature else None
         quantization = self._quantization(b, tensor.quantized) if tensor.quantized else None
         tflite.TensorStart(b)
         tflite.TensorAddShape(b, shape)
         tflite.TensorAddType(b, TYPES[tensor.dtype])
-        tflite.TensorAddBuffer(b, tensor.buffer)
+        tflite.TensorAddBuffer(b, first_buffer + tensor.buffer)
         tflite.TensorAddName(b, name)
         tflite.TensorAddIsVariable(b, tensor.is_variable)
         if signature is not None:
@@ -185,6 +197,7 @@ class TfliteWriter:
 
     def _options(self, b: Any, options: str, fields: Mapping[str, Any]) -> int:
         values = {key: _ints(b, value) if isinstance(value, list | tuple) else value for key, value in fields.items()}
+        values |= {key: b.CreateString(value) for key, value in fields.items() if isinstance(value, str)}
         getattr(tflite, f"{options}Start")(b)
         for key, value in values.items():
             getattr(tflite, f"{options}Add{key}")(b, value)

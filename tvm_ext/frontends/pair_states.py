@@ -23,11 +23,13 @@ from tvm_ext.frontends.shapes import ModelNotice
 Pairs = Mapping[str, str]
 Initial = Mapping[str, np.ndarray]
 
-_WORDS = {"in": ("out",), "prev": ("next", "new"), "previous": ("next", "new"), "past": ("present",),
-          "old": ("new",), "last": ("next",), "cur": ("next",), "current": ("next",), "input": ("output",),
-          "0": ("n", "1"), "initial": ("final",)}  # fmt: skip
+_FOLLOWING = {"prev": ("next", "new"), "previous": ("next", "new"), "past": ("present",), "old": ("new",),
+              "cur": ("next",), "current": ("next",)}  # fmt: skip
+"""Words that tell a value of the run before from that of this run."""
+_PORTS = {"in": ("out",), "input": ("output",), "0": ("n", "1"), "initial": ("final",)}
 _ENDINGS = ("n", "N", "_n", "_N", "_out", "_next", "_new", "_1", ".1", "out", "Out", "Next")
-_STATE_WORDS = frozenset("h c hidden cell state states context cache buf buffer mem memory past key value".split())
+_STATE_WORDS = frozenset("h c hn cn hidden cell state states context cache buf buffer mem memory".split())
+"""Words that say of a name that it is a state; only of these `in` and `out` belong together."""
 
 
 def with_states(loaded: Loaded, pairs: Pairs | None, initial: Initial | None = None) -> Loaded:
@@ -139,11 +141,14 @@ def _found(loaded: Loaded) -> dict[str, str]:
 def _next_names(name: str) -> Iterator[str]:
     """Names that the value would have as an output."""
     words = re.split(r"([_./:-])", name)
+    is_state = not _STATE_WORDS.isdisjoint(word.lower().rstrip("0123456789") for word in words)
+    is_state = is_state or re.search(r"state|cache|hidden", name, re.IGNORECASE) is not None
+    partners = {**_FOLLOWING, **(_PORTS if is_state else {})}
     for place, word in enumerate(words):
-        for following in _WORDS.get(word.lower(), ()):
+        for following in partners.get(word.lower(), ()):
             yield "".join([*words[:place], following, *words[place + 1 :]])
-    if _STATE_WORDS & {word.lower().rstrip("0123456789") for word in words} or re.search(r"state|cache", name, re.I):
+    if is_state:
         yield from (f"{name}{ending}" for ending in _ENDINGS)
         yield from (f"{first}{separator}{name}" for first in ("new", "next", "out", "output") for separator in "_.")
-        if re.fullmatch(r"(.*\D)0", name):
+        if name.endswith("0"):
             yield from (f"{name[:-1]}{ending}" for ending in ("n", "N", "1"))

@@ -62,7 +62,10 @@ def ask(mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str], *, q
         if not isinstance(said, str) and (missing := [name for name in names if name not in said["outputs"][0]]):
             said = f"gives no output called {missing[0]!r}"
         if not isinstance(said, str):
-            return Testimony(witness=witness.name, own_reading="", refusals=tuple(refusals), **said)
+            outputs = [{name: values[name] for name in names} for values in said["outputs"]]  # not those of states
+            return Testimony(
+                witness=witness.name, own_reading="", refusals=tuple(refusals), outputs=outputs, inner=said["inner"]
+            )
         refusals.append(Refusal(witness=witness.name, reason=said))
     said = _testified("tvm_witness", "tvm", "apache-tvm", (str(tvm.ir.save_json(mod)), names, samples, inner, states))
     if isinstance(said, str):
