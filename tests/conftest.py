@@ -43,6 +43,15 @@ def shared_models(shared: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
+def shared_streaming(shared: Path) -> Path:
+    """Models with state, and windows over time."""
+    folder = shared / "streaming"
+    if not folder.is_dir():
+        _missing(f"no folder streaming in {shared.name}")
+    return folder
+
+
+@pytest.fixture(scope="session")
 def digits() -> Path:
     """Folder of the small network that the project carries: digits.onnx, digits_test.npz."""
     return ROOT / "tutorials" / "digits"

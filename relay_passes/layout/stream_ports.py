@@ -7,7 +7,7 @@ Rewrite:
     only its channels-last form is read of comes in so, pixel by pixel: the permutation that turns it is the read. What
     works element by element between the two, a quantize or a normalization, is turned with it. The same holds for an
     output that is nothing but the NCHW form of an image.
-Leaves alone: inputs that nothing reads, results that are constants. What the module computes in TVM stays the same.
+Leaves alone: inputs that nothing reads, results that are constants, states. What the module computes in TVM stays the same.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from relay_passes.dataflow import (
     users,
 )
 from relay_passes.layout.channels_last import NCHW_TO_NHWC, NHWC_TO_NCHW, channels_last, has_window, is_image
+from tvm_ext.core.model_states import states_of
 from tvm_ext.core.names import identifier, unique
 
 
@@ -51,8 +52,12 @@ class _Rewriter:
         self.turned: set[relax.Var] = set()
 
     def run(self) -> tvm.IRModule:
-        sequence = [binding for param in self.main.params for binding in self._read(param)]
-        ends = {result: self._turns_back(result) for result in self.results if isinstance(result, relax.Var)}
+        states = len(states_of(self.mod.attrs))
+        inputs = self.main.params[: len(self.main.params) - states]
+        given = self.results[: len(self.results) - states]
+        kept = self.results[len(self.results) - states :]
+        sequence = [binding for param in inputs for binding in self._read(param)]
+        ends = {result: self._turns_back(result) for result in given if isinstance(result, relax.Var)}
         for binding in bindings(self.main):
             if binding.var in self.turned or ends.get(binding.var) is not None:
                 continue
@@ -62,11 +67,12 @@ class _Rewriter:
                 self.replace[binding.var] = var
             sequence.append(relax.VarBinding(var, substitute(binding.value, self.replace)))
         results: list[relax.Expr] = []
-        for result in self.results:
+        for result in given:
             if isinstance(result, relax.Var):
                 sequence.append(self._write(result, ends[result], repeated=result in self.results[: len(results)]))
                 result = sequence[-1].var
             results.append(result)
+        results += [substitute(result, self.replace) for result in kept]
         self.module.update_func(self.mod.get_global_var("main"), rebuild(self.main, sequence, results))
         return self.module
 

@@ -13,10 +13,13 @@ from tvm import relax
 
 from relay_passes.dataflow import bindings, is_dataflow, outputs, rebuild, substitute, with_span
 from tvm_ext.core.errors import UnsupportedModel
+from tvm_ext.frontends.pytorch.buffers import MutatedBuffer, with_buffers_opened
 
 
-def import_program(path: Path, program: Any) -> tvm.IRModule:
+def import_program(path: Path, program: Any) -> tuple[tvm.IRModule, tuple[MutatedBuffer, ...]]:
     """A module with one function `main`, weights bound; program: a torch.export.ExportedProgram.
+
+    Buffers that it changes are parameters too, and their next values results; they are named beside the module.
 
     Variables are called after the nodes of torch's graph in ATen operators, outputs as the program calls them; spans
     name the module an operator stands in: `stem.0/convolution`. Raises UnsupportedModel listing every operator that
@@ -47,7 +50,7 @@ def import_program(path: Path, program: Any) -> tvm.IRModule:
     with warnings.catch_warnings():
         # torch and TVM warn about choices that a user of this package cannot make.
         warnings.simplefilter("ignore")
-        decomposed = program.run_decompositions()
+        decomposed, buffers = with_buffers_opened(program.run_decompositions())
         importer = NamingImporter()
         try:
             mod = importer.from_exported_program(decomposed, False, False, False, None)
@@ -58,8 +61,9 @@ def import_program(path: Path, program: Any) -> tvm.IRModule:
             summary = f"{type(error).__name__}: {lines[-1][:200]}" if lines else type(error).__name__
             raise UnsupportedModel(f"{path}: cannot be compiled: TVM's importer fails: {summary}") from None
     names = [str(name) for name in program.graph_signature.user_outputs]
+    names = [*(f"{buffer.name}.next" for buffer in sorted(buffers, key=lambda buffer: buffer.result)), *names]
     _check_outputs(path, mod, decomposed, names)
-    return _named(mod, importer.labels, names)
+    return _named(mod, importer.labels, names), buffers
 
 
 def _check_outputs(path: Path, mod: tvm.IRModule, program: Any, names: Sequence[str]) -> None:

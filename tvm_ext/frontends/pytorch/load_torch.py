@@ -17,6 +17,8 @@ from tvm_ext.core.errors import BadModel
 from tvm_ext.core.limits import Limits
 from tvm_ext.frontends.loaded import Loaded
 from tvm_ext.frontends.mapped_file import mapped_file
+from tvm_ext.frontends.pair_states import with_states
+from tvm_ext.frontends.pytorch.buffers import MutatedBuffer
 from tvm_ext.frontends.pytorch.import_program import import_program
 from tvm_ext.frontends.pytorch.screen_archive import screened_archive
 from tvm_ext.frontends.relax_module import load_relax
@@ -26,8 +28,21 @@ def load_torch(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: L
     """Read and import what torch.export.save wrote. Raises BadModel, BadOptions, UnsupportedModel."""
     data = mapped_file(path, kind="a .pt2 file")
     archive = screened_archive(path, data, limits)
-    loaded = load_relax(import_program(path, _program(path, archive)), shapes, limits)
+    mod, buffers = import_program(path, _program(path, archive))
+    loaded = _with_buffers(load_relax(mod, shapes, limits), buffers)
     return replace(loaded, mod=_without_dead(loaded.mod), sha256=hashlib.sha256(data).hexdigest())
+
+
+def _with_buffers(loaded: Loaded, buffers: Sequence[MutatedBuffer]) -> Loaded:
+    """The model whose changed buffers are states, under their names in torch's module."""
+    if not buffers:
+        return loaded
+    pairs = {buffer.placeholder: loaded.output_names[buffer.result] for buffer in buffers}
+    paired = with_states(loaded, pairs, {buffer.placeholder: buffer.initial for buffer in buffers})
+    states = tuple(
+        replace(state, name=buffer.name, output="") for state, buffer in zip(paired.states, buffers, strict=True)
+    )
+    return replace(paired, states=states)
 
 
 def _without_dead(mod: tvm.IRModule) -> tvm.IRModule:
