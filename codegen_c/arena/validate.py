@@ -23,8 +23,8 @@ NOBODY = -1
 def validate(program: Program, plan: MemoryPlan) -> None:
     """Raises PlanRejected with the step, the tensor and who overwrote it."""
     _require_places(program, plan)
-    _check_parts(program, plan)
     check_states(program)
+    _check_parts(program, plan)
     check_copies(program)
     owners = _empty_memories(program, plan)
     numbers = {name: number for number, name in enumerate(plan.placements)}

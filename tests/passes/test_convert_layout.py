@@ -10,12 +10,13 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 
 from relay_passes.composites import composite_of
-from relay_passes.dataflow import array_of, bindings, op_name, outputs
+from relay_passes.dataflow import array_of, bindings, build, op_name, outputs
 from relay_passes.layout.convert_layout import ConvertLayout
 from relay_passes.regions.form_composites import FormComposites
 from tests.models.agree import run
 from tests.passes.modules import module_of, without_spans
 from tests.passes.stub_backend import StubBackend
+from tvm_ext.core.model_states import STATES, ModelState, states_of, states_to_json
 
 RANDOM = np.random.default_rng(0)
 WEIGHTS = RANDOM.normal(size=(3, 2, 3, 3)).astype("float32")
@@ -278,3 +279,27 @@ def assert_same_numbers(mod: tvm.IRModule, shape: tuple[int, ...]) -> None:
     x = RANDOM.normal(size=shape).astype("float32")
     for found, expected in zip(run(convert(formed(mod)), [x]), run(mod, [x]), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_states_on_their_way_to_windows_are_kept_channels_last() -> None:
+    """Nobody outside sees a state, so no permutation stands at its border; its first value is turned with it."""
+    x, kept = image(shape=(1, 2, 1, 5)), image("kept", (1, 2, 5, 5))
+    window = relax.Var("window", relax.TensorType((1, 2, 6, 5), "float32"))
+    joined = relax.op.concat([kept, x], 2)
+    y, left = conv(window), relax.op.strided_slice(window, [2], [1], [6])
+    values = [relax.BlockBuilder().normalize(value) for value in (joined, y, left)]
+    results = [relax.Var(name, value.ty) for name, value in zip(("y", "left"), values[1:], strict=True)]
+    bound = [relax.VarBinding(var, value) for var, value in zip((window, *results), values, strict=True)]
+    begins = RANDOM.normal(size=(1, 2, 5, 5)).astype("float32")
+    states = states_to_json([ModelState(name="kept", initial=begins)])
+    mod = tvm.IRModule({"main": build([x, kept], bound, results)}).with_attr(STATES, states)
+    after = convert(formed(mod))
+    (state,) = states_of(after.attrs)
+    found = after["main"].params[1]
+    assert [int(extent) for extent in found.ty.shape.values] == [1, 5, 5, 2]
+    np.testing.assert_array_equal(state.initial, begins.transpose(0, 2, 3, 1))
+    assert moves(after) == [TO_LAST, "concat", "nn.conv2d", "strided_slice", TO_FIRST]
+    frame = RANDOM.normal(size=(1, 2, 1, 5)).astype("float32")
+    wanted, given = run(mod, [frame, begins]), run(after, [frame, state.initial])
+    np.testing.assert_allclose(given[0], wanted[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(given[1], wanted[1].transpose(0, 2, 3, 1))
