@@ -61,8 +61,8 @@ State = Annotated[
     list[str] | None,
     typer.Option(
         metavar="IN=OUT",
-        help="Keep an output for the next run, which finds it in this input; `none` keeps nothing that names alone say. "
-        "May be repeated.",
+        help="Keep an output for the next run, which finds it in this input; `none`: nothing, whatever names say. May "
+        "be repeated.",
     ),
 ]
 Initial = Annotated[

@@ -37,8 +37,8 @@ from relay_passes.simplify.move_integers import MoveIntegers
 from relay_passes.simplify.slice_splits import SliceSplits
 from tvm_ext import guide
 from tvm_ext.calibration import Calibration, Source, read_calibration
-from tvm_ext.core.model_states import states_of, with_next_names
 from tvm_ext.core.errors import BadOptions, UnsupportedModel
+from tvm_ext.core.model_states import states_of, with_next_names
 from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
 from tvm_ext.fit import fit

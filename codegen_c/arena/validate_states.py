@@ -55,12 +55,12 @@ def _replay(program: Program, state: State) -> None:
 
 
 def _check_read(program: Program, state: State, fresh: np.ndarray, name: str, where: str) -> None:
-    """The state as found is read before any of it is written; a window, once its new end is there; a part as written."""
+    """The state as found is read before any of it is written, a window with its new end, a part as written."""
     tensor = program.tensors[name]
     if name == state.tensor:
         old = not fresh.any()
         window = state.update in ("ring", "shift")
-        if window and (old or fresh[0]) or not window and not old:
+        if (window and (old or fresh[0])) or (not window and not old):
             raise PlanRejected(f"{where}: reads state {state.source} when it is not what the step needs.")
     elif tensor.part and tensor.part.tensor == state.tensor:
         held = fresh[tensor.part.first : tensor.part.first + tensor.num_elements]

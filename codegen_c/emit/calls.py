@@ -67,7 +67,9 @@ class Calls:
             roles = {parameter.role for parameter in call.implementation.function.parameters}
             names += [scratch_name(step_name)] if "scratch" in roles else []
         placements = self.plan.placements
-        turns = [STATE_MEMORY] if isinstance(call, KernelCall) and any(isinstance(r, Turned) for r in call.rings) else []
+        turns = (
+            [STATE_MEMORY] if isinstance(call, KernelCall) and any(isinstance(r, Turned) for r in call.rings) else []
+        )
         return list(dict.fromkeys([*(placements[name].memory for name in names if name in placements), *turns]))
 
     def _transfer(self, step: Transfer) -> str:

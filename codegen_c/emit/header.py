@@ -116,11 +116,12 @@ def _stream_api(interface: Interface) -> str:
 
 def _state_api(interface: Interface) -> str:
     return (
-        f"/* State: what a run keeps for the next one, {interface.state_bytes} B. Call {interface.reset}() before the first\n"
-        f"   run, and to begin anew; before that, a run answers {interface.not_reset}. A run that fails leaves the state as it\n"
-        "   was then: begin anew, or restore it. To save it or to restore it, copy all bytes, from or to a place aligned to\n"
-        f"   16: memcpy(saved, {interface.state_place}(), {interface.state_bytes_name}). States fit the build that made them;\n"
-        "   a run refuses those of another layout. */\n"
+        f"/* State: {interface.state_bytes} B that a run keeps for the next one. Call {interface.reset}()\n"
+        f"   before the first run, and to begin anew; before that, a run answers {interface.not_reset}.\n"
+        "   A run that fails leaves the state as it was then: begin anew, or restore it.\n"
+        "   To save the state, copy all its bytes; to restore it, copy them back:\n"
+        f"   memcpy(saved, {interface.state_place}(), {interface.state_bytes_name});\n"
+        "   States fit the build that made them; a run refuses those of another layout. */\n"
         f"enum {{ {interface.state_bytes_name} = {interface.state_bytes}, {interface.not_reset} = -1 }};\n"
         f"void {interface.reset}(void);\n"
         f"void *{interface.state_place}(void);\n"

@@ -72,7 +72,8 @@ def place(program: Program, plan: MemoryPlan, name: str) -> str:
         whole = program.tensors[placement.part_of]
         ring = whole.ring
         assert ring is not None, "what turns is a ring"
-        return f"&{placement.memory}->{whole.name}[{placement.memory}->{ring.turn}[0] * {whole.num_elements // ring.rows}u]"
+        row = f"{placement.memory}->{ring.turn}[0] * {whole.num_elements // ring.rows}u"
+        return f"&{placement.memory}->{whole.name}[{row}]"
     if placement:
         return f"{placement.memory}->{name}"
     part = program.tensors[name].part

@@ -133,8 +133,8 @@ def _describe(tensor: Tensor) -> str:
 def _run(written: Calls, interface: Interface, after_step: bool) -> list[Piece]:
     model, program = interface.model, written.program
     direct = [(call, step) for step in program.steps for call in calls(step) if call.name not in written.row_names]
-    used = dict.fromkeys(memory for call, step in direct for memory in written.memories(call, step.name))
-    used = dict.fromkeys([*used, *([STATE_MEMORY] if program.states else [])])
+    named = [memory for call, step in direct for memory in written.memories(call, step.name)]
+    used = dict.fromkeys([*named, STATE_MEMORY] if program.states else named)
     lines = [f"union {union_name(model, memory)} *const {memory} = &{union_name(model, memory)};" for memory in used]
     lines += ["int32_t status = 0;"] if streamed(interface) else []
     lines += [""] if lines else []

@@ -46,7 +46,9 @@ def emit_state(program: Program, plan: MemoryPlan, interface: Interface, origin:
 def signature(program: Program, plan: MemoryPlan) -> str:
     """A number that only states of this very layout begin with, as C; never 0, as memory is before the first reset."""
     places = [plan.placements[name] for name in program.kept]
-    text = ";".join(f"{place.name}:{program.tensors[place.name].dtype}:{place.offset}:{place.num_bytes}" for place in places)
+    text = ";".join(
+        f"{place.name}:{program.tensors[place.name].dtype}:{place.offset}:{place.num_bytes}" for place in places
+    )
     return f"0x{zlib.crc32(text.encode()) or 1:08x}u"
 
 

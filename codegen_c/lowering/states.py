@@ -7,7 +7,7 @@ that any more ("in place"); or copied at the end ("copy").
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -49,13 +49,12 @@ def with_states(program: Program, pairs: Sequence[KeptPair], taken: set[str]) ->
     """The program with its states. taken: C identifiers, to which those of new tensors and steps are added."""
     program, ordered = _ordered(program, pairs, taken)
     for pair in ordered:
-        ways: tuple[Callable[[], Program | None], ...] = (
-            lambda pair=pair: _unchanged(program, pair),
-            lambda pair=pair: _in_window(program, pair, taken),
-            lambda pair=pair: _in_place(program, pair),
-            lambda pair=pair: _copied(program, pair, taken),
+        program = (
+            _unchanged(program, pair)
+            or _in_window(program, pair, taken)
+            or _in_place(program, pair)
+            or _copied(program, pair, taken)
         )
-        program = next(found for way in ways if (found := way()) is not None)
     if not program.states:
         return program
     ready = Tensor(
@@ -65,10 +64,8 @@ def with_states(program: Program, pairs: Sequence[KeptPair], taken: set[str]) ->
     return replace(program, tensors={**program.tensors, ready.name: ready}, ready=ready.name)
 
 
-def _ordered(
-    program: Program, pairs: Sequence[KeptPair], taken: set[str]
-) -> tuple[Program, list[KeptPair]]:
-    """Pairs in an order in which each state is read by the others before it changes; in a circle one is copied first."""
+def _ordered(program: Program, pairs: Sequence[KeptPair], taken: set[str]) -> tuple[Program, list[KeptPair]]:
+    """Pairs in an order in which others read each state before it changes; in a circle one is copied first."""
     ordered: list[KeptPair] = []
     left = list(pairs)
     while left:
@@ -77,9 +74,7 @@ def _ordered(
             first = program.tensors[left[0].found]
             before = replace(first, name=unique(f"{first.name}_before", taken), role="intermediate")
             copy = Transfer(name=unique(f"copy_{first.name}", taken), source=first.name, target=before.name)
-            program = replace(
-                program, tensors={**program.tensors, before.name: before}, steps=(copy, *program.steps)
-            )
+            program = replace(program, tensors={**program.tensors, before.name: before}, steps=(copy, *program.steps))
             left = [replace(pair, left=before.name) if pair.left == first.name else pair for pair in left]
             continue
         ordered += free
@@ -236,9 +231,7 @@ def _turning(call: Step, window: _Window, stored: int, turned: Turned) -> Kernel
     return replace(call, implementation=made, rings=(turned,))
 
 
-def _pushed_into(
-    program: Program, window: _Window, first: int, taken: set[str]
-) -> tuple[Program, list[Step]]:
+def _pushed_into(program: Program, window: _Window, first: int, taken: set[str]) -> tuple[Program, list[Step]]:
     """The new rows born in the window, or copied there; and the steps without those that join and cut it."""
     new, steps = window.new, [step for step in program.steps if step not in (window.join, window.cut)]
     part = Part(tensor=window.whole.name, first=first)
@@ -274,7 +267,10 @@ def _shifted(program: Program, pair: KeptPair, window: _Window, taken: set[str])
         left, name=unique(f"{window.whole.name}_end", taken),
         part=Part(tensor=window.whole.name, first=window.new.num_elements),
     )  # fmt: skip
-    touched = {window.whole.name, *(t.name for t in placed.tensors.values() if t.part and t.part.tensor == window.whole.name)}
+    touched = {
+        window.whole.name,
+        *(t.name for t in placed.tensors.values() if t.part and t.part.tensor == window.whole.name),
+    }
     last = max(index for index, step in enumerate(steps) if touched & {*reads(step), *writes(step)})
     move = Transfer(name=unique(f"shift_{window.whole.name}", taken), source=end.name, target=left.name)
     begins = np.ascontiguousarray(pair.state.initial).reshape(-1)

@@ -46,7 +46,9 @@ def run_step(program: Program, step: Step, values: Mapping[str, Array]) -> dict[
         if isinstance(call, Wait):
             continue
         if isinstance(call, Transfer):
-            written |= _kept(program, {call.target: copied(program, call, {**values, **written})}, {**values, **written})
+            written |= _kept(
+                program, {call.target: copied(program, call, {**values, **written})}, {**values, **written}
+            )
             continue
         known = {**values, **written}
         seen = [

@@ -7,7 +7,8 @@ Rewrite:
     only its channels-last form is read of comes in so, pixel by pixel: the permutation that turns it is the read. What
     works element by element between the two, a quantize or a normalization, is turned with it. The same holds for an
     output that is nothing but the NCHW form of an image.
-Leaves alone: inputs that nothing reads, results that are constants, states. What the module computes in TVM stays the same.
+Leaves alone: inputs that nothing reads, results that are constants, states. What the module computes in TVM stays the
+    same.
 """
 
 from __future__ import annotations

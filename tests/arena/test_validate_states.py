@@ -22,9 +22,7 @@ def kept(made: Program, update: Update, left: str, parts: dict[str, tuple[int, i
     for name, (first, count) in parts.items():
         part = Part(tensor="s", first=first)
         tensors[name] = replace(made.tensors[name], shape=(count,), memory=STATE_MEMORY, part=part)
-    state = State(
-        source="s", tensor="s", initial=np.zeros(size, np.uint8), left=left, update=update, pushed=pushed
-    )
+    state = State(source="s", tensor="s", initial=np.zeros(size, np.uint8), left=left, update=update, pushed=pushed)
     return replace(made, tensors=tensors, states=(state,), state_home="ram")
 
 

@@ -205,7 +205,9 @@ def test_resource_variables_that_cannot_be_are_refused(tmp_path: Path) -> None:
     net.operator("READ_VARIABLE", [models.handle(net, "v")], seen)
     result = net.operator("ADD", [source, seen], net.tensor("sum", (1, 4)), "AddOptions")
     with pytest.raises(UnsupportedModel, match=r"has 2 subgraphs"):  # nothing calls the other one
-        tvm_ext.load(saved_tflite(net.finish([result], others=[models.set_once("v", np.zeros((1, 4), np.float32))]), tmp_path))
+        tvm_ext.load(
+            saved_tflite(net.finish([result], others=[models.set_once("v", np.zeros((1, 4), np.float32))]), tmp_path)
+        )
 
 
 def test_buffers_that_pytorch_changes_are_states(tmp_path: Path) -> None:

@@ -98,9 +98,7 @@ class TfliteWriter:
         self.operators.append((self.codes.index(code), list(inputs), outputs, options, fields))
         return outputs[0]
 
-    def finish(
-        self, outputs: Sequence[int], *, num_subgraphs: int = 1, others: Sequence[TfliteWriter] = ()
-    ) -> bytes:
+    def finish(self, outputs: Sequence[int], *, num_subgraphs: int = 1, others: Sequence[TfliteWriter] = ()) -> bytes:
         """The file. num_subgraphs: how often the graph is there. others: subgraphs behind it, without outputs."""
         b = flatbuffers.Builder(1024)
         written = [(self, list(outputs))] * num_subgraphs + [(other, []) for other in others]

@@ -24,8 +24,8 @@ from tvm_ext.frontends.tflite.gather_nd import gather_nd
 from tvm_ext.frontends.tflite.layers import LAYERS, Operand, options_of, quantized
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
 from tvm_ext.frontends.tflite.refusals import Problem, Refused, refusal, unsupported
-from tvm_ext.frontends.tflite.resources import Variable
 from tvm_ext.frontends.tflite.rescale import rescaled_to_int32
+from tvm_ext.frontends.tflite.resources import Variable
 
 # Operators that move numbers, add none of their own, and mean the same on integers of one scale.
 _MOVES = frozenset(

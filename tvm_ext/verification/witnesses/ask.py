@@ -52,9 +52,7 @@ def ask(mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str], *, q
     attributes = {str(key): str(value) for key, value in mod.attrs.items()}
     source_format = attributes["tvm_ext.source_format"]
     names: list[str] = json.loads(attributes["tvm_ext.output_names"])
-    states = [
-        {"name": state.name, "output": state.output, "initial": state.initial} for state in states_of(attributes)
-    ]
+    states = [{"name": state.name, "output": state.output, "initial": state.initial} for state in states_of(attributes)]
     refusals: list[Refusal] = []
     for witness in () if quantized_here else _OF_FORMAT[source_format]:
         file = (attributes["tvm_ext.source_path"], attributes["tvm_ext.source_sha256"], limits_of(attributes).to_json())

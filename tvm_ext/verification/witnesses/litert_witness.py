@@ -11,7 +11,9 @@ from tvm_ext.verification.witnesses.testimony import Carried, after, fed
 from tvm_ext.verification.witnesses.tflite_tensors import Sample, inputs_of, made_tensors, read_unchanged
 
 
-def testify(path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str], states: Carried = ()) -> dict[str, Any]:
+def testify(
+    path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str], states: Carried = ()
+) -> dict[str, Any]:
     """Outputs and inner tensors per sample."""
     from ai_edge_litert import interpreter as litert
 

@@ -28,7 +28,9 @@ IR_VERSION = 10
 os.environ.setdefault("ALLOW_RELEASED_ONNX_OPSET_ONLY", "0")
 
 
-def testify(path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str], states: Carried = ()) -> dict[str, Any]:
+def testify(
+    path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str], states: Carried = ()
+) -> dict[str, Any]:
     """Outputs and inner tensors per sample. Raises BadModel for a file that is another one now."""
     file = read_onnx(Path(path), Limits.from_json(limits))
     if file.sha256 != sha256:

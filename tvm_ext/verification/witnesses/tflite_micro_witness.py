@@ -19,7 +19,9 @@ from tvm_ext.verification.witnesses.tflite_tensors import Sample, inputs_of, mad
 _BYTES_PER_ELEMENT, _BYTES_PER_NODE, _MORE_BYTES = 24, 4096, 1 << 20
 
 
-def testify(path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str], states: Carried = ()) -> dict[str, Any]:
+def testify(
+    path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str], states: Carried = ()
+) -> dict[str, Any]:
     """Outputs and inner tensors per sample."""
     from tflite_micro.python.tflite_micro import runtime
 
