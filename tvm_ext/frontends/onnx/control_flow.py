@@ -10,7 +10,7 @@ from tvm import relax
 
 from relay_passes.dataflow import array_of, constant, static_shape
 from tvm_ext.frontends.onnx.operators.emitter import Emitter
-from tvm_ext.frontends.onnx.refusals import Refused
+from tvm_ext.frontends.refusals import Refused
 
 # Runs a body on the values of its inputs, its nodes labelled under a prefix.
 Run = Callable[[onnx.GraphProto, Sequence[relax.Expr], str], list[relax.Expr]]

@@ -15,7 +15,7 @@ from tvm import relax
 
 from relay_passes.dataflow import array_of, constant, static_shape
 from tvm_ext.frontends.onnx.element_types import SUPPORTED_DTYPES
-from tvm_ext.frontends.onnx.refusals import Refused
+from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.size_limits import ImportSizes
 
 # Sizes, axes and shapes are given to ONNX's shape inference as numbers; what has more elements is none of these.

@@ -13,6 +13,7 @@ from tvm import relax
 
 from relay_passes.dataflow import bindings, is_dataflow, outputs, rebuild, substitute, with_span
 from tvm_ext.core.errors import UnsupportedModel
+from tvm_ext.frontends.refusals import summary
 
 
 def import_program(path: Path, program: Any) -> tvm.IRModule:
@@ -54,9 +55,8 @@ def import_program(path: Path, program: Any) -> tvm.IRModule:
         except UnsupportedModel:
             raise
         except Exception as error:  # converters raise whatever they like, from KeyError to InternalError
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            summary = f"{type(error).__name__}: {lines[-1][:200]}" if lines else type(error).__name__
-            raise UnsupportedModel(f"{path}: cannot be compiled: TVM's importer fails: {summary}") from None
+            failure = summary(error)
+            raise UnsupportedModel(f"{path}: cannot be compiled: TVM's importer fails: {failure}") from None
     names = [str(name) for name in program.graph_signature.user_outputs]
     _check_outputs(path, mod, decomposed, names)
     return _named(mod, importer.labels, names)

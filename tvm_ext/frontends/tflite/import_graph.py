@@ -15,15 +15,16 @@ import tflite
 import tvm
 from tvm import relax
 
-from relay_passes.dataflow import array_of, bindings, build, constant, live, operands, static_shape, substitute
-from tvm_ext.frontends.onnx.name_variables import name_variables
+from relay_passes.dataflow import array_of, build, constant, live, op_name, static_shape, substitute
+from tvm_ext.frontends.name_variables import name_variables
+from tvm_ext.frontends.refusals import Refused, RefusedNode, summary, unsupported
 from tvm_ext.frontends.size_limits import ImportSizes
-from tvm_ext.frontends.statements import NotPossible, Statements
+from tvm_ext.frontends.statements import Statements
 from tvm_ext.frontends.tflite.converter import FloatConverter
 from tvm_ext.frontends.tflite.gather_nd import gather_nd
-from tvm_ext.frontends.tflite.layers import LAYERS, Operand, options_of, quantized
+from tvm_ext.frontends.tflite.layers import LAYERS, LayerInput, options_of, quantized
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
-from tvm_ext.frontends.tflite.refusals import Problem, Refused, refusal, unsupported
+from tvm_ext.frontends.tflite.refusals import WAY_OUT, refusal
 from tvm_ext.frontends.tflite.rescale import rescaled_to_int32
 
 # Operators that move numbers, add none of their own, and mean the same on integers of one scale.
@@ -51,8 +52,8 @@ class _Importer:
 
     def __init__(self, path: Path, file: TfliteFile, shapes: Mapping[str, tuple[int, ...]], sizes: ImportSizes) -> None:
         self._path, self._file, self._shapes = path, file, shapes
-        self._statements = Statements(sizes)
-        self._problems: list[Problem] = []
+        self._statements = Statements(sizes, folds=_folds)
+        self._refused: list[RefusedNode] = []
         self._params: list[relax.Var] = []
         self._values: dict[int, relax.Expr] = {}
         # Shapes that the file gives for inner tensors hold only for the shapes it gives for its inputs.
@@ -69,8 +70,8 @@ class _Importer:
             warnings.simplefilter("ignore")
             for node in self._file.nodes:
                 self._convert(node)
-        if self._problems:
-            raise unsupported(self._path, self._problems)
+        if self._refused:
+            raise unsupported(self._path, self._refused, way_out=WAY_OUT)
         return self._module()
 
     def _module(self) -> tvm.IRModule:
@@ -81,13 +82,14 @@ class _Importer:
         results = [substitute(self._values[index], renamed) for index in self._file.outputs]
         attrs = tvm.ir.make_node("ir.DictAttrs", global_symbol="main", num_input=len(self._params))
         main = build(self._params, live(sequence, results), results, attrs=attrs)
-        called = {leaf for binding in bindings(main) for leaf in operands(binding.value)}
-        return tvm.IRModule({tvm.ir.GlobalVar("main"): main, **self._statements.helpers(called)})
+        return tvm.IRModule({tvm.ir.GlobalVar("main"): main, **self._statements.helpers(main)})
 
     def _add_input(self, tensor: TfliteTensor, index: int) -> None:
         if tensor.dtype is None:
             reason = f"its element type {tensor.type_name} is not supported"
-            raise unsupported(self._path, [Problem(operator="graph input", node=tensor.name, reason=reason)])
+            raise unsupported(
+                self._path, [RefusedNode(operator="graph input", node=tensor.name, reason=reason)], way_out=WAY_OUT
+            )
         self._values[index] = relax.Var(tensor.name, relax.TensorType(self._shapes[tensor.name], tensor.dtype))
         self._params.append(self._values[index])
 
@@ -99,15 +101,13 @@ class _Importer:
                 raise Refused(reason)
             if all(index in self._values for index in node.inputs if index >= 0):
                 self._values.update(zip(node.outputs, self._results(node), strict=True))
-        except (Refused, NotPossible) as error:
+        except Refused as error:
             self._refuse(node, str(error))
         except Exception as error:  # converters raise whatever they like, from KeyError to InternalError
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            summary = f"{type(error).__name__}: {lines[-1][:200]}" if lines else type(error).__name__
-            self._refuse(node, f"TVM's importer fails: {summary}")
+            self._refuse(node, f"TVM's importer fails: {summary(error)}")
 
     def _refuse(self, node: TfliteNode, reason: str) -> None:
-        self._problems.append(Problem(operator=node.operator, node=node.label, reason=reason))
+        self._refused.append(RefusedNode(operator=node.operator, node=node.label, reason=reason))
 
     def _results(self, node: TfliteNode) -> list[relax.Expr]:
         wanted = [self._file.tensors[index] for index in node.outputs]
@@ -175,10 +175,10 @@ class _Importer:
         tensor = self._file.tensors[index]
         return tensor.data is not None and tensor.scales is None
 
-    def _operand(self, index: int) -> Operand:
+    def _operand(self, index: int) -> LayerInput:
         tensor = self._file.tensors[index]
         is_quantized = tensor.scales is not None and (tensor.dtype in ("int8", "uint8") or tensor.data is not None)
-        return Operand(value=self._values[index], scales=tensor.scales if is_quantized else None)
+        return LayerInput(value=self._values[index], scales=tensor.scales if is_quantized else None)
 
     def _rescaled(self, node: TfliteNode, builder: relax.BlockBuilder) -> relax.Expr:
         given, wanted = self._file.tensors[node.inputs[0]], self._file.tensors[node.outputs[0]]
@@ -217,3 +217,8 @@ class _Importer:
                 )
             value = builder.emit(relax.op.reshape(value, tensor.shape))
         return value
+
+
+def _folds(value: relax.Expr) -> bool:
+    """A dequantized weight stays one: kernels use its integers."""
+    return op_name(value) != "relax.dequantize"
