@@ -18,7 +18,7 @@ from codegen_c.kernels.contract import Callback
 from codegen_c.lowering.lower_region import lower_region
 from codegen_c.lowering.merge_steps import merge_steps
 from codegen_c.lowering.views import with_views
-from codegen_c.program.interface import Interface, Port, Stream
+from codegen_c.program.interface import Interface, Port, StreamedPort
 from codegen_c.program.program import KernelCall, Program
 from codegen_c.program.program import Sequence as RowSteps
 from codegen_c.targets.registry import target_of
@@ -163,7 +163,7 @@ def _ports(program: Program, names: Sequence[str], sources: Sequence[str]) -> tu
     )  # fmt: skip
 
 
-def _stream(program: Program, call: KernelCall, callback: Callback) -> Stream:
+def _stream(program: Program, call: KernelCall, callback: Callback) -> StreamedPort:
     """How an input or output is handed over by a call, and how much of it is kept."""
     inside = program.tensors[call.outputs[0] if callback.direction == "read" else call.inputs[0]]
     kept, shift = (inside.ring.stored, inside.ring.shift) if inside.ring else (callback.rows, 0)
@@ -176,4 +176,4 @@ def _stream(program: Program, call: KernelCall, callback: Callback) -> Stream:
     ] or [(0, callback.rows)]
     never_apart = all((begin + shift) % kept + end - begin <= kept for begin, end in ranges)
     at_a_time = max(end - begin for begin, end in ranges) if never_apart else 1
-    return Stream(rows=callback.rows, rows_kept=kept, rows_per_call=at_a_time, layout=callback.layout)
+    return StreamedPort(rows=callback.rows, rows_kept=kept, rows_per_call=at_a_time, layout=callback.layout)

@@ -21,7 +21,7 @@ from codegen_c.kernels.contract import Alternative, Implementation, Refusal, Tar
 from codegen_c.kernels.registry import select
 from codegen_c.operators.kinds import Generic, Operator, Permute, Reshape, Stream
 from codegen_c.tir.composite import lower_composite
-from codegen_c.tir.plain_c import Refusal as TirRefusal
+from codegen_c.tir.plain_c import NoPlainC
 from codegen_c.tir.reference import run_reference
 
 
@@ -103,7 +103,7 @@ def _generic(composite: Composite, target: Target, passed: tuple[Alternative, ..
     function = composite.function
     module = tvm.IRModule(dict(function.attrs.get("prim_funcs", {})))
     plain = lower_composite(function, module)
-    if isinstance(plain, TirRefusal):
+    if isinstance(plain, NoPlainC):
         return Refusal(kernel="generic", reason=plain.reason)
 
     def reference(inputs: list[np.ndarray]) -> list[np.ndarray]:

@@ -12,7 +12,7 @@ from tvm_ext.core.options import Io
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stream:
+class StreamedPort:
     """How a tensor is handed over: in `rows` rows, of which `rows_kept` are held at a time.
 
     rows_per_call: most rows that are handed over together. layout: axes of the model's tensor in the order that its
@@ -38,7 +38,7 @@ class Port:
     shape: tuple[int, ...]
     dtype: str
     quantization: Quantization | None = None
-    stream: Stream | None = None
+    stream: StreamedPort | None = None
 
     @property
     def num_elements(self) -> int:

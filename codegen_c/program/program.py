@@ -117,7 +117,7 @@ class Constant:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Affine:
+class AffineRow:
     """base + step * (iteration of the enclosing Loop); step 0 outside of one."""
 
     base: int
@@ -128,11 +128,11 @@ class Affine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rows:
+class RowRange:
     """Output rows [begin, end) that one call of a spatial kernel computes."""
 
-    begin: Affine
-    end: Affine
+    begin: AffineRow
+    end: AffineRow
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -156,7 +156,7 @@ class KernelCall:
     input_shapes: tuple[tuple[int, ...], ...] = ()
     constants: tuple[str, ...] = ()
     source_nodes: tuple[str, ...] = ()
-    rows: Rows | None = None
+    rows: RowRange | None = None
     fetched: tuple[tuple[str, str], ...] = ()
     scratch_memory: str = ""
     processor: str = ""
@@ -192,7 +192,7 @@ class Wait:
 
 @dataclass(frozen=True, kw_only=True)
 class Loop:
-    """`body`, `count` times in series; the iteration enters through the body's Affine rows.
+    """`body`, `count` times in series; the iteration enters through the body's affine rows.
 
     Tensors a loop touches are live during the whole of it.
     """

@@ -1,4 +1,4 @@
-"""What lowering a composite gives: a C function with its constants, or the reason why there is none.
+"""The result of lowering a composite: a C function with its constants, or the reason why there is none.
 
 Knows nothing of tvm.
 """
@@ -34,7 +34,7 @@ class PlainC:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refusal:
+class NoPlainC:
     """Why a composite has no C. operators: relax names of what it holds; reason: in words for the user."""
 
     operators: tuple[str, ...]
@@ -50,4 +50,4 @@ class Helper:
 
 
 class CannotLowerError(Exception):
-    """Internal: raised where lowering meets what C cannot express; `lower_composite` turns it into a Refusal."""
+    """Internal: raised where lowering meets what C cannot express; `lower_composite` turns it into a NoPlainC."""

@@ -15,7 +15,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from relay_passes.analysis.int8_parameters import Affine, LinearInt8
+from relay_passes.analysis.int8_parameters import AffineQuantization, LinearInt8
 from relay_passes.analysis.quantization_units import Unit
 from relay_passes.dataflow import build, infer, operands, outputs, static_shape
 
@@ -32,7 +32,7 @@ class Int8Choice:
     """
 
     units: frozenset[int] = frozenset()
-    activations: Mapping[relax.Var, Affine] = field(default_factory=dict)
+    activations: Mapping[relax.Var, AffineQuantization] = field(default_factory=dict)
     linear: Mapping[int, LinearInt8] = field(default_factory=dict)
     inputs: frozenset[relax.Var] = frozenset()
 

@@ -26,8 +26,8 @@ from relay_passes.backend import Backend
 from relay_passes.composites import composite_of
 from relay_passes.dataflow import bindings, is_dataflow, operands, outputs, rebuild, substitute
 from relay_passes.move import move
-from relay_passes.solvers.memories.assignment import Assignment, Move
-from relay_passes.solvers.memories.problem import Problem, Step
+from relay_passes.solvers.memories.assignment import Assignment, ValueTransfer
+from relay_passes.solvers.memories.problem import AssignmentProblem, Step
 from relay_passes.solvers.memories.search import assign
 from tvm_ext.core.names import unique
 from tvm_ext.core.time_model import TimeModel
@@ -66,7 +66,7 @@ class AssignMemories:
     def _home(self) -> str:
         return self.time.platform.activations
 
-    def _problem(self, mod: tvm.IRModule, operators: OperatorGraph, near: tuple[str, ...]) -> Problem:
+    def _problem(self, mod: tvm.IRModule, operators: OperatorGraph, near: tuple[str, ...]) -> AssignmentProblem:
         graph = operators.graph()
         called = Counter(steps[0].value.op for steps in operators.steps)
         composites = [mod[steps[0].value.op] for steps in operators.steps]
@@ -90,7 +90,7 @@ class AssignMemories:
                     movable=labels[index] is None and called[computing.value.op] == 1,
                 )
             )  # fmt: skip
-        problem = Problem(
+        problem = AssignmentProblem(
             steps=tuple(steps), sizes=graph.sizes, outputs=graph.outputs, home=self._home, near=near,
             limits=self.limits, stored=self.time.platform.weights, time=self.time,
         )  # fmt: skip
@@ -108,7 +108,12 @@ class _Rewriting:
     """The function with its moves; composites that are told where their results, weights or scratch lie."""
 
     def __init__(
-        self, module: tvm.IRModule, main: relax.Function, operators: OperatorGraph, problem: Problem, found: Assignment
+        self,
+        module: tvm.IRModule,
+        main: relax.Function,
+        operators: OperatorGraph,
+        problem: AssignmentProblem,
+        found: Assignment,
     ) -> None:
         self.module, self.main, self.operators, self.problem, self.found = module, main, operators, problem, found
         self.taken = {binding.var.name for binding in bindings(main)} | {param.name for param in main.params}
@@ -123,7 +128,7 @@ class _Rewriting:
         self.sequence: list[relax.VarBinding] = []
 
     def function(self) -> relax.Function:
-        moves: dict[int, list[Move]] = {}
+        moves: dict[int, list[ValueTransfer]] = {}
         for value, place in enumerate(self.found.places):
             for one in self.problem.moves_of(value, place):
                 moves.setdefault(one.start, []).append(one)
@@ -137,7 +142,7 @@ class _Rewriting:
             self.sequence += views
         return rebuild(self.main, self.sequence, outputs(self.main))
 
-    def _move(self, one: Move) -> None:
+    def _move(self, one: ValueTransfer) -> None:
         base = self.bases[one.value]
         source = self.copies.get((one.value, one.source), base)
         call = move(source, one.target, one.due - one.start if one.spills else None)

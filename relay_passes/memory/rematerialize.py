@@ -89,11 +89,11 @@ def cheapest(
     if not found.proved:
         found = improve_locally(graph, costs, budget_bytes, found, rank=rank)
     if has_solver:
+        from relay_passes.solvers.recompute.intervals import improve_in_intervals
         from relay_passes.solvers.recompute.neighbours import improve_neighbours
-        from relay_passes.solvers.recompute.windows import improve_in_windows
 
         if not found.proved:
-            found = improve_in_windows(graph, order, costs, budget_bytes, found)
+            found = improve_in_intervals(graph, order, costs, budget_bytes, found)
         found = improve_neighbours(graph, costs, budget_bytes, found)
     return found
 

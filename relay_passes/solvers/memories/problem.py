@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from relay_passes.solvers.memories.assignment import Assignment, Move, Place
+from relay_passes.solvers.memories.assignment import Assignment, Place, ValueTransfer
 from tvm_ext.core.time_model import Event, TimeModel, finish_cycles
 
 
@@ -39,7 +39,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Problem:
+class AssignmentProblem:
     """Steps in their order, bytes of values; near: memories but home, and all their limits in bytes; stored: where
     weights are."""
 
@@ -92,16 +92,16 @@ class Problem:
         """The first step before which a value that was made near can have been spilled."""
         return self.boundary_from(self.boundary_from(self.makers.get(value, -1) + 1) + 1)
 
-    def moves_of(self, value: int, place: Place) -> Iterator[Move]:
+    def moves_of(self, value: int, place: Place) -> Iterator[ValueTransfer]:
         """The spill, where the value is wanted from home, then the fetches."""
         away = place.born != self.home
         if away and any(use > place.born_last for use in self.uses[value]):
             start = self.boundary_from(self.makers[value] + 1)
             due = self.boundary_from(start + 1)
-            yield Move(value=value, source=place.born, target=self.home, start=start, due=due, spills=True)
+            yield ValueTransfer(value=value, source=place.born, target=self.home, start=start, due=due, spills=True)
         for stay in place.stays:
             due = self.boundary_to(stay.first)
-            yield Move(value=value, source=self.home, target=stay.memory, start=stay.start, due=due)
+            yield ValueTransfer(value=value, source=self.home, target=stay.memory, start=stay.start, due=due)
 
     def occupied(self, value: int, place: Place) -> Iterator[tuple[str, int, int]]:
         """Memory and steps [begin, end) of every copy of a value."""

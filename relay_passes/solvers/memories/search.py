@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from relay_passes.solvers.memories.assignment import Assignment, Copy, Place, Stay
-from relay_passes.solvers.memories.problem import Problem
+from relay_passes.solvers.memories.assignment import Assignment, Place, Stay, WeightsCopy
+from relay_passes.solvers.memories.problem import AssignmentProblem
 from relay_passes.solvers.memories.state import Choice, Item, Score, State
 
 MOST_TRIALS = 12_000
@@ -25,7 +25,7 @@ LEADS = (0, -1, 1, 2, 4)
 """Steps by which a fetch is tried to start earlier than would just hide it, nothing else in the way."""
 
 
-def assign(problem: Problem) -> Assignment:
+def assign(problem: AssignmentProblem) -> Assignment:
     """The fastest assignment found that holds every memory's limit; everything home where nothing is faster."""
     searches = [_Search(problem), _Search(problem)]
     searches[0].greedy()
@@ -38,7 +38,7 @@ def assign(problem: Problem) -> Assignment:
 
 
 class _Search:
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: AssignmentProblem) -> None:
         self.problem, self.state = problem, State(problem)
         self.elapsed = [0.0, *accumulate(self.state.cycles)]
         self.items = list(self.state.choices)
@@ -192,12 +192,12 @@ class _Search:
             elif item.kind == "weights" and step and step.movable and step.weights_read_bytes:
                 yield from self._copies(item.index, memory)
 
-    def _copies(self, index: int, memory: str) -> Iterator[Copy]:
+    def _copies(self, index: int, memory: str) -> Iterator[WeightsCopy]:
         problem, size = self.problem, self.problem.steps[index].weights_bytes
         if memory == problem.stored or not problem.time.has_dma(problem.stored, memory):
             return
         for start in self._starts(index, 0, problem.time.transfer_cycles(problem.stored, memory, size)):
-            yield Copy(memory=memory, start=start)
+            yield WeightsCopy(memory=memory, start=start)
 
     def _places(self, value: int, memory: str) -> Iterator[Place]:
         problem, uses = self.problem, self.problem.uses[value][:MOST_USES]

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from relay_passes.solvers.memories.assignment import Assignment, Copy, Place
-from relay_passes.solvers.memories.problem import Problem, aligned
+from relay_passes.solvers.memories.assignment import Assignment, Place, WeightsCopy
+from relay_passes.solvers.memories.problem import AssignmentProblem, aligned
 from tvm_ext.core.time_model import CALL_CYCLES
 
-Choice = Place | Copy | str | None
+Choice = Place | WeightsCopy | str | None
 
 
 class Item(NamedTuple):
@@ -43,7 +43,7 @@ class Parts:
 class State:
     """Starts with everything at home."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: AssignmentProblem) -> None:
         self.problem = problem
         self.choices: dict[Item, Choice] = {}
         self.used = {memory: [0] * len(problem.steps) for memory in (problem.home, *problem.near)}
@@ -91,7 +91,7 @@ class State:
         return [(begin, end) for at, begin, end, _ in parts.bytes if at == memory]
 
     def assignment(self) -> Assignment:
-        weights = {i.index: c for i, c in self.choices.items() if i.kind == "weights" and isinstance(c, Copy)}
+        weights = {i.index: c for i, c in self.choices.items() if i.kind == "weights" and isinstance(c, WeightsCopy)}
         scratch = {i.index: c for i, c in self.choices.items() if i.kind == "scratch" and isinstance(c, str)}
         places = [self.choices[Item("value", value)] for value in range(len(self.problem.sizes))]
         return Assignment(
@@ -140,9 +140,9 @@ class State:
             )
         step = problem.steps[index]
         if item.kind == "weights":
-            at = choice.memory if isinstance(choice, Copy) else problem.stored
+            at = choice.memory if isinstance(choice, WeightsCopy) else problem.stored
             cycles = ((index, time.read_cycles(at, step.weights_read_bytes)),) if step.weights_read_bytes else ()
-            if not isinstance(choice, Copy):
+            if not isinstance(choice, WeightsCopy):
                 return Parts(bytes=(), cycles=cycles, transfers=())
             moving = time.transfer_cycles(problem.stored, at, step.weights_bytes), time.has_dma(problem.stored, at)
             return Parts(

@@ -11,7 +11,7 @@ import tvm
 from tvm_ext.core.errors import TvmExtError, VerificationFailed
 from tvm_ext.core.processes.child import Child, ChildLimits
 from tvm_ext.load import limits_of
-from tvm_ext.verification.witnesses.testimony import Array, Refusal, Sample, Testimony
+from tvm_ext.verification.witnesses.testimony import Array, Sample, Testimony, WitnessRefusal
 
 LIMITS = ChildLimits(seconds=300.0, memory_bytes=12 << 30)
 
@@ -50,7 +50,7 @@ def ask(mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str], *, q
     attributes = {str(key): str(value) for key, value in mod.attrs.items()}
     source_format = attributes["tvm_ext.source_format"]
     names: list[str] = json.loads(attributes["tvm_ext.output_names"])
-    refusals: list[Refusal] = []
+    refusals: list[WitnessRefusal] = []
     for witness in () if quantized_here else _OF_FORMAT[source_format]:
         file = (attributes["tvm_ext.source_path"], attributes["tvm_ext.source_sha256"], limits_of(attributes).to_json())
         said = _testified(witness.module, witness.needs, witness.install, (*file, samples, inner))
@@ -58,10 +58,10 @@ def ask(mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str], *, q
             said = f"gives no output called {missing[0]!r}"
         if not isinstance(said, str):
             return Testimony(witness=witness.name, own_reading="", refusals=tuple(refusals), **said)
-        refusals.append(Refusal(witness=witness.name, reason=said))
+        refusals.append(WitnessRefusal(witness=witness.name, reason=said))
     said = _testified("tvm_witness", "tvm", "apache-tvm", (str(tvm.ir.save_json(mod)), names, samples, inner))
     if isinstance(said, str):
-        reasons = [*refusals, Refusal(witness=TVM, reason=said)]
+        reasons = [*refusals, WitnessRefusal(witness=TVM, reason=said)]
         listed = "; ".join(f"{refusal.witness}: {refusal.reason}" for refusal in reasons)
         raise VerificationFailed(
             f"nothing runs the model for comparison: {listed}. Inputs that it takes may help (--verify-inputs); "
@@ -71,7 +71,7 @@ def ask(mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str], *, q
     return Testimony(witness=TVM, own_reading=why, refusals=tuple(refusals), **said)
 
 
-def _why_own(source_format: str, quantized_here: bool, refusals: Sequence[Refusal]) -> str:
+def _why_own(source_format: str, quantized_here: bool, refusals: Sequence[WitnessRefusal]) -> str:
     if quantized_here:
         return "the model was quantized here, so no other runtime has it"
     if source_format == "relax":

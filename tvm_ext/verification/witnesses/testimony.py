@@ -13,7 +13,7 @@ Sample = Mapping[str, Array]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refusal:
+class WitnessRefusal:
     """A witness that gave nothing, and its reason: it is not installed, refused the file, crashed, took too long."""
 
     witness: str
@@ -37,7 +37,7 @@ class Testimony:
     own_reading: str
     outputs: list[dict[str, Array]]
     inner: list[dict[str, Array]]
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[WitnessRefusal, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As `report.json` has it."""
