@@ -67,6 +67,7 @@ def _printed(lowered: tirx.PrimFunc, merged: Merged) -> PlainC:
         constants=tuple((f"constant{index}", data) for index, data in enumerate(merged.constants)),
         scratch_bytes=storage.scratch_bytes,
         in_place=in_place_inputs(lowered, merged.num_inputs, merged.num_outputs, storage.aliases),
+        integers_only=not any(dtype.startswith("float") for dtype in printer.dtypes),
     )
 
 

@@ -25,12 +25,14 @@ class PlainC:
     in_place: indices of inputs whose memory output 0 may take, element for element, because each element
         is read for the last time before the output element of the same position is written. It does not hold
         for a call that passes that memory as a second input too.
+    integers_only: no parameter, variable or intermediate value is a float.
     """
 
     function: CFunction
     constants: tuple[tuple[str, np.ndarray], ...] = ()
     scratch_bytes: int = 0
     in_place: tuple[int, ...] = ()
+    integers_only: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
