@@ -14,7 +14,8 @@ from itertools import combinations
 from ortools.sat.python import cp_model
 
 from relay_passes.solvers.memories.assignment import Place
-from relay_passes.solvers.memories.problem import AssignmentProblem, aligned
+from relay_passes.solvers.memories.problem import AssignmentProblem
+from tvm_ext.core.alignment import aligned
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
+from tvm_ext.core.decisions.decision import Decision
 from tvm_ext.core.errors import UnsupportedModel
 
 Replacements = Mapping[relax.Var, relax.Expr]
@@ -107,6 +108,12 @@ def static_shape(expr: relax.Expr) -> tuple[int, ...]:
     return tuple(int(dim) for dim in expr.ty.shape.values)
 
 
+def dict_attrs(*decisions: Decision) -> tvm.ir.DictAttrs:
+    """Attributes of a new function, or call, that carries some decisions."""
+    entries = {name: value for decision in decisions for name, value in decision.attributes().items()}
+    return tvm.ir.make_node("ir.DictAttrs", **entries)
+
+
 def infer(call: relax.Call) -> relax.Call:
     """The call with the type its operands give it; its span stays."""
     return relax.BlockBuilder().normalize(relax.Call(call.op, call.args, call.attrs, call.ty_args, call.span))
@@ -186,6 +193,13 @@ def rebuild(
     as_tuple = isinstance(func.body.body, relax.Tuple) if as_tuple is None else as_tuple
     results = outputs(func) if results is None else results
     return build(func.params, sequence, results, attrs=func.attrs, as_tuple=as_tuple, replace=replace)
+
+
+def with_main(mod: tvm.IRModule, main: relax.Function) -> tvm.IRModule:
+    """The module with another `main`."""
+    changed = mod.clone()
+    changed.update_func(changed.get_global_var("main"), main)
+    return changed
 
 
 def map_dataflow(mod: tvm.IRModule, rewrite: Callable[[relax.Function], relax.Function]) -> tvm.IRModule:

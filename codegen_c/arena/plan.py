@@ -14,8 +14,8 @@ from codegen_c.arena.overlap import Overlaps, overlaps, too_near
 from codegen_c.arena.problem import Buffer, Gap
 from codegen_c.arena.solve import optimise
 from codegen_c.program.program import Program, scratch_bytes, scratch_memory
+from tvm_ext.core.alignment import ALIGNMENT_BYTES
 from tvm_ext.core.errors import BadOptions, DoesNotFit
-from tvm_ext.core.options import ALIGNMENT_BYTES
 from tvm_ext.core.platform import Platform
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from codegen_c.arena.decide import Decision, Neighbours, decide
+from codegen_c.arena.decide import Feasibility, Neighbours, decide
 from codegen_c.arena.problem import Buffer, Choice, Distances, clearances
 
 BOUND_WIDTHS = (1, 2, 4)
@@ -37,7 +37,7 @@ class PackingProblem:
             buffers=buffers, near=clearances(buffers), choices=[choice for choice in ways if any(choice)]
         )
 
-    def solved_below(self, capacity: int, most_nodes: int) -> Decision:
+    def solved_below(self, capacity: int, most_nodes: int) -> Feasibility:
         return decide(self.buffers, self.near, self.choices, capacity, most_nodes)
 
     def _choices_of(self, inside: Sequence[int]) -> list[int]:

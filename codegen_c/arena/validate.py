@@ -13,6 +13,7 @@ from codegen_c.arena.memory_plan import MemoryPlan, Placement
 from codegen_c.arena.validate_rows import replay_sequence
 from codegen_c.arena.validate_transfers import Flights, check_copies
 from codegen_c.program.program import Call, KernelCall, Loop, Program, Sequence, Tensor, Transfer, Wait, calls
+from tvm_ext.core.alignment import ALIGNMENT_BYTES
 from tvm_ext.core.errors import PlanRejected
 
 NOBODY = -1
@@ -98,8 +99,8 @@ def _empty_memories(program: Program, plan: MemoryPlan) -> dict[str, np.ndarray]
             raise PlanRejected(
                 f"{name}: bytes {place.offset} to {place.offset + place.num_bytes} leave {place.memory}."
             )
-        if place.offset % 16 and not place.part_of:
-            raise PlanRejected(f"{name}: offset {place.offset} is no multiple of 16.")
+        if place.offset % ALIGNMENT_BYTES and not place.part_of:
+            raise PlanRejected(f"{name}: offset {place.offset} is no multiple of {ALIGNMENT_BYTES}.")
         _check_size(program, place)
     return {memory: np.full(size, NOBODY, dtype=np.int32) for memory, size in sizes.items()}
 

@@ -30,6 +30,7 @@ from codegen_c.operators.kinds import (
     Window,
 )
 from codegen_c.operators.quantization import Quantization
+from tvm_ext.core.decisions.composites import QuantizedRounding
 
 INTEGERS = ("int8", "uint8")
 
@@ -94,8 +95,8 @@ def _read(composite: Composite) -> _Chain | NoMatch:
     types = [*inputs, output]
     if any(t.dtype not in INTEGERS or t.quantization is None or not _usable(t.quantization) for t in types):
         return NoMatch("its inputs and result are not all int8 or uint8 with a positive scale")
-    attrs = composite.function.attrs or {}
-    rounding: Rounding = "tflite" if attrs.get("rounding", "onnx") == "tflite" else "onnx"
+    meaning = QuantizedRounding.read(composite.function).meaning
+    rounding: Rounding = "tflite" if meaning == "tflite" else "onnx"
     clamp = _clamp(body, output, rounding)
     chain = _Chain(
         composite=composite, inputs=tuple(inputs), output=output, body=tuple(body), low=clamp[0], high=clamp[1],

@@ -13,6 +13,7 @@ from tvm import relax, tirx
 from codegen_c.c_text.text import C_TYPES
 from codegen_c.tir.extremes import LEGALIZE
 from codegen_c.tir.plain_c import CannotLowerError
+from tvm_ext.core.decisions.composites import Symbol
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -82,7 +83,7 @@ def alone(function: relax.Function, module: tvm.IRModule | None = None) -> tvm.I
     bare = relax.Function(function.params, function.body, function.ret_ty, function.is_pure)
     others = module.functions.items() if module is not None else ()
     functions = {name: other for name, other in others if isinstance(other, tirx.PrimFunc)}
-    return tvm.IRModule({**functions, tvm.ir.GlobalVar("main"): bare.with_attr("global_symbol", "main")})
+    return tvm.IRModule({**functions, tvm.ir.GlobalVar("main"): Symbol(name="main").write(bare)})
 
 
 def _legalized(module: tvm.IRModule) -> tvm.IRModule:

@@ -11,6 +11,7 @@ from tvm import s_tir, te, tirx
 from tvm.ir import Range, TensorLoad, TensorRegion, Var
 
 from codegen_c.tir.legalize import PrimFuncStages, Stage, StageValue
+from tvm_ext.core.decisions.composites import Symbol
 
 REDUCTION = 2
 
@@ -52,7 +53,7 @@ def merge_stages(composite: PrimFuncStages) -> Merged:
     parameters = [buffers[value] for value in (*composite.inputs, *results, *constants)]
     function = tirx.PrimFunc(parameters, _root(statements, local)).with_attr("s_tir", True)
     return Merged(
-        function=function.with_attr("global_symbol", "main"),
+        function=Symbol(name="main").write(function),
         num_inputs=len(composite.inputs),
         num_outputs=len(results),
         constants=tuple(value.data for value in constants if value.data is not None),

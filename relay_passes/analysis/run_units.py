@@ -18,6 +18,7 @@ from tvm import relax
 from relay_passes.analysis.int8_parameters import AffineQuantization, LinearInt8
 from relay_passes.analysis.quantization_units import Unit
 from relay_passes.dataflow import build, infer, operands, outputs, static_shape
+from tvm_ext.core.decisions.composites import Symbol
 
 Array = np.ndarray
 Sample = Mapping[str, Array]
@@ -114,7 +115,7 @@ def _machine(mod: tvm.IRModule, units: Sequence[Unit]) -> relax.VirtualMachine:
     module = tvm.IRModule(functions)
     for index, unit in enumerate(units):
         if isinstance(unit.members[0].value, relax.Call):
-            module[f"unit_{index}"] = _function(unit).with_attr("global_symbol", f"unit_{index}")
+            module[f"unit_{index}"] = Symbol(name=f"unit_{index}").write(_function(unit))
     return relax.VirtualMachine(tvm.compile(module, target="llvm"), tvm.cpu())
 
 

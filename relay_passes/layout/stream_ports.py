@@ -3,10 +3,10 @@
 Rewrite:
     main(x): y = c(x); return y
       ->  main(x): x.rows = read(x); y.rows = c(x.rows); y = write(y.rows); return y
-    read and write are composites of one permute_dims with the attribute `stream`, "read" or "write". An NCHW image that
-    only its channels-last form is read of comes in so, pixel by pixel: the permutation that turns it is the read. What
-    works element by element between the two, a quantize or a normalization, is turned with it. The same holds for an
-    output that is nothing but the NCHW form of an image.
+    read and write are composites of one permute_dims with a `StreamDirection`; a `ModelTensor` says that x.rows is x.
+    An NCHW image that only its channels-last form is read of comes in so, pixel by pixel: the permutation that turns it
+    is the read. Operators that work element by element between the two, a quantize or a normalization, are turned with
+    it. The same holds for an output that is nothing but the NCHW form of an image.
 Leaves alone: inputs that nothing reads, results that are constants. What the module computes in TVM stays the same.
 """
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
-from relay_passes.composites import STREAM, attributes, call_new, composite_of
+from relay_passes.composites import attributes, call_new, composite_of
 from relay_passes.dataflow import (
     bindings,
     build,
@@ -29,6 +29,8 @@ from relay_passes.dataflow import (
     users,
 )
 from relay_passes.layout.channels_last import NCHW_TO_NHWC, NHWC_TO_NCHW, channels_last, has_window, is_image
+from tvm_ext.core.decisions.composites import ModelTensor, StorageLayout
+from tvm_ext.core.decisions.execution import StreamDirection
 from tvm_ext.core.names import identifier, unique
 
 
@@ -60,6 +62,7 @@ class _Rewriter:
             if var in ends:
                 var = relax.DataflowVar(f"{var.name}.rows", var.ty)
                 self.replace[binding.var] = var
+                self._name_tensor(binding.value, binding.var.name)
             sequence.append(relax.VarBinding(var, substitute(binding.value, self.replace)))
         results: list[relax.Expr] = []
         for result in self.results:
@@ -70,17 +73,23 @@ class _Rewriter:
         self.module.update_func(self.mod.get_global_var("main"), rebuild(self.main, sequence, results))
         return self.module
 
+    def _name_tensor(self, value: relax.Expr, name: str) -> None:
+        """Tells a composite the model's name of its result, whose variable gets another one."""
+        composite = composite_of(self.module, value)
+        if composite is not None:
+            self.module.update_func(value.op, ModelTensor(name=name).write(composite))
+
     def _read(self, param: relax.Var) -> list[relax.VarBinding]:
         """What reads an input, in the form its readers ask for, and what is turned with it; nothing where none do."""
         if param not in self.readers and param not in self.results:
             return []
         chain = self._until_turned(param)
         if not chain:
-            read = self._moved(param, tuple(range(len(static_shape(param)))), f"{param.name}.rows", "read")
+            read = self._moved(param, tuple(range(len(static_shape(param)))), f"{param.name}.rows", "read", param.name)
             self.replace[param] = read.var
             return [read]
         *between, turn = chain
-        found = [self._moved(param, NCHW_TO_NHWC, f"{param.name}.nhwc", "read")]
+        found = [self._moved(param, NCHW_TO_NHWC, f"{param.name}.nhwc", "read", param.name)]
         for binding in between:
             composite = composite_of(self.mod, binding.value)
             assert composite is not None, "only composites are turned"
@@ -88,7 +97,7 @@ class _Rewriter:
             assert turned is not None, "a rule was found before"
             name = unique(binding.value.op.name_hint, self.taken)
             call = call_new(
-                self.module, name, turned.with_attr("layout", list(NCHW_TO_NHWC)), [found[-1].var], binding.value.span
+                self.module, name, StorageLayout(axes=NCHW_TO_NHWC).write(turned), [found[-1].var], binding.value.span
             )
             found.append(relax.VarBinding(relax.DataflowVar(binding.var.name, call.ty), call))
         self.turned |= {binding.var for binding in chain}
@@ -126,15 +135,20 @@ class _Rewriter:
         source = substitute(result, self.replace)
         return self._moved(source, tuple(range(len(static_shape(source)))), name, "write")
 
-    def _moved(self, source: relax.Var, axes: tuple[int, ...], name: str, stream: str) -> relax.VarBinding:
-        """A call of a new composite that permutes, and whose elements the application hands over or takes."""
+    def _moved(
+        self, source: relax.Var, axes: tuple[int, ...], name: str, stream: str, tensor: str = ""
+    ) -> relax.VarBinding:
+        """A call of a new composite that permutes, and whose elements the application hands over or takes.
+
+        tensor: the model's name of it, where `name` is another.
+        """
         param = relax.Var(source.name, source.ty)
         value = infer(relax.op.permute_dims(param, list(axes)))
         result = relax.Var(name, value.ty)
         layout = axes if stream == "read" and axes == NCHW_TO_NHWC else ()
-        function = build(
-            [param], [relax.VarBinding(result, value)], [result], attrs=attributes(f"{stream}_rows", [], layout=layout)
-        ).with_attr(STREAM, stream)
+        told = (StorageLayout(axes=layout), ModelTensor(name=tensor), StreamDirection(direction=stream))
+        attrs = attributes(f"{stream}_rows", [], *told)
+        function = build([param], [relax.VarBinding(result, value)], [result], attrs=attrs)
         port = source.name if stream == "read" else name
         call = call_new(self.module, unique(f"{stream}_{identifier(port)}", self.taken), function, [source])
         return relax.VarBinding(relax.DataflowVar(name, call.ty), call)

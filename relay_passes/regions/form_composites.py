@@ -4,7 +4,7 @@ Rewrite: three shapes, in this order; constants move inside, the last member's p
     quantize(f(dequantize(a), dequantize(b) ...))  ->  c(a, b ...)      f: float operators, at most one anchor
     relu(add(conv2d(x, w), r))                     ->  c(x, r)          an anchor and what follows it element by element
     op(x)                                          ->  c(x)             everything else
-A quantized chain carries what the model means by rounding (module attribute tvm_ext.rounding) as its own attribute.
+A quantized chain carries the model's meaning of rounding (`ModelOrigin`) as its own `QuantizedRounding`.
 Leaves alone: operators the backend refuses, tuple access, and a chain one of whose inner values is used outside it.
 """
 
@@ -20,6 +20,8 @@ from tvm import relax
 from relay_passes.backend import Backend
 from relay_passes.composites import attributes, call_new, kind_of
 from relay_passes.dataflow import array_of, bindings, build, is_dataflow, op_name, operands, outputs, rebuild, users
+from tvm_ext.core.decisions.composites import PrimFuncs, QuantizedRounding
+from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.names import identifier, unique
 
 ANCHORS = frozenset(
@@ -189,8 +191,8 @@ def _composite(mod: tvm.IRModule, group: Group) -> tuple[list[relax.Var], relax.
     kind = f"{'q' if quantized else ''}{kind_of(group.anchor.value)}"
     nodes = list(dict.fromkeys(node for m in group.members if (node := _node(m))))
     prim_funcs = {leaf: mod[leaf] for leaf in leaves if isinstance(leaf, tvm.ir.GlobalVar)}
-    rounding = str(mod.attrs.get("tvm_ext.rounding", "onnx")) if quantized and mod.attrs else "onnx"
-    attrs = attributes(kind, nodes, prim_funcs=prim_funcs, rounding=rounding)
+    rounding = QuantizedRounding(meaning=ModelOrigin.read(mod).rounding) if quantized else QuantizedRounding()
+    attrs = attributes(kind, nodes, PrimFuncs(functions=prim_funcs or None), rounding)
     replace = dict(zip(arguments, params, strict=True))
     last = group.members[-1]
     result = relax.Var(last.var.name, last.var.ty)  # the variable itself stays in main: each is bound only once

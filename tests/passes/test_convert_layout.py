@@ -71,9 +71,7 @@ def test_a_convolution_between_two_permutations() -> None:
     class Expected:
         @R.function(private=True)
         def permute_dims_x_nhwc(x: R.Tensor((1, 2, 6, 5), "float32")) -> R.Tensor((1, 6, 5, 2), "float32"):
-            R.func_attr(
-                {"Composite": "tvm_ext.permute_dims", "Primitive": True, "layout": [0, 2, 3, 1], "source_nodes": []}
-            )
+            R.func_attr({"Composite": "tvm_ext.permute_dims", "Primitive": True, "layout": [0, 2, 3, 1], "tensor": "x"})
             with R.dataflow():
                 x_nhwc = R.permute_dims(x, [0, 2, 3, 1])
                 R.output(x_nhwc)
@@ -81,9 +79,7 @@ def test_a_convolution_between_two_permutations() -> None:
 
         @R.function(private=True)
         def y(x: R.Tensor((1, 6, 5, 2), "float32")) -> R.Tensor((1, 4, 3, 3), "float32"):
-            R.func_attr(
-                {"Composite": "tvm_ext.nn_conv2d", "Primitive": True, "layout": [0, 2, 3, 1], "source_nodes": []}
-            )
+            R.func_attr({"Composite": "tvm_ext.nn_conv2d", "Primitive": True, "layout": [0, 2, 3, 1], "tensor": "y"})
             with R.dataflow():
                 y = R.nn.conv2d(x, R.const(NHWC_WEIGHTS, "float32"), data_layout="NHWC", kernel_layout="OHWI")
                 R.output(y)
@@ -91,7 +87,7 @@ def test_a_convolution_between_two_permutations() -> None:
 
         @R.function(private=True)
         def permute_dims_y(y: R.Tensor((1, 4, 3, 3), "float32")) -> R.Tensor((1, 3, 4, 3), "float32"):
-            R.func_attr({"Composite": "tvm_ext.permute_dims", "Primitive": True, "source_nodes": []})
+            R.func_attr({"Composite": "tvm_ext.permute_dims", "Primitive": True})
             with R.dataflow():
                 r = R.permute_dims(y, [0, 3, 1, 2])
                 R.output(r)

@@ -7,12 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
+from tvm_ext.core.alignment import ALIGNMENT_BYTES
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.names import hides_header
 from tvm_ext.core.platform import Platform
-
-ALIGNMENT_BYTES = 16
-"""Of every tensor in an arena."""
 
 VARIABLES_BYTES = 4096
 """Kept free, beside the stack, in the memory where a board's firmware has its variables."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -14,6 +13,7 @@ from codegen_c.costs.predict import moved_bytes, predicted_cycles, step_cycles, 
 from codegen_c.kernels.contract import Alternative
 from codegen_c.program.interface import Port
 from codegen_c.program.program import KernelCall, Program, Step, Transfer, Wait, calls, scratch_bytes, writes
+from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.options import BuildOptions
 
 SCHEMA_VERSION = 1
@@ -22,7 +22,8 @@ SCHEMA_VERSION = 1
 def make_report(
     compiled: Compiled,
     options: BuildOptions,
-    attributes: Mapping[str, str],
+    origin: ModelOrigin,
+    quantization: Mapping[str, Any] | None = None,
     *,
     code_bytes: int | None,
     stack_bytes: int | None,
@@ -49,8 +50,8 @@ def make_report(
         "model": {
             "name": compiled.interface.model,
             "source": compiled.origin.model,
-            "sha256": attributes["tvm_ext.source_sha256"],
-            "format": attributes["tvm_ext.source_format"],
+            "sha256": origin.sha256,
+            "format": origin.source_format,
         },
         "platform": platform.name,
         "options": {"optimize": options.optimize, "io": options.io, "quantize": options.quantize},
@@ -84,7 +85,7 @@ def make_report(
             for index, step in enumerate(program.steps)
         ],
         "float_operations": _float_operations(compiled) if compiled.is_quantized else [],
-        "quantization": json.loads(attributes.get("tvm_ext.quantization", "null")),
+        "quantization": quantization,
         "artifacts": dict(artifacts),
         "verify": dict(verify),
         **(assurance or {}),

@@ -1,4 +1,4 @@
-"""Placing values, weights and scratch in several memories, as numbers: what a placement occupies, and how long it runs.
+"""Placing values, weights and scratch in several memories, as numbers: bytes a placement occupies, cycles it takes.
 
 One memory is home: every value may lie there from its first step to its last. Another memory is near: it is faster and
 smaller. A value that is made near is there until its `born_last` step, and spilled home behind its maker where a later
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from relay_passes.solvers.memories.assignment import Assignment, Place, ValueTransfer
+from tvm_ext.core.alignment import aligned
 from tvm_ext.core.time_model import Event, TimeModel, finish_cycles
 
 
@@ -203,8 +204,3 @@ class AssignmentProblem:
                 number += 1
             yield from (Event(kind="wait", number=waited) for waited in due.pop(index, ()))
             yield Event(kind="run", cycles=self.step_cycles(chosen, index))
-
-
-def aligned(num_bytes: int) -> int:
-    """As an arena places it."""
-    return -(-num_bytes // 16) * 16

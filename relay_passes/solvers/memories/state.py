@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from relay_passes.solvers.memories.assignment import Assignment, Place, WeightsCopy
-from relay_passes.solvers.memories.problem import AssignmentProblem, aligned
+from relay_passes.solvers.memories.problem import AssignmentProblem
+from tvm_ext.core.alignment import aligned
 from tvm_ext.core.time_model import CALL_CYCLES
 
 Choice = Place | WeightsCopy | str | None

@@ -16,7 +16,8 @@ import tvm
 from onnx import numpy_helper
 from tvm import relax
 
-from relay_passes.dataflow import build, constant, live, substitute
+from relay_passes.dataflow import build, constant, dict_attrs, live, substitute
+from tvm_ext.core.decisions.composites import InputCount, Symbol
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.frontends.name_variables import name_variables
 from tvm_ext.frontends.onnx.check_inference import inferred_types
@@ -110,7 +111,7 @@ class _Importer:
         names = [value.name for value in self._model.graph.output]
         sequence, renamed = name_variables(self._nodes.statements.list, scope, names)
         results = [substitute(scope[name], renamed) for name in names]
-        attrs = tvm.ir.make_node("ir.DictAttrs", global_symbol="main", num_input=len(params))
+        attrs = dict_attrs(Symbol(name="main"), InputCount(count=len(params)))
         main = build(params, live(sequence, results), results, attrs=attrs)
         return tvm.IRModule({tvm.ir.GlobalVar("main"): main, **self._nodes.statements.helpers(main)})
 

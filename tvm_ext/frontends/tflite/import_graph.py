@@ -15,7 +15,8 @@ import tflite
 import tvm
 from tvm import relax
 
-from relay_passes.dataflow import array_of, build, constant, live, op_name, static_shape, substitute
+from relay_passes.dataflow import array_of, build, constant, dict_attrs, live, op_name, static_shape, substitute
+from tvm_ext.core.decisions.composites import InputCount, Symbol
 from tvm_ext.frontends.name_variables import name_variables
 from tvm_ext.frontends.refusals import Refused, RefusedNode, summary, unsupported
 from tvm_ext.frontends.size_limits import ImportSizes
@@ -80,7 +81,7 @@ class _Importer:
         output_names = [tensors[index].name for index in self._file.outputs]
         sequence, renamed = name_variables(self._statements.list, named, output_names)
         results = [substitute(self._values[index], renamed) for index in self._file.outputs]
-        attrs = tvm.ir.make_node("ir.DictAttrs", global_symbol="main", num_input=len(self._params))
+        attrs = dict_attrs(Symbol(name="main"), InputCount(count=len(self._params)))
         main = build(self._params, live(sequence, results), results, attrs=attrs)
         return tvm.IRModule({tvm.ir.GlobalVar("main"): main, **self._statements.helpers(main)})
 
