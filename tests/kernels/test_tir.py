@@ -245,6 +245,21 @@ def test_literals_are_exact(value, dtype, text) -> None:
     assert number(value, dtype) == text
 
 
+@pytest.mark.parametrize(
+    ("build", "dtype", "integers_only"),
+    [
+        (lambda x: op.add(x, x), "int8", True),
+        (lambda x: op.add(x, x), "float32", False),
+        (lambda x: op.add(x, x), "float64", False),
+        (lambda x: op.astype(op.exp(op.astype(x, "float64")), "int32"), "int32", False),
+        (lambda x: op.argmax(x, 1), "int8", True),
+    ],
+)
+def test_states_whether_it_computes_in_integers_only(build, dtype, integers_only: bool) -> None:
+    function = Case(name="numbers", build=build, inputs=(((3, 5), dtype),)).function()
+    assert lowered(function).integers_only is integers_only
+
+
 def test_calls_primfuncs_that_stand_in_the_module() -> None:
     builder = relax.BlockBuilder()
     x = relax.Var("x", R.Tensor((4,), "float32"))
