@@ -21,7 +21,7 @@ Replacements = Mapping[relax.Var, relax.Expr]
 
 
 def is_dataflow(func: object) -> bool:
-    """Whether `func` is a Relax function that is one dataflow block of plain bindings (or no block at all)."""
+    """True if `func` is a Relax function that is one dataflow block of plain bindings (or no block at all)."""
     if not isinstance(func, relax.Function) or not isinstance(func.body, relax.SeqExpr):
         return False
     blocks = func.body.blocks
@@ -42,7 +42,7 @@ def bindings(func: relax.Function) -> list[relax.VarBinding]:
 
 
 def outputs(func: relax.Function) -> list[relax.Expr]:
-    """What `func` returns: the fields of the tuple it returns, or the one value."""
+    """Results of `func`: the fields of the tuple it returns, or the one value."""
     body = func.body.body
     return list(body.fields) if isinstance(body, relax.Tuple) else [body]
 
@@ -89,7 +89,7 @@ def op_name(expr: relax.Expr) -> str | None:
 
 
 def is_quantized(func: object) -> bool:
-    """Whether a function that `is_dataflow` has integers that stand for real numbers."""
+    """True if a function that `is_dataflow` has integers that stand for real numbers."""
     return is_dataflow(func) and any(op_name(binding.value) == "relax.dequantize" for binding in bindings(func))
 
 

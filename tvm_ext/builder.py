@@ -138,7 +138,7 @@ def _samples(mod: tvm.IRModule, compiled: Compiled, given: VerifyInputs | None) 
 
 
 def _expect(mod: tvm.IRModule, compiled: Compiled, samples: list[dict[str, np.ndarray]], say: Progress) -> _Expected:
-    """What the first witness that takes the model makes of the samples, inside the model too where it is quantized."""
+    """Results of the first witness that takes the model, those inside the model too where it is quantized."""
     say("asking what the model means")
     quantized_here = QuantizationMeasured.read(mod).report is not None
     inner = sources(compiled.program) if compiled.is_quantized else []

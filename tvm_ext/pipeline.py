@@ -51,7 +51,7 @@ from tvm_ext.load import load
 def _calibration(
     mod: tvm.IRModule, platform: Platform, options: BuildOptions, calibration: Source | None
 ) -> Calibration | None:
-    """What a model is quantized with, checked; None where it is not to be quantized."""
+    """Data that a model is quantized with, checked; None where it is not to be quantized."""
     if options.quantize == "none":
         if calibration is not None:
             raise BadOptions("calibration data is given, but quantize = 'none'; ask for quantize = 'int8' or 'auto'.")
@@ -110,7 +110,7 @@ def _before_order(backend: CodegenBackend, options: BuildOptions) -> list[tvm.tr
         FoldPads(),
         DuplicateDequantize(),
         SliceSplits(),
-        # What only moves elements keeps its layout, and quantized chains match once none of it stands in them.
+        # Operators that only move elements keep their layout, and quantized chains match once none stands in them.
         ExposeGathers(),
         MoveIntegers(),
         ExposeInterpolations(),

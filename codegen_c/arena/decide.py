@@ -64,7 +64,7 @@ def _allowed(near: Neighbours, choices: Sequence[Choice], taken: Mapping[int, in
 
 
 def _fits(choice: Choice, near: Neighbours, offsets: Sequence[int]) -> bool:
-    """Whether all pairs of a choice keep the distances of one of its ways."""
+    """True if all pairs of a choice keep the distances of one of its ways."""
     pairs = {pair for way in choice for pair in way}
     pairs = {(a, b) for a, b in pairs if b in near[a]}
     return any(all(_apart(a, b, way, near, offsets) for a, b in pairs) for way in choice)

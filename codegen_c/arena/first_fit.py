@@ -70,7 +70,7 @@ def _attempt(
 def _orders(buffers: Sequence[Buffer]) -> list[list[int]]:
     """Orders worth trying: by size, by lifetime, by area, by time, by how tight the buffer's tightest moment is."""
     indices = range(len(buffers))
-    # What is alive only grows where a buffer begins: those are the moments that can be the tallest.
+    # Live bytes only grow where a buffer begins: those are the moments that can be the tallest.
     alive = {time: sum(b.size for b in buffers if b.begin <= time < b.end) for time in {b.begin for b in buffers}}
     pressure = [
         max((alive[t] for t in alive if buffer.begin <= t < buffer.end), default=buffer.size) for buffer in buffers

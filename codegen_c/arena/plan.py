@@ -99,7 +99,7 @@ def _placed(
 
 
 def _tensors(program: Program, alive: Mapping[str, tuple[int, int]], pins: Mapping[str, int]) -> list[_Item]:
-    """Of tensors that are no part of another one; where not all of a tensor matters, only that takes memory."""
+    """Live ranges of tensors that are no part of another one; of a tensor, only the bytes that matter take memory."""
     needed = extents(program)
     items: list[_Item] = []
     for name, (begin, end) in alive.items():

@@ -111,7 +111,7 @@ def repaired(problem: PackingProblem, offsets: Sequence[int], capacity: int) -> 
 
 
 def _around(buffers: Sequence[Buffer], first: int, high: set[int], width: int) -> list[int]:
-    """What lives within `width` moments of a buffer, and all that is too high close to it."""
+    """Buffers that live within `width` moments of one, and all that are too high close to it."""
     begin, end = buffers[first].begin - width, buffers[first].end + width
     return [
         index for index, b in enumerate(buffers)

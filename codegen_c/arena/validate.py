@@ -12,7 +12,7 @@ from numpy.lib.stride_tricks import as_strided
 from codegen_c.arena.memory_plan import MemoryPlan, Placement
 from codegen_c.arena.validate_rows import replay_sequence
 from codegen_c.arena.validate_transfers import Flights, check_copies
-from codegen_c.program.program import Call, KernelCall, Loop, Program, Sequence, Tensor, Transfer, Wait, calls
+from codegen_c.program.program import Call, KernelCall, Loop, Program, RowSteps, Tensor, Transfer, Wait, calls
 from tvm_ext.core.alignment import ALIGNMENT_BYTES
 from tvm_ext.core.errors import PlanRejected
 
@@ -53,7 +53,7 @@ def validate(program: Program, plan: MemoryPlan) -> None:
             bytes_of(name)[:] = numbers[name]
     for index, step in enumerate(program.steps):
         where = f"step {index} ({step.name})"
-        if isinstance(step, Sequence):
+        if isinstance(step, RowSteps):
             replay_sequence(program, plan, step, owners, numbers, where)
             continue
         for inner, order in _inner(step):
@@ -147,7 +147,7 @@ def _check_parts(program: Program, plan: MemoryPlan) -> None:
 
 
 def _elements_inside(tensor: Tensor) -> np.ndarray:
-    """Of the whole, those that are the tensor's, ascending."""
+    """Bytes of the whole that are the tensor's, ascending."""
     count, first = int(np.prod(tensor.shape, dtype=np.int64)), tensor.part.first if tensor.part else 0
     if tensor.part is None or tensor.part.pitch is None:
         return np.arange(first, first + count)
@@ -200,7 +200,7 @@ def _operands(step: Call) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _is_read_ahead(program: Program, step: Call, position: int, plan: MemoryPlan, order: list[int]) -> bool:
-    """Whether every byte of an input is read for the last time before the kernel writes there.
+    """True if every byte of an input is read for the last time before the kernel writes there.
 
     Replayed row by row in the order the rows are computed: which input rows are still needed when an output row
     is written, and which bytes that row takes. Kernels that go element by element read each before they write it;
@@ -253,7 +253,7 @@ def _lies_row_by_row(shape: tuple[int, ...], rows: int) -> bool:
 
 
 def _meets(one: Placement | None, other: Placement) -> bool:
-    """Whether two places share a byte."""
+    """True if two places share a byte."""
     if one is None or one.memory != other.memory:
         return False
     return one.offset < other.offset + other.num_bytes and other.offset < one.offset + one.num_bytes

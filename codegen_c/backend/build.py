@@ -19,8 +19,7 @@ from codegen_c.lowering.lower_region import lower_region
 from codegen_c.lowering.merge_steps import merge_steps
 from codegen_c.lowering.views import with_views
 from codegen_c.program.interface import Interface, Port, StreamedPort
-from codegen_c.program.program import KernelCall, Program
-from codegen_c.program.program import Sequence as RowSteps
+from codegen_c.program.program import KernelCall, Program, RowSteps
 from codegen_c.targets.registry import target_of
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.model_nodes import ModelNode
@@ -64,12 +63,12 @@ class Compiled:
 
     @property
     def modelled_instructions(self) -> int:
-        """Of all kernel calls, and of what running rows in series adds; ranks ways to compile, is no measurement."""
+        """Those of all kernel calls, and of running rows in series; ranks ways to compile, is no measurement."""
         return sum(c.implementation.instructions for c in self.program.kernel_calls()) + self.added_instructions
 
     @property
     def is_quantized(self) -> bool:
-        """Whether any step computes in integers with scales."""
+        """True if any step computes in integers with scales."""
         tensors = self.program.tensors
         calls = self.program.kernel_calls()
         return any(call.implementation.exact and tensors[call.outputs[0]].quantization for call in calls)
@@ -105,7 +104,7 @@ def compile_region(
     reserved = {*RESERVED, *(memory.name for memory in platform.memories)}
     program = lower_region(region, platform, target, reserved=reserved, lower=lower)
     program, plan = _planned(program, platform, options)
-    # Of a plan larger than the memory itself, which nothing is built from, each byte would be looked at.
+    # A plan larger than the memory itself is not checked byte by byte: nothing is built from it.
     if all(arena.num_bytes <= platform.memory(arena.memory).capacity_bytes for arena in plan.arenas):
         validate(program, plan)
     interface = Interface(
@@ -164,7 +163,7 @@ def _ports(program: Program, names: Sequence[str], sources: Sequence[str]) -> tu
 
 
 def _stream(program: Program, call: KernelCall, callback: Callback) -> StreamedPort:
-    """How an input or output is handed over by a call, and how much of it is kept."""
+    """The way an input or output is handed over by a call, and the rows of it that are kept."""
     inside = program.tensors[call.outputs[0] if callback.direction == "read" else call.inputs[0]]
     kept, shift = (inside.ring.stored, inside.ring.shift) if inside.ring else (callback.rows, 0)
     ranges = [

@@ -41,7 +41,7 @@ from tvm_ext.core.toolchain import compile_objects
 
 CODEGEN = "tvm_ext"
 MOST_ROWS = 1 << 14
-"""Of a tensor that is computed by rows: each has an entry in lists."""
+"""Rows of a tensor that may be computed by rows: each has an entry in lists."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +127,7 @@ def _read_bytes(lowered: Lowered) -> dict[int, int]:
 
 
 def _rows(lowered: Lowered) -> RowOperator | None:
-    """How rows of a composite's result depend on those of its parameters; None where it only runs whole.
+    """Dependence of the rows of a composite's result on those of its parameters; None where it only runs whole.
 
     Rows need one image of equal rows, or what its kernel cuts into rows by itself, and each parameter to be read as one
     operand.

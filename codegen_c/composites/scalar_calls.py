@@ -42,7 +42,7 @@ class ProgramBuilder:
         return None
 
     def is_number(self, operand: Operand) -> bool:
-        """Whether an operand is known, and NaN nowhere."""
+        """True if an operand is known, and NaN nowhere."""
         if operand.kind == "channel":
             return not np.isnan(self.channels[operand.index]).any()
         return operand.kind == "number" and not math.isnan(operand.number)

@@ -22,6 +22,7 @@ from codegen_c.program.program import (
     KernelCall,
     Loop,
     Program,
+    RowSteps,
     Step,
     Tensor,
     Transfer,
@@ -29,7 +30,6 @@ from codegen_c.program.program import (
     calls,
     reads,
 )
-from codegen_c.program.program import Sequence as RowSteps
 
 RUNTIME_HEADER = "tvm_ext_kernels.h"
 DMA_HEADER = "tvm_ext_dma.h"

@@ -1,4 +1,4 @@
-"""What a package offers to the firmware that calls it: ports with names, shapes and types. Plain data."""
+"""The face of a package toward the firmware that calls it: ports with names, shapes and types. Plain data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvm_ext.core.options import Io
 
 @dataclass(frozen=True, kw_only=True)
 class StreamedPort:
-    """How a tensor is handed over: in `rows` rows, of which `rows_kept` are held at a time.
+    """The way a tensor is handed over: in `rows` rows, of which `rows_kept` are held at a time.
 
     rows_per_call: most rows that are handed over together. layout: axes of the model's tensor in the order that its
     elements come in, rows first ((0, 2, 3, 1): an NCHW image, pixel by pixel).

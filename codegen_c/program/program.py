@@ -1,4 +1,4 @@
-"""What runs, in order: tensors, constants, and steps. Plain data; nothing here knows tvm or C text.
+"""The program that runs: tensors, constants, and steps in order. Plain data; nothing here knows tvm or C text.
 
 A Program is what `lowering/` makes of a region and what everything after it reads: the arena gives its
 tensors places, the emitters write it as C, `reference.py` runs it in numpy.
@@ -23,7 +23,7 @@ DTYPES = ("float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "ui
 
 @dataclass(frozen=True, kw_only=True)
 class Ring:
-    """Of a tensor's rows, only the last `stored` are kept: row h in slot (h + shift) % stored.
+    """A ring buffer of the last `stored` rows of a tensor: row h in slot (h + shift) % stored.
 
     A ring that is part of another one lies in the slots whose rows that one is done with.
     """
@@ -79,12 +79,12 @@ class Tensor:
 
     @property
     def num_elements(self) -> int:
-        """Of the whole tensor."""
+        """Elements of the whole tensor."""
         return int(np.prod(self.shape, dtype=np.int64))
 
     @property
     def stored_elements(self) -> int:
-        """Of the rows kept at a time; from the first to the last one where pixels lie apart."""
+        """Elements of the rows kept at a time; from the first to the last one where pixels lie apart."""
         if self.part and self.part.pitch:
             return int(self.element_places()[-1]) + 1
         return self.num_elements * self.ring.stored // self.ring.rows if self.ring else self.num_elements
@@ -98,7 +98,7 @@ class Tensor:
 
     @property
     def num_bytes(self) -> int:
-        """That it takes in memory."""
+        """Bytes it occupies in memory."""
         return self.stored_elements * self.element_bytes
 
     @property
@@ -203,7 +203,7 @@ class Loop:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Sequence:
+class RowSteps:
     """Kernels that run row by row in series, each as late as it can (`tvm_ext.core.row_sequence`).
 
     schedule: every call of the body's kernels, as the generated C makes them.
@@ -221,12 +221,12 @@ class Sequence:
 
 
 Call = KernelCall | Transfer | Wait
-Step = Call | Loop | Sequence
+Step = Call | Loop | RowSteps
 
 
 def calls(step: Step) -> tuple[Call, ...]:
     """The calls a step is made of: itself, or the body of a loop or sequence as it stands."""
-    return step.body if isinstance(step, Loop | Sequence) else (step,)
+    return step.body if isinstance(step, Loop | RowSteps) else (step,)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -307,5 +307,5 @@ def _outputs(call: Call) -> tuple[str, ...]:
 
 
 def transfers_of(call: Transfer | Wait) -> tuple[Transfer, ...]:
-    """What a call begins, or waits for."""
+    """Transfers that a call begins, or waits for."""
     return call.transfers if isinstance(call, Wait) else (call,)

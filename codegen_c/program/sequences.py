@@ -8,8 +8,7 @@ from functools import partial
 from itertools import groupby
 
 from codegen_c.kernels.contract import Implementation, Kept, Spatial, StoredRows
-from codegen_c.program.program import KernelCall, Part, Program, Ring, Step, Tensor, reads
-from codegen_c.program.program import Sequence as RowSteps
+from codegen_c.program.program import KernelCall, Part, Program, Ring, RowSteps, Step, Tensor, reads
 from codegen_c.program.share_functions import with_rings
 from tvm_ext.core.decisions.execution import RowSplit
 from tvm_ext.core.row_access import RowAccess
@@ -93,7 +92,7 @@ def spatial_of(call: KernelCall) -> Spatial:
 
 
 def can_follow(spatial: Spatial, position: int, producer: Spatial) -> bool:
-    """Whether an input's rows are those its producer computes."""
+    """True if an input's rows are those its producer computes."""
     return spatial.inputs[position].input_rows == producer.output_rows
 
 

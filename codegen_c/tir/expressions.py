@@ -140,7 +140,7 @@ class ExpressionPrinter:
         return self._narrowed(f"{left} {symbol} {right}", level, dtype)
 
     def wraps(self, expr: Expr) -> bool:
-        """Whether integer arithmetic must be unsigned in C, where signed overflow is undefined."""
+        """True if integer arithmetic must be unsigned in C, where signed overflow is undefined."""
         if self.in_index or not isinstance(expr, tirx.Add | tirx.Sub | tirx.Mul):
             return False
         return may_overflow(expr, self.analyzer)

@@ -27,7 +27,7 @@ PERCENTILES = (100.0, 99.999, 99.99, 99.9, 99.5)
 
 @dataclass(kw_only=True)
 class _Range:
-    """What is known of one group of tensors that share their parameters."""
+    """Measurements of one group of tensors that share their parameters."""
 
     low: float = 0.0
     high: float = 0.0

@@ -76,7 +76,7 @@ def _per_channel(unit: Unit, array: Array) -> Array:
 
 
 def _affordable(runner: UnitRunner) -> int:
-    """How many samples' values fit, by the widest point of the network."""
+    """Number of samples whose values fit, by the widest point of the network."""
     live, widest = {param: _bytes(param) for param in runner.params}, 0
     for index, unit in enumerate(runner.units):
         live[unit.result] = _bytes(unit.result)

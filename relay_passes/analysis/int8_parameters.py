@@ -39,7 +39,7 @@ class AffineQuantization:
         return self.dequantize(self.quantize(real))
 
 
-# What softmax gives lies in [0, 1): every step is one 256th.
+# Results of softmax lie in [0, 1): every step is one 256th.
 PROBABILITY = AffineQuantization(scale=1 / 256, zero_point=INT8.min)
 
 

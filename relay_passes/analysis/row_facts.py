@@ -1,4 +1,4 @@
-"""How the operators of a function run by rows, as what a search for splits asks."""
+"""Facts about the operators of a function run by rows, which a search for splits asks for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tvm_ext.core.operator_costs import CallCost
 
 
 def row_facts(operators: OperatorGraph) -> RowFacts:
-    """How the operators run by rows; what that costs is asked for where it is needed."""
+    """Facts about the operators run by rows; their costs are asked for where they are needed."""
 
     @cache
     def costs(index: int, input_rows: int) -> dict[int, CallCost]:

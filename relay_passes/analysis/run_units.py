@@ -43,7 +43,7 @@ FLOAT = Int8Choice()
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class UnitResult:
-    """What a unit computed. before_clamps: of a linear unit, before relu and clip."""
+    """Results of a unit. before_clamps: of a linear unit, before relu and clip."""
 
     value: Any
     before_clamps: Array | None = None
@@ -102,7 +102,7 @@ class UnitRunner:
                 del values[var]
 
     def outputs(self, sample: Sample, choice: Int8Choice = FLOAT) -> list[Array]:
-        """What the function returns for one sample; an int8 choice gives real numbers too."""
+        """Results of the function for one sample; an int8 choice gives real numbers too."""
         wanted = {var: value for var, value in self.start(sample, choice).items() if var in self.results}
         for unit, value in zip(self.units, self.walk(sample, choice), strict=True):
             if unit.result in self.results:

@@ -34,7 +34,7 @@ from tvm_ext.core.names import identifier, unique
 
 @tvm.transform.module_pass(opt_level=0, name="ConvertLayout")
 class ConvertLayout:
-    """See the module's docstring."""
+    """Keeps channels last inside the model, and its own layout at its borders."""
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         return _Rewriter(mod).run() if is_dataflow(mod["main"]) else mod
@@ -81,7 +81,7 @@ class _Rewriter:
             self._keep(binding)
 
     def _follows(self, call: relax.Call) -> bool:
-        """Whether some input is at hand only with its channels last."""
+        """True if some input is at hand only with its channels last."""
         return any(arg in self.last and arg not in self.plain for arg in call.args if isinstance(arg, relax.Var))
 
     def _compose(self, binding: relax.VarBinding, composite: relax.Function, axes: tuple[int, ...]) -> None:

@@ -36,7 +36,7 @@ from tvm_ext.core.names import identifier, unique
 
 @tvm.transform.module_pass(opt_level=0, name="StreamPorts")
 class StreamPorts:
-    """See the module's docstring. Runs behind ConvertLayout, whose permutations it takes over."""
+    """Gives inputs and outputs composites of their own. Runs behind ConvertLayout, whose permutations it takes over."""
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         return _Rewriter(mod).run() if is_dataflow(mod["main"]) else mod
@@ -80,7 +80,7 @@ class _Rewriter:
             self.module.update_func(value.op, ModelTensor(name=name).write(composite))
 
     def _read(self, param: relax.Var) -> list[relax.VarBinding]:
-        """What reads an input, in the form its readers ask for, and what is turned with it; nothing where none do."""
+        """The read of an input in the form its readers ask for, and operators turned with it; empty without readers."""
         if param not in self.readers and param not in self.results:
             return []
         chain = self._until_turned(param)
@@ -105,7 +105,7 @@ class _Rewriter:
         return found
 
     def _until_turned(self, param: relax.Var) -> list[relax.VarBinding]:
-        """What reads an input, up to the permutation that puts its channels last; empty where there is none."""
+        """Readers of an input up to the permutation that puts its channels last; empty where there is none."""
         chain: list[relax.VarBinding] = []
         var = param
         while len(found := self.readers.get(var, [])) == 1 and var not in self.results:
@@ -154,7 +154,7 @@ class _Rewriter:
         return relax.VarBinding(relax.DataflowVar(name, call.ty), call)
 
     def _permutes(self, value: relax.Expr, axes: tuple[int, ...]) -> bool:
-        """Whether an expression is a composite that only puts the axes of one image into this order."""
+        """True if an expression is a composite that only puts the axes of one image into this order."""
         composite = composite_of(self.mod, value)
         if composite is None or len(composite.params) != 1:
             return False

@@ -38,7 +38,7 @@ from tvm_ext.core.names import unique
 from tvm_ext.core.time_model import TimeModel
 
 LEAST_GAIN = 0.01
-"""Of the predicted time: what brings less is not worth the moves."""
+"""Part of the predicted time: a smaller gain is not worth the moves."""
 
 
 @tvm.transform.module_pass(opt_level=0, name="AssignMemories")

@@ -94,7 +94,7 @@ class _Rewriter:
     def _strip(self, patch: Patches, strip: Columns) -> relax.Var:
         made = columns_made(self.graph, self.columns, patch.begin, patch.end, strip)
         values: dict[relax.Var, dict[Columns | None, relax.Var]] = {}
-        """Of each value, what holds some columns of it in this strip; first those of a result that are computed."""
+        """Value -> variables that hold some columns of it in this strip; first the columns that are computed."""
         for index, columns in zip(range(patch.begin, patch.end), made, strict=True):
             computing, *views = self.operators.steps[index]
             arguments = [

@@ -26,11 +26,11 @@ from tvm_ext.core.columns import ColumnOperator, Columns
 from tvm_ext.core.decisions.composites import StorageLayout
 
 COLUMN_AXIS = 2
-"""Of an image that keeps its channels last."""
+"""Axis of columns of an image that keeps its channels last."""
 
 
 def columns_of(operators: OperatorGraph) -> list[ColumnOperator | None]:
-    """How each operator's columns depend on what it reads; None where it cannot compute some of them."""
+    """Dependence of each operator's columns on those it reads; None where it cannot compute some of them."""
     views = {binding.var for step in operators.steps for binding in step[1:]}
     found: list[ColumnOperator | None] = []
     for step, composite, columns in zip(operators.steps, operators.composites, operators.columns, strict=True):

@@ -41,7 +41,7 @@ from tvm_ext.core.errors import UnsupportedModel
 
 @tvm.transform.module_pass(opt_level=0, name="QuantizeInt8")
 class QuantizeInt8:
-    """See the module's docstring.
+    """Quantizes a float model to int8 in QDQ form, by samples of its inputs.
 
     samples: arrays by the names of main's parameters. labels: per sample the index of the largest element the first
     output should have. elementwise: operators the backend computes element by element. float_io: inputs and outputs

@@ -47,7 +47,7 @@ class Group:
 
 @tvm.transform.module_pass(opt_level=0, name="FormComposites")
 class FormComposites:
-    """See the module's docstring. The backend says what it takes."""
+    """Makes every operator that the backend takes part of one composite."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
@@ -108,7 +108,7 @@ class _Rewriter:
                 yield group
 
     def _is_inner(self, var: relax.Var, members: set[relax.Var]) -> bool:
-        """Whether a value is seen by no one outside `members`."""
+        """True if a value is seen by no one outside `members`."""
         return var not in self.returned and all(user.var in members for user in self.users.get(var, []))
 
     def _quantized(self, quantize: relax.VarBinding) -> Group | None:
@@ -165,7 +165,7 @@ class _Rewriter:
         return Group(members=members[:best], anchor=anchor)
 
     def _fuses(self, candidate: relax.VarBinding, anchor: relax.VarBinding, known: set[relax.Var]) -> bool:
-        """Whether an operator runs element by element on what the anchor gives, with operands of its shape."""
+        """True if an operator runs element by element on what the anchor gives, with operands of its shape."""
         if op_name(candidate.value) not in self.backend.elementwise or candidate.var in self.owned:
             return False
         if not isinstance(anchor.var.ty, relax.TensorType) or not tvm_ffi.structural_equal(

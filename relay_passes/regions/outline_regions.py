@@ -25,7 +25,7 @@ from tvm_ext.core.names import unique
 
 @tvm.transform.module_pass(opt_level=0, name="OutlineRegions")
 class OutlineRegions:
-    """See the module's docstring. `codegen` names the code generator, `prefix` the functions."""
+    """Makes region functions of runs of composites. codegen: the code generator. prefix: of the functions' names."""
 
     def __init__(self, codegen: str, prefix: str) -> None:
         self.codegen, self.prefix = codegen, prefix

@@ -1,4 +1,4 @@
-"""What was lowered to loops but only takes elements from elsewhere (nearest neighbours, edges) is `take` again.
+"""Loops that only take elements from elsewhere (nearest neighbours, edges) become `take` again.
 
 Rewrite:
     call_tir(f, x)   ->   take(take(x, rows, axis=2), columns, axis=3)
@@ -33,7 +33,7 @@ _MAX_ELEMENTS = 1 << 24
 
 @tvm.transform.module_pass(opt_level=0, name="ExposeGathers")
 class ExposeGathers:
-    """See the module's docstring."""
+    """Finds loops that only take elements, and writes them as `take`."""
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         func = mod["main"]

@@ -28,7 +28,7 @@ from tvm_ext.core.names import unique
 
 @tvm.transform.module_pass(opt_level=0, name="ExposeInterpolations")
 class ExposeInterpolations:
-    """See the module's docstring."""
+    """Finds loops that interpolate, and writes them as weighted sums of `take`."""
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         func = mod["main"]

@@ -18,7 +18,7 @@ from benchmarks import zoo
 from benchmarks.networks.quantize import quantized
 from benchmarks.networks.wired import gated_dense_block, gated_unet
 from codegen_c.backend.build import Compiled, compile_region
-from codegen_c.program.program import Sequence
+from codegen_c.program.program import RowSteps
 from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.memory.rematerialize import Rematerialize, with_repeats
 from relay_passes.memory.rematerialize_in_rows import RematerializeInRows
@@ -151,7 +151,7 @@ def test_repeats_that_a_budget_asks_for_keep_every_bit(
 
 def repeats(compiled: Compiled, *, in_rows: bool = False) -> list[str]:
     """Names of the calls that compute something again, or of those among them that are part of a sequence of rows."""
-    steps = [step for step in compiled.program.steps if not in_rows or isinstance(step, Sequence)]
+    steps = [step for step in compiled.program.steps if not in_rows or isinstance(step, RowSteps)]
     return [call.name for call in replace(compiled.program, steps=tuple(steps)).kernel_calls() if "_again" in call.name]
 
 

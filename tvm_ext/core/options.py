@@ -29,7 +29,7 @@ Memories = Literal["all", "default"]
 
 @dataclass(frozen=True, kw_only=True)
 class BuildOptions:
-    """What a build may decide.
+    """Choices of a build.
 
     optimize: `speed` or `size`; chooses compiler flags and kernel variants.
     io: `arena` keeps inputs and outputs in the planned arena, `caller` takes pointers at each run, `stream` takes

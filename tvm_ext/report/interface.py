@@ -82,7 +82,7 @@ class _Report:
 
 
 def interface_of(report: Mapping[str, Any]) -> Interface:
-    """How the package's C is called. Raises BadPackage for a report that says nothing that can be."""
+    """The way the package's C is called. Raises BadPackage for a report that says nothing that can be."""
     checked = _checked(report)
     interface = Interface(
         model=checked.model.name, io=checked.options.io,

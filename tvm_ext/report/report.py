@@ -126,7 +126,7 @@ def _peak(compiled: Compiled) -> dict[str, Any] | None:
 
 
 def _prediction(compiled: Compiled) -> dict[str, Any]:
-    """Of a run's time, with and without memories beside the default one; and what goes between them."""
+    """Predicted time of a run, with and without memories beside the default one, and transfers between them."""
     time, default = time_model(compiled.platform), compiled.platform.activations
     return {
         "note": "predicted cycles, not measured: QEMU models no memory timing",
@@ -142,7 +142,7 @@ def moved_table(moved: Mapping[tuple[str, str], int]) -> list[dict[str, Any]]:
 
 
 def _float_operations(compiled: Compiled) -> list[dict[str, Any]]:
-    """What a quantized model still computes in float, and why no integer kernel takes it."""
+    """Operators that a quantized model computes in float, and why no integer kernel takes them."""
     return [
         {
             "step": call.name,

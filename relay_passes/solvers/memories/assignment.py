@@ -1,4 +1,4 @@
-"""What is decided about several memories: of each value its place, of weights their copies, and where scratch lies."""
+"""Decisions about several memories: places of values, copies of weights, places of scratch."""
 
 from __future__ import annotations
 

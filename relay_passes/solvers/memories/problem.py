@@ -146,7 +146,7 @@ class AssignmentProblem:
         return max(dying, default=0)
 
     def dies(self, value: int, place: Place, index: int, memory: str) -> bool:
-        """Whether a step is the last to read a value's copy in a memory, and no transfer reads it beside the step."""
+        """True if a step is the last to read a value's copy in a memory, and no transfer reads it beside the step."""
         return (
             place.memory_at(index, self.home) == memory
             and all(end <= index + 1 for at, _, end in self.occupied(value, place) if at == memory)
@@ -162,7 +162,7 @@ class AssignmentProblem:
         return sum(over[memory] for memory in self.near), over[self.home]
 
     def step_cycles(self, chosen: Assignment, index: int) -> float:
-        """Of one step, with its operands where they are."""
+        """Cycles of one step, with its operands where they are."""
         step, time = self.steps[index], self.time
         total = step.cycles
         for value, bytes_ in step.reads.items():
@@ -177,7 +177,7 @@ class AssignmentProblem:
         return total
 
     def predicted_cycles(self, chosen: Assignment) -> float:
-        """Of a run: steps, and what waits for transfers."""
+        """Cycles of a run: steps, and waiting for transfers."""
         return finish_cycles(self._events(chosen))
 
     def _events(self, chosen: Assignment) -> Iterator[Event]:

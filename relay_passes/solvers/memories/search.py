@@ -89,10 +89,10 @@ class _Search:
         return found != kept
 
     def _take_smallest(self, item: Item) -> None:
-        """Of the choices that are as fast, the one that takes the fewest bytes for the fewest steps."""
+        """The choice among those as fast that takes the fewest bytes for the fewest steps."""
 
         def taken(choice: Choice) -> int:
-            return sum((e - b) * bytes_ for _, b, e, bytes_ in self.state.parts(item, choice).bytes)
+            return sum((e - b) * bytes_ for _, b, e, bytes_ in self.state.share(item, choice).bytes)
 
         kept = self.state.choices[item]
         for choice in sorted((c for c in self.menus[item] if taken(c) < taken(kept)), key=taken):
@@ -147,9 +147,9 @@ class _Search:
             self.state.set(out, max(shorter, key=self._saved(out)) if shorter else self.menus[out][0])
 
     def _leaves(self, item: Item, choice: Choice, memory: str, step: int) -> bool:
-        """Whether a choice keeps an item out of a memory at a step."""
-        parts = self.state.parts(item, choice)
-        return not any(at == memory and begin <= step < end for at, begin, end, _ in parts.bytes)
+        """True if a choice keeps an item out of a memory at a step."""
+        share = self.state.share(item, choice)
+        return not any(at == memory and begin <= step < end for at, begin, end, _ in share.bytes)
 
     def _next_use(self, item: Item, step: int) -> float:
         """Predicted time from a step to an item's next one."""
@@ -158,21 +158,21 @@ class _Search:
         return self.elapsed[later] - self.elapsed[step]
 
     def _saved(self, item: Item) -> Callable[[Choice], float]:
-        """Of a choice: cycles of steps that it saves, transfers not set against them."""
+        """Cycles of steps that a choice saves, transfers not set against them."""
 
         def saved(choice: Choice) -> float:
-            return sum(cycles for _, cycles in kept.cycles) - sum(c for _, c in self.state.parts(item, choice).cycles)
+            return sum(cycles for _, cycles in kept.cycles) - sum(c for _, c in self.state.share(item, choice).cycles)
 
-        kept = self.state.parts(item, self.state.choices[item])
+        kept = self.state.share(item, self.state.choices[item])
         return saved
 
     def _density(self, item: Item) -> Callable[[Choice], float]:
-        """Of a choice: the same for each byte and step that it takes near."""
+        """The same for each byte and step that the choice takes near."""
         saved = self._saved(item)
 
         def density(choice: Choice) -> float:
             taken = [
-                (e - b) * bytes_ for m, b, e, bytes_ in self.state.parts(item, choice).bytes if m in self.problem.near
+                (e - b) * bytes_ for m, b, e, bytes_ in self.state.share(item, choice).bytes if m in self.problem.near
             ]
             return saved(choice) / max(1, sum(taken)) if taken else 0.0
 

@@ -17,11 +17,11 @@ from relay_passes.solvers.recompute.exact import recompute_exactly
 from relay_passes.solvers.recompute.search import Recomputation, repeats_cost
 
 STAGES = 60
-"""Of one interval; the next one begins in the middle of it."""
+"""Stages of one interval; the next one begins in the middle of it."""
 MOST_BEFORE = 60
 """Nodes before an interval that may run again in it."""
 EFFORT = 2.0
-"""Of the solver for one interval, in its own measure."""
+"""Effort of the solver for one interval, in its own measure."""
 MOST_INTERVALS = 3
 
 

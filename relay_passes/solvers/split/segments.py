@@ -30,7 +30,7 @@ ROWS_PER_CALL = (1, 2, 3, 4, 8)
 
 @dataclass(frozen=True, kw_only=True)
 class RowFacts:
-    """How the nodes of a graph run row by row.
+    """Facts about the nodes of a graph run row by row.
 
     operators: how each one's rows depend on its reads, in their order; None for one that only runs whole.
     accumulations: how it takes in its only read row by row; None for one that does not.
@@ -141,7 +141,7 @@ class Segments:
         return tuple(found)
 
     def _last(self, index: int) -> list[tuple[RowOperator, RowAccumulation | None]]:
-        """How an operator may run as the last one of a segment: by its own rows, or by those of what it reads."""
+        """Ways an operator may run as the last one of a segment: by its own rows, or by those of what it reads."""
         operator, accumulation = self.rows[index], self.accumulations[index]
         ways = [(operator, None)] if operator else []
         makers = [self.made[value] for value in self.graph.nodes[index].reads if value in self.made]
@@ -179,7 +179,7 @@ class Segments:
         )  # fmt: skip
 
     def _outlives(self, index: int, end: int) -> bool:
-        """Whether an operator's result is needed behind a segment."""
+        """True if an operator's result is needed behind a segment."""
         value = self.graph.nodes[index].writes[0]
         return self.last[value] >= end or value in self.graph.outputs
 

@@ -35,7 +35,7 @@ def expected_passes(node: onnx.NodeProto, inputs: Inputs) -> int | None:
 
 
 def _goes_on(body: onnx.GraphProto) -> bool:
-    """Whether the body of a Loop hands its condition on as it is, or as a constant."""
+    """True if the body of a Loop hands its condition on as it is, or as a constant."""
     made = {name: inner for inner in body.node for name in inner.output}
     name = body.output[0].name
     while name in made and made[name].op_type == "Identity":

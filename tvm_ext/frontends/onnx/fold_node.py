@@ -56,7 +56,7 @@ def known_if_empty(value: relax.Expr) -> relax.Expr:
 
 
 def all_constant(inputs: Sequence[object]) -> bool:
-    """Whether there are inputs, and the numbers of all of them are known."""
+    """True if there are inputs, and the numbers of all of them are known."""
     given = [value for value in inputs if value is not None]
     return bool(given) and all(isinstance(value, tvm.ir.GenericConst) for value in given)
 

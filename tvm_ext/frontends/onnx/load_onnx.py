@@ -78,7 +78,7 @@ def _inputs(graph: onnx.GraphProto) -> list[DeclaredInput]:
 
 
 def _element_bytes(graph: onnx.GraphProto) -> dict[str, int]:
-    """Of each input whose type can be compiled."""
+    """Element size of each input whose type can be compiled."""
     types = {value.name: dtype_of(value.type.tensor_type.elem_type) for value in graph.input}
     return {name: np.dtype(dtype).itemsize for name, dtype in types.items() if dtype is not None}
 

@@ -137,7 +137,7 @@ def _computed(result: relax.Expr, values: Mapping[relax.Var, relax.Expr]) -> rel
 
 
 def _results(func: relax.Function) -> list[relax.Expr]:
-    """What the function returns, a tuple bound to a variable opened."""
+    """Results of the function, a tuple bound to a variable opened."""
     values = {binding.var: binding.value for binding in bindings(func)}
     (first, *rest) = outputs(func)
     bound = values.get(first)

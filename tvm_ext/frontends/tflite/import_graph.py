@@ -34,7 +34,7 @@ _MOVES = frozenset(
     "DEPTH_TO_SPACE SPACE_TO_DEPTH REVERSE_V2 RESIZE_NEAREST_NEIGHBOR CONCATENATION BROADCAST_TO MIRROR_PAD "
     "ARG_MAX ARG_MIN".split()
 )
-# What its output is, the file says; CAST has options too, which the runtimes do not read.
+# The file says their output; CAST has options too, which the runtimes do not read.
 _CASTS = frozenset(["QUANTIZE", "DEQUANTIZE", "CAST"])
 
 
@@ -137,7 +137,7 @@ class _Importer:
         return fields
 
     def _moves(self, node: TfliteNode) -> bool:
-        """Whether the operator runs on the integers themselves."""
+        """True if the operator runs on the integers themselves."""
         tensors = [self._file.tensors[index] for index in (*node.inputs, *node.outputs) if index >= 0]
         scaled = [tensor for tensor in tensors if tensor.scales is not None and tensor.dtype in ("int8", "uint8")]
         same = all(scaled[0].scales.equals(tensor.scales) and scaled[0].dtype == tensor.dtype for tensor in scaled)

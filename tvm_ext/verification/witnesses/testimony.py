@@ -1,4 +1,4 @@
-"""What a witness said of a model, and why others said nothing. Plain data."""
+"""Testimony of a witness about a model, and reasons of others that gave none. Plain data."""
 
 from __future__ import annotations
 

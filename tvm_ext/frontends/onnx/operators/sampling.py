@@ -29,7 +29,7 @@ class Axis:
 
 @dataclass(frozen=True, kw_only=True)
 class Interpolation:
-    """How to sample: the operator's attributes of the same names."""
+    """The way to sample: the operator's attributes of the same names."""
 
     mode: str
     coordinates: str
