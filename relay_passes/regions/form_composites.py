@@ -68,6 +68,7 @@ class _Rewriter:
         self.producer = {binding.var: binding for binding in self.sequence}
         self.position = {binding.var: index for index, binding in enumerate(self.sequence)}
         self.owned: set[relax.Var] = set()
+        self.rounding = QuantizedRounding(meaning=ModelOrigin.read(mod).rounding)
 
     def run(self) -> tvm.IRModule:
         groups = {group.members[-1].var: group for group in self._groups()}
@@ -77,7 +78,7 @@ class _Rewriter:
         for binding in self.sequence:
             group = groups.get(binding.var)
             if group:
-                arguments, composite = _composite(self.mod, group)
+                arguments, composite = self._composite(group)
                 name = unique(identifier(_node(group.anchor) or binding.var.name), taken)
                 call = call_new(module, name, composite, arguments, group.anchor.value.span)
                 rebuilt.append(relax.VarBinding(binding.var, call))
@@ -103,9 +104,12 @@ class _Rewriter:
         for group in candidates:
             if group is None or any(member.var in self.owned for member in group.members):
                 continue
-            if self.backend.refuses(_composite(self.mod, group)[1]) is None:
+            if self.backend.refuses(self._composite(group)[1]) is None:
                 self.owned.update(member.var for member in group.members)
                 yield group
+
+    def _composite(self, group: Group) -> tuple[list[relax.Var], relax.Function]:
+        return _composite(self.mod, group, self.rounding)
 
     def _is_inner(self, var: relax.Var, members: set[relax.Var]) -> bool:
         """True if a value is seen by no one outside `members`."""
@@ -181,8 +185,11 @@ class _Rewriter:
         return True
 
 
-def _composite(mod: tvm.IRModule, group: Group) -> tuple[list[relax.Var], relax.Function]:
-    """Arguments of the call, and the private function: inputs are parameters, constants stay inside."""
+def _composite(mod: tvm.IRModule, group: Group, rounding: QuantizedRounding) -> tuple[list[relax.Var], relax.Function]:
+    """Arguments of the call, and the private function: inputs are parameters, constants stay inside.
+
+    rounding: the model's, of quantized arithmetic.
+    """
     inside = {member.var for member in group.members}
     leaves = [leaf for member in group.members for leaf in operands(member.value)]
     arguments = [leaf for leaf in dict.fromkeys(leaves) if isinstance(leaf, relax.Var) and leaf not in inside]
@@ -191,8 +198,8 @@ def _composite(mod: tvm.IRModule, group: Group) -> tuple[list[relax.Var], relax.
     kind = f"{'q' if quantized else ''}{kind_of(group.anchor.value)}"
     nodes = list(dict.fromkeys(node for m in group.members if (node := _node(m))))
     prim_funcs = {leaf: mod[leaf] for leaf in leaves if isinstance(leaf, tvm.ir.GlobalVar)}
-    rounding = QuantizedRounding(meaning=ModelOrigin.read(mod).rounding) if quantized else QuantizedRounding()
-    attrs = attributes(kind, nodes, PrimFuncs(functions=prim_funcs or None), rounding)
+    meant = rounding if quantized else QuantizedRounding()
+    attrs = attributes(kind, nodes, PrimFuncs(functions=prim_funcs or None), meant)
     replace = dict(zip(arguments, params, strict=True))
     last = group.members[-1]
     result = relax.Var(last.var.name, last.var.ty)  # the variable itself stays in main: each is bound only once

@@ -43,7 +43,7 @@ class ModelOrigin(Decision):
     @property
     def is_known(self) -> bool:
         """True for a module that was loaded before."""
-        return bool(self.sha256)
+        return all((self.source_format, self.sha256, self.name))
 
 
 @dataclass(frozen=True, kw_only=True)
