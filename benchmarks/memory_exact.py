@@ -14,7 +14,8 @@ from itertools import combinations
 from ortools.sat.python import cp_model
 
 from relay_passes.solvers.memories.assignment import Place
-from relay_passes.solvers.memories.problem import Problem, aligned
+from relay_passes.solvers.memories.problem import AssignmentProblem
+from tvm_ext.core.alignment import aligned
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +27,7 @@ class Exact:
     proved: bool
 
 
-def fastest(problem: Problem, seconds: float) -> Exact:
+def fastest(problem: AssignmentProblem, seconds: float) -> Exact:
     """problem: one near memory, every transfer by DMA. seconds: after which the search ends."""
     program = _Program(problem)
     solver = cp_model.CpSolver()
@@ -38,7 +39,7 @@ def fastest(problem: Problem, seconds: float) -> Exact:
 
 
 class _Program:
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: AssignmentProblem) -> None:
         self.problem, self.model = problem, cp_model.CpModel()
         (self.near,) = problem.near
         num = len(problem.steps)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import tvm
 from tvm import relax
 from tvm.relax.expr import _update_type
 
-from relay_passes.dataflow import op_name
-
-STREAM = "stream"
-"""Attribute of composites through which an input comes in ("read") or an output goes out ("write")."""
+from relay_passes.dataflow import dict_attrs, op_name
+from tvm_ext.core.decisions.composites import CompositeKind, SourceNodes
+from tvm_ext.core.decisions.decision import Decision
 
 
 def is_composite(func: object) -> bool:
-    """Whether a function of a module is a composite."""
-    return isinstance(func, relax.Function) and func.attrs is not None and "Composite" in func.attrs
+    """True for a function of a module that is a composite."""
+    return isinstance(func, relax.Function) and CompositeKind.read(func).kind != ""
 
 
 def composite_of(mod: tvm.IRModule, expr: relax.Expr) -> relax.Function | None:
@@ -26,30 +25,10 @@ def composite_of(mod: tvm.IRModule, expr: relax.Expr) -> relax.Function | None:
     return mod[expr.op] if is_composite(mod[expr.op]) else None
 
 
-def stream_of(composite: relax.Function | None) -> str | None:
-    """`read` or `write` for a composite through which an input comes in or an output goes out, None for others."""
-    return str(composite.attrs[STREAM]) if composite is not None and STREAM in composite.attrs else None
-
-
-def attributes(
-    kind: str,
-    source_nodes: Sequence[str],
-    *,
-    layout: Sequence[int] = (),
-    prim_funcs: Mapping[tvm.ir.GlobalVar, tvm.tirx.PrimFunc] | None = None,
-    rounding: str = "onnx",
-) -> tvm.ir.DictAttrs:
-    """Attributes of a composite.
-
-    source_nodes: the model's own names of its operators. layout: the model's axes in the order its result is
-    stored in, where that is another than the model's. prim_funcs: functions its `call_tir` name, so that it is
-    whole without its module. rounding: what quantized arithmetic means, where that is not `onnx`'s one rounding.
-    """
-    entries = {"Composite": f"tvm_ext.{kind}", "Primitive": True, "source_nodes": list(source_nodes)}
-    entries |= {"layout": list(layout)} if layout else {}
-    entries |= {"prim_funcs": dict(prim_funcs)} if prim_funcs else {}
-    entries |= {"rounding": rounding} if rounding != "onnx" else {}
-    return tvm.ir.make_node("ir.DictAttrs", **entries)
+def attributes(kind: str, source_nodes: Sequence[str], *decisions: Decision) -> tvm.ir.DictAttrs:
+    """Attributes of a composite. source_nodes: the model's own names of its operators. decisions: others it carries."""
+    named = (CompositeKind(kind=kind, is_primitive=True), SourceNodes(nodes=tuple(source_nodes)))
+    return dict_attrs(*named, *decisions)
 
 
 def call_new(

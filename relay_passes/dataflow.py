@@ -14,13 +14,14 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
+from tvm_ext.core.decisions.decision import Decision
 from tvm_ext.core.errors import UnsupportedModel
 
 Replacements = Mapping[relax.Var, relax.Expr]
 
 
 def is_dataflow(func: object) -> bool:
-    """Whether `func` is a Relax function that is one dataflow block of plain bindings (or no block at all)."""
+    """True if `func` is a Relax function that is one dataflow block of plain bindings (or no block at all)."""
     if not isinstance(func, relax.Function) or not isinstance(func.body, relax.SeqExpr):
         return False
     blocks = func.body.blocks
@@ -41,7 +42,7 @@ def bindings(func: relax.Function) -> list[relax.VarBinding]:
 
 
 def outputs(func: relax.Function) -> list[relax.Expr]:
-    """What `func` returns: the fields of the tuple it returns, or the one value."""
+    """Results of `func`: the fields of the tuple it returns, or the one value."""
     body = func.body.body
     return list(body.fields) if isinstance(body, relax.Tuple) else [body]
 
@@ -88,7 +89,7 @@ def op_name(expr: relax.Expr) -> str | None:
 
 
 def is_quantized(func: object) -> bool:
-    """Whether a function that `is_dataflow` has integers that stand for real numbers."""
+    """True if a function that `is_dataflow` has integers that stand for real numbers."""
     return is_dataflow(func) and any(op_name(binding.value) == "relax.dequantize" for binding in bindings(func))
 
 
@@ -105,6 +106,12 @@ def constant(array: np.ndarray) -> relax.Expr:
 def static_shape(expr: relax.Expr) -> tuple[int, ...]:
     """Shape of a tensor whose dimensions are all known."""
     return tuple(int(dim) for dim in expr.ty.shape.values)
+
+
+def dict_attrs(*decisions: Decision) -> tvm.ir.DictAttrs:
+    """Attributes of a new function, or call, that carries some decisions."""
+    entries = {name: value for decision in decisions for name, value in decision.attributes().items()}
+    return tvm.ir.make_node("ir.DictAttrs", **entries)
 
 
 def infer(call: relax.Call) -> relax.Call:
@@ -186,6 +193,13 @@ def rebuild(
     as_tuple = isinstance(func.body.body, relax.Tuple) if as_tuple is None else as_tuple
     results = outputs(func) if results is None else results
     return build(func.params, sequence, results, attrs=func.attrs, as_tuple=as_tuple, replace=replace)
+
+
+def with_main(mod: tvm.IRModule, main: relax.Function) -> tvm.IRModule:
+    """The module with another `main`."""
+    changed = mod.clone()
+    changed.update_func(changed.get_global_var("main"), main)
+    return changed
 
 
 def map_dataflow(mod: tvm.IRModule, rewrite: Callable[[relax.Function], relax.Function]) -> tvm.IRModule:

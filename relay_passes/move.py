@@ -12,20 +12,20 @@ from tvm import relax, te
 from tvm.ir import op as ir_op
 from tvm.relax.transform.legalize_ops.common import register_legalize
 
+from relay_passes.dataflow import dict_attrs
+from tvm_ext.core.decisions.places import MoveTarget
 from tvm_ext.core.names import MOVE
 
 
 def move(operand: relax.Expr, memory: str, within: int | None = None) -> relax.Call:
     """A call of the operator, of its operand's type. within: operators behind which it is waited for."""
-    attributes = {"memory": memory} | ({} if within is None else {"within": within})
-    call = relax.Call(
-        ir_op.Op.get(MOVE), [operand], tvm.ir.make_node("ir.DictAttrs", **attributes), [], None, operand.ty
-    )
+    attrs = dict_attrs(MoveTarget(memory=memory, within=within))
+    call = relax.Call(ir_op.Op.get(MOVE), [operand], attrs, [], None, operand.ty)
     return relax.BlockBuilder().normalize(call)
 
 
 def is_move(expr: relax.Expr) -> bool:
-    """Whether an expression is a call of the operator."""
+    """True for a call of the operator."""
     return isinstance(expr, relax.Call) and isinstance(expr.op, tvm.ir.Op) and expr.op.name == MOVE
 
 
@@ -43,7 +43,7 @@ def _register() -> None:
     ir_op._ffi_api.RegisterOp(MOVE, "Its operand, copied to another memory.")
     operator = ir_op.Op.get(MOVE)
     operator.set_num_inputs(1)
-    operator.add_argument("operand", "Tensor", "What is copied.")
+    operator.add_argument("operand", "Tensor", "The tensor that is copied.")
     ir_op.register_op_attr(MOVE, "FPurity", True)
     ir_op.register_op_attr(MOVE, "FInferType", _infer)
     register_legalize(MOVE, _legalize)

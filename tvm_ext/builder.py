@@ -22,12 +22,11 @@ from codegen_c.emit.readme import emit_readme
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
 from codegen_c.program import reference
 from codegen_c.targets.registry import check_processors, startup_of
-from relay_passes.quantization.quantize_int8 import REPORT as QUANTIZATION
 from tvm_ext.assurance.assurance import measured_assurance
 from tvm_ext.calibration import Source
+from tvm_ext.core.decisions.models import ModelOrigin, QuantizationMeasured
 from tvm_ext.core.errors import BadOptions, VerificationFailed
 from tvm_ext.core.files.output_folder import replaced_folder
-from tvm_ext.core.model_nodes import nodes_from_json
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects, link_elf, section_sizes, static_library
@@ -99,13 +98,12 @@ def build(
         samples = _samples(mod, compiled, verify_inputs)
         expected = _expect(mod, compiled, samples, say) if targets else None
         _write_texts(new, compiled, options, _vectors(compiled, samples, expected))
-        nodes = nodes_from_json(str(mod.attrs["tvm_ext.nodes"]))
-        (new / TRACE_FILE).write_text(compiled.trace(nodes), encoding="utf-8")
+        (new / TRACE_FILE).write_text(compiled.trace(ModelOrigin.read(mod).nodes), encoding="utf-8")
         say(f"compiling the C for {platform.name}")
         artifacts = _compile(new, compiled, options)
         verified, board = _verify(new, compiled, expected, artifacts, targets, say)
         report = make_report(
-            compiled, options, {str(key): str(value) for key, value in mod.attrs.items()},
+            compiled, options, ModelOrigin.read(mod), QuantizationMeasured.read(mod).report,
             code_bytes=artifacts.code_bytes, stack_bytes=board.stack_bytes if board else None,
             artifacts={
                 "library": artifacts.library.relative_to(new).as_posix(),
@@ -144,9 +142,9 @@ def _samples(mod: tvm.IRModule, compiled: Compiled, given: VerifyInputs | None) 
 
 
 def _expect(mod: tvm.IRModule, compiled: Compiled, samples: list[dict[str, np.ndarray]], say: Progress) -> _Expected:
-    """What the first witness that takes the model makes of the samples, inside the model too where it is quantized."""
+    """Results of the first witness that takes the model, those inside the model too where it is quantized."""
     say("asking what the model means")
-    quantized_here = QUANTIZATION in mod.attrs
+    quantized_here = QuantizationMeasured.read(mod).report is not None
     inner = sources(compiled.program) if compiled.is_quantized else []
     return _Expected(samples=samples, testimony=ask(mod, samples, inner, quantized_here=quantized_here))
 

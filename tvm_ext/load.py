@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import tvm
 
 from relay_passes.dataflow import bindings, op_name, operands
+from tvm_ext.core.decisions.models import InputDemands, KeptStates, LoadLimits, ModelOrigin, PortNames
 from tvm_ext.core.errors import BadModel
 from tvm_ext.core.files.read_file import check_file
 from tvm_ext.core.limits import Limits
-from tvm_ext.core.model_nodes import ModelNode, nodes_to_json
-from tvm_ext.core.model_states import STATES, states_to_json
+from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.frontends.loaded import Loaded
 from tvm_ext.frontends.model_name import model_name
 from tvm_ext.frontends.onnx.load_onnx import load_onnx
@@ -22,7 +21,6 @@ from tvm_ext.frontends.pytorch.load_torch import load_torch
 from tvm_ext.frontends.relax_module import load_relax
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.frontends.tflite.load_tflite import load_tflite
-from tvm_ext.verification.input_ranges import DEMANDS
 
 __all__ = ["Limits", "ModelNotice", "load"]
 
@@ -30,7 +28,6 @@ Shapes = Mapping[str, Sequence[int]]
 
 Reader = Callable[[Path, Shapes | None, Limits], Loaded]
 
-_LIMITS = "tvm_ext.limits"
 _READERS: dict[str, tuple[str, Reader]] = {
     ".onnx": ("onnx", load_onnx),
     ".tflite": ("tflite", load_tflite),
@@ -55,19 +52,15 @@ def load(
     more. None takes those of a file whose names and shapes leave no doubt, with a ModelNotice; an empty mapping, none.
     initial: values that these states begin with, by input; zeros where nothing is said.
 
-    Variables have the names of the model's tensors; the span of each call names the model's node. Module
-    attributes, all strings: tvm_ext.source_path (empty for a module), source_format (`onnx`, `tflite`,
-    `torch`, `relax`), source_sha256, model_name (a C prefix), rounding (what quantized arithmetic means: `onnx`,
-    `tflite`), nodes (the model's operators, as `nodes_to_json` writes them), input_names and output_names (JSON lists,
-    in order), limits (JSON, where not the defaults), input_demands (JSON, where operators of the file demand ranges of
-    inputs), states (JSON, where there are any, see `tvm_ext.core.model_states`). A module that `load` made before keeps
-    all but input_names, and output_names while there are as many outputs.
+    Variables have the names of the model's tensors; the span of each call names the model's node. The module carries a
+    `ModelOrigin`, `PortNames`, `LoadLimits`, `InputDemands` and `KeptStates` (`tvm_ext.core.decisions.models`). A
+    module that `load` made before keeps all but the names of inputs, and those of outputs while there are as many.
 
     Raises BadModel for what cannot be read, UnsupportedModel for what cannot be compiled, BadOptions for `shapes`
     that do not fit the model.
     """
     if isinstance(source, tvm.IRModule):
-        known = limits or limits_of({str(key): str(value) for key, value in (source.attrs or {}).items()})
+        known = limits or LoadLimits.read(source).limits
         loaded = with_states(load_relax(source, shapes, known), states or {}, initial)
         return _with_attributes(loaded, known, path="", source_format="relax", name="model")
     path = Path(source)
@@ -75,11 +68,6 @@ def load(
     chosen = limits or Limits()
     loaded = with_states(reader(path, shapes, chosen), states, initial)
     return _with_attributes(loaded, chosen, path=str(path), source_format=source_format, name=model_name(path.stem))
-
-
-def limits_of(attributes: Mapping[str, str]) -> Limits:
-    """The limits that a module was loaded with, by its attributes."""
-    return Limits.from_json(attributes.get(_LIMITS, "{}"))
 
 
 def _reader(path: Path) -> tuple[str, Reader]:
@@ -114,28 +102,15 @@ def _nodes(mod: tvm.IRModule) -> list[ModelNode]:
 
 
 def _with_attributes(loaded: Loaded, limits: Limits, *, path: str, source_format: str, name: str) -> tvm.IRModule:
-    origin = {
-        "tvm_ext.source_path": path,
-        "tvm_ext.source_format": source_format,
-        "tvm_ext.source_sha256": loaded.sha256,
-        "tvm_ext.model_name": name,
-        "tvm_ext.rounding": loaded.rounding,
-        "tvm_ext.nodes": nodes_to_json(loaded.nodes or _nodes(loaded.mod)),
-    }
-    attributes = loaded.mod.attrs or {}
-    if all(key in attributes for key in origin):
-        origin = {key: attributes[key] for key in origin}
-    output_names = loaded.output_names
-    known = json.loads(str(attributes.get("tvm_ext.output_names", "[]")))
-    if len(known) == len(output_names):  # one value may be several outputs: its variable has one name only
-        output_names = known
-    names = {
-        "tvm_ext.input_names": json.dumps(loaded.input_names, ensure_ascii=False),
-        "tvm_ext.output_names": json.dumps(output_names, ensure_ascii=False),
-    }
-    states = {STATES: states_to_json(loaded.states)} if loaded.states else {}
-    demands = {DEMANDS: json.dumps(loaded.input_demands)} if loaded.input_demands else {}
-    named = loaded.mod.with_attrs(origin | names | demands | states)
-    if limits != Limits():
-        return named.with_attr(_LIMITS, limits.to_json())
-    return named.without_attr(_LIMITS) if _LIMITS in attributes else named
+    mod, origin = loaded.mod, ModelOrigin.read(loaded.mod)
+    if not origin.is_known:
+        origin = ModelOrigin(
+            path=path, source_format=source_format, sha256=loaded.sha256, name=name, rounding=loaded.rounding,
+            nodes=tuple(loaded.nodes or _nodes(mod)),
+        )  # fmt: skip
+    known = PortNames.read(mod).outputs
+    # One value may be several outputs: its variable has one name only.
+    output_names = known if len(known) == len(loaded.output_names) else loaded.output_names
+    named = PortNames(inputs=loaded.input_names, outputs=output_names).write(origin.write(mod))
+    demanding = InputDemands(ranges=loaded.input_demands).write(named) if loaded.input_demands else named
+    return KeptStates(states=loaded.states).write(LoadLimits(limits=limits).write(demanding))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
@@ -37,8 +36,11 @@ from relay_passes.simplify.move_integers import MoveIntegers
 from relay_passes.simplify.slice_splits import SliceSplits
 from tvm_ext import guide
 from tvm_ext.calibration import Calibration, Source, read_calibration
+from tvm_ext.core.decisions.composites import Region
+from tvm_ext.core.decisions.models import KeptStates, ModelOrigin, PortNames
+from tvm_ext.core.decisions.outcomes import SchedulePeak, SplitCost
 from tvm_ext.core.errors import BadOptions, UnsupportedModel
-from tvm_ext.core.model_states import states_of, with_next_names
+from tvm_ext.core.model_states import with_next_names
 from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
 from tvm_ext.fit import fit
@@ -50,7 +52,7 @@ from tvm_ext.load import load
 def _calibration(
     mod: tvm.IRModule, platform: Platform, options: BuildOptions, calibration: Source | None
 ) -> Calibration | None:
-    """What a model is quantized with, checked; None where it is not to be quantized."""
+    """Data that a model is quantized with, checked; None where it is not to be quantized."""
     if options.quantize == "none":
         if calibration is not None:
             raise BadOptions("calibration data is given, but quantize = 'none'; ask for quantize = 'int8' or 'auto'.")
@@ -109,7 +111,7 @@ def _before_order(backend: CodegenBackend, options: BuildOptions) -> list[tvm.tr
         FoldPads(),
         DuplicateDequantize(),
         SliceSplits(),
-        # What only moves elements keeps its layout, and quantized chains match once none of it stands in them.
+        # Operators that only move elements keep their layout, and quantized chains match once none stands in them.
         ExposeGathers(),
         MoveIntegers(),
         ExposeInterpolations(),
@@ -227,24 +229,21 @@ def _compiled(
     limits: Mapping[str, int] | None,
 ) -> Compiled:
     """The pipeline behind what makes a model fit. limits: as `passes` takes them."""
-    attributes = {str(key): str(value) for key, value in fitting.attrs.items()}
-    model = options.name or attributes["tvm_ext.model_name"]
+    source, names = ModelOrigin.read(fitting), PortNames.read(fitting)
+    model = options.name or source.name
     lowered = tvm.transform.Sequential(_from_memory(platform, backend, model, None, limits))(fitting)
-    output_names = json.loads(attributes["tvm_ext.output_names"])
-    states = states_of(fitting.attrs)
-    region = _single_region(lowered, with_next_names(output_names, states))
+    states = KeptStates.read(fitting).states
+    region = _single_region(lowered, with_next_names(names.outputs, states))
     compiled = compile_region(
-        region, platform, options, origin(attributes, platform), model=model,
-        input_names=json.loads(attributes["tvm_ext.input_names"]), output_names=output_names, states=states,
-        lower=backend.lower,
+        region, platform, options, origin(source, platform), model=model, input_names=names.inputs,
+        output_names=names.outputs, states=states, lower=backend.lower,
     )  # fmt: skip
-    decided = lowered["main"].attrs or {}
-    if "schedule_peak_bytes" not in decided:
+    peak = SchedulePeak.read(lowered["main"])
+    if peak.peak_bytes is None:
         return compiled
     return replace(
-        compiled, schedule_peak_bytes=int(decided["schedule_peak_bytes"]),
-        schedule_proved=bool(decided["schedule_proved"]),
-        added_instructions=int(decided.get("split_instructions", 0)),
+        compiled, schedule_peak_bytes=peak.peak_bytes, schedule_proved=bool(peak.proved),
+        added_instructions=SplitCost.read(lowered["main"]).instructions or 0,
     )  # fmt: skip
 
 
@@ -260,18 +259,18 @@ def _refuse_floats(compiled: Compiled) -> None:
         )
 
 
-def origin(attributes: dict[str, str], platform: Platform) -> Origin:
-    """What banners say of a module."""
-    source = attributes["tvm_ext.source_path"].replace("\\", "/").rsplit("/", 1)[-1]
+def origin(source: ModelOrigin, platform: Platform) -> Origin:
+    """A module as banners name it."""
+    file = source.path.replace("\\", "/").rsplit("/", 1)[-1]
     return Origin(
         generator=f"tvm_ext {version('tvm-ext')}",
-        model=source or f"a {attributes['tvm_ext.source_format']} module",
-        sha256=attributes["tvm_ext.source_sha256"],
+        model=file or f"a {source.source_format} module",
+        sha256=source.sha256,
         platform=platform.name,
     )
 
 
-def _single_region(mod: tvm.IRModule, output_names: list[str]) -> relax.Function:
+def _single_region(mod: tvm.IRModule, output_names: Sequence[str]) -> relax.Function:
     """The region that is the whole of main."""
     main = mod["main"]
     constant = [
@@ -282,7 +281,7 @@ def _single_region(mod: tvm.IRModule, output_names: list[str]) -> relax.Function
             f"these outputs do not depend on any input: {', '.join(constant)}. Remove them from the model's outputs."
         )
     left = [name for binding in bindings(main) if (name := op_name(binding.value))]
-    regions = [func for _, func in mod.functions_items() if func.attrs and func.attrs.get("Codegen") == CODEGEN]
+    regions = [func for _, func in mod.functions_items() if Region.read(func).codegen == CODEGEN]
     if not left and not regions:
         raise UnsupportedModel("the model computes nothing: its outputs are its inputs. There is nothing to compile.")
     if left or len(regions) != 1:
@@ -338,7 +337,7 @@ def relax_pipeline(
         decided = fit(_fitter(forms, board, chosen), board, chosen)[1] if decides else None
         way = decided or Way(method="whole", options=chosen)
         loaded = forms(way.options.quantize)
-        prefix = chosen.name or str(loaded.attrs["tvm_ext.model_name"])
+        prefix = chosen.name or ModelOrigin.read(loaded).name
         stages = passes(board, way.options, prefix, way.memory_pass)
         generate = relax.transform.RunCodegen(codegen_options(board, way.options))
         lowered = tvm.transform.Sequential([*stages, generate])(loaded)

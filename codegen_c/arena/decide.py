@@ -16,8 +16,11 @@ MOST_UNDECIDED = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decision:
-    """offsets: where some were found. exhausted: there are none at all below the capacity."""
+class Feasibility:
+    """The answer of a search below a capacity.
+
+    offsets: those found, if any. exhausted: there are none at all.
+    """
 
     offsets: list[int] | None = None
     exhausted: bool = False
@@ -25,7 +28,7 @@ class Decision:
 
 def decide(
     buffers: Sequence[Buffer], near: Neighbours, choices: Sequence[Choice], capacity: int, most_nodes: int
-) -> Decision:
+) -> Feasibility:
     """Complete search, as far as most_nodes go for each way to take the choices.
 
     Whatever a choice allows is allowed at first; where the offsets then fit none of its distances, each is tried.
@@ -34,7 +37,7 @@ def decide(
     open_cases: list[dict[int, int]] = [{}]
     for _ in range(MOST_SEARCHES):
         if not open_cases or undecided == MOST_UNDECIDED:
-            return Decision(exhausted=undecided == 0)
+            return Feasibility(exhausted=undecided == 0)
         taken = open_cases.pop()
         outcome = place_below(buffers, _allowed(near, choices, taken), capacity, most_nodes)
         if outcome.offsets is None:
@@ -42,11 +45,11 @@ def decide(
             continue
         broken = next((i for i in range(len(choices)) if not _fits(choices[i], near, outcome.offsets)), None)
         if broken is None:
-            return Decision(offsets=list(outcome.offsets))
+            return Feasibility(offsets=list(outcome.offsets))
         if broken in taken:
-            return Decision()
+            return Feasibility()
         open_cases += [{**taken, broken: index} for index in reversed(range(len(choices[broken])))]
-    return Decision()
+    return Feasibility()
 
 
 def _allowed(near: Neighbours, choices: Sequence[Choice], taken: Mapping[int, int]) -> Distances:
@@ -61,7 +64,7 @@ def _allowed(near: Neighbours, choices: Sequence[Choice], taken: Mapping[int, in
 
 
 def _fits(choice: Choice, near: Neighbours, offsets: Sequence[int]) -> bool:
-    """Whether all pairs of a choice keep the distances of one of its ways."""
+    """True if all pairs of a choice keep the distances of one of its ways."""
     pairs = {pair for way in choice for pair in way}
     pairs = {(a, b) for a, b in pairs if b in near[a]}
     return any(all(_apart(a, b, way, near, offsets) for a, b in pairs) for way in choice)

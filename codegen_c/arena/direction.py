@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from codegen_c.arena.memory_plan import Placement
-from codegen_c.program.program import Affine, KernelCall, Loop, Program, Rows, Step
+from codegen_c.program.program import AffineRow, KernelCall, Loop, Program, RowRange, Step
 
 
 def with_directions(program: Program, placements: Mapping[str, Placement]) -> Program:
@@ -24,5 +24,5 @@ def _directed(step: Step, placements: Mapping[str, Placement]) -> Step:
     ):
         return step
     last = step.implementation.spatial.output_rows - 1
-    rows = Rows(begin=Affine(base=last, step=-1), end=Affine(base=last + 1, step=-1))
+    rows = RowRange(begin=AffineRow(base=last, step=-1), end=AffineRow(base=last + 1, step=-1))
     return Loop(name=step.name, count=last + 1, body=(replace(step, rows=rows),))

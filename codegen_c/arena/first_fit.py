@@ -15,7 +15,7 @@ Neighbours = Sequence[Mapping[int, int]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attempt:
+class Packing:
     """Offsets, and what they came from: the order of placing, and which of each choice's distances holds."""
 
     num_bytes: int
@@ -24,9 +24,9 @@ class Attempt:
     taken: list[int]
 
 
-def first_fit(buffers: Sequence[Buffer], near: Neighbours, choices: Sequence[Choice], bound: int) -> Attempt:
+def first_fit(buffers: Sequence[Buffer], near: Neighbours, choices: Sequence[Choice], bound: int) -> Packing:
     """The lowest of several orders; the first one that reaches the bound. near: what `clearances` says of buffers."""
-    best: Attempt | None = None
+    best: Packing | None = None
     for order in _orders(buffers):
         for taken in ([0] * len(choices), [index % len(choice) for index, choice in enumerate(choices)]):
             attempt = _attempt(buffers, near, choices, order, taken)
@@ -39,8 +39,8 @@ def first_fit(buffers: Sequence[Buffer], near: Neighbours, choices: Sequence[Cho
 
 
 def improve(
-    buffers: Sequence[Buffer], near: Neighbours, choices: Sequence[Choice], bound: int, best: Attempt
-) -> Attempt:
+    buffers: Sequence[Buffer], near: Neighbours, choices: Sequence[Choice], bound: int, best: Packing
+) -> Packing:
     """Move a buffer within the order, or change a choice, again and again while that is no worse."""
     rng = random.Random(0)
     work = max(1, sum(map(len, near)))
@@ -61,16 +61,16 @@ def improve(
 
 def _attempt(
     buffers: Sequence[Buffer], near: Neighbours, choices: Sequence[Choice], order: list[int], taken: list[int]
-) -> Attempt:
+) -> Packing:
     closer = {pair: n for choice, index in zip(choices, taken, strict=True) for pair, n in choice[index].items()}
     offsets = _place(buffers, near, closer, order)
-    return Attempt(num_bytes=height(buffers, offsets), offsets=offsets, order=order, taken=taken)
+    return Packing(num_bytes=height(buffers, offsets), offsets=offsets, order=order, taken=taken)
 
 
 def _orders(buffers: Sequence[Buffer]) -> list[list[int]]:
     """Orders worth trying: by size, by lifetime, by area, by time, by how tight the buffer's tightest moment is."""
     indices = range(len(buffers))
-    # What is alive only grows where a buffer begins: those are the moments that can be the tallest.
+    # Live bytes only grow where a buffer begins: those are the moments that can be the tallest.
     alive = {time: sum(b.size for b in buffers if b.begin <= time < b.end) for time in {b.begin for b in buffers}}
     pressure = [
         max((alive[t] for t in alive if buffer.begin <= t < buffer.end), default=buffer.size) for buffer in buffers

@@ -21,7 +21,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from codegen_c.kernels.contract import Implementation, Spatial
-from codegen_c.program.program import KernelCall, Program, Sequence, Tensor, parts_of, reads
+from codegen_c.program.program import KernelCall, Program, RowSteps, Tensor, parts_of, reads
 from codegen_c.program.sequences import needed_and_written
 
 
@@ -60,7 +60,7 @@ def _overlaps(program: Program) -> list[Overlaps]:
     last_reader = {name: index for index, step in enumerate(program.steps) for name in reads(step)}
     found: list[Overlaps] = []
     for index, step in enumerate(program.steps):
-        if isinstance(step, Sequence):
+        if isinstance(step, RowSteps):
             pairs = sequence_pairs(program, step)
             dying = [pair for pair in pairs if last_reader[pair[1]] == index]
             if dying:
@@ -105,7 +105,7 @@ def too_near(program: Program, offsets: Mapping[str, int]) -> set[tuple[str, str
     return found
 
 
-def sequence_pairs(program: Program, step: Sequence) -> list[tuple[str, str]]:
+def sequence_pairs(program: Program, step: RowSteps) -> list[tuple[str, str]]:
     """(output, input) of a sequence that may share bytes: whole tensors of one memory, made of equal rows.
 
     Not where sums are kept: these may lie in the output from the first call on.
@@ -129,7 +129,7 @@ def sequence_pairs(program: Program, step: Sequence) -> list[tuple[str, str]]:
     ]
 
 
-def _has_rows(step: Sequence, tensor: Tensor) -> bool:
+def _has_rows(step: RowSteps, tensor: Tensor) -> bool:
     """Whether all readers of a tensor see it as the same equal rows."""
     rows = {
         call.implementation.spatial.inputs[position].input_rows if call.implementation.spatial else 0
@@ -141,7 +141,7 @@ def _has_rows(step: Sequence, tensor: Tensor) -> bool:
 
 
 def _sequence_distances(
-    program: Program, step: Sequence, pairs: Collection[tuple[str, str]]
+    program: Program, step: RowSteps, pairs: Collection[tuple[str, str]]
 ) -> dict[tuple[str, str], int]:
     """Least bytes between the begins of a sequence's output and an input: no row is written before it was read."""
     outputs, inputs = ({pair[side] for pair in pairs} for side in (0, 1))

@@ -14,8 +14,8 @@ from codegen_c.arena.overlap import Overlaps, overlaps, too_near
 from codegen_c.arena.problem import Buffer, Gap
 from codegen_c.arena.solve import optimise
 from codegen_c.program.program import Program, scratch_bytes, scratch_memory
+from tvm_ext.core.alignment import ALIGNMENT_BYTES, STATE_ALIGNMENT_BYTES
 from tvm_ext.core.errors import BadOptions, DoesNotFit
-from tvm_ext.core.options import ALIGNMENT_BYTES, STATE_ALIGNMENT_BYTES
 from tvm_ext.core.platform import STATE_MEMORY, Platform
 
 
@@ -100,7 +100,7 @@ def _placed(
 
 
 def _tensors(program: Program, alive: Mapping[str, tuple[int, int]], pins: Mapping[str, int]) -> list[_Item]:
-    """Of tensors that are no part of another one; where not all of a tensor matters, only that takes memory."""
+    """Live ranges of tensors that are no part of another one; of a tensor, only the bytes that matter take memory."""
     needed = extents(program)
     items: list[_Item] = []
     for name, (begin, end) in alive.items():

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from codegen_c.arena.first_fit import first_fit, improve
 from codegen_c.arena.problem import Buffer, Choice, clearances, height, lower_bound
-from codegen_c.arena.window import Problem, raised_bound, repaired
+from codegen_c.arena.subproblem import PackingProblem, raised_bound, repaired
 from tvm_ext.core.errors import PlanRejected
 
 __all__ = ["Buffer", "Choice", "Solution", "height", "lower_bound", "optimise", "solve"]
@@ -61,7 +61,7 @@ def optimise(buffers: Sequence[Buffer], choices: Sequence[Choice] = (), bound: i
     best = first_fit(buffers, near, choices, least)
     if best.num_bytes <= least:
         return Solution(offsets=best.offsets, num_bytes=best.num_bytes, lower_bound_bytes=best.num_bytes)
-    problem = Problem(buffers=buffers, near=near, choices=choices)
+    problem = PackingProblem(buffers=buffers, near=near, choices=choices)
     offsets, known = _bisect(problem, best.offsets, raised_bound(problem, least, best.num_bytes))
     if known < height(buffers, offsets):
         better = improve(buffers, near, choices, known, best)
@@ -69,7 +69,7 @@ def optimise(buffers: Sequence[Buffer], choices: Sequence[Choice] = (), bound: i
     return Solution(offsets=offsets, num_bytes=height(buffers, offsets), lower_bound_bytes=known)
 
 
-def _bisect(problem: Problem, offsets: list[int], known: int) -> tuple[list[int], int]:
+def _bisect(problem: PackingProblem, offsets: list[int], known: int) -> tuple[list[int], int]:
     """Lower offsets if there are, and the bytes that are needed at least. First at the bound itself, then between."""
     work = len(problem.buffers) + 20 * sum(map(len, problem.near)) // len(problem.buffers)
     worth, capacity, most_nodes, close_enough = known, known, MOST_NODES, 0

@@ -13,7 +13,8 @@ from codegen_c.arena.memory_plan import MemoryPlan, Placement
 from codegen_c.arena.validate_rows import replay_sequence
 from codegen_c.arena.validate_states import check_states
 from codegen_c.arena.validate_transfers import Flights, check_copies
-from codegen_c.program.program import Call, KernelCall, Loop, Program, Sequence, Tensor, Transfer, Wait, calls
+from codegen_c.program.program import Call, KernelCall, Loop, Program, RowSteps, Tensor, Transfer, Wait, calls
+from tvm_ext.core.alignment import ALIGNMENT_BYTES, STATE_ALIGNMENT_BYTES
 from tvm_ext.core.errors import PlanRejected
 from tvm_ext.core.platform import STATE_MEMORY
 
@@ -55,7 +56,7 @@ def validate(program: Program, plan: MemoryPlan) -> None:
             bytes_of(name)[:] = numbers[name]
     for index, step in enumerate(program.steps):
         where = f"step {index} ({step.name})"
-        if isinstance(step, Sequence):
+        if isinstance(step, RowSteps):
             replay_sequence(program, plan, step, owners, numbers, where)
             continue
         for inner, order in _inner(step):
@@ -101,9 +102,9 @@ def _empty_memories(program: Program, plan: MemoryPlan) -> dict[str, np.ndarray]
             raise PlanRejected(
                 f"{name}: bytes {place.offset} to {place.offset + place.num_bytes} leave {place.memory}."
             )
-        aligned = 16 if place.memory != STATE_MEMORY else 4
-        if place.offset % aligned and not place.part_of:
-            raise PlanRejected(f"{name}: offset {place.offset} is no multiple of {aligned}.")
+        wanted = ALIGNMENT_BYTES if place.memory != STATE_MEMORY else STATE_ALIGNMENT_BYTES
+        if place.offset % wanted and not place.part_of:
+            raise PlanRejected(f"{name}: offset {place.offset} is no multiple of {wanted}.")
         _check_size(program, place)
     return {memory: np.full(size, NOBODY, dtype=np.int32) for memory, size in sizes.items()}
 
@@ -150,7 +151,7 @@ def _check_parts(program: Program, plan: MemoryPlan) -> None:
 
 
 def _elements_inside(tensor: Tensor) -> np.ndarray:
-    """Of the whole, those that are the tensor's, ascending."""
+    """Bytes of the whole that are the tensor's, ascending."""
     count, first = int(np.prod(tensor.shape, dtype=np.int64)), tensor.part.first if tensor.part else 0
     if tensor.part is None or tensor.part.pitch is None:
         return np.arange(first, first + count)
@@ -203,7 +204,7 @@ def _operands(step: Call) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _is_read_ahead(program: Program, step: Call, position: int, plan: MemoryPlan, order: list[int]) -> bool:
-    """Whether every byte of an input is read for the last time before the kernel writes there.
+    """True if every byte of an input is read for the last time before the kernel writes there.
 
     Replayed row by row in the order the rows are computed: which input rows are still needed when an output row
     is written, and which bytes that row takes. Kernels that go element by element read each before they write it;
@@ -256,7 +257,7 @@ def _lies_row_by_row(shape: tuple[int, ...], rows: int) -> bool:
 
 
 def _meets(one: Placement | None, other: Placement) -> bool:
-    """Whether two places share a byte."""
+    """True if two places share a byte."""
     if one is None or one.memory != other.memory:
         return False
     return one.offset < other.offset + other.num_bytes and other.offset < one.offset + one.num_bytes

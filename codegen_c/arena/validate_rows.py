@@ -1,4 +1,4 @@
-"""Replays a Sequence call by call over bytes that know which row of which tensor they hold; part of the validator."""
+"""Replays RowSteps call by call over bytes that know which row of which tensor they hold; part of the validator."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from codegen_c.arena.memory_plan import MemoryPlan
-from codegen_c.program.program import KernelCall, Program, Sequence
+from codegen_c.program.program import KernelCall, Program, RowSteps
 from tvm_ext.core.errors import PlanRejected
 from tvm_ext.core.row_access import RowAccess
 from tvm_ext.core.row_schedule import Schedule
@@ -20,7 +20,7 @@ FIRST_ROW_NUMBER = -2
 def replay_sequence(
     program: Program,
     plan: MemoryPlan,
-    step: Sequence,
+    step: RowSteps,
     owners: Mapping[str, np.ndarray],
     numbers: Mapping[str, int],
     where: str,
@@ -135,5 +135,5 @@ def _accesses(call: KernelCall) -> tuple[RowAccess, ...]:
     return call.implementation.spatial.inputs
 
 
-def _touched(step: Sequence) -> list[str]:
+def _touched(step: RowSteps) -> list[str]:
     return list(dict.fromkeys(name for call in step.body for name in (*call.inputs, *call.outputs)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.program.program import Call, KernelCall, Program, State, Transfer, calls
+from codegen_c.program.program import Call, KeptState, KernelCall, Program, Transfer, calls
 from tvm_ext.core.errors import PlanRejected
 from tvm_ext.core.platform import STATE_MEMORY
 
@@ -26,7 +26,7 @@ def check_states(program: Program) -> None:
         _replay(program, state)
 
 
-def _replay(program: Program, state: State) -> None:
+def _replay(program: Program, state: KeptState) -> None:
     """Elements [0, n) of the tensor, and whether this run has written them."""
     tensor = program.tensors[state.tensor]
     fresh = np.zeros(tensor.num_elements, dtype=bool)
@@ -54,7 +54,7 @@ def _replay(program: Program, state: State) -> None:
         raise PlanRejected(f"state {state.source}: a run leaves {int(fresh.sum())} elements of {fresh.size} in it.")
 
 
-def _check_read(program: Program, state: State, fresh: np.ndarray, name: str, where: str) -> None:
+def _check_read(program: Program, state: KeptState, fresh: np.ndarray, name: str, where: str) -> None:
     """The state as found is read before any of it is written, a window with its new end, a part as written."""
     tensor = program.tensors[name]
     if name == state.tensor:
@@ -73,7 +73,7 @@ def _rows(shape: tuple[int, ...]) -> int:
     return next((extent for extent in shape if extent > 1), 1)
 
 
-def _overwrites(program: Program, state: State, call: Call) -> bool:
+def _overwrites(program: Program, state: KeptState, call: Call) -> bool:
     parts = (program.tensors[name].part for name in _written(call))
     return state.update not in ("ring", "shift") and any(part and part.tensor == state.tensor for part in parts)
 

@@ -18,9 +18,8 @@ from codegen_c.kernels.contract import Callback
 from codegen_c.lowering.lower_region import lower_region
 from codegen_c.lowering.merge_steps import merge_steps
 from codegen_c.lowering.views import with_views
-from codegen_c.program.interface import Interface, Port, Stream
-from codegen_c.program.program import KernelCall, Program
-from codegen_c.program.program import Sequence as RowSteps
+from codegen_c.program.interface import Interface, Port, StreamedPort
+from codegen_c.program.program import KernelCall, Program, RowSteps
 from codegen_c.targets.registry import target_of
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.model_nodes import ModelNode
@@ -65,12 +64,12 @@ class Compiled:
 
     @property
     def modelled_instructions(self) -> int:
-        """Of all kernel calls, and of what running rows in series adds; ranks ways to compile, is no measurement."""
+        """Those of all kernel calls, and of running rows in series; ranks ways to compile, is no measurement."""
         return sum(c.implementation.instructions for c in self.program.kernel_calls()) + self.added_instructions
 
     @property
     def is_quantized(self) -> bool:
-        """Whether any step computes in integers with scales."""
+        """True if any step computes in integers with scales."""
         tensors = self.program.tensors
         calls = self.program.kernel_calls()
         return any(call.implementation.exact and tensors[call.outputs[0]].quantization for call in calls)
@@ -107,7 +106,7 @@ def compile_region(
     reserved = {*RESERVED, STATE_MEMORY, *(memory.name for memory in platform.memories)}
     program = lower_region(region, platform, target, reserved=reserved, lower=lower, states=states)
     program, plan = _planned(program, platform, options)
-    # Of a plan larger than the memory itself, which nothing is built from, each byte would be looked at.
+    # A plan larger than the memory itself is not checked byte by byte: nothing is built from it.
     if all(arena.num_bytes <= platform.memory(arena.inside).capacity_bytes for arena in plan.arenas):
         validate(program, plan)
     interface = Interface(
@@ -166,8 +165,8 @@ def _ports(program: Program, names: Sequence[str], sources: Sequence[str]) -> tu
     )  # fmt: skip
 
 
-def _stream(program: Program, call: KernelCall, callback: Callback) -> Stream:
-    """How an input or output is handed over by a call, and how much of it is kept."""
+def _stream(program: Program, call: KernelCall, callback: Callback) -> StreamedPort:
+    """The way an input or output is handed over by a call, and the rows of it that are kept."""
     inside = program.tensors[call.outputs[0] if callback.direction == "read" else call.inputs[0]]
     kept, shift = (inside.ring.stored, inside.ring.shift) if inside.ring else (callback.rows, 0)
     ranges = [
@@ -179,4 +178,4 @@ def _stream(program: Program, call: KernelCall, callback: Callback) -> Stream:
     ] or [(0, callback.rows)]
     never_apart = all((begin + shift) % kept + end - begin <= kept for begin, end in ranges)
     at_a_time = max(end - begin for begin, end in ranges) if never_apart else 1
-    return Stream(rows=callback.rows, rows_kept=kept, rows_per_call=at_a_time, layout=callback.layout)
+    return StreamedPort(rows=callback.rows, rows_kept=kept, rows_per_call=at_a_time, layout=callback.layout)

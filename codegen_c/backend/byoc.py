@@ -1,4 +1,4 @@
-"""The face toward TVM: what the passes may ask of this code generator, and the entry TVM's RunCodegen calls."""
+"""The face toward TVM: answers to the passes' questions, and the entry that TVM's RunCodegen calls."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,10 @@ from codegen_c.kernels.contract import Implementation, Refusal, StoredRows, Targ
 from codegen_c.operators.kinds import TensorType
 from codegen_c.program.program import Tensor
 from codegen_c.program.sequences import in_sequence, row_reader
+from tvm_ext.core.alignment import aligned
 from tvm_ext.core.columns import ColumnOperator
+from tvm_ext.core.decisions.composites import Symbol
+from tvm_ext.core.operator_costs import CallCost, Footprint
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import HOST_TOOLCHAIN, Platform
 from tvm_ext.core.row_sequence import RowAccumulation, RowOperator
@@ -38,32 +41,7 @@ from tvm_ext.core.toolchain import compile_objects
 
 CODEGEN = "tvm_ext"
 MOST_ROWS = 1 << 14
-"""Of a tensor that is computed by rows: each has an entry in lists."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Footprint:
-    """What one composite needs and costs (`relay_passes.backend.Footprint`)."""
-
-    instructions: int
-    rows: RowOperator | None
-    accumulation: RowAccumulation | None
-    scratch_bytes: int
-    shared_bytes: Mapping[int, int]
-    columns: ColumnOperator | None = None
-    kernel: str = ""
-    read_bytes: Mapping[int, int] = field(default_factory=dict[int, int])
-    weights_bytes: int = 0
-    weights_read_bytes: int = 0
-    scratch_access_bytes: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class CallCost:
-    """What one composite needs and costs by rows (`relay_passes.backend.CallCost`)."""
-
-    scratch_bytes: int
-    added_instructions: int
+"""Rows of a tensor that may be computed by rows: each has an entry in lists."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +69,7 @@ class CodegenBackend:
         """Cost and scratch of a composite, and for each parameter what the output shares with it if it dies there."""
         lowered = self.lower(composite, self.target)
         if isinstance(lowered, Refusal) or lowered.implementation is None:
-            return Footprint(instructions=0, rows=None, accumulation=None, scratch_bytes=0, shared_bytes={})
+            return Footprint(instructions=0)
         implementation, operator = lowered.implementation, lowered.operator
         output = _tensor("output", operator.output)
         shared = {
@@ -112,7 +90,7 @@ class CodegenBackend:
             columns=_columns(lowered) if rows else None,
             kernel=implementation.kernel,
             read_bytes=_read_bytes(lowered),
-            weights_bytes=sum(-(-array.nbytes // 16) * 16 for _, array in implementation.constants),
+            weights_bytes=sum(aligned(array.nbytes) for _, array in implementation.constants),
             weights_read_bytes=constants_read(implementation),
             scratch_access_bytes=scratch_accessed(implementation),
         )
@@ -149,7 +127,7 @@ def _read_bytes(lowered: Lowered) -> dict[int, int]:
 
 
 def _rows(lowered: Lowered) -> RowOperator | None:
-    """How rows of a composite's result depend on those of its parameters; None where it only runs whole.
+    """Dependence of the rows of a composite's result on those of its parameters; None where it only runs whole.
 
     Rows need one image of equal rows, or what its kernel cuts into rows by itself, and each parameter to be read as one
     operand.
@@ -207,7 +185,7 @@ def compile_for_tvm(
 ) -> list[tvm.runtime.Module]:
     """Region functions -> one object file each, compiled for the host, with the symbols TVM's VM calls.
 
-    functions carry `global_symbol`; options are those of `codegen_options`; constants stay in the C text, so
+    functions carry a `Symbol`; options are those of `codegen_options`; constants stay in the C text, so
     constant_names is not needed.
     """
     platform = Platform.from_json(str(options["platform"]))
@@ -216,7 +194,7 @@ def compile_for_tvm(
 
 
 def _compiled(region: relax.Function, platform: Platform, options: BuildOptions) -> Compiled:
-    symbol = str(region.attrs["global_symbol"])
+    symbol = Symbol.read(region).name
     origin = Origin(generator="tvm_ext", model=symbol, sha256="", platform=platform.name)
     model = re.sub(r"\W", "_", symbol).lower()
     compiled = compile_region(region, platform, options, origin, model=model)

@@ -20,7 +20,7 @@ class NoMatch:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Value:
+class CallOperand:
     """An operand: a parameter (index), a constant (array), the result of a call (its variable), or none of these."""
 
     var: relax.Var | None = None
@@ -34,7 +34,7 @@ class Call:
 
     name: str
     var: relax.Var
-    operands: tuple[Value, ...]
+    operands: tuple[CallOperand, ...]
     attrs: Any
     type: TensorType | None
 
@@ -52,15 +52,15 @@ class Composite:
     def read(cls, function: relax.Function) -> Self:
         parameters = {param: index for index, param in enumerate(function.params)}
 
-        def value(expr: relax.Expr) -> list[Value]:
+        def value(expr: relax.Expr) -> list[CallOperand]:
             if isinstance(expr, relax.Tuple):
                 return [v for field in expr.fields for v in value(field)]
             if isinstance(expr, tvm.ir.GenericConst):
-                return [Value(array=expr.value.numpy())]
+                return [CallOperand(array=expr.value.numpy())]
             if isinstance(expr, relax.Var):
-                return [Value(var=expr, parameter=parameters.get(expr))]
+                return [CallOperand(var=expr, parameter=parameters.get(expr))]
             if isinstance(expr, tvm.tirx.IntImm | tvm.tirx.FloatImm):  # the bounds of clip
-                return [Value(array=np.array(expr.value, np.float32))]
+                return [CallOperand(array=np.array(expr.value, np.float32))]
             return []
 
         calls = []

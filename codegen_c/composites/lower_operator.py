@@ -21,8 +21,10 @@ from codegen_c.kernels.contract import Alternative, Implementation, Refusal, Tar
 from codegen_c.kernels.registry import select
 from codegen_c.operators.kinds import Generic, Operator, Permute, Reshape, Stream
 from codegen_c.tir.composite import lower_composite
-from codegen_c.tir.plain_c import Refusal as TirRefusal
+from codegen_c.tir.plain_c import NoPlainC
 from codegen_c.tir.reference import run_reference
+from tvm_ext.core.decisions.composites import PrimFuncs
+from tvm_ext.core.decisions.execution import StreamDirection
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -74,8 +76,8 @@ def _movement(composite: Composite) -> tuple[Operator, tuple[int, ...]] | NoMatc
         return Reshape(**types), (0,)
     if call.name == "permute_dims":
         ordered = _axes(call, len(composite.inputs[0].shape))
-        direction = composite.function.attrs.get("stream")
-        if direction is not None:
+        direction = StreamDirection.read(composite.function).direction
+        if direction:
             return Stream(**types, axes=ordered, direction=direction), (0,)
         return Permute(**types, axes=ordered), (0,)
     return NoMatch("moves no data")
@@ -101,9 +103,9 @@ def _axes(permutes: Call, rank: int) -> tuple[int, ...]:
 def _generic(composite: Composite, target: Target, passed: tuple[Alternative, ...]) -> Lowered | Refusal:
     """Plain C from the composite's PrimFuncs. passed: kernels of our own that do not take it, and why."""
     function = composite.function
-    module = tvm.IRModule(dict(function.attrs.get("prim_funcs", {})))
+    module = tvm.IRModule(dict(PrimFuncs.read(function).functions or {}))
     plain = lower_composite(function, module)
-    if isinstance(plain, TirRefusal):
+    if isinstance(plain, NoPlainC):
         return Refusal(kernel="generic", reason=plain.reason)
 
     def reference(inputs: list[np.ndarray]) -> list[np.ndarray]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from codegen_c.composites.floats import Match, reaching, window_of
-from codegen_c.composites.graph import Call, Composite, NoMatch, Value
+from codegen_c.composites.graph import Call, CallOperand, Composite, NoMatch
 from codegen_c.composites.interpolation import LONGEST_AXIS, images_of, matrices_after, taps_of
 from codegen_c.composites.scalar_calls import ProgramBuilder
 from codegen_c.operators.kinds import (
@@ -30,6 +30,7 @@ from codegen_c.operators.kinds import (
     Window,
 )
 from codegen_c.operators.quantization import Quantization
+from tvm_ext.core.decisions.composites import QuantizedRounding
 
 INTEGERS = ("int8", "uint8")
 
@@ -48,7 +49,7 @@ class _Chain:
     parameters: dict[Any, int]
     constants: dict[Any, tuple[np.ndarray, np.ndarray, int]]
 
-    def parameter(self, value: Value) -> int | None:
+    def parameter(self, value: CallOperand) -> int | None:
         """Index of the composite's parameter a float operand was dequantized from."""
         return self.parameters.get(value.var)
 
@@ -74,7 +75,7 @@ def _read(composite: Composite) -> _Chain | NoMatch:
         if call.name != "dequantize":
             body.append(call)
             continue
-        data, scale, zero_point = (*call.operands, *(Value(),) * 3)[:3]
+        data, scale, zero_point = (*call.operands, *(CallOperand(),) * 3)[:3]
         if scale.array is None or zero_point.array is None:
             return NoMatch("a scale or zero point is not constant")
         if data.array is not None:
@@ -94,8 +95,8 @@ def _read(composite: Composite) -> _Chain | NoMatch:
     types = [*inputs, output]
     if any(t.dtype not in INTEGERS or t.quantization is None or not _usable(t.quantization) for t in types):
         return NoMatch("its inputs and result are not all int8 or uint8 with a positive scale")
-    attrs = composite.function.attrs or {}
-    rounding: Rounding = "tflite" if attrs.get("rounding", "onnx") == "tflite" else "onnx"
+    meaning = QuantizedRounding.read(composite.function).meaning
+    rounding: Rounding = "tflite" if meaning == "tflite" else "onnx"
     clamp = _clamp(body, output, rounding)
     chain = _Chain(
         composite=composite, inputs=tuple(inputs), output=output, body=tuple(body), low=clamp[0], high=clamp[1],
@@ -130,7 +131,7 @@ def _clamp(body: list[Call], output: TensorType, rounding: Rounding) -> tuple[in
     return low, max(low, high)
 
 
-def _bounds(operands: tuple[Value, ...]) -> tuple[float, float]:
+def _bounds(operands: tuple[CallOperand, ...]) -> tuple[float, float]:
     low, high = (float(value.array) for value in operands if value.array is not None)
     return low, high
 
@@ -143,7 +144,7 @@ def _quantized(real: float, quantization: Quantization, otherwise: int, rounding
     return int(whole) + quantization.zero_point
 
 
-def _weights(chain: _Chain, value: Value) -> tuple[np.ndarray, np.ndarray] | NoMatch:
+def _weights(chain: _Chain, value: CallOperand) -> tuple[np.ndarray, np.ndarray] | NoMatch:
     """int8 weights with zero point 0 and their float32 scales, one or one a channel."""
     if value.var not in chain.constants:
         return NoMatch("its weights are not quantized constants")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from codegen_c.composites.graph import Call, NoMatch, Value
+from codegen_c.composites.graph import Call, CallOperand, NoMatch
 from codegen_c.operators.scalar import Instruction, Operand, ScalarProgram
 
 
@@ -42,7 +42,7 @@ class ProgramBuilder:
         return None
 
     def is_number(self, operand: Operand) -> bool:
-        """Whether an operand is known, and NaN nowhere."""
+        """True if an operand is known, and NaN nowhere."""
         if operand.kind == "channel":
             return not np.isnan(self.channels[operand.index]).any()
         return operand.kind == "number" and not math.isnan(operand.number)
@@ -50,7 +50,7 @@ class ProgramBuilder:
     def program(self) -> ScalarProgram:
         return ScalarProgram(instructions=tuple(self.instructions), channel_constants=tuple(self.channels))
 
-    def _operand(self, value: Value, num_channels: int) -> Operand | NoMatch:
+    def _operand(self, value: CallOperand, num_channels: int) -> Operand | NoMatch:
         if value.var is not None and value.var in self.values:
             return self.values[value.var]
         if value.parameter is not None:

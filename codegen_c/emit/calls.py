@@ -10,7 +10,7 @@ from codegen_c.arena.memory_plan import MemoryPlan, scratch_name
 from codegen_c.emit.memory import place
 from codegen_c.emit.stream import RowBounds, callback_lines
 from codegen_c.program.interface import Port
-from codegen_c.program.program import Affine, Call, KernelCall, Program, Transfer, Turned, Wait
+from codegen_c.program.program import AffineRow, Call, KernelCall, Program, Transfer, Turned, Wait
 from tvm_ext.core.platform import STATE_MEMORY
 
 
@@ -141,7 +141,7 @@ def _row_bounds(call: KernelCall) -> tuple[str, str]:
     return "0", str(spatial.output_rows if spatial else 1)
 
 
-def _affine(value: Affine) -> str:
+def _affine(value: AffineRow) -> str:
     if not value.step:
         return str(value.base)
     scaled = "i" if abs(value.step) == 1 else f"i * {abs(value.step)}"

@@ -8,6 +8,7 @@ from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.header import accessor_signature
 from codegen_c.program.interface import Interface
 from codegen_c.program.program import Program
+from tvm_ext.core.alignment import ALIGNMENT_BYTES, aligned
 from tvm_ext.core.platform import Memory, Platform
 from tvm_ext.core.section_names import zeroed_by_name
 
@@ -84,13 +85,13 @@ def _union(program: Program, plan: MemoryPlan, model: str, memory: str) -> str:
     arena = next(arena for arena in plan.arenas if arena.memory == memory)
     placements = sorted((p for p in plan.placements.values() if p.memory == memory), key=lambda p: (p.begin, p.offset))
     tag = union_name(model, memory)
-    members = [f"_Alignas(16) uint8_t bytes[{arena.num_bytes}];"]
+    members = [f"_Alignas({ALIGNMENT_BYTES}) uint8_t bytes[{arena.num_bytes}];"]
     named = [placement for placement in placements if not (placement.part_of and program.turns(placement.name))]
     members += [line for placement in named for line in _member(program, placement)]
     asserts = [
         f'_Static_assert(offsetof(union {tag}, {p.name}) == {p.offset}u, "{p.name}");' for p in named if p.offset
     ]
-    asserts.append(f'_Static_assert(sizeof(union {tag}) == {-(-arena.num_bytes // 16) * 16}u, "{tag}");')
+    asserts.append(f'_Static_assert(sizeof(union {tag}) == {aligned(arena.num_bytes)}u, "{tag}");')
     peak = program.steps[arena.peak_step].name if program.steps else model
     bound = arena.lower_bound_bytes
     note = f"/* {arena.num_bytes} B; no plan of these lifetimes needs fewer than {bound} B (at {peak}). */"

@@ -23,6 +23,7 @@ from codegen_c.program.program import (
     KernelCall,
     Loop,
     Program,
+    RowSteps,
     Step,
     Tensor,
     Transfer,
@@ -30,7 +31,6 @@ from codegen_c.program.program import (
     calls,
     reads,
 )
-from codegen_c.program.program import Sequence as RowSteps
 from tvm_ext.core.platform import STATE_MEMORY
 
 RUNTIME_HEADER = "tvm_ext_kernels.h"

@@ -10,7 +10,7 @@ from codegen_c.emit.calls import Calls, wrapped
 from codegen_c.emit.memory import union_name
 from codegen_c.emit.pieces import Piece
 from codegen_c.emit.stream import RowBounds
-from codegen_c.program.program import KernelCall, Program, Sequence
+from codegen_c.program.program import KernelCall, Program, RowSteps
 from tvm_ext.core.row_schedule import Schedule
 from tvm_ext.core.row_sequence import RowCall
 
@@ -22,7 +22,7 @@ def row_function_names(program: Program) -> dict[str, str]:
     taken = {call.name for call in program.kernel_calls()}
     found: dict[str, str] = {}
     for step in program.steps:
-        if not isinstance(step, Sequence):
+        if not isinstance(step, RowSteps):
             continue
         places = Counter(_operators(step.schedule))
         for index, call in enumerate(step.body):
@@ -52,7 +52,7 @@ def row_functions(written: Calls) -> list[Piece]:
             name=f"{written.model}_{written.row_names[call.name]}", steps=(call.name,),
         )
         for step in written.program.steps
-        if isinstance(step, Sequence)
+        if isinstance(step, RowSteps)
         for call in step.body
         if call.name in written.row_names
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""A Sequence as C: its calls as they are known when compiling, in loops where they repeat."""
+"""RowSteps as C: its calls as they are known when compiling, in loops where they repeat."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from math import prod
 
 from codegen_c.c_text.text import block, plus, times
 from codegen_c.emit.stream import RowBounds
-from codegen_c.program.program import KernelCall
-from codegen_c.program.program import Sequence as RowSteps
+from codegen_c.program.program import KernelCall, RowSteps
 from codegen_c.program.sequences import spatial_of
 from tvm_ext.core.row_schedule import RowLoop, in_turn
 from tvm_ext.core.row_sequence import RowCall

@@ -11,7 +11,7 @@ from codegen_c.c_text.text import C_TYPES, block, comment, filled, literal
 from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.memory import union_name
 from codegen_c.program.interface import Interface
-from codegen_c.program.program import Program, State, Tensor
+from codegen_c.program.program import KeptState, Program, Tensor
 from tvm_ext.core.platform import STATE_MEMORY
 
 _LINE_LENGTH = 100
@@ -77,7 +77,7 @@ def _is_even(initial: np.ndarray) -> bool:
     return bool((data == data[:1]).all())
 
 
-def _begun(tensor: Tensor, state: State, held: str, model: str) -> list[str]:
+def _begun(tensor: Tensor, state: KeptState, held: str, model: str) -> list[str]:
     place = f"{held}.{tensor.name}"
     if _is_even(state.initial):
         data = np.ascontiguousarray(state.initial).reshape(-1).view(np.uint8)
@@ -85,7 +85,7 @@ def _begun(tensor: Tensor, state: State, held: str, model: str) -> list[str]:
     return [f"(void)memcpy({place}, {model}_{tensor.name}_begins, sizeof {place});"]
 
 
-def _table(program: Program, state: State, model: str) -> str:
+def _table(program: Program, state: KeptState, model: str) -> str:
     """The elements that a state begins with, where they lie before the first run."""
     tensor = program.tensors[state.tensor]
     elements = np.ascontiguousarray(state.initial).reshape(-1)

@@ -11,6 +11,7 @@ from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.memory import define_section, section_macro
 from codegen_c.emit.pieces import Piece, joined
 from codegen_c.program.program import Constant, Program
+from tvm_ext.core.alignment import ALIGNMENT_BYTES
 from tvm_ext.core.platform import Platform
 
 _LINE_LENGTH = 108
@@ -62,7 +63,7 @@ def declaration(constant: Constant, model: str) -> str:
 def _definition(constant: Constant, model: str) -> str:
     values = _lines(constant.data.reshape(-1))
     note = f"/* {comment(constant.note)}, {constant.data.nbytes} B */"
-    head = f"{section_macro(model, constant.memory)} _Alignas(16) {declaration(constant, model)} = {{"
+    head = f"{section_macro(model, constant.memory)} _Alignas({ALIGNMENT_BYTES}) {declaration(constant, model)} = {{"
     return "\n".join([note, head, block(values), "};", ""])
 
 

@@ -217,6 +217,7 @@ class Implementation:
         that is read through a window, a call reads all that a row needs before it writes the row.
     reference: numpy on whole, stored-layout arrays, bit for bit for integers.
     exact: whether the reference gives the very bytes of the C code (integers) or agrees within rounding (float).
+    integers_only: of one that is not exact, whether its C computes in integers anyway, as plain C may.
     alternatives: what else there was to choose from, for the report.
     keeping: the same kernel for operands of which only some rows are stored.
     in_rows: of one that computes all at once, the same operator by rows of its output, where there is such a kernel.
@@ -239,6 +240,7 @@ class Implementation:
     spatial: Spatial | None = None
     in_place: tuple[int, ...] = ()
     exact: bool = False
+    integers_only: bool = False
     alternatives: tuple[Alternative, ...] = ()
     keeping: Callable[[StoredRows], Implementation] | None = None
     in_rows: Callable[[StoredRows], Implementation] | None = None
@@ -250,9 +252,8 @@ class Implementation:
 
     @property
     def computes_floats(self) -> bool:
-        """Whether its C text mentions floats; plain C of what only moves integers does not."""
-        texts = (self.function.body, *(parameter.ctype for parameter in self.function.parameters))
-        return not self.exact and any("float" in text for text in texts)
+        """True where an FPU, or a library in place of one, is needed."""
+        return not (self.exact or self.integers_only)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,7 @@ def implement(operator: Generic, target: Target, stored: StoredRows) -> Implemen
         instructions=elements * 10,
         accumulation="as TVM defines the operator",
         in_place=plain.in_place,
+        integers_only=plain.integers_only,
     )
 
 

@@ -22,13 +22,14 @@ from codegen_c.lowering.states import KeptPair, with_states
 from codegen_c.lowering.transfers import Fetch, Move, with_transfers
 from codegen_c.operators.kinds import Concat, Gather, Permute, Stream, TensorType
 from codegen_c.program.program import Constant, KernelCall, Program, Step, Strip, Tensor, Transfer
-from codegen_c.program.sequences import Part, fold_sequences, in_sequence
+from codegen_c.program.sequences import fold_sequences, in_sequence
+from tvm_ext.core.decisions.composites import ModelTensor, Region, SourceNodes, StorageLayout, Symbol
+from tvm_ext.core.decisions.execution import ColumnStrip, RepeatOf, RowSplit
+from tvm_ext.core.decisions.places import MoveTarget, OperatorMemories
 from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.core.model_states import ModelState
 from tvm_ext.core.names import MOVE, identifier, strip_ending, unique
 from tvm_ext.core.platform import Platform
-
-FORM_SUFFIXES = (".nhwc", ".nchw", ".rows")
 
 
 def lower_region(
@@ -64,8 +65,9 @@ class _Lowering:
         self.constants: dict[str, Constant] = {}
         self.steps: list[Step] = []
         self.views: dict[Any, _View | tuple[_View, ...]] = {}
+        self.model_names: dict[Any, str] = {}
         self.composites: dict[Any, relax.Function] = {}
-        self.parts: dict[str, Part] = {}
+        self.splits: dict[str, RowSplit] = {}
         self.constants_of: dict[tuple[str, str], list[str]] = {}
         self.handed_over: list[tuple[str, str]] = []
         self.moves: list[Move] = []
@@ -73,10 +75,12 @@ class _Lowering:
 
     def run(self, states: Sequence[ModelState]) -> Program:
         params = self.region.params
+        names = Region.read(self.region).parameters or [param.name for param in params]
+        self.model_names = dict(zip(params, names, strict=True))
         roles = ["input"] * (len(params) - len(states)) + ["state"] * len(states)
         named = [
-            self._tensor(param.name, tensor_type(param.ty), role=role)
-            for param, role in zip(params, roles, strict=True)
+            self._tensor(param.name, tensor_type(param.ty), role=role, source=source)
+            for (param, source), role in zip(self.model_names.items(), roles, strict=True)
         ]
         for param, name in zip(params, named, strict=True):
             self.views[param] = _View(tensor=name, shape=self.tensors[name].shape)
@@ -90,14 +94,14 @@ class _Lowering:
         outputs = [self._output(result) for result in results[: len(results) - len(states)]]
         left = [self._left(result) for result in results[len(results) - len(states) :]]
         program = Program(
-            name=str(self.region.attrs["global_symbol"]), inputs=tuple(inputs), outputs=tuple(outputs),
-            tensors=self.tensors, constants=self.constants, steps=tuple(self.steps), state_home=self.platform.states,
+            name=Symbol.read(self.region).name, inputs=tuple(inputs), outputs=tuple(outputs), tensors=self.tensors,
+            constants=self.constants, steps=tuple(self.steps), state_home=self.platform.states,
         )  # fmt: skip
         program = with_transfers(program, self.moves, self.fetches, self.platform, self.taken)
         pairs = [
             KeptPair(state=state, found=one, left=other) for state, one, other in zip(states, found, left, strict=True)
         ]
-        return with_states(fold_sequences(program, self.parts), pairs, self.taken)
+        return with_states(fold_sequences(program, self.splits), pairs, self.taken)
 
     def _visit(self, var: relax.Var, value: relax.Expr) -> None:
         if isinstance(value, relax.Function):
@@ -115,17 +119,17 @@ class _Lowering:
 
     def _move(self, var: relax.Var, value: relax.Call) -> None:
         source = self._argument(value.args[0])
-        tensor = self.tensors[source.tensor]
-        name = self._tensor(var.name, tensor_type(var.ty), memory=str(value.attrs["memory"]))
+        tensor, target = self.tensors[source.tensor], MoveTarget.read(value)
+        name = self._tensor(var.name, tensor_type(var.ty), memory=target.memory)
         self.tensors[name] = replace(
             self.tensors[name], source=tensor.source, layout=tensor.layout, quantization=tensor.quantization
         )
         self.views[var] = _View(tensor=name, shape=source.shape)
-        within = int(value.attrs["within"]) if "within" in value.attrs else None
-        self.moves.append(Move(source=tensor.name, target=name, index=len(self.steps), within=within))
+        self.moves.append(Move(source=tensor.name, target=name, index=len(self.steps), within=target.within))
 
     def _call(self, var: relax.Var, call: relax.Call) -> None:
         composite = self.composites[call.op]
+        self.model_names[var] = ModelTensor.read(composite).name or var.name
         lowered = self.lower(composite, self.target)
         if isinstance(lowered, Refusal):
             raise UnsupportedModel(f"{call.op.name}: {lowered.reason}")
@@ -137,18 +141,17 @@ class _Lowering:
         for view, wanted in zip(seen, lowered.operator.inputs, strict=True):
             self._quantize(view.tensor, wanted)
         fields = var.ty.fields if isinstance(var.ty, relax.TupleType) else [var.ty]
-        layout = tuple(int(axis) for axis in composite.attrs.get("layout", ()))
-        memory, columns = str(composite.attrs.get("memory", "")), _columns(composite)
-        names = [var.name] if len(fields) == 1 else [f"{var.name}.{index}" for index in range(len(fields))]
+        suffixes = [""] if len(fields) == 1 else [f".{index}" for index in range(len(fields))]
         outputs = [
             self._tensor(
-                name,
+                f"{var.name}{suffix}",
                 replace(tensor_type(ty), quantization=kind.quantization),
-                layout=layout,
-                memory=memory,
-                columns=columns,
+                source=f"{self.model_names[var]}{suffix}",
+                layout=StorageLayout.read(composite).axes,
+                memory=OperatorMemories.read(composite).memory,
+                columns=ColumnStrip.read(composite).columns,
             )
-            for name, ty, kind in zip(names, fields, lowered.operator.outputs, strict=True)
+            for suffix, ty, kind in zip(suffixes, fields, lowered.operator.outputs, strict=True)
         ]
         views = tuple(_View(tensor=name, shape=self.tensors[name].shape) for name in outputs)
         self.views[var] = views if isinstance(var.ty, relax.TupleType) else views[0]
@@ -161,32 +164,31 @@ class _Lowering:
     ) -> KernelCall:
         implementation = lowered.implementation
         assert implementation is not None, "a step has an implementation"
-        if "sequence" in composite.attrs:
-            implementation = in_sequence(implementation, int(composite.attrs.get("input_rows", 0)))
-        name = self._name(call.op.name, _columns(composite), fallback="x")
+        split, placement = RowSplit.read(composite), OperatorMemories.read(composite)
+        if split.sequence:
+            implementation = in_sequence(implementation, split.input_rows)
+        name = self._name(call.op.name, ColumnStrip.read(composite).columns, fallback="x")
         if implementation.sums is not None:
             outputs = [*outputs, self._tensor(f"{name}_sums", implementation.sums)]
-        source_nodes = tuple(str(node) for node in composite.attrs["source_nodes"])
-        first_run = str(composite.attrs.get("repeats", call.op.name))
+        source_nodes = SourceNodes.read(composite).nodes
+        first_run = RepeatOf.read(composite).function or call.op.name
         constants = [
             self._constant((first_run, role), array, f"{name}_{role}", f"{', '.join(source_nodes) or name}: {role}")
             for role, array in implementation.constants
         ]
-        if "sequence" in composite.attrs:
-            label, rows = str(composite.attrs["sequence"]), int(composite.attrs["rows_per_call"])
-            self.parts[name] = Part(sequence=label, rows_per_call=rows)
-        if "weights_memory" in composite.attrs and constants:
-            ahead = int(composite.attrs["weights_ahead"])
-            self.fetches[name] = Fetch(memory=str(composite.attrs["weights_memory"]), ahead=ahead)
+        if split.sequence:
+            self.splits[name] = split
+        if placement.weights_memory and constants:
+            self.fetches[name] = Fetch(memory=placement.weights_memory, ahead=placement.weights_ahead)
         return KernelCall(
             name=name, implementation=implementation, inputs=tuple(view.tensor for view in seen),
             outputs=tuple(outputs), input_shapes=tuple(kind.shape for kind in lowered.operator.inputs),
             constants=tuple(constants), source_nodes=source_nodes,
-            scratch_memory=str(composite.attrs.get("scratch_memory", "")), processor=self.target.processor.name,
+            scratch_memory=placement.scratch_memory, processor=self.target.processor.name,
         )  # fmt: skip
 
     def _constant(self, purpose: tuple[str, str], array: np.ndarray, name: str, note: str) -> str:
-        """A constant's name; a composite that runs again reads what its first run did, where that is packed the same.
+        """A constant's name; a composite that runs again reads that of its first run, where it is packed the same.
 
         purpose: the first run, and the constant's role in it.
         """
@@ -207,32 +209,31 @@ class _Lowering:
 
     def _tensor(
         self,
-        source: str,
+        text: str,
         kind: TensorType,
         *,
+        source: str = "",
         role: Any = "intermediate",
         layout: tuple[int, ...] = (),
         memory: str = "",
         columns: tuple[int, int] | None = None,
     ) -> str:
+        """A new tensor's name, made of `text`. source: the model's name of it, or of the image it is a strip of."""
         if 0 in kind.shape:
-            raise UnsupportedModel(f"{source}: is {kind}, a tensor without elements; there is nothing to compute.")
-        name = self._name(source, columns, fallback="t")
-        whole = source.removesuffix(f".{strip_ending(columns)}") if columns else source
-        strip = source.removeprefix(whole)
-        for suffix in FORM_SUFFIXES:
-            whole = whole.removesuffix(suffix)
+            raise UnsupportedModel(f"{text}: is {kind}, a tensor without elements; there is nothing to compute.")
+        name, whole = self._name(text, columns, fallback="t"), source or text
+        source = f"{whole}.{strip_ending(columns)}" if columns else whole
         self.tensors[name] = Tensor(
-            name=name, source=f"{whole}{strip}", shape=kind.shape, dtype=kind.dtype,
+            name=name, source=source, shape=kind.shape, dtype=kind.dtype,
             memory=memory or self.platform.activations, role=role, layout=layout, quantization=kind.quantization,
             strip=Strip(source=whole, begin=columns[0], end=columns[1]) if columns else None,
         )  # fmt: skip
         return name
 
     def _name(self, text: str, columns: tuple[int, int] | None, *, fallback: str) -> str:
-        """A free C identifier; of what is some columns it ends in them."""
-        ending = strip_ending(columns) if columns else ""
-        return unique(identifier(text.removesuffix(ending), fallback=fallback, ending=ending), self.taken)
+        """A free C identifier; shortened, that of a strip still says which columns it is."""
+        keep = strip_ending(columns) if columns else ""
+        return unique(identifier(text, fallback=fallback, keep=keep), self.taken)
 
     def _quantize(self, name: str, kind: TensorType) -> None:
         """An input's scale is what its first reader takes it for."""
@@ -240,7 +241,7 @@ class _Lowering:
             self.tensors[name] = replace(self.tensors[name], quantization=kind.quantization)
 
     def _quantize_moved(self) -> None:
-        """Elements that only lie elsewhere mean the same: what is known of one side holds for the other."""
+        """Elements that only lie elsewhere mean the same: the scale of one side holds for the other."""
         for pairs in (self.handed_over[::-1], [(target, source) for source, target in self.handed_over]):
             for unknown, known in pairs:
                 self._quantize(unknown, TensorType(shape=(), dtype="", quantization=self.tensors[known].quantization))
@@ -258,9 +259,7 @@ class _Lowering:
             self.steps.append(Transfer(name=step, source=tensor.name, target=name))
             self.tensors[name] = replace(self.tensors[name], source=expr.name)
             return name
-        source = expr.name
-        for suffix in FORM_SUFFIXES:
-            source = source.removesuffix(suffix)
+        source = self.model_names.get(expr, expr.name)
         layout = tensor.layout if tensor.shape == view.shape else ()
         self.tensors[tensor.name] = replace(tensor, role="output", shape=view.shape, source=source, layout=layout)
         return tensor.name if tensor.source == source else self._rename(tensor.name, source)
@@ -284,14 +283,6 @@ class _Lowering:
         self.steps = [_with_name(step, old, new) for step in self.steps]
         self.moves = [move.renamed(old, new) for move in self.moves]
         return new
-
-
-def _columns(composite: relax.Function) -> tuple[int, int] | None:
-    """Which columns of its result a composite computes; None: all of them."""
-    if "columns" not in composite.attrs:
-        return None
-    begin, end = composite.attrs["columns"]
-    return int(begin), int(end)
 
 
 def _with_name(step: Step, old: str, new: str) -> Step:

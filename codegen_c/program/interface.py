@@ -1,4 +1,4 @@
-"""What a package offers to the firmware that calls it: ports with names, shapes and types. Plain data."""
+"""The face of a package toward the firmware that calls it: ports with names, shapes and types. Plain data."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tvm_ext.core.options import Io
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stream:
-    """How a tensor is handed over: in `rows` rows, of which `rows_kept` are held at a time.
+class StreamedPort:
+    """The way a tensor is handed over: in `rows` rows, of which `rows_kept` are held at a time.
 
     rows_per_call: most rows that are handed over together. layout: axes of the model's tensor in the order that its
     elements come in, rows first ((0, 2, 3, 1): an NCHW image, pixel by pixel).
@@ -38,7 +38,7 @@ class Port:
     shape: tuple[int, ...]
     dtype: str
     quantization: Quantization | None = None
-    stream: Stream | None = None
+    stream: StreamedPort | None = None
 
     @property
     def num_elements(self) -> int:

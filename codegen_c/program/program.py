@@ -1,4 +1,4 @@
-"""What runs, in order: tensors, constants, and steps. Plain data; nothing here knows tvm or C text.
+"""The program that runs: tensors, constants, and steps in order. Plain data; nothing here knows tvm or C text.
 
 A Program is what `lowering/` makes of a region and what everything after it reads: the arena gives its
 tensors places, the emitters write it as C, `reference.py` runs it in numpy.
@@ -27,7 +27,7 @@ Update = Literal["none", "in place", "ring", "shift", "copy"]
 
 @dataclass(frozen=True, kw_only=True)
 class Ring:
-    """Of a tensor's rows, only the last `stored` are kept: row h in slot (h + shift) % stored.
+    """A ring buffer of the last `stored` rows of a tensor: row h in slot (h + shift) % stored.
 
     A ring that is part of another one lies in the slots whose rows that one is done with.
     turn: name of the tensor that holds how many slots further on the rows lie in this run; empty for none. Only a
@@ -87,12 +87,12 @@ class Tensor:
 
     @property
     def num_elements(self) -> int:
-        """Of the whole tensor."""
+        """Elements of the whole tensor."""
         return int(np.prod(self.shape, dtype=np.int64))
 
     @property
     def stored_elements(self) -> int:
-        """Of the rows kept at a time; from the first to the last one where pixels lie apart."""
+        """Elements of the rows kept at a time; from the first to the last one where pixels lie apart."""
         if self.part and self.part.pitch:
             return int(self.element_places()[-1]) + 1
         return self.num_elements * self.ring.stored // self.ring.rows if self.ring else self.num_elements
@@ -106,7 +106,7 @@ class Tensor:
 
     @property
     def num_bytes(self) -> int:
-        """That it takes in memory."""
+        """Bytes it occupies in memory."""
         return self.stored_elements * self.element_bytes
 
     @property
@@ -125,7 +125,7 @@ class Constant:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class State:
+class KeptState:
     """A value that runs keep. tensor: where it lies, as the steps read it.
 
     initial: the elements of the tensor before the first run. left: the tensor of a run's result, a part of `tensor` or
@@ -141,7 +141,7 @@ class State:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Affine:
+class AffineRow:
     """base + step * (iteration of the enclosing Loop); step 0 outside of one."""
 
     base: int
@@ -160,11 +160,11 @@ class Turned:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rows:
+class RowRange:
     """Output rows [begin, end) that one call of a spatial kernel computes."""
 
-    begin: Affine
-    end: Affine
+    begin: AffineRow
+    end: AffineRow
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -189,7 +189,7 @@ class KernelCall:
     input_shapes: tuple[tuple[int, ...], ...] = ()
     constants: tuple[str, ...] = ()
     source_nodes: tuple[str, ...] = ()
-    rows: Rows | None = None
+    rows: RowRange | None = None
     fetched: tuple[tuple[str, str], ...] = ()
     scratch_memory: str = ""
     processor: str = ""
@@ -225,7 +225,7 @@ class Wait:
 
 @dataclass(frozen=True, kw_only=True)
 class Loop:
-    """`body`, `count` times in series; the iteration enters through the body's Affine rows.
+    """`body`, `count` times in series; the iteration enters through the body's affine rows.
 
     Tensors a loop touches are live during the whole of it.
     """
@@ -236,7 +236,7 @@ class Loop:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Sequence:
+class RowSteps:
     """Kernels that run row by row in series, each as late as it can (`tvm_ext.core.row_sequence`).
 
     schedule: every call of the body's kernels, as the generated C makes them.
@@ -254,12 +254,12 @@ class Sequence:
 
 
 Call = KernelCall | Transfer | Wait
-Step = Call | Loop | Sequence
+Step = Call | Loop | RowSteps
 
 
 def calls(step: Step) -> tuple[Call, ...]:
     """The calls a step is made of: itself, or the body of a loop or sequence as it stands."""
-    return step.body if isinstance(step, Loop | Sequence) else (step,)
+    return step.body if isinstance(step, Loop | RowSteps) else (step,)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -274,7 +274,7 @@ class Program:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     tensors: dict[str, Tensor]
-    states: tuple[State, ...] = ()
+    states: tuple[KeptState, ...] = ()
     state_home: str = ""
     ready: str = ""
     constants: dict[str, Constant] = field(default_factory=dict[str, "Constant"])
@@ -363,5 +363,5 @@ def _outputs(call: Call) -> tuple[str, ...]:
 
 
 def transfers_of(call: Transfer | Wait) -> tuple[Transfer, ...]:
-    """What a call begins, or waits for."""
+    """Transfers that a call begins, or waits for."""
     return call.transfers if isinstance(call, Wait) else (call,)

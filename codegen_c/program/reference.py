@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from codegen_c.program.program import Program, State, Step, Transfer, Wait, calls, parts_of
+from codegen_c.program.program import KeptState, Program, Step, Transfer, Wait, calls, parts_of
 
 Array = np.ndarray
 
@@ -32,7 +32,7 @@ def next_states(program: Program, values: Mapping[str, Array]) -> dict[str, Arra
     return {state.tensor: _as_found(state, values[state.tensor]) for state in program.states}
 
 
-def _as_found(state: State, left: Array) -> Array:
+def _as_found(state: KeptState, left: Array) -> Array:
     if state.update != "ring":
         return left
     rows = next(extent for extent in left.shape if extent > 1)

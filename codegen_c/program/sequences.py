@@ -3,42 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 
 from codegen_c.kernels.contract import Implementation, Kept, Spatial, StoredRows
-from codegen_c.program.program import KernelCall, Program, Ring, Step, Tensor, reads
-from codegen_c.program.program import Part as TensorPart
-from codegen_c.program.program import Sequence as RowSteps
+from codegen_c.program.program import KernelCall, Part, Program, Ring, RowSteps, Step, Tensor, reads
 from codegen_c.program.share_functions import with_rings
+from tvm_ext.core.decisions.execution import RowSplit
 from tvm_ext.core.row_access import RowAccess
 from tvm_ext.core.row_rings import RowRings, possible_guests
 from tvm_ext.core.row_schedule import merged, with_loops
 from tvm_ext.core.row_sequence import RowOperator, RowReader, RowSequence, in_step
 
 
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """A kernel call's place in a split: which sequence it belongs to, and how many rows it computes at a time."""
-
-    sequence: str
-    rows_per_call: int
-
-
-def fold_sequences(program: Program, parts: Mapping[str, Part]) -> Program:
-    """The program with neighbouring steps of one sequence folded. parts: by step name; other steps stay as they are."""
+def fold_sequences(program: Program, splits: Mapping[str, RowSplit]) -> Program:
+    """The program with neighbouring steps of one sequence folded. splits: by step name; the others stay."""
     steps: list[Step] = []
     tensors = dict(program.tensors)
     stored: dict[str, StoredRows] = {}
-    grouped = groupby(program.steps, lambda step: parts[step.name].sequence if step.name in parts else None)
+    grouped = groupby(program.steps, lambda step: splits[step.name].sequence if step.name in splits else None)
     for name, group in grouped:
         run = list(group)
         if name is None or len(run) == 1:
             steps += run
             continue
         body = tuple(step for step in run if isinstance(step, KernelCall))
-        rows_per_call = [parts[step.name].rows_per_call for step in run]
+        rows_per_call = [splits[step.name].rows_per_call for step in run]
         kept = _rings(program, body, row_sequence(body, rows_per_call))
         tensors |= kept
         stored |= {call.name: _stored(call, rows, kept) for call, rows in zip(body, rows_per_call, strict=True)}
@@ -101,7 +92,7 @@ def spatial_of(call: KernelCall) -> Spatial:
 
 
 def can_follow(spatial: Spatial, position: int, producer: Spatial) -> bool:
-    """Whether an input's rows are those its producer computes."""
+    """True if an input's rows are those its producer computes."""
     return spatial.inputs[position].input_rows == producer.output_rows
 
 
@@ -127,7 +118,7 @@ def _rings(program: Program, body: Sequence[KernelCall], sequence: RowSequence) 
             host = found[tensors[shared[index].host].name]
             assert host.ring is not None, "guests lie in rings"
             shift = (host.ring.shift - shared[index].lag) % host.ring.stored
-            part = host.part or TensorPart(tensor=host.name, first=0)
+            part = host.part or Part(tensor=host.name, first=0)
             ring = Ring(rows=rows, stored=host.ring.stored, shift=shift)
             found[tensor.name] = replace(tensor, ring=ring, part=part)
         elif not apart[index] and stored[index] < rows:

@@ -13,20 +13,20 @@ from codegen_c.tir.expressions import ExpressionPrinter
 from codegen_c.tir.legalize import legalize_composite, operator_names
 from codegen_c.tir.lower import lower_function
 from codegen_c.tir.merge import Merged, merge_stages
-from codegen_c.tir.plain_c import CannotLowerError, PlainC, Refusal
+from codegen_c.tir.plain_c import CannotLowerError, NoPlainC, PlainC
 from codegen_c.tir.schedule import schedule_merged
 from codegen_c.tir.statements import StatementPrinter
 from codegen_c.tir.storage import place_buffers
 
 
-def lower_composite(function: relax.Function, module: tvm.IRModule | None = None) -> PlainC | Refusal:
+def lower_composite(function: relax.Function, module: tvm.IRModule | None = None) -> PlainC | NoPlainC:
     """One C function that computes what the composite `function` computes.
 
     function: params are tensors of static shape, weights are constants inside, the result is a tensor or a
     tuple of tensors. module: where the PrimFuncs stand that it calls already. Floats are summed in the order
     of TVM's PrimFuncs.
 
-    A Refusal says why C cannot express it: shapes that depend on data, calls of TVM's runtime (sort, topk),
+    A NoPlainC says why C cannot express it: shapes that depend on data, calls of TVM's runtime (sort, topk),
     element types that C11 lacks, or an operator that TVM cannot legalise.
     """
     try:
@@ -67,6 +67,7 @@ def _printed(lowered: tirx.PrimFunc, merged: Merged) -> PlainC:
         constants=tuple((f"constant{index}", data) for index, data in enumerate(merged.constants)),
         scratch_bytes=storage.scratch_bytes,
         in_place=in_place_inputs(lowered, merged.num_inputs, merged.num_outputs, storage.aliases),
+        integers_only=not any(dtype.startswith("float") for dtype in printer.dtypes),
     )
 
 
@@ -93,9 +94,9 @@ def _touched(lowered: tirx.PrimFunc, aliases: dict[Var, Var]) -> set[str]:
     return names
 
 
-def _refusal(function: relax.Function, reason: str) -> Refusal:
+def _refusal(function: relax.Function, reason: str) -> NoPlainC:
     names = operator_names(function)
-    return Refusal(operators=names, reason=f"{', '.join(names) or 'the function'}: {reason}")
+    return NoPlainC(operators=names, reason=f"{', '.join(names) or 'the function'}: {reason}")
 
 
 def _last_line(error: Exception) -> str:

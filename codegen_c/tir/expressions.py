@@ -31,7 +31,7 @@ class ExpressionPrinter:
     """Prints the expressions of one function.
 
     names: C text of each variable and buffer in scope. scalars: buffers of one element kept in a local.
-    helpers, headers: what the printed text needs, collected on the way.
+    helpers, headers: those that the printed text needs, collected on the way; dtypes: those it names.
     """
 
     def __init__(self) -> None:
@@ -39,6 +39,7 @@ class ExpressionPrinter:
         self.scalars: set[Var] = set()
         self.helpers: dict[str, Helper] = {}
         self.headers: set[str] = {"stdint.h"}
+        self.dtypes: set[str] = set()
         self.analyzer = Analyzer()
         self.in_index = False
 
@@ -58,6 +59,7 @@ class ExpressionPrinter:
         """Element type in C; CannotLowerError for one that C11 lacks."""
         if dtype not in C_TYPES:
             raise CannotLowerError(f"a value of type {dtype}; C11 has {', '.join(C_TYPES)}")
+        self.dtypes.add(dtype)
         if dtype == "bool":
             self.headers.add("stdbool.h")
         return C_TYPES[dtype]
@@ -138,7 +140,7 @@ class ExpressionPrinter:
         return self._narrowed(f"{left} {symbol} {right}", level, dtype)
 
     def wraps(self, expr: Expr) -> bool:
-        """Whether integer arithmetic must be unsigned in C, where signed overflow is undefined."""
+        """True if integer arithmetic must be unsigned in C, where signed overflow is undefined."""
         if self.in_index or not isinstance(expr, tirx.Add | tirx.Sub | tirx.Mul):
             return False
         return may_overflow(expr, self.analyzer)

@@ -13,10 +13,11 @@ from tvm import relax, tirx
 from codegen_c.c_text.text import C_TYPES
 from codegen_c.tir.extremes import LEGALIZE
 from codegen_c.tir.plain_c import CannotLowerError
+from tvm_ext.core.decisions.composites import Symbol
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Value:
+class StageValue:
     """A tensor that a composite's stages read or write. data: of a constant only."""
 
     kind: Literal["input", "constant", "intermediate"]
@@ -32,23 +33,23 @@ class Stage:
 
     name: str
     function: tirx.PrimFunc
-    inputs: tuple[Value, ...]
-    outputs: tuple[Value, ...]
+    inputs: tuple[StageValue, ...]
+    outputs: tuple[StageValue, ...]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Stages:
+class PrimFuncStages:
     """A composite as a straight line of PrimFuncs."""
 
-    inputs: tuple[Value, ...]
+    inputs: tuple[StageValue, ...]
     stages: tuple[Stage, ...]
-    results: tuple[Value, ...]
+    results: tuple[StageValue, ...]
 
 
-Bound = Value | tuple["Bound", ...]
+Bound = StageValue | tuple["Bound", ...]
 
 
-def legalize_composite(function: relax.Function, module: tvm.IRModule | None = None) -> Stages:
+def legalize_composite(function: relax.Function, module: tvm.IRModule | None = None) -> PrimFuncStages:
     """Legalise `function` alone and list its stages; module: where the PrimFuncs stand that it calls already.
 
     Raises CannotLowerError for what has no PrimFunc (shapes that depend on data, calls of TVM's runtime) and
@@ -62,7 +63,7 @@ def legalize_composite(function: relax.Function, module: tvm.IRModule | None = N
     for block in main.body.blocks:
         for binding in block.bindings:
             bound[binding.var] = _bind(binding, bound, module, stages)
-    return Stages(inputs=inputs, stages=tuple(stages), results=_flatten(_resolve(main.body.body, bound)))
+    return PrimFuncStages(inputs=inputs, stages=tuple(stages), results=_flatten(_resolve(main.body.body, bound)))
 
 
 def operator_names(function: relax.Function) -> tuple[str, ...]:
@@ -82,7 +83,7 @@ def alone(function: relax.Function, module: tvm.IRModule | None = None) -> tvm.I
     bare = relax.Function(function.params, function.body, function.ret_ty, function.is_pure)
     others = module.functions.items() if module is not None else ()
     functions = {name: other for name, other in others if isinstance(other, tirx.PrimFunc)}
-    return tvm.IRModule({**functions, tvm.ir.GlobalVar("main"): bare.with_attr("global_symbol", "main")})
+    return tvm.IRModule({**functions, tvm.ir.GlobalVar("main"): Symbol(name="main").write(bare)})
 
 
 def _legalized(module: tvm.IRModule) -> tvm.IRModule:
@@ -137,8 +138,8 @@ def _resolve(expr: relax.Expr, bound: dict[tvm.ir.Var, Bound]) -> Bound:
     raise CannotLowerError(f"{type(expr).__name__}, which no PrimFunc gives")
 
 
-def _flatten(bound: Bound) -> tuple[Value, ...]:
-    return (bound,) if isinstance(bound, Value) else tuple(leaf for item in bound for leaf in _flatten(item))
+def _flatten(bound: Bound) -> tuple[StageValue, ...]:
+    return (bound,) if isinstance(bound, StageValue) else tuple(leaf for item in bound for leaf in _flatten(item))
 
 
 def _outputs(ty: tvm.ir.Type, *, name: str) -> Bound:
@@ -147,18 +148,18 @@ def _outputs(ty: tvm.ir.Type, *, name: str) -> Bound:
     return _value_of(ty, kind="intermediate", name=name)
 
 
-def _value_of(ty: tvm.ir.Type, *, kind: Literal["input", "intermediate"], name: str) -> Value:
+def _value_of(ty: tvm.ir.Type, *, kind: Literal["input", "intermediate"], name: str) -> StageValue:
     if not isinstance(ty, relax.TensorType):
         raise CannotLowerError(f"{name}, which is not a tensor,")
     shape = _static(ty.shape.values if isinstance(ty.shape, relax.ShapeExpr) else None, name=name)
-    return _typed(Value(kind=kind, name=name, shape=shape, dtype=str(ty.dtype)))
+    return _typed(StageValue(kind=kind, name=name, shape=shape, dtype=str(ty.dtype)))
 
 
-def _constant(data: np.ndarray) -> Value:
-    return _typed(Value(kind="constant", name="constant", shape=data.shape, dtype=str(data.dtype), data=data))
+def _constant(data: np.ndarray) -> StageValue:
+    return _typed(StageValue(kind="constant", name="constant", shape=data.shape, dtype=str(data.dtype), data=data))
 
 
-def _typed(value: Value) -> Value:
+def _typed(value: StageValue) -> StageValue:
     if value.dtype not in C_TYPES:
         raise CannotLowerError(f"values of type {value.dtype} ({value.name}); C11 has {', '.join(C_TYPES)}")
     return value

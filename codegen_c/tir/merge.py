@@ -10,7 +10,8 @@ import tvm_ffi
 from tvm import s_tir, te, tirx
 from tvm.ir import Range, TensorLoad, TensorRegion, Var
 
-from codegen_c.tir.legalize import Stage, Stages, Value
+from codegen_c.tir.legalize import PrimFuncStages, Stage, StageValue
+from tvm_ext.core.decisions.composites import Symbol
 
 REDUCTION = 2
 
@@ -25,7 +26,7 @@ class Merged:
     constants: tuple[np.ndarray, ...]
 
 
-def merge_stages(composite: Stages) -> Merged:
+def merge_stages(composite: PrimFuncStages) -> Merged:
     """All stages under one root block, over buffers of their own.
 
     Constants whose elements are all equal become literals; the others become parameters.
@@ -52,32 +53,32 @@ def merge_stages(composite: Stages) -> Merged:
     parameters = [buffers[value] for value in (*composite.inputs, *results, *constants)]
     function = tirx.PrimFunc(parameters, _root(statements, local)).with_attr("s_tir", True)
     return Merged(
-        function=function.with_attr("global_symbol", "main"),
+        function=Symbol(name="main").write(function),
         num_inputs=len(composite.inputs),
         num_outputs=len(results),
         constants=tuple(value.data for value in constants if value.data is not None),
     )
 
 
-def _with_copies(composite: Stages) -> tuple[list[Stage], list[Value]]:
+def _with_copies(composite: PrimFuncStages) -> tuple[list[Stage], list[StageValue]]:
     """A copy for each result that is an input, a constant, or a result already."""
     stages, results = list(composite.stages), []
     for value in composite.results:
         if value.kind == "intermediate" and value not in results:
             results.append(value)
             continue
-        copied = Value(kind="intermediate", name=f"{value.name}_copy", shape=value.shape, dtype=value.dtype)
+        copied = StageValue(kind="intermediate", name=f"{value.name}_copy", shape=value.shape, dtype=value.dtype)
         stages.append(Stage(name="copy", function=_copy_of(value), inputs=(value,), outputs=(copied,)))
         results.append(copied)
     return stages, results
 
 
-def _copy_of(value: Value) -> tirx.PrimFunc:
+def _copy_of(value: StageValue) -> tirx.PrimFunc:
     source = te.placeholder(value.shape, value.dtype, "source")
     return te.create_prim_func([source, te.compute(value.shape, lambda *axes: source(*axes), "copy")])
 
 
-def _inlined(stage: Stage, buffers: dict[Value, tirx.Buffer]) -> tuple[list[tirx.Stmt], list[tirx.Buffer]]:
+def _inlined(stage: Stage, buffers: dict[StageValue, tirx.Buffer]) -> tuple[list[tirx.Stmt], list[tirx.Buffer]]:
     """The stage's statements over `buffers`, and the buffers that it allocates."""
     function = s_tir.renew_defs(stage.function)  # the same function may be called twice
     values = (*stage.inputs, *stage.outputs)
@@ -174,7 +175,7 @@ def _sequence(body: tirx.Stmt) -> list[tirx.Stmt]:
     return list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
 
 
-def _is_uniform(value: Value) -> bool:
+def _is_uniform(value: StageValue) -> bool:
     if value.data is None or value.data.size == 0:
         return False
     if value.dtype == "uint64" and value.data.max() >= 2**63:
@@ -183,5 +184,5 @@ def _is_uniform(value: Value) -> bool:
     return bool((raw == raw[0]).all())
 
 
-def _buffer(value: Value, name: str) -> tirx.Buffer:
+def _buffer(value: StageValue, name: str) -> tirx.Buffer:
     return tirx.decl_buffer(value.shape, value.dtype, name)

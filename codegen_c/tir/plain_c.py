@@ -1,4 +1,4 @@
-"""What lowering a composite gives: a C function with its constants, or the reason why there is none.
+"""The result of lowering a composite: a C function with its constants, or the reason why there is none.
 
 Knows nothing of tvm.
 """
@@ -25,16 +25,18 @@ class PlainC:
     in_place: indices of inputs whose memory output 0 may take, element for element, because each element
         is read for the last time before the output element of the same position is written. It does not hold
         for a call that passes that memory as a second input too.
+    integers_only: no parameter, variable or intermediate value is a float.
     """
 
     function: CFunction
     constants: tuple[tuple[str, np.ndarray], ...] = ()
     scratch_bytes: int = 0
     in_place: tuple[int, ...] = ()
+    integers_only: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refusal:
+class NoPlainC:
     """Why a composite has no C. operators: relax names of what it holds; reason: in words for the user."""
 
     operators: tuple[str, ...]
@@ -50,4 +52,4 @@ class Helper:
 
 
 class CannotLowerError(Exception):
-    """Internal: raised where lowering meets what C cannot express; `lower_composite` turns it into a Refusal."""
+    """Internal: raised where lowering meets what C cannot express; `lower_composite` turns it into a NoPlainC."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from tvm import relax
 
-from relay_passes.analysis.int8_parameters import PROBABILITY, Affine, affine_of_range
+from relay_passes.analysis.int8_parameters import PROBABILITY, AffineQuantization, affine_of_range
 from relay_passes.analysis.quantization_units import Unit, is_float_tensor
 from relay_passes.analysis.run_units import Sample, UnitRunner
 from tvm_ext.core.errors import UnsupportedModel
@@ -27,7 +27,7 @@ PERCENTILES = (100.0, 99.999, 99.99, 99.9, 99.5)
 
 @dataclass(kw_only=True)
 class _Range:
-    """What is known of one group of tensors that share their parameters."""
+    """Measurements of one group of tensors that share their parameters."""
 
     low: float = 0.0
     high: float = 0.0
@@ -42,7 +42,7 @@ class _Range:
             self.counts += np.histogram(array, NUM_BINS, (self.low, self.high))[0]
 
 
-def calibrate(runner: UnitRunner, samples: Sequence[Sample]) -> dict[relax.Var, Affine]:
+def calibrate(runner: UnitRunner, samples: Sequence[Sample]) -> dict[relax.Var, AffineQuantization]:
     """Parameters of every activation an int8 unit might read or write.
 
     Values that are the same numbers in other places share theirs. Raises UnsupportedModel for a value that is not
@@ -64,7 +64,7 @@ def calibrate(runner: UnitRunner, samples: Sequence[Sample]) -> dict[relax.Var, 
     }
 
 
-def choose_range(counts: Array, low: float, high: float) -> Affine:
+def choose_range(counts: Array, low: float, high: float) -> AffineQuantization:
     """The parameters of least mean squared error for a histogram over [low, high], which holds zero."""
     total = int(counts.sum())
     if total == 0:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from relay_passes.analysis.int8_parameters import Affine, LinearInt8, quantize_linear
+from relay_passes.analysis.int8_parameters import AffineQuantization, LinearInt8, quantize_linear
 from relay_passes.analysis.quantization_units import Unit
 from relay_passes.analysis.run_units import Array, Int8Choice, Sample, UnitRunner
 from relay_passes.dataflow import static_shape
@@ -24,7 +24,10 @@ _MAX_HELD_BYTES = 1 << 28
 
 
 def correct_biases(
-    runner: UnitRunner, samples: Sequence[Sample], activations: Mapping[relax.Var, Affine], inputs: frozenset[relax.Var]
+    runner: UnitRunner,
+    samples: Sequence[Sample],
+    activations: Mapping[relax.Var, AffineQuantization],
+    inputs: frozenset[relax.Var],
 ) -> dict[int, LinearInt8]:
     """Per linear unit its int8 form, all units that can be int8 being int8. inputs: parameters that come as int8.
 
@@ -73,7 +76,7 @@ def _per_channel(unit: Unit, array: Array) -> Array:
 
 
 def _affordable(runner: UnitRunner) -> int:
-    """How many samples' values fit, by the widest point of the network."""
+    """Number of samples whose values fit, by the widest point of the network."""
     live, widest = {param: _bytes(param) for param in runner.params}, 0
     for index, unit in enumerate(runner.units):
         live[unit.result] = _bytes(unit.result)

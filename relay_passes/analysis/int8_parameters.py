@@ -19,7 +19,7 @@ _LARGEST_BIAS = 1 << 29
 
 
 @dataclass(frozen=True, kw_only=True)
-class Affine:
+class AffineQuantization:
     """Parameters of one int8 activation tensor; `scale` is a float32 number."""
 
     scale: float
@@ -39,17 +39,17 @@ class Affine:
         return self.dequantize(self.quantize(real))
 
 
-# What softmax gives lies in [0, 1): every step is one 256th.
-PROBABILITY = Affine(scale=1 / 256, zero_point=INT8.min)
+# Results of softmax lie in [0, 1): every step is one 256th.
+PROBABILITY = AffineQuantization(scale=1 / 256, zero_point=INT8.min)
 
 
-def affine_of_range(low: float, high: float) -> Affine:
+def affine_of_range(low: float, high: float) -> AffineQuantization:
     """Parameters that cover [low, high] and zero, which padding and relu need to be exact."""
     low, high = min(low, 0.0), max(high, 0.0)
     scale = float(np.float32((high - low) / (INT8.max - INT8.min)))
     if scale < np.finfo("float32").tiny:  # a tensor that is always zero
-        return Affine(scale=1.0, zero_point=0)
-    return Affine(scale=scale, zero_point=int(np.clip(round(INT8.min - low / scale), INT8.min, INT8.max)))
+        return AffineQuantization(scale=1.0, zero_point=0)
+    return AffineQuantization(scale=scale, zero_point=int(np.clip(round(INT8.min - low / scale), INT8.min, INT8.max)))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -7,10 +7,11 @@ import tvm
 from tvm import relax
 
 from relay_passes.backend import Backend
-from relay_passes.composites import composite_of, stream_of
+from relay_passes.composites import composite_of
 from relay_passes.dataflow import bindings, op_name, operands, outputs
 from relay_passes.solvers.graph import Graph, Node
 from tvm_ext.core.columns import ColumnOperator
+from tvm_ext.core.decisions.execution import StreamDirection
 from tvm_ext.core.row_sequence import RowAccumulation, RowOperator
 
 VIEWS = frozenset({"relax.reshape", "relax.expand_dims", "relax.squeeze", "relax.flatten"})
@@ -73,7 +74,8 @@ class OperatorGraph:
         composite = composite_of(self.mod, binding.value)
         footprint = self.backend.footprint(composite) if composite is not None else None
         shared = dict(footprint.shared_bytes) if footprint else {}
-        if stream := stream_of(composite):  # what the application holds takes no bytes here, and shares none
+        stream = StreamDirection.read(composite).direction
+        if stream:  # a tensor that the application holds takes no bytes here, and shares none
             held = writes if stream == "write" else [value for group in reads for value in group]
             self.sizes[:] = [0 if value in held else size for value, size in enumerate(self.sizes)]
             shared = {}

@@ -1,25 +1,23 @@
-"""How the operators of a function run by rows, as what a search for splits asks."""
+"""Facts about the operators of a function run by rows, which a search for splits asks for."""
 
 from __future__ import annotations
 
 from functools import cache
 
 from relay_passes.analysis.operator_graph import OperatorGraph
-from relay_passes.solvers.split.segments import ROWS_PER_CALL, Calls, RowFacts
+from relay_passes.solvers.split.segments import ROWS_PER_CALL, RowFacts
+from tvm_ext.core.operator_costs import CallCost
 
 
 def row_facts(operators: OperatorGraph) -> RowFacts:
-    """How the operators run by rows; what that costs is asked for where it is needed."""
+    """Facts about the operators run by rows; their costs are asked for where they are needed."""
 
     @cache
-    def costs(index: int, input_rows: int) -> dict[int, Calls]:
+    def costs(index: int, input_rows: int) -> dict[int, CallCost]:
         composite = operators.composites[index]
         assert composite is not None, "what has rows is a composite"
         found = operators.backend.call_costs(composite, ROWS_PER_CALL, input_rows)
-        return {
-            rows: Calls(scratch_bytes=cost.scratch_bytes, instructions=cost.added_instructions)
-            for rows, cost in zip(ROWS_PER_CALL, found, strict=True)
-        }
+        return dict(zip(ROWS_PER_CALL, found, strict=True))
 
     return RowFacts(
         operators=tuple(operators.rows), accumulations=tuple(operators.accumulations),

@@ -15,9 +15,10 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from relay_passes.analysis.int8_parameters import Affine, LinearInt8
+from relay_passes.analysis.int8_parameters import AffineQuantization, LinearInt8
 from relay_passes.analysis.quantization_units import Unit
 from relay_passes.dataflow import build, infer, operands, outputs, static_shape
+from tvm_ext.core.decisions.composites import Symbol
 
 Array = np.ndarray
 Sample = Mapping[str, Array]
@@ -32,7 +33,7 @@ class Int8Choice:
     """
 
     units: frozenset[int] = frozenset()
-    activations: Mapping[relax.Var, Affine] = field(default_factory=dict)
+    activations: Mapping[relax.Var, AffineQuantization] = field(default_factory=dict)
     linear: Mapping[int, LinearInt8] = field(default_factory=dict)
     inputs: frozenset[relax.Var] = frozenset()
 
@@ -42,7 +43,7 @@ FLOAT = Int8Choice()
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class UnitResult:
-    """What a unit computed. before_clamps: of a linear unit, before relu and clip."""
+    """Results of a unit. before_clamps: of a linear unit, before relu and clip."""
 
     value: Any
     before_clamps: Array | None = None
@@ -101,7 +102,7 @@ class UnitRunner:
                 del values[var]
 
     def outputs(self, sample: Sample, choice: Int8Choice = FLOAT) -> list[Array]:
-        """What the function returns for one sample; an int8 choice gives real numbers too."""
+        """Results of the function for one sample; an int8 choice gives real numbers too."""
         wanted = {var: value for var, value in self.start(sample, choice).items() if var in self.results}
         for unit, value in zip(self.units, self.walk(sample, choice), strict=True):
             if unit.result in self.results:
@@ -114,7 +115,7 @@ def _machine(mod: tvm.IRModule, units: Sequence[Unit]) -> relax.VirtualMachine:
     module = tvm.IRModule(functions)
     for index, unit in enumerate(units):
         if isinstance(unit.members[0].value, relax.Call):
-            module[f"unit_{index}"] = _function(unit).with_attr("global_symbol", f"unit_{index}")
+            module[f"unit_{index}"] = Symbol(name=f"unit_{index}").write(_function(unit))
     return relax.VirtualMachine(tvm.compile(module, target="llvm"), tvm.cpu())
 
 

@@ -5,12 +5,16 @@ Rewrite: for a composite over NCHW tensors of rank 4
     Every permutation that meets its inverse is gone, one that moves only extents of 1 is a reshape. Composites
     without a window follow their inputs where they can. Weights become [K, R, S, C], those of models that are
     NHWC already too.
-    A composite whose result is kept in another order says so: attribute `layout`, the model's axes as stored.
-    States on their way to such composites are kept as NHWC; the attribute of states says how they begin then.
+    A composite whose result is kept in another order says so: `StorageLayout`, the model's axes as stored. A variable
+    that holds a value of the model in another form than the model's is `y.nhwc` or `y.nchw`, its composite a
+    `ModelTensor` of y.
+    States on their way to such composites are kept as NHWC; `KeptStates` says how they begin then.
 Leaves alone: composites of other ranks, operators without a rule, inputs and outputs of the model.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import tvm
 from tvm import relax
@@ -26,13 +30,14 @@ from relay_passes.layout.channels_last import (
     with_ohwi_kernels,
 )
 from relay_passes.layout.state_layouts import states_as_images, with_turned_states
-from tvm_ext.core.model_states import states_of
+from tvm_ext.core.decisions.composites import ModelTensor, SourceNodes, StorageLayout
+from tvm_ext.core.decisions.models import KeptStates
 from tvm_ext.core.names import identifier, unique
 
 
 @tvm.transform.module_pass(opt_level=0, name="ConvertLayout")
 class ConvertLayout:
-    """See the module's docstring."""
+    """Keeps channels last inside the model, and its own layout at its borders."""
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         return _Rewriter(mod).run() if is_dataflow(mod["main"]) else mod
@@ -58,7 +63,7 @@ class _Rewriter:
         for binding in bindings(self.func):
             self._visit(binding)
         params, results = list(self.func.params), outputs(self.func)
-        states = params[len(params) - len(states_of(self.mod.attrs)) :]
+        states = params[len(params) - len(KeptStates.read(self.mod).states) :]
         keeping = [None] * (len(results) - len(states)) + states
         results = [
             self._as_last(result) if param in self.states else self._as_plain(result)
@@ -82,15 +87,16 @@ class _Rewriter:
         elif (converted := channels_last(composite)) is not None:
             arguments = [self._as_last(arg) if is_image(arg) else self._as_plain(arg) for arg in call.args]
             moved = is_image(var)
-            converted = converted.with_attr("layout", list(NCHW_TO_NHWC)) if moved else converted
-            value = call_new(self.module, call.op.name_hint, converted, arguments, call.span)
+            converted = StorageLayout(axes=NCHW_TO_NHWC).write(converted) if moved else converted
             name = f"{var.name}.nhwc" if moved and var in self.returned else var.name
+            converted = converted if name == var.name else ModelTensor(name=var.name).write(converted)
+            value = call_new(self.module, call.op.name_hint, converted, arguments, call.span)
             (self.last if moved else self.plain)[var] = self._bind(name, value)
         else:
             self._keep(binding)
 
     def _follows(self, call: relax.Call) -> bool:
-        """Whether some input is at hand only with its channels last."""
+        """True if some input is at hand only with its channels last."""
         return any(arg in self.last and arg not in self.plain for arg in call.args if isinstance(arg, relax.Var))
 
     def _compose(self, binding: relax.VarBinding, composite: relax.Function, axes: tuple[int, ...]) -> None:
@@ -100,7 +106,7 @@ class _Rewriter:
         if composed == (0, 1, 2, 3) and var not in self.returned:
             self.plain[var] = source
         else:
-            self.plain[var] = self._permute(source, composed, var.name, composite.attrs["source_nodes"])
+            self.plain[var] = self._permute(source, composed, var.name, nodes=SourceNodes.read(composite).nodes)
 
     def _keep(self, binding: relax.VarBinding) -> None:
         value, composite = binding.value, composite_of(self.mod, binding.value)
@@ -134,13 +140,15 @@ class _Rewriter:
             return expr
         if expr not in self.plain:
             name = expr.name if expr in self.returned else f"{expr.name}.nchw"
-            self.plain[expr] = self._permute(self.last[expr], NHWC_TO_NCHW, name)
+            self.plain[expr] = self._permute(self.last[expr], NHWC_TO_NCHW, name, tensor=expr.name)
         return self.plain[expr]
 
     def _as_last(self, var: relax.Var) -> relax.Var:
         """The image with its channels last."""
         if var not in self.last:
-            self.last[var] = self._permute(self.plain[var], NCHW_TO_NHWC, f"{var.name}.nhwc", layout=NCHW_TO_NHWC)
+            self.last[var] = self._permute(
+                self.plain[var], NCHW_TO_NHWC, f"{var.name}.nhwc", tensor=var.name, layout=NCHW_TO_NHWC
+            )
         return self.last[var]
 
     def _permute(
@@ -148,10 +156,15 @@ class _Rewriter:
         var: relax.Var,
         axes: tuple[int, ...],
         name: str,
-        nodes: list[str] | None = None,
+        *,
+        tensor: str = "",
+        nodes: Sequence[str] = (),
         layout: tuple[int, ...] = (),
     ) -> relax.Var:
-        """A call of a new composite that permutes, or only reshapes where nothing but extents of 1 moves."""
+        """A call of a new composite that permutes, or only reshapes where nothing but extents of 1 moves.
+
+        tensor: the model's name of what it permutes, where `name` is another.
+        """
         param, shape = relax.Var(var.name, var.ty), static_shape(var)
         moved = [axis for axis in axes if shape[axis] > 1]
         if moved == sorted(moved):
@@ -160,7 +173,8 @@ class _Rewriter:
             kind, value = "permute_dims", relax.op.permute_dims(param, list(axes))
         result = relax.Var(name, infer(value).ty)
         binding = relax.VarBinding(result, infer(value))
-        function = build([param], [binding], [result], attrs=attributes(kind, nodes or [], layout=layout))
+        told = (StorageLayout(axes=layout), ModelTensor(name="" if tensor == name else tensor))
+        function = build([param], [binding], [result], attrs=attributes(kind, nodes, *told))
         return self._bind(
             name, call_new(self.module, unique(identifier(f"{kind}_{name}"), self.taken), function, [var])
         )

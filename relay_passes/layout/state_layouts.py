@@ -9,12 +9,13 @@ from tvm import relax
 from relay_passes.composites import composite_of
 from relay_passes.dataflow import bindings, operands, static_shape
 from relay_passes.layout.channels_last import NCHW_TO_NHWC, has_window, is_image
-from tvm_ext.core.model_states import STATES, ModelState, states_of, states_to_json
+from tvm_ext.core.decisions.models import KeptStates
+from tvm_ext.core.model_states import ModelState
 
 
 def states_as_images(mod: tvm.IRModule) -> dict[relax.Var, relax.Var]:
     """Parameters of `main` that are states on their way to a window over NCHW images -> the same, channels last."""
-    main, count = mod["main"], len(states_of(mod.attrs))
+    main, count = mod["main"], len(KeptStates.read(mod).states)
     found: dict[relax.Var, relax.Var] = {}
     for param in main.params[len(main.params) - count :]:
         if is_image(param) and _reaches_window(mod, param):
@@ -29,7 +30,7 @@ def with_turned_states(mod: tvm.IRModule, params: list[relax.Var], turned: dict[
     """The module whose attribute says how turned states begin. params: of `main` before."""
     if not turned:
         return mod
-    states = states_of(mod.attrs)
+    states = KeptStates.read(mod).states
     changed = [
         ModelState(
             name=state.name, output=state.output,
@@ -37,7 +38,7 @@ def with_turned_states(mod: tvm.IRModule, params: list[relax.Var], turned: dict[
         )
         for state, param in zip(states, params[len(params) - len(states) :], strict=True)
     ]  # fmt: skip
-    return mod.with_attr(STATES, states_to_json(changed))
+    return KeptStates(states=tuple(changed)).write(mod)
 
 
 def _reaches_window(mod: tvm.IRModule, param: relax.Var) -> bool:

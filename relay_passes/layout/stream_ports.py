@@ -3,10 +3,10 @@
 Rewrite:
     main(x): y = c(x); return y
       ->  main(x): x.rows = read(x); y.rows = c(x.rows); y = write(y.rows); return y
-    read and write are composites of one permute_dims with the attribute `stream`, "read" or "write". An NCHW image that
-    only its channels-last form is read of comes in so, pixel by pixel: the permutation that turns it is the read. What
-    works element by element between the two, a quantize or a normalization, is turned with it. The same holds for an
-    output that is nothing but the NCHW form of an image.
+    read and write are composites of one permute_dims with a `StreamDirection`; a `ModelTensor` says that x.rows is x.
+    An NCHW image that only its channels-last form is read of comes in so, pixel by pixel: the permutation that turns it
+    is the read. Operators that work element by element between the two, a quantize or a normalization, are turned with
+    it. The same holds for an output that is nothing but the NCHW form of an image.
 Leaves alone: inputs that nothing reads, results that are constants, states. What the module computes in TVM stays the
     same.
 """
@@ -16,7 +16,7 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
-from relay_passes.composites import STREAM, attributes, call_new, composite_of
+from relay_passes.composites import attributes, call_new, composite_of
 from relay_passes.dataflow import (
     bindings,
     build,
@@ -30,13 +30,15 @@ from relay_passes.dataflow import (
     users,
 )
 from relay_passes.layout.channels_last import NCHW_TO_NHWC, NHWC_TO_NCHW, channels_last, has_window, is_image
-from tvm_ext.core.model_states import states_of
+from tvm_ext.core.decisions.composites import ModelTensor, StorageLayout
+from tvm_ext.core.decisions.execution import StreamDirection
+from tvm_ext.core.decisions.models import KeptStates
 from tvm_ext.core.names import identifier, unique
 
 
 @tvm.transform.module_pass(opt_level=0, name="StreamPorts")
 class StreamPorts:
-    """See the module's docstring. Runs behind ConvertLayout, whose permutations it takes over."""
+    """Gives inputs and outputs composites of their own. Runs behind ConvertLayout, whose permutations it takes over."""
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         return _Rewriter(mod).run() if is_dataflow(mod["main"]) else mod
@@ -53,7 +55,7 @@ class _Rewriter:
         self.turned: set[relax.Var] = set()
 
     def run(self) -> tvm.IRModule:
-        states = len(states_of(self.mod.attrs))
+        states = len(KeptStates.read(self.mod).states)
         inputs = self.main.params[: len(self.main.params) - states]
         given = self.results[: len(self.results) - states]
         kept = self.results[len(self.results) - states :]
@@ -66,6 +68,7 @@ class _Rewriter:
             if var in ends:
                 var = relax.DataflowVar(f"{var.name}.rows", var.ty)
                 self.replace[binding.var] = var
+                self._name_tensor(binding.value, binding.var.name)
             sequence.append(relax.VarBinding(var, substitute(binding.value, self.replace)))
         results: list[relax.Expr] = []
         for result in given:
@@ -77,17 +80,23 @@ class _Rewriter:
         self.module.update_func(self.mod.get_global_var("main"), rebuild(self.main, sequence, results))
         return self.module
 
+    def _name_tensor(self, value: relax.Expr, name: str) -> None:
+        """Tells a composite the model's name of its result, whose variable gets another one."""
+        composite = composite_of(self.module, value)
+        if composite is not None:
+            self.module.update_func(value.op, ModelTensor(name=name).write(composite))
+
     def _read(self, param: relax.Var) -> list[relax.VarBinding]:
-        """What reads an input, in the form its readers ask for, and what is turned with it; nothing where none do."""
+        """The read of an input in the form its readers ask for, and operators turned with it; empty without readers."""
         if param not in self.readers and param not in self.results:
             return []
         chain = self._until_turned(param)
         if not chain:
-            read = self._moved(param, tuple(range(len(static_shape(param)))), f"{param.name}.rows", "read")
+            read = self._moved(param, tuple(range(len(static_shape(param)))), f"{param.name}.rows", "read", param.name)
             self.replace[param] = read.var
             return [read]
         *between, turn = chain
-        found = [self._moved(param, NCHW_TO_NHWC, f"{param.name}.nhwc", "read")]
+        found = [self._moved(param, NCHW_TO_NHWC, f"{param.name}.nhwc", "read", param.name)]
         for binding in between:
             composite = composite_of(self.mod, binding.value)
             assert composite is not None, "only composites are turned"
@@ -95,7 +104,7 @@ class _Rewriter:
             assert turned is not None, "a rule was found before"
             name = unique(binding.value.op.name_hint, self.taken)
             call = call_new(
-                self.module, name, turned.with_attr("layout", list(NCHW_TO_NHWC)), [found[-1].var], binding.value.span
+                self.module, name, StorageLayout(axes=NCHW_TO_NHWC).write(turned), [found[-1].var], binding.value.span
             )
             found.append(relax.VarBinding(relax.DataflowVar(binding.var.name, call.ty), call))
         self.turned |= {binding.var for binding in chain}
@@ -103,7 +112,7 @@ class _Rewriter:
         return found
 
     def _until_turned(self, param: relax.Var) -> list[relax.VarBinding]:
-        """What reads an input, up to the permutation that puts its channels last; empty where there is none."""
+        """Readers of an input up to the permutation that puts its channels last; empty where there is none."""
         chain: list[relax.VarBinding] = []
         var = param
         while len(found := self.readers.get(var, [])) == 1 and var not in self.results:
@@ -133,21 +142,26 @@ class _Rewriter:
         source = substitute(result, self.replace)
         return self._moved(source, tuple(range(len(static_shape(source)))), name, "write")
 
-    def _moved(self, source: relax.Var, axes: tuple[int, ...], name: str, stream: str) -> relax.VarBinding:
-        """A call of a new composite that permutes, and whose elements the application hands over or takes."""
+    def _moved(
+        self, source: relax.Var, axes: tuple[int, ...], name: str, stream: str, tensor: str = ""
+    ) -> relax.VarBinding:
+        """A call of a new composite that permutes, and whose elements the application hands over or takes.
+
+        tensor: the model's name of it, where `name` is another.
+        """
         param = relax.Var(source.name, source.ty)
         value = infer(relax.op.permute_dims(param, list(axes)))
         result = relax.Var(name, value.ty)
         layout = axes if stream == "read" and axes == NCHW_TO_NHWC else ()
-        function = build(
-            [param], [relax.VarBinding(result, value)], [result], attrs=attributes(f"{stream}_rows", [], layout=layout)
-        ).with_attr(STREAM, stream)
+        told = (StorageLayout(axes=layout), ModelTensor(name=tensor), StreamDirection(direction=stream))
+        attrs = attributes(f"{stream}_rows", [], *told)
+        function = build([param], [relax.VarBinding(result, value)], [result], attrs=attrs)
         port = source.name if stream == "read" else name
         call = call_new(self.module, unique(f"{stream}_{identifier(port)}", self.taken), function, [source])
         return relax.VarBinding(relax.DataflowVar(name, call.ty), call)
 
     def _permutes(self, value: relax.Expr, axes: tuple[int, ...]) -> bool:
-        """Whether an expression is a composite that only puts the axes of one image into this order."""
+        """True if an expression is a composite that only puts the axes of one image into this order."""
         composite = composite_of(self.mod, value)
         if composite is None or len(composite.params) != 1:
             return False

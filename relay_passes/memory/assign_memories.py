@@ -2,12 +2,12 @@
 
 Rewrite:
     a = c1(x); b = c2(a); d = c3(b); e = c4(d, a)
-      ->  a = c1(x)                                  c1 carries `memory = "dtcm"`: its result is made there
+      ->  a = c1(x)                                  c1 carries `OperatorMemories`: its result is made in dtcm
           a.sram = tvm_ext.move(a, "sram", within=1)       spilled while c2 runs
-          b = c2(a); d = c3(b)                       c2 carries `weights_memory = "dtcm"`, `weights_ahead = 1`: its
-          a.dtcm = tvm_ext.move(a.sram, "dtcm")            weights are fetched while c1 runs; `scratch_memory` likewise
+          b = c2(a); d = c3(b)                       that of c2 says weights in dtcm, 1 ahead: they are fetched
+          a.dtcm = tvm_ext.move(a.sram, "dtcm")            while c1 runs; scratch likewise
           e = c4(d, a.dtcm)                          a fetch stands where it starts and is waited for at its first use
-    main says what that is predicted to come to, in cycles: `predicted_cycles`, and `predicted_cycles_at_home` without.
+    main carries the `PredictedTime` of that.
 Leaves alone: inputs and outputs, which stay in the platform's default memory; what is run row by row in series;
 functions that something else than composites is part of; a function that no placement makes faster by 1 %; what each
 composite computes.
@@ -24,31 +24,40 @@ from tvm import relax
 from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.backend import Backend
 from relay_passes.composites import composite_of
-from relay_passes.dataflow import bindings, is_dataflow, operands, outputs, rebuild, substitute
+from relay_passes.dataflow import bindings, operands, outputs, rebuild, substitute, with_main
+from relay_passes.memory.searching_pass import SearchingPass
 from relay_passes.move import move
-from relay_passes.solvers.memories.assignment import Assignment, Move
-from relay_passes.solvers.memories.problem import Problem, Step
+from relay_passes.searched import Searched
+from relay_passes.solvers.memories.assignment import Assignment, ValueTransfer
+from relay_passes.solvers.memories.problem import AssignmentProblem, Step
 from relay_passes.solvers.memories.search import assign
+from tvm_ext.core.decisions.execution import RowSplit
+from tvm_ext.core.decisions.outcomes import PredictedTime
+from tvm_ext.core.decisions.places import OperatorMemories
 from tvm_ext.core.names import unique
 from tvm_ext.core.time_model import TimeModel
 
 LEAST_GAIN = 0.01
-"""Of the predicted time: what brings less is not worth the moves."""
+"""Part of the predicted time: a smaller gain is not worth the moves."""
 
 
 @tvm.transform.module_pass(opt_level=0, name="AssignMemories")
-class AssignMemories:
-    """See the module's docstring. limits: bytes that each memory may give; those not in it are not used."""
+class AssignMemories(SearchingPass):
+    """Places results, weights and scratch in several memories, and moves them, for the least predicted time.
+
+    limits: bytes that each memory may give; those not in it are not used.
+    """
 
     def __init__(self, backend: Backend, time: TimeModel, limits: Mapping[str, int]) -> None:
-        self.backend, self.time, self.limits = backend, time, limits
+        super().__init__(backend)
+        self.time, self.limits = time, limits
 
-    def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
+    def rewritten(self, mod: tvm.IRModule, known: Searched) -> tvm.IRModule:
         main = mod["main"]
         near = [m.name for m in self.time.platform.memories if m.name in self.limits and m.name != self._home]
-        if not is_dataflow(main) or not near or not _is_composites_only(mod, main):
+        if not near or not _is_composites_only(mod, main):
             return mod
-        operators = OperatorGraph(mod, main, self.backend)
+        operators = known.operators
         problem = self._problem(mod, operators, tuple(near))
         before = problem.at_home()
         found = assign(problem)
@@ -57,20 +66,19 @@ class AssignMemories:
         if not fits_better and cycles[0] > cycles[1] * (1 - LEAST_GAIN):
             return mod
         module = mod.clone()
-        attributes = {"predicted_cycles": int(cycles[0]), "predicted_cycles_at_home": int(cycles[1])}
         moved = _Rewriting(module, main, operators, problem, found).function()
-        module.update_func(module.get_global_var("main"), moved.with_attrs(attributes))
-        return module
+        predicted = PredictedTime(cycles=int(cycles[0]), cycles_at_home=int(cycles[1]))
+        return with_main(module, predicted.write(moved))
 
     @property
     def _home(self) -> str:
         return self.time.platform.activations
 
-    def _problem(self, mod: tvm.IRModule, operators: OperatorGraph, near: tuple[str, ...]) -> Problem:
+    def _problem(self, mod: tvm.IRModule, operators: OperatorGraph, near: tuple[str, ...]) -> AssignmentProblem:
         graph = operators.graph()
         called = Counter(steps[0].value.op for steps in operators.steps)
         composites = [mod[steps[0].value.op] for steps in operators.steps]
-        labels = [str(c.attrs["sequence"]) if "sequence" in c.attrs else None for c in composites]
+        labels = [RowSplit.read(composite).sequence or None for composite in composites]
         steps: list[Step] = []
         for index, (node, (computing, *_)) in enumerate(zip(graph.nodes, operators.steps, strict=True)):
             cost = self.backend.footprint(composites[index])
@@ -90,7 +98,7 @@ class AssignMemories:
                     movable=labels[index] is None and called[computing.value.op] == 1,
                 )
             )  # fmt: skip
-        problem = Problem(
+        problem = AssignmentProblem(
             steps=tuple(steps), sizes=graph.sizes, outputs=graph.outputs, home=self._home, near=near,
             limits=self.limits, stored=self.time.platform.weights, time=self.time,
         )  # fmt: skip
@@ -108,7 +116,12 @@ class _Rewriting:
     """The function with its moves; composites that are told where their results, weights or scratch lie."""
 
     def __init__(
-        self, module: tvm.IRModule, main: relax.Function, operators: OperatorGraph, problem: Problem, found: Assignment
+        self,
+        module: tvm.IRModule,
+        main: relax.Function,
+        operators: OperatorGraph,
+        problem: AssignmentProblem,
+        found: Assignment,
     ) -> None:
         self.module, self.main, self.operators, self.problem, self.found = module, main, operators, problem, found
         self.taken = {binding.var.name for binding in bindings(main)} | {param.name for param in main.params}
@@ -123,7 +136,7 @@ class _Rewriting:
         self.sequence: list[relax.VarBinding] = []
 
     def function(self) -> relax.Function:
-        moves: dict[int, list[Move]] = {}
+        moves: dict[int, list[ValueTransfer]] = {}
         for value, place in enumerate(self.found.places):
             for one in self.problem.moves_of(value, place):
                 moves.setdefault(one.start, []).append(one)
@@ -131,13 +144,13 @@ class _Rewriting:
         for index, (computing, *views) in enumerate(self.operators.steps):
             for one in sorted(moves.get(index, ()), key=lambda m: (m.due, m.value)):
                 self._move(one)
-            self._attributes(index, computing.value.op)
+            self._place(index, computing.value.op)
             moved = {leaf: self._read(leaf, index) for leaf in operands(computing.value) if isinstance(leaf, relax.Var)}
             self.sequence.append(relax.VarBinding(computing.var, substitute(computing.value, moved)))
             self.sequence += views
         return rebuild(self.main, self.sequence, outputs(self.main))
 
-    def _move(self, one: Move) -> None:
+    def _move(self, one: ValueTransfer) -> None:
         base = self.bases[one.value]
         source = self.copies.get((one.value, one.source), base)
         call = move(source, one.target, one.due - one.start if one.spills else None)
@@ -166,17 +179,14 @@ class _Rewriting:
             self.sequence.append(relax.VarBinding(var, value))
         return self.seen_as[leaf, copy]
 
-    def _attributes(self, index: int, callee: tvm.ir.GlobalVar) -> None:
-        """Tell a composite where its result, its weights and its scratch lie, as far as that is not home."""
-        told: dict[str, object] = {}
-        step, found = self.problem.steps[index], self.found
-        born = {found.places[value].born for value in step.writes}
-        if born != {self.problem.home}:
-            (told["memory"],) = born
-        if index in found.weights:
-            told["weights_memory"] = found.weights[index].memory
-            told["weights_ahead"] = index - found.weights[index].start
-        if found.scratch.get(index, self.problem.home) != self.problem.home:
-            told["scratch_memory"] = found.scratch[index]
-        if told:
-            self.module.update_func(callee, self.module[callee].with_attrs(told))
+    def _place(self, index: int, callee: tvm.ir.GlobalVar) -> None:
+        """Tells a composite where its result, its weights and its scratch lie, as far as that is not home."""
+        step, found, home = self.problem.steps[index], self.found, self.problem.home
+        (born,) = {found.places[value].born for value in step.writes}
+        weights, scratch = found.weights.get(index), found.scratch.get(index, home)
+        placement = OperatorMemories(
+            memory="" if born == home else born, scratch_memory="" if scratch == home else scratch,
+            weights_memory=weights.memory if weights else "", weights_ahead=index - weights.start if weights else 0,
+        )  # fmt: skip
+        if placement != OperatorMemories():
+            self.module.update_func(callee, placement.write(self.module[callee]))

@@ -3,9 +3,8 @@
 Rewrite:
     a = c1(x); b = c2(a); d = c3(b); e = c4(d, a)
       ->  a = c1(x); b = c2(a); d = c3(b); a.again = c1(x); e = c4(d, a.again)
-    with the cheapest repeats found that keep live bytes within the budget. main says what they came to: attributes
-    `rematerialized_operators`, `rematerialized_instructions` and `schedule_peak_bytes`. The function of a repeat
-    carries `repeats`, the name of the function whose work it does again.
+    with the cheapest repeats found that keep live bytes within the budget. main carries what is `Recomputed` and the
+    `SchedulePeak`, the function of a repeat a `RepeatOf`.
 Leaves alone: a function within the budget; one that no repeats bring within it; what each composite computes.
 Never let TVM's EliminateCommonSubexpr run after it: that undoes it.
 """
@@ -13,7 +12,8 @@ Never let TVM's EliminateCommonSubexpr run after it: that undoes it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 
 import tvm
@@ -22,12 +22,16 @@ from tvm import relax
 from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.backend import Backend
 from relay_passes.composites import call_new, composite_of
-from relay_passes.dataflow import bindings, is_dataflow, live, operands, outputs, rebuild, substitute
-from relay_passes.searched import Searched, searched
+from relay_passes.dataflow import bindings, live, operands, outputs, rebuild, substitute, with_main
+from relay_passes.memory.searching_pass import SearchingPass
+from relay_passes.searched import Searched
 from relay_passes.solvers.graph import Graph
 from relay_passes.solvers.liveness import peak_bytes
 from relay_passes.solvers.recompute.local import improve_locally
 from relay_passes.solvers.recompute.search import Rank, Recomputation, recompute
+from tvm_ext.core.decisions.composites import ModelTensor
+from tvm_ext.core.decisions.execution import RepeatOf
+from tvm_ext.core.decisions.outcomes import Recomputed, SchedulePeak
 from tvm_ext.core.names import unique
 
 MOST_EXACT = 160
@@ -35,35 +39,32 @@ MOST_EXACT = 160
 
 
 @tvm.transform.module_pass(opt_level=0, name="Rematerialize")
-class Rematerialize:
-    """See the module's docstring. The backend says what a composite costs and needs.
+class Rematerialize(SearchingPass):
+    """Runs operators again where that keeps live bytes within the budget, the cheapest ones found.
 
-    known: of the module, where it was searched before.
-    rank: of a guide; what it leads to is taken where it costs less than what is found without it.
+    rank: of a guide; the plan it leads to is taken where it costs less than the one found without it.
     """
 
     def __init__(
         self, backend: Backend, budget_bytes: int, known: Searched | None = None, *, rank: Rank | None = None
     ) -> None:
-        self.backend, self.budget_bytes, self.known, self.rank = backend, budget_bytes, known, rank
+        super().__init__(backend, budget_bytes, known)
+        self.rank = rank
 
-    def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
-        main = mod["main"]
-        if not is_dataflow(main):
-            return mod
-        known = searched(mod, self.backend, self.known)
+    def rewritten(self, mod: tvm.IRModule, known: Searched) -> tvm.IRModule:
+        assert self.budget_bytes is not None, "recomputing keeps to a budget"
         operators, order = known.operators, range(len(known.operators.steps))
         found = cheapest(known.graph, order, operators.instructions, self.budget_bytes, rank=self.rank)
         if found is None or (not found.cost and len(found.sequence) == len(operators.steps)):
             return mod
-        module = mod.clone()
-        attributes = {
-            "rematerialized_operators": len(found.sequence) - len(operators.steps),
-            "rematerialized_instructions": found.cost,
-            "schedule_peak_bytes": found.peak_bytes,
-        }
-        repeat_operators(module, operators, found.sequence, attributes)
-        return module
+        module = with_repeats(mod, operators, found.sequence)
+        peak = replace(SchedulePeak.read(mod["main"]), peak_bytes=found.peak_bytes)
+        return with_main(module, peak.write(recomputed(operators, found).write(module["main"])))
+
+
+def recomputed(operators: OperatorGraph, found: Recomputation) -> Recomputed:
+    """The outcome as main carries it."""
+    return Recomputed(operators=len(found.sequence) - len(operators.steps), instructions=found.cost)
 
 
 def cheapest(
@@ -89,11 +90,11 @@ def cheapest(
     if not found.proved:
         found = improve_locally(graph, costs, budget_bytes, found, rank=rank)
     if has_solver:
+        from relay_passes.solvers.recompute.intervals import improve_in_intervals
         from relay_passes.solvers.recompute.neighbours import improve_neighbours
-        from relay_passes.solvers.recompute.windows import improve_in_windows
 
         if not found.proved:
-            found = improve_in_windows(graph, order, costs, budget_bytes, found)
+            found = improve_in_intervals(graph, order, costs, budget_bytes, found)
         found = improve_neighbours(graph, costs, budget_bytes, found)
     return found
 
@@ -102,15 +103,13 @@ def _cheaper(*results: Recomputation | None) -> Recomputation | None:
     return min((result for result in results if result), key=lambda result: result.cost, default=None)
 
 
-def repeat_operators(
-    module: tvm.IRModule, operators: OperatorGraph, sequence: Sequence[int], attributes: Mapping[str, int]
-) -> None:
-    """Gives the module's main its operators in that sequence; a read takes what was computed last.
+def with_repeats(mod: tvm.IRModule, operators: OperatorGraph, sequence: Sequence[int]) -> tvm.IRModule:
+    """The module whose main runs its operators in that sequence; a read takes the result that was computed last.
 
-    A repeat is a call of a function of its own, so that it may be cut otherwise than the first run. What main returns
-    is what was computed last, under its own name. Repeats that nothing reads are left out.
+    A repeat is a call of a function of its own, so that it may be cut otherwise than the first run. Results of main are
+    those computed last, under their own names. Repeats that nothing reads are left out.
     """
-    main = operators.main
+    main, module = operators.main, mod.clone()
     returned = {leaf for result in outputs(main) for leaf in operands(result)}
     taken = {binding.var.name for binding in bindings(main)} | {param.name for param in main.params}
     functions = {var.name_hint for var in module.get_global_vars()}
@@ -125,12 +124,11 @@ def repeat_operators(
             composite = composite_of(module, value) if index in ran else None
             if composite is not None:
                 name = value.op.name_hint
-                again = composite.with_attr("repeats", name)
+                again = RepeatOf(function=name).write(ModelTensor().write(composite))
                 value = call_new(module, unique(f"{name}_again", functions), again, value.args, value.span)
             if left[index] if var in returned else index in ran:
                 var = relax.DataflowVar(unique(f"{var.name}.again", taken), var.ty)
             latest[binding.var] = var
             bound.append(relax.VarBinding(var, value))
         ran.add(index)
-    rebuilt = rebuild(main, live(bound, outputs(main)))
-    module.update_func(module.get_global_var("main"), rebuilt.with_attrs(attributes))
+    return with_main(module, rebuild(main, live(bound, outputs(main))))

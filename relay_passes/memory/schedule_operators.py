@@ -2,7 +2,7 @@
 
 Rewrite:
     a = c1(x); b = c2(x); d = c3(a); e = c4(b)   ->   a = c1(x); d = c3(a); b = c2(x); e = c4(b)
-    where that lowers the peak. main says what is known: attributes `schedule_peak_bytes`, `schedule_proved`.
+    where that lowers the peak. main carries the `SchedulePeak`.
 Leaves alone: an order that no other one beats; what each composite computes.
 """
 
@@ -10,29 +10,19 @@ from __future__ import annotations
 
 import tvm
 
-from relay_passes.analysis.operator_graph import OperatorGraph
-from relay_passes.backend import Backend
-from relay_passes.dataflow import is_dataflow, rebuild
+from relay_passes.dataflow import rebuild, with_main
+from relay_passes.memory.searching_pass import SearchingPass
+from relay_passes.searched import Searched
 from relay_passes.solvers.schedule.search import schedule
+from tvm_ext.core.decisions.outcomes import SchedulePeak
 
 
 @tvm.transform.module_pass(opt_level=0, name="ScheduleOperators")
-class ScheduleOperators:
-    """See the module's docstring. The backend says what scratch a composite needs, and what it shares."""
+class ScheduleOperators(SearchingPass):
+    """Reorders composites for the lowest peak of live bytes, by the scratch and the sharing that the backend states."""
 
-    def __init__(self, backend: Backend) -> None:
-        self.backend = backend
-
-    def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
-        main = mod["main"]
-        if not is_dataflow(main):
-            return mod
-        problem = OperatorGraph(mod, main, self.backend)
-        found = schedule(problem.graph())
-        ordered = [*problem.first, *(binding for index in found.order for binding in problem.steps[index])]
-        module = mod.clone()
-        scheduled = rebuild(main, ordered).with_attrs(
-            {"schedule_peak_bytes": found.peak_bytes, "schedule_proved": found.proved}
-        )
-        module.update_func(module.get_global_var("main"), scheduled)
-        return module
+    def rewritten(self, mod: tvm.IRModule, known: Searched) -> tvm.IRModule:
+        operators, found = known.operators, schedule(known.graph)
+        ordered = [*operators.first, *(binding for index in found.order for binding in operators.steps[index])]
+        peak = SchedulePeak(peak_bytes=found.peak_bytes, proved=found.proved)
+        return with_main(mod, peak.write(rebuild(mod["main"], ordered)))

@@ -7,9 +7,9 @@ Rewrite:
           x.columns_7_16 = strided_slice(x); b.columns_7_16 = c1_columns_7_16(x.columns_7_16)
           y.columns_8_16 = c2_columns_8_16(b.columns_7_16)
           y = concat(y.columns_0_8, y.columns_8_16)
-    A function that computes some columns carries `columns`, which they are, and `repeats`, the name of the function
-    whose work it shares; an operator that cannot be cut computes all columns again in every strip. Then rows are split,
-    as `SplitSequences` does. main says what it came to: `patched_operators`, those that run in strips.
+    A function that computes some columns carries a `ColumnStrip`, a `RepeatOf` and the image's `ModelTensor`; an
+    operator that cannot be cut computes all columns again in every strip. Then rows are split, as `SplitSequences`
+    does. main carries the number of `OperatorsInStrips`.
 Leaves alone: a function that splits of rows alone bring within the budget, or that patches make no smaller; streamed
     inputs, whose rows come once; what each composite computes: no bit of its result changes.
 Never let TVM's EliminateCommonSubexpr run after it: it may join what is computed twice.
@@ -23,35 +23,27 @@ import tvm
 from tvm import relax
 
 from relay_passes.analysis.operator_graph import OperatorGraph
-from relay_passes.backend import Backend
-from relay_passes.composites import call_new
-from relay_passes.dataflow import bindings, is_dataflow, outputs, rebuild, substitute
+from relay_passes.composites import call_new, composite_of
+from relay_passes.dataflow import bindings, outputs, rebuild, substitute
 from relay_passes.memory import strip_composites
+from relay_passes.memory.searching_pass import SearchingPass
 from relay_passes.memory.split_sequences import SplitSequences
-from relay_passes.searched import Searched, searched
+from relay_passes.searched import Searched
 from relay_passes.solvers.split.patches import Patches
 from relay_passes.solvers.split.search import cut
 from relay_passes.solvers.split.strip_columns import columns_made, columns_read
 from tvm_ext.core.columns import ColumnOperator, Columns
+from tvm_ext.core.decisions.composites import ModelTensor, SourceNodes, StorageLayout
+from tvm_ext.core.decisions.execution import ColumnStrip, RepeatOf
+from tvm_ext.core.decisions.outcomes import OperatorsInStrips
 from tvm_ext.core.names import identifier, strip_ending, unique
 
 
 @tvm.transform.module_pass(opt_level=0, name="SplitPatches")
-class SplitPatches:
-    """See the module's docstring.
+class SplitPatches(SearchingPass):
+    """Cuts images into strips of columns where that needs fewer bytes than rows alone."""
 
-    budget_bytes: bytes alive that are allowed; None asks for the fewest possible. known: of the module, where it was
-    searched before.
-    """
-
-    def __init__(self, backend: Backend, budget_bytes: int | None, known: Searched | None = None) -> None:
-        self.backend, self.budget_bytes, self.known = backend, budget_bytes, known
-
-    def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
-        main = mod["main"]
-        if not is_dataflow(main):
-            return mod
-        known = searched(mod, self.backend, self.known)
+    def rewritten(self, mod: tvm.IRModule, known: Searched) -> tvm.IRModule:
         patches = [one for one in cut(known.in_patches, self.budget_bytes).segments if isinstance(one, Patches)]
         if not patches:
             return mod
@@ -86,21 +78,23 @@ class _Rewriter:
                 if step[0].value.op not in called:
                     del self.module[step[0].value.op]
         count = sum(patch.end - patch.begin for patch in patches)
-        self.module.update_func(self.module.get_global_var("main"), rebuilt.with_attr("patched_operators", count))
+        rebuilt = OperatorsInStrips(count=count).write(rebuilt)
+        self.module.update_func(self.module.get_global_var("main"), rebuilt)
 
     def _patch(self, patch: Patches) -> None:
         """The operators of a segment, once for each strip, and its result put together."""
         last = self.operators.steps[patch.end - 1][0]
         strips = [self._strip(patch, strip) for strip in patch.strips]
-        attrs = self.module[last.value.op].attrs
-        function = strip_composites.joining(strips, attrs["source_nodes"], attrs.get("layout", ()))
+        whole = self.module[last.value.op]
+        nodes, layout = SourceNodes.read(whole).nodes, StorageLayout.read(whole)
+        function = strip_composites.joining(strips, nodes, layout)
         joined = self._call(f"join_{last.value.op.name_hint}", function, strips, last.value.span)
         self.bound.append(relax.VarBinding(last.var, joined))
 
     def _strip(self, patch: Patches, strip: Columns) -> relax.Var:
         made = columns_made(self.graph, self.columns, patch.begin, patch.end, strip)
         values: dict[relax.Var, dict[Columns | None, relax.Var]] = {}
-        """Of each value, what holds some columns of it in this strip; first those of a result that are computed."""
+        """Value -> variables that hold some columns of it in this strip; first the columns that are computed."""
         for index, columns in zip(range(patch.begin, patch.end), made, strict=True):
             computing, *views = self.operators.steps[index]
             arguments = [
@@ -125,9 +119,9 @@ class _Rewriter:
             return held[wanted]
         assert wanted is not None, "what needs all columns has them"
         computed, var = next(iter(held.items()))
-        begin = computed[0] if computed else 0
-        function = strip_composites.cutting(var, (wanted[0] - begin, wanted[1] - begin), self._layout(value))
-        function = function.with_attr("columns", list(wanted))
+        begin, layout = computed[0] if computed else 0, self._layout(value)
+        function = strip_composites.cutting(var, (wanted[0] - begin, wanted[1] - begin), layout)
+        function = ColumnStrip(columns=wanted).write(ModelTensor(name=self._tensor(value)).write(function))
         copy = self._call(f"cut_{identifier(value.name)}_{strip_ending(wanted)}", function, [var])
         held[wanted] = self._bind(f"{value.name}.{strip_ending(wanted)}", copy)
         return held[wanted]
@@ -140,18 +134,24 @@ class _Rewriter:
         assert composite is not None, "what runs by rows is a composite"
         name = binding.value.op.name_hint
         if columns is None or operator is None:
-            again = composite.with_attr("repeats", name)
+            again = RepeatOf(function=name).write(ModelTensor().write(composite))
             return self._bind(f"{binding.var.name}.again", self._call(f"{name}_again", again, arguments))
         function = strip_composites.computing_strip(composite, operator, columns)
         assert function is not None, "whether it can was tried"
-        function = function.with_attrs({"repeats": name, "columns": list(columns)})
+        function = ColumnStrip(columns=columns).write(RepeatOf(function=name).write(function))
+        function = ModelTensor(name=self._tensor(binding.var)).write(function)
         call = self._call(f"{name}_{strip_ending(columns)}", function, arguments, binding.value.span)
         return self._bind(f"{binding.var.name}.{strip_ending(columns)}", call)
 
-    def _layout(self, value: relax.Var) -> Sequence[int]:
-        """The axes of the model in the order in which a value keeps them."""
-        makers = (step[0].value for step in self.operators.steps if step[0].var.same_as(value))
-        return next((self.module[call.op].attrs.get("layout", ()) for call in makers), ())
+    def _layout(self, value: relax.Var) -> StorageLayout:
+        """The layout in which an operator computes a value; that of the model for others."""
+        computed = (step[0].value for step in self.operators.steps if step[0].var.same_as(value))
+        return StorageLayout.read(next((self.module[call.op] for call in computed), None))
+
+    def _tensor(self, value: relax.Var) -> str:
+        """The model's own name of a value."""
+        shown = (binding.value for binding in bindings(self.operators.main) if binding.var.same_as(value))
+        return ModelTensor.read(composite_of(self.module, next(shown, None))).name or value.name
 
     def _call(
         self, name: str, function: relax.Function, arguments: Sequence[relax.Var], span: tvm.ir.Span | None = None

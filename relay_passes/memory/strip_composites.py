@@ -23,13 +23,14 @@ from relay_passes.dataflow import (
 from relay_passes.layout.channels_last import WINDOWS
 from relay_passes.solvers.split.strip_columns import columns_read, strips_of
 from tvm_ext.core.columns import ColumnOperator, Columns
+from tvm_ext.core.decisions.composites import StorageLayout
 
 COLUMN_AXIS = 2
-"""Of an image that keeps its channels last."""
+"""Axis of columns of an image that keeps its channels last."""
 
 
 def columns_of(operators: OperatorGraph) -> list[ColumnOperator | None]:
-    """How each operator's columns depend on what it reads; None where it cannot compute some of them."""
+    """Dependence of each operator's columns on those it reads; None where it cannot compute some of them."""
     views = {binding.var for step in operators.steps for binding in step[1:]}
     found: list[ColumnOperator | None] = []
     for step, composite, columns in zip(operators.steps, operators.composites, operators.columns, strict=True):
@@ -85,21 +86,21 @@ def computing(
     return build(params, sequence, results, attrs=composite.attrs)
 
 
-def cutting(source: relax.Var, columns: Columns, layout: Sequence[int]) -> relax.Function:
-    """Copies some columns of an image. layout: as in `attributes`."""
+def cutting(source: relax.Var, columns: Columns, layout: StorageLayout) -> relax.Function:
+    """Copies some columns of an image."""
     param = relax.Var(source.name, source.ty)
     value = _some(param, columns)
     result = relax.Var("columns", value.ty)
-    attrs = attributes("strided_slice", [], layout=layout)
+    attrs = attributes("strided_slice", [], layout)
     return build([param], [relax.VarBinding(result, value)], [result], attrs=attrs)
 
 
-def joining(strips: Sequence[relax.Var], source_nodes: Sequence[str], layout: Sequence[int]) -> relax.Function:
-    """Puts strips side by side. source_nodes, layout: as in `attributes`."""
+def joining(strips: Sequence[relax.Var], source_nodes: Sequence[str], layout: StorageLayout) -> relax.Function:
+    """Puts strips side by side. source_nodes: as in `attributes`."""
     params = [relax.Var(strip.name, strip.ty) for strip in strips]
     value = infer(relax.op.concat(params, axis=COLUMN_AXIS))
     result = relax.Var("joined", value.ty)
-    attrs = attributes("concat", source_nodes, layout=layout)
+    attrs = attributes("concat", source_nodes, layout)
     return build(params, [relax.VarBinding(result, value)], [result], attrs=attrs)
 
 

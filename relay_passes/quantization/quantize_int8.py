@@ -14,7 +14,6 @@ float is quantized or dequantized once.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,14 +35,13 @@ from relay_passes.analysis.run_units import Int8Choice, Sample, UnitRunner
 from relay_passes.dataflow import bindings, op_name
 from relay_passes.quantization.insert_qdq import insert_qdq
 from relay_passes.simplify.expose_gathers import ExposeGathers
+from tvm_ext.core.decisions.models import QuantizationMeasured
 from tvm_ext.core.errors import UnsupportedModel
-
-REPORT = "tvm_ext.quantization"
 
 
 @tvm.transform.module_pass(opt_level=0, name="QuantizeInt8")
 class QuantizeInt8:
-    """See the module's docstring.
+    """Quantizes a float model to int8 in QDQ form, by samples of its inputs.
 
     samples: arrays by the names of main's parameters. labels: per sample the index of the largest element the first
     output should have. elementwise: operators the backend computes element by element. float_io: inputs and outputs
@@ -95,7 +93,7 @@ class QuantizeInt8:
         changed = mod.clone()
         rewritten = insert_qdq(func, units, choice, int8_results=not self.float_io)
         changed.update_func(mod.get_global_var("main"), rewritten)
-        return changed.with_attrs({REPORT: json.dumps(self._report(runner, choice, measured, left))})
+        return QuantizationMeasured(report=self._report(runner, choice, measured, left)).write(changed)
 
     def _report(
         self, runner: UnitRunner, choice: Int8Choice, measured: Measured, left: Sequence[LeftFloat]

@@ -4,7 +4,7 @@ Rewrite: three shapes, in this order; constants move inside, the last member's p
     quantize(f(dequantize(a), dequantize(b) ...))  ->  c(a, b ...)      f: float operators, at most one anchor
     relu(add(conv2d(x, w), r))                     ->  c(x, r)          an anchor and what follows it element by element
     op(x)                                          ->  c(x)             everything else
-A quantized chain carries what the model means by rounding (module attribute tvm_ext.rounding) as its own attribute.
+A quantized chain carries the model's meaning of rounding (`ModelOrigin`) as its own `QuantizedRounding`.
 Leaves alone: operators the backend refuses, tuple access, and a chain one of whose inner values is used outside it.
 """
 
@@ -20,6 +20,8 @@ from tvm import relax
 from relay_passes.backend import Backend
 from relay_passes.composites import attributes, call_new, kind_of
 from relay_passes.dataflow import array_of, bindings, build, is_dataflow, op_name, operands, outputs, rebuild, users
+from tvm_ext.core.decisions.composites import PrimFuncs, QuantizedRounding
+from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.names import identifier, unique
 
 ANCHORS = frozenset(
@@ -45,7 +47,7 @@ class Group:
 
 @tvm.transform.module_pass(opt_level=0, name="FormComposites")
 class FormComposites:
-    """See the module's docstring. The backend says what it takes."""
+    """Makes every operator that the backend takes part of one composite."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
@@ -66,6 +68,7 @@ class _Rewriter:
         self.producer = {binding.var: binding for binding in self.sequence}
         self.position = {binding.var: index for index, binding in enumerate(self.sequence)}
         self.owned: set[relax.Var] = set()
+        self.rounding = QuantizedRounding(meaning=ModelOrigin.read(mod).rounding)
 
     def run(self) -> tvm.IRModule:
         groups = {group.members[-1].var: group for group in self._groups()}
@@ -75,7 +78,7 @@ class _Rewriter:
         for binding in self.sequence:
             group = groups.get(binding.var)
             if group:
-                arguments, composite = _composite(self.mod, group)
+                arguments, composite = self._composite(group)
                 name = unique(identifier(_node(group.anchor) or binding.var.name), taken)
                 call = call_new(module, name, composite, arguments, group.anchor.value.span)
                 rebuilt.append(relax.VarBinding(binding.var, call))
@@ -101,12 +104,15 @@ class _Rewriter:
         for group in candidates:
             if group is None or any(member.var in self.owned for member in group.members):
                 continue
-            if self.backend.refuses(_composite(self.mod, group)[1]) is None:
+            if self.backend.refuses(self._composite(group)[1]) is None:
                 self.owned.update(member.var for member in group.members)
                 yield group
 
+    def _composite(self, group: Group) -> tuple[list[relax.Var], relax.Function]:
+        return _composite(self.mod, group, self.rounding)
+
     def _is_inner(self, var: relax.Var, members: set[relax.Var]) -> bool:
-        """Whether a value is seen by no one outside `members`."""
+        """True if a value is seen by no one outside `members`."""
         return var not in self.returned and all(user.var in members for user in self.users.get(var, []))
 
     def _quantized(self, quantize: relax.VarBinding) -> Group | None:
@@ -163,7 +169,7 @@ class _Rewriter:
         return Group(members=members[:best], anchor=anchor)
 
     def _fuses(self, candidate: relax.VarBinding, anchor: relax.VarBinding, known: set[relax.Var]) -> bool:
-        """Whether an operator runs element by element on what the anchor gives, with operands of its shape."""
+        """True if an operator runs element by element on what the anchor gives, with operands of its shape."""
         if op_name(candidate.value) not in self.backend.elementwise or candidate.var in self.owned:
             return False
         if not isinstance(anchor.var.ty, relax.TensorType) or not tvm_ffi.structural_equal(
@@ -179,8 +185,11 @@ class _Rewriter:
         return True
 
 
-def _composite(mod: tvm.IRModule, group: Group) -> tuple[list[relax.Var], relax.Function]:
-    """Arguments of the call, and the private function: inputs are parameters, constants stay inside."""
+def _composite(mod: tvm.IRModule, group: Group, rounding: QuantizedRounding) -> tuple[list[relax.Var], relax.Function]:
+    """Arguments of the call, and the private function: inputs are parameters, constants stay inside.
+
+    rounding: the model's, of quantized arithmetic.
+    """
     inside = {member.var for member in group.members}
     leaves = [leaf for member in group.members for leaf in operands(member.value)]
     arguments = [leaf for leaf in dict.fromkeys(leaves) if isinstance(leaf, relax.Var) and leaf not in inside]
@@ -189,8 +198,8 @@ def _composite(mod: tvm.IRModule, group: Group) -> tuple[list[relax.Var], relax.
     kind = f"{'q' if quantized else ''}{kind_of(group.anchor.value)}"
     nodes = list(dict.fromkeys(node for m in group.members if (node := _node(m))))
     prim_funcs = {leaf: mod[leaf] for leaf in leaves if isinstance(leaf, tvm.ir.GlobalVar)}
-    rounding = str(mod.attrs.get("tvm_ext.rounding", "onnx")) if quantized and mod.attrs else "onnx"
-    attrs = attributes(kind, nodes, prim_funcs=prim_funcs, rounding=rounding)
+    meant = rounding if quantized else QuantizedRounding()
+    attrs = attributes(kind, nodes, PrimFuncs(functions=prim_funcs or None), meant)
     replace = dict(zip(arguments, params, strict=True))
     last = group.members[-1]
     result = relax.Var(last.var.name, last.var.ty)  # the variable itself stays in main: each is bound only once

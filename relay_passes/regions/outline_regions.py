@@ -2,7 +2,7 @@
 
 Rewrite:
     main: a = c1(x); b = c2(a); d = foreign(b); e = c3(d)
-      ->  main: b = region_0(x); d = foreign(b); e = region_1(d)      region functions carry attribute `Codegen`
+      ->  main: b = region_0(x); d = foreign(b); e = region_1(d)      region functions carry a `Region`
     Composites go into their region as local functions, moves between memories as they are; the order is the schedule
     and stays.
     A region that is the whole model has the model's signature: every input, every output that is no constant.
@@ -11,18 +11,21 @@ Leaves alone: what is no composite, which stays in main for TVM.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import tvm
 from tvm import relax
 
 from relay_passes.composites import call_new, composite_of, is_composite
 from relay_passes.dataflow import bindings, build, is_dataflow, operands, outputs, rebuild, substitute
 from relay_passes.move import is_move
+from tvm_ext.core.decisions.composites import ModelTensor, Region, Symbol
 from tvm_ext.core.names import unique
 
 
 @tvm.transform.module_pass(opt_level=0, name="OutlineRegions")
 class OutlineRegions:
-    """See the module's docstring. `codegen` names the code generator, `prefix` the functions."""
+    """Makes region functions of runs of composites. codegen: the code generator. prefix: of the functions' names."""
 
     def __init__(self, codegen: str, prefix: str) -> None:
         self.codegen, self.prefix = codegen, prefix
@@ -76,7 +79,8 @@ class OutlineRegions:
         given: list[relax.Var],
     ) -> list[relax.VarBinding]:
         """Adds the region to the module; the bindings that call it and bind its results to `given`."""
-        outlined = region.with_attrs({"Codegen": self.codegen, "global_symbol": symbol})
+        region = Symbol(name=symbol).write(region)
+        outlined = replace(Region.read(region), codegen=self.codegen).write(region)
         call = call_new(module, symbol, outlined, arguments)
         if len(given) == 1:
             return [relax.VarBinding(given[0], call)]
@@ -135,10 +139,13 @@ def _region(
     for binding in run:
         value = binding.value
         if isinstance(value, relax.Call) and not is_move(value):
-            function = mod[value.op].without_attr("global_symbol")
+            function = Symbol().write(mod[value.op])
             local = relax.DataflowVar(value.op.name_hint, function.ty)
             sequence.append(relax.VarBinding(local, function))
             value = relax.Call(local, value.args, value.attrs, value.ty_args, value.span, value.ty)
         sequence.append(relax.VarBinding(own[binding.var], value))
     region = build(params, sequence, escaping, replace=dict(zip(arguments, params, strict=True)) | own)
-    return arguments, region
+    names = {b.var: ModelTensor.read(composite_of(mod, b.value)).name or b.var.name for b in bindings(mod["main"])}
+    named = tuple(names.get(var, var.name) for var in arguments)
+    are_others = named != tuple(var.name for var in arguments)
+    return arguments, Region(parameters=named if are_others else ()).write(region)

@@ -1,4 +1,4 @@
-"""What was lowered to loops but only takes elements from elsewhere (nearest neighbours, edges) is `take` again.
+"""Loops that only take elements from elsewhere (nearest neighbours, edges) become `take` again.
 
 Rewrite:
     call_tir(f, x)   ->   take(take(x, rows, axis=2), columns, axis=3)
@@ -24,6 +24,7 @@ from relay_passes.dataflow import (
     static_shape,
     with_span,
 )
+from tvm_ext.core.decisions.composites import Symbol
 from tvm_ext.core.names import unique
 
 # Beyond this a float32 does not count every element.
@@ -32,7 +33,7 @@ _MAX_ELEMENTS = 1 << 24
 
 @tvm.transform.module_pass(opt_level=0, name="ExposeGathers")
 class ExposeGathers:
-    """See the module's docstring."""
+    """Finds loops that only take elements, and writes them as `take`."""
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         func = mod["main"]
@@ -77,7 +78,7 @@ def _places(mod: tvm.IRModule, call: relax.Expr) -> list[np.ndarray] | None:
     if len(shape) != len(target) or 0 in (*shape, *target) or max(size, math.prod(target)) >= _MAX_ELEMENTS:
         return None
     try:
-        function = tvm.compile(mod[call.args[0]].with_attr("global_symbol", "probe"), target="llvm")["probe"]
+        function = tvm.compile(Symbol(name="probe").write(mod[call.args[0]]), target="llvm")["probe"]
     except tvm.error.InternalError:  # it calls what LLVM has no code for: it computes
         return None
 

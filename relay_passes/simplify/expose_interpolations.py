@@ -22,12 +22,13 @@ from relay_passes.dataflow import (
     static_shape,
     with_span,
 )
+from tvm_ext.core.decisions.composites import Symbol
 from tvm_ext.core.names import unique
 
 
 @tvm.transform.module_pass(opt_level=0, name="ExposeInterpolations")
 class ExposeInterpolations:
-    """See the module's docstring."""
+    """Finds loops that interpolate, and writes them as weighted sums of `take`."""
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         func = mod["main"]
@@ -63,7 +64,7 @@ def interpolated_axis(mod: tvm.IRModule, call: relax.Expr) -> int | None:
     if places.min() < 0 or places.max() >= shape[changed[0]]:
         return None
     x = np.random.default_rng(0).standard_normal(shape).astype("float32")
-    function = tvm.compile(mod[call.args[0]].with_attr("global_symbol", "probe"), target="llvm")["probe"]
+    function = tvm.compile(Symbol(name="probe").write(mod[call.args[0]]), target="llvm")["probe"]
     arrays = [tvm.runtime.tensor(array) for array in (x, places, weights, np.empty(target, "float32"))]
     function(*arrays)
     along = np.moveaxis(x, changed[0], 0)[places].astype(np.float64)

@@ -23,6 +23,7 @@ from relay_passes.dataflow import (
     static_shape,
     substitute,
 )
+from tvm_ext.core.decisions.composites import Symbol
 
 _DEQUANTIZE = "relax.dequantize"
 _SHAPE_MOVES = ("relax.reshape", "relax.permute_dims", "relax.expand_dims", "relax.squeeze")
@@ -85,7 +86,7 @@ def _computed_by_tvm(call: relax.Call) -> relax.Expr | None:
     func = relax.BlockBuilder().normalize(relax.Function([], relax.SeqExpr([block], var), call.ty))
     passes = tvm.transform.Sequential([relax.transform.LegalizeOps(), relax.transform.FoldConstant()])
     with tvm.target.Target("llvm"):
-        mod = passes(tvm.IRModule({"main": func.with_attr("global_symbol", "main")}))
+        mod = passes(tvm.IRModule({"main": Symbol(name="main").write(func)}))
     result = relax.transform.CanonicalizeBindings()(mod)["main"].body
     result = result.body if isinstance(result, relax.SeqExpr) else result
     return result if array_of(result) is not None else None

@@ -13,7 +13,7 @@ from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.kernels.contract import Spatial
 from codegen_c.kernels.shared.window import accumulated
-from codegen_c.program.program import KernelCall, Part, Program, Ring, Sequence, Tensor
+from codegen_c.program.program import KernelCall, Part, Program, Ring, RowSteps, Tensor
 from codegen_c.program.sequences import in_series
 from tests.arena.programs import call, program
 from tvm_ext.core.row_access import RowAccess
@@ -211,7 +211,7 @@ def test_what_a_split_program_keeps_is_not_overlapped() -> None:
     """An input that is an output too, or is in another memory, or sums that may lie in the output from the start."""
     plain = sequence(1, 1, stored=(1,))
     (step,) = plain.steps
-    assert isinstance(step, Sequence) and sequence_pairs(plain, step) == [("y", "x")]
+    assert isinstance(step, RowSteps) and sequence_pairs(plain, step) == [("y", "x")]
     kept = sequence(1, 1, stored=(1,), outputs="x y")
     assert plan_memory(kept, activations="ram")[1].lower_bound_bytes == ROW_BYTES * (ROWS + 1 + ROWS)
     elsewhere = replace(plain, tensors=plain.tensors | {"y": replace(plain.tensors["y"], memory="dtcm")})

@@ -17,7 +17,7 @@ from codegen_c.kernels.contract import Implementation, Kept, StoredRows
 from codegen_c.kernels.registry import select
 from codegen_c.operators.kinds import Conv2d, TensorType, Window
 from codegen_c.program.interface import Interface, Port
-from codegen_c.program.program import Affine, Constant, KernelCall, Loop, Program, Rows, Step, Tensor, Transfer
+from codegen_c.program.program import AffineRow, Constant, KernelCall, Loop, Program, RowRange, Step, Tensor, Transfer
 from codegen_c.targets.registry import target_of
 from tvm_ext.core.errors import PlanRejected
 from tvm_ext.core.platform import Platform
@@ -59,7 +59,7 @@ def kernel(operator: Conv2d, stored: StoredRows) -> Implementation:
 
 
 def call(
-    name: str, layer: str, operator: Conv2d, tensors: tuple[str, str], stored: StoredRows, rows: Rows | None
+    name: str, layer: str, operator: Conv2d, tensors: tuple[str, str], stored: StoredRows, rows: RowRange | None
 ) -> KernelCall:
     """One layer, or the rows of it; parts of one layer share its constants."""
     return KernelCall(
@@ -77,8 +77,8 @@ def constants() -> dict[str, Constant]:
     }
 
 
-def rows(begin: int, end: int, step: int = 0) -> Rows:
-    return Rows(begin=Affine(base=begin, step=step), end=Affine(base=end, step=step))
+def rows(begin: int, end: int, step: int = 0) -> RowRange:
+    return RowRange(begin=AffineRow(base=begin, step=step), end=AffineRow(base=end, step=step))
 
 
 def made(steps: tuple[Step, ...], middle_rows: int, *names: str) -> Program:

@@ -15,8 +15,8 @@ from codegen_c.arena.plan import check_capacity, plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.program.program import Constant, Loop, Program, Transfer
 from tests.arena.programs import call, program
+from tvm_ext.core.alignment import ALIGNMENT_BYTES
 from tvm_ext.core.errors import DoesNotFit
-from tvm_ext.core.options import ALIGNMENT_BYTES
 from tvm_ext.core.platform import Platform
 
 CHAIN = program({"x": 64, "a": 128, "b": 32, "y": 16}, call("s0", "x", "a"), call("s1", "a", "b"), call("s2", "b", "y"))

@@ -11,7 +11,7 @@ from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement
 from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.kernels.contract import Spatial
-from codegen_c.program.program import Affine, KernelCall, Loop, Program, Rows
+from codegen_c.program.program import AffineRow, KernelCall, Loop, Program, RowRange
 from tests.arena.programs import call, program
 from tvm_ext.core.errors import PlanRejected
 from tvm_ext.core.row_access import RowAccess
@@ -172,7 +172,7 @@ def test_rows_over_rows_that_are_done_with() -> None:
 def descending(num_images: int) -> Program:
     """Rows 3, 2, 1, 0, each of all images."""
     step = rows(call("s", "x", "y"))
-    part = Rows(begin=Affine(base=3, step=-1), end=Affine(base=4, step=-1))
+    part = RowRange(begin=AffineRow(base=3, step=-1), end=AffineRow(base=4, step=-1))
     loop = Loop(name="s", count=4, body=(replace(step, rows=part),))
     return images(program({"x": 64, "y": 64}, loop), num_images)
 

@@ -12,7 +12,7 @@ from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement
 from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.kernels.contract import Spatial
-from codegen_c.program.program import Constant, KernelCall, Loop, Part, Program, Ring, Sequence, Transfer, Wait
+from codegen_c.program.program import Constant, KernelCall, Loop, Part, Program, Ring, RowSteps, Transfer, Wait
 from codegen_c.program.sequences import in_series
 from tests.arena.programs import call, program
 from tvm_ext.core.errors import PlanRejected
@@ -292,14 +292,14 @@ def test_rows_of_a_sequence_are_equal() -> None:
 def test_a_call_without_rows_in_a_sequence() -> None:
     body = (call("s0", "x", "a"), in_rows(call("s1", "a", "y")))
     schedule = (RowCall(operator=0, begin=0, end=ROWS), RowCall(operator=1, begin=0, end=ROWS))
-    made = program({"x": 64, "a": 64, "y": 64}, Sequence(name="q", body=body, schedule=schedule))
+    made = program({"x": 64, "a": 64, "y": 64}, RowSteps(name="q", body=body, schedule=schedule))
     assert "s0: stands in a sequence and has no rows." in rejected(made, beside({"x": 64, "a": 64, "y": 64}))
 
 
 def in_calls(*schedule: RowCall | RowLoop) -> Program:
     """x -> a -> y of ROWS rows each, a in a ring of one, as the schedule says."""
     body = (in_rows(call("s0", "x", "a")), in_rows(call("s1", "a", "y")))
-    made = program({"x": 64, "a": 64, "y": 64}, Sequence(name="q", body=body, schedule=schedule))
+    made = program({"x": 64, "a": 64, "y": 64}, RowSteps(name="q", body=body, schedule=schedule))
     ring = replace(made.tensors["a"], ring=Ring(rows=ROWS, stored=1))
     return replace(made, tensors=made.tensors | {"a": ring})
 

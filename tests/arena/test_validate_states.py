@@ -9,7 +9,7 @@ import pytest
 
 from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
-from codegen_c.program.program import Part, Program, State, Transfer, Update
+from codegen_c.program.program import KeptState, Part, Program, Transfer, Update
 from tests.arena.programs import call, program
 from tvm_ext.core.errors import PlanRejected
 from tvm_ext.core.platform import STATE_MEMORY
@@ -22,7 +22,7 @@ def kept(made: Program, update: Update, left: str, parts: dict[str, tuple[int, i
     for name, (first, count) in parts.items():
         part = Part(tensor="s", first=first)
         tensors[name] = replace(made.tensors[name], shape=(count,), memory=STATE_MEMORY, part=part)
-    state = State(source="s", tensor="s", initial=np.zeros(size, np.uint8), left=left, update=update, pushed=pushed)
+    state = KeptState(source="s", tensor="s", initial=np.zeros(size, np.uint8), left=left, update=update, pushed=pushed)
     return replace(made, tensors=tensors, states=(state,), state_home="ram")
 
 

@@ -19,7 +19,7 @@ from tests.passes.modules import module_of
 from tests.support.kinds import KINDS
 from tests.support.onnx_models import model_of, saved, weights
 from tvm_ext import BuildOptions, Platform
-from tvm_ext.core.model_nodes import nodes_from_json
+from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.pipeline import compile_model
 
 NODE = helper.make_node
@@ -29,7 +29,7 @@ Trace = dict[str, Any]
 def traced(module: Any, platform: Platform, options: BuildOptions) -> tuple[Trace, dict[str, str]]:
     """The map, and the texts it is of."""
     module, compiled = compile_model(tvm_ext.load(module), platform, options)
-    nodes = nodes_from_json(str(module.attrs["tvm_ext.nodes"]))
+    nodes = ModelOrigin.read(module).nodes
     trace = json.loads(compiled.trace(nodes))
     assert [entry["name"] for entry in trace["nodes"]] == [node.name for node in nodes]
     return trace, compiled.sources()
@@ -80,7 +80,7 @@ def test_digits_quantized_here(digits: Path) -> None:
     module, compiled = compile_model(
         tvm_ext.load(digits / "digits.onnx"), Platform.load("cortex_m55"), options, digits / "digits_calibration.npz"
     )
-    nodes = nodes_from_json(str(module.attrs["tvm_ext.nodes"]))
+    nodes = ModelOrigin.read(module).nodes
     check(json.loads(compiled.trace(nodes)), compiled.sources())
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from codegen_c.backend.build import Compiled
 from tests.golden import models
+from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.load import load
@@ -37,15 +38,15 @@ def texts(name: str, folder: Path) -> dict[str, str]:
     path = folder / f"{name}.onnx"
     onnx.save(make(), path)
     mod = load(path)
-    attributes = {str(key): str(value) for key, value in mod.attrs.items()}
     compiled: Compiled = compile_module(mod, Platform.load(platform), options)
     report = make_report(
-        compiled, options, attributes, code_bytes=None, stack_bytes=None, artifacts={"library": None, "elf": None},
+        compiled, options, ModelOrigin.read(mod), code_bytes=None, stack_bytes=None,
+        artifacts={"library": None, "elf": None},
         verify={"host": None, "qemu": None},
     )  # fmt: skip
     sources = {file: text for file, text in compiled.sources().items() if not file.startswith("tvm_ext_")}
     every = sources | {"report.json": json.dumps(report, indent=2) + "\n"}
-    volatile = {attributes["tvm_ext.source_sha256"]: "SHA256", f"tvm_ext {version('tvm-ext')}": "tvm_ext VERSION"}
+    volatile = {ModelOrigin.read(mod).sha256: "SHA256", f"tvm_ext {version('tvm-ext')}": "tvm_ext VERSION"}
     for text, stand_in in volatile.items():
         every = {file: kept.replace(text, stand_in) for file, kept in every.items()}
     return every

@@ -17,6 +17,7 @@ from codegen_c.emit.memory_map import HEIGHT, WIDTH, emit_memory_map
 from codegen_c.program.program import Program
 from tests.arena.programs import call, program
 from tests.golden import models
+from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.load import load
@@ -107,9 +108,9 @@ def test_profile_of_whole_models_agrees_with_the_plan(name: str, io: str, tmp_pa
     live = live_profile(compiled.program, compiled.plan)
     assert {a.memory: a.lower_bound_bytes for a in compiled.plan.arenas} == {m: max(v) for m, v in live.items()}
     page(emit_memory_map("net", compiled.program, compiled.plan, live))
-    attributes = {str(key): str(value) for key, value in mod.attrs.items()}
     report = make_report(
-        compiled, options, attributes, code_bytes=None, stack_bytes=None, artifacts={"library": None, "elf": None},
+        compiled, options, ModelOrigin.read(mod), code_bytes=None, stack_bytes=None,
+        artifacts={"library": None, "elf": None},
         verify={"host": None, "qemu": None},
     )  # fmt: skip
     assert max(step["live_bytes"] for step in report["steps"]) == report["lower_bound_bytes"]

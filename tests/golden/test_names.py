@@ -85,5 +85,7 @@ def test_unique_names_differ(words: list[str]) -> None:
 
 
 def test_an_ending_stays_whole() -> None:
-    assert identifier("conv_" + "a" * 60, ending="columns_10_25") == "conv_" + "a" * 21 + "_columns_10_25"
-    assert identifier("conv", ending="columns_0_4") == "conv_columns_0_4"
+    assert (
+        identifier("conv_" + "a" * 60 + ".columns_10_25", keep="columns_10_25") == "conv_" + "a" * 21 + "_columns_10_25"
+    )
+    assert identifier("conv.columns_0_4", keep="columns_0_4") == "conv_columns_0_4"

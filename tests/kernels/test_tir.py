@@ -20,7 +20,7 @@ from tvm.script import tirx as T
 from codegen_c.c_text.literals import number
 from codegen_c.emit.functions import definition
 from codegen_c.tir.composite import lower_composite
-from codegen_c.tir.plain_c import PlainC, Refusal
+from codegen_c.tir.plain_c import NoPlainC, PlainC
 from codegen_c.tir.reference import run_reference
 from tests.kernels import tir_cases
 from tests.kernels.tir_cases import CASES, Case
@@ -195,7 +195,7 @@ def test_refuses_and_names_the_operator(build, shape, dtype, says) -> None:
     shape = tuple(tvm.tirx.Var(extent, "int64") if isinstance(extent, str) else extent for extent in shape)
     function = Case(name="refused", build=build, inputs=((shape, dtype),)).function()
     refusal = lower_composite(function)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, NoPlainC)
     assert re.search(says, refusal.reason), refusal.reason
 
 
@@ -245,6 +245,21 @@ def test_literals_are_exact(value, dtype, text) -> None:
     assert number(value, dtype) == text
 
 
+@pytest.mark.parametrize(
+    ("build", "dtype", "integers_only"),
+    [
+        (lambda x: op.add(x, x), "int8", True),
+        (lambda x: op.add(x, x), "float32", False),
+        (lambda x: op.add(x, x), "float64", False),
+        (lambda x: op.astype(op.exp(op.astype(x, "float64")), "int32"), "int32", False),
+        (lambda x: op.argmax(x, 1), "int8", True),
+    ],
+)
+def test_states_whether_it_computes_in_integers_only(build, dtype, integers_only: bool) -> None:
+    function = Case(name="numbers", build=build, inputs=(((3, 5), dtype),)).function()
+    assert lowered(function).integers_only is integers_only
+
+
 def test_calls_primfuncs_that_stand_in_the_module() -> None:
     builder = relax.BlockBuilder()
     x = relax.Var("x", R.Tensor((4,), "float32"))
@@ -253,7 +268,7 @@ def test_calls_primfuncs_that_stand_in_the_module() -> None:
             twice = builder.emit_output(builder.call_te(tvm.topi.add, x, x))
         builder.emit_func_output(twice)
     module = builder.get()
-    assert isinstance(lower_composite(module["main"]), Refusal)
+    assert isinstance(lower_composite(module["main"]), NoPlainC)
     assert "input0[ax0] + input0[ax0]" in lowered(module["main"], module).function.body
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ from tvm import relax
 from relay_passes.dataflow import bindings
 from relay_passes.simplify.duplicate_dequantize import DuplicateDequantize
 from relay_passes.simplify.fold_constants import FoldConstants
+from tvm_ext.core.decisions.models import PortNames
 from tvm_ext.load import load
 
 
@@ -27,7 +27,7 @@ def agree(path: Path, inputs: dict[str, np.ndarray], **options: object) -> tvm.I
     """Load and compare, as loaded and after the front passes, with onnxruntime; the module as loaded."""
     mod = load(path, **options)
     expected = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, inputs)
-    order = [inputs[name] for name in json.loads(mod.attrs["tvm_ext.input_names"])]
+    order = [inputs[name] for name in PortNames.read(mod).inputs]
     for version in (mod, FoldConstants()(DuplicateDequantize()(mod))):
         found = run(version, order)
         assert [a.shape for a in found] == [a.shape for a in expected]

@@ -10,7 +10,7 @@ import pytest
 
 import tvm_ext
 from codegen_c.backend.build import Compiled
-from codegen_c.program.program import Sequence
+from codegen_c.program.program import RowSteps
 from tests.support.image_networks import image_network
 from tests.support.onnx_models import saved
 from tests.support.packages import sample
@@ -76,7 +76,7 @@ def split_networks(folder: Path) -> list[tuple[int, Compiled]]:
                 compiled = compile_module(module, Platform.load("host"), options)
             except DoesNotFit:
                 continue
-            if any(isinstance(step, Sequence) for step in compiled.program.steps):
+            if any(isinstance(step, RowSteps) for step in compiled.program.steps):
                 found.append((seed, compiled))
             break
     return found

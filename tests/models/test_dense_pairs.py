@@ -14,7 +14,7 @@ from benchmarks import zoo
 from benchmarks.networks.dense import wide_mlp
 from benchmarks.networks.quantize import quantized
 from codegen_c.backend.build import Compiled
-from codegen_c.program.program import Sequence
+from codegen_c.program.program import RowSteps
 from tests.support.onnx_models import saved
 from tests.support.packages import sample
 from tests.support.poison import run_poisoned
@@ -36,8 +36,8 @@ def compiled(model: onnx.ModelProto, folder: Path, ram: int | None = None, platf
     return compile_module(module, Platform.load(platform), BuildOptions(ram=ram))
 
 
-def sequences(program: Compiled) -> list[Sequence]:
-    return [step for step in program.program.steps if isinstance(step, Sequence)]
+def sequences(program: Compiled) -> list[RowSteps]:
+    return [step for step in program.program.steps if isinstance(step, RowSteps)]
 
 
 @pytest.mark.parametrize("name", some_of(FFN, sweep=MLP))

@@ -16,7 +16,7 @@ from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.arena.validate import validate
 from codegen_c.backend import build as building
 from codegen_c.backend.build import Compiled
-from codegen_c.program.program import Program, Sequence
+from codegen_c.program.program import Program, RowSteps
 from tvm_ext import BuildOptions
 from tvm_ext.cli import app
 from tvm_ext.core.errors import DefectNotice, DoesNotFit, PlanRejected
@@ -34,7 +34,7 @@ def within(digits: Path) -> Callable[[int | None], Compiled]:
 
 def is_split(program: Program) -> bool:
     """True for rows that run in series without strips of columns."""
-    return any(isinstance(step, Sequence) for step in program.steps) and not is_patched(program)
+    return any(isinstance(step, RowSteps) for step in program.steps) and not is_patched(program)
 
 
 def is_patched(program: Program) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import warnings
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from relay_passes.simplify.duplicate_dequantize import DuplicateDequantize
 from relay_passes.simplify.fold_constants import FoldConstants
 from tests.models.agree import agree, names, run, spans
 from tests.models.onnx_models import model_of, relu_model, saved
+from tvm_ext.core.decisions.models import ModelOrigin, PortNames
 from tvm_ext.frontends.model_name import model_name
 from tvm_ext.load import ModelNotice, load
 
@@ -31,8 +31,8 @@ def test_shared_models(shared_models: Path, name: str) -> None:
     path = shared_models / f"{name}.onnx"
     reference = np.load(shared_models / f"{name}.npz")
     mod = load(path)
-    assert mod.attrs["tvm_ext.source_sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
-    assert mod.attrs["tvm_ext.model_name"] == name
+    assert ModelOrigin.read(mod).sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert ModelOrigin.read(mod).name == name
     for version in (mod, FoldConstants()(DuplicateDequantize()(mod))):
         (found,) = run(version, [reference["in0"]])
         if name.endswith("int8"):
@@ -74,8 +74,8 @@ def test_nasty_names_survive_exactly(tmp_path: Path, x: np.ndarray) -> None:
     mod = agree(saved(model_of(nodes, {"a/b:0": (1, 4)}, ["out.1", "日本 語"]), tmp_path), {"a/b:0": x})
     assert names(mod) == ["1x", "out.1", "日本 語"]
     assert spans(mod) == ["rélu/☃", "Abs_1", "Neg_3"]
-    assert json.loads(mod.attrs["tvm_ext.input_names"]) == ["a/b:0"]
-    assert json.loads(mod.attrs["tvm_ext.output_names"]) == ["out.1", "日本 語"]
+    assert list(PortNames.read(mod).inputs) == ["a/b:0"]
+    assert list(PortNames.read(mod).outputs) == ["out.1", "日本 語"]
     passed = relax.transform.Normalize()(FoldConstants()(mod))
     assert names(passed) == names(mod) and spans(passed) == spans(mod)
 
@@ -92,7 +92,7 @@ def test_outputs_that_are_inputs_constants_and_doubles(tmp_path: Path, x: np.nda
     nodes = [NODE("Relu", ["x"], ["y"]), NODE("Identity", ["y"], ["z"])]
     model = model_of(nodes, {"x": (1, 4)}, ["c", "y", "x", "z"], constants={"c": x})
     mod = agree(saved(model, tmp_path), {"x": x})
-    assert json.loads(mod.attrs["tvm_ext.output_names"]) == ["c", "y", "x", "z"]
+    assert list(PortNames.read(mod).outputs) == ["c", "y", "x", "z"]
     constant, y, given, z = outputs(mod["main"])
     assert isinstance(constant, tvm.ir.GenericConst) and given.same_as(mod["main"].params[0])
     assert y.same_as(z) and y.name == "y"
@@ -138,9 +138,9 @@ def test_external_data_beside_the_model(tmp_path: Path, x: np.ndarray) -> None:
     model = model_of([NODE("Add", ["x", "w"], ["y"])], {"x": (1, 4)}, ["y"], constants={"w": x})
     path = tmp_path / "model.onnx"
     onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
-    first = agree(path, {"x": x}).attrs["tvm_ext.source_sha256"]
+    first = ModelOrigin.read(agree(path, {"x": x})).sha256
     (tmp_path / "weights.bin").write_bytes((x + 1).tobytes())
-    assert load(path).attrs["tvm_ext.source_sha256"] != first
+    assert ModelOrigin.read(load(path)).sha256 != first
 
 
 def test_nothing_is_written_to_stdout(tmp_path: Path, capfd: pytest.CaptureFixture[str], x: np.ndarray) -> None:
@@ -156,11 +156,11 @@ def test_nothing_is_written_to_stdout(tmp_path: Path, capfd: pytest.CaptureFixtu
 def test_relax_module_passes_through(tmp_path: Path, x: np.ndarray) -> None:
     first = load(saved(relu_model(), tmp_path, "Über-Net 2.onnx"))
     again = load(first)
-    assert again.attrs["tvm_ext.source_format"] == "onnx" and again.attrs["tvm_ext.model_name"] == "uber_net_2"
+    assert ModelOrigin.read(again).source_format == "onnx" and ModelOrigin.read(again).name == "uber_net_2"
     own = tvm.IRModule({"main": first["main"]})
     loaded = load(own)
-    assert loaded.attrs["tvm_ext.source_format"] == "relax" and loaded.attrs["tvm_ext.source_path"] == ""
-    assert len(loaded.attrs["tvm_ext.source_sha256"]) == 64
+    assert ModelOrigin.read(loaded).source_format == "relax" and ModelOrigin.read(loaded).path == ""
+    assert len(ModelOrigin.read(loaded).sha256) == 64
     np.testing.assert_array_equal(run(loaded, [x])[0], np.maximum(x, 0))
 
 
@@ -173,7 +173,7 @@ def test_relax_module_with_symbols_tuple_and_no_dataflow() -> None:
         second = builder.emit(relax.op.negative(first), name_hint="second")
         builder.emit_func_output(builder.emit(relax.Tuple([first, second])))
     mod = load(builder.get(), shapes={"given": [2, 4]})
-    assert json.loads(mod.attrs["tvm_ext.output_names"]) == ["first", "second"]
+    assert list(PortNames.read(mod).outputs) == ["first", "second"]
     value = np.full((2, 4), -3, "float32")
     first_result, second_result = run(mod, [value])
     np.testing.assert_array_equal(first_result, -value)

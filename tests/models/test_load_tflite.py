@@ -16,6 +16,7 @@ from tests.support.packages import HOST_ONLY, assert_close
 from tests.support.tflite_file import TfliteWriter
 from tests.support.tflite_models import NETWORKS, NONE, RELU6, SAME, VALID, Network, ds_cnn
 from tests.support.tflite_runners import litert, referenced, saved_tflite
+from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.load import ModelNotice, load
 
@@ -55,7 +56,7 @@ def test_names_spans_and_attributes(tmp_path: Path) -> None:
     assert json.loads(attributes["output_names"]) == ["probabilities"]
     assert (attributes["model_name"], attributes["source_format"]) == ("key_words", "tflite")
     assert attributes["rounding"] == "tflite" and len(attributes["source_sha256"]) == 64
-    assert load(mod).attrs["tvm_ext.rounding"] == "tflite"
+    assert ModelOrigin.read(load(mod)).rounding == "tflite"
 
 
 def test_weights_keep_the_layout_of_the_file(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import zipfile
 from collections.abc import Callable
@@ -15,6 +14,7 @@ import tvm_ext
 from tests.models.agree import names, run, spans
 from tests.support.packages import HOST_ONLY, assert_close
 from tests.support.torch_models import digits_network, export, nn, torch
+from tvm_ext.core.decisions.models import ModelOrigin, PortNames
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.execution.runner import HostModel
 from tvm_ext.load import ModelNotice, load
@@ -66,10 +66,10 @@ def test_open_batch(digits: Path, tmp_path: Path) -> None:
 
 def test_names(tiny: Path) -> None:
     mod = load(tiny)
-    assert json.loads(mod.attrs["tvm_ext.input_names"]) == ["values"]
-    assert json.loads(mod.attrs["tvm_ext.output_names"]) == ["relu", "sum_1"]
+    assert list(PortNames.read(mod).inputs) == ["values"]
+    assert list(PortNames.read(mod).outputs) == ["relu", "sum_1"]
     assert names(mod)[-2:] == ["relu", "sum_1"] and "dense/addmm" in spans(mod)
-    assert mod.attrs["tvm_ext.source_format"] == "torch" and mod.attrs["tvm_ext.rounding"] == "onnx"
+    assert ModelOrigin.read(mod).source_format == "torch" and ModelOrigin.read(mod).rounding == "onnx"
 
 
 def test_outputs_in_order(tiny: Path) -> None:

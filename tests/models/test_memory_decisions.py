@@ -24,6 +24,8 @@ from tests.support.onnx_models import saved
 from tests.support.poison import run_poisoned
 from tests.support.random_models import random_model
 from tvm_ext import BuildOptions, Platform
+from tvm_ext.core.decisions.composites import Region
+from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.execution.instrumented import run_instrumented
 from tvm_ext.pipeline import compile_module, origin, passes
 from tvm_ext.verification.input_ranges import random_inputs
@@ -34,11 +36,10 @@ SEEDS = range(8)
 def lowered(path: Path, scheduled: bool) -> Compiled:
     """A model as one region, its operators reordered or as the model has them; copies as copies."""
     host, mod = Platform.load("host"), tvm_ext.load(path)
-    attributes = {str(key): str(value) for key, value in mod.attrs.items()}
     stages = [p for p in passes(host, BuildOptions(), "net") if scheduled or p.info.name != "ScheduleOperators"]
     module = tvm.transform.Sequential(stages)(mod)
-    (region,) = [f for _, f in module.functions_items() if f.attrs and "Codegen" in f.attrs]
-    return compile_region(region, host, BuildOptions(), origin(attributes, host), model="net")
+    (region,) = [f for _, f in module.functions_items() if Region.read(f).codegen]
+    return compile_region(region, host, BuildOptions(), origin(ModelOrigin.read(mod), host), model="net")
 
 
 def placed(buffers, choices=(), bound=None) -> Solution:

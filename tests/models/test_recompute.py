@@ -18,9 +18,9 @@ from benchmarks import zoo
 from benchmarks.networks.quantize import quantized
 from benchmarks.networks.wired import gated_dense_block, gated_unet
 from codegen_c.backend.build import Compiled, compile_region
-from codegen_c.program.program import Sequence
+from codegen_c.program.program import RowSteps
 from relay_passes.analysis.operator_graph import OperatorGraph
-from relay_passes.memory.rematerialize import Rematerialize, repeat_operators
+from relay_passes.memory.rematerialize import Rematerialize, with_repeats
 from relay_passes.memory.rematerialize_in_rows import RematerializeInRows
 from relay_passes.memory.split_sequences import SplitSequences
 from tests.passes.test_split_sequences import BACKEND
@@ -31,6 +31,8 @@ from tests.support.poison import run_poisoned
 from tests.support.random_models import random_model
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions
+from tvm_ext.core.decisions.composites import Region
+from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.errors import DoesNotFit
 from tvm_ext.core.platform import Platform
 from tvm_ext.execution.instrumented import run_instrumented
@@ -45,10 +47,9 @@ SEEDS = range(3)
 def compiled_by(path: Path, memory_pass: MemoryPass) -> Compiled:
     """A model as one region, its memory plan checked by the validator."""
     mod = tvm_ext.load(path)
-    attributes = {str(key): str(value) for key, value in mod.attrs.items()}
     module = tvm.transform.Sequential(passes(HOST, BuildOptions(), "net", memory_pass))(mod)
-    (region,) = [f for _, f in module.functions_items() if f.attrs and "Codegen" in f.attrs]
-    return compile_region(region, HOST, BuildOptions(), origin(attributes, HOST), model="net")
+    (region,) = [f for _, f in module.functions_items() if Region.read(f).codegen]
+    return compile_region(region, HOST, BuildOptions(), origin(ModelOrigin.read(mod), HOST), model="net")
 
 
 def repeating(seed: int, *, split: bool) -> MemoryPass:
@@ -62,8 +63,7 @@ def repeating(seed: int, *, split: bool) -> MemoryPass:
             makers = [operators.made_by[value] for value in node.reads if value in operators.made_by]
             again = [maker for maker in dict.fromkeys(makers) if rng.random() < 0.5]
             sequence += [*again, index]
-        module = mod.clone()
-        repeat_operators(module, operators, sequence, {})
+        module = with_repeats(mod, operators, sequence)
         return SplitSequences(BACKEND, None)(module) if split else module
 
     return repeat
@@ -151,7 +151,7 @@ def test_repeats_that_a_budget_asks_for_keep_every_bit(
 
 def repeats(compiled: Compiled, *, in_rows: bool = False) -> list[str]:
     """Names of the calls that compute something again, or of those among them that are part of a sequence of rows."""
-    steps = [step for step in compiled.program.steps if not in_rows or isinstance(step, Sequence)]
+    steps = [step for step in compiled.program.steps if not in_rows or isinstance(step, RowSteps)]
     return [call.name for call in replace(compiled.program, steps=tuple(steps)).kernel_calls() if "_again" in call.name]
 
 

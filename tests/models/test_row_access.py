@@ -11,7 +11,7 @@ import pytest
 import tvm
 
 import tvm_ext
-from codegen_c.program.program import Sequence
+from codegen_c.program.program import RowSteps
 from tests.support.onnx_models import saved
 from tests.support.poison import run_poisoned
 from tests.support.row_networks import cropped, halved, row_network, samples_of
@@ -61,7 +61,7 @@ def assert_same_bits(module: tvm.IRModule, platform: Platform, seed: int) -> Non
     whole = compile_module(module, platform, BuildOptions(io="caller"))
     budget = int(whole.plan.arena_bytes * np.random.default_rng(seed).uniform(0.5, 0.9))
     small = compile_module(module, platform, BuildOptions(io="caller", ram=budget))
-    assert any(isinstance(step, Sequence) for step in small.program.steps), "these seeds run in rows"
+    assert any(isinstance(step, RowSteps) for step in small.program.steps), "these seeds run in rows"
     inputs = random_inputs({port.source: (port.shape, port.dtype) for port in whole.interface.inputs}, seed)
     expected = run_instrumented(whole, inputs, lambda *_: None)
     found, _ = run_poisoned(small, inputs)

@@ -14,7 +14,7 @@ import tvm
 
 import tvm_ext
 from benchmarks import zoo
-from codegen_c.program.program import Sequence
+from codegen_c.program.program import RowSteps
 from tests.support.image_networks import image_network
 from tests.support.onnx_models import saved
 from tests.support.packages import sample
@@ -84,7 +84,7 @@ def test_random_integer_networks(seed: int, tmp_path: Path) -> None:
         except DoesNotFit:
             continue
         break
-    if small is None or not any(isinstance(step, Sequence) for step in small.program.steps):
+    if small is None or not any(isinstance(step, RowSteps) for step in small.program.steps):
         pytest.skip("nothing splits this one")
     inputs = random_inputs({port.source: (port.shape, port.dtype) for port in whole.interface.inputs}, seed)
     expected = run_instrumented(whole, inputs, lambda *_: None)

@@ -16,6 +16,7 @@ from tests.support.peers import peer
 from tests.support.tflite_file import TfliteWriter
 from tests.support.tflite_runners import saved_tflite
 from tvm_ext import BuildOptions, Package
+from tvm_ext.core.decisions.models import KeptStates
 from tvm_ext.core.errors import BadInput, BadModel, BadOptions, RunFailed, UnsupportedModel
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs
@@ -81,7 +82,7 @@ def test_names_that_say_nothing_are_left_alone(tmp_path: Path) -> None:
     package = built(model, tmp_path, None, verify=())
     assert list(package.inputs) == ["x", "z1", "z2"] and not package.report["states"]
     module = tvm_ext.load(saved(models.voice_detector(), tmp_path), states={})
-    assert "tvm_ext.states" not in module.attrs
+    assert not KeptStates.read(module).states
 
 
 def test_a_session_resets_saves_and_restores(tmp_path: Path) -> None:

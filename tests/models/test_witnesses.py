@@ -19,6 +19,7 @@ from tests.support.packages import HOST_ONLY
 from tests.support.peers import peer
 from tests.support.tflite_models import NETWORKS
 from tests.support.tflite_runners import saved_tflite
+from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.errors import VerificationFailed
 from tvm_ext.core.processes.child import ChildLimits
 from tvm_ext.verification.witnesses import ask as asking
@@ -123,7 +124,7 @@ def test_what_onnxruntime_refuses_is_our_own_reading(tmp_path: Path) -> None:
     graph = helper.make_graph(nodes, "g", values, [result], [zero])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 10)], ir_version=8)
     mod = tvm_ext.load(saved(model, tmp_path))
-    path = Path(str(mod.attrs["tvm_ext.source_path"]))
+    path = Path(str(ModelOrigin.read(mod).path))
     path.write_bytes(path.read_bytes() + b"\x00")  # another file by now
     found = ask(mod, samples(mod), [], quantized_here=False)
     assert found.witness == "TVM" and "onnxruntime" in found.own_reading

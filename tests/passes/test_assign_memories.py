@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 import tvm
@@ -19,27 +19,14 @@ from relay_passes.regions.form_composites import FormComposites
 from tests.passes.modules import without_spans
 from tests.passes.stub_backend import StubBackend
 from tests.support.memory_problems import always_on
-from tvm_ext.core.row_sequence import RowOperator
+from tvm_ext.core.operator_costs import Footprint
 from tvm_ext.core.time_model import TimeModel
 
 LIMITS = {"sram": 1 << 20, "dtcm": 8 * 1024 + 512}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Footprint:
-    """Reads its first operand twenty times; the first operator has weights, all have scratch."""
-
-    instructions: int = 1000
-    rows: RowOperator | None = None
-    scratch_bytes: int = 0
-    shared_bytes: Mapping[int, int] = field(default_factory=dict)
-    columns: None = None
-    accumulation: None = None
-    kernel: str = "none"
-    read_bytes: Mapping[int, int] = field(default_factory=lambda: {0: 80 * 1024})
-    weights_bytes: int = 0
-    weights_read_bytes: int = 0
-    scratch_access_bytes: int = 0
+READS_FIRST = Footprint(instructions=1000, kernel="none", read_bytes={0: 80 * 1024})
+"""Reads its first operand twenty times."""
 
 
 class CostlyBackend(StubBackend):
@@ -48,8 +35,10 @@ class CostlyBackend(StubBackend):
     def footprint(self, composite: relax.Function) -> Footprint:
         (binding,) = bindings(composite)
         if binding.value.op.name != "relax.exp":
-            return Footprint()
-        return Footprint(weights_bytes=256, weights_read_bytes=25_600, scratch_bytes=64, scratch_access_bytes=6400)
+            return READS_FIRST
+        return replace(
+            READS_FIRST, weights_bytes=256, weights_read_bytes=25_600, scratch_bytes=64, scratch_access_bytes=6400
+        )
 
 
 @I.ir_module

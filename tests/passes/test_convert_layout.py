@@ -16,7 +16,8 @@ from relay_passes.regions.form_composites import FormComposites
 from tests.models.agree import run
 from tests.passes.modules import module_of, without_spans
 from tests.passes.stub_backend import StubBackend
-from tvm_ext.core.model_states import STATES, ModelState, states_of, states_to_json
+from tvm_ext.core.decisions.models import KeptStates
+from tvm_ext.core.model_states import ModelState
 
 RANDOM = np.random.default_rng(0)
 WEIGHTS = RANDOM.normal(size=(3, 2, 3, 3)).astype("float32")
@@ -72,9 +73,7 @@ def test_a_convolution_between_two_permutations() -> None:
     class Expected:
         @R.function(private=True)
         def permute_dims_x_nhwc(x: R.Tensor((1, 2, 6, 5), "float32")) -> R.Tensor((1, 6, 5, 2), "float32"):
-            R.func_attr(
-                {"Composite": "tvm_ext.permute_dims", "Primitive": True, "layout": [0, 2, 3, 1], "source_nodes": []}
-            )
+            R.func_attr({"Composite": "tvm_ext.permute_dims", "Primitive": True, "layout": [0, 2, 3, 1], "tensor": "x"})
             with R.dataflow():
                 x_nhwc = R.permute_dims(x, [0, 2, 3, 1])
                 R.output(x_nhwc)
@@ -82,9 +81,7 @@ def test_a_convolution_between_two_permutations() -> None:
 
         @R.function(private=True)
         def y(x: R.Tensor((1, 6, 5, 2), "float32")) -> R.Tensor((1, 4, 3, 3), "float32"):
-            R.func_attr(
-                {"Composite": "tvm_ext.nn_conv2d", "Primitive": True, "layout": [0, 2, 3, 1], "source_nodes": []}
-            )
+            R.func_attr({"Composite": "tvm_ext.nn_conv2d", "Primitive": True, "layout": [0, 2, 3, 1], "tensor": "y"})
             with R.dataflow():
                 y = R.nn.conv2d(x, R.const(NHWC_WEIGHTS, "float32"), data_layout="NHWC", kernel_layout="OHWI")
                 R.output(y)
@@ -92,7 +89,7 @@ def test_a_convolution_between_two_permutations() -> None:
 
         @R.function(private=True)
         def permute_dims_y(y: R.Tensor((1, 4, 3, 3), "float32")) -> R.Tensor((1, 3, 4, 3), "float32"):
-            R.func_attr({"Composite": "tvm_ext.permute_dims", "Primitive": True, "source_nodes": []})
+            R.func_attr({"Composite": "tvm_ext.permute_dims", "Primitive": True})
             with R.dataflow():
                 r = R.permute_dims(y, [0, 3, 1, 2])
                 R.output(r)
@@ -291,10 +288,10 @@ def test_states_on_their_way_to_windows_are_kept_channels_last() -> None:
     results = [relax.Var(name, value.ty) for name, value in zip(("y", "left"), values[1:], strict=True)]
     bound = [relax.VarBinding(var, value) for var, value in zip((window, *results), values, strict=True)]
     begins = RANDOM.normal(size=(1, 2, 5, 5)).astype("float32")
-    states = states_to_json([ModelState(name="kept", initial=begins)])
-    mod = tvm.IRModule({"main": build([x, kept], bound, results)}).with_attr(STATES, states)
+    states = KeptStates(states=(ModelState(name="kept", initial=begins),))
+    mod = states.write(tvm.IRModule({"main": build([x, kept], bound, results)}))
     after = convert(formed(mod))
-    (state,) = states_of(after.attrs)
+    (state,) = KeptStates.read(after).states
     found = after["main"].params[1]
     assert [int(extent) for extent in found.ty.shape.values] == [1, 5, 5, 2]
     np.testing.assert_array_equal(state.initial, begins.transpose(0, 2, 3, 1))

@@ -64,7 +64,7 @@ def test_an_anchor_takes_what_follows_it() -> None:
         def y(x: R.Tensor((1, 2, 4, 4), "float32"), r: R.Tensor((1, 2, 4, 4), "float32")) -> R.Tensor(
             (1, 2, 4, 4), "float32"
         ):
-            R.func_attr({"Composite": "tvm_ext.nn_conv2d", "Primitive": True, "source_nodes": []})
+            R.func_attr({"Composite": "tvm_ext.nn_conv2d", "Primitive": True})
             with R.dataflow():
                 c = R.nn.conv2d(x, R.const(WEIGHTS, "float32"))
                 a = R.add(c, r)
@@ -102,7 +102,7 @@ def test_a_quantized_chain() -> None:
     class Expected:
         @R.function(private=True)
         def y(x: R.Tensor((1, 2, 4, 4), "int8")) -> R.Tensor((1, 2, 4, 4), "int8"):
-            R.func_attr({"Composite": "tvm_ext.qnn_conv2d", "Primitive": True, "source_nodes": []})
+            R.func_attr({"Composite": "tvm_ext.qnn_conv2d", "Primitive": True})
             with R.dataflow():
                 w = R.dequantize(R.const(BYTES, "int8"), R.const(0.5, "float32"), R.const(0, "int8"))
                 a = R.dequantize(x, R.const(0.25, "float32"), R.const(1, "int8"))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from relay_passes.solvers.memories import search as memory_search
 from relay_passes.solvers.memories.assignment import Assignment, Place
-from relay_passes.solvers.memories.problem import Problem, Step
+from relay_passes.solvers.memories.problem import AssignmentProblem, Step
 from relay_passes.solvers.memories.search import assign
 from relay_passes.solvers.memories.state import Item, State
 from tests.support.memory_problems import always_on, in_sequences, random_problem
@@ -18,7 +18,7 @@ from tvm_ext.core.time_model import TimeModel
 SEEDS = st.integers(0, 10_000)
 
 
-def checked(problem: Problem, found: Assignment) -> None:
+def checked(problem: AssignmentProblem, found: Assignment) -> None:
     """Limits at every step, and every read and write from a copy that is there, by a count of its own."""
     used = {memory: np.zeros(len(problem.steps), int) for memory in (problem.home, *problem.near)}
     for value, place in enumerate(found.places):
@@ -73,12 +73,12 @@ def test_what_is_kept_up_to_date_is_what_the_problem_says(seed: int, steps: int,
         assert cycles == pytest.approx(problem.predicted_cycles(state.assignment()))
 
 
-def chain(*sizes: int, limit: int, skip: bool = False) -> Problem:
+def chain(*sizes: int, limit: int, skip: bool = False) -> AssignmentProblem:
     """Values one after the other, each step as slow as its operands; skip: the last step reads the first result too."""
     steps = [Step(cycles=1000, reads={i: 20 * sizes[i]}, writes={i + 1: sizes[i + 1]}) for i in range(len(sizes) - 1)]
     if skip:
         steps[-1] = Step(cycles=1000, reads={len(sizes) - 2: sizes[-2], 1: 20 * sizes[1]}, writes=steps[-1].writes)
-    return Problem(
+    return AssignmentProblem(
         steps=tuple(steps), sizes=sizes, outputs=frozenset({len(sizes) - 1}), home="sram", near=("dtcm",),
         limits={"sram": 1 << 30, "dtcm": limit}, stored="flash", time=TimeModel(platform=always_on()),
     )  # fmt: skip

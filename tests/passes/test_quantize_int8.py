@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,9 +18,10 @@ from relay_passes.analysis.int8_parameters import affine_of_range, quantize_line
 from relay_passes.analysis.quantization_units import units_of
 from relay_passes.analysis.run_units import Int8Choice, UnitRunner
 from relay_passes.dataflow import bindings, op_name, static_shape
-from relay_passes.quantization.quantize_int8 import REPORT, QuantizeInt8
+from relay_passes.quantization.quantize_int8 import QuantizeInt8
 from tests.passes.modules import module_of, without_spans
 from tests.passes.stub_backend import ELEMENTWISE
+from tvm_ext.core.decisions.models import QuantizationMeasured
 from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.load import load
 
@@ -29,6 +30,13 @@ IMAGE = (1, 2, 4, 4)
 RNG = np.random.default_rng(3)
 WEIGHTS = RNG.normal(size=(2, 2, 3, 3)).astype("float32")
 BIAS = RNG.normal(size=(1, 2, 1, 1)).astype("float32")
+
+
+def measured(mod: tvm.IRModule) -> dict[str, Any]:
+    """The report that quantizing left in a module."""
+    report = QuantizationMeasured.read(mod).report
+    assert report is not None
+    return dict(report)
 
 
 def image(name: str = "x") -> relax.Var:
@@ -111,7 +119,7 @@ def test_a_convolution() -> None:
                 R.output(y)
             return y
 
-    tvm.ir.assert_structural_equal(after.without_attr(REPORT)["main"], without_spans(Expected)["main"], True)
+    tvm.ir.assert_structural_equal(after["main"], without_spans(Expected)["main"], True)
     largest = 127 / 64 * 127 / 64 + 1
     assert out_scale == pytest.approx(largest / 255, rel=1e-6)
 
@@ -184,7 +192,7 @@ def test_what_has_no_int8_form_stays_float() -> None:
         "nn.conv2d float32", "add float32", "quantize int8", "cumsum float32",
         "quantize int8", "nn.conv2d float32", "add float32", "quantize int8",
     ]  # fmt: skip
-    left = json.loads(str(mod.attrs[REPORT]))["left_float"]
+    left = measured(mod)["left_float"]
     assert [entry["reason"] for entry in left] == ["cumsum has no int8 form here"]
 
 
@@ -209,9 +217,9 @@ def test_operators_that_lose_too_much_are_left_float_the_worst_first() -> None:
         return b.emit(OP.sigmoid(b.emit(OP.multiply(wide, relax.const(0.01)))), "narrow")
 
     mod = build(body)
-    everything = json.loads(str(quantized(mod, min_snr_db=-100.0).attrs[REPORT]))
+    everything = measured(quantized(mod, min_snr_db=-100.0))
     assert not everything["left_float"] and all(entry["dtype"] == "int8" for entry in everything["operators"])
-    some = json.loads(str(quantized(mod, min_snr_db=100.0).attrs[REPORT]))
+    some = measured(quantized(mod, min_snr_db=100.0))
     assert some["left_float"] and all("dB" in entry["reason"] for entry in some["left_float"])
     floats = {entry["name"] for entry in some["operators"] if entry["dtype"] == "float32"}
     assert floats == {entry["name"] for entry in some["left_float"]}
@@ -231,11 +239,11 @@ def test_the_trial_run_is_what_the_module_computes(float_io: bool) -> None:
     mod = build(body)
     qdq = quantized(mod, float_io=float_io, min_snr_db=-100.0)
     labels = _guesses(qdq, samples_of(mod), float_io)
-    right = json.loads(str(quantized(mod, float_io=float_io, labels=labels, min_snr_db=-100.0).attrs[REPORT]))
+    right = measured(quantized(mod, float_io=float_io, labels=labels, min_snr_db=-100.0))
     wrong = [(label + 1) % 3 for label in labels]
-    none = json.loads(str(quantized(mod, float_io=float_io, labels=wrong, min_snr_db=-100.0).attrs[REPORT]))
+    none = measured(quantized(mod, float_io=float_io, labels=wrong, min_snr_db=-100.0))
     assert right["accuracy_int8"] == 1.0 and none["accuracy_int8"] == 0.0
-    assert json.loads(str(qdq.attrs[REPORT]))["accuracy_int8"] is None
+    assert measured(qdq)["accuracy_int8"] is None
     units = units_of(mod["main"], ELEMENTWISE)
     runner = UnitRunner(mod, units)
     by_name = {unit.result.name: unit.result for unit in units} | {"x": mod["main"].params[0]}

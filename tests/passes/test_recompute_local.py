@@ -97,30 +97,30 @@ def test_local_search_finds_cheaper_plans() -> None:
 
 @needs_ortools
 @pytest.mark.parametrize("seed", range(4))
-def test_windows_keep_to_the_budget_and_never_cost_more(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from relay_passes.solvers.recompute import windows as recompute_windows
+def test_intervals_keep_to_the_budget_and_never_cost_more(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from relay_passes.solvers.recompute import intervals
 
-    monkeypatch.setattr(recompute_windows, "STAGES", 16)
-    monkeypatch.setattr(recompute_windows, "MOST_BEFORE", 12)
+    monkeypatch.setattr(intervals, "STAGES", 16)
+    monkeypatch.setattr(intervals, "MOST_BEFORE", 12)
     made, order, peak = problem(60, seed)
     for share in SHARES:
         budget = int(peak * share)
         found = recompute(made.graph, order, made.durations, budget)
         if found is not None:
-            better = recompute_windows.improve_in_windows(made.graph, order, made.durations, budget, found)
+            better = intervals.improve_in_intervals(made.graph, order, made.durations, budget, found)
             assert better.cost <= found.cost
             assert_plan(made, order, budget, better)
 
 
 @needs_ortools
-def test_windows_find_cheaper_plans() -> None:
-    from relay_passes.solvers.recompute.windows import improve_in_windows
+def test_intervals_find_cheaper_plans() -> None:
+    from relay_passes.solvers.recompute.intervals import improve_in_intervals
 
     made, order, peak = problem(100, 0)
     budget = int(peak * 0.8)
     found = recompute(made.graph, order, made.durations, budget)
     assert found is not None
-    assert improve_in_windows(made.graph, order, made.durations, budget, found).cost < found.cost
+    assert improve_in_intervals(made.graph, order, made.durations, budget, found).cost < found.cost
 
 
 @needs_ortools

@@ -16,7 +16,7 @@ from tvm.script import relax as R
 import tvm_ext
 from codegen_c.backend.byoc import CodegenBackend
 from codegen_c.targets.registry import target_of
-from relay_passes.composites import composite_of, stream_of
+from relay_passes.composites import composite_of
 from relay_passes.dataflow import bindings, outputs
 from relay_passes.layout.convert_layout import ConvertLayout
 from relay_passes.layout.stream_ports import StreamPorts
@@ -27,6 +27,7 @@ from relay_passes.simplify.fold_constants import FoldConstants
 from relay_passes.simplify.slice_splits import SliceSplits
 from tests.golden.models import integer_network
 from tests.support.onnx_models import model_of, saved
+from tvm_ext.core.decisions.execution import StreamDirection
 from tvm_ext.core.platform import Platform
 
 BACKEND = CodegenBackend(target=target_of(Platform.load("host").processor))
@@ -37,7 +38,7 @@ def test_an_input_and_an_output() -> None:
     class Before:
         @R.function(private=True)
         def relu(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-            R.func_attr({"Composite": "tvm_ext.nn_relu", "Primitive": True, "source_nodes": []})
+            R.func_attr({"Composite": "tvm_ext.nn_relu", "Primitive": True})
             with R.dataflow():
                 y = R.nn.relu(x)
                 R.output(y)
@@ -55,7 +56,7 @@ def test_an_input_and_an_output() -> None:
     class Expected:
         @R.function(private=True)
         def relu(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-            R.func_attr({"Composite": "tvm_ext.nn_relu", "Primitive": True, "source_nodes": []})
+            R.func_attr({"Composite": "tvm_ext.nn_relu", "Primitive": True, "tensor": "y"})
             with R.dataflow():
                 y = R.nn.relu(x)
                 R.output(y)
@@ -63,7 +64,7 @@ def test_an_input_and_an_output() -> None:
 
         @R.function(private=True)
         def read_x(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-            R.func_attr({"Composite": "tvm_ext.read_rows", "Primitive": True, "source_nodes": [], "stream": "read"})
+            R.func_attr({"Composite": "tvm_ext.read_rows", "Primitive": True, "stream": "read", "tensor": "x"})
             with R.dataflow():
                 y = R.permute_dims(x, [0])
                 R.output(y)
@@ -71,7 +72,7 @@ def test_an_input_and_an_output() -> None:
 
         @R.function(private=True)
         def write_y(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-            R.func_attr({"Composite": "tvm_ext.write_rows", "Primitive": True, "source_nodes": [], "stream": "write"})
+            R.func_attr({"Composite": "tvm_ext.write_rows", "Primitive": True, "stream": "write"})
             with R.dataflow():
                 y = R.permute_dims(x, [0])
                 R.output(y)
@@ -105,7 +106,8 @@ def formed(nodes: list[object], shape: tuple[int, ...], results: list[str], fold
 
 def streams(mod: tvm.IRModule) -> list[str | None]:
     """Of each call of main: what it streams."""
-    return [stream_of(composite_of(mod, b.value)) for b in bindings(mod["main"]) if isinstance(b.value, relax.Call)]
+    calls = [b.value for b in bindings(mod["main"]) if isinstance(b.value, relax.Call)]
+    return [StreamDirection.read(composite_of(mod, call)).direction or None for call in calls]
 
 
 CONV = helper.make_node("Conv", ["x", "w"], ["y"], pads=[1] * 4)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from relay_passes.solvers.memories.problem import Problem, Step
+from relay_passes.solvers.memories.problem import AssignmentProblem, Step
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.time_model import TimeModel
 
@@ -21,7 +21,7 @@ def always_on(dtcm_bytes: int = 0x1_0000, *, dma: bool = True) -> Platform:
     return replace(platform, memories=memories, links=links)
 
 
-def random_problem(seed: int, num_steps: int, *, near_bytes: int = 24_000, dma: bool = True) -> Problem:
+def random_problem(seed: int, num_steps: int, *, near_bytes: int = 24_000, dma: bool = True) -> AssignmentProblem:
     """Operators in a chain with connections that reach back, of the costs that convolutions have."""
     random = np.random.default_rng(seed)
     sizes, steps = [int(random.integers(1, 12)) * 1000], []
@@ -47,14 +47,14 @@ def random_problem(seed: int, num_steps: int, *, near_bytes: int = 24_000, dma: 
             )
         )
     read = {value for step in steps for value in step.reads}
-    return Problem(
+    return AssignmentProblem(
         steps=tuple(steps), sizes=tuple(sizes), outputs=frozenset(set(range(1, len(sizes))) - read), home="sram",
         near=("dtcm",), limits={"sram": 1 << 30, "dtcm": near_bytes}, stored="flash",
         time=TimeModel(platform=always_on(dma=dma)),
     )  # fmt: skip
 
 
-def in_sequences(problem: Problem) -> Problem:
+def in_sequences(problem: AssignmentProblem) -> AssignmentProblem:
     """The same with some steps that stand together, as those of a split sequence do."""
     steps = [
         replace(step, together=index % 5 in (2, 3) and index > 0, movable=index % 5 not in (1, 2, 3))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ import numpy as np
 
 from codegen_c.program import reference
 from tests.support.peers import peer
+from tvm_ext.core.decisions.models import PortNames
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.load import load
@@ -54,7 +54,7 @@ def referenced(path: Path, inputs: Sequence[np.ndarray]) -> tuple[list[np.ndarra
         mod = load(path)
     compiled = compile_module(mod, Platform.load("host"), BuildOptions())
     ports = compiled.interface.inputs
-    assert [port.source for port in ports] == json.loads(mod.attrs["tvm_ext.input_names"])
+    assert [port.source for port in ports] == list(PortNames.read(mod).inputs)
     values = reference.run(compiled.program, {port.name: x for port, x in zip(ports, inputs, strict=True)})
     kernels = [call.implementation.kernel for call in compiled.program.kernel_calls()]
     return [values[port.name] for port in compiled.interface.outputs], kernels

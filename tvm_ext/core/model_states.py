@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-
-STATES = "tvm_ext.states"
-"""Module attribute: the states in order, as `states_to_json` writes them."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -52,11 +49,6 @@ def states_from_json(text: str) -> tuple[ModelState, ...]:
         )
         for entry in json.loads(text)
     )
-
-
-def states_of(attributes: Mapping[str, object] | None) -> tuple[ModelState, ...]:
-    """The states of a module with these attributes."""
-    return states_from_json(str((attributes or {}).get(STATES, "[]")))
 
 
 def next_name(state: str) -> str:

@@ -25,23 +25,23 @@ _C_HEADERS = frozenset(
 
 
 def strip_ending(columns: tuple[int, int]) -> str:
-    """What names of some columns of an image, and of what computes them, end in."""
+    """The end of names of some columns of an image, and of functions that compute them."""
     return f"columns_{columns[0]}_{columns[1]}"
 
 
 def hides_header(model: str) -> bool:
-    """Whether `<model>.h`, which lies where the compiler looks first, would be read in place of C's header or ours."""
+    """True where `<model>.h`, where the compiler looks first, would be read in place of C's header or ours."""
     return model in _C_HEADERS or model.startswith("tvm_ext")
 
 
-def identifier(text: str, *, fallback: str = "x", ending: str = "") -> str:
+def identifier(text: str, *, fallback: str = "x", keep: str = "") -> str:
     """A legal, lower-case C identifier close to `text`; at most 40 characters, never a keyword of C or C++.
 
-    ending: a word that it ends in, whole.
+    keep: where `text` ends in this word, it is shortened before it.
     """
-    room = 40 - len(ending) - 1 if ending else 40
-    word = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:room].strip("_") or fallback
-    word = f"{word}_{ending}" if ending else word
+    word = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
+    tail = f"_{keep}" if keep and word.endswith(f"_{keep}") else ""
+    word = (word.removesuffix(tail)[: 40 - len(tail)].strip("_") or fallback) + tail
     word = word if word[0].isalpha() else f"{fallback}_{word}"
     return f"{word}_" if word in _KEYWORDS else word
 

@@ -7,15 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
+from tvm_ext.core.alignment import ALIGNMENT_BYTES
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.names import hides_header
 from tvm_ext.core.platform import Platform
-
-ALIGNMENT_BYTES = 16
-"""Of every tensor in an arena."""
-
-STATE_ALIGNMENT_BYTES = 4
-"""Of every state in the struct that holds them, at least."""
 
 VARIABLES_BYTES = 4096
 """Kept free, beside the stack, in the memory where a board's firmware has its variables."""
@@ -34,7 +29,7 @@ Memories = Literal["all", "default"]
 
 @dataclass(frozen=True, kw_only=True)
 class BuildOptions:
-    """What a build may decide.
+    """Choices of a build.
 
     optimize: `speed` or `size`; chooses compiler flags and kernel variants.
     io: `arena` keeps inputs and outputs in the planned arena, `caller` takes pointers at each run, `stream` takes

@@ -9,9 +9,10 @@ import tvm
 from tvm import relax
 
 from relay_passes.dataflow import bindings, is_dataflow, outputs, rebuild, with_span
+from tvm_ext.core.decisions.composites import InputCount
+from tvm_ext.core.decisions.models import KeptStates, ModelOrigin
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.core.limits import Limits
-from tvm_ext.core.model_states import STATES, states_of
 from tvm_ext.frontends.loaded import Loaded
 from tvm_ext.frontends.shapes import DeclaredInput, fix_shapes
 from tvm_ext.frontends.size_limits import check_folding, check_results
@@ -35,19 +36,19 @@ def load_relax(mod: tvm.IRModule, shapes: Mapping[str, Sequence[int]] | None, li
     func = _without_source_lines(_with_results_opened(static["main"]))
     _check_static(func)
     check_results(func, limits)
-    known = (mod.attrs or {}).get("tvm_ext.source_sha256")
-    if known is None:  # else it was read from a file, whose operators were counted and folded
+    known = ModelOrigin.read(mod)
+    if not known.is_known:  # else it was read from a file, whose operators were counted and folded
         check_folding(func, limits)
     static = static.clone()
     static.update_func(static.get_global_var("main"), func)
-    states = states_of(mod.attrs)
+    states = KeptStates.read(mod).states
     names = _unique([getattr(result, "name", f"output_{i}") for i, result in enumerate(outputs(func))])
     if not len(states) < min(len(func.params) + 1, len(names)):
-        raise BadModel(f"{STATES} lists {len(states)} states; 'main' has {len(func.params)} parameters and "
+        raise BadModel(f"the module lists {len(states)} states; 'main' has {len(func.params)} parameters and "
                        f"{len(names)} results, of which the last are the states.")  # fmt: skip
     return Loaded(
         mod=static,
-        sha256=hashlib.sha256(mod.script(show_meta=True).encode()).hexdigest() if known is None else str(known),
+        sha256=hashlib.sha256(mod.script(show_meta=True).encode()).hexdigest() if not known.is_known else known.sha256,
         input_names=tuple(param.name for param in func.params[: len(func.params) - len(states)]),
         output_names=names[: len(names) - len(states)],
         states=states,
@@ -64,8 +65,8 @@ def _main(mod: tvm.IRModule) -> relax.Function:
     for param in main.params:
         if not isinstance(param.ty, relax.TensorType) or not isinstance(param.ty.shape, relax.ShapeExpr):
             raise BadModel(f"parameter {param.name!r} of 'main' is {param.ty}; tensors of known rank are needed.")
-    num_input = int(main.attrs["num_input"]) if main.attrs and "num_input" in main.attrs else len(main.params)
-    if num_input < len(main.params):
+    num_input = InputCount.read(main).count
+    if num_input is not None and num_input < len(main.params):
         unbound = ", ".join(param.name for param in main.params[num_input:][:3])
         raise BadModel(f"weights are parameters of 'main' ({unbound} ...); bind them with relax.transform.BindParams.")
     if len({param.name for param in main.params}) < len(main.params):

@@ -1,36 +1,55 @@
-"""Statements of a function to be: what each operator of a model became, constants folded, shapes static."""
+"""Statements of a function to be: the calls each operator of a model became, constants folded, shapes static."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import tvm
 from tvm import relax
 
 from relay_passes.analysis.constant_value import evaluate
-from relay_passes.dataflow import substitute, with_span
-from tvm_ext.frontends.onnx.translate_node import Statement
+from relay_passes.dataflow import bindings, operands, substitute, with_span
+from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.size_limits import ImportSizes
 
+Replace = Callable[[relax.Expr], "relax.Expr | None"]
 
-class NotPossible(Exception):
-    """Raised for an operator whose result has no shape or type that is known at compile time, or is too large."""
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Statement:
+    """One binding of the function to be. tensor: first output of the model's operator it belongs to."""
+
+    var: relax.Var
+    value: relax.Expr
+    tensor: str
 
 
 class Statements:
-    """Collects statements, operator after operator."""
+    """Collects statements, operator after operator.
 
-    def __init__(self, sizes: ImportSizes) -> None:
+    folds: true for expressions whose numbers stand in their place where they are known. replaced: another expression
+    that stands in place of one, None where it becomes a statement; it may raise Refused.
+    """
+
+    def __init__(
+        self,
+        sizes: ImportSizes,
+        *,
+        folds: Callable[[relax.Expr], bool] = lambda value: True,
+        replaced: Replace = lambda value: None,
+    ) -> None:
         self.list: list[Statement] = []
-        self._sizes = sizes
+        self._sizes, self._folds, self._replaced = sizes, folds, replaced
         self._builder = relax.BlockBuilder()
 
     def collect(
         self, make: Callable[[relax.BlockBuilder], relax.Expr], *, operator: str, tensor: str
     ) -> list[relax.Expr]:
-        """The results of `make`: variables of new statements, or constants. Raises NotPossible, and what `make` raises.
+        """The results of `make`: variables of new statements, or constants.
 
-        operator: its name in the model, the span of all calls. tensor: its first result in the model.
+        operator: its name in the model, the span of all calls. tensor: its first result in the model. Raises Refused
+        for a result without a static shape, or too large, and all that `make` raises.
         """
         self._builder._begin_dataflow_block()
         try:
@@ -41,7 +60,7 @@ class Statements:
         known: dict[relax.Var, relax.Expr] = {}
         for binding in block.bindings:
             if not isinstance(binding, relax.VarBinding):
-                raise NotPossible("the shape of its output depends on data")
+                raise Refused("the shape of its output depends on data")
             known[binding.var] = self._keep(substitute(binding.value, known), span, tensor)
         fields = expr.fields if isinstance(expr, relax.Tuple) else [expr]
         values = [self._keep(substitute(field, known), span, tensor) for field in fields]
@@ -50,35 +69,37 @@ class Statements:
             values = [self._keep(relax.TupleGetItem(values[0], index), span, tensor) for index in elements]
         return values
 
-    def helpers(self, called: set[relax.Expr]) -> dict[tvm.ir.GlobalVar, tvm.tirx.PrimFunc]:
-        """Those functions that converters wrote as loops and that are among `called`."""
+    def helpers(self, main: relax.Function) -> dict[tvm.ir.GlobalVar, tvm.tirx.PrimFunc]:
+        """The functions that `main` calls by name: those that converters wrote as loops."""
         made = self._builder.get()
+        called = {leaf for binding in bindings(main) for leaf in operands(binding.value)}
         return {var: made[var] for var in made.get_global_vars() if var in called}
 
     def _keep(self, value: relax.Expr, span: tvm.ir.Span, tensor: str) -> relax.Expr:
-        """What stands for `value` from now on: itself if a leaf, its number if known, else a new variable."""
+        """The stand-in for `value` from now on: itself if a leaf, its number if known, else a new variable."""
         if isinstance(value, relax.Var | relax.ShapeExpr | tvm.ir.GenericConst | tvm.tirx.IntImm):
-            self._refuse(value if isinstance(value, tvm.ir.GenericConst) else None)
+            _refuse(self._sizes.refuses(value) if isinstance(value, tvm.ir.GenericConst) else None)
             return value
-        self._refuse(value)
-        dequantizes = isinstance(value, relax.Call) and value.op == tvm.ir.Op.get("relax.dequantize")
-        folded = None if dequantizes else evaluate(value)  # a dequantized weight stays one: kernels use its integers
+        _refuse(self._sizes.refuses(value))
+        folded = evaluate(value) if self._folds(value) else None
         if folded is not None:
             return self._sizes.computed(folded)
         _check_static(value.ty)
+        if (other := self._replaced(value)) is not None:
+            return other
         var = relax.DataflowVar("", value.ty)
         self.list.append(Statement(var=var, value=with_span(value, span), tensor=tensor))
         return var
 
-    def _refuse(self, value: relax.Expr | None) -> None:
-        reason = None if value is None else self._sizes.refuses(value)
-        if reason:
-            raise NotPossible(reason)
+
+def _refuse(reason: str | None) -> None:
+    if reason:
+        raise Refused(reason)
 
 
 def _check_static(ty: relax.Type) -> None:
     for field in ty.fields if isinstance(ty, relax.TupleType) else [ty]:
         if not isinstance(field, relax.TensorType) or not isinstance(field.shape, relax.ShapeExpr):
-            raise NotPossible("the shape of its output depends on data")
+            raise Refused("the shape of its output depends on data")
         if not all(isinstance(dim, tvm.tirx.IntImm) for dim in field.shape.values):
-            raise NotPossible("the shape of its output depends on data")
+            raise Refused("the shape of its output depends on data")

@@ -19,7 +19,7 @@ from codegen_c.c_text.text import C_TYPES
 from codegen_c.emit.header import describe_type
 from codegen_c.emit.stream import streamed
 from codegen_c.operators.quantization import Quantization
-from codegen_c.program.interface import Interface, Port, Stream
+from codegen_c.program.interface import Interface, Port, StreamedPort
 from tvm_ext.core.errors import BadPackage
 from tvm_ext.core.options import Io
 
@@ -83,7 +83,7 @@ class _Report:
 
 
 def interface_of(report: Mapping[str, Any]) -> Interface:
-    """How the package's C is called. Raises BadPackage for a report that says nothing that can be."""
+    """The way the package's C is called. Raises BadPackage for a report that says nothing that can be."""
     checked = _checked(report)
     interface = Interface(
         model=checked.model.name, io=checked.options.io,
@@ -184,7 +184,7 @@ def _port(entry: _Port) -> Port:
         quantization=None
         if entry.scale is None or entry.zero_point is None
         else Quantization(scale=entry.scale, zero_point=entry.zero_point),
-        stream=Stream(
+        stream=StreamedPort(
             rows=stream.rows, rows_kept=stream.rows_kept, rows_per_call=stream.rows_per_call, layout=stream.layout
         )
         if stream

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -13,7 +12,8 @@ from codegen_c.backend.build import Compiled
 from codegen_c.costs.predict import moved_bytes, predicted_cycles, step_cycles, time_model
 from codegen_c.kernels.contract import Alternative
 from codegen_c.program.interface import Port
-from codegen_c.program.program import KernelCall, Program, State, Step, Transfer, Wait, calls, scratch_bytes, writes
+from codegen_c.program.program import KeptState, KernelCall, Program, Step, Transfer, Wait, calls, scratch_bytes, writes
+from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.options import BuildOptions
 
 SCHEMA_VERSION = 1
@@ -22,7 +22,8 @@ SCHEMA_VERSION = 1
 def make_report(
     compiled: Compiled,
     options: BuildOptions,
-    attributes: Mapping[str, str],
+    origin: ModelOrigin,
+    quantization: Mapping[str, Any] | None = None,
     *,
     code_bytes: int | None,
     stack_bytes: int | None,
@@ -50,8 +51,8 @@ def make_report(
         "model": {
             "name": compiled.interface.model,
             "source": compiled.origin.model,
-            "sha256": attributes["tvm_ext.source_sha256"],
-            "format": attributes["tvm_ext.source_format"],
+            "sha256": origin.sha256,
+            "format": origin.source_format,
         },
         "platform": platform.name,
         "options": {"optimize": options.optimize, "io": options.io, "quantize": options.quantize},
@@ -87,7 +88,7 @@ def make_report(
             for index, step in enumerate(program.steps)
         ],
         "float_operations": _float_operations(compiled) if compiled.is_quantized else [],
-        "quantization": json.loads(attributes.get("tvm_ext.quantization", "null")),
+        "quantization": quantization,
         "artifacts": dict(artifacts),
         "verify": dict(verify),
         **(assurance or {}),
@@ -107,7 +108,7 @@ def _port(port: Port) -> dict[str, Any]:
     }
 
 
-def _state(compiled: Compiled, state: State) -> dict[str, Any]:
+def _state(compiled: Compiled, state: KeptState) -> dict[str, Any]:
     """A state's place, and how a run changes it: by a ring, in place, by moving rows up, by a copy, or not at all."""
     tensor, place = compiled.program.tensors[state.tensor], compiled.plan.placements[state.tensor]
     return {
@@ -144,7 +145,7 @@ def _peak(compiled: Compiled) -> dict[str, Any] | None:
 
 
 def _prediction(compiled: Compiled) -> dict[str, Any]:
-    """Of a run's time, with and without memories beside the default one; and what goes between them."""
+    """Predicted time of a run, with and without memories beside the default one, and transfers between them."""
     time, default = time_model(compiled.platform), compiled.platform.activations
     return {
         "note": "predicted cycles, not measured: QEMU models no memory timing",
@@ -160,7 +161,7 @@ def moved_table(moved: Mapping[tuple[str, str], int]) -> list[dict[str, Any]]:
 
 
 def _float_operations(compiled: Compiled) -> list[dict[str, Any]]:
-    """What a quantized model still computes in float, and why no integer kernel takes it."""
+    """Operators that a quantized model computes in float, and why no integer kernel takes them."""
     return [
         {
             "step": call.name,

@@ -1,8 +1,7 @@
-"""What values the inputs of a module may have so that its operators can compute: for samples that are drawn here."""
+"""Values that inputs of a module may have so that its operators can compute: for samples that are drawn here."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 import numpy as np
@@ -10,11 +9,10 @@ import tvm
 from tvm import relax
 
 from relay_passes.dataflow import array_of, bindings, op_name, operands, outputs, static_shape
+from tvm_ext.core.decisions.models import InputDemands
 
 Range = tuple[float, float]
 """Least and largest value."""
-DEMANDS = "tvm_ext.input_demands"
-"""Module attribute: what operators of the file demand of inputs, JSON of name -> [least, largest]."""
 
 _DIVISORS = frozenset("divide floor_divide mod floor_mod".split())
 _INDEXED = frozenset("take gather_elements gather_nd scatter_elements scatter_nd".split())
@@ -26,7 +24,7 @@ def input_ranges(mod: tvm.IRModule) -> dict[str, Range]:
     """Ranges of inputs of `main` that operators demand one of.
 
     Indices lie within their axis, whole divisors are not zero, floats that are quantized cover the integers' range,
-    and an input that nothing reads is 0. What the file's own operators demand, as the importer noted, is joined.
+    and an input that nothing reads is 0. Demands of the file's own operators, as the importer noted them, are joined.
     """
     main = mod["main"]
     found: dict[str, Range] = {}
@@ -42,7 +40,7 @@ def input_ranges(mod: tvm.IRModule) -> dict[str, Range]:
             if operand in origin:
                 low, high = found.get(origin[operand], demanded)
                 found[origin[operand]] = (max(low, demanded[0]), min(high, demanded[1]))
-    for name, (low, high) in json.loads(str((mod.attrs or {}).get(DEMANDS, "{}"))).items():
+    for name, (low, high) in (InputDemands.read(mod).ranges or {}).items():
         known = found.get(name, (low, high))
         found[name] = (max(low, known[0]), min(high, known[1]))
     unread = {param.name: _UNUSED for param in main.params if param not in read}

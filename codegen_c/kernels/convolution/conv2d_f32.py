@@ -16,11 +16,11 @@ from codegen_c.kernels.shared.lanes import SCALAR
 from codegen_c.kernels.shared.tile import (
     Accumulators,
     Blocking,
-    Segment,
+    ChannelRange,
+    channel_ranges,
     native_blocking,
     over_channels,
     pack,
-    segments,
 )
 from codegen_c.kernels.shared.window import clip, offset, tap_range
 from codegen_c.operators.kinds import Conv2d
@@ -63,7 +63,7 @@ def _instructions(operator: Conv2d, blocking: Blocking, pixels: int) -> int:
     if not _is_one_run(operator):
         runs, length = kernel_rows * kernel_columns, depth
     total = 14
-    for segment in segments(operator.output.shape[3], blocking):
+    for segment in channel_ranges(operator.output.shape[3], blocking):
         sums = pixels * segment.vectors
         run = 6 + 2 * pixels + length * (pixels + segment.vectors + sums + 3)
         finish = sums * (3 + operator.finish.num_instructions)
@@ -91,7 +91,7 @@ def _minus(number: int) -> str:
     return f" - {number}" if number else ""
 
 
-def _tile(operator: Conv2d, stored: StoredRows, finish: Finish, segment: Segment, pixels: int) -> list[str]:
+def _tile(operator: Conv2d, stored: StoredRows, finish: Finish, segment: ChannelRange, pixels: int) -> list[str]:
     """One block of output channels, from k on."""
     window, (_, _, columns, channels) = operator.window, operator.inputs[0].shape
     num_outputs, _, kernel_columns, depth = operator.weight.shape

@@ -12,7 +12,7 @@ from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Targe
 from codegen_c.kernels.convolution.conv_f32 import by_pixels, pixel_offsets, places
 from codegen_c.kernels.convolution.transposed import over_taps, rows_of, spread
 from codegen_c.kernels.shared.finish import Finish
-from codegen_c.kernels.shared.tile import Accumulators, Segment, native_blocking, over_channels, pack
+from codegen_c.kernels.shared.tile import Accumulators, ChannelRange, native_blocking, over_channels, pack
 from codegen_c.kernels.shared.window import slot
 from codegen_c.operators.kinds import Conv2dTranspose
 
@@ -36,7 +36,7 @@ def implement(operator: Conv2dTranspose, target: Target, stored: StoredRows) -> 
     taps = operator.output.num_elements // operator.output.shape[3] * kernel_rows * kernel_columns
     taps //= window.strides[0] * window.strides[1]
 
-    def tile(segment: Segment) -> list[str]:
+    def tile(segment: ChannelRange) -> list[str]:
         return _tile(operator, stored, finish, segment)
 
     body = [*pixel_offsets(operator, stored, finish), *over_channels(operator.output.shape[3], blocking, tile)]
@@ -53,7 +53,7 @@ def implement(operator: Conv2dTranspose, target: Target, stored: StoredRows) -> 
     )
 
 
-def _tile(operator: Conv2dTranspose, stored: StoredRows, finish: Finish, segment: Segment) -> list[str]:
+def _tile(operator: Conv2dTranspose, stored: StoredRows, finish: Finish, segment: ChannelRange) -> list[str]:
     """One block of output channels of one pixel, from k on."""
     (batch, height, columns, depth), sums = operator.inputs[0].shape, Accumulators(segment=segment, pixels=1)
     row = f"n * {height} + i" if batch > 1 else slot("i", stored.input(0))

@@ -14,7 +14,7 @@ from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Targe
 from codegen_c.kernels.convolution.conv_f32 import implementation, input_row, pixel_offsets, places
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.lanes import native_lanes
-from codegen_c.kernels.shared.tile import Accumulators, Blocking, Segment, over_channels, segments
+from codegen_c.kernels.shared.tile import Accumulators, Blocking, ChannelRange, channel_ranges, over_channels
 from codegen_c.kernels.shared.window import clip, offset, tap_range
 from codegen_c.operators.kinds import Conv2d
 
@@ -60,7 +60,7 @@ def _instructions(operator: Conv2d, blocking: Blocking, pixels: int) -> int:
     """Modelled, for a group of pixels: set-up of each block, loads and FMAs of each kernel row."""
     kernel_rows, kernel_columns = operator.window.kernel
     total = 14
-    for segment in segments(operator.output.shape[3], blocking):
+    for segment in channel_ranges(operator.output.shape[3], blocking):
         loads = len(_columns_read(operator, pixels)) + kernel_columns
         row = 8 + segment.vectors * (loads + pixels * kernel_columns) + (6 * kernel_columns if pixels == 1 else 0)
         finish = pixels * segment.vectors * (4 + operator.finish.num_instructions)
@@ -88,7 +88,7 @@ def _pixels(operator: Conv2d, stored: StoredRows, finish: Finish, blocking: Bloc
     ]
 
 
-def _one_pixel(operator: Conv2d, stored: StoredRows, finish: Finish, segment: Segment, pixels: int) -> list[str]:
+def _one_pixel(operator: Conv2d, stored: StoredRows, finish: Finish, segment: ChannelRange, pixels: int) -> list[str]:
     """One pixel, its window clipped: a loop over taps."""
     window, (_, _, columns, channels) = operator.window, operator.inputs[0].shape
     sums, lanes = Accumulators(segment=segment, pixels=1), segment.lanes
@@ -105,7 +105,7 @@ def _one_pixel(operator: Conv2d, stored: StoredRows, finish: Finish, segment: Se
     return _rows(operator, stored, sums, inner, finish)
 
 
-def _unrolled(operator: Conv2d, stored: StoredRows, finish: Finish, segment: Segment, pixels: int) -> list[str]:
+def _unrolled(operator: Conv2d, stored: StoredRows, finish: Finish, segment: ChannelRange, pixels: int) -> list[str]:
     """Several pixels inside the input: one kernel row at a time, each input element loaded once."""
     window, (_, _, columns, channels) = operator.window, operator.inputs[0].shape
     sums, lanes = Accumulators(segment=segment, pixels=pixels), segment.lanes

@@ -16,7 +16,7 @@ from codegen_c.kernels.convolution.conv_f32 import parameters
 from codegen_c.kernels.dense.dense_rows import in_rows, num_calls, over_parts, row_counts, runs_of
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.product_f32 import instructions, over_rows
-from codegen_c.kernels.shared.tile import Accumulators, Blocking, Segment, native_blocking, over_channels, pack
+from codegen_c.kernels.shared.tile import Accumulators, Blocking, ChannelRange, native_blocking, over_channels, pack
 from codegen_c.kernels.shared.vector_rows import Rows
 from codegen_c.kernels.shared.window import accumulated
 from codegen_c.operators.kinds import Dense
@@ -112,7 +112,7 @@ def _in_parts(operator: Dense, blocking: Blocking, count: int, stored: StoredRow
     finish, (channels, depth) = Finish(program=operator.finish), operator.weight.shape
     part = depth // count
 
-    def tile(segment: Segment) -> list[str]:
+    def tile(segment: ChannelRange) -> list[str]:
         sums = Accumulators(segment=segment, pixels=1)
         first = f"{times('k', depth)} + {times('row_begin', part * segment.width)}"
         products = [

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from codegen_c.c_text.text import block, plus, times
 from codegen_c.kernels.shared.finish import Finish
-from codegen_c.kernels.shared.tile import Accumulators, Blocking, Segment, over_channels, segments
+from codegen_c.kernels.shared.tile import Accumulators, Blocking, ChannelRange, channel_ranges, over_channels
 
 
 def over_rows(
@@ -53,7 +53,7 @@ def instructions(num_rows: int, shape: tuple[int, int], finish: Finish, blocking
 
     def group(rows: int) -> int:
         total = 10
-        for segment in segments(shape[1], blocking):
+        for segment in channel_ranges(shape[1], blocking):
             sums = rows * segment.vectors
             run = shape[0] * (rows + segment.vectors + sums + 3)
             done = sums * (3 + finish.program.num_instructions)
@@ -77,7 +77,7 @@ def _rows(
     rows.append(f"const int32_t row = {times(first('output'), pitch)};")
     rows += [f"const int32_t row{i} = {times(first(f'input{i}'), channels)};" for i in finish.residuals()]
 
-    def tile(segment: Segment) -> list[str]:
+    def tile(segment: ChannelRange) -> list[str]:
         sums = Accumulators(segment=segment, pixels=count)
         return [
             f"const float *restrict f = &weights[{times('k', depth)}];",

@@ -1,6 +1,6 @@
 """Register blocking of float kernels: some pixels by some output channels, accumulated side by side.
 
-Output channels are cut into segments of equal blocks: as many full blocks as fit, then single vectors, then a
+Output channels are cut into ranges of equal blocks: as many full blocks as fit, then single vectors, then a
 last block of single floats. Weights are packed in that order, each block's channels innermost.
 """
 
@@ -38,7 +38,7 @@ def native_blocking(target: Target) -> Blocking:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Segment:
+class ChannelRange:
     """Output channels [begin, end) in blocks of `lanes` x `vectors`."""
 
     begin: int
@@ -51,34 +51,34 @@ class Segment:
         return self.lanes.count * self.vectors
 
 
-def segments(num_channels: int, blocking: Blocking) -> list[Segment]:
+def channel_ranges(num_channels: int, blocking: Blocking) -> list[ChannelRange]:
     """How `num_channels` are cut."""
-    found: list[Segment] = []
+    found: list[ChannelRange] = []
     begin = 0
     for lanes, vectors in ((blocking.lanes, blocking.vectors), (blocking.lanes, 1), (SCALAR, 4)):
         width = lanes.count * vectors
         end = begin + (num_channels - begin) // width * width
         if end > begin:
-            found.append(Segment(begin=begin, end=end, lanes=lanes, vectors=vectors))
+            found.append(ChannelRange(begin=begin, end=end, lanes=lanes, vectors=vectors))
             begin = end
     if num_channels > begin:
-        found.append(Segment(begin=begin, end=num_channels, lanes=SCALAR, vectors=num_channels - begin))
+        found.append(ChannelRange(begin=begin, end=num_channels, lanes=SCALAR, vectors=num_channels - begin))
     return found
 
 
 def pack(weight: np.ndarray, blocking: Blocking) -> np.ndarray:
-    """[K, ...] -> block after block, [...][block's channels] each, as the segments read them."""
+    """[K, ...] -> block after block, [...][block's channels] each, as the ranges read them."""
     parts: list[np.ndarray] = []
-    for segment in segments(weight.shape[0], blocking):
+    for segment in channel_ranges(weight.shape[0], blocking):
         blocks = weight[segment.begin : segment.end].reshape(-1, segment.width, *weight.shape[1:])
         parts.append(np.moveaxis(blocks, 1, -1).ravel())
     return np.concatenate(parts)
 
 
-def over_channels(num_channels: int, blocking: Blocking, body: Callable[[Segment], list[str]]) -> list[str]:
+def over_channels(num_channels: int, blocking: Blocking, body: Callable[[ChannelRange], list[str]]) -> list[str]:
     """`body(segment)` with `k`, the block's first output channel, for every block of every segment."""
     lines: list[str] = []
-    for segment in segments(num_channels, blocking):
+    for segment in channel_ranges(num_channels, blocking):
         if segment.end - segment.begin == segment.width:
             lines += ["{", block([f"const int32_t k = {segment.begin};", *body(segment)]), "}"]
         else:
@@ -91,7 +91,7 @@ def over_channels(num_channels: int, blocking: Blocking, body: Callable[[Segment
 class Accumulators:
     """sum<p><v>: the running sum of pixel p and vector v of a block."""
 
-    segment: Segment
+    segment: ChannelRange
     pixels: int
 
     def cells(self) -> Iterator[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""What is decided about several memories: of each value its place, of weights their copies, and where scratch lies."""
+"""Decisions about several memories: places of values, copies of weights, places of scratch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Place:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Copy:
+class WeightsCopy:
     """A step's weights in another memory, from before step `start` on."""
 
     memory: str
@@ -44,12 +44,12 @@ class Assignment:
     """All decisions: of values, of steps' weights that are copied, of scratch that is not at home."""
 
     places: tuple[Place, ...]
-    weights: Mapping[int, Copy]
+    weights: Mapping[int, WeightsCopy]
     scratch: Mapping[int, str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Move:
+class ValueTransfer:
     """A transfer of a value between steps. due: the step before which it is waited for."""
 
     value: int

@@ -1,4 +1,4 @@
-"""Placing values, weights and scratch in several memories, as numbers: what a placement occupies, and how long it runs.
+"""Placing values, weights and scratch in several memories, as numbers: bytes a placement occupies, cycles it takes.
 
 One memory is home: every value may lie there from its first step to its last. Another memory is near: it is faster and
 smaller. A value that is made near is there until its `born_last` step, and spilled home behind its maker where a later
@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from relay_passes.solvers.memories.assignment import Assignment, Move, Place
+from relay_passes.solvers.memories.assignment import Assignment, Place, ValueTransfer
+from tvm_ext.core.alignment import aligned
 from tvm_ext.core.time_model import Event, TimeModel, finish_cycles
 
 
@@ -39,7 +40,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Problem:
+class AssignmentProblem:
     """Steps in their order, bytes of values; near: memories but home, and all their limits in bytes; stored: where
     weights are."""
 
@@ -92,16 +93,16 @@ class Problem:
         """The first step before which a value that was made near can have been spilled."""
         return self.boundary_from(self.boundary_from(self.makers.get(value, -1) + 1) + 1)
 
-    def moves_of(self, value: int, place: Place) -> Iterator[Move]:
+    def moves_of(self, value: int, place: Place) -> Iterator[ValueTransfer]:
         """The spill, where the value is wanted from home, then the fetches."""
         away = place.born != self.home
         if away and any(use > place.born_last for use in self.uses[value]):
             start = self.boundary_from(self.makers[value] + 1)
             due = self.boundary_from(start + 1)
-            yield Move(value=value, source=place.born, target=self.home, start=start, due=due, spills=True)
+            yield ValueTransfer(value=value, source=place.born, target=self.home, start=start, due=due, spills=True)
         for stay in place.stays:
             due = self.boundary_to(stay.first)
-            yield Move(value=value, source=self.home, target=stay.memory, start=stay.start, due=due)
+            yield ValueTransfer(value=value, source=self.home, target=stay.memory, start=stay.start, due=due)
 
     def occupied(self, value: int, place: Place) -> Iterator[tuple[str, int, int]]:
         """Memory and steps [begin, end) of every copy of a value."""
@@ -145,7 +146,7 @@ class Problem:
         return max(dying, default=0)
 
     def dies(self, value: int, place: Place, index: int, memory: str) -> bool:
-        """Whether a step is the last to read a value's copy in a memory, and no transfer reads it beside the step."""
+        """True if a step is the last to read a value's copy in a memory, and no transfer reads it beside the step."""
         return (
             place.memory_at(index, self.home) == memory
             and all(end <= index + 1 for at, _, end in self.occupied(value, place) if at == memory)
@@ -161,7 +162,7 @@ class Problem:
         return sum(over[memory] for memory in self.near), over[self.home]
 
     def step_cycles(self, chosen: Assignment, index: int) -> float:
-        """Of one step, with its operands where they are."""
+        """Cycles of one step, with its operands where they are."""
         step, time = self.steps[index], self.time
         total = step.cycles
         for value, bytes_ in step.reads.items():
@@ -176,7 +177,7 @@ class Problem:
         return total
 
     def predicted_cycles(self, chosen: Assignment) -> float:
-        """Of a run: steps, and what waits for transfers."""
+        """Cycles of a run: steps, and waiting for transfers."""
         return finish_cycles(self._events(chosen))
 
     def _events(self, chosen: Assignment) -> Iterator[Event]:
@@ -203,8 +204,3 @@ class Problem:
                 number += 1
             yield from (Event(kind="wait", number=waited) for waited in due.pop(index, ()))
             yield Event(kind="run", cycles=self.step_cycles(chosen, index))
-
-
-def aligned(num_bytes: int) -> int:
-    """As an arena places it."""
-    return -(-num_bytes // 16) * 16

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from relay_passes.solvers.memories.assignment import Assignment, Copy, Place, Stay
-from relay_passes.solvers.memories.problem import Problem
+from relay_passes.solvers.memories.assignment import Assignment, Place, Stay, WeightsCopy
+from relay_passes.solvers.memories.problem import AssignmentProblem
 from relay_passes.solvers.memories.state import Choice, Item, Score, State
 
 MOST_TRIALS = 12_000
@@ -25,7 +25,7 @@ LEADS = (0, -1, 1, 2, 4)
 """Steps by which a fetch is tried to start earlier than would just hide it, nothing else in the way."""
 
 
-def assign(problem: Problem) -> Assignment:
+def assign(problem: AssignmentProblem) -> Assignment:
     """The fastest assignment found that holds every memory's limit; everything home where nothing is faster."""
     searches = [_Search(problem), _Search(problem)]
     searches[0].greedy()
@@ -38,7 +38,7 @@ def assign(problem: Problem) -> Assignment:
 
 
 class _Search:
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: AssignmentProblem) -> None:
         self.problem, self.state = problem, State(problem)
         self.elapsed = [0.0, *accumulate(self.state.cycles)]
         self.items = list(self.state.choices)
@@ -89,10 +89,10 @@ class _Search:
         return found != kept
 
     def _take_smallest(self, item: Item) -> None:
-        """Of the choices that are as fast, the one that takes the fewest bytes for the fewest steps."""
+        """The choice among those as fast that takes the fewest bytes for the fewest steps."""
 
         def taken(choice: Choice) -> int:
-            return sum((e - b) * bytes_ for _, b, e, bytes_ in self.state.parts(item, choice).bytes)
+            return sum((e - b) * bytes_ for _, b, e, bytes_ in self.state.share(item, choice).bytes)
 
         kept = self.state.choices[item]
         for choice in sorted((c for c in self.menus[item] if taken(c) < taken(kept)), key=taken):
@@ -147,9 +147,9 @@ class _Search:
             self.state.set(out, max(shorter, key=self._saved(out)) if shorter else self.menus[out][0])
 
     def _leaves(self, item: Item, choice: Choice, memory: str, step: int) -> bool:
-        """Whether a choice keeps an item out of a memory at a step."""
-        parts = self.state.parts(item, choice)
-        return not any(at == memory and begin <= step < end for at, begin, end, _ in parts.bytes)
+        """True if a choice keeps an item out of a memory at a step."""
+        share = self.state.share(item, choice)
+        return not any(at == memory and begin <= step < end for at, begin, end, _ in share.bytes)
 
     def _next_use(self, item: Item, step: int) -> float:
         """Predicted time from a step to an item's next one."""
@@ -158,21 +158,21 @@ class _Search:
         return self.elapsed[later] - self.elapsed[step]
 
     def _saved(self, item: Item) -> Callable[[Choice], float]:
-        """Of a choice: cycles of steps that it saves, transfers not set against them."""
+        """Cycles of steps that a choice saves, transfers not set against them."""
 
         def saved(choice: Choice) -> float:
-            return sum(cycles for _, cycles in kept.cycles) - sum(c for _, c in self.state.parts(item, choice).cycles)
+            return sum(cycles for _, cycles in kept.cycles) - sum(c for _, c in self.state.share(item, choice).cycles)
 
-        kept = self.state.parts(item, self.state.choices[item])
+        kept = self.state.share(item, self.state.choices[item])
         return saved
 
     def _density(self, item: Item) -> Callable[[Choice], float]:
-        """Of a choice: the same for each byte and step that it takes near."""
+        """The same for each byte and step that the choice takes near."""
         saved = self._saved(item)
 
         def density(choice: Choice) -> float:
             taken = [
-                (e - b) * bytes_ for m, b, e, bytes_ in self.state.parts(item, choice).bytes if m in self.problem.near
+                (e - b) * bytes_ for m, b, e, bytes_ in self.state.share(item, choice).bytes if m in self.problem.near
             ]
             return saved(choice) / max(1, sum(taken)) if taken else 0.0
 
@@ -192,12 +192,12 @@ class _Search:
             elif item.kind == "weights" and step and step.movable and step.weights_read_bytes:
                 yield from self._copies(item.index, memory)
 
-    def _copies(self, index: int, memory: str) -> Iterator[Copy]:
+    def _copies(self, index: int, memory: str) -> Iterator[WeightsCopy]:
         problem, size = self.problem, self.problem.steps[index].weights_bytes
         if memory == problem.stored or not problem.time.has_dma(problem.stored, memory):
             return
         for start in self._starts(index, 0, problem.time.transfer_cycles(problem.stored, memory, size)):
-            yield Copy(memory=memory, start=start)
+            yield WeightsCopy(memory=memory, start=start)
 
     def _places(self, value: int, memory: str) -> Iterator[Place]:
         problem, uses = self.problem, self.problem.uses[value][:MOST_USES]

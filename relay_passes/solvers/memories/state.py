@@ -10,15 +10,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from relay_passes.solvers.memories.assignment import Assignment, Copy, Place
-from relay_passes.solvers.memories.problem import Problem, aligned
+from relay_passes.solvers.memories.assignment import Assignment, Place, WeightsCopy
+from relay_passes.solvers.memories.problem import AssignmentProblem
+from tvm_ext.core.alignment import aligned
 from tvm_ext.core.time_model import CALL_CYCLES
 
-Choice = Place | Copy | str | None
+Choice = Place | WeightsCopy | str | None
 
 
 class Item(NamedTuple):
-    """What is decided at once: `value`, `weights` or `scratch`, and its number."""
+    """The subject of one choice: `value`, `weights` or `scratch`, and its number."""
 
     kind: Literal["value", "weights", "scratch"]
     index: int
@@ -32,8 +33,8 @@ class Score(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parts:
-    """What one item adds: bytes of memories over steps, cycles of steps, transfers as (start, due, cycles, by DMA)."""
+class Share:
+    """Share of one item: bytes of memories over steps, cycles of steps, transfers as (start, due, cycles, by DMA)."""
 
     bytes: tuple[tuple[str, int, int, int], ...]
     cycles: tuple[tuple[int, float], ...]
@@ -43,13 +44,13 @@ class Parts:
 class State:
     """Starts with everything at home."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: AssignmentProblem) -> None:
         self.problem = problem
         self.choices: dict[Item, Choice] = {}
         self.used = {memory: [0] * len(problem.steps) for memory in (problem.home, *problem.near)}
         self.cycles = [step.cycles for step in problem.steps]
         self._moving: dict[Item, tuple[tuple[int, int, float, bool], ...]] = {}
-        self._known: dict[tuple[Item, Choice], Parts] = {}
+        self._known: dict[tuple[Item, Choice], Share] = {}
         start = problem.at_home()
         for value, place in enumerate(start.places):
             self._add(Item("value", value), place, 1)
@@ -87,11 +88,11 @@ class State:
 
     def spans(self, item: Item, memory: str) -> Iterable[tuple[int, int]]:
         """Steps [begin, end) in which an item takes bytes of a memory."""
-        parts = self.parts(item, self.choices[item])
+        parts = self.share(item, self.choices[item])
         return [(begin, end) for at, begin, end, _ in parts.bytes if at == memory]
 
     def assignment(self) -> Assignment:
-        weights = {i.index: c for i, c in self.choices.items() if i.kind == "weights" and isinstance(c, Copy)}
+        weights = {i.index: c for i, c in self.choices.items() if i.kind == "weights" and isinstance(c, WeightsCopy)}
         scratch = {i.index: c for i, c in self.choices.items() if i.kind == "scratch" and isinstance(c, str)}
         places = [self.choices[Item("value", value)] for value in range(len(self.problem.sizes))]
         return Assignment(
@@ -99,7 +100,7 @@ class State:
         )
 
     def _add(self, item: Item, choice: Choice, sign: int) -> None:
-        parts = self.parts(item, choice)
+        parts = self.share(item, choice)
         for memory, begin, end, bytes_ in parts.bytes:
             used = self.used[memory]
             for step in range(begin, min(end, len(used))):
@@ -112,14 +113,14 @@ class State:
             if parts.transfers:
                 self._moving[item] = parts.transfers
 
-    def parts(self, item: Item, choice: Choice) -> Parts:
-        """What an item would add with a choice."""
+    def share(self, item: Item, choice: Choice) -> Share:
+        """The share that an item would have with a choice."""
         known = self._known.get((item, choice))
         if known is None:
-            known = self._known[item, choice] = self._new_parts(item, choice)
+            known = self._known[item, choice] = self._new_share(item, choice)
         return known
 
-    def _new_parts(self, item: Item, choice: Choice) -> Parts:
+    def _new_share(self, item: Item, choice: Choice) -> Share:
         problem, time, index = self.problem, self.problem.time, item.index
         if isinstance(choice, Place):
             uses, maker = problem.uses[index], problem.makers.get(index)
@@ -130,7 +131,7 @@ class State:
             if maker is not None:
                 cycles.append((maker, time.write_cycles(choice.born, problem.steps[maker].writes[index])))
             size = problem.sizes[index]
-            return Parts(
+            return Share(
                 bytes=tuple((m, b, e, aligned(size)) for m, b, e in problem.occupied(index, choice)),
                 cycles=tuple(cycles),
                 transfers=tuple(
@@ -140,12 +141,12 @@ class State:
             )
         step = problem.steps[index]
         if item.kind == "weights":
-            at = choice.memory if isinstance(choice, Copy) else problem.stored
+            at = choice.memory if isinstance(choice, WeightsCopy) else problem.stored
             cycles = ((index, time.read_cycles(at, step.weights_read_bytes)),) if step.weights_read_bytes else ()
-            if not isinstance(choice, Copy):
-                return Parts(bytes=(), cycles=cycles, transfers=())
+            if not isinstance(choice, WeightsCopy):
+                return Share(bytes=(), cycles=cycles, transfers=())
             moving = time.transfer_cycles(problem.stored, at, step.weights_bytes), time.has_dma(problem.stored, at)
-            return Parts(
+            return Share(
                 bytes=((at, choice.start, index + 1, aligned(step.weights_bytes)),),
                 cycles=cycles,
                 transfers=((choice.start, index, *moving),),
@@ -153,7 +154,7 @@ class State:
         assert isinstance(choice, str), "scratch lies in a memory"
         touched = step.scratch_access_bytes
         cycles = ((index, time.read_cycles(choice, touched)),) if touched else ()
-        return Parts(bytes=((choice, index, index + 1, aligned(step.scratch_bytes)),), cycles=cycles, transfers=())
+        return Share(bytes=((choice, index, index + 1, aligned(step.scratch_bytes)),), cycles=cycles, transfers=())
 
     def _shared(self, index: int, memory: str) -> int:
         """As `Problem` has it: what a step's result shares with a value whose copy is last read there."""

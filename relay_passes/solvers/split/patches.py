@@ -13,8 +13,9 @@ from functools import cache
 from math import ceil
 
 from relay_passes.solvers.graph import Graph
-from relay_passes.solvers.split.segments import ASK_COST, CALL_COST, Replay, RowFacts, Segment, Segments, aligned
+from relay_passes.solvers.split.segments import ASK_COST, CALL_COST, Replay, RowFacts, Segment, Segments
 from relay_passes.solvers.split.strip_columns import columns_made, columns_read, strips_of
+from tvm_ext.core.alignment import aligned
 from tvm_ext.core.columns import ColumnOperator, Columns
 from tvm_ext.core.row_sequence import RowOperator
 
@@ -120,7 +121,7 @@ class _Walk:
         by_rows = segments.calls(index, operator.rows_per_call, 0)
         self.scratch = max(self.scratch, by_rows.scratch_bytes)
         self.calls += self.replay.num_calls[place] * len(self.strips)
-        self.added += round(by_rows.instructions * sum(shares) + segments.instructions[index] * (sum(shares) - 1))
+        self.added += round(by_rows.added_instructions * sum(shares) + segments.instructions[index] * (sum(shares) - 1))
         made = [columns[place] for columns in self.made]
         self.inner_cuts += [
             cut

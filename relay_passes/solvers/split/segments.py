@@ -1,4 +1,4 @@
-"""What segments of an order need and cost when their rows run in series.
+"""Needs and costs of segments of an order whose rows run in series.
 
 Who computes which rows next depends only on who reads them: the calls of operators [begin, end) are those of a longer
 segment with the same end, less those before begin. So one replay for each end answers for every begin.
@@ -14,10 +14,11 @@ import numpy as np
 
 from relay_passes.solvers.graph import Graph
 from relay_passes.solvers.liveness import live_bytes
+from tvm_ext.core.alignment import ALIGNMENT_BYTES, aligned
+from tvm_ext.core.operator_costs import CallCost
 from tvm_ext.core.row_rings import RowRings, possible_guests
 from tvm_ext.core.row_sequence import RowAccumulation, RowOperator, RowSequence, in_step
 
-ALIGNMENT_BYTES = 16
 CALL_COST = 60
 """Instructions that one more call of a kernel is taken to cost."""
 ASK_COST = 4
@@ -28,16 +29,8 @@ ROWS_PER_CALL = (1, 2, 3, 4, 8)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calls:
-    """What an operator needs and costs by rows: bytes of scratch, and modelled instructions beyond those run whole."""
-
-    scratch_bytes: int
-    instructions: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class RowFacts:
-    """How the nodes of a graph run row by row.
+    """Facts about the nodes of a graph run row by row.
 
     operators: how each one's rows depend on its reads, in their order; None for one that only runs whole.
     accumulations: how it takes in its only read row by row; None for one that does not.
@@ -47,7 +40,7 @@ class RowFacts:
 
     operators: tuple[RowOperator | None, ...]
     accumulations: tuple[RowAccumulation | None, ...]
-    calls: Callable[[int, int, int], Calls]
+    calls: Callable[[int, int, int], CallCost]
     reading: frozenset[int] = frozenset()
 
     def of(self, sequence: Sequence[int]) -> RowFacts:
@@ -148,7 +141,7 @@ class Segments:
         return tuple(found)
 
     def _last(self, index: int) -> list[tuple[RowOperator, RowAccumulation | None]]:
-        """How an operator may run as the last one of a segment: by its own rows, or by those of what it reads."""
+        """Ways an operator may run as the last one of a segment: by its own rows, or by those of what it reads."""
         operator, accumulation = self.rows[index], self.accumulations[index]
         ways = [(operator, None)] if operator else []
         makers = [self.made[value] for value in self.graph.nodes[index].reads if value in self.made]
@@ -186,7 +179,7 @@ class Segments:
         )  # fmt: skip
 
     def _outlives(self, index: int, end: int) -> bool:
-        """Whether an operator's result is needed behind a segment."""
+        """True if an operator's result is needed behind a segment."""
         value = self.graph.nodes[index].writes[0]
         return self.last[value] >= end or value in self.graph.outputs
 
@@ -222,7 +215,7 @@ class Segments:
             scratch = max(scratch, one.scratch_bytes)
             held += index in self.reading and (outlives or ring_rows[place] >= rows)
             calls += replay.num_calls[place]
-            added += one.instructions
+            added += one.added_instructions
             if end - index > 1:
                 total = self.held(index) + aligned(scratch) + stored - self.shared(replay, index, result)
                 overhead = calls * (CALL_COST + ASK_COST * (end - index))
@@ -286,7 +279,3 @@ def _first(graph: Graph, rows: Sequence[RowOperator | None]) -> int:
         for value, reader in zip(node.reads, operator.readers, strict=True):
             wanted.setdefault(value, set()).add(reader.input_rows)
     return 0
-
-
-def aligned(num_bytes: int) -> int:
-    return -(-num_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES

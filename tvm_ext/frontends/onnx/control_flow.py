@@ -10,7 +10,7 @@ from tvm import relax
 
 from relay_passes.dataflow import array_of, constant, static_shape
 from tvm_ext.frontends.onnx.operators.emitter import Emitter
-from tvm_ext.frontends.onnx.refusals import Refused
+from tvm_ext.frontends.refusals import Refused
 
 # Runs a body on the values of its inputs, its nodes labelled under a prefix.
 Run = Callable[[onnx.GraphProto, Sequence[relax.Expr], str], list[relax.Expr]]
@@ -35,7 +35,7 @@ def expected_passes(node: onnx.NodeProto, inputs: Inputs) -> int | None:
 
 
 def _goes_on(body: onnx.GraphProto) -> bool:
-    """Whether the body of a Loop hands its condition on as it is, or as a constant."""
+    """True if the body of a Loop hands its condition on as it is, or as a constant."""
     made = {name: inner for inner in body.node for name in inner.output}
     name = body.output[0].name
     while name in made and made[name].op_type == "Identity":

@@ -9,7 +9,8 @@ from tvm import relax
 
 from relay_passes.dataflow import static_shape
 from tvm_ext.frontends.onnx.check_inference import Types
-from tvm_ext.frontends.onnx.refusals import Problem, operator_of
+from tvm_ext.frontends.onnx.refusals import operator_of
+from tvm_ext.frontends.refusals import RefusedNode
 
 # Strings, complex numbers, 16-bit floats and types of less than a byte are not here: C11 has none of them.
 _INTEGERS = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
@@ -38,7 +39,7 @@ def not_supported(data_type: int) -> str:
     return f"its element type {type_name(data_type)} is not supported"
 
 
-def contradictions(model: onnx.ModelProto, inferred: Types, tensors: Mapping[str, relax.Expr]) -> list[Problem]:
+def contradictions(model: onnx.ModelProto, inferred: Types, tensors: Mapping[str, relax.Expr]) -> list[RefusedNode]:
     """Nodes whose imported results differ in type or shape from what ONNX infers for the model.
 
     A wrong shape is a converter's error that nothing else would notice before the numbers are wrong.
@@ -56,7 +57,7 @@ def contradictions(model: onnx.ModelProto, inferred: Types, tensors: Mapping[str
             if dtype_of(expected.elem_type) != dtype or not _agrees(expected, shape):
                 reason = f"TVM imports {name!r} as {dtype}{list(shape)}, ONNX says {_text(expected)}"
                 label = node.name or f"{node.op_type}_{index}"
-                problems.append(Problem(operator=operator_of(node), node=label, reason=reason))
+                problems.append(RefusedNode(operator=operator_of(node), node=label, reason=reason))
     return problems
 
 

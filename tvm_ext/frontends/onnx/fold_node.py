@@ -15,7 +15,7 @@ from tvm import relax
 
 from relay_passes.dataflow import array_of, constant, static_shape
 from tvm_ext.frontends.onnx.element_types import SUPPORTED_DTYPES
-from tvm_ext.frontends.onnx.refusals import Refused
+from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.size_limits import ImportSizes
 
 # Sizes, axes and shapes are given to ONNX's shape inference as numbers; what has more elements is none of these.
@@ -56,7 +56,7 @@ def known_if_empty(value: relax.Expr) -> relax.Expr:
 
 
 def all_constant(inputs: Sequence[object]) -> bool:
-    """Whether there are inputs, and the numbers of all of them are known."""
+    """True if there are inputs, and the numbers of all of them are known."""
     given = [value for value in inputs if value is not None]
     return bool(given) and all(isinstance(value, tvm.ir.GenericConst) for value in given)
 

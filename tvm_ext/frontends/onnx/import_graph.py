@@ -16,8 +16,10 @@ import tvm
 from onnx import numpy_helper
 from tvm import relax
 
-from relay_passes.dataflow import build, constant, live, substitute
+from relay_passes.dataflow import build, constant, dict_attrs, live, substitute
+from tvm_ext.core.decisions.composites import InputCount, Symbol
 from tvm_ext.core.errors import BadModel, UnsupportedModel
+from tvm_ext.frontends.name_variables import name_variables
 from tvm_ext.frontends.onnx.check_inference import inferred_types
 from tvm_ext.frontends.onnx.check_nodes import check_nodes
 from tvm_ext.frontends.onnx.check_types import check_types
@@ -31,10 +33,10 @@ from tvm_ext.frontends.onnx.function_body import (
     has_standard_body,
     standard_body,
 )
-from tvm_ext.frontends.onnx.name_variables import name_variables
 from tvm_ext.frontends.onnx.operators import converters
-from tvm_ext.frontends.onnx.refusals import Problem, Refused, operator_of, refusal, summary, unsupported
+from tvm_ext.frontends.onnx.refusals import WAY_OUT, operator_of, refusal
 from tvm_ext.frontends.onnx.translate_node import NodeTranslator
+from tvm_ext.frontends.refusals import Refused, RefusedNode, summary, unsupported
 from tvm_ext.frontends.size_limits import ImportSizes
 
 # Functions of a model may call each other; the standard's nest four deep.
@@ -75,7 +77,7 @@ class _Importer:
         self._functions = {(f.domain, f.name): f for f in model.functions}
         self._counter = NodeCounter(self._functions)
         self._nodes = NodeTranslator(sizes)
-        self._problems: list[Problem] = []
+        self._refused: list[RefusedNode] = []
         self._num_translated = 0
 
     def run(self, shapes: Mapping[str, tuple[int, ...]]) -> tvm.IRModule:
@@ -97,27 +99,29 @@ class _Importer:
                 self._nodes.tensor = next((name for name in node.output if name), "")
                 self._convert(node, scope, node.name or f"{node.op_type}_{index}", opsets, 0)
         found = {name: value for name, value in scope.items() if isinstance(value, relax.Expr)}
-        if not self._problems:  # inference of what is too large would take the time that was saved
+        if not self._refused:  # inference of what is too large would take the time that was saved
             longest = max(self._sizes.longest_vector, *(shape[0] for shape in shapes.values() if len(shape) == 1), 0)
             types = inferred_types(self._path, self._model, shapes, longest_vector=longest)
-            self._problems += contradictions(self._model, types, found)
-        if self._problems:
-            raise unsupported(self._path, self._problems)
+            self._refused += contradictions(self._model, types, found)
+        if self._refused:
+            raise unsupported(self._path, self._refused, way_out=WAY_OUT)
         return self._module(params, scope)
 
     def _module(self, params: Sequence[relax.Var], scope: Scope) -> tvm.IRModule:
         names = [value.name for value in self._model.graph.output]
-        sequence, renamed = name_variables(self._nodes.statements, scope, names)
+        sequence, renamed = name_variables(self._nodes.statements.list, scope, names)
         results = [substitute(scope[name], renamed) for name in names]
-        attrs = tvm.ir.make_node("ir.DictAttrs", global_symbol="main", num_input=len(params))
+        attrs = dict_attrs(Symbol(name="main"), InputCount(count=len(params)))
         main = build(params, live(sequence, results), results, attrs=attrs)
-        return tvm.IRModule({tvm.ir.GlobalVar("main"): main, **self._nodes.helpers(main)})
+        return tvm.IRModule({tvm.ir.GlobalVar("main"): main, **self._nodes.statements.helpers(main)})
 
     def _parameter(self, value: onnx.ValueInfoProto, shape: tuple[int, ...]) -> relax.Var:
         dtype = dtype_of(value.type.tensor_type.elem_type)
         if dtype is None:
             reason = not_supported(value.type.tensor_type.elem_type)
-            raise unsupported(self._path, [Problem(operator="graph input", node=value.name, reason=reason)])
+            raise unsupported(
+                self._path, [RefusedNode(operator="graph input", node=value.name, reason=reason)], way_out=WAY_OUT
+            )
         return relax.Var(value.name, relax.TensorType(shape, dtype))
 
     def _add_initializers(self, graph: onnx.GraphProto, scope: Scope) -> None:
@@ -135,7 +139,7 @@ class _Importer:
             self._refuse("sparse initializer", sparse.values.name, "store the weights densely")
 
     def _refuse(self, operator: str, node: str, reason: str) -> None:
-        self._problems.append(Problem(operator=operator, node=node, reason=reason))
+        self._refused.append(RefusedNode(operator=operator, node=node, reason=reason))
 
     def _convert(self, node: onnx.NodeProto, scope: Scope, label: str, opsets: Opsets, depth: int) -> None:
         """Translate `node` and add its results to `scope`; what cannot be is a problem and an unknown result."""
@@ -157,7 +161,7 @@ class _Importer:
         except Exception as error:  # converters raise whatever they like, from KeyError to InternalError
             self._refuse(operator_of(node), label, f"TVM's importer fails: {summary(error)}")
         if self._sizes.is_full:  # every constant from here on would be made before it is refused
-            raise unsupported(self._path, self._problems)
+            raise unsupported(self._path, self._refused, way_out=WAY_OUT)
         scope.update({name: value for name, value in zip(node.output, results, strict=False) if name})
 
     def _refuse_early(self, node: onnx.NodeProto, inputs: Sequence[object], opsets: Opsets, depth: int) -> None:

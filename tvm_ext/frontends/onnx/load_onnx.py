@@ -16,7 +16,8 @@ from tvm_ext.frontends.onnx.element_types import dtype_of
 from tvm_ext.frontends.onnx.import_graph import import_graph
 from tvm_ext.frontends.onnx.input_demands import input_demands
 from tvm_ext.frontends.onnx.read_file import read_onnx
-from tvm_ext.frontends.onnx.refusals import Problem, unsupported
+from tvm_ext.frontends.onnx.refusals import WAY_OUT
+from tvm_ext.frontends.refusals import RefusedNode, unsupported
 from tvm_ext.frontends.shapes import DeclaredInput, ModelNotice, fix_shapes
 from tvm_ext.frontends.size_limits import ImportSizes, check_inputs
 
@@ -28,7 +29,9 @@ def load_onnx(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: Li
     others = [value.name for value in graph.input if not value.type.HasField("tensor_type")]
     if others:
         reason = "it is a sequence, an optional or sparse; inputs are tensors"
-        raise unsupported(path, [Problem(operator="graph input", node=name, reason=reason) for name in others])
+        raise unsupported(
+            path, [RefusedNode(operator="graph input", node=name, reason=reason) for name in others], way_out=WAY_OUT
+        )
     fixed = fix_shapes(_inputs(graph), shapes)
     check_inputs(path, fixed, _element_bytes(graph), shapes, limits)
     empty = [name for name, shape in fixed.items() if 0 in shape]
@@ -75,7 +78,7 @@ def _inputs(graph: onnx.GraphProto) -> list[DeclaredInput]:
 
 
 def _element_bytes(graph: onnx.GraphProto) -> dict[str, int]:
-    """Of each input whose type can be compiled."""
+    """Element size of each input whose type can be compiled."""
     types = {value.name: dtype_of(value.type.tensor_type.elem_type) for value in graph.input}
     return {name: np.dtype(dtype).itemsize for name, dtype in types.items() if dtype is not None}
 

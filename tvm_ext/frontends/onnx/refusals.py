@@ -1,32 +1,14 @@
-"""What an ONNX model may hold that cannot be compiled, and the one error that lists all of it."""
+"""Nodes of an ONNX model that are refused by name and attributes alone."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import groupby
-from pathlib import Path
-
 import onnx
 
-from tvm_ext.core.errors import UnsupportedModel
+WAY_OUT = "Export the model without them, with static shapes, or replace them by operators of the ONNX standard."
+"""Last line of the error that lists nodes."""
 
-_NUM_NODES_NAMED = 3
 _RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 _STRINGS = ("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "TfIdfVectorizer", "LabelEncoder")
-
-
-class Refused(Exception):
-    """Raised by a converter: this node cannot be compiled, for the reason given."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Problem:
-    """One node that cannot be compiled."""
-
-    operator: str
-    node: str
-    reason: str
 
 
 def operator_of(node: onnx.NodeProto) -> str:
@@ -49,23 +31,3 @@ def refusal(node: onnx.NodeProto) -> str | None:
     if any(a.name == "training_mode" and a.i for a in node.attribute):
         return "it is in training mode; export the model for inference"
     return None
-
-
-def unsupported(path: Path, problems: Sequence[Problem]) -> UnsupportedModel:
-    """One error for all problems, grouped by operator and reason."""
-    ordered = sorted(problems, key=lambda problem: (problem.operator, problem.reason))
-    lines = []
-    for (operator, reason), group in groupby(ordered, key=lambda problem: (problem.operator, problem.reason)):
-        nodes = [problem.node for problem in group]
-        named = ", ".join(nodes[:_NUM_NODES_NAMED]) + (", ..." if len(nodes) > _NUM_NODES_NAMED else "")
-        times = "once" if len(nodes) == 1 else f"{len(nodes)} times"
-        lines.append(f"  {operator}, {times} ({named}): {reason}")
-    head = f"{path}: cannot be compiled because of:"
-    foot = "Export the model without them, with static shapes, or replace them by operators of the ONNX standard."
-    return UnsupportedModel("\n".join([head, *lines, foot]))
-
-
-def summary(error: Exception) -> str:
-    """Type and last line of an error that is not ours."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[-1][:200]}" if lines else type(error).__name__

@@ -14,6 +14,7 @@ from tvm import relax
 from relay_passes.dataflow import bindings, is_dataflow, outputs, rebuild, substitute, with_span
 from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.frontends.pytorch.buffers import MutatedBuffer, with_buffers_opened
+from tvm_ext.frontends.refusals import summary
 
 
 def import_program(path: Path, program: Any) -> tuple[tvm.IRModule, tuple[MutatedBuffer, ...]]:
@@ -57,9 +58,8 @@ def import_program(path: Path, program: Any) -> tuple[tvm.IRModule, tuple[Mutate
         except UnsupportedModel:
             raise
         except Exception as error:  # converters raise whatever they like, from KeyError to InternalError
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            summary = f"{type(error).__name__}: {lines[-1][:200]}" if lines else type(error).__name__
-            raise UnsupportedModel(f"{path}: cannot be compiled: TVM's importer fails: {summary}") from None
+            failure = summary(error)
+            raise UnsupportedModel(f"{path}: cannot be compiled: TVM's importer fails: {failure}") from None
     names = [str(name) for name in program.graph_signature.user_outputs]
     names = [*(f"{buffer.name}.next" for buffer in sorted(buffers, key=lambda buffer: buffer.result)), *names]
     _check_outputs(path, mod, decomposed, names)
@@ -141,7 +141,7 @@ def _computed(result: relax.Expr, values: Mapping[relax.Var, relax.Expr]) -> rel
 
 
 def _results(func: relax.Function) -> list[relax.Expr]:
-    """What the function returns, a tuple bound to a variable opened."""
+    """Results of the function, a tuple bound to a variable opened."""
     values = {binding.var: binding.value for binding in bindings(func)}
     (first, *rest) = outputs(func)
     bound = values.get(first)

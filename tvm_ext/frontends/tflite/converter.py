@@ -16,7 +16,7 @@ from tvm import relax
 from tvm.relax.frontend.tflite.tflite_frontend import ExprTable, OperatorConverter, TensorWrapper
 
 from relay_passes.dataflow import static_shape
-from tvm_ext.frontends.tflite.refusals import Refused
+from tvm_ext.frontends.refusals import Refused
 
 
 class FloatConverter(OperatorConverter):

@@ -6,7 +6,7 @@ import numpy as np
 from tvm import relax
 
 from relay_passes.dataflow import array_of, constant, infer, static_shape
-from tvm_ext.frontends.tflite.refusals import Refused
+from tvm_ext.frontends.refusals import Refused
 
 
 def gather_nd(data: relax.Expr, indices: relax.Expr) -> relax.Expr:

@@ -15,15 +15,17 @@ import tflite
 import tvm
 from tvm import relax
 
-from relay_passes.dataflow import array_of, bindings, build, constant, live, operands, static_shape, substitute
-from tvm_ext.frontends.onnx.name_variables import name_variables
+from relay_passes.dataflow import array_of, build, constant, dict_attrs, live, op_name, static_shape, substitute
+from tvm_ext.core.decisions.composites import InputCount, Symbol
+from tvm_ext.frontends.name_variables import name_variables
+from tvm_ext.frontends.refusals import Refused, RefusedNode, summary, unsupported
 from tvm_ext.frontends.size_limits import ImportSizes
-from tvm_ext.frontends.statements import NotPossible, Statements
+from tvm_ext.frontends.statements import Statements
 from tvm_ext.frontends.tflite.converter import FloatConverter
 from tvm_ext.frontends.tflite.gather_nd import gather_nd
-from tvm_ext.frontends.tflite.layers import LAYERS, Operand, options_of, quantized
+from tvm_ext.frontends.tflite.layers import LAYERS, LayerInput, options_of, quantized
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
-from tvm_ext.frontends.tflite.refusals import Problem, Refused, refusal, unsupported
+from tvm_ext.frontends.tflite.refusals import WAY_OUT, refusal
 from tvm_ext.frontends.tflite.rescale import rescaled_to_int32
 from tvm_ext.frontends.tflite.resources import Variable
 
@@ -33,7 +35,7 @@ _MOVES = frozenset(
     "DEPTH_TO_SPACE SPACE_TO_DEPTH REVERSE_V2 RESIZE_NEAREST_NEIGHBOR CONCATENATION BROADCAST_TO MIRROR_PAD "
     "ARG_MAX ARG_MIN".split()
 )
-# What its output is, the file says; CAST has options too, which the runtimes do not read.
+# The file says their output; CAST has options too, which the runtimes do not read.
 _CASTS = frozenset(["QUANTIZE", "DEQUANTIZE", "CAST"])
 
 
@@ -64,8 +66,8 @@ class _Importer:
         variables: Sequence[Variable],
     ) -> None:
         self._path, self._file, self._shapes, self._variables = path, file, shapes, variables
-        self._statements = Statements(sizes)
-        self._problems: list[Problem] = []
+        self._statements = Statements(sizes, folds=_folds)
+        self._refused: list[RefusedNode] = []
         self._params: list[relax.Var] = []
         self._values: dict[int, relax.Expr] = {}
         # Shapes that the file gives for inner tensors hold only for the shapes it gives for its inputs.
@@ -84,8 +86,8 @@ class _Importer:
             warnings.simplefilter("ignore")
             for node in self._file.nodes:
                 self._convert(node)
-        if self._problems:
-            raise unsupported(self._path, self._problems)
+        if self._refused:
+            raise unsupported(self._path, self._refused, way_out=WAY_OUT)
         return self._module()
 
     def _module(self) -> tvm.IRModule:
@@ -95,15 +97,16 @@ class _Importer:
         output_names = [tensors[index].name for index in returned]
         sequence, renamed = name_variables(self._statements.list, named, output_names)
         results = [substitute(self._values[index], renamed) for index in returned]
-        attrs = tvm.ir.make_node("ir.DictAttrs", global_symbol="main", num_input=len(self._params))
+        attrs = dict_attrs(Symbol(name="main"), InputCount(count=len(self._params)))
         main = build(self._params, live(sequence, results), results, attrs=attrs)
-        called = {leaf for binding in bindings(main) for leaf in operands(binding.value)}
-        return tvm.IRModule({tvm.ir.GlobalVar("main"): main, **self._statements.helpers(called)})
+        return tvm.IRModule({tvm.ir.GlobalVar("main"): main, **self._statements.helpers(main)})
 
     def _add_input(self, tensor: TfliteTensor, index: int, shape: tuple[int, ...]) -> None:
         if tensor.dtype is None:
             reason = f"its element type {tensor.type_name} is not supported"
-            raise unsupported(self._path, [Problem(operator="graph input", node=tensor.name, reason=reason)])
+            raise unsupported(
+                self._path, [RefusedNode(operator="graph input", node=tensor.name, reason=reason)], way_out=WAY_OUT
+            )
         self._values[index] = relax.Var(tensor.name, relax.TensorType(shape, tensor.dtype))
         self._params.append(self._values[index])
 
@@ -115,15 +118,13 @@ class _Importer:
                 raise Refused(reason)
             if all(index in self._values for index in node.inputs if index >= 0):
                 self._values.update(zip(node.outputs, self._results(node), strict=True))
-        except (Refused, NotPossible) as error:
+        except Refused as error:
             self._refuse(node, str(error))
         except Exception as error:  # converters raise whatever they like, from KeyError to InternalError
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            summary = f"{type(error).__name__}: {lines[-1][:200]}" if lines else type(error).__name__
-            self._refuse(node, f"TVM's importer fails: {summary}")
+            self._refuse(node, f"TVM's importer fails: {summary(error)}")
 
     def _refuse(self, node: TfliteNode, reason: str) -> None:
-        self._problems.append(Problem(operator=node.operator, node=node.label, reason=reason))
+        self._refused.append(RefusedNode(operator=node.operator, node=node.label, reason=reason))
 
     def _results(self, node: TfliteNode) -> list[relax.Expr]:
         wanted = [self._file.tensors[index] for index in node.outputs]
@@ -152,7 +153,7 @@ class _Importer:
         return fields
 
     def _moves(self, node: TfliteNode) -> bool:
-        """Whether the operator runs on the integers themselves."""
+        """True if the operator runs on the integers themselves."""
         tensors = [self._file.tensors[index] for index in (*node.inputs, *node.outputs) if index >= 0]
         scaled = [tensor for tensor in tensors if tensor.scales is not None and tensor.dtype in ("int8", "uint8")]
         same = all(scaled[0].scales.equals(tensor.scales) and scaled[0].dtype == tensor.dtype for tensor in scaled)
@@ -191,10 +192,10 @@ class _Importer:
         tensor = self._file.tensors[index]
         return tensor.data is not None and tensor.scales is None
 
-    def _operand(self, index: int) -> Operand:
+    def _operand(self, index: int) -> LayerInput:
         tensor = self._file.tensors[index]
         is_quantized = tensor.scales is not None and (tensor.dtype in ("int8", "uint8") or tensor.data is not None)
-        return Operand(value=self._values[index], scales=tensor.scales if is_quantized else None)
+        return LayerInput(value=self._values[index], scales=tensor.scales if is_quantized else None)
 
     def _rescaled(self, node: TfliteNode, builder: relax.BlockBuilder) -> relax.Expr:
         given, wanted = self._file.tensors[node.inputs[0]], self._file.tensors[node.outputs[0]]
@@ -233,3 +234,8 @@ class _Importer:
                 )
             value = builder.emit(relax.op.reshape(value, tensor.shape))
         return value
+
+
+def _folds(value: relax.Expr) -> bool:
+    """A dequantized weight stays one: kernels use its integers."""
+    return op_name(value) != "relax.dequantize"

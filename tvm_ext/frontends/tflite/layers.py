@@ -14,12 +14,12 @@ import tflite
 from tvm import relax
 
 from relay_passes.dataflow import array_of, constant, infer, static_shape
+from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.tflite.check_scales import Scales
-from tvm_ext.frontends.tflite.refusals import Refused
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Operand:
+class LayerInput:
     """An input of a layer: its value in the graph; for a quantized constant its integers and their scales too."""
 
     value: relax.Expr
@@ -85,7 +85,7 @@ def activated(value: relax.Expr, function: int) -> relax.Expr:
     return rules[function]()
 
 
-def convolution(table: tflite.Operator, operands: list[Operand | None]) -> relax.Expr:
+def convolution(table: tflite.Operator, operands: list[LayerInput | None]) -> relax.Expr:
     """CONV_2D: weights [K, R, S, C / groups] in the file."""
     data, weight = _given(operands[0]), _given(operands[1])
     options = options_of(table, tflite.Conv2DOptions)
@@ -96,7 +96,7 @@ def convolution(table: tflite.Operator, operands: list[Operand | None]) -> relax
     return _convolve(data, weight.real(), kernel, operands[2:], options, groups=depth // per_group)
 
 
-def depthwise(table: tflite.Operator, operands: list[Operand | None]) -> relax.Expr:
+def depthwise(table: tflite.Operator, operands: list[LayerInput | None]) -> relax.Expr:
     """DEPTHWISE_CONV_2D: weights [1, R, S, C * multiplier] in the file."""
     data, weight = _given(operands[0]), _given(operands[1])
     options = options_of(table, tflite.DepthwiseConv2DOptions)
@@ -108,10 +108,10 @@ def depthwise(table: tflite.Operator, operands: list[Operand | None]) -> relax.E
 
 
 def _convolve(
-    data: Operand,
+    data: LayerInput,
     weight: relax.Expr,
     kernel: tuple[int, ...],
-    rest: list[Operand | None],
+    rest: list[LayerInput | None],
     options: Any,
     *,
     groups: int,
@@ -138,7 +138,7 @@ def same_padding(extent: int, kernel: int, stride: int, dilation: int) -> tuple[
     return total // 2, total - total // 2
 
 
-def fully_connected(table: tflite.Operator, operands: list[Operand | None]) -> relax.Expr:
+def fully_connected(table: tflite.Operator, operands: list[LayerInput | None]) -> relax.Expr:
     """FULLY_CONNECTED: weights [K, C] in the file; the input is taken as rows of C, whatever its axes."""
     data, weight = _given(operands[0]), _given(operands[1])
     options = options_of(table, tflite.FullyConnectedOptions)
@@ -152,23 +152,23 @@ def fully_connected(table: tflite.Operator, operands: list[Operand | None]) -> r
     rows = data.value
     if not keeps and shape != (num_elements // depth, depth):
         rows = infer(relax.op.reshape(rows, (num_elements // depth, depth)))
-    given = Operand(value=rows, scales=data.scales)
+    given = LayerInput(value=rows, scales=data.scales)
     result = relax.op.matmul(given.real(), weight.real(axes=(1, 0)))
     return activated(_biased(result, operands[2:]), options.FusedActivationFunction())
 
 
-def _biased(result: relax.Expr, rest: list[Operand | None]) -> relax.Expr:
+def _biased(result: relax.Expr, rest: list[LayerInput | None]) -> relax.Expr:
     bias = rest[0] if rest else None
     return result if bias is None else relax.op.add(result, bias.real())
 
 
-def _given(operand: Operand | None) -> Operand:
+def _given(operand: LayerInput | None) -> LayerInput:
     if operand is None:
         raise Refused("an input it needs is left out")
     return operand
 
 
-LAYERS: dict[str, Callable[[tflite.Operator, list[Operand | None]], relax.Expr]] = {
+LAYERS: dict[str, Callable[[tflite.Operator, list[LayerInput | None]], relax.Expr]] = {
     "CONV_2D": convolution,
     "DEPTHWISE_CONV_2D": depthwise,
     "FULLY_CONNECTED": fully_connected,

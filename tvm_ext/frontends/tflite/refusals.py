@@ -1,38 +1,21 @@
-"""What a TensorFlow Lite model may hold that cannot be compiled, and the one error that lists all of it."""
+"""Operators of a TensorFlow Lite model that are refused by name and tensors alone."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import groupby
-from pathlib import Path
-
-from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.frontends.tflite.check_options import impossible
 from tvm_ext.frontends.tflite.check_rescaling import rescaling
 from tvm_ext.frontends.tflite.check_types import mistyped
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
 
-_NUM_NODES_NAMED = 3
+WAY_OUT = "Convert the model without them, with static shapes and built-in operators only."
+"""Last line of the error that lists operators."""
+
 _CONTROL_FLOW = frozenset("IF WHILE CALL STABLEHLO_WHILE STABLEHLO_COMPOSITE STABLEHLO_CUSTOM_CALL".split())
 _RANDOM = frozenset("RANDOM_UNIFORM RANDOM_STANDARD_NORMAL MULTINOMIAL STABLEHLO_RNG_BIT_GENERATOR".split())
 _TABLES = "HASHTABLE"
 _QUANTIZED_TYPES = ("int8", "uint8")
 # Bit by bit the same in the schema, but another meaning: weights, biases, indices, shapes.
 _INTEGER_DATA = ("int32", "int64")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Problem:
-    """One node that cannot be compiled."""
-
-    operator: str
-    node: str
-    reason: str
-
-
-class Refused(Exception):
-    """Raised while a node is translated: it cannot be compiled, for the reason given."""
 
 
 def refusal(file: TfliteFile, node: TfliteNode) -> str | None:
@@ -78,17 +61,3 @@ def _of_weights(file: TfliteFile, node: TfliteNode) -> str | None:
     if any(tensor.data is not None and tensor.scales is not None for tensor in given[1:]):
         return "its weights are integers, its activations float (dynamic-range quantization); quantize both, or none"
     return None
-
-
-def unsupported(path: Path, problems: Sequence[Problem]) -> UnsupportedModel:
-    """One error for all problems, grouped by operator and reason."""
-    ordered = sorted(problems, key=lambda problem: (problem.operator, problem.reason))
-    lines = []
-    for (operator, reason), group in groupby(ordered, key=lambda problem: (problem.operator, problem.reason)):
-        nodes = [problem.node for problem in group]
-        named = ", ".join(nodes[:_NUM_NODES_NAMED]) + (", ..." if len(nodes) > _NUM_NODES_NAMED else "")
-        times = "once" if len(nodes) == 1 else f"{len(nodes)} times"
-        lines.append(f"  {operator}, {times} ({named}): {reason}")
-    head = f"{path}: cannot be compiled because of:"
-    foot = "Convert the model without them, with static shapes and built-in operators only."
-    return UnsupportedModel("\n".join([head, *lines, foot]))

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import tvm
 
+from tvm_ext.core.decisions.models import KeptStates, LoadLimits, ModelOrigin, PortNames
 from tvm_ext.core.errors import TvmExtError, VerificationFailed
-from tvm_ext.core.model_states import states_of
 from tvm_ext.core.processes.child import Child, ChildLimits
-from tvm_ext.load import limits_of
-from tvm_ext.verification.witnesses.testimony import Array, Refusal, Sample, Testimony
+from tvm_ext.verification.witnesses.testimony import Array, Sample, Testimony, WitnessRefusal
 
 LIMITS = ChildLimits(seconds=300.0, memory_bytes=12 << 30)
 
@@ -43,19 +41,19 @@ TVM = "TVM"
 
 
 def ask(mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str], *, quantized_here: bool) -> Testimony:
-    """What the first witness that takes the model makes of it; TVM's virtual machine, which runs `mod`, comes last.
+    """Testimony of the first witness that takes the model; TVM's virtual machine, which runs `mod`, comes last.
 
     Of a model with states the samples are steps in order, and the witness carries its own states from one to the next.
     mod: as `load` made it, or as it was quantized here, which no other runtime knows. inner: names of tensors inside
     the model. Raises VerificationFailed where nobody can run the model.
     """
-    attributes = {str(key): str(value) for key, value in mod.attrs.items()}
-    source_format = attributes["tvm_ext.source_format"]
-    names: list[str] = json.loads(attributes["tvm_ext.output_names"])
-    states = [{"name": state.name, "output": state.output, "initial": state.initial} for state in states_of(attributes)]
-    refusals: list[Refusal] = []
-    for witness in () if quantized_here else _OF_FORMAT[source_format]:
-        file = (attributes["tvm_ext.source_path"], attributes["tvm_ext.source_sha256"], limits_of(attributes).to_json())
+    origin, names = ModelOrigin.read(mod), list(PortNames.read(mod).outputs)
+    states = [
+        {"name": state.name, "output": state.output, "initial": state.initial} for state in KeptStates.read(mod).states
+    ]
+    refusals: list[WitnessRefusal] = []
+    for witness in () if quantized_here else _OF_FORMAT[origin.source_format]:
+        file = (origin.path, origin.sha256, LoadLimits.read(mod).limits.to_json())
         said = _testified(witness.module, witness.needs, witness.install, (*file, samples, inner, states))
         if not isinstance(said, str) and (missing := [name for name in names if name not in said["outputs"][0]]):
             said = f"gives no output called {missing[0]!r}"
@@ -64,20 +62,20 @@ def ask(mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str], *, q
             return Testimony(
                 witness=witness.name, own_reading="", refusals=tuple(refusals), outputs=outputs, inner=said["inner"]
             )
-        refusals.append(Refusal(witness=witness.name, reason=said))
+        refusals.append(WitnessRefusal(witness=witness.name, reason=said))
     said = _testified("tvm_witness", "tvm", "apache-tvm", (str(tvm.ir.save_json(mod)), names, samples, inner, states))
     if isinstance(said, str):
-        reasons = [*refusals, Refusal(witness=TVM, reason=said)]
+        reasons = [*refusals, WitnessRefusal(witness=TVM, reason=said)]
         listed = "; ".join(f"{refusal.witness}: {refusal.reason}" for refusal in reasons)
         raise VerificationFailed(
             f"nothing runs the model for comparison: {listed}. Inputs that it takes may help (--verify-inputs); "
             "--verify none builds the package anyway, marked as not verified."
         )
-    why = _why_own(source_format, quantized_here, refusals)
+    why = _why_own(origin.source_format, quantized_here, refusals)
     return Testimony(witness=TVM, own_reading=why, refusals=tuple(refusals), **said)
 
 
-def _why_own(source_format: str, quantized_here: bool, refusals: Sequence[Refusal]) -> str:
+def _why_own(source_format: str, quantized_here: bool, refusals: Sequence[WitnessRefusal]) -> str:
     if quantized_here:
         return "the model was quantized here, so no other runtime has it"
     if source_format == "relax":

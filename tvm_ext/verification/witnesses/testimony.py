@@ -1,4 +1,4 @@
-"""What a witness said of a model, and why others said nothing. Plain data."""
+"""Testimony of a witness about a model, and reasons of others that gave none. Plain data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ state itself; else the next sample has that output's value as the input `name`."
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refusal:
+class WitnessRefusal:
     """A witness that gave nothing, and its reason: it is not installed, refused the file, crashed, took too long."""
 
     witness: str
@@ -40,7 +40,7 @@ class Testimony:
     own_reading: str
     outputs: list[dict[str, Array]]
     inner: list[dict[str, Array]]
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[WitnessRefusal, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As `report.json` has it."""

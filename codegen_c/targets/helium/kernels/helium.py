@@ -134,7 +134,7 @@ class Rescale:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class OutputRange:
     """From rescaled results to bytes of the output: zero point, clamp, narrowing."""
 
     output: TensorType

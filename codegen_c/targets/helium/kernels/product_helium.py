@@ -15,7 +15,7 @@ import numpy as np
 from codegen_c.c_text.text import C_TYPES, block
 from codegen_c.kernels.contract import Parameter, Target
 from codegen_c.operators.kinds import Array
-from codegen_c.targets.helium.kernels.helium import LANES, Limits, Rescale
+from codegen_c.targets.helium.kernels.helium import LANES, OutputRange, Rescale
 
 STEP = 16
 CHANNEL_BLOCK = 4
@@ -48,12 +48,12 @@ class Product:
     run_bytes: int
     channels: int
     rescale: Rescale
-    limits: Limits
+    limits: OutputRange
     most_steps: int
 
     @classmethod
     def of(
-        cls, *, runs: int, run_bytes: int, channels: int, rescale: Rescale, limits: Limits, target: Target
+        cls, *, runs: int, run_bytes: int, channels: int, rescale: Rescale, limits: OutputRange, target: Target
     ) -> Product:
         most = MOST_STEPS[target.optimize]
         return cls(

@@ -16,7 +16,7 @@ from codegen_c.kernels.elementwise import qbinary
 from codegen_c.kernels.shared.requantize import quantization, signed
 from codegen_c.kernels.shared.window import ROW_PARAMETERS
 from codegen_c.operators.kinds import QBinary
-from codegen_c.targets.helium.kernels.helium import DOUBLED_BITS, INCLUDES, LANES, Limits, Rescale
+from codegen_c.targets.helium.kernels.helium import DOUBLED_BITS, INCLUDES, LANES, OutputRange, Rescale
 
 LOW_BITS = 16
 MOST_SHIFT = LOW_BITS + 31
@@ -155,7 +155,7 @@ def _run(operator: QBinary, count: int) -> list[str]:
         ]
         for at, n in ((0, first), (LANES, second))
     ]
-    limits = Limits(output=operator.output, low=operator.low, high=operator.high)
+    limits = OutputRange(output=operator.output, low=operator.low, high=operator.high)
     left = [
         f"const int32_t count = {count} - i;",
         f"const int32_t more = count > {LANES} ? count - {LANES} : 0;",

@@ -17,12 +17,12 @@ from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot, spatial
 from codegen_c.operators.kinds import Array, QConv2d
 from codegen_c.targets.helium.kernels.helium import (
     PRODUCT_INCLUDES,
-    Limits,
+    OutputRange,
     Rescale,
     flip,
     signed_zero_point,
 )
-from codegen_c.targets.helium.kernels.patch_helium import Patch
+from codegen_c.targets.helium.kernels.im2col_helium import Im2col
 from codegen_c.targets.helium.kernels.product_helium import CHANNEL_BLOCK, PARAMETERS, SCRATCH, STEP, Product, padded
 
 
@@ -52,9 +52,9 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
     runs = kernel_rows if _reads_in_place(operator) else 1
     product = Product.of(
         runs=runs, run_bytes=operator.weight[0].size // runs, channels=output.shape[3], rescale=rescale(operator),
-        limits=Limits(output=output, low=operator.low, high=operator.high), target=target,
+        limits=OutputRange(output=output, low=operator.low, high=operator.high), target=target,
     )  # fmt: skip
-    patch = Patch(window=operator.window, source=source, depth=depth)
+    patch = Im2col(window=operator.window, source=source, depth=depth)
     num_pixels = output.num_elements // output.shape[3]
     copied = num_pixels - _num_in_place(operator, stored)
     copies = copied > 0
@@ -126,7 +126,7 @@ def _num_in_place(operator: QConv2d, stored: StoredRows) -> int:
     return int(whole.sum()) * (end - begin) * operator.output.shape[0]
 
 
-def _body(operator: QConv2d, stored: StoredRows, patch: Patch | None) -> str:
+def _body(operator: QConv2d, stored: StoredRows, patch: Im2col | None) -> str:
     """Pairs of pixels: row by row, or on from row to row where nothing is read in place."""
     batch, height, columns, depth = operator.inputs[0].shape
     output, (begin, end) = operator.output.shape, _inside(operator)
@@ -152,7 +152,7 @@ def _pitch(operator: QConv2d, stored: StoredRows) -> int:
     return stored.pitch or operator.output.shape[3]
 
 
-def _flat(operator: QConv2d, stored: StoredRows, patch: Patch) -> list[str]:
+def _flat(operator: QConv2d, stored: StoredRows, patch: Im2col) -> list[str]:
     """All pixels from copies; the last one may be a pair with itself."""
     columns, pitch = operator.output.shape[2], _pitch(operator, stored)
     second = f"&patches[{padded(patch.num_bytes)}]"
@@ -171,7 +171,7 @@ def _flat(operator: QConv2d, stored: StoredRows, patch: Patch) -> list[str]:
     ]
 
 
-def _others(operator: QConv2d, stored: StoredRows, image: str, patch: Patch, begin: int, done: str) -> list[str]:
+def _others(operator: QConv2d, stored: StoredRows, image: str, patch: Im2col, begin: int, done: str) -> list[str]:
     """Columns of a row that are left, from copies: those before `begin`, and those behind the `done` ones."""
     columns = operator.output.shape[2]
 

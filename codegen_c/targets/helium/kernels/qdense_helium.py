@@ -27,7 +27,7 @@ from codegen_c.operators.kinds import Array, QDense, TensorType
 from codegen_c.targets.helium.kernels.helium import (
     LANES,
     PRODUCT_INCLUDES,
-    Limits,
+    OutputRange,
     Rescale,
     copy,
     flip,
@@ -66,7 +66,7 @@ def implement(operator: QDense, target: Target, stored: StoredRows) -> Implement
         at_once = min(num_rows, 2)
         product = Product.of(
             runs=1, run_bytes=depth, channels=channels, rescale=rescale,
-            limits=Limits(output=output, low=operator.low, high=operator.high), target=target,
+            limits=OutputRange(output=output, low=operator.low, high=operator.high), target=target,
         )  # fmt: skip
         copying = at_once * (8 + depth // 4) if copies else 0
         return Implementation(
@@ -142,7 +142,7 @@ def _in_parts(operator: QDense, rescale: Rescale, target: Target, count: int, st
     part, blocks = depth // count, -(-channels // CHANNEL_BLOCK)
     product = Product.of(
         runs=1, run_bytes=part, channels=channels, rescale=rescale,
-        limits=Limits(output=output, low=operator.low, high=operator.high), target=target,
+        limits=OutputRange(output=output, low=operator.low, high=operator.high), target=target,
     )  # fmt: skip
     weights_bytes = part * CHANNEL_BLOCK
     elements = "const int8_t *x0 = x;"

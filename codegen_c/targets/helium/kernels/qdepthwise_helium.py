@@ -20,8 +20,8 @@ from codegen_c.kernels.convolution.qdepthwise import is_depthwise, pack
 from codegen_c.kernels.shared.requantize import signed
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot, spatial
 from codegen_c.operators.kinds import Array, QConv2d
-from codegen_c.targets.helium.kernels.helium import LANES, PRODUCT_INCLUDES, Limits, Rescale, flip
-from codegen_c.targets.helium.kernels.patch_helium import Patch
+from codegen_c.targets.helium.kernels.helium import LANES, PRODUCT_INCLUDES, OutputRange, Rescale, flip
+from codegen_c.targets.helium.kernels.im2col_helium import Im2col
 from codegen_c.targets.helium.kernels.product_helium import PARAMETERS, SCRATCH
 from codegen_c.targets.helium.kernels.qconv2d_helium import rescale, start, sums_leave_room
 
@@ -57,7 +57,7 @@ def groups_of_taps(weight: Array) -> list[list[int]]:
 def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
     source, output = operator.inputs[0], operator.output
     groups, finish = groups_of_taps(operator.weight), _side_by_side(rescale(operator), pixels_at_once(operator))
-    limits = Limits(output=output, low=operator.low, high=operator.high)
+    limits = OutputRange(output=output, low=operator.low, high=operator.high)
     patch = _patch(operator)
     num_calls = output.shape[0] * output.shape[1] * -(-output.shape[2] // pixels_at_once(operator))
     copied = num_calls - _num_in_place(operator, stored)
@@ -119,14 +119,14 @@ def _tap_bytes(operator: QConv2d) -> int:
     return channels if pixels_at_once(operator) > 1 else -(-channels // VECTOR) * VECTOR
 
 
-def _patch(operator: QConv2d) -> Patch:
+def _patch(operator: QConv2d) -> Im2col:
     """The window of all pixels in a vector: as many columns wider as there are further pixels."""
     (rows, columns), padding, more = operator.window.kernel, operator.window.padding, pixels_at_once(operator) - 1
     # The last vector of a row may reach beyond the last pixel.
     wider = replace(
         operator.window, kernel=(rows, columns + more), padding=(*padding[:3], padding[3] + more)
     )  # fmt: skip
-    return Patch(window=wider, source=operator.inputs[0], depth=_tap_bytes(operator))
+    return Im2col(window=wider, source=operator.inputs[0], depth=_tap_bytes(operator))
 
 
 def _pack(operator: QConv2d, groups: list[list[int]]) -> Array:
@@ -164,7 +164,7 @@ def _row_is_inside(operator: QConv2d, stored: StoredRows, row: int) -> bool:
     )
 
 
-def _pixel(operator: QConv2d, groups: list[list[int]], finish: Rescale, limits: Limits) -> str:
+def _pixel(operator: QConv2d, groups: list[list[int]], finish: Rescale, limits: OutputRange) -> str:
     """Definition of `$_pixel`: all channels; x: its window, whose rows are `pitch` bytes apart; count: lanes stored."""
     depth, pixels = _tap_bytes(operator), pixels_at_once(operator)
     (kernel_rows, kernel_columns), num_channels = operator.window.kernel, operator.output.shape[3]
@@ -219,7 +219,7 @@ def _widen() -> list[str]:
     return [*sums, "TVM_EXT_IN_ORDER(sum0, sum1);", "TVM_EXT_IN_ORDER(sum2, sum3);"]
 
 
-def _body(operator: QConv2d, stored: StoredRows, patch: Patch | None) -> str:
+def _body(operator: QConv2d, stored: StoredRows, patch: Im2col | None) -> str:
     """Row by row, a vector of pixels at a time: read in place where all of them can be, from a copy otherwise."""
     batch, height, columns, num_channels = operator.inputs[0].shape
     output, pixels = operator.output.shape, pixels_at_once(operator)

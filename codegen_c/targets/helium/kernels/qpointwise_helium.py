@@ -13,7 +13,7 @@ from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parame
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot, spatial
 from codegen_c.operators.kinds import QConv2d
-from codegen_c.targets.helium.kernels.helium import PRODUCT_INCLUDES, Limits, copy, flip
+from codegen_c.targets.helium.kernels.helium import PRODUCT_INCLUDES, OutputRange, copy, flip
 from codegen_c.targets.helium.kernels.product_helium import PARAMETERS, SCRATCH, Product, padded
 from codegen_c.targets.helium.kernels.qconv2d_helium import passes, rescale, start, sums_leave_room
 
@@ -28,7 +28,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
     depth, channels = source.shape[3], output.shape[3]
     product = Product.of(
         runs=1, run_bytes=depth, channels=channels, rescale=rescale(operator),
-        limits=Limits(output=output, low=operator.low, high=operator.high), target=target,
+        limits=OutputRange(output=output, low=operator.low, high=operator.high), target=target,
     )  # fmt: skip
     copies = needs_copy(operator)
     pairs = -(-output.num_elements // channels // 2)

@@ -18,7 +18,7 @@ from codegen_c.kernels.shared.window import ROW_PARAMETERS, clip, offset, over_p
 from codegen_c.operators.kinds import QPool2d
 from codegen_c.targets.helium.kernels.helium import (
     INCLUDES,
-    Limits,
+    OutputRange,
     Rescale,
     flip,
     rounds_once,
@@ -155,7 +155,7 @@ def _max(operator: QPool2d) -> tuple[list[str], list[str], list[str]]:
 
 def _average(operator: QPool2d, finish: Rescale) -> tuple[list[str], list[str], list[str]]:
     """Statements for each tap, before all and behind all."""
-    limits = Limits(output=operator.output, low=operator.low, high=operator.high)
+    limits = OutputRange(output=operator.output, low=operator.low, high=operator.high)
     halves = ("even(even)", "odd(even)", "even(odd)", "odd(odd)")
     last = [
         f"const tvm_ext_i32x4 sum{i} = tvm_ext_i32x4_add(tvm_ext_i32x4_{half}, tvm_ext_i32x4_splat(start));"

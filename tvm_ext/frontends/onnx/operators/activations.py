@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from tvm import relax
 
 from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, number
-from tvm_ext.frontends.onnx.refusals import Refused
+from tvm_ext.frontends.refusals import Refused
 
 Activation = Callable[[relax.Expr], relax.Expr]
 

@@ -13,7 +13,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 from relay_passes.dataflow import array_of, static_shape
 from tvm_ext.frontends.onnx.element_types import SUPPORTED_DTYPES
 from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, number
-from tvm_ext.frontends.onnx.refusals import Refused
+from tvm_ext.frontends.refusals import Refused
 
 Inputs = Sequence["relax.Expr | None"]
 Attributes = Mapping[str, Any]

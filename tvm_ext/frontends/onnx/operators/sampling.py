@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tvm_ext.frontends.onnx.refusals import Refused
+from tvm_ext.frontends.refusals import Refused
 
 _MAX_TARGET = 1 << 16
 _MAX_TAPS = 1 << 18
@@ -29,7 +29,7 @@ class Axis:
 
 @dataclass(frozen=True, kw_only=True)
 class Interpolation:
-    """How to sample: the operator's attributes of the same names."""
+    """The way to sample: the operator's attributes of the same names."""
 
     mode: str
     coordinates: str

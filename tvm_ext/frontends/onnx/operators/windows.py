@@ -8,7 +8,7 @@ from typing import Any
 
 from tvm import te, tirx
 
-from tvm_ext.frontends.onnx.refusals import Refused
+from tvm_ext.frontends.refusals import Refused
 
 Attributes = Mapping[str, Any]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from codegen_c.arena.first_fit import first_fit
 from codegen_c.arena.problem import Buffer, clearances, height, lower_bound
 from codegen_c.arena.solve import optimise
-from codegen_c.arena.window import Problem, raised_bound, repaired
+from codegen_c.arena.subproblem import PackingProblem, raised_bound, repaired
 from tests.arena.test_solve_exact import lowest
 
 PROBLEMS = settings(max_examples=80, deadline=None, derandomize=True)
@@ -25,8 +25,8 @@ def problems(draw: st.DrawFn, most: int, size: int) -> list[Buffer]:
     return [Buffer(begin=begin, end=begin + length, size=n) for begin, length, n in spans]
 
 
-def problem_of(buffers: Sequence[Buffer]) -> Problem:
-    return Problem(buffers=buffers, near=clearances(buffers), choices=[])
+def problem_of(buffers: Sequence[Buffer]) -> PackingProblem:
+    return PackingProblem(buffers=buffers, near=clearances(buffers), choices=[])
 
 
 def assert_apart(buffers: Sequence[Buffer], offsets: Sequence[int]) -> None:
@@ -46,7 +46,7 @@ def test_a_moment_that_needs_more_than_its_bytes() -> None:
     """Three buffers at once, of which two may share: by bytes 10, by place 14, for the third lies outside of both."""
     buffers = [Buffer(begin=0, end=1, size=8), Buffer(begin=0, end=1, size=6), Buffer(begin=0, end=1, size=4)]
     choices = [({(0, 1): 4},), ({(0, 2): 8},)]
-    problem = Problem(buffers=buffers, near=clearances(buffers), choices=choices)
+    problem = PackingProblem(buffers=buffers, near=clearances(buffers), choices=choices)
     assert raised_bound(problem, 10, 18) == 14
     solution = optimise(buffers, choices, bound=10)
     assert (solution.num_bytes, solution.lower_bound_bytes, solution.proved) == (14, 14, True)

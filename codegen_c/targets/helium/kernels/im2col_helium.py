@@ -16,7 +16,7 @@ from codegen_c.targets.helium.kernels.helium import copy, signed_zero_point
 
 
 @dataclass(frozen=True, kw_only=True)
-class Patch:
+class Im2col:
     """The window of one output pixel, int8[R, S, depth]."""
 
     window: Window

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from tvm import relax
 
 from relay_passes.dataflow import substitute
-from tvm_ext.frontends.onnx.translate_node import Statement
+from tvm_ext.frontends.statements import Statement
 
 
 def name_variables(

@@ -1,4 +1,4 @@
-"""What lies around some moments of a problem, as a problem of its own: to prove a bound, or to repair a solution."""
+"""Buffers around some moments of a packing problem, as a problem of its own: to prove a bound, or repair a solution."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from codegen_c.arena.decide import Decision, Neighbours, decide
+from codegen_c.arena.decide import Feasibility, Neighbours, decide
 from codegen_c.arena.problem import Buffer, Choice, Distances, clearances
 
 BOUND_WIDTHS = (1, 2, 4)
@@ -22,20 +22,22 @@ each partial solution is more work, and fewer of them are looked at."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem:
+class PackingProblem:
     """Buffers, the clearances between them, and the pairs that may be closer."""
 
     buffers: Sequence[Buffer]
     near: Neighbours
     choices: Sequence[Choice]
 
-    def part(self, inside: Sequence[int], buffers: Sequence[Buffer]) -> Problem:
+    def part(self, inside: Sequence[int], buffers: Sequence[Buffer]) -> PackingProblem:
         """Some buffers of this problem, in the form given, alone."""
         number = {index: position for position, index in enumerate(inside)}
         ways = [tuple(_renamed(way, number) for way in self.choices[index]) for index in self._choices_of(inside)]
-        return Problem(buffers=buffers, near=clearances(buffers), choices=[choice for choice in ways if any(choice)])
+        return PackingProblem(
+            buffers=buffers, near=clearances(buffers), choices=[choice for choice in ways if any(choice)]
+        )
 
-    def solved_below(self, capacity: int, most_nodes: int) -> Decision:
+    def solved_below(self, capacity: int, most_nodes: int) -> Feasibility:
         return decide(self.buffers, self.near, self.choices, capacity, most_nodes)
 
     def _choices_of(self, inside: Sequence[int]) -> list[int]:
@@ -54,7 +56,7 @@ def _renamed(way: Distances, number: dict[int, int]) -> dict[tuple[int, int], in
     return {(number[a], number[b]): n for (a, b), n in way.items() if a in number and b in number}
 
 
-def raised_bound(problem: Problem, known: int, reached: int) -> int:
+def raised_bound(problem: PackingProblem, known: int, reached: int) -> int:
     """The bytes that are needed at least: what `known` says, or more where a few moments alone need more.
 
     reached: bytes of a solution.
@@ -71,7 +73,7 @@ def raised_bound(problem: Problem, known: int, reached: int) -> int:
     return known
 
 
-def _least(part: Problem, known: int, reached: int) -> int:
+def _least(part: PackingProblem, known: int, reached: int) -> int:
     """The most that is proved of a few buffers: no capacity below it holds them."""
     impossible = known - 1
     possible = reached
@@ -85,7 +87,7 @@ def _least(part: Problem, known: int, reached: int) -> int:
     return impossible + 1
 
 
-def repaired(problem: Problem, offsets: Sequence[int], capacity: int) -> list[int] | None:
+def repaired(problem: PackingProblem, offsets: Sequence[int], capacity: int) -> list[int] | None:
     """Other offsets, all below a capacity; None where that was not found.
 
     Whatever ends above the capacity is placed anew together with what lives close to it; the rest stays where it is.
@@ -109,7 +111,7 @@ def repaired(problem: Problem, offsets: Sequence[int], capacity: int) -> list[in
 
 
 def _around(buffers: Sequence[Buffer], first: int, high: set[int], width: int) -> list[int]:
-    """What lives within `width` moments of a buffer, and all that is too high close to it."""
+    """Buffers that live within `width` moments of one, and all that are too high close to it."""
     begin, end = buffers[first].begin - width, buffers[first].end + width
     return [
         index for index, b in enumerate(buffers)
@@ -118,7 +120,9 @@ def _around(buffers: Sequence[Buffer], first: int, high: set[int], width: int) -
     ]  # fmt: skip
 
 
-def _placed_anew(problem: Problem, offsets: Sequence[int], free: Sequence[int], capacity: int) -> list[int] | None:
+def _placed_anew(
+    problem: PackingProblem, offsets: Sequence[int], free: Sequence[int], capacity: int
+) -> list[int] | None:
     """The offsets with some buffers elsewhere, below a capacity; None where that was not found."""
     fixed = sorted({other for index in free for other in problem.near[index]} - set(free))
     buffers = [problem.buffers[index] for index in free]

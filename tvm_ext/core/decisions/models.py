@@ -1,0 +1,87 @@
+"""Facts about a loaded model, as attributes of its module; all of them strings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_ext.core.decisions.decision import Decision, attribute, json_attribute
+from tvm_ext.core.limits import Limits
+from tvm_ext.core.model_nodes import ModelNode, nodes_from_json, nodes_to_json
+from tvm_ext.core.model_states import ModelState, states_from_json, states_to_json
+
+
+def _names(values: Any) -> tuple[str, ...]:
+    return tuple(values)
+
+
+def _ranges(values: Any) -> dict[str, tuple[float, float]]:
+    return {name: (low, high) for name, (low, high) in values.items()}
+
+
+def _as_is(value: Any) -> Any:
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOrigin(Decision):
+    """The file that a model was read from, and its operators.
+
+    path: empty for a module. source_format: `onnx`, `tflite`, `torch`, `relax`. name: a C prefix. rounding: the meaning
+    of quantized arithmetic, as `QuantizedRounding` has it. nodes: the model's operators, in order.
+    """
+
+    path: str = attribute("tvm_ext.source_path", "")
+    source_format: str = attribute("tvm_ext.source_format", "")
+    sha256: str = attribute("tvm_ext.source_sha256", "")
+    name: str = attribute("tvm_ext.model_name", "")
+    rounding: str = attribute("tvm_ext.rounding", "onnx")
+    nodes: tuple[ModelNode, ...] = attribute(
+        "tvm_ext.nodes", (), read=lambda text: nodes_from_json(str(text)), write=nodes_to_json
+    )
+
+    @property
+    def is_known(self) -> bool:
+        """True for a module that was loaded before."""
+        return all((self.source_format, self.sha256, self.name))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PortNames(Decision):
+    """The model's own names of its inputs and outputs, in order."""
+
+    inputs: tuple[str, ...] = json_attribute("tvm_ext.input_names", (), read=_names)
+    outputs: tuple[str, ...] = json_attribute("tvm_ext.output_names", (), read=_names)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadLimits(Decision):
+    """Sizes beyond which a model is refused, as it was loaded with."""
+
+    limits: Limits = attribute(
+        "tvm_ext.limits", Limits(), read=lambda text: Limits.from_json(str(text)), write=Limits.to_json
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputDemands(Decision):
+    """Least and largest value of inputs of which operators of the file demand a range."""
+
+    ranges: Mapping[str, tuple[float, float]] | None = json_attribute("tvm_ext.input_demands", None, read=_ranges)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuantizationMeasured(Decision):
+    """Measurements of quantizing the model here, as report.json has them; None for a model that was not."""
+
+    report: Mapping[str, Any] | None = json_attribute("tvm_ext.quantization", None, read=_as_is)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptStates(Decision):
+    """Values that runs keep: the last parameters of `main`, and in the same order its last results."""
+
+    states: tuple[ModelState, ...] = attribute(
+        "tvm_ext.states", (), read=lambda text: states_from_json(str(text)), write=states_to_json
+    )
