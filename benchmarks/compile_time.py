@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import zoo  # noqa: E402
+from benchmarks.measure.commit import stamped, write_result  # noqa: E402
 from benchmarks.networks.mobile import Bottleneck, mcunet  # noqa: E402
 
 RESULT = ROOT / "benchmarks" / "results" / "compile_time.json"
@@ -65,8 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         chains = [(f"chain_{depth}_fp32", _chain(depth)) for depth in DEPTHS]
         measured = [_measure(network, model, folder) for network, model in chains]
         measured += [_measure(network, zoo.build(network), folder) for network in NETWORKS]
-    options.results.parent.mkdir(parents=True, exist_ok=True)
-    options.results.write_text(json.dumps([asdict(row) for row in measured], indent=1) + "\n", encoding="utf-8")
+    write_result(options.results, stamped({"networks": [asdict(row) for row in measured]}))
 
 
 def _chain(depth: int) -> onnx.ModelProto:

@@ -29,6 +29,7 @@ sys.path.insert(0, str(ROOT))
 
 import tvm_ext  # noqa: E402
 from benchmarks import zoo  # noqa: E402
+from benchmarks.measure.commit import stamped, write_result  # noqa: E402
 from tvm_ext.core.errors import DoesNotFit  # noqa: E402
 from tvm_ext.core.platform import Platform  # noqa: E402
 from tvm_ext.pipeline import compile_module  # noqa: E402
@@ -65,16 +66,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--networks", nargs="*", default=list(LIMITS), choices=list(LIMITS))
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args(arguments)
-    results: dict[str, Any] = json.loads(options.output.read_text()) if options.output.exists() else {}
+    results: dict[str, Any] = json.loads(options.output.read_text()) if options.output.exists() else {"networks": {}}
     with TemporaryDirectory(prefix="fit_") as name:
         for network in options.networks:
             path = Path(name) / f"{network}.onnx"
             onnx.save(zoo.build(network), path)
-            results[network] = fitted(path, Path(name) / network, LIMITS[network], network in options.measure)
-            results[network] |= patched(path, Path(name) / f"{network}_patched", results[network])
-            results[network]["streamed"] = streamed(path, Path(name) / f"{network}_streamed", network)
-            print(network, json.dumps(results[network]), flush=True)
-            options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+            found = fitted(path, Path(name) / network, LIMITS[network], network in options.measure)
+            found |= patched(path, Path(name) / f"{network}_patched", found)
+            found["streamed"] = streamed(path, Path(name) / f"{network}_streamed", network)
+            results["networks"][network] = stamped(found)
+            print(network, json.dumps(found), flush=True)
+            write_result(options.output, results)
     return 0
 
 
@@ -133,8 +135,7 @@ def least_bytes(
     try:
         compile_module(module, platform, tvm_ext.BuildOptions(ram=1, io=io))
     except DoesNotFit as error:
-        tried = [part.split(": ") for part in str(error).rpartition("best shown: ")[2].rstrip(".").split("; ")]
-        return min(int(reached.split()[0]) for method, reached in tried if method in methods)
+        return min(num_bytes for method, num_bytes in error.least_bytes.items() if method in methods)
     raise AssertionError("nothing fits one byte")
 
 

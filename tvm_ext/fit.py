@@ -178,7 +178,7 @@ def _nothing_fits(found: _Found, options: BuildOptions, nearest_bytes: Callable[
         *([f"Rejected, by a defect of tvm-ext: {'; '.join(rejected)}."] if rejected else []),
         f"Tried, best shown: {'; '.join(f'{method}: {num_bytes} B' for method, num_bytes in least.items())}.",
     ]
-    return DoesNotFit(" ".join(said), nearest_bytes=nearest)
+    return DoesNotFit(" ".join(said), nearest_bytes=nearest, least_bytes=least)
 
 
 def _what_helps(compiled: Compiled, options: BuildOptions) -> list[str]:
