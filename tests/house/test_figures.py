@@ -69,7 +69,7 @@ def test_those_commits_are_in_the_history() -> None:
 
 def test_a_result_without_a_commit_is_not_written(tmp_path: Path) -> None:
     path = tmp_path / "new.json"
-    with pytest.raises(ValueError, match=r"new\.json: no commit says what made networks/b, graphs"):
+    with pytest.raises(ValueError, match=r"new\.json: no commit says what made networks/b/bytes, graphs"):
         write_result(path, {"networks": {"a": stamped({"bytes": 1}), "b": {"bytes": 2}}, "graphs": 3})
     write_result(path, {"networks": {"a": stamped({"bytes": 1})}})
     assert json.loads(path.read_text())["networks"]["a"]["bytes"] == 1
