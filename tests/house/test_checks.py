@@ -42,3 +42,15 @@ def test_both_format_all_c_that_is_written_by_hand() -> None:
     written = {path.relative_to(ROOT).as_posix() for path in (ROOT / "codegen_c").rglob("*.[ch]")}
     (pattern,) = (hook["files"] for hook in HOOKS if hook["id"] == "clang-format")
     assert set(c_files()) == written == {path for path in written if re.search(pattern, path)}
+
+
+def test_c_is_formatted_by_a_style_of_our_own() -> None:
+    """Without `.clang-format` the check would ask for the formatter's own style."""
+    formatter = ROOT / ".venv" / "bin" / "clang-format"
+    if not formatter.exists():
+        pytest.skip("clang-format of the extra dev is not installed")
+    assert (ROOT / ".clang-format").is_file()
+    done = subprocess.run(
+        [formatter, "--dry-run", "--Werror", *c_files()], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[:1000]
