@@ -84,7 +84,7 @@ def fitted(path: Path, folder: Path, limit: int, measure: bool) -> dict[str, Any
     """Arena of a network whole and split, and what splitting costs."""
     module, platform = tvm_ext.load(path), Platform.load(PLATFORM)
     whole = compile_module(module, platform, tvm_ext.BuildOptions()).plan.arena_bytes
-    least = least_bytes(module, platform, "arena", BY_ROWS)
+    least = least_bytes(module, platform, "arena", BY_ROWS) or whole
     found: dict[str, Any] = {"limit_bytes": limit, "whole_bytes": whole, "least_bytes": least}
     if measure:
         options = [tvm_ext.BuildOptions(ram=ram, verify=("host", "qemu")) for ram in (whole, max(least, limit))]
@@ -101,7 +101,7 @@ def patched(path: Path, folder: Path, by_rows: dict[str, Any]) -> dict[str, Any]
     """The same in patches, and what two packages measure; nothing where rows alone need no more."""
     module, platform = tvm_ext.load(path), Platform.load(PLATFORM)
     rows, least = by_rows["least_bytes"], least_bytes(module, platform, "arena", IN_PATCHES)
-    if least >= rows:
+    if least is None or least >= rows:
         return {}
     instructions: dict[str, int] = {}
     for ram in (rows, (rows + least) // 2, least):
@@ -130,12 +130,12 @@ def streamed(path: Path, folder: Path, network: str) -> dict[str, Any]:
 
 def least_bytes(
     module: tvm.IRModule, platform: Platform, io: Literal["arena", "stream"], methods: Sequence[str]
-) -> int:
-    """The smallest arena that any of some methods reaches when one byte is asked for, which the error names."""
+) -> int | None:
+    """The smallest arena that any of some methods reaches when one byte is asked for; None where none comes to any."""
     try:
         compile_module(module, platform, tvm_ext.BuildOptions(ram=1, io=io))
     except DoesNotFit as error:
-        return min(num_bytes for method, num_bytes in error.least_bytes.items() if method in methods)
+        return min((num_bytes for method, num_bytes in error.least_bytes.items() if method in methods), default=None)
     raise AssertionError("nothing fits one byte")
 
 
