@@ -167,22 +167,10 @@ def side_by_side() -> str:
     return table(("", *(f"{m.split('_')[0]} {_dtype(m.split('_')[1])}" for m in MODELS)), lines)
 
 
-def compile_time() -> str:
-    """Seconds and memory of compilations."""
-    rows = [
-        (
-            row["network"], _count(row["steps"]),
-            *(f"{row[key]:.1f}" for key in ("python_s", "c_compiler_s")), _count(row["peak_mb"]),
-        )
-        for row in _result("compile_time")["networks"]
-    ]  # fmt: skip
-    return table(("network", "steps", "seconds of CPU, Python", "seconds of CPU, C compiler", "peak MB"), rows)
-
-
 BLOCKS: Mapping[str, Callable[[], str]] = {
     block.__name__: block
     for block in (
-        arenas, budgets, ways, monotonic, guide_costs, guide_plans, hierarchy, side_by_side, compile_time
+        arenas, budgets, ways, monotonic, guide_costs, guide_plans, hierarchy, side_by_side
     )
 }  # fmt: skip
 """Name of a block in a document -> its text, which ends with a line break."""
