@@ -4,8 +4,8 @@
 #   make demo    compile, run and verify the digits network on the host and on a Cortex-M4 in QEMU
 #   make test    the whole test suite
 #   make sweep   more parameters of some tests, which take long
-#   make check   lint, format, types, layering
-#   make format  apply the formatter
+#   make check   lint, format (C too), types, layering
+#   make format  apply the formatters
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
@@ -13,6 +13,10 @@ READY := .venv/.ready
 PYTEST_ARGS ?= -n 2 --dist loadfile
 
 export OMP_NUM_THREADS ?= 1
+
+# C that is written by hand.
+C_FILES = $(wildcard codegen_c/arena/*.[ch] codegen_c/runtime/*.[ch] codegen_c/targets/*/*.[ch] \
+    codegen_c/targets/*/runtime/*.[ch])
 
 .PHONY: demo test sweep check format boards analyzers clean
 
@@ -31,10 +35,12 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+	$(BIN)/clang-format --dry-run --Werror $(C_FILES)
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(C_FILES)
 
 boards:
 	@.ci/boards

@@ -29,6 +29,7 @@ sys.path.insert(0, str(ROOT))
 
 import tvm_ext  # noqa: E402
 from benchmarks import zoo  # noqa: E402
+from benchmarks.measure.commit import stamped, write_result  # noqa: E402
 from tvm_ext.core.errors import DoesNotFit  # noqa: E402
 from tvm_ext.core.platform import Platform  # noqa: E402
 from tvm_ext.pipeline import compile_module  # noqa: E402
@@ -65,16 +66,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--networks", nargs="*", default=list(LIMITS), choices=list(LIMITS))
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args(arguments)
-    results: dict[str, Any] = json.loads(options.output.read_text()) if options.output.exists() else {}
+    results: dict[str, Any] = json.loads(options.output.read_text()) if options.output.exists() else {"networks": {}}
     with TemporaryDirectory(prefix="fit_") as name:
         for network in options.networks:
             path = Path(name) / f"{network}.onnx"
             onnx.save(zoo.build(network), path)
-            results[network] = fitted(path, Path(name) / network, LIMITS[network], network in options.measure)
-            results[network] |= patched(path, Path(name) / f"{network}_patched", results[network])
-            results[network]["streamed"] = streamed(path, Path(name) / f"{network}_streamed", network)
-            print(network, json.dumps(results[network]), flush=True)
-            options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+            found = fitted(path, Path(name) / network, LIMITS[network], network in options.measure)
+            found |= patched(path, Path(name) / f"{network}_patched", found)
+            found["streamed"] = streamed(path, Path(name) / f"{network}_streamed", network)
+            results["networks"][network] = stamped(found)
+            print(network, json.dumps(found), flush=True)
+            write_result(options.output, results)
     return 0
 
 
@@ -82,7 +84,7 @@ def fitted(path: Path, folder: Path, limit: int, measure: bool) -> dict[str, Any
     """Arena of a network whole and split, and what splitting costs."""
     module, platform = tvm_ext.load(path), Platform.load(PLATFORM)
     whole = compile_module(module, platform, tvm_ext.BuildOptions()).plan.arena_bytes
-    least = least_bytes(module, platform, "arena", BY_ROWS)
+    least = least_bytes(module, platform, "arena", BY_ROWS) or whole
     found: dict[str, Any] = {"limit_bytes": limit, "whole_bytes": whole, "least_bytes": least}
     if measure:
         options = [tvm_ext.BuildOptions(ram=ram, verify=("host", "qemu")) for ram in (whole, max(least, limit))]
@@ -99,7 +101,7 @@ def patched(path: Path, folder: Path, by_rows: dict[str, Any]) -> dict[str, Any]
     """The same in patches, and what two packages measure; nothing where rows alone need no more."""
     module, platform = tvm_ext.load(path), Platform.load(PLATFORM)
     rows, least = by_rows["least_bytes"], least_bytes(module, platform, "arena", IN_PATCHES)
-    if least >= rows:
+    if least is None or least >= rows:
         return {}
     instructions: dict[str, int] = {}
     for ram in (rows, (rows + least) // 2, least):
@@ -128,13 +130,12 @@ def streamed(path: Path, folder: Path, network: str) -> dict[str, Any]:
 
 def least_bytes(
     module: tvm.IRModule, platform: Platform, io: Literal["arena", "stream"], methods: Sequence[str]
-) -> int:
-    """The smallest arena that any of some methods reaches when one byte is asked for, which the error names."""
+) -> int | None:
+    """The smallest arena that any of some methods reaches when one byte is asked for; None where none comes to any."""
     try:
         compile_module(module, platform, tvm_ext.BuildOptions(ram=1, io=io))
     except DoesNotFit as error:
-        tried = [part.split(": ") for part in str(error).rpartition("best shown: ")[2].rstrip(".").split("; ")]
-        return min(int(reached.split()[0]) for method, reached in tried if method in methods)
+        return min((num_bytes for method, num_bytes in error.least_bytes.items() if method in methods), default=None)
     raise AssertionError("nothing fits one byte")
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -24,7 +23,8 @@ from benchmarks.fuzzing.draw import kind_of  # noqa: E402
 from benchmarks.fuzzing.fuzzer import Fuzzer, run_apart, warm_fuzzer  # noqa: E402
 from benchmarks.fuzzing.regression_script import write_script  # noqa: E402
 from benchmarks.fuzzing.shrink import shrunk  # noqa: E402
-from benchmarks.fuzzing.tables import Record, summary, table, write_json  # noqa: E402
+from benchmarks.fuzzing.tables import Record, summary, table  # noqa: E402
+from benchmarks.measure.commit import commit, write_result  # noqa: E402
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,8 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"{len(records)} cases, {time.monotonic() - begin:.0f} s", flush=True)
     except KeyboardInterrupt:
         print("interrupted", flush=True)
-    result = summary(records, seed=options.seed, commit=_commit(), wall_s=time.monotonic() - begin)
-    write_json(result, options.results)
+    result = summary(records, seed=options.seed, commit=commit(), wall_s=time.monotonic() - begin)
+    write_result(options.results, result)
     print(table(result))
     return 1 if result["failures"] else 0
 
@@ -75,13 +75,6 @@ def _line(record: Record) -> str:
     figures = f"[{outcome.stage}, {outcome.cpu_s:.1f} s, {outcome.peak_bytes >> 20} MiB]"
     gist = " ".join(outcome.detail.split())[:150]
     return f"{record.index} {record.kind}: {outcome.kind}: {outcome.error} {outcome.where} {figures} {gist}"
-
-
-def _commit() -> str:
-    done = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip() or "unknown"
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

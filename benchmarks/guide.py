@@ -31,6 +31,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks import zoo  # noqa: E402
 from benchmarks.guide_corpus import PLATFORMS, features_of, measured  # noqa: E402
+from benchmarks.measure.commit import stamped  # noqa: E402
 from benchmarks.networks.layered_graph import layered_graph  # noqa: E402
 from benchmarks.remat import Problem, to_problem  # noqa: E402
 from relay_passes.solvers import liveness  # noqa: E402
@@ -58,11 +59,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for platform in PLATFORMS:
                 key = f"{platform} {dtype} {network}"
                 if key not in found["measured"]:
-                    found["measured"][key] = _steps(zoo.build(f"{network}_{dtype}"), platform)
+                    steps = _steps(zoo.build(f"{network}_{dtype}"), platform)
+                    found["measured"][key] = stamped({"steps": steps})
                     _write(options.output, found)
-                    print(key, len(found["measured"][key]), flush=True)
-    found["costs"] = costs(found["measured"])
-    found["plans"] = plans()
+                    print(key, len(steps), flush=True)
+    found["costs"] = stamped(costs({key: measured["steps"] for key, measured in found["measured"].items()}))
+    found["plans"] = stamped(plans())
     _write(options.output, found)
     for key, figures in found["costs"].items():
         print(f"{key:40} {json.dumps(figures)}")
@@ -169,7 +171,10 @@ def _ranks(values: np.ndarray) -> np.ndarray:
 
 def _write(path: Path, found: Mapping[str, Any]) -> None:
     """One step a line."""
-    measured_steps = ",\n".join(f"{json.dumps(key)}: [\n{_lines(steps)}]" for key, steps in found["measured"].items())
+    measured_steps = ",\n".join(
+        f'{json.dumps(key)}: {{"commit": {json.dumps(one["commit"])}, "steps": [\n{_lines(one["steps"])}]}}'
+        for key, one in found["measured"].items()
+    )
     rest = {key: value for key, value in found.items() if key != "measured"}
     head = "".join(f"{json.dumps(key)}: {json.dumps(value, indent=1)},\n" for key, value in rest.items())
     path.write_text(f'{{{head}"measured": {{\n{measured_steps}}}}}\n', encoding="utf-8")

@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import tvm_ext  # noqa: E402
+from benchmarks.measure.commit import stamped  # noqa: E402
 from benchmarks.measure.steps import measure_steps  # noqa: E402
 from benchmarks.networks.quantize import quantized  # noqa: E402
 from benchmarks.networks.random_layers import random_layers  # noqa: E402
@@ -106,9 +107,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _write(path: Path, corpus: dict[str, Any]) -> None:
     """One step a line."""
-    head, done = json.dumps(corpus["head"]), json.dumps(corpus["done"])
+    head = "".join(f"{json.dumps(key)}: {json.dumps(stamped(corpus)[key])},\n" for key in ("commit", "head", "done"))
     steps = ",\n".join(json.dumps(row, separators=(",", ":")) for row in corpus["steps"])
-    path.write_text(f'{{"head": {head},\n"done": {done},\n"steps": [\n{steps}\n]}}\n', encoding="utf-8")
+    path.write_text(f'{{{head}"steps": [\n{steps}\n]}}\n', encoding="utf-8")
 
 
 if __name__ == "__main__":

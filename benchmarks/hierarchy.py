@@ -29,6 +29,7 @@ sys.path.insert(0, str(ROOT))
 
 import tvm_ext  # noqa: E402
 from benchmarks import zoo  # noqa: E402
+from benchmarks.measure.commit import stamped, write_result  # noqa: E402
 from relay_passes.solvers.memories.search import assign  # noqa: E402
 from tests.support.memory_problems import random_problem  # noqa: E402
 from tvm_ext.verification.input_ranges import random_inputs  # noqa: E402
@@ -57,13 +58,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for wanted in options.networks:
         board, name, *limits = wanted.split(":")
         ram = {memory: int(most) for memory, _, most in (limit.partition("=") for limit in limits)}
-        results.setdefault("networks", {})[wanted] = network(board, name, ram)
+        results.setdefault("networks", {})[wanted] = stamped(network(board, name, ram))
         print(wanted, json.dumps(results["networks"][wanted]), flush=True)
-        options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        write_result(options.output, results)
     for size in options.graphs:
-        results.setdefault("graphs", {})[str(size)] = [graph(s, size, options.seconds) for s in range(options.seeds)]
+        found = [graph(seed, size, options.seconds) for seed in range(options.seeds)]
+        results.setdefault("graphs", {})[str(size)] = stamped({"problems": found})
         print(size, json.dumps(results["graphs"][str(size)]), flush=True)
-        options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        write_result(options.output, results)
     return 0
 
 

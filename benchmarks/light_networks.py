@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import tvm_ext  # noqa: E402
+from benchmarks.measure.commit import commit  # noqa: E402
 from tvm_ext.core.errors import TvmExtError  # noqa: E402
 
 DATA = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
@@ -94,7 +95,7 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
         "# Light networks of the ONNX backend suite",
         "",
         "Written by `python benchmarks/light_networks.py`: compiled for the host, run on the suite's input, compared",
-        f"with the suite's output (rtol {RTOL:g}, atol {ATOL:g}). Error: the largest difference.",
+        f"with the suite's output (rtol {RTOL:g}, atol {ATOL:g}), at commit {commit()}. Error: the largest difference.",
         "",
         "| " + " | ".join(columns) + " |",
         "|" + "---|" * len(columns),

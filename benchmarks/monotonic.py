@@ -11,8 +11,6 @@ is the arena without a budget.
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,6 +25,7 @@ sys.path.insert(0, str(ROOT))
 
 import tvm_ext  # noqa: E402
 from benchmarks import zoo  # noqa: E402
+from benchmarks.measure.commit import stamped, write_result  # noqa: E402
 from codegen_c.backend.build import Compiled  # noqa: E402
 from tvm_ext.core.errors import DoesNotFit  # noqa: E402
 from tvm_ext.core.platform import Platform  # noqa: E402
@@ -42,12 +41,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--networks", nargs="*", default=list(NETWORKS), choices=NETWORKS)
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args(arguments)
-    results: dict[str, Any] = {"commit": commit(), "platform": PLATFORM, "step_bytes": STEP_BYTES, "networks": {}}
+    results: dict[str, Any] = {**stamped({"platform": PLATFORM, "step_bytes": STEP_BYTES}), "networks": {}}
     for network in options.networks:
         found = walked(compile_within(module(network), Platform.load(PLATFORM), tvm_ext.BuildOptions()))
         results["networks"][network] = found
         print(network, found["num_budgets"], "budgets,", len(found["steps"]), "results, dearer:", found["dearer"])
-        options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        write_result(options.output, results)
     return 1 if any(found["dearer"] or not found["nearest_met"] for found in results["networks"].values()) else 0
 
 
@@ -98,14 +97,6 @@ def nearest_bytes(within: Callable[[int | None], Compiled]) -> int:
         if error.nearest_bytes is None:
             raise
         return error.nearest_bytes
-
-
-def commit() -> str:
-    """The commit that is checked out, with a mark where files are changed."""
-    done = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    return done.stdout.strip()
 
 
 if __name__ == "__main__":

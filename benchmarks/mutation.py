@@ -18,9 +18,7 @@ cannot take away a guard.
 from __future__ import annotations
 
 import argparse
-import json
 import random
-import subprocess
 import sys
 import time
 import tomllib
@@ -32,6 +30,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.measure.commit import commit, write_result  # noqa: E402
 from benchmarks.mutating.changes import Change, changes_of  # noqa: E402
 from benchmarks.mutating.trial import copied, import_libraries, run_tests, try_change  # noqa: E402
 
@@ -54,7 +53,7 @@ def main() -> int:
     arguments = parser.parse_args()
     files = sorted({path.relative_to(ROOT).as_posix() for given in arguments.files for path in ROOT.glob(given)})
     mapped = {file: tests_of(file) for file in files}
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    made_by = commit()
     import_libraries()
     end = time.monotonic() + arguments.seconds
     with TemporaryDirectory() as folder:
@@ -65,12 +64,12 @@ def main() -> int:
             if time.monotonic() < end and (row := tried(tree, file, mapped[file], arguments, end)) is not None
         ]
     found = {
-        "commit": commit.strip(), "seed": arguments.seed, "per_file": arguments.per_file,
+        "commit": made_by, "seed": arguments.seed, "per_file": arguments.per_file,
         "folders": by_folder(rows), "files": rows,
     }  # fmt: skip
     print(table(rows))
     if arguments.output:
-        arguments.output.write_text(json.dumps(found, indent=1) + "\n")
+        write_result(arguments.output, found)
     return 0
 
 

@@ -25,6 +25,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.conformance.cases import MODES, Case, load_cases  # noqa: E402
 from benchmarks.conformance.pool import run_all  # noqa: E402
 from benchmarks.conformance.tables import totals, write_tables  # noqa: E402
+from benchmarks.measure.commit import stamped  # noqa: E402
 
 Record = dict[str, object]
 
@@ -57,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     verdicts = Counter(str(record["verdict"]) for record in mine)
     print(", ".join(f"{verdicts[verdict]} {verdict}" for verdict in ("pass", "refused", "wrong", "crash")))
     if options.tables:
-        write_tables(totals(records), records, Path(__file__).parent / "conformance")
+        write_tables(stamped(totals(records)), records, Path(__file__).parent / "conformance")
     return 1 if verdicts["wrong"] or verdicts["crash"] else 0
 
 

@@ -9,7 +9,6 @@ memory. A peak is proved where no order has a lower one; otherwise the bound say
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -22,6 +21,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks import zoo  # noqa: E402
 from benchmarks.hmcos import hmcos  # noqa: E402
+from benchmarks.measure.commit import stamped, write_result  # noqa: E402
 from benchmarks.networks.wired import randwire  # noqa: E402
 from relay_passes.solvers.graph import Graph, Node  # noqa: E402
 from relay_passes.solvers.schedule.search import schedule  # noqa: E402
@@ -124,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         cells = [name, row["nodes"], *sizes, row["ours_seconds"], row["hmcos_seconds"]]
         print("| " + " | ".join(map(str, cells)) + " |", flush=True)
     if options.output:
-        options.output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+        write_result(options.output, stamped({"networks": results}))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks import zoo  # noqa: E402
 from benchmarks.measure import emx, ours  # noqa: E402
+from benchmarks.measure.commit import commit  # noqa: E402
 from benchmarks.measure.host import wall_times_us  # noqa: E402
 from benchmarks.measure.model import SHARED, Model, models  # noqa: E402
 from benchmarks.measure.peers import installed, litert_call, onnxruntime_call  # noqa: E402
@@ -80,7 +81,7 @@ def measure(model: Model, folder: Path, state: str) -> Record:
         host_rows.append(Row(system=f"LiteRT {litert}", platform="host"))
     times = wall_times_us(calls)
     host_rows = [replace(row, wall_us=times[row.system]) for row in host_rows]
-    return Record(model=model.name, macs=host.macs, state=state, rows=(*rows, *host_rows))
+    return Record(model=model.name, macs=host.macs, state=state, commit=commit(), rows=(*rows, *host_rows))
 
 
 def _emx(model: Model, folder: Path, version: str | None) -> tuple[emx.EmxProgram | None, str]:

@@ -28,6 +28,7 @@ sys.path.insert(0, str(ROOT))
 
 import tvm_ext  # noqa: E402
 from benchmarks import zoo  # noqa: E402
+from benchmarks.measure.commit import stamped, write_result  # noqa: E402
 from codegen_c.backend.byoc import CodegenBackend  # noqa: E402
 from codegen_c.composites.lower_operator import Lowered, lower_operator  # noqa: E402
 from codegen_c.operators.kinds import Window  # noqa: E402
@@ -61,11 +62,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--networks", nargs="*", default=list(NETWORKS))
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args(arguments)
-    results: dict[str, Any] = {}
+    results: dict[str, Any] = stamped({"networks": {}})
     for network in options.networks:
-        results[network] = {"held": compared(network, "arena"), "streamed": compared(network, "stream")}
-        print(network, json.dumps(results[network]), flush=True)
-        options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        results["networks"][network] = {"held": compared(network, "arena"), "streamed": compared(network, "stream")}
+        print(network, json.dumps(results["networks"][network]), flush=True)
+        write_result(options.output, results)
     return 0
 
 

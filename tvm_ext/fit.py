@@ -17,8 +17,8 @@ the model in int8, last of all. A plan that the validator rejects is a defect of
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 
 from codegen_c.arena.plan import check_capacity
@@ -38,8 +38,33 @@ def fit(fitter: Fitter, platform: Platform, options: BuildOptions) -> tuple[Comp
 
     Raises DoesNotFit naming the nearest that can be had, and what else could help; PlanRejected where every plan is.
     """
+    found = _searched(fitter, platform, options, fit_methods(options))
+    results, by_name = found.results, {method.name: method for method in found.methods}
+    for tried, _ in results:
+        if tried.rejected is not None:
+            _say(by_name[tried.one.method], tried.rejected, platform)
+    fitting = [(tried, compiled) for tried, compiled in results if tried.fits and compiled]
+    if not fitting:
+        raise _nothing_fits(found, options, lambda: _nearest_bytes(fitter, platform, options, found))
+    tried, compiled = min(fitting, key=lambda result: (by_name[result[0].one.method].group, result[0].instructions))
+    first = next(other.instructions for other, _ in results if other.arena_bytes is not None)
+    attempts = [_attempt(other, first) for other, _ in results if other is not tried and _is_told(other)]
+    taken = replace(compiled, attempts=(*attempts, _attempt(tried, first)))
+    return taken, fitter.way(by_name[tried.one.method], tried.one.index)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """Results of all tries within a limit. methods: those that compile the model; refused: why none of int8 does."""
+
+    results: tuple[Result, ...]
+    methods: tuple[FitMethod, ...]
+    refused: str
+
+
+def _searched(fitter: Fitter, platform: Platform, options: BuildOptions, methods: tuple[FitMethod, ...]) -> _Found:
+    """Tries one way after the other until nothing better can come."""
     limit = options.limit_bytes(platform)
-    methods = fit_methods(options)
     results: list[Result] = []
     refused = ""
     while one := next_try(methods, fitter.offers, [tried for tried, _ in results], limit):
@@ -51,22 +76,11 @@ def fit(fitter: Fitter, platform: Platform, options: BuildOptions) -> tuple[Comp
                 raise
             refused = f"int8 is not possible: {unsupported}"
             methods = tuple(other for other in methods if other.options.quantize != method.options.quantize)
-            continue
         except PlanRejected as rejected:
-            _say(method, rejected, platform)
             results.append((Tried(one=one, rejected=str(rejected)), None))
-            continue
-        results.append((_tried(one, compiled, options), compiled))
-    by_name = {method.name: method for method in methods}
-    fitting = [(tried, compiled) for tried, compiled in results if tried.fits and compiled]
-    if not fitting:
-        reached = [(tried, compiled) for tried, compiled in results if compiled and not tried.over_bytes]
-        raise _nothing_fits(reached, results, lambda tried: _can_be_had(fitter, by_name, tried), options, refused)
-    tried, compiled = min(fitting, key=lambda result: (by_name[result[0].one.method].group, result[0].instructions))
-    first = next(other.instructions for other, _ in results if other.arena_bytes is not None)
-    attempts = [_attempt(other, first) for other, _ in results if other is not tried and _is_told(other)]
-    taken = replace(compiled, attempts=(*attempts, _attempt(tried, first)))
-    return taken, fitter.way(by_name[tried.one.method], tried.one.index)
+        else:
+            results.append((_tried(one, compiled, options), compiled))
+    return _Found(results=tuple(results), methods=methods, refused=refused)
 
 
 def _tried(one: Try, compiled: Compiled | None, options: BuildOptions) -> Tried:
@@ -97,7 +111,7 @@ def _attempt(tried: Tried, first: int) -> Attempt:
     )
 
 
-def _say(method: FitMethod, rejected: PlanRejected, platform: Platform) -> None:
+def _say(method: FitMethod, rejected: str, platform: Platform) -> None:
     """Tells the user of a plan of ours that the validator rejects."""
     warnings.warn(
         f"{method.name}: this plan was rejected and is not used: {rejected} This is a defect of tvm-ext, not of the "
@@ -119,42 +133,52 @@ def _excess(compiled: Compiled, options: BuildOptions) -> DoesNotFit | None:
     return None
 
 
-def _can_be_had(fitter: Fitter, methods: Mapping[str, FitMethod], tried: Tried) -> int:
-    """The limit within which a result is tried again, and fits."""
-    offers = fitter.offers(methods[tried.one.method])
-    reached = tried.arena_bytes or 0
-    return reached if tried.one.index == len(offers) - 1 else max(reached, offers[tried.one.index].arena_bytes)
+def _reached(found: _Found) -> list[tuple[Tried, Compiled]]:
+    """Results that the validator has nothing against, within what the other memories may give."""
+    return [(tried, compiled) for tried, compiled in found.results if compiled and not tried.over_bytes]
 
 
-def _nothing_fits(
-    reached: Sequence[tuple[Tried, Compiled]],
-    results: Sequence[Result],
-    can_be_had: Callable[[Tried], int],
-    options: BuildOptions,
-    refused: str,
-) -> DoesNotFit | PlanRejected:
-    """The error of a model that nothing makes fit. reached: results that the validator has nothing against."""
+def _nearest_bytes(fitter: Fitter, platform: Platform, options: BuildOptions, found: _Found) -> int:
+    """The nearest budget of the default memory that can be met, where none is: the smallest arena that came out, if a
+    search within that budget comes to it again, else what promises one."""
+    arenas = [(tried.arena_bytes or 0, tried.one) for tried, _ in _reached(found)]
+    least = min(num_bytes for num_bytes, _ in arenas)
+    asked = options.ram if isinstance(options.ram, Mapping) else {}
+    again = replace(options, ram={**asked, platform.activations: max(1, least)})
+    if any(tried.fits for tried, _ in _searched(fitter, platform, again, found.methods).results):
+        return least
+    offers = {method.name: fitter.offers(method) for method in found.methods}
+    return min(
+        num_bytes if one.index == len(offers[one.method]) - 1
+        else max(num_bytes, offers[one.method][one.index].arena_bytes)
+        for num_bytes, one in arenas
+    )  # fmt: skip
+
+
+def _nothing_fits(found: _Found, options: BuildOptions, nearest_bytes: Callable[[], int]) -> DoesNotFit | PlanRejected:
+    """The error of a model that nothing makes fit. nearest_bytes: asked for where it is the arena that is too large."""
+    results, reached = found.results, _reached(found)
     rejected = [f"{tried.one.method}: {tried.rejected}" for tried, _ in results if tried.rejected is not None]
     if not reached:
         return PlanRejected(
             f"every plan was rejected. {'; '.join(rejected)} This is a defect of tvm-ext: please report it with the "
             "model file and the options."
         )
-    tried, best = min(reached, key=lambda result: can_be_had(result[0]))
+    tried, best = min(reached, key=lambda result: result[0].arena_bytes or 0)
     least: dict[str, int] = {}
     for other, _ in reached:
         least[other.one.method] = min(other.arena_bytes or 0, least.get(other.one.method, other.arena_bytes or 0))
-    error, nearest = _excess(best, options), can_be_had(tried)
-    is_arena = nearest > options.limit_bytes(best.platform)
+    is_arena = (tried.arena_bytes or 0) > options.limit_bytes(best.platform)
+    nearest = nearest_bytes() if is_arena else None
     said = [
-        str(error),
+        str(_excess(best, options)),
         *_what_helps(best, options),
-        *([f"The nearest budget that can be met is {nearest} B."] if is_arena else []),
-        *([refused] if refused else []),
+        *([f"The nearest budget that can be met is {nearest} B."] if nearest is not None else []),
+        *([found.refused] if found.refused else []),
         *([f"Rejected, by a defect of tvm-ext: {'; '.join(rejected)}."] if rejected else []),
         f"Tried, best shown: {'; '.join(f'{method}: {num_bytes} B' for method, num_bytes in least.items())}.",
     ]
-    return DoesNotFit(" ".join(said), nearest_bytes=nearest if is_arena else None)
+    return DoesNotFit(" ".join(said), nearest_bytes=nearest, least_bytes=least)
 
 
 def _what_helps(compiled: Compiled, options: BuildOptions) -> list[str]:

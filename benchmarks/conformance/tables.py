@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from benchmarks.conformance.cases import MODES
+from benchmarks.measure.commit import write_result
 
 VERDICTS = ("pass", "refused", "wrong", "crash")
 Records = Mapping[str, Mapping[str, Any]]
@@ -35,7 +35,7 @@ def totals(records: Records) -> dict[str, Any]:
 
 def write_tables(summary: dict[str, Any], records: Records, folder: Path) -> None:
     """`totals.json` and `RESULTS.md`."""
-    (folder / "totals.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    write_result(folder / "totals.json", summary)
     (folder / "RESULTS.md").write_text(_markdown(summary, records), encoding="utf-8")
 
 

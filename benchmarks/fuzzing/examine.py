@@ -30,14 +30,15 @@ from tvm_ext.pipeline import compile_model
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 _DEFECTS = {"BuildFailed": ends.UNBUILT, "RunFailed": ends.UNBUILT, "ChildFailed": ends.UNBUILT,
-            "PlanRejected": ends.REJECTED}  # fmt: skip
-"""Errors of ours that no input should lead to."""
+            "PlanRejected": ends.REJECTED, "DefectNotice": ends.REJECTED}  # fmt: skip
+"""Errors of ours, and notices, that no input should lead to."""
 
 
 def examine(specimen: Specimen, stages: Stages) -> Outcome:
     """Compiles, asks the witnesses, and sorts whatever is raised. A crash ends the process."""
     with TemporaryDirectory(prefix="fuzz_") as name, warnings.catch_warnings(), chdir(name):
         warnings.simplefilter("ignore")
+        warnings.simplefilter("error", errors.DefectNotice)
         try:
             if isinstance(specimen, CommandSpecimen):
                 return _run_command(specimen, Path(name), stages)
@@ -56,7 +57,7 @@ def sorted_error(error: BaseException, *, is_valid: bool) -> Outcome:
     detail = f"{error}\n{''.join(trace)[-3000:]}"[:6000]
     if isinstance(error, MemoryError):
         return Outcome(kind=ends.OVER_MEMORY, error=name, where=_where(error), detail=detail)
-    if name in _DEFECTS and isinstance(error, errors.TvmExtError):
+    if name in _DEFECTS and isinstance(error, errors.TvmExtError | errors.DefectNotice):
         return Outcome(kind=_DEFECTS[name], error=name, where=_gist(str(error)), detail=detail)
     if isinstance(error, errors.VerificationFailed):
         kind = ends.VERIFICATION if is_valid else ends.UNVERIFIED

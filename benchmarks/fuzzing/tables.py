@@ -1,8 +1,7 @@
-"""Counts of outcomes by kind of case, as JSON and as a table."""
+"""Counts of outcomes by kind of case, as a result and as a table."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -87,8 +86,3 @@ def table(result: Mapping[str, Any]) -> str:
     lines += ["", f"{result['cases']} cases in {result['wall_s']} s, {rate:.1f} a second; "
               f"longest {result['most_cpu_s']} s, largest {result['most_bytes'] / 2**20:.0f} MiB"]  # fmt: skip
     return "\n".join(lines)
-
-
-def write_json(result: Mapping[str, Any], path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

@@ -8,7 +8,7 @@ import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-SCHEMA_VERSION = 1
+from benchmarks.measure.commit import write_result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,11 +37,12 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """All rows of one model. `state` tells of which sources, model and peers they are."""
+    """All rows of one model. `state` tells of which sources, model and peers they are, `commit` which one made them."""
 
     model: str
     macs: int | None
     state: str
+    commit: str
     rows: tuple[Row, ...]
 
 
@@ -51,10 +52,7 @@ def read_records(path: Path) -> dict[str, Record]:
         return {}
     entries = json.loads(path.read_text(encoding="utf-8"))["models"]
     return {
-        entry["model"]: Record(
-            model=entry["model"], macs=entry["macs"], state=entry["state"], rows=tuple(Row(**r) for r in entry["rows"])
-        )
-        for entry in entries
+        entry["model"]: Record(**{**entry, "rows": tuple(Row(**row) for row in entry["rows"])}) for entry in entries
     }
 
 
@@ -63,10 +61,10 @@ def write_records(path: Path, records: dict[str, Record]) -> None:
     entries = []
     for record in records.values():
         rows = [{key: value for key, value in asdict(row).items() if value is not None} for row in record.rows]
-        entries.append({"model": record.model, "macs": record.macs, "state": record.state, "rows": rows})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"schema_version": SCHEMA_VERSION, "models": entries}, indent=1)
-    path.write_text(text + "\n", encoding="utf-8")
+        entries.append(
+            {"model": record.model, "macs": record.macs, "state": record.state, "commit": record.commit, "rows": rows}
+        )
+    write_result(path, {"models": entries})
 
 
 def reason_of(error: Exception) -> str:

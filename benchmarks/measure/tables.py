@@ -23,13 +23,13 @@ weights. A star marks a figure that is published, not measured here; its source 
 
 def markdown(records: Mapping[str, Record], published: Sequence[Published]) -> str:
     """Tables of targets, boards, host and what was skipped."""
-    parts = [_HEAD, "## Targets\n", _table(("what", "limit", "found", "held"), targets(records, published))]
+    parts = [_HEAD, "## Targets\n", table(("what", "limit", "found", "held"), targets(records, published))]
     for board in BOARDS:
         rows = list(_rows(records, published, board))
         if rows:
-            parts += [f"## {board}\n", _table(_BOARD_HEADS, [_board_row(*row) for row in rows])]
+            parts += [f"## {board}\n", table(_BOARD_HEADS, [_board_row(*row) for row in rows])]
     host = [_host_row(*row) for row in _rows(records, published, "host")]
-    parts += ["## Host\n", _table(_HOST_HEADS, host), "## Not measured\n", _skipped(records)]
+    parts += ["## Host\n", table(_HOST_HEADS, host), "## Not measured\n", _skipped(records)]
     sources = dict.fromkeys(f"- \\* {p.row.system}: {p.row.source}" for p in published)
     return "\n".join([*parts, "## Sources\n", *sources]) + "\n"
 
@@ -75,7 +75,7 @@ def _skipped(records: Mapping[str, Record]) -> str:
         for row in record.rows
         if row.skipped
     ]
-    return _table(("model", "system", "platform", "reason"), rows) if rows else "Nothing was skipped.\n"
+    return table(("model", "system", "platform", "reason"), rows) if rows else "Nothing was skipped.\n"
 
 
 def _count(value: int | None) -> str:
@@ -90,7 +90,7 @@ def _error(row: Row) -> str:
     return "" if row.max_error is None else f"{row.max_error:g}"
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     clean: Callable[[str], str] = lambda cell: cell.replace("|", "\\|").replace("\n", " ")  # noqa: E731
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join("| " + " | ".join(clean(cell) for cell in line) + " |" for line in lines) + "\n"

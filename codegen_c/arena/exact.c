@@ -55,7 +55,10 @@ static int can_be_lifted(const search *s, const int32_t *open, int32_t count, in
 static int ranks_before(const search *s, int32_t a, int32_t b)
 {
     for (const char *key = s->keys; *key != '\0'; ++key) {
-        const int64_t *values = *key == 'W' ? s->p->width : *key == 'A' ? s->p->area : *key == 'Z' ? s->p->size : s->crowd;
+        const int64_t *values = *key == 'W'   ? s->p->width
+                                : *key == 'A' ? s->p->area
+                                : *key == 'Z' ? s->p->size
+                                              : s->crowd;
         if (values[a] != values[b]) {
             return values[a] > values[b];
         }
@@ -105,7 +108,8 @@ static int explore_parts(search *s, const int32_t *open, int32_t count, int32_t 
 }
 
 /* Open buffers worth placing next, in the order to try them. */
-static int32_t candidates(const search *s, const int32_t *open, int32_t count, int64_t floor, int32_t floor_rank, int32_t *found)
+static int32_t candidates(const search *s, const int32_t *open, int32_t count, int64_t floor, int32_t floor_rank,
+                          int32_t *found)
 {
     const exact_problem *p = s->p;
     int32_t reach = 0, num = 0;

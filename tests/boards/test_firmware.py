@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tvm_ext
 from codegen_c.emit.firmware import emit_firmware, instruction_shift
 from tests.boards.toy import EXPONENT, build_elf, write_loop, write_toy
-from tvm_ext.core.errors import BadInput, BadPlatform, BuildFailed, RunFailed
+from tests.support.onnx_models import NODE, model_of, saved, weights
+from tvm_ext.core.errors import BadInput, BadPlatform, DoesNotFit, RunFailed
 from tvm_ext.core.platform import Platform
 from tvm_ext.execution import runner
 from tvm_ext.execution.runner import run_host, run_qemu
@@ -170,12 +172,28 @@ def test_constants_in_rom_and_ram_memories_are_there_at_start(cortex_m4: Platfor
     assert run_qemu(elf, platform, toy.interface, [toy.sample]).outputs[0]["out"].tolist() == product
 
 
-def test_a_memory_too_small_is_a_link_error_that_names_it(cortex_m4: Platform, tmp_path: Path) -> None:
+def test_a_memory_too_small_is_named_with_the_bytes_that_are_missing(cortex_m4: Platform, tmp_path: Path) -> None:
     flash, sram = cortex_m4.memories
     platform = replace(cortex_m4, memories=(flash, replace(sram, capacity_bytes=16384 + 32)))
     write_toy(tmp_path, platform)
-    with pytest.raises(BuildFailed, match="region `sram' overflowed"):
+    with pytest.raises(DoesNotFit, match=r"^toy\.elf: sram is (\d+) B too small for the firmware: ") as error:
         build_elf(tmp_path, platform, tmp_path / "build")
+    missing = int(str(error.value).split(" B too small")[0].split()[-1])
+    enough = replace(platform, memories=(flash, replace(sram, capacity_bytes=16384 + 32 + missing)))
+    write_toy(tmp_path, enough)
+    assert build_elf(tmp_path, enough, tmp_path / "build").is_file()
+
+
+def test_a_flash_too_small_for_the_code(cortex_m4: Platform, tmp_path: Path) -> None:
+    """Its weights alone would fit; the plan does not know of code."""
+    flash, sram = cortex_m4.memories
+    platform = replace(cortex_m4, memories=(replace(flash, capacity_bytes=4096), sram))
+    path = saved(
+        model_of([NODE("Conv", ["x", "w"], ["y"])], {"x": (1, 3, 8, 8)}, ["y"], {"w": weights(8, 3, 3, 3)}), tmp_path
+    )
+    with pytest.raises(DoesNotFit, match=r"^small\.elf: flash is \d+ B too small"):
+        tvm_ext.build(tvm_ext.load(path), platform, tmp_path / "out", tvm_ext.BuildOptions(verify=()))
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_stack_larger_than_its_memory_is_refused(cortex_m4: Platform, host: Platform, tmp_path: Path) -> None:

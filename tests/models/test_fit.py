@@ -12,11 +12,13 @@ from typer.testing import CliRunner
 
 import tvm_ext
 from benchmarks import monotonic, zoo
+from benchmarks.networks.wired import gated_unet
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.arena.validate import validate
 from codegen_c.backend import build as building
 from codegen_c.backend.build import Compiled
 from codegen_c.program.program import Program, RowSteps
+from tests.support.onnx_models import saved
 from tvm_ext import BuildOptions
 from tvm_ext.cli import app
 from tvm_ext.core.errors import DefectNotice, DoesNotFit, PlanRejected
@@ -126,6 +128,17 @@ def test_the_nearest_that_is_named_can_be_had(within: Callable[[int | None], Com
     assert nearest is not None and within(nearest).plan.arena_bytes == nearest
     with pytest.raises(DoesNotFit, match=r"may give 4799 B, 1 B less"):
         within(nearest - 1)
+
+
+def test_the_nearest_is_no_larger_than_what_came_out(tmp_path: Path) -> None:
+    """Results computed again by rows take fewer bytes than they were asked for."""
+    path = saved(gated_unet("net", channels=(8, 16), size=16), tmp_path)
+    within = compile_within(tvm_ext.load(path), Platform.load(BOARD), BuildOptions())
+    with pytest.raises(DoesNotFit, match="split and recompute: 8704 B") as found:
+        within(1)
+    assert found.value.nearest_bytes == 8704 and within(8704).plan.arena_bytes == 8704
+    with pytest.raises(DoesNotFit, match=r"may give 8703 B, 1 B less"):
+        within(8703)
 
 
 def test_a_larger_budget_costs_no_more() -> None:

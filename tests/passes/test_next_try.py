@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tvm_ext.next_try import MOST_IN_VAIN, MOST_SPILLS, MOST_TRIES, NEGLIGIBLE, Method, Offer, Tried, Try, next_try
@@ -168,6 +168,7 @@ def exact_outcomes(draw: st.DrawFn) -> Outcomes:
             "lean split": frontier(2000)}  # fmt: skip
 
 
+@settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(exact_outcomes())
 def test_a_larger_limit_never_costs_more_than_is_negligible(outcomes: Outcomes) -> None:
     """By one part in 64 of the whole at the most; and whatever any offer comes to can be had."""

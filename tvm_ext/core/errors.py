@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class TvmExtError(Exception):
     """Base of all errors raised on purpose; the command line prints them without a traceback."""
@@ -31,11 +33,15 @@ class DoesNotFit(TvmExtError):
     """The plan needs more bytes of a memory than the platform has.
 
     nearest_bytes: the nearest budget of the default memory that can be met; None where that is not what is too small.
+    least_bytes: method that was tried -> the fewest bytes it came to there.
     """
 
-    def __init__(self, message: str, nearest_bytes: int | None = None) -> None:
+    def __init__(
+        self, message: str, nearest_bytes: int | None = None, least_bytes: Mapping[str, int] | None = None
+    ) -> None:
         super().__init__(message)
         self.nearest_bytes = nearest_bytes
+        self.least_bytes = least_bytes or {}
 
 
 class PlanRejected(TvmExtError):

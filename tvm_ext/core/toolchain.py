@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tvm_ext.core.errors import BuildFailed, MissingTool
+from tvm_ext.core.errors import BuildFailed, DoesNotFit, MissingTool
 from tvm_ext.core.options import Optimize
 from tvm_ext.core.platform import Toolchain
 from tvm_ext.core.processes.process import allowed_seconds, run_program
@@ -140,12 +140,22 @@ def link_elf(
 ) -> Path:
     """Link firmware by a linker script; what is not reached from the vector table is dropped.
 
-    Raises BuildFailed, also when a memory is too small: the linker's message names it.
+    Raises BuildFailed, and DoesNotFit where memories are too small.
     """
     fixed = ["-nostartfiles", "-Wl,--gc-sections", "-T", str(script.resolve())]
     tail = ["-o", str(elf.resolve()), *_absolute(objects), "-lm"]
     compiler = find_compiler(toolchain)
-    _run([*compiler, *toolchain.flags, *flags, *fixed, *tail], elf.parent, reads=objects)
+    try:
+        _run([*compiler, *toolchain.flags, *flags, *fixed, *tail], elf.parent, reads=objects)
+    except BuildFailed as error:
+        missing = re.findall(r"region `(\w+)' overflowed by (\d+) bytes?", str(error))
+        if not missing:
+            raise
+        said = ", ".join(f"{memory} is {num_bytes} B too small" for memory, num_bytes in missing)
+        raise DoesNotFit(
+            f"{elf.name}: {said} for the firmware: code, constants, variables and stack, self-test and its vectors "
+            "included. Try a larger memory, an int8 model, or --optimize size."
+        ) from None
     return _made(elf, compiler[0])
 
 

@@ -203,9 +203,8 @@ TVM_EXT_DSP_PRODUCT(
 #if defined(__GNUC__) && !defined(__clang__)
 __attribute__((optimize("no-tree-vectorize")))
 #endif
-static inline void tvm_ext_dsp_product(
-    int32_t *sums, const uint32_t *cells, const int8_t *weights, const int32_t *bias, int32_t units, int32_t pixels,
-    int32_t channels, int32_t joined)
+static inline void tvm_ext_dsp_product(int32_t *sums, const uint32_t *cells, const int8_t *weights, const int32_t *bias,
+                                       int32_t units, int32_t pixels, int32_t channels, int32_t joined)
 {
     for (int32_t p = 0; p < pixels; ++p) {
         for (int32_t k = 0; k < channels; ++k) {

@@ -206,8 +206,7 @@ static inline tvm_ext_i32x4 tvm_ext_i32x4_shift(tvm_ext_i32x4 a, int32_t shift)
 
 static inline tvm_ext_i32x4 tvm_ext_i32x4_round_shift(tvm_ext_i32x4 a, tvm_ext_i32x4 shift)
 {
-    TVM_EXT_EACH(
-        tvm_ext_i32x4, 4, (int32_t)((a.lane[i] + ((int64_t)1 << (-shift.lane[i] - 1))) >> -shift.lane[i]));
+    TVM_EXT_EACH(tvm_ext_i32x4, 4, (int32_t)((a.lane[i] + ((int64_t)1 << (-shift.lane[i] - 1))) >> -shift.lane[i]));
 }
 
 static inline tvm_ext_i32x4 tvm_ext_i32x4_round_shift_even(tvm_ext_i32x4 a, tvm_ext_i32x4 low, tvm_ext_i32x4 shift)
