@@ -38,6 +38,7 @@ from relay_passes.simplify.slice_splits import SliceSplits
 from tvm_ext import guide
 from tvm_ext.calibration import Calibration, Source, read_calibration
 from tvm_ext.core.errors import BadOptions, UnsupportedModel
+from tvm_ext.core.model_nodes import nodes_from_json
 from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
 from tvm_ext.fit import fit
@@ -265,6 +266,7 @@ def origin(attributes: dict[str, str], platform: Platform) -> Origin:
         model=source or f"a {attributes['tvm_ext.source_format']} module",
         sha256=attributes["tvm_ext.source_sha256"],
         platform=platform.name,
+        operators={node.name: node.operator for node in nodes_from_json(attributes.get("tvm_ext.nodes", "[]"))},
     )
 
 

@@ -161,8 +161,8 @@ def _average(operator: QPool2d, finish: Rescale) -> tuple[list[str], list[str], 
         f"const tvm_ext_i32x4 sum{i} = tvm_ext_i32x4_add(tvm_ext_i32x4_{half}, tvm_ext_i32x4_splat(start));"
         for i, half in enumerate(halves)
     ]
-    scaled = [finish.scaled(f"sum{i}", "factor", "amount") for i in PARTS]
-    narrow = [f"tvm_ext_i16x8_narrow({scaled[i]}, {scaled[i + 1]})" for i in (0, 2)]
+    last += [f"const tvm_ext_i32x4 scaled{i} = {finish.scaled(f'sum{i}', 'factor', 'amount')};" for i in PARTS]
+    narrow = [f"tvm_ext_i16x8_narrow(scaled{i}, scaled{i + 1})" for i in (0, 2)]
     names = ("low", "high")
     last += [f"const tvm_ext_i16x8 {name} = {value};" for name, value in zip(names, narrow, strict=True)]
     last += [f"const tvm_ext_i8x16 result = {limits.bytes(*names)};"]
