@@ -15,7 +15,12 @@ from codegen_c.kernels.convolution.conv_f32 import implementation, input_row, pi
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.lanes import native_lanes
 from codegen_c.kernels.shared.tile import Accumulators, Blocking, Segment, over_channels, segments
-from codegen_c.kernels.shared.window import clip, offset, tap_range
+from codegen_c.kernels.shared.window import (
+    clip,
+    offset,
+    over,
+    tap_range,
+)
 from codegen_c.operators.kinds import Conv2d
 
 MOST_UNROLLED = 48
@@ -132,9 +137,7 @@ def _rows(operator: Conv2d, stored: StoredRows, sums: Accumulators, row: list[st
     r_begin, r_end = tap_range(0, operator.window, ("r_begin", "r_end"))
     return [
         *sums.start(),
-        f"for (int32_t r = {r_begin}; r < {r_end}; ++r) {{",
-        block(row),
-        "}",
+        *over("r", r_begin, r_end, row),
         *sums.store(finish, *places(operator.output.shape[3], stored)),
     ]
 

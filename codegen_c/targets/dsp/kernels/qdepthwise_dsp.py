@@ -108,7 +108,10 @@ def _channel(operator: QConv2d, finish: FastRequantize, taps: RowTaps, plane: Pl
     """`$_channel(...)`, a tvm_ext_dsp_channel: products of the words of each row and the taps, unrolled."""
     window, columns = operator.window, operator.output.shape[2]
     kernel_rows, num_words = window.kernel[0], len(taps.words)
-    f = f"const uint32_t *restrict f = &weights[{times('k', kernel_rows * num_words)}];"
+    f = (
+        f"const uint32_t *restrict f = &weights[{times('k', kernel_rows * num_words)}]; "
+        "/* f<r>_<i>: words of two taps of kernel row r */"
+    )
     weights = [
         f"const uint32_t f{r}_{i} = f[{r * num_words + i}];" for r in range(kernel_rows) for i in range(num_words)
     ]
@@ -138,16 +141,17 @@ def _channel(operator: QConv2d, finish: FastRequantize, taps: RowTaps, plane: Pl
     pairs = columns // COLUMNS
     x_step, y_step = window.strides[1] * COLUMNS // 2, COLUMNS * pitch
     row = [
-        f"uint8_t *y = &output[{times('h', columns * pitch)} + k];",
-        "const uint32_t *x = plane;",
+        "uint8_t *y = &output[h * row_elements + k];",
+        "const uint32_t *x = plane; /* x<r>_<i>: words of two columns of input row r */",
     ]
     if pairs:
         pair = [*sums(COLUMNS), *store(COLUMNS), f"x += {x_step};", f"y += {y_step};"]
         row += [f"for (int32_t w = 0; w < {pairs}; ++w) {{", block(pair), "}"]
     if columns > pairs * COLUMNS:
         row += ["{", block([*sums(1), *store(1)]), "}"]
-    row.append(f"plane += {window.strides[0] * plane.words};")
-    lines = [f, *weights, "const int32_t start = bias[k];", *tables]
+    row.append(f"plane += {times('row_words', window.strides[0])};")
+    lines = [f"const int32_t row_elements = {columns * pitch};", f"const int32_t row_words = {plane.words};"]
+    lines += [f, *weights, "const int32_t start = bias[k];", *tables]
     lines += ["for (int32_t h = 0; h < count; ++h) {", block(row), "}"]
     requantize = structure("tvm_ext_dsp_requantize", "requantize", finish.members())
     return shared_function("$_channel", PARAMETERS, [*requantize, *lines])

@@ -48,7 +48,8 @@ TVM_EXT_STEP void integer_network_permute_dims_x_q_nhwc(
 /* conv: int8[1, 5, 5, 3] -> int8[1, 5, 5, 3]; kernel qconv2d_i8. */
 static inline int8_t integer_network_conv_requantize(int32_t sum, int32_t multiplier, int32_t shift)
 {
-    const int32_t value = tvm_ext_requantize(sum, multiplier, shift) + 3;
+    const int32_t zero_point = 3;
+    const int32_t value = tvm_ext_requantize(sum, multiplier, shift) + zero_point;
     return (int8_t)tvm_ext_clamp(value, -128, 127);
 }
 
@@ -62,6 +63,7 @@ TVM_EXT_STEP void integer_network_conv(
     int32_t row_begin,
     int32_t row_end)
 {
+    const int32_t zero_point = 3;
     for (int32_t h = row_begin; h < row_end; ++h) {
         const int32_t top = h - 1;
         const int32_t r_begin = top < 0 ? -top : 0;
@@ -81,7 +83,7 @@ TVM_EXT_STEP void integer_network_conv(
                     const int8_t *x = &input[((top + r) * 5 + left + s_begin) * 3];
                     const int8_t *restrict f = &filter[(r * 3 + s_begin) * 9];
                     for (int32_t c = 0; c < (s_end - s_begin) * 3; ++c) {
-                        const int32_t v = x[c] - 3;
+                        const int32_t v = x[c] - zero_point;
                         sum0 += v * f[0];
                         sum1 += v * f[1];
                         sum2 += v * f[2];

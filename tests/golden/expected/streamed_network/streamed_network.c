@@ -189,20 +189,19 @@ TVM_EXT_STEP void streamed_network_dense(
     const float *restrict weights,
     const float *restrict bias)
 {
-    for (int32_t m = 0; m < 1; ++m) {
-        const float *x0 = &input[m * 36];
-        const int32_t row = m * 3;
-        for (int32_t k = 0; k < 3; k += 1) {
-            const float *restrict f = &weights[k * 36];
-            float sum00 = bias[k];
-            for (int32_t c = 0; c < 36; ++c) {
-                const float a0 = x0[c];
-                const float f0 = f[0];
-                sum00 = TVM_EXT_FMA(a0, f0, sum00);
-                f += 1;
-            }
-            output[row + k] = sum00;
+    const int32_t m = 0;
+    const float *x0 = &input[m * 36];
+    const int32_t row = m * 3;
+    for (int32_t k = 0; k < 3; k += 1) {
+        const float *restrict f = &weights[k * 36];
+        float sum00 = bias[k];
+        for (int32_t c = 0; c < 36; ++c) {
+            const float a0 = x0[c];
+            const float f0 = f[0];
+            sum00 = TVM_EXT_FMA(a0, f0, sum00);
+            f += 1;
         }
+        output[row + k] = sum00;
     }
 }
 
