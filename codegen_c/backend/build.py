@@ -12,6 +12,7 @@ from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.composites.lower_operator import Lower, lower_operator
 from codegen_c.emit.banner import Origin
+from codegen_c.emit.model import RESERVED
 from codegen_c.emit.sources import emit_sources
 from codegen_c.emit.trace import emit_trace
 from codegen_c.kernels.contract import Callback
@@ -25,8 +26,6 @@ from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
-
-RESERVED = frozenset({"run", "after_step", "bytes", "i", "io", "row", "status"})
 
 
 @dataclass(frozen=True, kw_only=True)
