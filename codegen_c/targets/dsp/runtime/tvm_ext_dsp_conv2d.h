@@ -22,9 +22,9 @@ typedef struct {
 
 /* All channels of three pixels from their cells; `output`: the first element of each pixel. A function by itself, with
  * registers of its own; compilers call it directly. */
-typedef void tvm_ext_dsp_pixels(
-    uint8_t *const output[TVM_EXT_DSP_PIXELS], const int8_t *restrict weights, const int32_t *restrict bias,
-    const int32_t *restrict multipliers, const uint8_t *restrict shifts, const uint32_t *cells);
+typedef void tvm_ext_dsp_pixels(uint8_t *const output[TVM_EXT_DSP_PIXELS], const int8_t *restrict weights,
+                                const int32_t *restrict bias, const int32_t *restrict multipliers,
+                                const uint8_t *restrict shifts, const uint32_t *cells);
 
 /* Cells of `count` adjacent elements of one pixel. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_num_cells(int32_t count)
@@ -47,8 +47,8 @@ TVM_EXT_INLINE int32_t tvm_ext_dsp_conv2d_units(const tvm_ext_dsp_conv2d_layer *
     return ((layer->window.rows * cells) + 1) / 2;
 }
 
-TVM_EXT_INLINE uint32_t *tvm_ext_dsp_expand(
-    const tvm_ext_image *input, uint32_t *cell, const uint8_t *bytes, int32_t count)
+TVM_EXT_INLINE uint32_t *tvm_ext_dsp_expand(const tvm_ext_image *input, uint32_t *cell, const uint8_t *bytes,
+                                            int32_t count)
 {
     return input->is_unsigned ? tvm_ext_dsp_expand_3_u8(cell, bytes, count)
                               : tvm_ext_dsp_expand_3_s8(cell, (const int8_t *)bytes, count);
@@ -61,8 +61,8 @@ TVM_EXT_INLINE uint32_t *tvm_ext_dsp_pad(const tvm_ext_image *input, uint32_t *c
 }
 
 /* Cells of the taps of one kernel row, the first one of which reads column `left`. padded: room for a row of taps. */
-TVM_EXT_INLINE uint32_t *tvm_ext_dsp_expand_taps(
-    const tvm_ext_dsp_conv2d_layer *layer, uint32_t *cell, const uint8_t *row, int32_t left, uint8_t *padded)
+TVM_EXT_INLINE uint32_t *tvm_ext_dsp_expand_taps(const tvm_ext_dsp_conv2d_layer *layer, uint32_t *cell,
+                                                 const uint8_t *row, int32_t left, uint8_t *padded)
 {
     const tvm_ext_image *const input = &layer->input;
     const int32_t channels = input->channels;
@@ -91,9 +91,9 @@ TVM_EXT_INLINE uint32_t *tvm_ext_dsp_expand_taps(
 }
 
 /* Cells of the window that begins with row `top` and column `left` of image n. */
-TVM_EXT_INLINE void tvm_ext_dsp_expand_window(
-    const tvm_ext_dsp_conv2d_layer *layer, uint32_t *cell, const uint8_t *input, int32_t n, int32_t top, int32_t left,
-    uint8_t *padded)
+TVM_EXT_INLINE void tvm_ext_dsp_expand_window(const tvm_ext_dsp_conv2d_layer *layer, uint32_t *cell,
+                                              const uint8_t *input, int32_t n, int32_t top, int32_t left,
+                                              uint8_t *padded)
 {
     const tvm_ext_window *const window = &layer->window;
     const int32_t row_units = tvm_ext_dsp_is_by_taps(layer)
@@ -110,10 +110,11 @@ TVM_EXT_INLINE void tvm_ext_dsp_expand_window(
 }
 
 /* `count` channels, 1 or 2, of three pixels from channel k on. */
-TVM_EXT_INLINE void tvm_ext_dsp_conv2d_channels(
-    const tvm_ext_dsp_conv2d_layer *layer, uint8_t *const output[TVM_EXT_DSP_PIXELS], const int8_t *restrict weights,
-    const int32_t *restrict bias, const int32_t *restrict multipliers, const uint8_t *restrict shifts,
-    const uint32_t *cells, int32_t k, int32_t count)
+TVM_EXT_INLINE void tvm_ext_dsp_conv2d_channels(const tvm_ext_dsp_conv2d_layer *layer,
+                                                uint8_t *const output[TVM_EXT_DSP_PIXELS],
+                                                const int8_t *restrict weights, const int32_t *restrict bias,
+                                                const int32_t *restrict multipliers, const uint8_t *restrict shifts,
+                                                const uint32_t *cells, int32_t k, int32_t count)
 {
     const int32_t units = tvm_ext_dsp_conv2d_units(layer);
     int32_t sums[2 * TVM_EXT_DSP_PIXELS];
@@ -134,10 +135,10 @@ TVM_EXT_INLINE void tvm_ext_dsp_conv2d_channels(
 
 /* A tvm_ext_dsp_pixels: what the function of each layer calls. A pixel that is missing is the first one again, which is
  * stored last. */
-TVM_EXT_INLINE void tvm_ext_dsp_conv2d_pixels(
-    const tvm_ext_dsp_conv2d_layer *layer, uint8_t *const output[TVM_EXT_DSP_PIXELS], const int8_t *restrict weights,
-    const int32_t *restrict bias, const int32_t *restrict multipliers, const uint8_t *restrict shifts,
-    const uint32_t *cells)
+TVM_EXT_INLINE void tvm_ext_dsp_conv2d_pixels(const tvm_ext_dsp_conv2d_layer *layer,
+                                              uint8_t *const output[TVM_EXT_DSP_PIXELS], const int8_t *restrict weights,
+                                              const int32_t *restrict bias, const int32_t *restrict multipliers,
+                                              const uint8_t *restrict shifts, const uint32_t *cells)
 {
     const int32_t pairs = layer->output.channels - (layer->output.channels % 2);
     uint8_t *const places[TVM_EXT_DSP_PIXELS] = {output[0], output[1], output[2]}; /* no store can change these */
@@ -153,10 +154,11 @@ TVM_EXT_INLINE void tvm_ext_dsp_conv2d_pixels(
  *
  * weights: channels in pairs, as tvm_ext_dsp_product.h says. scratch: cells of three pixels, then a row of taps where
  * these are not expanded one by one. */
-TVM_EXT_INLINE void tvm_ext_dsp_conv2d(
-    const tvm_ext_dsp_conv2d_layer *layer, tvm_ext_dsp_pixels *compute, const void *input, void *output,
-    const int8_t *restrict weights, const int32_t *restrict bias, const int32_t *restrict multipliers,
-    const uint8_t *restrict shifts, void *scratch, int32_t row_begin, int32_t row_end)
+TVM_EXT_INLINE void tvm_ext_dsp_conv2d(const tvm_ext_dsp_conv2d_layer *layer, tvm_ext_dsp_pixels *compute,
+                                       const void *input, void *output, const int8_t *restrict weights,
+                                       const int32_t *restrict bias, const int32_t *restrict multipliers,
+                                       const uint8_t *restrict shifts, void *scratch, int32_t row_begin,
+                                       int32_t row_end)
 {
     const int32_t columns = layer->output.columns;
     uint32_t *const cells = (uint32_t *)scratch;

@@ -27,17 +27,17 @@ TVM_EXT_INLINE int32_t tvm_ext_dsp_dense_units(const tvm_ext_dsp_dense_layer *la
 }
 
 /* Cells of `count` elements of a row; returns where the next cell goes. */
-TVM_EXT_INLINE uint32_t *tvm_ext_dsp_dense_expand(
-    const tvm_ext_dsp_dense_layer *layer, uint32_t *cell, const void *elements, int32_t count)
+TVM_EXT_INLINE uint32_t *tvm_ext_dsp_dense_expand(const tvm_ext_dsp_dense_layer *layer, uint32_t *cell,
+                                                  const void *elements, int32_t count)
 {
     return layer->has_unsigned_input ? tvm_ext_dsp_expand_1_u8(cell, (const uint8_t *)elements, count)
                                      : tvm_ext_dsp_expand_1_s8(cell, (const int8_t *)elements, count);
 }
 
 /* Sums of four channels, which begin at `start`. */
-TVM_EXT_INLINE void tvm_ext_dsp_dense_product(
-    const tvm_ext_dsp_dense_layer *layer, int32_t *sums, const uint32_t *cells, const int8_t *weights,
-    const int32_t *start, int32_t units)
+TVM_EXT_INLINE void tvm_ext_dsp_dense_product(const tvm_ext_dsp_dense_layer *layer, int32_t *sums,
+                                              const uint32_t *cells, const int8_t *weights, const int32_t *start,
+                                              int32_t units)
 {
     if (layer->has_joined_weights) {
         tvm_ext_dsp_product_1x4_joined(sums, cells, weights, start, units);
@@ -47,9 +47,9 @@ TVM_EXT_INLINE void tvm_ext_dsp_dense_product(
 }
 
 /* `count` elements of the output from channel k on. */
-TVM_EXT_INLINE void tvm_ext_dsp_dense_finish(
-    const tvm_ext_dsp_dense_layer *layer, uint8_t *output, const int32_t *sums, const int32_t *restrict multipliers,
-    const uint8_t *restrict shifts, int32_t k, int32_t count)
+TVM_EXT_INLINE void tvm_ext_dsp_dense_finish(const tvm_ext_dsp_dense_layer *layer, uint8_t *output, const int32_t *sums,
+                                             const int32_t *restrict multipliers, const uint8_t *restrict shifts,
+                                             int32_t k, int32_t count)
 {
     for (int32_t j = 0; j < count; ++j) {
         const int32_t multiplier = tvm_ext_dsp_multiplier(&layer->requantize, multipliers, k + j);
@@ -59,9 +59,10 @@ TVM_EXT_INLINE void tvm_ext_dsp_dense_finish(
 }
 
 /* All rows of the output. weights: channels in fours, as tvm_ext_dsp_product.h says. scratch: cells of a row. */
-TVM_EXT_INLINE void tvm_ext_dsp_dense(
-    const tvm_ext_dsp_dense_layer *layer, const void *input, void *output, const int8_t *restrict weights,
-    const int32_t *restrict bias, const int32_t *restrict multipliers, const uint8_t *restrict shifts, void *scratch)
+TVM_EXT_INLINE void tvm_ext_dsp_dense(const tvm_ext_dsp_dense_layer *layer, const void *input, void *output,
+                                      const int8_t *restrict weights, const int32_t *restrict bias,
+                                      const int32_t *restrict multipliers, const uint8_t *restrict shifts,
+                                      void *scratch)
 {
     const int32_t units = tvm_ext_dsp_dense_units(layer);
     const int32_t full = layer->channels - (layer->channels % TVM_EXT_DSP_WIDTH);
@@ -85,10 +86,10 @@ TVM_EXT_INLINE void tvm_ext_dsp_dense(
  *
  * Units [begin, end) of a row are in scratch. Sums begin at the bias; the last part gives the elements of the output.
  * There are sums for a multiple of four channels. */
-TVM_EXT_INLINE void tvm_ext_dsp_dense_add(
-    const tvm_ext_dsp_dense_layer *layer, void *output, int32_t *sums, const int8_t *restrict weights,
-    const int32_t *restrict bias, const int32_t *restrict multipliers, const uint8_t *restrict shifts,
-    const uint32_t *cells, int32_t begin, int32_t end)
+TVM_EXT_INLINE void tvm_ext_dsp_dense_add(const tvm_ext_dsp_dense_layer *layer, void *output, int32_t *sums,
+                                          const int8_t *restrict weights, const int32_t *restrict bias,
+                                          const int32_t *restrict multipliers, const uint8_t *restrict shifts,
+                                          const uint32_t *cells, int32_t begin, int32_t end)
 {
     const int32_t units = tvm_ext_dsp_dense_units(layer);
     const int32_t *const start = begin > 0 ? sums : bias;

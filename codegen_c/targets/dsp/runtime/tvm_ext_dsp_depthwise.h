@@ -26,10 +26,9 @@ typedef struct {
 typedef void tvm_ext_dsp_row(uint32_t *cell, const uint8_t *row);
 
 /* `count` output rows of channel k from its plane; `output` is the first element of the first of them, of channel 0. */
-typedef void tvm_ext_dsp_channel(
-    uint8_t *output, const uint32_t *restrict weights, const int32_t *restrict bias,
-    const int32_t *restrict multipliers, const uint8_t *restrict shifts, const uint32_t *plane, int32_t count,
-    int32_t k);
+typedef void tvm_ext_dsp_channel(uint8_t *output, const uint32_t *restrict weights, const int32_t *restrict bias,
+                                 const int32_t *restrict multipliers, const uint8_t *restrict shifts,
+                                 const uint32_t *plane, int32_t count, int32_t k);
 
 /* Input rows of one output row. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_spanned_rows(const tvm_ext_window *window)
@@ -58,8 +57,8 @@ TVM_EXT_INLINE uint32_t tvm_ext_dsp_padding(const tvm_ext_dsp_depthwise_layer *l
 }
 
 /* Word i of a row of each plane: four channels of two adjacent columns. */
-TVM_EXT_INLINE void tvm_ext_dsp_put(
-    const tvm_ext_dsp_depthwise_layer *layer, uint32_t *cell, int32_t i, uint32_t first, uint32_t second)
+TVM_EXT_INLINE void tvm_ext_dsp_put(const tvm_ext_dsp_depthwise_layer *layer, uint32_t *cell, int32_t i, uint32_t first,
+                                    uint32_t second)
 {
     const int32_t plane = tvm_ext_dsp_plane_words(layer);
     const bool is_unsigned = layer->input.is_unsigned;
@@ -81,13 +80,12 @@ TVM_EXT_INLINE uint32_t tvm_ext_dsp_column(const tvm_ext_dsp_depthwise_layer *la
 }
 
 /* Words [begin, end) of an input row, some columns of which may be padding. */
-TVM_EXT_INLINE void tvm_ext_dsp_expand_border(
-    const tvm_ext_dsp_depthwise_layer *layer, uint32_t *cell, const uint8_t *row, int32_t begin, int32_t end)
+TVM_EXT_INLINE void tvm_ext_dsp_expand_border(const tvm_ext_dsp_depthwise_layer *layer, uint32_t *cell,
+                                              const uint8_t *row, int32_t begin, int32_t end)
 {
     for (int32_t i = begin; i < end; ++i) {
         const int32_t x = (2 * i) - layer->window.left;
-        tvm_ext_dsp_put(
-            layer, cell, i, tvm_ext_dsp_column(layer, row, x), tvm_ext_dsp_column(layer, row, x + 1));
+        tvm_ext_dsp_put(layer, cell, i, tvm_ext_dsp_column(layer, row, x), tvm_ext_dsp_column(layer, row, x + 1));
     }
 }
 
@@ -100,8 +98,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_pad_row(const tvm_ext_dsp_depthwise_layer *layer
 }
 
 /* A tvm_ext_dsp_row: what the function of each layer calls. Of the layer, it needs the shapes alone. */
-TVM_EXT_INLINE void tvm_ext_dsp_expand_row(
-    const tvm_ext_dsp_depthwise_layer *layer, uint32_t *cell, const uint8_t *row)
+TVM_EXT_INLINE void tvm_ext_dsp_expand_row(const tvm_ext_dsp_depthwise_layer *layer, uint32_t *cell, const uint8_t *row)
 {
     if ((layer->window.top > 0 || layer->window.bottom > 0) && row == NULL) {
         tvm_ext_dsp_pad_row(layer, cell);
@@ -122,9 +119,9 @@ TVM_EXT_INLINE void tvm_ext_dsp_expand_row(
 
 /* Rows of the planes for output rows [begin, end). done: output rows of the strip before, or 0 for none; the rows of
  * its planes that are needed again come first. */
-TVM_EXT_INLINE void tvm_ext_dsp_expand_strip(
-    const tvm_ext_dsp_depthwise_layer *layer, tvm_ext_dsp_row *expand_row, uint32_t *cells, const uint8_t *input,
-    int32_t n, int32_t begin, int32_t end, int32_t done)
+TVM_EXT_INLINE void tvm_ext_dsp_expand_strip(const tvm_ext_dsp_depthwise_layer *layer, tvm_ext_dsp_row *expand_row,
+                                             uint32_t *cells, const uint8_t *input, int32_t n, int32_t begin,
+                                             int32_t end, int32_t done)
 {
     const tvm_ext_window *const window = &layer->window;
     const int32_t words = tvm_ext_dsp_row_words(layer);
@@ -155,10 +152,11 @@ TVM_EXT_INLINE void tvm_ext_dsp_expand_strip(
  *
  * The last four channels may share some with those before: computing them twice gives the same bytes. Rows of a strip
  * lie behind each other, so it ends where a ring buffer does. */
-TVM_EXT_INLINE void tvm_ext_dsp_depthwise(
-    const tvm_ext_dsp_depthwise_layer *layer, tvm_ext_dsp_row *expand_row, tvm_ext_dsp_channel *channel,
-    const void *input, void *output, const uint32_t *restrict weights, const int32_t *restrict bias, const int32_t *restrict multipliers,
-    const uint8_t *restrict shifts, void *scratch, int32_t row_begin, int32_t row_end)
+TVM_EXT_INLINE void tvm_ext_dsp_depthwise(const tvm_ext_dsp_depthwise_layer *layer, tvm_ext_dsp_row *expand_row,
+                                          tvm_ext_dsp_channel *channel, const void *input, void *output,
+                                          const uint32_t *restrict weights, const int32_t *restrict bias,
+                                          const int32_t *restrict multipliers, const uint8_t *restrict shifts,
+                                          void *scratch, int32_t row_begin, int32_t row_end)
 {
     const tvm_ext_image *const made = &layer->output;
     const int32_t strip = layer->strip_rows;

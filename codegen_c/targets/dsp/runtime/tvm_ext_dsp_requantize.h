@@ -19,8 +19,8 @@ typedef struct {
 } tvm_ext_dsp_requantize;
 
 /* The multiplier of channel k. */
-TVM_EXT_INLINE int32_t tvm_ext_dsp_multiplier(
-    const tvm_ext_dsp_requantize *layer, const int32_t *multipliers, int32_t k)
+TVM_EXT_INLINE int32_t tvm_ext_dsp_multiplier(const tvm_ext_dsp_requantize *layer, const int32_t *multipliers,
+                                              int32_t k)
 {
     return multipliers[k * layer->channel_step];
 }
@@ -33,8 +33,8 @@ TVM_EXT_INLINE int32_t tvm_ext_dsp_shift(const tvm_ext_dsp_requantize *layer, co
 
 /* The element of a sum: sum * multiplier / 2^shift + zero_point, rounded and clamped. By high products, the division
  * is by 2^(33 + shift), or by 2^(32 + shift) where it rounds twice. */
-TVM_EXT_INLINE int32_t tvm_ext_dsp_element(
-    const tvm_ext_dsp_requantize *layer, int32_t sum, int32_t multiplier, int32_t shift)
+TVM_EXT_INLINE int32_t tvm_ext_dsp_element(const tvm_ext_dsp_requantize *layer, int32_t sum, int32_t multiplier,
+                                           int32_t shift)
 {
     int32_t value;
     if (layer->by_high_product) {
