@@ -26,6 +26,7 @@ from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
+from tvm_ext.core.row_schedule import RowLoop, Schedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,4 +175,29 @@ def _stream(program: Program, call: KernelCall, callback: Callback) -> StreamedP
     ] or [(0, callback.rows)]
     never_apart = all((begin + shift) % kept + end - begin <= kept for begin, end in ranges)
     at_a_time = max(end - begin for begin, end in ranges) if never_apart else 1
-    return StreamedPort(rows=callback.rows, rows_kept=kept, rows_per_call=at_a_time, layout=callback.layout)
+    return StreamedPort(
+        rows=callback.rows, rows_kept=kept, rows_per_call=at_a_time, layout=callback.layout,
+        asked_at=_asked_at(program, call) or (0,),
+    )  # fmt: skip
+
+
+def _asked_at(program: Program, call: KernelCall) -> tuple[int, ...]:
+    """First row of each place in a schedule where a call stands."""
+
+    def rows(schedule: Schedule, operator: int) -> list[int]:
+        found: list[int] = []
+        for entry in schedule:
+            if isinstance(entry, RowLoop):
+                found += rows(entry.body, operator)
+            elif entry.operator == operator:
+                found.append(entry.begin)
+        return found
+
+    return tuple(
+        row
+        for step in program.steps
+        if isinstance(step, RowSteps)
+        for operator, inner in enumerate(step.body)
+        if inner.name == call.name
+        for row in rows(step.schedule, operator)
+    )

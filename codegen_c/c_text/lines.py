@@ -21,24 +21,30 @@ def folded(text: str) -> str:
     Comments are broken between words, or within one that is a line by itself; code behind the last comma that is
     inside the fewest parentheses, or else at a space, or behind a parenthesis. Preprocessor lines stay.
     """
-    if all(len(line) <= MOST_COLUMNS for line in text.split("\n")):
+    lines = text.split("\n")
+    if all(len(line) <= MOST_COLUMNS for line in lines):
         return text
-    return "\n".join(part for line in text.split("\n") for part in _parts(line))
+    found: list[str] = []
+    inside_comment = False
+    for line in lines:
+        found += _parts(line, is_comment=inside_comment or line.lstrip().startswith("/* "))
+        last, closed = line.rfind("/*"), line.rfind("*/")
+        inside_comment = last > closed or (inside_comment and closed < 0)
+    return "\n".join(found)
 
 
-def _parts(line: str) -> list[str]:
+def _parts(line: str, *, is_comment: bool) -> list[str]:
     if len(line) <= MOST_COLUMNS or line.lstrip().startswith("#") or line.endswith("\\"):
         return [line]
     words = line.lstrip()
     indent = line[: len(line) - len(words)]
-    if words.startswith(("/* ", "* ")):
-        begins = words.startswith("/*")
-        further = f"{indent} * " if begins else f"{indent}* "
+    if is_comment:
+        further = f"{indent} * " if words.startswith("/*") else f"{indent}* "
         return wrap(words, MOST_COLUMNS, initial_indent=indent, subsequent_indent=further)
     end = _break(line, len(indent))
     if end is None:
         return [line]
-    return [line[:end].rstrip(), *_parts(f"{indent}    {line[end:].lstrip()}")]
+    return [line[:end].rstrip(), *_parts(f"{indent}    {line[end:].lstrip()}", is_comment=False)]
 
 
 def _break(line: str, begin: int) -> int | None:

@@ -82,6 +82,20 @@ def test_code_is_broken_behind_the_outermost_comma() -> None:
     assert second.startswith("        third") and f"{first} {second.lstrip()}" == line
 
 
+def test_products_are_no_comments() -> None:
+    """A line that goes on with a factor, and is too long once more."""
+    product = "    y[i] = " + " * ".join(f"factor_{number:03d}[c % 2 + {number}]" for number in range(20)) + ";"
+    lines = folded(product).split("\n")
+    assert len(lines) > 3 and all(len(line) <= MOST_COLUMNS for line in lines)
+    assert " ".join(line.strip() for line in lines) == product.strip()
+
+
+def test_a_long_line_of_a_comment_goes_on_as_one() -> None:
+    text = "/* First.\n * " + "word " * 40 + "*/\nx = 1;"
+    lines = folded(text).split("\n")
+    assert all(line.startswith((" * ", "* ")) for line in lines[1:-1]) and lines[-1] == "x = 1;"
+
+
 def test_strings_and_directives_stay_whole() -> None:
     text = '    "' + "word, " * 30 + '";'
     assert folded(text) == text
