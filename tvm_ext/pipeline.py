@@ -267,6 +267,7 @@ def origin(source: ModelOrigin, platform: Platform) -> Origin:
         model=file or f"a {source.source_format} module",
         sha256=source.sha256,
         platform=platform.name,
+        operators={node.name: node.operator for node in source.nodes},
     )
 
 

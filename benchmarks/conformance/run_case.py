@@ -22,11 +22,11 @@ from codegen_c.program.interface import Interface
 from tvm_ext.core.errors import BuildFailed, TvmExtError
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
-from tvm_ext.core.toolchain import LANGUAGE_FLAGS, WARNING_FLAGS, find_compiler
+from tvm_ext.core.toolchain import LANGUAGE_FLAGS, STRICT_FLAGS, find_compiler
 from tvm_ext.load import load
 from tvm_ext.pipeline import compile_module
 
-_C_FLAGS = (*LANGUAGE_FLAGS, *WARNING_FLAGS, "-O1", "-fPIC", "-shared")
+_C_FLAGS = (*LANGUAGE_FLAGS, *STRICT_FLAGS, "-O1", "-fPIC", "-shared")
 
 Verdict = Literal["pass", "refused", "wrong", "crash"]
 

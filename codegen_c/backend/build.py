@@ -12,6 +12,7 @@ from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.composites.lower_operator import Lower, lower_operator
 from codegen_c.emit.banner import Origin
+from codegen_c.emit.model import RESERVED
 from codegen_c.emit.sources import emit_sources
 from codegen_c.emit.trace import emit_trace
 from codegen_c.kernels.contract import Callback
@@ -26,8 +27,7 @@ from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.core.model_states import ModelState
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import STATE_MEMORY, Platform
-
-RESERVED = frozenset({"run", "after_step", "bytes", "i", "io", "row", "status", "reset", "not_reset"})
+from tvm_ext.core.row_schedule import RowLoop, Schedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,4 +178,29 @@ def _stream(program: Program, call: KernelCall, callback: Callback) -> StreamedP
     ] or [(0, callback.rows)]
     never_apart = all((begin + shift) % kept + end - begin <= kept for begin, end in ranges)
     at_a_time = max(end - begin for begin, end in ranges) if never_apart else 1
-    return StreamedPort(rows=callback.rows, rows_kept=kept, rows_per_call=at_a_time, layout=callback.layout)
+    return StreamedPort(
+        rows=callback.rows, rows_kept=kept, rows_per_call=at_a_time, layout=callback.layout,
+        asked_at=_asked_at(program, call) or (0,),
+    )  # fmt: skip
+
+
+def _asked_at(program: Program, call: KernelCall) -> tuple[int, ...]:
+    """First row of each place in a schedule where a call stands."""
+
+    def rows(schedule: Schedule, operator: int) -> list[int]:
+        found: list[int] = []
+        for entry in schedule:
+            if isinstance(entry, RowLoop):
+                found += rows(entry.body, operator)
+            elif entry.operator == operator:
+                found.append(entry.begin)
+        return found
+
+    return tuple(
+        row
+        for step in program.steps
+        if isinstance(step, RowSteps)
+        for operator, inner in enumerate(step.body)
+        if inner.name == call.name
+        for row in rows(step.schedule, operator)
+    )

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from codegen_c.c_text.text import comment
 
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """Where a package comes from, and its bytes in each memory as (memory, bytes)."""
+    """Where a package comes from, and its bytes in each memory as (memory, bytes).
+
+    operators: kind of each of the model's operators by its name, as the model's file calls them.
+    """
 
     generator: str
     model: str
     sha256: str
     platform: str
     memories: tuple[tuple[str, int], ...] = ()
+    operators: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def banner(origin: Origin, title: str) -> str:

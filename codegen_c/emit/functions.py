@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codegen_c.c_text.lines import MOST_COLUMNS
 from codegen_c.c_text.text import block
 from codegen_c.kernels.contract import CFunction
 
@@ -12,8 +13,9 @@ def definition(function: CFunction, name: str, helpers_of: str = "") -> str:
     helpers_of: name under which its helpers stand elsewhere; by default they stand before it, under its own.
     """
     declarations = [parameter.declaration() for parameter in function.parameters]
-    one_line = f"TVM_EXT_STEP void $({', '.join(declarations)})"
-    head = one_line if len(one_line) <= 100 else "TVM_EXT_STEP void $(\n" + block(",\n".join(declarations)) + ")"
+    head = f"TVM_EXT_STEP void {name}({', '.join(declarations)})"
+    if len(head) > MOST_COLUMNS:
+        head = f"TVM_EXT_STEP void {name}(\n" + block(",\n".join(declarations)) + ")"
     helpers = f"{function.helpers}\n" if function.helpers and not helpers_of else ""
-    text = f"{helpers}{head.replace('$', name)}\n{{\n{block(function.body)}\n}}\n"
+    text = f"{helpers}{head}\n{{\n{block(function.body)}\n}}\n"
     return text.replace("$", helpers_of or name)

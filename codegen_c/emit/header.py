@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codegen_c.c_text.lines import comment_block
 from codegen_c.c_text.text import block, comment
 from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.stream import callback_signature, describe_rows, streamed
@@ -50,7 +51,9 @@ def describe_type(port: Port) -> str:
     """`float32[1, 49, 10, 1], real = 0.5847 * (value - 83)`."""
     text = f"{port.dtype}[{', '.join(map(str, port.shape))}]"
     if port.quantization:
-        text += f", real = {port.quantization.scale!r} * (value - {port.quantization.zero_point})"
+        zero_point = port.quantization.zero_point
+        value = f"(value {'+' if zero_point < 0 else '-'} {abs(zero_point)})" if zero_point else "value"
+        text += f", real = {port.quantization.scale!r} * {value}"
     return text
 
 
@@ -75,10 +78,10 @@ def accessor_signature(interface: Interface, port: Port) -> str:
 
 
 def _arena_api(interface: Interface) -> str:
-    inputs = [f"/* Write the input here before each run: {describe(port)}. */\n" for port in interface.inputs]
-    outputs = [f"/* Read the output here after a run: {describe(port)}. */\n" for port in interface.outputs]
+    inputs = [f"Write the input here before each run: {describe(port)}." for port in interface.inputs]
+    outputs = [f"Read the output here after a run: {describe(port)}." for port in interface.outputs]
     ports = zip((*interface.inputs, *interface.outputs), (*inputs, *outputs), strict=True)
-    accessors = [f"{note}{accessor_signature(interface, port)};\n" for port, note in ports]
+    accessors = [f"{comment_block([note])}\n{accessor_signature(interface, port)};\n" for port, note in ports]
     run = (
         "/* One inference, 0 when done. It uses the inputs' memory for its own values: write them again before the\n"
         "   next run. Not reentrant: the arenas are static. */\n"
@@ -88,9 +91,8 @@ def _arena_api(interface: Interface) -> str:
 
 def _caller_api(interface: Interface) -> str:
     notes = [f"{port.name}: {describe(port)}." for port in (*interface.inputs, *interface.outputs)]
-    lines = "\n".join(f"   {note}" for note in notes)
     head = "One inference, 0 when done. Inputs and outputs must not overlap. Not reentrant: the arenas are static."
-    return f"/* {head}\n{lines} */\n{signature(interface)};\n"
+    return f"{comment_block([head, *notes])}\n{signature(interface)};\n"
 
 
 def _stream_api(interface: Interface) -> str:

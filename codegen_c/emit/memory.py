@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from codegen_c.arena.memory_plan import MemoryPlan, Placement
+from codegen_c.c_text.lines import MOST_COLUMNS, comment_block
 from codegen_c.c_text.text import C_TYPES, block, comment
 from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.header import accessor_signature
@@ -109,15 +110,17 @@ def _member(program: Program, placement: Placement) -> list[str]:
         note = f"{tensor.dtype}[{shape}]{kept}, {comment(tensor.source)}{part}"
     else:
         ctype, count, note = "uint8_t", placement.num_bytes, "scratch"
-    gap = f"uint8_t GAP_{placement.name}[{placement.offset}]; " if placement.offset else ""
-    if tensor and tensor.role == "state":
-        return [f"/* {note}; kept */", f"struct {{ {gap}{ctype} {placement.name}[{count}]; }};"]
+    gap = [f"uint8_t GAP_{placement.name}[{placement.offset}];"] if placement.offset else []
     alive = (
         f"step {placement.begin}"
         if placement.end == placement.begin + 1
         else f"steps {placement.begin} to {placement.end - 1}"
     )
-    return [f"/* {note}; {alive} */", f"struct {{ {gap}{ctype} {placement.name}[{count}]; }};"]
+    members = [*gap, f"{ctype} {placement.name}[{count}];"]
+    one_line = f"struct {{ {' '.join(members)} }};"
+    struct = [one_line] if len(one_line) <= MOST_COLUMNS - 4 else ["struct {", block(members), "};"]
+    alive = "kept" if tensor and tensor.role == "state" else alive
+    return [*comment_block([f"{note}; {alive}"]).split("\n"), *struct]
 
 
 def _definition(model: str, arena: str, memory: Memory) -> str:

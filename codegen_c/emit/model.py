@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from codegen_c.arena.memory_plan import MemoryPlan
-from codegen_c.c_text.text import block, comment
+from codegen_c.c_text.lines import folded
+from codegen_c.c_text.text import block
 from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.calls import Calls
 from codegen_c.emit.functions import definition
 from codegen_c.emit.header import signature
+from codegen_c.emit.layers import function_comment
 from codegen_c.emit.memory import union_name
 from codegen_c.emit.pieces import Piece, joined
 from codegen_c.emit.row_functions import row_function_names, row_functions
@@ -25,13 +27,16 @@ from codegen_c.program.program import (
     Program,
     RowSteps,
     Step,
-    Tensor,
     Transfer,
     Wait,
     calls,
     reads,
 )
+from tvm_ext.core.names import unique
 from tvm_ext.core.platform import STATE_MEMORY
+
+RESERVED = frozenset({"run", "after_step", "bytes", "i", "io", "row", "status", "reset", "not_reset"})
+"""Names of the model's own that nothing else of it may have."""
 
 RUNTIME_HEADER = "tvm_ext_kernels.h"
 DMA_HEADER = "tvm_ext_dma.h"
@@ -54,9 +59,9 @@ def model_pieces(
     includes += [
         f'#include "{name}"' if name.startswith("tvm_ext_") else f"#include <{name}>" for name in headers(program)
     ]
-    names = _function_names(program)
+    names = function_names(program)
     users = {name: [call for call in program.kernel_calls() if names.get(call.name) == name] for name in names.values()}
-    functions = _functions(program, model, users)
+    functions = _functions(program, model, users, origin.operators)
     head = [
         banner(origin, f"{model}: layers, and the run that calls them in order."),
         "\n".join(includes),
@@ -68,10 +73,13 @@ def model_pieces(
         program=program, plan=plan, model=model, names=names, ports=ports, row_names=row_function_names(program)
     )
     run = _run(written, interface, after_step)
-    return [*(Piece(text=text) for text in head), *functions, *row_functions(written), *run]
+    pieces = [*(Piece(text=text) for text in head), *functions, *row_functions(written), *run]
+    return [replace(piece, text=folded(piece.text)) for piece in pieces]
 
 
-def _functions(program: Program, model: str, users: Mapping[str, Sequence[KernelCall]]) -> list[Piece]:
+def _functions(
+    program: Program, model: str, users: Mapping[str, Sequence[KernelCall]], operators: Mapping[str, str]
+) -> list[Piece]:
     """Functions under their names, with their helpers; those that several share stand before the first one."""
     sharing: dict[str, list[str]] = {}
     for name, same in users.items():
@@ -89,7 +97,7 @@ def _functions(program: Program, model: str, users: Mapping[str, Sequence[Kernel
         text = definition(function, f"{model}_{name}", f"{model}_{owner}" if others else "")
         pieces.append(
             Piece(
-                text=f"{_comment(program, same)}\n{text}", kind="function", name=f"{model}_{name}",
+                text=f"{function_comment(program, same, operators)}\n{text}", kind="function", name=f"{model}_{name}",
                 steps=tuple(call.name for call in same),
             )
         )  # fmt: skip
@@ -102,32 +110,24 @@ def headers(program: Program) -> list[str]:
     return sorted({RUNTIME_HEADER, *used, *([DMA_HEADER] if program.moves() else [])})
 
 
-def _function_names(program: Program) -> dict[str, str]:
-    """Of each kernel call, the first one with the same function: layers of one shape share their code.
+def function_names(program: Program) -> dict[str, str]:
+    """Name of each kernel call's function: layers of one shape share it, then it is named for what it computes.
 
     Calls of the application's functions have none.
     """
-    first: dict[CFunction, str] = {}
-    return {
-        call.name: first.setdefault(call.implementation.function, call.name)
-        for call in program.kernel_calls()
-        if not call.implementation.callback
-    }
-
-
-def _comment(program: Program, users: Sequence[KernelCall]) -> str:
-    """Which of the model's operators a function computes, and on what; a line for each layer that uses it."""
-    lines: list[str] = []
-    for call in users:
-        nodes = comment(", ".join(call.source_nodes) or call.name)
-        inputs = ", ".join(_describe(program.tensors[name]) for name in call.inputs)
-        outputs = ", ".join(_describe(program.tensors[name]) for name in call.outputs)
-        lines.append(f"{nodes}: {inputs} -> {outputs}; {call.implementation.kernel}")
-    return "/* " + "\n * ".join(dict.fromkeys(lines)) + " */"
-
-
-def _describe(tensor: Tensor) -> str:
-    return f"{tensor.dtype}[{', '.join(map(str, tensor.shape))}]"
+    users: dict[CFunction, list[KernelCall]] = {}
+    for call in program.kernel_calls():
+        if not call.implementation.callback:
+            users.setdefault(call.implementation.function, []).append(call)
+    calls_of = {call.name for call in program.kernel_calls()}
+    taken = {*RESERVED, *calls_of, *program.tensors, *program.constants}
+    taken |= {tensor.memory for tensor in program.tensors.values()}
+    names: dict[str, str] = {}
+    for same in users.values():
+        layers = {call.source_nodes or (call.name,) for call in same}
+        name = unique(same[0].computes, taken) if len(layers) > 1 and same[0].computes else same[0].name
+        names |= {call.name: name for call in same}
+    return names
 
 
 def _run(written: Calls, interface: Interface, after_step: bool) -> list[Piece]:

@@ -107,9 +107,9 @@ def ports(interface: Interface, side: Side, caller_prefix: str) -> list[dict[str
     ]
 
 
-def streams(interface: Interface) -> list[dict[str, str | int]]:
+def streams(interface: Interface) -> list[dict[str, str | int | tuple[int, ...]]]:
     """What templates need of streamed ports; `offset`: bytes before it in a sample of all inputs or all outputs."""
-    found: list[dict[str, str | int]] = []
+    found: list[dict[str, str | int | tuple[int, ...]]] = []
     for direction, port in streamed(interface):
         side: Side = "inputs" if direction == "read" else "outputs"
         every: tuple[Port, ...] = getattr(interface, side)
@@ -123,6 +123,7 @@ def streams(interface: Interface) -> list[dict[str, str | int]]:
                 "size": interface.size_macro(port),
                 "rows": interface.rows_macro(port),
                 "row": interface.row_macro(port),
+                "asked_at": port.stream.asked_at if port.stream else (),
                 "member": _member(port, side),
                 "offset": sum(other.num_bytes for other in every[: every.index(port)]),
             }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from codegen_c.arena.memory_plan import MemoryPlan
+from codegen_c.c_text.lines import folded
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.header import emit_header
 from codegen_c.emit.memory import emit_memory
@@ -33,11 +34,14 @@ def emit_sources(
         for call in program.kernel_calls()
         for name in call.implementation.function.includes
     }
-    return {
+    generated = {
         f"{model}.h": emit_header(interface, origin),
         f"{model}.c": emit_model(program, plan, interface, origin, after_step=after_step),
         **emit_memory(program, plan, interface, origin, platform),
         **emit_state(program, plan, interface, origin),
         **emit_weights(program, model, origin, platform),
+    }
+    return {
+        **{name: folded(text) for name, text in generated.items()},
         **{name: runtime_text(name, instruction_set_of(runs_on.get(name, platform.processor))) for name in runtime},
     }

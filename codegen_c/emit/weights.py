@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from codegen_c.c_text.lines import comment_block, folded
 from codegen_c.c_text.text import C_TYPES, block, comment, filled, literal
 from codegen_c.emit.banner import Origin, banner
+from codegen_c.emit.layers import layer_names
 from codegen_c.emit.memory import define_section, section_macro
 from codegen_c.emit.pieces import Piece, joined
 from codegen_c.program.program import Constant, Program
@@ -41,13 +43,15 @@ def weights_pieces(program: Program, model: str, origin: Origin, platform: Platf
         *(define_section(model, platform.memory(memory), zeroed=False) for memory in memories),
     ]
     readers: dict[str, list[str]] = {name: [] for name in program.constants}
+    owners: dict[str, str] = {}
     for call in program.kernel_calls():
         for name in call.constants:
             readers[name].append(call.name)
+            owners.setdefault(name, layer_names(call, origin.operators))
     constants = [
         Piece(
-            text=_definition(constant, model), kind="constant", name=f"{model}_{constant.name}",
-            steps=tuple(readers[constant.name]),
+            text=folded(_definition(constant, model, owners.get(constant.name, constant.name))), kind="constant",
+            name=f"{model}_{constant.name}", steps=tuple(readers[constant.name]),
         )
         for constant in program.constants.values()
     ]  # fmt: skip
@@ -60,9 +64,9 @@ def declaration(constant: Constant, model: str) -> str:
     return f"const {ctype} {model}_{constant.name}[{max(constant.data.size, 1)}]"
 
 
-def _definition(constant: Constant, model: str) -> str:
+def _definition(constant: Constant, model: str, layers: str) -> str:
     values = _lines(constant.data.reshape(-1))
-    note = f"/* {comment(constant.note)}, {constant.data.nbytes} B */"
+    note = comment_block([comment(f"{layers}: {constant.note}, {constant.data.nbytes} B")])
     head = f"{section_macro(model, constant.memory)} _Alignas({ALIGNMENT_BYTES}) {declaration(constant, model)} = {{"
     return "\n".join([note, head, block(values), "};", ""])
 

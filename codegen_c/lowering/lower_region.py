@@ -21,6 +21,7 @@ from codegen_c.kernels.contract import Refusal, Target
 from codegen_c.lowering.states import KeptPair, with_states
 from codegen_c.lowering.transfers import Fetch, Move, with_transfers
 from codegen_c.operators.kinds import Concat, Gather, Permute, Stream, TensorType
+from codegen_c.operators.titles import title
 from codegen_c.program.program import Constant, KernelCall, Program, Step, Strip, Tensor, Transfer
 from codegen_c.program.sequences import fold_sequences, in_sequence
 from tvm_ext.core.decisions.composites import ModelTensor, Region, SourceNodes, StorageLayout, Symbol
@@ -173,8 +174,7 @@ class _Lowering:
         source_nodes = SourceNodes.read(composite).nodes
         first_run = RepeatOf.read(composite).function or call.op.name
         constants = [
-            self._constant((first_run, role), array, f"{name}_{role}", f"{', '.join(source_nodes) or name}: {role}")
-            for role, array in implementation.constants
+            self._constant((first_run, role), array, f"{name}_{role}", role) for role, array in implementation.constants
         ]
         if split.sequence:
             self.splits[name] = split
@@ -185,6 +185,7 @@ class _Lowering:
             outputs=tuple(outputs), input_shapes=tuple(kind.shape for kind in lowered.operator.inputs),
             constants=tuple(constants), source_nodes=source_nodes,
             scratch_memory=placement.scratch_memory, processor=self.target.processor.name,
+            computes=title(lowered.operator),
         )  # fmt: skip
 
     def _constant(self, purpose: tuple[str, str], array: np.ndarray, name: str, note: str) -> str:

@@ -16,13 +16,15 @@ class StreamedPort:
     """The way a tensor is handed over: in `rows` rows, of which `rows_kept` are held at a time.
 
     rows_per_call: most rows that are handed over together. layout: axes of the model's tensor in the order that its
-    elements come in, rows first ((0, 2, 3, 1): an NCHW image, pixel by pixel).
+    elements come in, rows first ((0, 2, 3, 1): an NCHW image, pixel by pixel). asked_at: first row of each place in the
+    code that hands rows over, which the self-test lets fail one by one.
     """
 
     rows: int
     rows_kept: int
     rows_per_call: int
     layout: tuple[int, ...]
+    asked_at: tuple[int, ...] = (0,)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -116,7 +116,7 @@ class Tensor:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Constant:
-    """Weights as the kernel reads them. note: layer, role and layout, for the comment above the array."""
+    """Weights as the kernel reads them. note: role, type and shape, for the comment above the array."""
 
     name: str
     data: np.ndarray
@@ -178,6 +178,7 @@ class KernelCall:
     fetched: (constant, tensor) of constants that are read from a tensor that they were copied to before.
     scratch_memory: where its scratch lies; empty for the platform's default memory.
     processor: what runs it, of the platform; empty for the platform's first one.
+    computes: its operator as a C identifier (`operators.titles`).
     rings: values of the function's parameters of that role, where layers with other rings share the function, or a
     ring turns.
     """
@@ -193,6 +194,7 @@ class KernelCall:
     fetched: tuple[tuple[str, str], ...] = ()
     scratch_memory: str = ""
     processor: str = ""
+    computes: str = ""
     rings: tuple[int | Turned, ...] = ()
 
     def seen_shape(self, position: int, tensor: Tensor) -> tuple[int, ...]:

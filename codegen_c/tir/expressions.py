@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from tvm import tirx
@@ -121,7 +122,7 @@ class ExpressionPrinter:
     def _number(self, expr: tirx.IntImm | tirx.FloatImm) -> Text:
         self.c_type(_dtype(expr))
         text = number(expr.value, _dtype(expr))
-        if "INFINITY" in text or "NAN" in text:
+        if not math.isfinite(expr.value):
             self.headers.add("math.h")
         return text, UNARY if text.startswith(("-", "(double)")) else PRIMARY
 

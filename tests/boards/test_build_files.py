@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -79,7 +80,22 @@ def test_cmake_as_a_subdirectory_of_a_product(host: Platform, tmp_path: Path) ->
     _run(["build/product"], tmp_path)
 
 
+def test_warnings_are_errors_here_and_not_where_the_package_goes(host: Platform, tmp_path: Path) -> None:
+    write_toy(tmp_path, host, body="int unused = 0; output[i] = input[i];")
+    assert not any("-Werror" in (tmp_path / name).read_text() for name in ("Makefile", "CMakeLists.txt"))
+    quiet = {key: value for key, value in os.environ.items() if key != "CFLAGS"}
+    done = subprocess.run(["make"], cwd=tmp_path, capture_output=True, text=True, env=quiet)
+    assert done.returncode == 0 and "-Wunused-variable" in done.stderr
+    shutil.rmtree(tmp_path / "build")
+    with pytest.raises(AssertionError, match="-Werror=unused-variable"):
+        _run(["make"], tmp_path)
+
+
 def _run(command: list[str], folder: Path) -> str:
-    done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+    """Output of a command that has to succeed; compilers take warnings for errors."""
+    done = subprocess.run(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120,
+        env=os.environ | {"CFLAGS": "-Werror"},
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout
     return done.stdout

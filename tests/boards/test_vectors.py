@@ -12,7 +12,7 @@ import pytest
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
 from codegen_c.program.interface import Interface, Port
 from tests.boards.toy import write_texts
-from tvm_ext.core.toolchain import LANGUAGE_FLAGS, WARNING_FLAGS
+from tvm_ext.core.toolchain import LANGUAGE_FLAGS, STRICT_FLAGS
 
 EXTREMES = {
     "float32": [0.1, -0.0, 3.4028235e38, 1e-45, np.inf, -np.inf, np.nan],
@@ -43,7 +43,7 @@ def _build(folder: Path, dtype: str, stored: np.ndarray, expected: np.ndarray) -
     write_texts(folder, texts)
     sources = ["copy.c", "copy_selftest.c", "copy_vectors.c"]
     subprocess.run(
-        ["gcc", *LANGUAGE_FLAGS, *WARNING_FLAGS, "-fPIC", "-shared", "-o", "copy.so", *sources], cwd=folder, check=True
+        ["gcc", *LANGUAGE_FLAGS, *STRICT_FLAGS, "-fPIC", "-shared", "-o", "copy.so", *sources], cwd=folder, check=True
     )
     return ctypes.CDLL(str(folder / "copy.so"))
 

@@ -60,7 +60,7 @@ def code(operator: QConv2d) -> str:
 )
 def test_channels_are_joined_only_where_that_is_exact(dtype: str, weight: np.ndarray, joined: bool) -> None:
     operator = pointwise(weight, dtype=dtype)
-    assert ("_joined(" in code(operator)) == joined
+    assert (".has_joined_weights = true" in code(operator)) == joined
     x = elements(operator.inputs[0], 1)
     x[0, 0, 0], x[0, 0, 1] = np.iinfo(dtype).min, np.iinfo(dtype).max
     assert_c_equals_reference([operator], [[x]], for_cortex_m4(qconv2d_dsp.KERNEL))
@@ -73,7 +73,7 @@ def test_ties_go_to_the_portable_rounding() -> None:
     tied = replace(
         operator, inputs=(image(1, 1, 7, 8, scale=0.5),), outputs=(image(1, 1, 7, 4, scale=4.0),), weight_scale=scales
     )
-    assert "high_product" in code(operator) and "high_product" not in code(tied)
+    assert ".by_high_product = true" in code(operator) and ".by_high_product = false" in code(tied)
     x = elements(tied.inputs[0], 2)
     assert_c_equals_reference([tied], [[x]], for_cortex_m4(qconv2d_dsp.KERNEL))
 

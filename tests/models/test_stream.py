@@ -189,7 +189,7 @@ def test_rows_out_of_order_are_refused(tmp_path: Path) -> None:
     package = built(saved(segmentation(), tmp_path), tmp_path / "out", BuildOptions(io="stream", ram=4000, verify=()))
     source = package.folder / f"{package.interface.model}.c"
     text = source.read_text()
-    broken = text.replace("read_x = 0", "read_x = 1")
+    broken = text.replace("row = 0; row < 2;", "row = 1; row < 3;", 1)
     assert broken != text
     source.write_text(broken)
     with pytest.raises(RunFailed, match="returned 1000 on the host"):
@@ -197,13 +197,13 @@ def test_rows_out_of_order_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_self_test_tells_rows_that_do_not_come(image_to_image: Package, tmp_path: Path) -> None:
-    """Once where they ought to come, once where it is to fail when they do."""
+    """Once where they ought to come, and at both places of the C where it is to fail when they do."""
     folder = tmp_path / "copy"
     shutil.copytree(image_to_image.folder, folder)
     source = folder / f"{image_to_image.interface.model}.c"
     text = source.read_text()
     broken = re.sub(r"status = io->write_y\(.*?\);", "status = 0;", text, flags=re.DOTALL)
-    for changed, says in ((text, "PASS 1 vectors"), (broken, "output y, element 0; 2 elements differ")):
+    for changed, says in ((text, "PASS 1 vectors"), (broken, "output y, element 0; 3 elements differ")):
         source.write_text(changed)
         done = subprocess.run(["make", "-B", "selftest"], cwd=folder, capture_output=True, text=True, check=False)
         assert says in done.stdout, done.stdout + done.stderr

@@ -132,7 +132,8 @@ def check_header(folder: Path, interface: Interface) -> None:
     """
     path = folder / f"{interface.model}.h"
     try:
-        text = " ".join(path.read_text(encoding="utf-8").split())
+        lines = path.read_text(encoding="utf-8").split("\n")  # comments go on behind a star
+        text = " ".join(" ".join(line.strip().removeprefix("* ") for line in lines).split())
     except OSError as error:
         raise BadPackage(f"{path}: cannot be read: {error.strerror}; compile the model again.") from None
     except UnicodeDecodeError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from codegen_c.c_text.lines import folded
 from codegen_c.c_text.text import comment
 
 
@@ -17,4 +18,5 @@ def render(template: str, **values: object) -> str:
         keep_trailing_newline=True,
         autoescape=False,  # C and make, not HTML; model-supplied text passes through `comment`
     )
-    return environment.get_template(template).render(comment=comment, **values)
+    text = environment.get_template(template).render(comment=comment, **values)
+    return folded(text) if template.endswith((".c.j2", ".h.j2")) else text

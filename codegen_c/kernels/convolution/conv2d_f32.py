@@ -22,7 +22,12 @@ from codegen_c.kernels.shared.tile import (
     over_channels,
     pack,
 )
-from codegen_c.kernels.shared.window import clip, offset, tap_range
+from codegen_c.kernels.shared.window import (
+    clip,
+    offset,
+    over,
+    tap_range,
+)
 from codegen_c.operators.kinds import Conv2d
 
 
@@ -118,13 +123,11 @@ def _tile(operator: Conv2d, stored: StoredRows, finish: Finish, segment: Channel
         "}",
     ]
     if start == "s":
-        run = [f"for (int32_t s = {s_begin}; s < {s_end}; ++s) {{", block(run), "}"]
+        run = over("s", s_begin, s_end, run)
     return [
         f"const float *restrict filter = &weights[k * {operator.weight[0].size}];",
         *sums.start(),
-        f"for (int32_t r = {r_begin}; r < {r_end}; ++r) {{",
-        block(run),
-        "}",
+        *over("r", r_begin, r_end, run),
         *sums.store(finish, *places(operator.output.shape[3], stored)),
     ]
 

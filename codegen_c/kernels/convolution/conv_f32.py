@@ -11,7 +11,13 @@ from codegen_c.kernels.contract import CFunction, Implementation, Parameter, Pas
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.lanes import Lanes
 from codegen_c.kernels.shared.tile import Blocking
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot, spatial, taps
+from codegen_c.kernels.shared.window import (
+    ROW_PARAMETERS,
+    over,
+    slot,
+    spatial,
+    taps,
+)
 from codegen_c.operators.kinds import Conv2d, Pool2d, Window
 
 
@@ -147,7 +153,7 @@ def by_pixels(
     begin, end = inner_columns(operator.window, operator.inputs[0].shape[2], output[2])
     groups: list[str] = []
     if pixels == 1:
-        columns = [f"for (int32_t w = 0; w < {output[2]}; ++w) {{", block(body(1)), "}"]
+        columns = over("w", "0", str(output[2]), body(1))
     else:
         position = ", ".join([*(["int32_t n"] if output[0] > 1 else []), "int32_t h", "int32_t w"])
         shared = [p for p in names if p.role != "row"]

@@ -15,7 +15,7 @@ from codegen_c.kernels.convolution.conv_f32 import implementation, input_row, pi
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.lanes import native_lanes
 from codegen_c.kernels.shared.tile import Accumulators, Blocking, ChannelRange, channel_ranges, over_channels
-from codegen_c.kernels.shared.window import clip, offset, tap_range
+from codegen_c.kernels.shared.window import clip, offset, over, tap_range
 from codegen_c.operators.kinds import Conv2d
 
 MOST_UNROLLED = 48
@@ -132,9 +132,7 @@ def _rows(operator: Conv2d, stored: StoredRows, sums: Accumulators, row: list[st
     r_begin, r_end = tap_range(0, operator.window, ("r_begin", "r_end"))
     return [
         *sums.start(),
-        f"for (int32_t r = {r_begin}; r < {r_end}; ++r) {{",
-        block(row),
-        "}",
+        *over("r", r_begin, r_end, row),
         *sums.store(finish, *places(operator.output.shape[3], stored)),
     ]
 

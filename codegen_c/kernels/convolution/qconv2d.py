@@ -19,13 +19,13 @@ from codegen_c.kernels.shared.requantize import (
     quantization,
     quantized_bytes,
     results_fit,
-    signed,
 )
 from codegen_c.kernels.shared.window import (
     CHANNEL_BLOCK,
     ROW_PARAMETERS,
     clip,
     offset,
+    over,
     over_channel_blocks,
     over_pixels,
     pack_blocks,
@@ -33,6 +33,7 @@ from codegen_c.kernels.shared.window import (
     spatial,
     tap_range,
     taps,
+    zero_point_of,
 )
 from codegen_c.operators.kinds import QConv2d, TensorType, Window
 
@@ -156,7 +157,8 @@ def _body(operator: QConv2d, stored: StoredRows, finish: Requantize, sums: Produ
     lines += [pixel_offset(operator.output, stored)]
     lines += over_channel_blocks(channels, lambda count: _tile(operator, stored, finish, sums, count), width)
     rows = clip(0, operator.window, source[1], "h", names=("top", "r_begin", "r_end"))
-    return over_pixels(rows, lines, operator.output.shape)
+    declared, _ = zero_point_of(sums.zero_point)
+    return "\n".join([*declared, over_pixels(rows, lines, operator.output.shape)])
 
 
 def _tile(operator: QConv2d, stored: StoredRows, finish: Requantize, sums: Products, width: int) -> list[str]:
@@ -175,25 +177,22 @@ def _tile(operator: QConv2d, stored: StoredRows, finish: Requantize, sums: Produ
         column, start, count = offset({"left": 1, "s": window.dilation[1]}), "s", str(depth)
     pixel = f"{times(input_row(source, window, stored), source.shape[2])} + {column}"
     tap = offset({"r": kernel_columns, start: int(start != "0")})
+    _, taken_off = zero_point_of(sums.zero_point)
     run = [
         f"const {C_TYPES[source.dtype]} *x = &input[{times(pixel, source.shape[3])}{group}];",
         f"const int8_t *restrict f = &filter[{times(tap, depth * width)}];",
         f"for (int32_t c = 0; c < {count}; ++c) {{",
-        block(
-            [f"const int32_t v = x[c]{signed(-sums.zero_point)};", *(f"sum{j} += v * f[{j}];" for j in range(width))]
-        ),
+        block([f"const int32_t v = x[c]{taken_off};", *(f"sum{j} += v * f[{j}];" for j in range(width))]),
         block(f"f += {width};"),
         "}",
     ]
     if start == "s":
-        run = [f"for (int32_t s = {s_begin}; s < {s_end}; ++s) {{", block(run), "}"]
+        run = over("s", s_begin, s_end, run)
     each = [plus("k", j) for j in range(width)]
     return [
         f"const int8_t *restrict filter = &weights[{times('k', kernel_rows * kernel_columns * depth)}];",
         *(f"int32_t sum{j} = bias[{k}];" for j, k in enumerate(each)),
-        f"for (int32_t r = {r_begin}; r < {r_end}; ++r) {{",
-        block(run),
-        "}",
+        *over("r", r_begin, r_end, run),
         *(f"output[pixel + {k}] = {finish.call(f'sum{j}', k)};" for j, k in enumerate(each)),
     ]
 

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, block, plus, times
+from codegen_c.c_text.text import C_TYPES, plus, times
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
-from codegen_c.kernels.shared.requantize import Products, Requantize, signed
+from codegen_c.kernels.shared.requantize import Products, Requantize
 from codegen_c.kernels.shared.window import (
     CHANNEL_BLOCK,
     clip,
     offset,
+    over,
     over_channel_blocks,
     over_pixels,
     spatial,
     tap_range,
+    zero_point_of,
 )
 from codegen_c.operators.kinds import QConv2d
 
@@ -74,7 +76,8 @@ def _body(operator: QConv2d, stored: StoredRows, finish: Requantize, sums: Produ
     lines += [qconv2d.pixel_offset(operator.output, stored)]
     lines += over_channel_blocks(channels, lambda width: _tile(operator, stored, finish, sums, width))
     rows = clip(0, operator.window, height, "h", names=("top", "r_begin", "r_end"))
-    return over_pixels(rows, lines, operator.output.shape)
+    declared, _ = zero_point_of(sums.zero_point)
+    return "\n".join([*declared, over_pixels(rows, lines, operator.output.shape)])
 
 
 def _tile(operator: QConv2d, stored: StoredRows, finish: Requantize, sums: Products, width: int) -> list[str]:
@@ -85,7 +88,7 @@ def _tile(operator: QConv2d, stored: StoredRows, finish: Requantize, sums: Produ
     s_begin, s_end = tap_range(1, window, ("s_begin", "s_end"))
     column = offset({"left": 1, "s": window.dilation[1]})
     pixel = f"{times(qconv2d.input_row(source, window, stored), columns)} + {column}"
-    taken = signed(-sums.zero_point)
+    _, taken = zero_point_of(sums.zero_point)
     activations = [f"(x[{j}]{taken})" if taken else f"x[{j}]" for j in range(width)]
     tap = [
         f"const {C_TYPES[source.dtype]} *x = &input[{times(pixel, channels)} + k];",
@@ -95,9 +98,7 @@ def _tile(operator: QConv2d, stored: StoredRows, finish: Requantize, sums: Produ
     each = [plus("k", j) for j in range(width)]
     return [
         *(f"int32_t sum{j} = bias[{k}];" for j, k in enumerate(each)),
-        f"for (int32_t r = {r_begin}; r < {r_end}; ++r) {{",
-        block([f"for (int32_t s = {s_begin}; s < {s_end}; ++s) {{", block(tap), "}"]),
-        "}",
+        *over("r", r_begin, r_end, over("s", s_begin, s_end, tap)),
         *(f"output[pixel + {k}] = {finish.call(f'sum{j}', k)};" for j, k in enumerate(each)),
     ]
 

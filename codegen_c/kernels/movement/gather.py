@@ -47,22 +47,31 @@ class _Axis:
     def is_run(self) -> bool:
         return bool((np.diff(self.places) == 1).all())
 
-    def place(self, index: str) -> str:
-        """C expression of the place of output element `index`."""
-        number = np.arange(len(self.places)) + self.before
+    @property
+    def step(self) -> int | None:
+        """From each place to the next, where all are as far apart."""
         steps = np.unique(np.diff(self.places))
-        if len(steps) <= 1:
-            step = int(steps[0]) if len(steps) else 0
-            start = int(self.places[0]) - step * self.before
-            return plus(times(index, step), start) if step else str(start)
-        for factor in range(2, 9):
-            if np.array_equal(self.places, number // factor):
-                return f"{index} / {factor}"
-        return f"{self.table}[{index} - {self.before}]" if self.before else f"{self.table}[{index}]"
+        return int(steps[0]) if len(steps) == 1 else 0 if not len(steps) else None
+
+    @property
+    def factor(self) -> int | None:
+        """How often each place comes in turn, where all come as often."""
+        number = np.arange(len(self.places)) + self.before
+        return next((factor for factor in range(2, 9) if np.array_equal(self.places, number // factor)), None)
 
     @property
     def needs_table(self) -> bool:
-        return "[" in self.place("i")
+        """Whether no formula gives the places."""
+        return self.step is None and self.factor is None
+
+    def place(self, index: str) -> str:
+        """C expression of the place of output element `index`."""
+        if self.step is not None:
+            start = int(self.places[0]) - self.step * self.before
+            return plus(times(index, self.step), start) if self.step else str(start)
+        if self.factor is not None:
+            return f"{index} / {self.factor}"
+        return f"{self.table}[{index} - {self.before}]" if self.before else f"{self.table}[{index}]"
 
 
 def reference(operator: Gather, inputs: list[np.ndarray]) -> list[np.ndarray]:

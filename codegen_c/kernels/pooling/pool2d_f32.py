@@ -14,7 +14,14 @@ from codegen_c.kernels.contract import Accumulating, Implementation, Kernel, Pas
 from codegen_c.kernels.convolution.conv_f32 import by_pixels, input_row, pixel_offsets
 from codegen_c.kernels.pooling import accumulate_pool
 from codegen_c.kernels.shared.finish import Finish
-from codegen_c.kernels.shared.window import accumulated, clip, spatial, tap_range, taps
+from codegen_c.kernels.shared.window import (
+    accumulated,
+    clip,
+    over,
+    spatial,
+    tap_range,
+    taps,
+)
 from codegen_c.operators.kinds import Pool2d
 from codegen_c.operators.scalar import Operand
 
@@ -111,9 +118,7 @@ def _pixel(operator: Pool2d, stored: StoredRows, finish: Finish) -> list[str]:
 
     channel = [
         f"float value = {start};",
-        f"for (int32_t r = {rows[0]}; r < {rows[1]}; ++r) {{",
-        block([f"for (int32_t s = {taps_in_row[0]}; s < {taps_in_row[1]}; ++s) {{", block(take), "}"]),
-        "}",
+        *over("r", *rows, over("s", *taps_in_row, take)),
         *([f"value /= {_count(operator, rows, taps_in_row)};"] if operator.method == "average" else []),
         f"output[pixel + k] = {finish.call('value', read)};",
     ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, block, plus, times
+from codegen_c.c_text.text import C_TYPES, plus, times
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.convolution.qconv2d import input_row, pixel_offset
 from codegen_c.kernels.pooling.pool_by_rows import accumulating
@@ -29,10 +29,12 @@ from codegen_c.kernels.shared.window import (
     ROW_PARAMETERS,
     clip,
     offset,
+    over,
     over_channel_blocks,
     over_pixels,
     spatial,
     tap_range,
+    zero_point_of,
 )
 from codegen_c.operators.kinds import QPool2d
 
@@ -102,7 +104,18 @@ def _body(operator: QPool2d, stored: StoredRows, finish: Requantize | None) -> s
         lines += [f"const int32_t count = {_count(operator)};"]
     lines += over_channel_blocks(channels, lambda width: _tile(operator, stored, finish, width))
     rows = clip(0, window, height, "h", names=("top", "r_begin", "r_end"))
-    return over_pixels(rows, lines, operator.output.shape)
+    return "\n".join([*_declared(operator, finish), over_pixels(rows, lines, operator.output.shape)])
+
+
+def _declared(operator: QPool2d, finish: Requantize | None) -> list[str]:
+    """The zero point where each element is less it, or what all of a window are less, where none is cut."""
+    number = quantization(operator.inputs[0]).zero_point
+    if not finish:
+        return []
+    if any(operator.window.padding):
+        return zero_point_of(number)[0]
+    count = operator.window.kernel[0] * operator.window.kernel[1]
+    return [f"const int32_t start = {-number * count}; /* {count} elements, each less the zero point of {number} */"]
 
 
 def _divides(operator: QPool2d) -> bool:
@@ -130,28 +143,26 @@ def _tile(operator: QPool2d, stored: StoredRows, finish: Requantize | None, widt
     if finish:
         # Without padding every window has the same taps: their zero points are taken off at once.
         padded = any(window.padding)
-        name, start = "sum", 0 if padded else -zero_point * window.kernel[0] * window.kernel[1]
-        taken = signed(-zero_point) if padded else ""
+        name, start = "sum", "0" if padded else "start"
+        taken = zero_point_of(zero_point)[1] if padded else ""
         steps = [f"sum{j} += x[{j}]{taken};" for j in range(width)]
         index = f"count{signed(-int(counted_taps(operator).min()))}"
         results = [finish.call(f"sum{j}", index) for j in range(width)]
     elif _divides(operator):
-        name, start, ctype = "sum", 0, C_TYPES[operator.output.dtype]
+        name, start, ctype = "sum", "0", C_TYPES[operator.output.dtype]
         steps = [f"sum{j} += x[{j}];" for j in range(width)]
         results = [
             f"({ctype})tvm_ext_clamp(tvm_ext_average(sum{j}, count), {operator.low}, {operator.high})"
             for j in range(width)
         ]
     else:
-        name, start, ctype = "max", operator.low, C_TYPES[operator.output.dtype]
+        name, start, ctype = "max", str(operator.low), C_TYPES[operator.output.dtype]
         steps = [f"max{j} = x[{j}] > max{j} ? x[{j}] : max{j};" for j in range(width)]
         results = [f"({ctype})tvm_ext_clamp(max{j}, {operator.low}, {operator.high})" for j in range(width)]
     pointer = f"const {C_TYPES[source.dtype]} *x = &input[{times(pixel, channels)} + k];"
     return [
         *(f"int32_t {name}{j} = {start};" for j in range(width)),
-        f"for (int32_t r = {r_begin}; r < {r_end}; ++r) {{",
-        block([f"for (int32_t s = {s_begin}; s < {s_end}; ++s) {{", block([pointer, *steps]), "}"]),
-        "}",
+        *over("r", r_begin, r_end, over("s", s_begin, s_end, [pointer, *steps])),
         *(f"output[pixel + {plus('k', j)}] = {result};" for j, result in enumerate(results)),
     ]
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from codegen_c.c_text.text import block, plus, times
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.tile import Accumulators, Blocking, ChannelRange, channel_ranges, over_channels
+from codegen_c.kernels.shared.window import over
 
 
 def over_rows(
@@ -32,9 +33,10 @@ def over_rows(
     starts, pitch = starts or {}, pitch or shape[1]
     at_once = 1 if begin == "0" and int(end) < blocking.pixels else blocking.pixels
     if multiple % at_once == 0:
-        step = "++m" if at_once == 1 else f"m += {at_once}"
         rows = _rows(at_once, shape, finish, blocking, starts, pitch)
-        return [f"for (int32_t m = {begin}; m < {end}; {step}) {{", block(rows), "}"]
+        if at_once == 1:
+            return over("m", begin, end, rows)
+        return [f"for (int32_t m = {begin}; m < {end}; m += {at_once}) {{", block(rows), "}"]
     whole = f"{end} - m" if begin != "0" else end
     return [
         f"int32_t m = {begin};",

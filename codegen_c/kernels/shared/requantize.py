@@ -204,10 +204,12 @@ class Requantize:
         """Definition of the function."""
         ctype = C_TYPES[self.output.dtype]
         tables = "" if self.is_uniform else ", int32_t multiplier, int32_t shift"
-        factor = f"{self.mantissa[0]}, {self.shift[0]}" if self.is_uniform else "multiplier, shift"
         function = "tvm_ext_requantize" if self.rounding == "onnx" else "tvm_ext_requantize_tflite"
+        names = {"multiplier": int(self.mantissa[0]), "shift": int(self.shift[0])} if self.is_uniform else {}
+        names |= {"zero_point": quantization(self.output).zero_point}
         lines = [
-            f"const int32_t value = {function}(sum, {factor}){signed(quantization(self.output).zero_point)};",
+            *(f"const int32_t {name} = {value};" for name, value in names.items()),
+            f"const int32_t value = {function}(sum, multiplier, shift) + zero_point;",
             f"return ({ctype})tvm_ext_clamp(value, {self.low}, {self.high});",
         ]
         return f"static inline {ctype} $_requantize(int32_t sum{tables})\n{{\n{block(lines)}\n}}\n"

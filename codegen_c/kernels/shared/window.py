@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -100,9 +100,21 @@ def taps(
             yield r, s, padded[:, rows, columns, :]
 
 
+def over(name: str, begin: str, end: str, lines: Sequence[str]) -> list[str]:
+    """A loop over taps or pixels; of one turn it is the index alone."""
+    if begin.isdigit() and end.isdigit() and int(end) == int(begin) + 1:
+        return [f"const int32_t {name} = {begin};", *lines]
+    return [f"for (int32_t {name} = {begin}; {name} < {end}; ++{name}) {{", block(lines), "}"]
+
+
+def zero_point_of(number: int) -> tuple[list[str], str]:
+    """Declaration of the zero point that is taken off each element of the input, and how; nothing for zero."""
+    return ([f"const int32_t zero_point = {number};"], " - zero_point") if number else ([], "")
+
+
 def over_pixels(rows: list[str], pixel: list[str], output: tuple[int, ...]) -> str:
     """Loops over images, rows [row_begin, row_end) and columns around the text of one output pixel."""
-    columns = [f"for (int32_t w = 0; w < {output[2]}; ++w) {{", block(pixel), "}"]
+    columns = over("w", "0", str(output[2]), pixel)
     lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block([*rows, *columns]), "}"]
     if output[0] > 1:
         lines = [f"for (int32_t n = 0; n < {output[0]}; ++n) {{", block(lines), "}"]

@@ -22,7 +22,6 @@ from codegen_c.kernels.shared.requantize import (
     round_shift,
     rounds_once,
     scale_of,
-    signed,
 )
 from codegen_c.operators.kinds import QSoftmax
 
@@ -110,12 +109,14 @@ def _body(operator: QSoftmax, rows: int) -> str:
         each,
         block("sum += exponential[max - x[c]];"),
         "}",
-        f"const int32_t factor = (int32_t)((INT64_C({reciprocal}) + sum / 2) / sum);",
+        f"const int64_t steps = INT64_C({reciprocal}); /* of the output in a probability of 1, times a power of two */",
+        "const int32_t factor = (int32_t)((steps + sum / 2) / sum);",
+        f"const int32_t shift = {shift};",
+        f"const int32_t zero_point = {zero_point};",
         each,
         block(
             [
-                f"const int32_t value = tvm_ext_requantize(exponential[max - x[c]], factor, {shift})"
-                f"{signed(zero_point)};",
+                "const int32_t value = tvm_ext_requantize(exponential[max - x[c]], factor, shift) + zero_point;",
                 f"y[c] = ({C_TYPES[output.dtype]})tvm_ext_clamp(value, {limits.min}, {limits.max});",
             ]
         ),

@@ -7,23 +7,21 @@ code; all channels then read them. The zero point is in the bias. Rounding "onnx
 
 from __future__ import annotations
 
-from codegen_c.c_text.text import C_TYPES, block, plus, times
+from codegen_c.c_text.initializer import Value
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
-from codegen_c.kernels.shared.requantize import quantization
-from codegen_c.kernels.shared.window import offset, over_pixels, spatial
+from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
+from codegen_c.kernels.shared.window import spatial
 from codegen_c.operators.kinds import QConv2d
-from codegen_c.targets.dsp.kernels.product_dsp import (
-    INCLUDES,
-    PairedWeights,
-    cell_pairs,
-    shared_function,
-    start,
-    suffix,
-)
-from codegen_c.targets.dsp.kernels.requantize_dsp import FastRequantize
+from codegen_c.targets.dsp.kernels.product_dsp import INCLUDES, PairedWeights, shared_function, start
+from codegen_c.targets.dsp.kernels.requantize_dsp import HEADERS, FastRequantize
 
 PIXELS, WIDTH = 3, 2
+LAYER = "tvm_ext_dsp_conv2d_layer"
+PARAMETERS = [
+    "uint8_t *const output[TVM_EXT_DSP_PIXELS]", "const int8_t *restrict weights", "const int32_t *restrict bias",
+    "const int32_t *restrict multipliers", "const uint8_t *restrict shifts", "const uint32_t *cells",
+]  # fmt: skip
 EXPAND_INSTRUCTIONS = 1.7
 RUN_INSTRUCTIONS = 24
 
@@ -42,9 +40,9 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         kernel=KERNEL.name,
         function=CFunction(
             parameters=(*parameters[:-2], Parameter(name="scratch", ctype="uint8_t", role="scratch"), *rows),
-            body=_body(operator, stored, finish, paired),
-            helpers=f"{finish.helper()}\n{_product(operator, finish, paired)}",
-            includes=(*INCLUDES, *finish.includes),
+            body=_body(stored, finish),
+            helpers=_helpers(operator, stored, finish, paired),
+            includes=("tvm_ext_dsp_conv2d.h", *INCLUDES, *HEADERS),
         ),
         reference=lambda inputs: qconv2d.reference(operator, inputs),
         constants=(("weights", paired.weights), ("bias", paired.bias), *finish.constants()),
@@ -101,130 +99,27 @@ def _instructions(operator: QConv2d, stored: StoredRows, finish: FastRequantize,
     return int(pixels * (12 + operator.window.kernel[0] * row)) + blocks * one
 
 
-def _product(operator: QConv2d, finish: FastRequantize, paired: PairedWeights) -> str:
-    """`$_product(...)`: all channels of the pixels in the cells.
-
-    A pixel that is missing has the place of the first one, which is stored last.
-    """
-    ctype, channels = C_TYPES[operator.output.dtype], operator.output.shape[3]
-    constants = [p for p in qconv2d.parameters(operator, finish.exact) if p.role == "constant"]
-    names = [f"{ctype} *output", *(p.declaration() for p in constants), "const uint32_t *cells", "const int32_t *place"]
-
-    def tile(width: int) -> list[str]:
-        stores = [
-            f"y{p}[{plus('k', j)}] = {finish.call(f'sums[{j * PIXELS + p}]', plus('k', j))};"
-            for j in range(width)
-            for p in reversed(range(PIXELS))
-        ]
-        weights = f"&weights[{times('k', paired.bytes_per_channel)}]"
-        return [
-            f"int32_t sums[{PIXELS * WIDTH}];",
-            f"{paired.function}(sums, cells, {weights}, &bias[k], {paired.units});",
-            *stores,
-        ]
-
-    full = channels // WIDTH * WIDTH
-    lines = [f"{ctype} *y{p} = &output[place[{p}]];" for p in range(PIXELS)]
-    if full:
-        lines += [f"for (int32_t k = 0; k < {full}; k += {WIDTH}) {{", block(tile(WIDTH)), "}"]
-    if channels > full:
-        lines += ["{", block([f"const int32_t k = {full};", *tile(channels - full)]), "}"]
-    return shared_function("$_product", names, lines)
+def _helpers(operator: QConv2d, stored: StoredRows, finish: FastRequantize, paired: PairedWeights) -> str:
+    """The layer's shapes as tvm_ext_dsp_conv2d.h takes them, and `$_pixels(...)`, a tvm_ext_dsp_pixels."""
+    members: dict[str, Value] = {
+        "input": image(operator.inputs[0]),
+        "output": image(operator.output, pitch=stored.pitch),
+        "window": sliding_window(operator.window),
+        "has_joined_weights": paired.joined,
+        "requantize": finish.members(),
+    }
+    call = "tvm_ext_dsp_conv2d_pixels(&$_layer, output, weights, bias, multipliers, shifts, cells);"
+    return f"{shapes(LAYER, members)}\n{shared_function('$_pixels', PARAMETERS, [call])}"
 
 
-def _body(operator: QConv2d, stored: StoredRows, finish: FastRequantize, paired: PairedWeights) -> str:
-    """Expand pixel after pixel; whenever there are three, and at the end, compute them."""
-    window = operator.window
-    constants = [p.name for p in qconv2d.parameters(operator, finish.exact) if p.role == "constant"]
-    product = f"$_product({', '.join(['output', *constants, 'cells', 'place'])});"
-    pixel = [
-        _first("left", "w", 1, operator),
-        "uint32_t *cell = &cells[lane];",
-        f"for (int32_t r = 0; r < {window.kernel[0]}; ++r) {{",
-        block(_window_row(operator, stored, paired)),
-        "}",
-        qconv2d.pixel_offset(operator.output, stored),
-        "place[lane] = pixel;",
-        "++lane;",
-        f"if (lane == {PIXELS}) {{",
-        block([product, "lane = 0;"]),
-        "}",
-    ]
-    lines = [
-        "uint32_t *cells = (uint32_t *)(void *)scratch;",
-        f"int32_t place[{PIXELS}];",
-        "int32_t lane = 0;",
-        over_pixels([_first("top", "h", 0, operator)], pixel, operator.output.shape),
-        "if (lane > 0) {",
-        block([f"for (; lane < {PIXELS}; ++lane) {{", block("place[lane] = place[0];"), "}", product]),
-        "}",
-    ]
-    return "\n".join(lines)
-
-
-def _first(name: str, position: str, axis: int, operator: QConv2d) -> str:
-    """Declaration of the first input index of a window along one axis; it may be negative."""
-    before = operator.window.padding[axis]
-    scaled = offset({position: operator.window.strides[axis]})
-    return f"const int32_t {name} = {scaled}{f' - {before}' if before else ''};"
-
-
-def _window_row(operator: QConv2d, stored: StoredRows, paired: PairedWeights) -> list[str]:
-    """Cells of the taps of kernel row r."""
-    window, source = operator.window, operator.inputs[0]
-    _, height, columns, depth = source.shape
-    top, _, bottom, _ = window.padding
-    place = times(qconv2d.input_row(source, window, stored), columns * depth)
-    lines = [f"const {C_TYPES[source.dtype]} *row = &input[{place}];", *_run(operator, paired)]
-    if not top and not bottom:
-        return lines
-    num_cells = len(cell_pairs(_run_length(operator))) * (window.kernel[1] if _by_taps(operator) else 1)
-    y = offset({"top": 1, "r": window.dilation[0]})
-    return [
-        f"const int32_t y = {y};",
-        f"if (y < 0 || y >= {height}) {{",
-        block(f"cell = tvm_ext_dsp_fill_3(cell, {_zeros(operator)}, {num_cells});"),
-        "} else {",
-        block(lines),
-        "}",
-    ]
-
-
-def _run(operator: QConv2d, paired: PairedWeights) -> list[str]:
-    """Cells of the taps that `row` holds: all at once inside, one by one across the border."""
-    window, source = operator.window, operator.inputs[0]
-    _, _, columns, depth = source.shape
-    taps, dilation = window.kernel[1], window.dilation[1]
-    expand = f"cell = tvm_ext_dsp_expand_{PIXELS}_{suffix(source)}"
-    whole = f"{expand}(cell, &row[{times('left', depth)}], {taps * depth});"
-    padded = window.padding[1] > 0 or window.padding[3] > 0
-    if dilation == 1 and not padded:
-        return [whole]
-    if _by_taps(operator):
-        one = [f"{expand}(cell, &row[{times('x', depth)}], {depth});"]
-        if padded:
-            fill = f"cell = tvm_ext_dsp_fill_3(cell, {_zeros(operator)}, {len(cell_pairs(depth))});"
-            one = [f"if (x < 0 || x >= {columns}) {{", block(fill), "} else {", block(one), "}"]
-        x = f"const int32_t x = {offset({'left': 1, 's': dilation})};"
-        border = [f"for (int32_t s = 0; s < {taps}; ++s) {{", block([x, *one]), "}"]
-    else:
-        ctype, zero_point = C_TYPES[source.dtype], quantization(source).zero_point
-        x = f"const int32_t x = {times('left', depth)} + i;"
-        border = [
-            f"{ctype} *taps = ({ctype} *)&cells[{paired.num_cells}];",
-            f"for (int32_t i = 0; i < {taps * depth}; ++i) {{",
-            block([x, f"taps[i] = x < 0 || x >= {columns * depth} ? {zero_point} : row[x];"]),
-            "}",
-            f"{expand}(cell, taps, {taps * depth});",
-        ]
-    if dilation > 1 or columns < taps:
-        return border
-    return [f"if (left >= 0 && left <= {columns - taps}) {{", block(whole), "} else {", block(border), "}"]
-
-
-def _zeros(operator: QConv2d) -> str:
-    """A cell of padding."""
-    return f"0x{(quantization(operator.inputs[0]).zero_point & 0xFFFF) * 0x10001:08x}u"
+def _body(stored: StoredRows, finish: FastRequantize) -> str:
+    """The loops of tvm_ext_dsp_conv2d.h."""
+    rings, layer = with_rings(LAYER, stored)
+    call = (
+        f"tvm_ext_dsp_conv2d({layer}, $_pixels, input, output, weights, bias, multiplier, shift, scratch, row_begin, "
+        "row_end);"
+    )
+    return "\n".join([*rings, *finish.tables(), call])
 
 
 KERNEL = Kernel(

@@ -11,7 +11,8 @@ from typing import Self
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, block, plus, times
+from codegen_c.c_text.initializer import Value, structure
+from codegen_c.c_text.text import C_TYPES, times
 from codegen_c.kernels.contract import (
     Accumulating,
     CFunction,
@@ -27,8 +28,8 @@ from codegen_c.kernels.dense.dense_rows import in_rows, num_calls, over_parts
 from codegen_c.kernels.shared.vector_rows import Rows
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, accumulated
 from codegen_c.operators.kinds import QDense, TensorType
-from codegen_c.targets.dsp.kernels.product_dsp import CALL_INSTRUCTIONS, INCLUDES, PairedWeights, start, suffix
-from codegen_c.targets.dsp.kernels.requantize_dsp import FastRequantize
+from codegen_c.targets.dsp.kernels.product_dsp import CALL_INSTRUCTIONS, INCLUDES, PairedWeights, start
+from codegen_c.targets.dsp.kernels.requantize_dsp import HEADERS, FastRequantize
 
 WIDTH = 4
 UNIT = 4
@@ -104,38 +105,28 @@ class _Layer:
                 SCRATCH,
             ),
             body=body,
-            helpers=self.finish.helper(),
-            includes=(*INCLUDES, *self.finish.includes),
+            includes=("tvm_ext_dsp_dense.h", *INCLUDES, *HEADERS),
         )
 
 
 def _function(operator: QDense, layer: _Layer) -> CFunction:
     rows = operator.output.num_elements // operator.weight.shape[0]
-    return layer.c_function(operator, _body(operator, rows, layer.finish, layer.paired))
+    return layer.c_function(operator, _body(operator, rows, layer))
 
 
-def _body(operator: QDense, rows: int, finish: FastRequantize, paired: PairedWeights) -> str:
-    """All channels of a row, in blocks and a tail, over all rows."""
-    channels, depth = operator.weight.shape
-    full = channels // WIDTH * WIDTH
-    place, row = (f"{times('m', channels)} + ", f"&input[{times('m', depth)}]") if rows > 1 else ("", "input")
+def _body(operator: QDense, rows: int, layer: _Layer) -> str:
+    """The layer's shapes, and the loops of tvm_ext_dsp_dense.h."""
+    call = "tvm_ext_dsp_dense(&layer, input, output, weights, bias, multiplier, shift, scratch);"
+    return "\n".join([*_shapes(operator, rows, layer), call])
 
-    def tile(width: int) -> list[str]:
-        weights = f"&weights[{times('k', paired.bytes_per_channel)}]"
-        return [
-            f"int32_t sums[{WIDTH}];",
-            f"{paired.function}(sums, cells, {weights}, &bias[k], {paired.units});",
-            *(f"output[{place}{plus('k', j)}] = {finish.call(f'sums[{j}]', plus('k', j))};" for j in range(width)),
-        ]
 
-    lines = [f"(void)tvm_ext_dsp_expand_1_{suffix(operator.inputs[0])}(cells, {row}, {depth});"]
-    if full:
-        lines += [f"for (int32_t k = 0; k < {full}; k += {WIDTH}) {{", block(tile(WIDTH)), "}"]
-    if channels > full:
-        lines += ["{", block([f"const int32_t k = {full};", *tile(channels - full)]), "}"]
-    if rows > 1:
-        lines = [f"for (int32_t m = 0; m < {rows}; ++m) {{", block(lines), "}"]
-    return "\n".join(["uint32_t *cells = (uint32_t *)(void *)scratch;", *lines])
+def _shapes(operator: QDense, rows: int, layer: _Layer) -> list[str]:
+    source, (channels, depth) = operator.inputs[0], operator.weight.shape
+    members: dict[str, Value] = {
+        "rows": rows, "depth": depth, "channels": channels, "has_unsigned_input": source.dtype == "uint8",
+        "has_joined_weights": layer.paired.joined, "requantize": layer.finish.members(),
+    }  # fmt: skip
+    return [*structure("tvm_ext_dsp_dense_layer", "layer", members), *layer.finish.tables()]
 
 
 def _accumulating(operator: QDense, layer: _Layer) -> Accumulating | None:
@@ -155,28 +146,19 @@ def _in_parts(operator: QDense, layer: _Layer, count: int, stored: StoredRows) -
     """Sums of `count` equal parts of the input, in blocks of WIDTH channels; the last call finishes them."""
     source, paired, channels = operator.inputs[0], layer.paired, operator.weight.shape[0]
     part = layer.depth // count
-    first = f"{times('k', paired.bytes_per_channel)} + {times('row_begin', part // UNIT * UNIT * WIDTH)}"
     padded = len(paired.bias)
-    expand = f"cell = tvm_ext_dsp_expand_1_{suffix(source)}(cell, x, {part});"
+    units = part // UNIT
     lines = [
-        "uint32_t *cells = (uint32_t *)(void *)scratch;",
+        *_shapes(operator, 1, layer),
+        "uint32_t *const cells = (uint32_t *)(void *)scratch;",
         "uint32_t *cell = cells;",
-        "const int32_t *start = row_begin > 0 ? sums : bias;",
-        *over_parts(count, layer.depth, C_TYPES[source.dtype], stored, [expand]),
-        f"const int32_t units = {times('(row_end - row_begin)', part // UNIT)};",
-        f"for (int32_t k = 0; k < {padded}; k += {WIDTH}) {{",
-        block(f"{paired.function}(&sums[k], cells, &weights[{first}], &start[k], units);"),
-        "}",
-        f"if (row_end == {count}) {{",
-        block(
-            [
-                f"for (int32_t k = 0; k < {channels}; ++k) {{",
-                block(f"output[k] = {layer.finish.call('sums[k]', 'k')};"),
-                "}",
-            ]
+        *over_parts(
+            count, layer.depth, C_TYPES[source.dtype], stored,
+            [f"cell = tvm_ext_dsp_dense_expand(&layer, cell, x, {part});"],
         ),
-        "}",
-    ]
+        "tvm_ext_dsp_dense_add(&layer, output, sums, weights, bias, multiplier, shift, cells, "
+        f"{times('row_begin', units)}, {times('row_end', units)});",
+    ]  # fmt: skip
     calls, function = num_calls(count, stored), layer.c_function(operator, "\n".join(lines), SUMS)
     added = calls * padded // WIDTH * (CALL_INSTRUCTIONS + 8)
 

@@ -10,16 +10,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from codegen_c.c_text.text import C_TYPES, block, times
+from codegen_c.c_text.initializer import Value, structure
+from codegen_c.c_text.text import block, times
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d, qdepthwise
-from codegen_c.kernels.shared.window import slot, spatial
+from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
+from codegen_c.kernels.shared.window import spatial
 from codegen_c.operators.kinds import QConv2d
-from codegen_c.targets.dsp.kernels.planes_dsp import COLUMNS, PLANES, Plane, RowTaps, expand_row, expand_strip, pack
+from codegen_c.targets.dsp.kernels.planes_dsp import COLUMNS, PLANES, Plane, RowTaps, pack
 from codegen_c.targets.dsp.kernels.product_dsp import INCLUDES, shared_function, start, wrapped
-from codegen_c.targets.dsp.kernels.requantize_dsp import FastRequantize
+from codegen_c.targets.dsp.kernels.requantize_dsp import HEADERS, FastRequantize
 
 MOST_TAPS = 81
+LAYER = "tvm_ext_dsp_depthwise_layer"
+PARAMETERS = [
+    "uint8_t *output", "const uint32_t *restrict weights", "const int32_t *restrict bias",
+    "const int32_t *restrict multipliers", "const uint8_t *restrict shifts", "const uint32_t *plane", "int32_t count",
+    "int32_t k",
+]  # fmt: skip
 
 
 def is_dense_in_columns(operator: QConv2d, target: Target) -> bool:
@@ -41,14 +49,15 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
     shared = [replace(p, ctype="uint32_t") if p.name == "weights" else p for p in shared]
     scratch = Parameter(name="scratch", ctype="uint8_t", role="scratch")
     pitch = stored.pitch or operator.output.shape[3]
-    helpers = (finish.helper(), expand_row(operator, plane), _channel(operator, finish, taps, plane, pitch))
     return Implementation(
         kernel=KERNEL.name,
         function=CFunction(
             parameters=(*shared, scratch, row_begin, row_end),
-            body=_body(operator, stored, finish, plane),
-            helpers="\n".join(helpers),
-            includes=(*INCLUDES, *finish.includes),
+            body=_body(stored, finish),
+            helpers="\n".join(
+                (_shapes(operator, stored, plane), _expand_row(), _channel(operator, finish, taps, plane, pitch))
+            ),
+            includes=("tvm_ext_dsp_depthwise.h", *INCLUDES, *HEADERS),
         ),
         reference=lambda inputs: qconv2d.reference(operator, inputs),
         constants=(
@@ -96,20 +105,19 @@ def _instructions(operator: QConv2d, stored: StoredRows, finish: FastRequantize,
 
 
 def _channel(operator: QConv2d, finish: FastRequantize, taps: RowTaps, plane: Plane, pitch: int) -> str:
-    """`$_channel(...)`: `count` output rows of channel k from its plane; `output` is the first one's first element."""
-    output, window = operator.output, operator.window
-    columns = output.shape[2]
-    ctype = C_TYPES[output.dtype]
-    constants = [p for p in qconv2d.parameters(operator, finish.exact) if p.role == "constant"]
-    arguments = [replace(p, ctype="uint32_t") if p.name == "weights" else p for p in constants]
-    names = [f"{ctype} *output", *(p.declaration() for p in arguments), "const uint32_t *plane"]
-    names += ["int32_t count", "int32_t k"]
+    """`$_channel(...)`, a tvm_ext_dsp_channel: products of the words of each row and the taps, unrolled."""
+    window, columns = operator.window, operator.output.shape[2]
     kernel_rows, num_words = window.kernel[0], len(taps.words)
-    f = f"const uint32_t *restrict f = &weights[{times('k', kernel_rows * num_words)}];"
+    f = (
+        f"const uint32_t *restrict f = &weights[{times('k', kernel_rows * num_words)}]; "
+        "/* f<r>_<i>: words of two taps of kernel row r */"
+    )
     weights = [
         f"const uint32_t f{r}_{i} = f[{r * num_words + i}];" for r in range(kernel_rows) for i in range(num_words)
     ]
-    tables = [f"const {p.ctype} {p.name}_k = {p.name}[k];" for p in finish.parameters()]
+    tables = [
+        f"const int32_t {name} = tvm_ext_dsp_{name}(&requantize, {name}s, k);" for name in ("multiplier", "shift")
+    ]
 
     def sums(count: int) -> list[str]:
         lines = [f"int32_t sum{q} = start;" for q in range(count)]
@@ -125,62 +133,56 @@ def _channel(operator: QConv2d, finish: FastRequantize, taps: RowTaps, plane: Pl
         return lines
 
     def store(count: int) -> list[str]:
-        tables = "".join(f", {p.name}_k" for p in finish.parameters())
-        return [f"y[{q * pitch}] = $_requantize(sum{q}{tables});" for q in range(count)]
+        return [
+            f"y[{q * pitch}] = (uint8_t)tvm_ext_dsp_element(&requantize, sum{q}, multiplier, shift);"
+            for q in range(count)
+        ]
 
     pairs = columns // COLUMNS
     x_step, y_step = window.strides[1] * COLUMNS // 2, COLUMNS * pitch
     row = [
-        f"{ctype} *y = &output[{times('h', columns * pitch)} + k];",
-        "const uint32_t *x = plane;",
+        "uint8_t *y = &output[h * row_elements + k];",
+        "const uint32_t *x = plane; /* x<r>_<i>: words of two columns of input row r */",
     ]
     if pairs:
         pair = [*sums(COLUMNS), *store(COLUMNS), f"x += {x_step};", f"y += {y_step};"]
         row += [f"for (int32_t w = 0; w < {pairs}; ++w) {{", block(pair), "}"]
     if columns > pairs * COLUMNS:
         row += ["{", block([*sums(1), *store(1)]), "}"]
-    row.append(f"plane += {window.strides[0] * plane.words};")
-    lines = [f, *weights, "const int32_t start = bias[k];", *tables]
+    row.append(f"plane += {times('row_words', window.strides[0])};")
+    lines = [f"const int32_t row_elements = {columns * pitch};", f"const int32_t row_words = {plane.words};"]
+    lines += [f, *weights, "const int32_t start = bias[k];", *tables]
     lines += ["for (int32_t h = 0; h < count; ++h) {", block(row), "}"]
-    return shared_function("$_channel", names, lines)
+    requantize = structure("tvm_ext_dsp_requantize", "requantize", finish.members())
+    return shared_function("$_channel", PARAMETERS, [*requantize, *lines])
 
 
-def _output_row(operator: QConv2d, stored: StoredRows) -> str:
-    batch, height = operator.output.shape[:2]
-    return f"(n * {height} + h)" if batch > 1 else slot("h", stored.output)
+def _shapes(operator: QConv2d, stored: StoredRows, plane: Plane) -> str:
+    """The layer's shapes as tvm_ext_dsp_depthwise.h takes them."""
+    members: dict[str, Value] = {
+        "input": image(operator.inputs[0]),
+        "output": image(operator.output, pitch=stored.pitch),
+        "window": sliding_window(operator.window),
+        "strip_rows": plane.strip,
+    }
+    return shapes(LAYER, members)
 
 
-def _body(operator: QConv2d, stored: StoredRows, finish: FastRequantize, plane: Plane) -> str:
-    """Four channels at a time, strips of rows; each is expanded, then its channels are computed one by one."""
-    batch, channels = operator.output.shape[0], operator.output.shape[3]
-    constants = [p.name for p in qconv2d.parameters(operator, finish.exact) if p.role == "constant"]
-    row = operator.output.shape[2] * (stored.pitch or channels)
-    first = f"&output[{times(_output_row(operator, stored), row)}]"
-    call = ", ".join([first, *constants, f"&cells[{times('j', plane.size)}]", "end - h", "k + j"])
-    # Rows of a strip lie behind each other: it ends where a ring does.
-    wraps = stored.output is not None and plane.strip > 1
-    strip = [
-        f"const int32_t end = row_end - h < {plane.strip} ? row_end : h + {plane.strip};",
-        *expand_strip(operator, stored, plane),
-        f"for (int32_t j = 0; j < {PLANES}; ++j) {{",
-        block(f"$_channel({call});"),
-        "}",
-    ]
-    # The last four channels may share some with those before: computing them twice gives the same bytes.
-    following = f"k += k + {2 * PLANES} > {channels} && k + {PLANES} < {channels} ? {channels - PLANES} - k : {PLANES}"
-    step = f"k += {PLANES}" if channels % PLANES == 0 else following
-    strips = [f"for (int32_t h = row_begin; h < row_end; h += {plane.strip}) {{", block(strip), "}"]
-    if wraps and stored.output is not None:
-        left = f"const int32_t left = {stored.output.stored_text} - {slot('h', stored.output)};"
-        end = f"const int32_t end = TVM_EXT_MIN(h + TVM_EXT_MIN(left, {plane.strip}), row_end);"
-        strip = [left, end, *strip[1:]]
-        strips = ["for (int32_t h = row_begin; h < row_end;) {", block([*strip, "h = end;"]), "}"]
-        if plane.kept:  # rows slide by as many as the strip before had
-            strips = ["int32_t last = row_begin;", strips[0], block([*strip, "last = h;", "h = end;"]), "}"]
-    lines = [f"for (int32_t k = 0; k < {channels}; {step}) {{", block(strips), "}"]
-    if batch > 1:
-        lines = [f"for (int32_t n = 0; n < {batch}; ++n) {{", block(lines), "}"]
-    return "\n".join(["uint32_t *cells = (uint32_t *)(void *)scratch;", *lines])
+def _expand_row() -> str:
+    """`$_expand_row(...)`, a tvm_ext_dsp_row."""
+    return shared_function(
+        "$_expand_row", ["uint32_t *cell", "const uint8_t *row"], ["tvm_ext_dsp_expand_row(&$_layer, cell, row);"]
+    )
+
+
+def _body(stored: StoredRows, finish: FastRequantize) -> str:
+    """The loops of tvm_ext_dsp_depthwise.h around the two functions."""
+    rings, layer = with_rings(LAYER, stored)
+    call = (
+        f"tvm_ext_dsp_depthwise({layer}, $_expand_row, $_channel, input, output, weights, bias, multiplier, shift, "
+        "scratch, row_begin, row_end);"
+    )
+    return "\n".join([*rings, *finish.tables(), call])
 
 
 KERNEL = Kernel(

@@ -14,7 +14,15 @@ from codegen_c.kernels.convolution.qconv2d import input_row, pixel_offset
 from codegen_c.kernels.pooling import qpool2d
 from codegen_c.kernels.pooling.pool_by_rows import accumulating
 from codegen_c.kernels.pooling.pool_sums import average, counted_taps, reference
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, clip, offset, over_pixels, spatial, tap_range
+from codegen_c.kernels.shared.window import (
+    ROW_PARAMETERS,
+    clip,
+    offset,
+    over,
+    over_pixels,
+    spatial,
+    tap_range,
+)
 from codegen_c.operators.kinds import QPool2d
 from codegen_c.targets.helium.kernels.helium import (
     INCLUDES,
@@ -125,17 +133,8 @@ def _tile(operator: QPool2d, stored: StoredRows, finish: Rescale | None) -> list
     if flip(source):
         load = f"tvm_ext_i8x16_xor({load}, tvm_ext_i8x16_splat({flip(source)}))"
     step, first, last = _average(operator, finish) if finish else _max(operator)
-    loops = [
-        f"for (int32_t r = {r_begin}; r < {r_end}; ++r) {{",
-        block(
-            [
-                f"for (int32_t s = {s_begin}; s < {s_end}; ++s) {{",
-                block([f"const tvm_ext_i8x16 x = {load};", *step]),
-                "}",
-            ]
-        ),
-        "}",
-    ]
+    tap = [f"const tvm_ext_i8x16 x = {load};", *step]
+    loops = over("r", r_begin, r_end, over("s", s_begin, s_end, tap))
     store = f"tvm_ext_i8x16_store_first(&output[pixel + k], result, {count});"
     return [*first, *loops, *last, store]
 
@@ -161,8 +160,8 @@ def _average(operator: QPool2d, finish: Rescale) -> tuple[list[str], list[str], 
         f"const tvm_ext_i32x4 sum{i} = tvm_ext_i32x4_add(tvm_ext_i32x4_{half}, tvm_ext_i32x4_splat(start));"
         for i, half in enumerate(halves)
     ]
-    scaled = [finish.scaled(f"sum{i}", "factor", "amount") for i in PARTS]
-    narrow = [f"tvm_ext_i16x8_narrow({scaled[i]}, {scaled[i + 1]})" for i in (0, 2)]
+    last += [f"const tvm_ext_i32x4 scaled{i} = {finish.scaled(f'sum{i}', 'factor', 'amount')};" for i in PARTS]
+    narrow = [f"tvm_ext_i16x8_narrow(scaled{i}, scaled{i + 1})" for i in (0, 2)]
     names = ("low", "high")
     last += [f"const tvm_ext_i16x8 {name} = {value};" for name, value in zip(names, narrow, strict=True)]
     last += [f"const tvm_ext_i8x16 result = {limits.bytes(*names)};"]

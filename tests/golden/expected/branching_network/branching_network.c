@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include "tvm_ext_kernels.h"
 
-/* add: float32[2, 6], float32[2, 6] -> float32[12]; elementwise_f32 */
+/* add: float32[2, 6], float32[2, 6] -> float32[12]; kernel elementwise_f32. */
 static inline float branching_network_add_finish(float input0, float input1)
 {
     const float v1 = input0 + input1;
@@ -28,7 +28,7 @@ TVM_EXT_STEP void branching_network_add(const float *input0, const float *input1
     }
 }
 
-/* cumsum: float32[12] -> float32[2, 6]; generic */
+/* cumsum: float32[12] -> float32[2, 6]; kernel generic. */
 TVM_EXT_STEP void branching_network_cumsum(const float *input0, float *output0)
 {
     for (int32_t v = 0; v < 2; ++v) {
@@ -39,7 +39,7 @@ TVM_EXT_STEP void branching_network_cumsum(const float *input0, float *output0)
     }
 }
 
-/* gate, multiply: float32[2, 6] -> float32[2, 6]; elementwise_f32 */
+/* Sigmoid gate, multiply: float32[2, 6] -> float32[2, 6]; kernel elementwise_f32. */
 static inline float branching_network_gate_finish(float input0)
 {
     const float v1 = 1.0f / (1.0f + expf(-input0));

@@ -23,10 +23,10 @@ extern "C" {
 #define BRANCHING_NETWORK_FLAT_SIZE 12
 
 /* One inference, 0 when done. Inputs and outputs must not overlap. Not reentrant: the arenas are static.
-   a: float32[2, 6], in the model a.
-   b: float32[2, 6], in the model b.
-   y: float32[2, 6], in the model y.
-   flat: float32[12], in the model flat. */
+ * a: float32[2, 6], in the model a.
+ * b: float32[2, 6], in the model b.
+ * y: float32[2, 6], in the model y.
+ * flat: float32[12], in the model flat. */
 int32_t branching_network_run(const float *a, const float *b, float *y, float *flat);
 
 #ifdef __cplusplus

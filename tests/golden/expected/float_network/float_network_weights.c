@@ -29,7 +29,7 @@ FLOAT_NETWORK_SECTION_FLASH _Alignas(16) const float float_network_conv1_bias[4]
     (-0.75f), (-0.5f), (-0.25f), 0.0f,
 };
 
-/* dense: weights, float32[108], 432 B */
+/* Gemm dense: weights, float32[108], 432 B */
 FLOAT_NETWORK_SECTION_FLASH _Alignas(16) const float float_network_dense_weights[108] = {
     (-0.75f), (-0.25f), 0.25f, 0.75f, (-0.5f), 0.0f, 0.5f, (-0.75f), (-0.25f), 0.25f, 0.75f, (-0.5f), 0.0f,
     0.5f, (-0.75f), (-0.25f), 0.25f, 0.75f, (-0.5f), 0.0f, 0.5f, (-0.75f), (-0.25f), 0.25f, 0.75f, (-0.5f),
@@ -42,7 +42,7 @@ FLOAT_NETWORK_SECTION_FLASH _Alignas(16) const float float_network_dense_weights
     0.5f, (-0.75f), (-0.25f),
 };
 
-/* dense: bias, float32[3], 12 B */
+/* Gemm dense: bias, float32[3], 12 B */
 FLOAT_NETWORK_SECTION_FLASH _Alignas(16) const float float_network_dense_bias[3] = {
     (-0.75f), (-0.5f), (-0.25f),
 };

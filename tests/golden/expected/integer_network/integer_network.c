@@ -14,7 +14,7 @@
 #include "tvm_ext_kernels.h"
 #include "tvm_ext_requantize.h"
 
-/* quantize: float32[1, 3, 5, 5] -> int8[1, 3, 5, 5]; convert_quantized */
+/* QuantizeLinear quantize: float32[1, 3, 5, 5] -> int8[1, 3, 5, 5]; kernel convert_quantized. */
 TVM_EXT_STEP void integer_network_quantize(const float *input, int8_t *output, int32_t row_begin, int32_t row_end)
 {
     for (int32_t h = row_begin; h < row_end; ++h) {
@@ -28,8 +28,12 @@ TVM_EXT_STEP void integer_network_quantize(const float *input, int8_t *output, i
     }
 }
 
-/* permute_dims_x_q_nhwc: int8[1, 3, 5, 5] -> int8[1, 5, 5, 3]; permute */
-TVM_EXT_STEP void integer_network_permute_dims_x_q_nhwc(const int8_t *input, int8_t *output, int32_t row_begin, int32_t row_end)
+/* permute_dims_x_q_nhwc: int8[1, 3, 5, 5] -> int8[1, 5, 5, 3]; kernel permute. */
+TVM_EXT_STEP void integer_network_permute_dims_x_q_nhwc(
+    const int8_t *input,
+    int8_t *output,
+    int32_t row_begin,
+    int32_t row_end)
 {
     for (int32_t h = row_begin; h < row_end; ++h) {
         int8_t *row = &output[h * 15];
@@ -41,10 +45,11 @@ TVM_EXT_STEP void integer_network_permute_dims_x_q_nhwc(const int8_t *input, int
     }
 }
 
-/* dequantize, weights, conv, conv_quantize: int8[1, 5, 5, 3] -> int8[1, 5, 5, 3]; qconv2d_i8 */
+/* conv: int8[1, 5, 5, 3] -> int8[1, 5, 5, 3]; kernel qconv2d_i8. */
 static inline int8_t integer_network_conv_requantize(int32_t sum, int32_t multiplier, int32_t shift)
 {
-    const int32_t value = tvm_ext_requantize(sum, multiplier, shift) + 3;
+    const int32_t zero_point = 3;
+    const int32_t value = tvm_ext_requantize(sum, multiplier, shift) + zero_point;
     return (int8_t)tvm_ext_clamp(value, -128, 127);
 }
 
@@ -58,6 +63,7 @@ TVM_EXT_STEP void integer_network_conv(
     int32_t row_begin,
     int32_t row_end)
 {
+    const int32_t zero_point = 3;
     for (int32_t h = row_begin; h < row_end; ++h) {
         const int32_t top = h - 1;
         const int32_t r_begin = top < 0 ? -top : 0;
@@ -77,7 +83,7 @@ TVM_EXT_STEP void integer_network_conv(
                     const int8_t *x = &input[((top + r) * 5 + left + s_begin) * 3];
                     const int8_t *restrict f = &filter[(r * 3 + s_begin) * 9];
                     for (int32_t c = 0; c < (s_end - s_begin) * 3; ++c) {
-                        const int32_t v = x[c] - 3;
+                        const int32_t v = x[c] - zero_point;
                         sum0 += v * f[0];
                         sum1 += v * f[1];
                         sum2 += v * f[2];
@@ -92,7 +98,7 @@ TVM_EXT_STEP void integer_network_conv(
     }
 }
 
-/* conv_dequantize, dequantize, residual, sum_quantize: int8[1, 5, 5, 3], int8[1, 5, 5, 3] -> int8[1, 5, 5, 3]; qbinary_dsp */
+/* Add residual: int8[1, 5, 5, 3], int8[1, 5, 5, 3] -> int8[1, 5, 5, 3]; kernel qbinary_dsp. */
 static inline int8_t integer_network_residual_apply(int32_t a, int32_t b)
 {
     const int32_t first = tvm_ext_dsp_high_product(a * 4194304, 1073741824, -2621439);
@@ -121,7 +127,7 @@ TVM_EXT_STEP void integer_network_residual(
     }
 }
 
-/* sum_dequantize: int8[1, 5, 5, 3] -> float32[1, 5, 5, 3]; convert_quantized */
+/* DequantizeLinear sum_dequantize: int8[1, 5, 5, 3] -> float32[1, 5, 5, 3]; kernel convert_quantized. */
 TVM_EXT_STEP void integer_network_sum_dequantize(const int8_t *input, float *output, int32_t row_begin, int32_t row_end)
 {
     for (int32_t h = row_begin; h < row_end; ++h) {
@@ -133,7 +139,7 @@ TVM_EXT_STEP void integer_network_sum_dequantize(const int8_t *input, float *out
     }
 }
 
-/* permute_dims_y: float32[1, 5, 5, 3] -> float32[1, 3, 5, 5]; permute */
+/* permute_dims_y: float32[1, 5, 5, 3] -> float32[1, 3, 5, 5]; kernel permute. */
 TVM_EXT_STEP void integer_network_permute_dims_y(const float *input, float *output)
 {
     for (int32_t i1 = 0; i1 < 3; ++i1) {

@@ -14,24 +14,24 @@
 #define INTEGER_NETWORK_SECTION_FLASH
 #endif
 
-/* dequantize, weights, conv, conv_quantize: weights, int8[81], 81 B */
+/* conv: weights, int8[81], 81 B */
 INTEGER_NETWORK_SECTION_FLASH _Alignas(16) const int8_t integer_network_conv_weights[81] = {
     -5, 0, 5, 4, -2, 3, 2, -4, 1, -4, 1, -5, 5, -1, 4, 3, -3, 2, -3, 2, -4, -5, 0, 5, 4, -2, 3, -2, 3, -3, -4,
     1, -5, 5, -1, 4, -1, 4, -2, -3, 2, -4, -5, 0, 5, 0, 5, -1, -2, 3, -3, -4, 1, -5, 1, -5, 0, -1, 4, -2, -3, 2,
     -4, 2, -4, 1, 0, 5, -1, -2, 3, -3, 3, -3, 2, 1, -5, 0, -1, 4, -2,
 };
 
-/* dequantize, weights, conv, conv_quantize: bias, int32[3], 12 B */
+/* conv: bias, int32[3], 12 B */
 INTEGER_NETWORK_SECTION_FLASH _Alignas(16) const int32_t integer_network_conv_bias[3] = {
     0, 0, 0,
 };
 
-/* dequantize, weights, conv, conv_quantize: multiplier, int32[3], 12 B */
+/* conv: multiplier, int32[3], 12 B */
 INTEGER_NETWORK_SECTION_FLASH _Alignas(16) const int32_t integer_network_conv_multiplier[3] = {
     1073741824, 1073741824, 1073741824,
 };
 
-/* dequantize, weights, conv, conv_quantize: shift, uint8[3], 3 B */
+/* conv: shift, uint8[3], 3 B */
 INTEGER_NETWORK_SECTION_FLASH _Alignas(16) const uint8_t integer_network_conv_shift[3] = {
     32u, 31u, 33u,
 };

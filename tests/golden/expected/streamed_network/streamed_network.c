@@ -11,14 +11,15 @@
 #include "streamed_network_weights.h"
 #include "tvm_ext_kernels.h"
 
-/* conv1, relu1: float32[1, 6, 6, 2] -> float32[1, 6, 6, 4]; conv2d_f32 */
+/* conv1, relu1: float32[1, 6, 6, 2] -> float32[1, 6, 6, 4]; kernel conv2d_f32. */
 static inline float streamed_network_conv1_finish(float value)
 {
     const float v1 = value < 0.0f ? 0.0f : value;
     return v1;
 }
 
-static inline void streamed_network_conv1_pixel(const float *input, float *output, const float *restrict weights, const float *restrict bias, int32_t h, int32_t w)
+static inline void streamed_network_conv1_pixel(const float *input, float *output, const float *restrict weights,
+    const float *restrict bias, int32_t h, int32_t w)
 {
     const int32_t top = h - 1;
     const int32_t r_begin = top < 0 ? -top : 0;
@@ -57,7 +58,8 @@ static inline void streamed_network_conv1_pixel(const float *input, float *outpu
     }
 }
 
-static inline void streamed_network_conv1_4_pixels(const float *input, float *output, const float *restrict weights, const float *restrict bias, int32_t h, int32_t w)
+static inline void streamed_network_conv1_4_pixels(const float *input, float *output, const float *restrict weights,
+    const float *restrict bias, int32_t h, int32_t w)
 {
     const int32_t top = h - 1;
     const int32_t r_begin = top < 0 ? -top : 0;
@@ -158,7 +160,7 @@ TVM_EXT_STEP void streamed_network_conv1(
     }
 }
 
-/* pool: float32[1, 6, 6, 4] -> float32[1, 3, 3, 4]; pool2d_f32 */
+/* MaxPool pool: float32[1, 6, 6, 4] -> float32[1, 3, 3, 4]; kernel pool2d_f32. */
 TVM_EXT_STEP void streamed_network_pool_2(const float *input, float *output, int32_t row_begin, int32_t row_end)
 {
     for (int32_t h = row_begin; h < row_end; ++h) {
@@ -180,31 +182,30 @@ TVM_EXT_STEP void streamed_network_pool_2(const float *input, float *output, int
     }
 }
 
-/* dense: float32[1, 3, 3, 4] -> float32[1, 3]; dense_f32 */
+/* Gemm dense: float32[1, 3, 3, 4] -> float32[1, 3]; kernel dense_f32. */
 TVM_EXT_STEP void streamed_network_dense(
     const float *input,
     float *output,
     const float *restrict weights,
     const float *restrict bias)
 {
-    for (int32_t m = 0; m < 1; ++m) {
-        const float *x0 = &input[m * 36];
-        const int32_t row = m * 3;
-        for (int32_t k = 0; k < 3; k += 1) {
-            const float *restrict f = &weights[k * 36];
-            float sum00 = bias[k];
-            for (int32_t c = 0; c < 36; ++c) {
-                const float a0 = x0[c];
-                const float f0 = f[0];
-                sum00 = TVM_EXT_FMA(a0, f0, sum00);
-                f += 1;
-            }
-            output[row + k] = sum00;
+    const int32_t m = 0;
+    const float *x0 = &input[m * 36];
+    const int32_t row = m * 3;
+    for (int32_t k = 0; k < 3; k += 1) {
+        const float *restrict f = &weights[k * 36];
+        float sum00 = bias[k];
+        for (int32_t c = 0; c < 36; ++c) {
+            const float a0 = x0[c];
+            const float f0 = f[0];
+            sum00 = TVM_EXT_FMA(a0, f0, sum00);
+            f += 1;
         }
+        output[row + k] = sum00;
     }
 }
 
-/* softmax: float32[1, 3] -> float32[1, 3]; softmax_f32 */
+/* softmax: float32[1, 3] -> float32[1, 3]; kernel softmax_f32. */
 TVM_EXT_STEP void streamed_network_softmax(const float *input, float *output)
 {
     for (int32_t i = 0; i < 3; i += 3) {

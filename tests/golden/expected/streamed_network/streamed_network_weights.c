@@ -29,7 +29,7 @@ STREAMED_NETWORK_SECTION_FLASH _Alignas(16) const float streamed_network_conv1_b
     (-0.75f), (-0.5f), (-0.25f), 0.0f,
 };
 
-/* dense: weights, float32[108], 432 B */
+/* Gemm dense: weights, float32[108], 432 B */
 STREAMED_NETWORK_SECTION_FLASH _Alignas(16) const float streamed_network_dense_weights[108] = {
     (-0.75f), (-0.25f), 0.25f, 0.75f, (-0.5f), 0.0f, 0.5f, (-0.75f), (-0.25f), 0.25f, 0.75f, (-0.5f), 0.0f,
     0.5f, (-0.75f), (-0.25f), 0.25f, 0.75f, (-0.5f), 0.0f, 0.5f, (-0.75f), (-0.25f), 0.25f, 0.75f, (-0.5f),
@@ -42,7 +42,7 @@ STREAMED_NETWORK_SECTION_FLASH _Alignas(16) const float streamed_network_dense_w
     0.5f, (-0.75f), (-0.25f),
 };
 
-/* dense: bias, float32[3], 12 B */
+/* Gemm dense: bias, float32[3], 12 B */
 STREAMED_NETWORK_SECTION_FLASH _Alignas(16) const float streamed_network_dense_bias[3] = {
     (-0.75f), (-0.5f), (-0.25f),
 };

@@ -1,0 +1,64 @@
+"""Names of computations as a reader of C knows them: `conv2d_3x3_s8_16x32`, for functions that layers share."""
+
+from __future__ import annotations
+
+from codegen_c.operators.kinds import (
+    Conv2d,
+    Conv2dTranspose,
+    Dense,
+    Elementwise,
+    Generic,
+    Operator,
+    Pool2d,
+    QBinary,
+    QConv2d,
+    QConv2dTranspose,
+    QDense,
+    QMean,
+    QPool2d,
+    Window,
+)
+
+_TYPES = {
+    "float32": "f32", "float64": "f64", "bool": "bool",
+    **{f"int{bits}": f"s{bits}" for bits in (8, 16, 32, 64)}, **{f"uint{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},
+}  # fmt: skip
+
+
+def title(operator: Operator) -> str:
+    """What is computed, its window, element type and channels, as a C identifier."""
+    kind = _TYPES[operator.output.dtype]
+    channels = operator.output.shape[-1] if operator.output.shape else 1
+    if isinstance(operator, Conv2d | QConv2d):
+        depth = operator.inputs[0].shape[3]
+        if operator.groups > 1 and operator.weight.shape[3] == 1:
+            return f"depthwise_{_window(operator.window)}_{kind}_{channels}"
+        name = "conv2d_transpose" if isinstance(operator, Conv2dTranspose | QConv2dTranspose) else "conv2d"
+        groups = f"_groups{operator.groups}" if operator.groups > 1 else ""
+        return f"{name}_{_window(operator.window)}_{kind}_{depth}x{channels}{groups}"
+    if isinstance(operator, Dense | QDense):
+        return f"dense_{kind}_{operator.weight.shape[1]}x{operator.weight.shape[0]}"
+    if isinstance(operator, Pool2d | QPool2d):
+        return f"{operator.method}_pool_{_window(operator.window)}_{kind}_{channels}"
+    shape = "x".join(map(str, operator.output.shape))
+    return f"{_verb(operator)}_{kind}_{shape}" if shape else f"{_verb(operator)}_{kind}"
+
+
+def _window(window: Window) -> str:
+    down, right = window.strides
+    stride = f"_stride{down}" if down == right else f"_stride{down}x{right}"
+    stride = "" if window.strides == (1, 1) else stride
+    dilation = "" if window.dilation == (1, 1) else f"_dilation{window.dilation[0]}x{window.dilation[1]}"
+    return f"{window.kernel[0]}x{window.kernel[1]}{stride}{dilation}"
+
+
+def _verb(operator: Operator) -> str:
+    if isinstance(operator, QBinary):
+        return operator.function
+    if isinstance(operator, Elementwise):
+        return "_".join(i.function for i in operator.finish.instructions[:3]) or "copy"
+    if isinstance(operator, Generic):
+        return "_".join(word.rpartition(".")[2] for word in operator.name.split("+")[:3])
+    if isinstance(operator, QMean):
+        return "mean" if operator.divide else "sum"
+    return type(operator).__name__.removeprefix("Q").lower()

@@ -1,0 +1,191 @@
+/* Convolution of quantized images by the DSP extension: three output pixels by two channels at a time.
+ *
+ * The windows of three pixels are expanded to cells in scratch (tvm_ext_dsp_product.h), padding as zero points, so that
+ * borders and insides run the same code; then all channels read them. Element types and zero points are those of the
+ * images. A bias holds what the zero point adds to the sums of its channel. */
+#ifndef TVM_EXT_DSP_CONV2D_H
+#define TVM_EXT_DSP_CONV2D_H
+
+#include "tvm_ext_dsp_product.h"
+#include "tvm_ext_dsp_requantize.h"
+#include "tvm_ext_layer.h"
+
+#define TVM_EXT_DSP_PIXELS 3
+
+typedef struct {
+    tvm_ext_image input;
+    tvm_ext_image output;
+    tvm_ext_window window;
+    bool has_joined_weights; /* as tvm_ext_dsp_product.h says */
+    tvm_ext_dsp_requantize requantize;
+} tvm_ext_dsp_conv2d_layer;
+
+/* All channels of three pixels from their cells; `output`: the first element of each pixel. A function by itself, with
+ * registers of its own; compilers call it directly. */
+typedef void tvm_ext_dsp_pixels(uint8_t *const output[TVM_EXT_DSP_PIXELS], const int8_t *restrict weights,
+                                const int32_t *restrict bias, const int32_t *restrict multipliers,
+                                const uint8_t *restrict shifts, const uint32_t *cells);
+
+/* Cells of `count` adjacent elements of one pixel. */
+TVM_EXT_INLINE int32_t tvm_ext_dsp_num_cells(int32_t count)
+{
+    return (count / 4 * 2) + (((count % 4) + 1) / 2);
+}
+
+/* Taps of a kernel row are expanded one by one where each fills whole cells, or where they are not adjacent. */
+TVM_EXT_INLINE bool tvm_ext_dsp_is_by_taps(const tvm_ext_dsp_conv2d_layer *layer)
+{
+    return layer->input.channels % 4 == 0 || layer->window.column_dilation > 1;
+}
+
+/* Units of two cells in one pixel's window. */
+TVM_EXT_INLINE int32_t tvm_ext_dsp_conv2d_units(const tvm_ext_dsp_conv2d_layer *layer)
+{
+    const int32_t taps = layer->window.columns;
+    const int32_t cells = tvm_ext_dsp_is_by_taps(layer) ? taps * tvm_ext_dsp_num_cells(layer->input.channels)
+                                                        : tvm_ext_dsp_num_cells(taps * layer->input.channels);
+    return ((layer->window.rows * cells) + 1) / 2;
+}
+
+TVM_EXT_INLINE uint32_t *tvm_ext_dsp_expand(const tvm_ext_image *input, uint32_t *cell, const uint8_t *bytes,
+                                            int32_t count)
+{
+    return input->is_unsigned ? tvm_ext_dsp_expand_3_u8(cell, bytes, count)
+                              : tvm_ext_dsp_expand_3_s8(cell, (const int8_t *)bytes, count);
+}
+
+/* Cells of `count` elements of padding. */
+TVM_EXT_INLINE uint32_t *tvm_ext_dsp_pad(const tvm_ext_image *input, uint32_t *cell, int32_t num_cells)
+{
+    return tvm_ext_dsp_fill_3(cell, ((uint32_t)input->zero_point & 0xffffu) * 0x10001u, num_cells);
+}
+
+/* Cells of the taps of one kernel row, the first one of which reads column `left`. padded: room for a row of taps. */
+TVM_EXT_INLINE uint32_t *tvm_ext_dsp_expand_taps(const tvm_ext_dsp_conv2d_layer *layer, uint32_t *cell,
+                                                 const uint8_t *row, int32_t left, uint8_t *padded)
+{
+    const tvm_ext_image *const input = &layer->input;
+    const int32_t channels = input->channels;
+    const int32_t taps = layer->window.columns;
+    const bool is_padded = layer->window.left > 0 || layer->window.right > 0;
+    const bool is_adjacent = layer->window.column_dilation == 1;
+    if (is_adjacent && (!is_padded || (left >= 0 && left <= input->columns - taps))) {
+        return tvm_ext_dsp_expand(input, cell, &row[left * channels], taps * channels);
+    }
+    if (tvm_ext_dsp_is_by_taps(layer)) {
+        for (int32_t s = 0; s < taps; ++s) {
+            const int32_t x = left + (s * layer->window.column_dilation);
+            if (is_padded && (x < 0 || x >= input->columns)) {
+                cell = tvm_ext_dsp_pad(input, cell, tvm_ext_dsp_num_cells(channels));
+            } else {
+                cell = tvm_ext_dsp_expand(input, cell, &row[x * channels], channels);
+            }
+        }
+        return cell;
+    }
+    for (int32_t i = 0; i < taps * channels; ++i) {
+        const int32_t x = (left * channels) + i;
+        padded[i] = x < 0 || x >= input->columns * channels ? (uint8_t)input->zero_point : row[x];
+    }
+    return tvm_ext_dsp_expand(input, cell, padded, taps * channels);
+}
+
+/* Cells of the window that begins with row `top` and column `left` of image n. */
+TVM_EXT_INLINE void tvm_ext_dsp_expand_window(const tvm_ext_dsp_conv2d_layer *layer, uint32_t *cell,
+                                              const uint8_t *input, int32_t n, int32_t top, int32_t left,
+                                              uint8_t *padded)
+{
+    const tvm_ext_window *const window = &layer->window;
+    const int32_t row_units = tvm_ext_dsp_is_by_taps(layer)
+                                  ? window->columns * tvm_ext_dsp_num_cells(layer->input.channels)
+                                  : tvm_ext_dsp_num_cells(window->columns * layer->input.channels);
+    for (int32_t r = 0; r < window->rows; ++r) {
+        const int32_t y = top + (r * window->row_dilation);
+        if ((window->top > 0 || window->bottom > 0) && (y < 0 || y >= layer->input.rows)) {
+            cell = tvm_ext_dsp_pad(&layer->input, cell, row_units);
+        } else {
+            cell = tvm_ext_dsp_expand_taps(layer, cell, &input[tvm_ext_row(&layer->input, n, y)], left, padded);
+        }
+    }
+}
+
+/* `count` channels, 1 or 2, of three pixels from channel k on. */
+TVM_EXT_INLINE void tvm_ext_dsp_conv2d_channels(const tvm_ext_dsp_conv2d_layer *layer,
+                                                uint8_t *const output[TVM_EXT_DSP_PIXELS],
+                                                const int8_t *restrict weights, const int32_t *restrict bias,
+                                                const int32_t *restrict multipliers, const uint8_t *restrict shifts,
+                                                const uint32_t *cells, int32_t k, int32_t count)
+{
+    const int32_t units = tvm_ext_dsp_conv2d_units(layer);
+    int32_t sums[2 * TVM_EXT_DSP_PIXELS];
+    if (layer->has_joined_weights) {
+        tvm_ext_dsp_product_3x2_joined(sums, cells, &weights[k * units * 4], &bias[k], units);
+    } else {
+        tvm_ext_dsp_product_3x2(sums, cells, &weights[k * units * 4], &bias[k], units);
+    }
+    for (int32_t j = 0; j < count; ++j) {
+        const int32_t multiplier = tvm_ext_dsp_multiplier(&layer->requantize, multipliers, k + j);
+        const int32_t shift = tvm_ext_dsp_shift(&layer->requantize, shifts, k + j);
+        const int32_t *const sum = &sums[j * TVM_EXT_DSP_PIXELS];
+        output[2][k + j] = (uint8_t)tvm_ext_dsp_element(&layer->requantize, sum[2], multiplier, shift);
+        output[1][k + j] = (uint8_t)tvm_ext_dsp_element(&layer->requantize, sum[1], multiplier, shift);
+        output[0][k + j] = (uint8_t)tvm_ext_dsp_element(&layer->requantize, sum[0], multiplier, shift);
+    }
+}
+
+/* A tvm_ext_dsp_pixels: what the function of each layer calls. A pixel that is missing is the first one again, which is
+ * stored last. */
+TVM_EXT_INLINE void tvm_ext_dsp_conv2d_pixels(const tvm_ext_dsp_conv2d_layer *layer,
+                                              uint8_t *const output[TVM_EXT_DSP_PIXELS], const int8_t *restrict weights,
+                                              const int32_t *restrict bias, const int32_t *restrict multipliers,
+                                              const uint8_t *restrict shifts, const uint32_t *cells)
+{
+    const int32_t pairs = layer->output.channels - (layer->output.channels % 2);
+    uint8_t *const places[TVM_EXT_DSP_PIXELS] = {output[0], output[1], output[2]}; /* no store can change these */
+    for (int32_t k = 0; k < pairs; k += 2) {
+        tvm_ext_dsp_conv2d_channels(layer, places, weights, bias, multipliers, shifts, cells, k, 2);
+    }
+    if (pairs < layer->output.channels) {
+        tvm_ext_dsp_conv2d_channels(layer, places, weights, bias, multipliers, shifts, cells, pairs, 1);
+    }
+}
+
+/* Output rows [row_begin, row_end) of all images.
+ *
+ * weights: channels in pairs, as tvm_ext_dsp_product.h says. scratch: cells of three pixels, then a row of taps where
+ * these are not expanded one by one. */
+TVM_EXT_INLINE void tvm_ext_dsp_conv2d(const tvm_ext_dsp_conv2d_layer *layer, tvm_ext_dsp_pixels *compute,
+                                       const void *input, void *output, const int8_t *restrict weights,
+                                       const int32_t *restrict bias, const int32_t *restrict multipliers,
+                                       const uint8_t *restrict shifts, void *scratch, int32_t row_begin,
+                                       int32_t row_end)
+{
+    const int32_t columns = layer->output.columns;
+    uint32_t *const cells = (uint32_t *)scratch;
+    uint8_t *const padded = (uint8_t *)&cells[2 * tvm_ext_dsp_conv2d_units(layer) * TVM_EXT_DSP_PIXELS];
+    uint8_t *pixels[TVM_EXT_DSP_PIXELS];
+    int32_t lane = 0;
+    for (int32_t n = 0; n < layer->output.images; ++n) {
+        for (int32_t h = row_begin; h < row_end; ++h) {
+            const int32_t top = (h * layer->window.row_stride) - layer->window.top;
+            uint8_t *const row = &((uint8_t *)output)[tvm_ext_row(&layer->output, n, h)];
+            for (int32_t w = 0; w < columns; ++w) {
+                const int32_t left = (w * layer->window.column_stride) - layer->window.left;
+                const bool is_last = w == columns - 1 && h == row_end - 1 && n == layer->output.images - 1;
+                tvm_ext_dsp_expand_window(layer, &cells[lane], (const uint8_t *)input, n, top, left, padded);
+                pixels[lane] = &row[w * layer->output.pitch];
+                ++lane;
+                if (lane < TVM_EXT_DSP_PIXELS && !is_last) {
+                    continue;
+                }
+                for (; lane < TVM_EXT_DSP_PIXELS; ++lane) {
+                    pixels[lane] = pixels[0];
+                }
+                compute(pixels, weights, bias, multipliers, shifts, cells);
+                lane = 0;
+            }
+        }
+    }
+}
+
+#endif

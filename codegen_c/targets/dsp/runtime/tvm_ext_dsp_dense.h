@@ -1,0 +1,107 @@
+/* Dense layers by the DSP extension: one row by four output channels at a time.
+ *
+ * A row is expanded to cells in scratch (tvm_ext_dsp_product.h), once; then each weight is read once. A bias holds what
+ * the zero point adds to the sums of its channel. */
+#ifndef TVM_EXT_DSP_DENSE_H
+#define TVM_EXT_DSP_DENSE_H
+
+#include "tvm_ext_dsp_product.h"
+#include "tvm_ext_dsp_requantize.h"
+#include "tvm_ext_layer.h"
+
+#define TVM_EXT_DSP_WIDTH 4
+
+typedef struct {
+    int32_t rows;
+    int32_t depth;           /* elements of a row of the input */
+    int32_t channels;        /* elements of a row of the output */
+    bool has_unsigned_input; /* uint8, otherwise int8 */
+    bool has_joined_weights; /* as tvm_ext_dsp_product.h says */
+    tvm_ext_dsp_requantize requantize;
+} tvm_ext_dsp_dense_layer;
+
+/* Units of two cells in a row. */
+TVM_EXT_INLINE int32_t tvm_ext_dsp_dense_units(const tvm_ext_dsp_dense_layer *layer)
+{
+    return (layer->depth + 3) / 4;
+}
+
+/* Cells of `count` elements of a row; returns where the next cell goes. */
+TVM_EXT_INLINE uint32_t *tvm_ext_dsp_dense_expand(const tvm_ext_dsp_dense_layer *layer, uint32_t *cell,
+                                                  const void *elements, int32_t count)
+{
+    return layer->has_unsigned_input ? tvm_ext_dsp_expand_1_u8(cell, (const uint8_t *)elements, count)
+                                     : tvm_ext_dsp_expand_1_s8(cell, (const int8_t *)elements, count);
+}
+
+/* Sums of four channels, which begin at `start`. */
+TVM_EXT_INLINE void tvm_ext_dsp_dense_product(const tvm_ext_dsp_dense_layer *layer, int32_t *sums,
+                                              const uint32_t *cells, const int8_t *weights, const int32_t *start,
+                                              int32_t units)
+{
+    if (layer->has_joined_weights) {
+        tvm_ext_dsp_product_1x4_joined(sums, cells, weights, start, units);
+    } else {
+        tvm_ext_dsp_product_1x4(sums, cells, weights, start, units);
+    }
+}
+
+/* `count` elements of the output from channel k on. */
+TVM_EXT_INLINE void tvm_ext_dsp_dense_finish(const tvm_ext_dsp_dense_layer *layer, uint8_t *output, const int32_t *sums,
+                                             const int32_t *restrict multipliers, const uint8_t *restrict shifts,
+                                             int32_t k, int32_t count)
+{
+    for (int32_t j = 0; j < count; ++j) {
+        const int32_t multiplier = tvm_ext_dsp_multiplier(&layer->requantize, multipliers, k + j);
+        const int32_t shift = tvm_ext_dsp_shift(&layer->requantize, shifts, k + j);
+        output[k + j] = (uint8_t)tvm_ext_dsp_element(&layer->requantize, sums[j], multiplier, shift);
+    }
+}
+
+/* All rows of the output. weights: channels in fours, as tvm_ext_dsp_product.h says. scratch: cells of a row. */
+TVM_EXT_INLINE void tvm_ext_dsp_dense(const tvm_ext_dsp_dense_layer *layer, const void *input, void *output,
+                                      const int8_t *restrict weights, const int32_t *restrict bias,
+                                      const int32_t *restrict multipliers, const uint8_t *restrict shifts,
+                                      void *scratch)
+{
+    const int32_t units = tvm_ext_dsp_dense_units(layer);
+    const int32_t full = layer->channels - (layer->channels % TVM_EXT_DSP_WIDTH);
+    uint32_t *const cells = (uint32_t *)scratch;
+    for (int32_t m = 0; m < layer->rows; ++m) {
+        uint8_t *const row = &((uint8_t *)output)[m * layer->channels];
+        int32_t sums[TVM_EXT_DSP_WIDTH];
+        (void)tvm_ext_dsp_dense_expand(layer, cells, &((const uint8_t *)input)[m * layer->depth], layer->depth);
+        for (int32_t k = 0; k < full; k += TVM_EXT_DSP_WIDTH) {
+            tvm_ext_dsp_dense_product(layer, sums, cells, &weights[k * units * 4], &bias[k], units);
+            tvm_ext_dsp_dense_finish(layer, row, sums, multipliers, shifts, k, TVM_EXT_DSP_WIDTH);
+        }
+        if (full < layer->channels) {
+            tvm_ext_dsp_dense_product(layer, sums, cells, &weights[full * units * 4], &bias[full], units);
+            tvm_ext_dsp_dense_finish(layer, row, sums, multipliers, shifts, full, layer->channels - full);
+        }
+    }
+}
+
+/* One row whose elements come in parts: adds products of the cells in scratch to the sums of all channels.
+ *
+ * Units [begin, end) of a row are in scratch. Sums begin at the bias; the last part gives the elements of the output.
+ * There are sums for a multiple of four channels. */
+TVM_EXT_INLINE void tvm_ext_dsp_dense_add(const tvm_ext_dsp_dense_layer *layer, void *output, int32_t *sums,
+                                          const int8_t *restrict weights, const int32_t *restrict bias,
+                                          const int32_t *restrict multipliers, const uint8_t *restrict shifts,
+                                          const uint32_t *cells, int32_t begin, int32_t end)
+{
+    const int32_t units = tvm_ext_dsp_dense_units(layer);
+    const int32_t *const start = begin > 0 ? sums : bias;
+    for (int32_t k = 0; k < layer->channels; k += TVM_EXT_DSP_WIDTH) {
+        const int8_t *const part = &weights[((k * units) + (begin * TVM_EXT_DSP_WIDTH)) * 4];
+        tvm_ext_dsp_dense_product(layer, &sums[k], cells, part, &start[k], end - begin);
+    }
+    if (end == units) {
+        for (int32_t k = 0; k < layer->channels; ++k) {
+            tvm_ext_dsp_dense_finish(layer, (uint8_t *)output, &sums[k], multipliers, shifts, k, 1);
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,189 @@
+/* Depthwise convolution of quantized images by the DSP extension: the loops around one channel of a few rows.
+ *
+ * Four channels at a time, the input rows of a strip of output rows are expanded to one plane per channel, padding as
+ * zero points: words of two adjacent columns, each a number of 16 bits, the first of which is the first column of
+ * padding. Rows that the next strip needs again stay in the planes, so each element is read once, and the output may
+ * take the input's place. The layer's own function then multiplies the words by its taps, unrolled. It and the
+ * expansion of a row are functions by themselves, with registers of their own; compilers call them directly. */
+#ifndef TVM_EXT_DSP_DEPTHWISE_H
+#define TVM_EXT_DSP_DEPTHWISE_H
+
+#include "tvm_ext_dsp.h"
+#include "tvm_ext_dsp_requantize.h"
+#include "tvm_ext_kernels.h"
+#include "tvm_ext_layer.h"
+
+#define TVM_EXT_DSP_PLANES 4
+
+typedef struct {
+    tvm_ext_image input;
+    tvm_ext_image output;
+    tvm_ext_window window;
+    int32_t strip_rows; /* output rows whose input is expanded together */
+} tvm_ext_dsp_depthwise_layer;
+
+/* One input row of four channels, to one row of each plane; a row of padding for NULL. */
+typedef void tvm_ext_dsp_row(uint32_t *cell, const uint8_t *row);
+
+/* `count` output rows of channel k from its plane; `output` is the first element of the first of them, of channel 0. */
+typedef void tvm_ext_dsp_channel(uint8_t *output, const uint32_t *restrict weights, const int32_t *restrict bias,
+                                 const int32_t *restrict multipliers, const uint8_t *restrict shifts,
+                                 const uint32_t *plane, int32_t count, int32_t k);
+
+/* Input rows of one output row. */
+TVM_EXT_INLINE int32_t tvm_ext_dsp_spanned_rows(const tvm_ext_window *window)
+{
+    return ((window->rows - 1) * window->row_dilation) + 1;
+}
+
+/* Words of a row of a plane. */
+TVM_EXT_INLINE int32_t tvm_ext_dsp_row_words(const tvm_ext_dsp_depthwise_layer *layer)
+{
+    return (((layer->output.columns - 1) * layer->window.column_stride) + layer->window.columns + 1) / 2;
+}
+
+/* Words of a plane. */
+TVM_EXT_INLINE int32_t tvm_ext_dsp_plane_words(const tvm_ext_dsp_depthwise_layer *layer)
+{
+    const int32_t rows =
+        ((layer->strip_rows - 1) * layer->window.row_stride) + tvm_ext_dsp_spanned_rows(&layer->window);
+    return rows * tvm_ext_dsp_row_words(layer);
+}
+
+/* Four channels of padding. */
+TVM_EXT_INLINE uint32_t tvm_ext_dsp_padding(const tvm_ext_dsp_depthwise_layer *layer)
+{
+    return ((uint32_t)layer->input.zero_point & 0xffu) * 0x01010101u;
+}
+
+/* Word i of a row of each plane: four channels of two adjacent columns. */
+TVM_EXT_INLINE void tvm_ext_dsp_put(const tvm_ext_dsp_depthwise_layer *layer, uint32_t *cell, int32_t i, uint32_t first,
+                                    uint32_t second)
+{
+    const int32_t plane = tvm_ext_dsp_plane_words(layer);
+    const bool is_unsigned = layer->input.is_unsigned;
+    const uint32_t first_even = is_unsigned ? tvm_ext_dsp_even_u8(first) : tvm_ext_dsp_even_s8(first);
+    const uint32_t first_odd = is_unsigned ? tvm_ext_dsp_odd_u8(first) : tvm_ext_dsp_odd_s8(first);
+    const uint32_t second_even = is_unsigned ? tvm_ext_dsp_even_u8(second) : tvm_ext_dsp_even_s8(second);
+    const uint32_t second_odd = is_unsigned ? tvm_ext_dsp_odd_u8(second) : tvm_ext_dsp_odd_s8(second);
+    cell[i] = tvm_ext_dsp_lows(first_even, second_even);
+    cell[i + plane] = tvm_ext_dsp_lows(first_odd, second_odd);
+    cell[i + (2 * plane)] = tvm_ext_dsp_highs(first_even, second_even);
+    cell[i + (3 * plane)] = tvm_ext_dsp_highs(first_odd, second_odd);
+}
+
+/* Four channels of column x, which may be padding. */
+TVM_EXT_INLINE uint32_t tvm_ext_dsp_column(const tvm_ext_dsp_depthwise_layer *layer, const uint8_t *row, int32_t x)
+{
+    return x >= 0 && x < layer->input.columns ? tvm_ext_dsp_load(&row[x * layer->input.channels])
+                                              : tvm_ext_dsp_padding(layer);
+}
+
+/* Words [begin, end) of an input row, some columns of which may be padding. */
+TVM_EXT_INLINE void tvm_ext_dsp_expand_border(const tvm_ext_dsp_depthwise_layer *layer, uint32_t *cell,
+                                              const uint8_t *row, int32_t begin, int32_t end)
+{
+    for (int32_t i = begin; i < end; ++i) {
+        const int32_t x = (2 * i) - layer->window.left;
+        tvm_ext_dsp_put(layer, cell, i, tvm_ext_dsp_column(layer, row, x), tvm_ext_dsp_column(layer, row, x + 1));
+    }
+}
+
+/* One row of padding, to one row of each plane. */
+TVM_EXT_INLINE void tvm_ext_dsp_pad_row(const tvm_ext_dsp_depthwise_layer *layer, uint32_t *cell)
+{
+    for (int32_t i = 0; i < tvm_ext_dsp_row_words(layer); ++i) {
+        tvm_ext_dsp_put(layer, cell, i, tvm_ext_dsp_padding(layer), tvm_ext_dsp_padding(layer));
+    }
+}
+
+/* A tvm_ext_dsp_row: what the function of each layer calls. Of the layer, it needs the shapes alone. */
+TVM_EXT_INLINE void tvm_ext_dsp_expand_row(const tvm_ext_dsp_depthwise_layer *layer, uint32_t *cell, const uint8_t *row)
+{
+    if ((layer->window.top > 0 || layer->window.bottom > 0) && row == NULL) {
+        tvm_ext_dsp_pad_row(layer, cell);
+        return;
+    }
+    const int32_t channels = layer->input.channels;
+    const int32_t left = layer->window.left;
+    const int32_t words = tvm_ext_dsp_row_words(layer);
+    const int32_t inner_begin = TVM_EXT_MIN((left + 1) / 2, words);
+    const int32_t inner_end = TVM_EXT_MAX(inner_begin, TVM_EXT_MIN((layer->input.columns + left) / 2, words));
+    tvm_ext_dsp_expand_border(layer, cell, row, 0, inner_begin);
+    for (int32_t i = inner_begin; i < inner_end; ++i) {
+        const uint8_t *const x = &row[((2 * i) - left) * channels];
+        tvm_ext_dsp_put(layer, cell, i, tvm_ext_dsp_load(x), tvm_ext_dsp_load(&x[channels]));
+    }
+    tvm_ext_dsp_expand_border(layer, cell, row, inner_end, words);
+}
+
+/* Rows of the planes for output rows [begin, end). done: output rows of the strip before, or 0 for none; the rows of
+ * its planes that are needed again come first. */
+TVM_EXT_INLINE void tvm_ext_dsp_expand_strip(const tvm_ext_dsp_depthwise_layer *layer, tvm_ext_dsp_row *expand_row,
+                                             uint32_t *cells, const uint8_t *input, int32_t n, int32_t begin,
+                                             int32_t end, int32_t done)
+{
+    const tvm_ext_window *const window = &layer->window;
+    const int32_t words = tvm_ext_dsp_row_words(layer);
+    const int32_t plane = tvm_ext_dsp_plane_words(layer);
+    const int32_t spanned = tvm_ext_dsp_spanned_rows(window);
+    const int32_t kept = TVM_EXT_MAX(0, spanned - window->row_stride);
+    const int32_t top = (begin * window->row_stride) - window->top;
+    const int32_t rows = ((end - begin - 1) * window->row_stride) + spanned;
+    int32_t r = 0;
+    if (done > 0) {
+        const int32_t gone = done * window->row_stride * words;
+        for (int32_t i = 0; i < kept * words; ++i) {
+            cells[i] = cells[i + gone];
+            cells[i + plane] = cells[i + plane + gone];
+            cells[i + (2 * plane)] = cells[i + (2 * plane) + gone];
+            cells[i + (3 * plane)] = cells[i + (3 * plane) + gone];
+        }
+        r = kept;
+    }
+    for (; r < rows; ++r) {
+        const int32_t y = top + r;
+        const bool is_padding = (window->top > 0 || window->bottom > 0) && (y < 0 || y >= layer->input.rows);
+        expand_row(&cells[r * words], is_padding ? NULL : &input[tvm_ext_row(&layer->input, n, y)]);
+    }
+}
+
+/* Output rows [row_begin, row_end) of all images.
+ *
+ * The last four channels may share some with those before: computing them twice gives the same bytes. Rows of a strip
+ * lie behind each other, so it ends where a ring buffer does. */
+TVM_EXT_INLINE void tvm_ext_dsp_depthwise(const tvm_ext_dsp_depthwise_layer *layer, tvm_ext_dsp_row *expand_row,
+                                          tvm_ext_dsp_channel *channel, const void *input, void *output,
+                                          const uint32_t *restrict weights, const int32_t *restrict bias,
+                                          const int32_t *restrict multipliers, const uint8_t *restrict shifts,
+                                          void *scratch, int32_t row_begin, int32_t row_end)
+{
+    const tvm_ext_image *const made = &layer->output;
+    const int32_t strip = layer->strip_rows;
+    const int32_t plane = tvm_ext_dsp_plane_words(layer);
+    const bool is_cut = made->is_ring && strip > 1;
+    const bool is_one_strip = !made->is_ring && made->rows <= strip;
+    uint32_t *const cells = (uint32_t *)scratch;
+    for (int32_t n = 0; n < made->images; ++n) {
+        for (int32_t first = 0; first < made->channels; first += TVM_EXT_DSP_PLANES) {
+            const int32_t k = TVM_EXT_MIN(first, made->channels - TVM_EXT_DSP_PLANES);
+            const uint8_t *const source = &((const uint8_t *)input)[k];
+            int32_t done = 0;
+            for (int32_t h = row_begin; h < row_end; h += done) {
+                int32_t end = TVM_EXT_MIN(h + strip, row_end);
+                if (is_cut) {
+                    end = TVM_EXT_MIN(end, h + made->ring_rows - ((h + made->ring_shift) % made->ring_rows));
+                }
+                uint8_t *const row = &((uint8_t *)output)[tvm_ext_row(made, n, h)];
+                const int32_t before = h == row_begin || is_one_strip ? 0 : is_cut ? done : strip;
+                tvm_ext_dsp_expand_strip(layer, expand_row, cells, source, n, h, end, before);
+                for (int32_t j = 0; j < TVM_EXT_DSP_PLANES; ++j) {
+                    channel(row, weights, bias, multipliers, shifts, &cells[j * plane], end - h, k + j);
+                }
+                done = end - h;
+            }
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,66 @@
+/* From sums to quantized elements by high products: a few instructions per sum, rounded as the portable code does. */
+#ifndef TVM_EXT_DSP_REQUANTIZE_H
+#define TVM_EXT_DSP_REQUANTIZE_H
+
+#include "tvm_ext_dsp.h"
+#include "tvm_ext_layer.h"
+#include "tvm_ext_requantize.h"
+#include "tvm_ext_requantize_tflite.h"
+
+/* How a layer's sums become elements. */
+typedef struct {
+    bool by_high_product; /* otherwise by the whole product of 64 bits; the generator has proved either exact */
+    bool rounds_twice;    /* as TensorFlow Lite, otherwise once with halves to even, as ONNX */
+    int32_t channel_step; /* 1: a multiplier and a shift for each channel, 0: one of each for all */
+    bool is_unsigned;     /* elements are uint8, otherwise int8 */
+    int32_t zero_point;
+    int32_t low; /* the least element, and the greatest: a fused activation may leave out some */
+    int32_t high;
+} tvm_ext_dsp_requantize;
+
+/* The multiplier of channel k. */
+TVM_EXT_INLINE int32_t tvm_ext_dsp_multiplier(const tvm_ext_dsp_requantize *layer, const int32_t *multipliers,
+                                              int32_t k)
+{
+    return multipliers[k * layer->channel_step];
+}
+
+/* The shift of channel k. */
+TVM_EXT_INLINE int32_t tvm_ext_dsp_shift(const tvm_ext_dsp_requantize *layer, const uint8_t *shifts, int32_t k)
+{
+    return shifts[k * layer->channel_step];
+}
+
+/* The element of a sum: sum * multiplier / 2^shift + zero_point, rounded and clamped. By high products, the division
+ * is by 2^(33 + shift), or by 2^(32 + shift) where it rounds twice. */
+TVM_EXT_INLINE int32_t tvm_ext_dsp_element(const tvm_ext_dsp_requantize *layer, int32_t sum, int32_t multiplier,
+                                           int32_t shift)
+{
+    int32_t value;
+    if (layer->by_high_product) {
+        /* The zero point and a half, in the unit of the high product. Multiplied, as C shifts no negative numbers. */
+        const int32_t rounding = ((2 * layer->zero_point) + 1) * (1 << shift);
+        if (layer->rounds_twice) {
+            value = tvm_ext_dsp_high_product_rounded(sum * 2, multiplier, rounding);
+            /* Halves away from zero are halves up but for sums below zero, which a ReLU makes the least element. */
+            value += layer->low >= layer->zero_point ? 0 : sum >> 31;
+        } else {
+            value = tvm_ext_dsp_high_product(sum, multiplier, rounding);
+        }
+        value >>= shift + 1;
+    } else if (layer->rounds_twice) {
+        value = tvm_ext_requantize_tflite(sum, multiplier, shift) + layer->zero_point;
+    } else {
+        value = tvm_ext_requantize(sum, multiplier, shift) + layer->zero_point;
+    }
+    if (!layer->is_unsigned && layer->low == INT8_MIN && layer->high == INT8_MAX) {
+        value = tvm_ext_dsp_saturate_s8(value);
+    } else if (layer->is_unsigned && layer->low == 0 && layer->high == UINT8_MAX) {
+        value = tvm_ext_dsp_saturate_u8(value);
+    } else {
+        value = tvm_ext_clamp(value, layer->low, layer->high);
+    }
+    return value;
+}
+
+#endif
