@@ -109,10 +109,10 @@ def _named(mod: tvm.IRModule, made: Mapping[str, tuple[str, str]], output_names:
         names |= {var: f"{node}.{index}" for index, var in enumerate(pending[:-1], 1)} | {binding.var: node}
         labels |= dict.fromkeys(pending, place)
         pending = []
-    taken = {*names.values(), *(param.name for param in func.params)}
+    params = {param.name for param in func.params}
     for result, name in zip(_results(func), output_names, strict=False):
         computed = _computed(result, values)
-        if computed in names and name not in taken:
+        if computed in names and name not in {*names.values(), *params}:
             names[computed] = name
     renamed: dict[relax.Var, relax.Var] = {}
     rewritten = []

@@ -40,4 +40,5 @@ def check_graph(
         known.update(node.outputs)
     missing = [index for index in (*outputs, *kept) if index not in known]
     if missing:
-        raise BadModel(f"{path}: nothing computes the output or state {tensors[missing[0]].name!r}.")
+        kind = "output" if missing[0] in outputs else "state"
+        raise BadModel(f"{path}: nothing computes the {kind} {tensors[missing[0]].name!r}.")
