@@ -15,7 +15,7 @@ from tvm_ext.core.errors import BadInput
 from tvm_ext.core.files.arrays import read_arrays
 
 Array = np.ndarray
-# What `tvm_ext.build(calibration=...)` takes.
+# Argument of `tvm_ext.build(calibration=...)`.
 Source = str | Path | Mapping[str, Array] | Iterable[Mapping[str, Array]]
 # Per input: shape and dtype.
 Specs = Mapping[str, tuple[tuple[int, ...], str]]

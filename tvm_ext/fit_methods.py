@@ -134,7 +134,7 @@ def _sequences(known: Searched) -> tuple[Offer, ...]:
 
 
 def _patches(known: Searched) -> tuple[Offer, ...]:
-    """Of strips; last of all, their rows cut as small as they can be."""
+    """Offers of strips; behind them, one whose rows are cut as small as they can be."""
     offers = tuple(
         _offer(found, OF_STRIPS)
         for found in frontier(known.in_patches)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 MOST_TRIES = 64
-"""Of one model within one limit, all methods together."""
+"""Limit for one model within one memory limit, all methods together."""
 NEGLIGIBLE = 64
 """Part of the instructions of a floor, up to which a result above it is not worth the search for a better one."""
 LEAST_REPEATED = 0.75

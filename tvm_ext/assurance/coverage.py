@@ -66,7 +66,7 @@ def selftest_coverage(folder: Path, model: str, *, macs: int) -> Coverage:
 
 
 def covered_lines(records: list[dict[str, Any]]) -> Coverage:
-    """What gcov's JSON says of files without a folder: the package's own."""
+    """Coverage that gcov's JSON records for files without a folder: the package's own."""
     counts: dict[str, dict[int, int]] = {}
     for record in records:
         for file in record["files"]:

@@ -16,7 +16,7 @@ _LARGEST = 1 << 62
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a model may ask for. A few bytes of a file can ask for any size; no microcontroller has room for these.
+    """Upper limits for a model. A few bytes of a file can ask for any size; no microcontroller has room for these.
 
     tensor_bytes: of one tensor, input, weight or result.
     weights_bytes: of all weights that a file holds, wherever they lie.
@@ -89,7 +89,7 @@ class Limits:
 
 
 def way_out(name: str) -> str:
-    """How a limit is raised."""
+    """Advice on raising a limit, as a clause."""
     return f"raise it with --limit {name}=..., in Python Limits({name}=...)"
 
 

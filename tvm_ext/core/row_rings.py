@@ -58,7 +58,7 @@ class RowRings:
 
     @cached_property
     def _depths(self) -> tuple[int, ...]:
-        """How many share each operator's ring, were it a host: where together they need no more rows than apart."""
+        """Number of guests in each operator's ring, were it a host: all that need no more rows together than apart."""
         depths = [0] * len(self._rows)
         for host in reversed(range(len(depths))):
             guest = self._guest_of.get(host)

@@ -119,7 +119,7 @@ def _longest_repetition(letters: tuple[_Letter, ...]) -> tuple[int, int, int] | 
 
 
 def _repeats(letters: tuple[_Letter, ...], begin: int, period: int) -> int:
-    """How often a turn stands there in a row."""
+    """Number of times that the turn at `begin` repeats without a gap."""
     turn, count = letters[begin : begin + period], 1
     while letters[begin + count * period : begin + (count + 1) * period] == turn:
         count += 1

@@ -22,7 +22,7 @@ from tvm_ext.core.row_access import RowAccess
 
 @dataclass(frozen=True, kw_only=True)
 class RowReader:
-    """How an operator reads one input, by output row.
+    """Rows of one input that an operator reads, by output row.
 
     producer: the operator of the sequence that makes the input; None for a tensor that is there from the start.
     lag: rows by which the output may lie behind the input in one ring; None where it may not lie there.
@@ -128,7 +128,7 @@ class RowSequence:
                     asking.append(producer)
 
     def _is_asked(self, index: int, made: Sequence[int], is_waiting: Sequence[bool]) -> bool:
-        """Whether an operator that waits itself needs more rows of this one for its next call."""
+        """True where a waiting operator needs more rows of this one for its next call."""
         for consumer, reader in self.consumers[index]:
             last = self.operators[consumer].next_end(made[consumer]) - 1
             if is_waiting[consumer] and made[index] < reader.needed_to[last]:

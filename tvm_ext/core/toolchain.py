@@ -25,7 +25,7 @@ from tvm_ext.core.processes.process import allowed_seconds, run_program
 LANGUAGE_FLAGS = ("-std=c11", "-fno-strict-aliasing", "-ffp-contract=off", "-ffunction-sections", "-fdata-sections")
 WARNING_FLAGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wcast-qual")
 STRICT_FLAGS = (*WARNING_FLAGS, "-Werror")
-"""Of what is compiled here. The build files of packages leave warnings as such: other compilers know others."""
+"""Flags for all C compiled here. Build files of packages leave warnings as such: other compilers know others."""
 
 _LEAST_SECONDS = 120.0
 _SECONDS_PER_MIB = 60.0  # of what a tool reads: some twenty times what GCC takes for generated sources

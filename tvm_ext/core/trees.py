@@ -47,5 +47,5 @@ class Trees:
 
     @staticmethod
     def of(arrays: Mapping[str, Array], name: str) -> Trees:
-        """What `arrays` made, back."""
+        """Trees from the arrays that `arrays` made of them."""
         return Trees(**{f: arrays[f"{name}.{f}"] for f in _FIELDS}, base=float(arrays[f"{name}.base"]))

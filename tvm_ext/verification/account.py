@@ -142,7 +142,7 @@ class _Chain:
             self.signed[name] = result.astype(np.int64) - wanted
 
     def _lsb(self, tensor: Tensor) -> int:
-        """What rounding may differ by: 1 for integers of a scale, and for those that a quantized model has instead."""
+        """Tolerance for rounding: 1 for integers of a scale or those that a quantized model has instead, else 0."""
         is_scaled = tensor.quantization is not None or tensor.dtype in ("int8", "uint8", "int16", "uint16")
         return TOLERANCE_LSB if is_scaled else 0
 

@@ -127,7 +127,7 @@ def _put_in_place(new: Path, folder: Path, old: Path) -> None:
 
 
 def _is_near(error: OSError, folder: Path) -> bool:
-    """Whether an error is about the output's own place."""
+    """True for an error about the output folder or its neighbours."""
     return isinstance(error.filename, str) and Path(error.filename).is_relative_to(folder.parent)
 
 

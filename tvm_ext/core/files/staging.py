@@ -83,7 +83,7 @@ def exchange(new: Path, place: Path, aside: Path) -> bool:
 
 
 def _exchanged(one: Path, other: Path) -> bool:
-    """Whether both have changed places; False where the system or the file system cannot do that."""
+    """Exchange both in one step; False where the system or the file system cannot do that."""
     try:
         function = ctypes.CDLL(None, use_errno=True).renameat2
     except AttributeError:

@@ -17,7 +17,7 @@ _SAME_SCALE = frozenset(
     "RESIZE_NEAREST_NEIGHBOR RESIZE_BILINEAR PAD PADV2 MIRROR_PAD AVERAGE_POOL_2D MAX_POOL_2D MAXIMUM MINIMUM RELU6 "
     "REDUCE_MAX REDUCE_MIN SELECT SELECT_V2 SCATTER_ND FILL".split()
 )
-# What int8 outputs mean by definition: (scale, zero point).
+# Quantization of int8 outputs by definition: (scale, zero point).
 _FIXED = {
     "SOFTMAX": (1 / 256, -128),
     "LOGISTIC": (1 / 256, -128),

@@ -18,7 +18,7 @@ _NOT_QUANTIZED = frozenset(
     "RELU_N1_TO_1 RFFT2D LOCAL_RESPONSE_NORMALIZATION FAKE_QUANT BUCKETIZE REVERSE_SEQUENCE MATRIX_DIAG "
     "MATRIX_SET_DIAG EMBEDDING_LOOKUP".split()
 )
-# Of small integers without scales the runtimes take some for quantized ones with a scale of zero.
+# Small integers without scales: runtimes take some of them for quantized ones with a scale of zero.
 _NOT_PLAIN_BYTES = frozenset(
     "ADD SUB MUL DIV MAXIMUM MINIMUM SQUARED_DIFFERENCE BATCH_MATMUL GREATER GREATER_EQUAL LESS LESS_EQUAL EQUAL "
     "NOT_EQUAL ABS NEG RELU RELU6 RELU_0_TO_1 RELU_N1_TO_1 LEAKY_RELU ELU LOGISTIC TANH EXP LOG SQRT RSQRT SIN COS "
