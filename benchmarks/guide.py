@@ -102,7 +102,7 @@ def costs(steps_of: Mapping[str, Sequence[Sequence[Any]]]) -> dict[str, dict[str
 
 @dataclass(frozen=True, kw_only=True)
 class _Search:
-    """What one search came to: the share of the duration that repeats add, None for no plan."""
+    """Result of one search. added: share of the duration that repeats add, None for no plan."""
 
     added: float | None
     evaluated: int

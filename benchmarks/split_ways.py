@@ -50,7 +50,7 @@ CHANNELS = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """Of one operator: its output's shape as stored, its window, whether each channel is apart."""
+    """An operator with a window: its output's shape as stored, its window, whether each channel is apart."""
 
     shape: tuple[int, ...]
     window: Window

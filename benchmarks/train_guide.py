@@ -100,7 +100,7 @@ def plan_rows() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _makes(sequence: Sequence[int], repeat: Repeat, position: int) -> bool:
-    """Whether a plan runs a repeat's nodes again between the node of a position and the reader they serve.
+    """True where a plan runs a repeat's nodes again between the node of a position and the reader they serve.
 
     The order is 0, 1, 2 ..., so that positions in it are nodes.
     """

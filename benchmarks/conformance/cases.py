@@ -56,7 +56,7 @@ class Case:
 
     @property
     def inputs(self) -> list[onnx.ValueInfoProto]:
-        """What a run has to be given."""
+        """Inputs that a run has to be given: those without an initializer."""
         constants = {tensor.name for tensor in self.model.graph.initializer}
         return [value for value in self.model.graph.input if value.name not in constants]
 

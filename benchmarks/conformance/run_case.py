@@ -63,7 +63,7 @@ def run_case(case: Case) -> Outcome:
 
 
 def refusal(error: TvmExtError) -> Outcome:
-    """What an error of ours says, sorted into reason and operators. A C compiler's complaint is a crash."""
+    """Outcome of an error of ours: its reason and operators. A C compiler's complaint is a crash."""
     if isinstance(error, BuildFailed):
         return Outcome(verdict="crash", reason="BuildFailed", detail=str(error))
     listed = re.findall(r"^  (.+?), (?:once|\d+ times) \(.*?\): (.*)$", str(error), re.MULTILINE)

@@ -17,7 +17,7 @@ from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs
 
 OPSET = 17
 MOST_ELEMENTS = 10_000
-"""Of one value."""
+"""Limit for one value."""
 UNARY = (
     "Relu Sigmoid Tanh LeakyRelu HardSwish HardSigmoid Elu Selu Softplus Abs Neg Exp Sqrt Erf Sin Cos "
     "Softsign Identity Reciprocal Mish Sign Celu"

@@ -1,4 +1,4 @@
-"""What a measurement run knows, and the JSON it is kept in."""
+"""Records of a measurement run, and the JSON they are kept in."""
 
 from __future__ import annotations
 
