@@ -114,7 +114,7 @@ def chain(dtype: str, *computed: Callable[[Array], Array], size: int = SIZE) -> 
 
 
 def errors(compiled: Compiled, x: Sequence[Array] | Array, *said: dict[str, Array]) -> tuple[str, ...]:
-    """What is said of a witness, its tensors by name and sample."""
+    """Errors found against a witness. said: per sample, its tensors by name."""
     given = [x] if isinstance(x, np.ndarray) else list(x)
     outputs = [{name: a for name, a in sample.items() if name in compiled.program.outputs} for sample in said]
     testimony = Testimony(witness="somebody", own_reading="", outputs=outputs, inner=list(said))
