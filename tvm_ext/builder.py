@@ -120,7 +120,7 @@ def build(
 
 
 def _targets(platform: Platform, options: BuildOptions) -> tuple[str, ...]:
-    """Where to verify. Raises BadOptions where a board is asked for that the platform does not have."""
+    """Targets on which to verify. Raises BadOptions where a board is asked for that the platform does not have."""
     if options.verify is None:
         if platform.board is None:
             return ("host",)

@@ -1,4 +1,4 @@
-"""Which statements of a package's C its self-test executes, counted by gcov in a build for the host.
+"""Statements of a package's C that its self-test executes, counted by gcov in a build for the host.
 
 Lines stand for statements: generated code has one on a line. What a processor's own instructions replace (assembly and
 intrinsics behind the compiler's macros) is compiled here as the plain C beside it.

@@ -71,7 +71,7 @@ class Limits:
             raise BadOptions(f"limits {text[:80]!r} are not what Limits.to_json writes.") from None
 
     def excess(self, name: str, value: int) -> str | None:
-        """Why a value is too large, and the way out; None where it is not."""
+        """Reason why a value is too large, and the way out; None where it is not."""
         limit = int(getattr(self, name))
         if value <= limit:
             return None
@@ -79,7 +79,7 @@ class Limits:
         return f"{_number(value)}{unit} is more than the limit {name} = {limit}{unit}; {way_out(name)}"
 
     def excess_of_tensor(self, shape: Sequence[int], element_bytes: int) -> str | None:
-        """Why a tensor is too large, by its rank or its bytes; None where it is not."""
+        """Reason why a tensor is too large, by its rank or its bytes; None where it is not."""
         by_rank = self.excess("rank", len(shape))
         if by_rank:
             return f"a rank of {by_rank}"
@@ -94,11 +94,11 @@ def way_out(name: str) -> str:
 
 
 def text_of(shape: Sequence[int]) -> str:
-    """`[1, 3, 96, 96]`; of many axes the first ones."""
+    """`[1, 3, 96, 96]`; of more than eight axes, the first eight."""
     shown = [str(extent) for extent in shape[:8]] + (["..."] if len(shape) > 8 else [])
     return f"[{', '.join(shown)}]"
 
 
 def _number(value: int) -> str:
-    """In full as long as it can be read."""
+    """A number in full below 2^64, else the power of two that it passes."""
     return str(value) if value < 1 << 64 else f"over 2^{value.bit_length() - 1}"

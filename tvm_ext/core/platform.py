@@ -28,7 +28,7 @@ _ADDRESS_SPACE_BYTES = 1 << 32
 _TIMER_BYTES = 16
 
 STATE_MEMORY = "state"
-"""In programs and plans, the struct that holds what a model keeps between runs: no memory has this name."""
+"""Name, in programs and plans, of the struct that holds what a model keeps between runs: no memory has it."""
 
 NO_SIMD = "none"
 """`simd` of a processor on which plain C runs."""

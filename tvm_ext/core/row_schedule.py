@@ -1,4 +1,4 @@
-"""The calls of a row sequence as loops: what repeats is said once, in the fewest lines that were found.
+"""The calls of a row sequence as loops: repeated calls stand once, in the fewest lines found.
 
 Each operator's calls compute its rows in order, so a call is known from its operator and how many rows it computes, and
 a loop advances each operator by as many rows as one turn computes.
@@ -17,7 +17,7 @@ from tvm_ext.core.row_sequence import RowCall
 LOOP_LINES = 2
 """Lines that a loop takes beside its body."""
 MOST_TURNS_TRIED = 8
-"""Places in a repetition where a turn is taken to begin, of those that there are."""
+"""Most places in a repetition at which a turn is tried to begin."""
 
 
 @dataclass(frozen=True, kw_only=True)

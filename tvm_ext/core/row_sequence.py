@@ -1,4 +1,4 @@
-"""Operators that run row by row, in series: who runs next, and how many rows of each result must be kept.
+"""Operators that run row by row, in series: their order of calls, and the rows of each result that must be kept.
 
 Each operator computes its output rows in ascending order, some rows a call. The last operator asks for its next rows;
 an operator whose rows are asked for asks its producers for what it reads, and the first of all that were asked, in the
@@ -73,7 +73,7 @@ class RowAccumulation:
     sums_bytes: int
 
     def operator(self, num_rows: int) -> RowOperator:
-        """Its rows stand for those of its input: row r is there when the input's row r has been added."""
+        """The accumulation with the rows of its input: row r is there when the input's row r has been added."""
         return RowOperator(num_rows=num_rows, readers=(RowReader(access=RowAccess.same(num_rows)),))
 
 
@@ -98,7 +98,7 @@ class RowSequence:
         return tuple(self._calls())
 
     def _calls(self) -> Iterator[RowCall]:
-        """Who waits for rows stands in a heap: a call changes that only for its own operator and for its producers."""
+        """Calls in order, by a heap of waiting operators, which a call changes only by its operator and producers."""
         made, sink = [0] * len(self.operators), len(self.operators) - 1
         waiting, is_waiting = [sink], [False] * sink + [True]
         self._ask_producers(sink, made, waiting, is_waiting)
@@ -114,7 +114,7 @@ class RowSequence:
                 is_waiting[heappop(waiting)] = False
 
     def _ask_producers(self, index: int, made: Sequence[int], waiting: list[int], is_waiting: list[bool]) -> None:
-        """Adds those of whom an operator that waits needs rows for its next call, and those whom they need."""
+        """Add the producers of rows that a waiting operator needs for its next call, and their own producers."""
         asking = [index]
         while asking:
             index = asking.pop()
@@ -137,7 +137,7 @@ class RowSequence:
 
     @cached_property
     def consumers(self) -> tuple[tuple[tuple[int, RowReader], ...], ...]:
-        """Per operator, who reads its output, and how."""
+        """Per operator, the operators that read its output, and the rows they read."""
         found: list[list[tuple[int, RowReader]]] = [[] for _ in self.operators]
         for index, operator in enumerate(self.operators):
             for reader in operator.readers:

@@ -95,7 +95,7 @@ class TimeModel:
 
 
 def finish_cycles(events: Iterable[Event]) -> float:
-    """When the last event is over: one processor, and one DMA that works through transfers in order."""
+    """Cycle at which the last event is over: one processor, and one DMA that works through transfers in order."""
     now = dma_free = 0.0
     ends: dict[int, float] = {}
     for event in events:

@@ -1,4 +1,4 @@
-"""Sizes of what a model is made of, known from types alone and held against the limits before anything is computed."""
+"""Sizes of a model's tensors, known from types alone and held against the limits before anything is computed."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def bytes_of(ty: relax.Type) -> int:
 
 
 def excess_of(ty: relax.Type, limits: Limits) -> str | None:
-    """Why a tensor, or a field of a tuple, is too large; None where none is, or no size is known."""
+    """Reason why a tensor, or a field of a tuple, is too large; None where none is, or no size is known."""
     for field in ty.fields if isinstance(ty, relax.TupleType) else [ty]:
         shape = _static_shape(field)
         reason = None if shape is None else limits.excess_of_tensor(shape, _element_bytes(field))

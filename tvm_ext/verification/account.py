@@ -25,7 +25,7 @@ Sample = Mapping[str, Array]
 
 TOLERANCE_LSB = 1
 MEAN_LSB = 0.25
-"""Least mean difference that is no rounding, of tensors with so many elements in all samples:"""
+"""Least mean difference that is not rounding, for tensors with so many elements in all samples:"""
 _LEAST_ELEMENTS = 32
 
 

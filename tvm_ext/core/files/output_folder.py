@@ -117,7 +117,7 @@ def _home() -> Path | None:
 
 
 def _put_in_place(new: Path, folder: Path, old: Path) -> None:
-    """Exchange first, then look at what was there: it may have changed meanwhile. Back where it is foreign."""
+    """Exchange first, then look at the old folder, which may have changed meanwhile; exchange back if it is foreign."""
     if not exchange(new, folder, old):
         return
     obstacles = in_the_way(old) if old.is_dir() and not old.is_symlink() else ["something that is no folder"]

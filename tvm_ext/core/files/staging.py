@@ -60,7 +60,7 @@ def remove_stale(parent: Path) -> None:
 
 
 def exchange(new: Path, place: Path, aside: Path) -> bool:
-    """Put `new` where `place` is, in one step where the system can; whether there was something, now at `aside`.
+    """Put `new` at `place`, in one step where the system can; True if something was there, now at `aside`.
 
     new and aside lie in one staging folder. Raises OSError; then everything is as it was.
     """

@@ -43,7 +43,7 @@ class Testimony:
     refusals: tuple[WitnessRefusal, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """As `report.json` has it."""
+        """The testimony as `report.json` has it."""
         return {
             "reference": self.witness,
             "own_reading": self.own_reading or None,
