@@ -170,7 +170,7 @@ def _ranks(values: np.ndarray) -> np.ndarray:
 
 
 def _write(path: Path, found: Mapping[str, Any]) -> None:
-    """One step a line."""
+    """JSON with one step per line."""
     measured_steps = ",\n".join(
         f'{json.dumps(key)}: {{"commit": {json.dumps(one["commit"])}, "steps": [\n{_lines(one["steps"])}]}}'
         for key, one in found["measured"].items()

@@ -106,7 +106,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _write(path: Path, corpus: dict[str, Any]) -> None:
-    """One step a line."""
+    """JSON with one step per line."""
     head = "".join(f"{json.dumps(key)}: {json.dumps(stamped(corpus)[key])},\n" for key in ("commit", "head", "done"))
     steps = ",\n".join(json.dumps(row, separators=(",", ":")) for row in corpus["steps"])
     path.write_text(f'{{{head}"steps": [\n{steps}\n]}}\n', encoding="utf-8")

@@ -113,7 +113,7 @@ def _unary(net: Builder) -> None:
 
 
 def _binary(net: Builder) -> None:
-    """With another value, with a constant of part of the shape, or with itself."""
+    """Operator with another value, with a constant of part of the shape, or with itself."""
     kind, x = BINARY[int(net.random.integers(len(BINARY)))], net.any()
     shape = net.shapes[x]
     way = net.random.random()

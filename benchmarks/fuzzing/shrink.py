@@ -91,7 +91,7 @@ def _smaller_commands(specimen: CommandSpecimen) -> Iterator[CommandSpecimen]:
 
 
 def smaller_bytes(data: bytes, between: bytes = b"") -> Iterator[bytes]:
-    """Without halves, quarters and so on; parts end where `between` stands."""
+    """The data without halves, quarters and so on; parts end where `between` stands."""
     parts: list[Any] = data.split(between) if between else [data[i : i + 1] for i in range(len(data))]
     size = max(1, len(parts) // 2)
     while parts:

@@ -38,7 +38,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EmxProgram:
-    """Its C in `folder`, behind `<model>_run(input..., output...)`."""
+    """A model compiled by emx: its C in `folder`, behind `<model>_run(input..., output...)`."""
 
     system: str
     model: Model

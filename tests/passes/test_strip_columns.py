@@ -1,4 +1,4 @@
-"""Which columns a strip needs: all that its result depends on, and no more."""
+"""Columns that a strip needs: all that its result depends on, and no more."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def model_of(
 
 
 def saved(model: onnx.ModelProto, folder: Path, name: str = "small") -> Path:
-    """Where the model's file lies now."""
+    """Path of the model's file, written to the folder."""
     path = folder / f"{name}.onnx"
     onnx.save(model, path)
     return path
