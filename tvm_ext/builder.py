@@ -46,7 +46,7 @@ Progress = Callable[[str], None]
 Sample = Mapping[str, np.ndarray]
 NUM_SAMPLES = 3
 NUM_STEPS = 100
-"""Samples of a model with states, which follow each other."""
+"""Consecutive samples of a model with states."""
 NUM_STEPS_STORED = 4
 TRACE_FILE = "trace.json"
 

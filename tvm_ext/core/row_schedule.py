@@ -41,7 +41,7 @@ class _Repeat:
 
 
 _Letter = tuple[int, int]
-"""An operator, and how many rows a call computes."""
+"""An operator, and the number of rows that a call computes."""
 _Word = tuple["_Letter | _Repeat", ...]
 
 

@@ -66,7 +66,7 @@ class RowOperator:
 class RowAccumulation:
     """An operator whose calls each add some rows of its only input to sums; the last one writes its output.
 
-    row_counts: into how many equal rows the input may be cut. sums_bytes: kept between the calls, beside the output.
+    row_counts: numbers of equal rows to cut the input into. sums_bytes: kept between the calls, beside the output.
     """
 
     row_counts: tuple[int, ...]
@@ -167,7 +167,7 @@ class RowSequence:
         return tuple(most)
 
     def before_last(self) -> list[tuple[int, ...]]:
-        """For each call of the last operator, the rows that each one has made when it begins."""
+        """Per call of the last operator, the rows that each operator has made when it begins."""
         made, sink = [0] * len(self.operators), len(self.operators) - 1
         found: list[tuple[int, ...]] = []
         for call in self.calls:

@@ -77,7 +77,7 @@ def _known(compiled: Compiled, values: Sample, outputs: Sample) -> dict[str, Arr
 
 @dataclass(kw_only=True)
 class _Chain:
-    """Lives for one sample. debts: names of the tensors, made by steps since the witness's, that a tensor rests on."""
+    """Steps of one sample. debts: names of the tensors, made by steps since the witness's, that a tensor rests on."""
 
     compiled: Compiled
     known: Mapping[str, Array]

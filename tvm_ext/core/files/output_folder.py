@@ -63,7 +63,7 @@ def check_output(folder: Path) -> None:
 
 
 def _check_replaceable(folder: Path) -> None:
-    """Raises BadPackage naming what would be lost."""
+    """Raises BadPackage naming the entries that would be lost."""
     if not os.path.lexists(folder):
         return
     if folder.is_symlink() or not folder.is_dir():

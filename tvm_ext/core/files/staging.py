@@ -1,4 +1,4 @@
-"""Folders to work in until what they hold is whole; whoever dies leaves one that the next one here can tell and clear.
+"""Folders to work in until their contents are whole; those of killed processes are recognised and cleared by the next.
 
 A staging folder holds `lock`, which names what it is for, and is locked for as long as its maker lives: the system
 lets go of the lock however that ends.

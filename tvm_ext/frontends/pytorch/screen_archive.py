@@ -1,4 +1,4 @@
-"""Let through of a .pt2 archive only what cannot run code: tensors as bytes, and a graph of ATen operators.
+"""Screen of a .pt2 archive, which passes only what cannot run code: tensors as bytes, and a graph of ATen operators.
 
 torch.export.load unpickles sample inputs and custom objects, evaluates symbolic sizes as Python, and looks up
 operators by any name below `torch`. A model file is not trusted that far: here it is read as a zip of JSON and raw

@@ -137,7 +137,7 @@ def _of_options(file: TfliteFile, node: TfliteNode, options: Any, shape: tuple[i
 
 
 def _between_neighbours(shape: tuple[int, ...], size: np.ndarray | None) -> str | None:
-    """Corners are aligned, and some element lies half way between two: the import takes the other one."""
+    """Refusal where corners are aligned and some element lies half way between two: the import takes the other one."""
     for extent, wanted in zip(shape[1:3], [] if size is None else size.reshape(-1).tolist(), strict=False):
         last = wanted - 1
         if any(2 * index * (extent - 1) % (2 * last) == last for index in range(wanted) if last > 0):

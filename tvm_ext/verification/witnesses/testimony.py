@@ -57,5 +57,5 @@ def fed(carried: Carried) -> dict[str, Array]:
 
 
 def after(carried: Carried, outputs: Sample) -> dict[str, Array]:
-    """The same as the next sample finds them."""
+    """The same states as the next sample finds them, by input."""
     return {state["name"]: outputs[state["output"]] for state in carried if state["output"]}
