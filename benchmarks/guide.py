@@ -41,7 +41,7 @@ from tvm_ext.core.platform import Platform  # noqa: E402
 from tvm_ext.guide import learned_cost, learned_rank  # noqa: E402
 
 NETWORKS = ("ds_cnn", "resnet8", "autoencoder", "mobilenet_v1_025_96", "mcunet_5fps_vww")
-"""Those of MLPerf Tiny, which kws and resnet are trained forms of, and one that was searched."""
+"""Networks of MLPerf Tiny, of which kws and resnet are trained forms, and one that was searched."""
 DTYPES = ("int8", "fp32")
 GRAPHS = {40: range(50, 65), 80: range(50, 60), 160: range(50, 54)}
 """Nodes of layered graphs -> seeds."""

@@ -113,7 +113,7 @@ class _WithChannels(Segments):
         return self.held(begin) + expanded + 4 * prod(last.shape)
 
     def _is_block(self, begin: int, end: int) -> bool:
-        """Pointwise, perhaps depthwise, pointwise; each read only by the next."""
+        """True for pointwise, perhaps depthwise, pointwise operators, each read only by the next."""
         block = [layer for layer in self.layers[begin:end] if layer]
         if len(block) < end - begin or len(block[0].shape) != 4:
             return False

@@ -46,7 +46,7 @@ class Outcome:
 
 
 def run_case(case: Case) -> Outcome:
-    """Never raises; a fault in the C code ends the process."""
+    """Outcome of a case, whatever it raises; a fault in the C code ends the process."""
     begin = time.monotonic()
     with TemporaryDirectory(prefix="conformance_") as name:
         try:

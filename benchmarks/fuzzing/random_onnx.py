@@ -64,7 +64,7 @@ def _made_shape(kind: str, shapes: list[Shape], constants: list[np.ndarray], att
 
 
 def random_onnx(seed: int, num_layers: int = 8) -> onnx.ModelProto:
-    """The same seed gives the same model; every value that nobody reads is an output."""
+    """A random model, the same for the same seed; every value that nobody reads is an output."""
     net = Builder(seed)
     _inputs(net)
     inputs = dict(net.shapes)

@@ -186,7 +186,7 @@ def _clang(built: Built, stages: Stages) -> None:
 
 
 def _optimized(built: Built, stages: Stages) -> None:
-    """As packages are built for the host, against hardly optimised."""
+    """The C optimised as packages are for the host, against the same hardly optimised."""
     found = host_outputs(
         built.compiled, built.inputs, built.folder / "O3", toolchain=replace(_QUICK, speed_flags=("-O3",))
     )

@@ -71,7 +71,7 @@ def run_tests(tree: Path, tests: Sequence[str], *, limit_seconds: float) -> Outc
 
 
 def _run_and_exit(tree: Path, tests: Sequence[str]) -> None:
-    """In the child: a group of its own, so that compilers and packages end with it."""
+    """Run in the child, in a group of its own, so that compilers and packages end with it."""
     code = 1
     try:
         os.setsid()

@@ -49,7 +49,7 @@ def _between(rng: random.Random, above: list[int], below: list[int]) -> set[tupl
 
 
 def _order(rng: random.Random, count: int, links: set[tuple[int, int]]) -> list[int]:
-    """Any of the nodes that may run next, again and again."""
+    """A random order: any of the nodes that may run next, again and again."""
     needs = [0] * count
     followers: list[list[int]] = [[] for _ in range(count)]
     for u, v in sorted(links):

@@ -1,4 +1,4 @@
-"""Rows in series: who runs next, and how many rows rings keep; counted by hand, then by trying."""
+"""Rows in series: the order of calls, and the rows that rings keep; counted by hand, then by trying."""
 
 from __future__ import annotations
 

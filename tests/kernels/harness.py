@@ -190,7 +190,7 @@ def run_accumulating(
     at_once: int,
     entry: Entry | None = None,
 ) -> list[np.ndarray]:
-    """Outputs of a kernel that adds up rows of its input: it comes in equal parts, `at_once` of them a call.
+    """Outputs of a kernel that adds up rows of its input: it comes in equal parts, `at_once` of them per call.
 
     The parts lie in a ring of so many.
     """

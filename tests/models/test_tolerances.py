@@ -92,7 +92,7 @@ def plain(array: Array) -> Array:
 
 
 def compiled_of(program: Program) -> Compiled:
-    """With ports as the tensors are; a plan that nobody looks at."""
+    """A compiled program with ports as the tensors are, and a plan that nobody looks at."""
     inputs, outputs = (
         tuple(Port(name=name, source=name, shape=program.tensors[name].shape, dtype=program.tensors[name].dtype)
               for name in names)

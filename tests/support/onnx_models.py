@@ -205,7 +205,7 @@ def pads_apart() -> onnx.ModelProto:
 
 
 def transposed_convolutions() -> onnx.ModelProto:
-    """As decoders have them: twice as large, with a row more; one with groups, one with holes in its window."""
+    """Upsampling as decoders do it: twice as large, with a row more; one with groups, one with holes in its window."""
     nodes = [
         NODE("ConvTranspose", ["x", "w0", "b0"], ["c0"], strides=[2, 2], pads=[1, 1, 1, 1], output_padding=[1, 1]),
         NODE("Relu", ["c0"], ["r0"]),
