@@ -57,7 +57,7 @@ def _blocking(operator: Conv2d, target: Target) -> Blocking:
 
 
 def _is_one_run(operator: Conv2d) -> bool:
-    """Whether all taps of a kernel row lie side by side in the input, as they do in the weights."""
+    """True where all taps of a kernel row are adjacent in the input, as they are in the weights."""
     return operator.window.dilation[1] == 1 and operator.groups == 1
 
 

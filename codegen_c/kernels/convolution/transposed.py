@@ -1,4 +1,4 @@
-"""What transposed convolutions share: which taps an output element adds up, in C and in numpy.
+"""Shared parts of transposed convolutions: the taps that an output element adds up, in C and in numpy.
 
 Input element i spreads over output elements i * stride + r - padding, so output element h adds up the taps r with
 (h + padding - r) a multiple of the stride.
@@ -30,7 +30,7 @@ def spread(
 
 
 def _places(first: int, stride: int, extent: int, limit: int) -> tuple[slice, slice]:
-    """Of `extent` input elements that go to first, first + stride ...: those inside the output, there and here."""
+    """Slices of the output and of `extent` input elements, which go to first, first + stride ...: those inside."""
     begin = max(0, -(first // stride))
     end = max(begin, min(extent, -(-(limit - first) // stride)))
     start = first + begin * stride

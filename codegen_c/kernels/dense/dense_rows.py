@@ -22,7 +22,7 @@ from codegen_c.operators.kinds import Dense, QDense
 from tvm_ext.core.row_access import RowAccess
 
 ROW_INSTRUCTIONS = 30
-"""Of the call for one row."""
+"""Instructions of the call for one row."""
 
 MakeInRows = Callable[[StoredRows], Implementation]
 Layer = TypeVar("Layer", Dense, QDense)

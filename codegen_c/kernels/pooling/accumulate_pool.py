@@ -16,11 +16,11 @@ from codegen_c.kernels.shared.window import CHANNEL_BLOCK, ROW_PARAMETERS, slot
 from codegen_c.operators.kinds import Pool2d, QPool2d
 
 BLOCK_INSTRUCTIONS = 24
-"""Of a block of channels in one call: loading and storing its sums, and the loops."""
+"""Instructions per block of channels in one call: loading and storing its sums, and the loops."""
 
 
 def is_global(operator: QPool2d | Pool2d) -> bool:
-    """Whether the window is the whole of one image."""
+    """True where the window is the whole of one image."""
     batch, height, columns, _ = operator.inputs[0].shape
     window = operator.window
     whole = window.kernel == (height, columns) and window.dilation == (1, 1) and not any(window.padding)

@@ -1,4 +1,4 @@
-"""What pooling of a QDQ chain computes, in numpy: sums or largest elements of windows, and how they are finished."""
+"""Pooling of a QDQ chain in numpy: sums or largest elements of windows, and how they are finished."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def reference(operator: QPool2d, inputs: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def window_sums(operator: QPool2d, x: np.ndarray) -> np.ndarray:
-    """What is finished in the end, of every output element: int64 sums, or the largest elements."""
+    """Unfinished output elements, one per window: int64 sums, or the largest elements."""
     size = operator.output.shape[1:3]
     if operator.method == "max":
         largest = np.full(operator.output.shape, operator.low, dtype=np.int64)

@@ -87,7 +87,7 @@ def round_shift(value: Array, shift: Array | int) -> Array:
 
 
 def results_fit(low: Array, high: Array, factors: Array) -> bool:
-    """Whether sums from low to high, times their factors, stay below RESULT_LIMIT (and so do the factors)."""
+    """True where sums from low to high, times their factors, stay below RESULT_LIMIT (and so do the factors)."""
     if not (np.isfinite(factors).all() and (factors >= 0).all()):
         return False
     largest = np.maximum(np.maximum(np.abs(low), np.abs(high)), 1)
@@ -182,7 +182,7 @@ class Requantize:
 
     @property
     def clamps_negatives(self) -> bool:
-        """Whether every sum below zero gives the lowest element, as with a fused ReLU, however it is rounded."""
+        """True where every sum below zero gives the lowest element, as with a fused ReLU, however it is rounded."""
         return self.low >= quantization(self.output).zero_point
 
     def run(self, sums: Array, index: Array | None = None) -> Array:

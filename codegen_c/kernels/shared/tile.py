@@ -52,7 +52,7 @@ class ChannelRange:
 
 
 def channel_ranges(num_channels: int, blocking: Blocking) -> list[ChannelRange]:
-    """How `num_channels` are cut."""
+    """Ranges that `num_channels` are cut into."""
     found: list[ChannelRange] = []
     begin = 0
     for lanes, vectors in ((blocking.lanes, blocking.vectors), (blocking.lanes, 1), (SCALAR, 4)):

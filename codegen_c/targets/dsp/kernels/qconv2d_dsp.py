@@ -71,7 +71,7 @@ def _passes(operator: QConv2d, paired: PairedWeights) -> Passes:
 
 
 def _by_taps(operator: QConv2d) -> bool:
-    """Whether each tap fills whole cells, so that a row of taps may be expanded tap by tap."""
+    """True where a row of taps is expanded tap by tap: each fills whole cells, or they are not adjacent."""
     return operator.weight.shape[3] % 4 == 0 or operator.window.dilation[1] > 1
 
 

@@ -81,7 +81,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
 
 
 def _keeps_places(operator: QConv2d) -> bool:
-    """Whether each output element has its input's place, and no channel is computed twice."""
+    """True where each output element has its input's place, and no channel is computed twice."""
     same = operator.inputs[0].shape == operator.output.shape and operator.window.strides == (1, 1)
     return same and operator.output.shape[3] % PLANES == 0
 

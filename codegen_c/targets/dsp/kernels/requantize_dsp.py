@@ -36,7 +36,7 @@ MAX_REST = 20
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FastRequantize:
-    """How tvm_ext_dsp_requantize.h computes elements. is_fast: by high products; else as the portable kernels do it.
+    """Requantization by tvm_ext_dsp_requantize.h. is_fast: by high products; else as the portable kernels do it.
 
     exact: the mantissas and shifts the C code reads; where fast, shifts are those that remain behind a high product.
     """
