@@ -27,7 +27,7 @@ from tvm_ext.core.platform import Toolchain
 from tvm_ext.core.toolchain import compile_objects, shared_library
 
 ORDERS = ("WAT", "TAW", "TWA", "ATW", "ZTW")
-"""What open buffers at one offset are ranked by, in turn: width in time, area, bytes open beside them, size."""
+"""Keys that rank open buffers at one offset, in turn: W width in time, A area, T bytes open beside them, Z size."""
 
 MOST_BUFFERS = 2000
 _LARGEST = 2**48
@@ -92,7 +92,7 @@ def place_below(buffers: Sequence[Buffer], distances: Distances, capacity: int, 
 
 
 def is_available() -> bool:
-    """Whether there is a C compiler to build the search with."""
+    """True where there is a C compiler to build the search with."""
     return _library() is not None
 
 

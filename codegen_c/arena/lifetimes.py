@@ -1,4 +1,4 @@
-"""When the bytes of each tensor matter: whole tensors by step, and what of a tensor made of parts."""
+"""Live ranges of tensors: steps of whole tensors, and the bytes that matter of tensors made of parts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _own_lifetimes(program: Program) -> dict[str, tuple[int, int]]:
 
 
 def extents(program: Program) -> dict[str, list[tuple[int, int]]]:
-    """Of each tensor that has parts, and is no state: its bytes [low, high) that matter, for each step of its life."""
+    """Bytes [low, high) that matter at each step of its life, for each tensor that has parts and is no state."""
     return {
         name: _extents(program, name, parts) for name, parts in parts_of(program).items() if name not in program.kept
     }

@@ -31,7 +31,7 @@ class Buffer:
     gaps: tuple[Gap, ...] = ()
 
     def overlaps(self, other: Buffer) -> bool:
-        """Whether both are alive at some time."""
+        """True where both are alive at some time."""
         return self.begin < other.end and other.begin < self.end
 
     def extents(self) -> list[Gap]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from textwrap import wrap
 
 MOST_COLUMNS = 120
-"""Of every line of every generated file."""
+"""Limit on every line of every generated file."""
 
 
 def comment_block(paragraphs: Sequence[str]) -> str:

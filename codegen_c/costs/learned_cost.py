@@ -49,7 +49,7 @@ class LearnedCost:
 def vector(
     simd: str, kernel: str, numbers: Sequence[int], *, kernels: Sequence[str], simds: Sequence[str]
 ) -> list[float]:
-    """What the trees see: logarithms of the numbers, instructions modelled for each element, remainders, names."""
+    """Features for the trees: logarithms of the numbers, instructions modelled per element, remainders, names."""
     named = dict(zip(FEATURES, numbers, strict=True))
     logarithms = [float(np.log2(1 + number)) for number in numbers]
     density = float(np.log2((1 + named["modelled"]) / (1 + named["output_elements"])))

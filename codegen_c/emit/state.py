@@ -72,7 +72,7 @@ def run_ends(program: Program) -> list[str]:
 
 
 def _is_even(initial: np.ndarray) -> bool:
-    """Whether every byte of a state begins as the same."""
+    """True where all bytes of a state have the same initial value."""
     data = np.ascontiguousarray(initial).reshape(-1).view(np.uint8)
     return bool((data == data[:1]).all())
 

@@ -251,7 +251,7 @@ def _pushed_into(program: Program, window: _Window, first: int, taken: set[str])
 
 
 def _is_alone(program: Program, name: str) -> bool:
-    """Whether a tensor is no state's, and its writer gives nothing else."""
+    """True where no state is left in a tensor, and its only writer writes nothing else."""
     states = {state.left for state in program.states}
     writers = [step for step in program.steps if name in writes(step)]
     return name not in states and len(writers) == 1 and len(writes(writers[0])) == 1

@@ -104,7 +104,7 @@ def _transfer(program: Program, move: Move, platform: Platform, taken: set[str])
 
 
 def _number(platform: Platform, source: str, target: str) -> int | None:
-    """Of a transfer by a DMA, to be counted later; None where the processor copies."""
+    """Number of a transfer by a DMA, to be counted later; None where the processor copies."""
     link = platform.link_between(source, target)
     return 0 if link is not None and link.dma else None
 

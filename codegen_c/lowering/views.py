@@ -118,7 +118,7 @@ def _written_apart(program: Program, tensor: Tensor, copy: Copy, pitch: int) -> 
 
 
 def _same_constants(one: Implementation, other: Implementation) -> bool:
-    """Whether kernels read the same weights, packed alike."""
+    """True where kernels read the same weights, packed alike."""
     if [role for role, _ in one.constants] != [role for role, _ in other.constants]:
         return False
     return all(np.array_equal(a, b) for (_, a), (_, b) in zip(one.constants, other.constants, strict=True))

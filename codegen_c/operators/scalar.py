@@ -55,7 +55,7 @@ FUNCTIONS: dict[str, Function] = {
     # With a bound that is a number: NaN of the first operand stays, at no cost.
     "maximum": Function(numpy=_raised, c="{0} < {1} ? {1} : {0}", instructions=4, arity=2),
     "minimum": Function(numpy=_lowered, c="{1} < {0} ? {1} : {0}", instructions=4, arity=2),
-    # Of two tensors: NaN where either is.
+    # Elements of two tensors: NaN where either is.
     "larger": Function(numpy=np.maximum, c="({0} > {1} || {0} != {0}) ? {0} : {1}", instructions=7, arity=2),
     "smaller": Function(numpy=np.minimum, c="({0} < {1} || {0} != {0}) ? {0} : {1}", instructions=7, arity=2),
     "power": Function(numpy=np.power, c="powf({0}, {1})", instructions=120, arity=2),
@@ -116,7 +116,7 @@ class ScalarProgram:
 
     @property
     def reads_element(self) -> bool:
-        """Whether the element handed in matters."""
+        """True where the result depends on the element handed in."""
         return not self.instructions or any(
             o.kind == "value" and o.index == 0 for i in self.instructions for o in i.operands
         )

@@ -304,7 +304,7 @@ class Program:
         return self.state_home if memory == STATE_MEMORY else memory
 
     def turns(self, name: str) -> bool:
-        """Whether a tensor lies elsewhere in each run: it is new rows of a ring that runs keep."""
+        """True where a tensor lies elsewhere in each run: it is new rows of a ring that runs keep."""
         part = self.tensors[name].part
         ring = self.tensors[part.tensor].ring if part else None
         return ring is not None and ring.turn != ""
