@@ -66,7 +66,7 @@ class Unit:
 
     @property
     def keeps_parameters(self) -> bool:
-        """Whether the result's numbers are some of the input's, so that both share scale and zero point."""
+        """True where the result's numbers are some of the input's, so that both share scale and zero point."""
         nearest = self.operator == "relax.image.resize2d" and self.members[0].value.attrs.method == "nearest_neighbor"
         zeros = self.operator == "relax.nn.pad" and float(self.members[0].value.attrs.pad_value) == 0
         same = nearest or zeros or self.operator in _SAME_NUMBERS
@@ -74,7 +74,7 @@ class Unit:
 
 
 def is_float_tensor(var: relax.Expr) -> bool:
-    """Whether a value is a float32 tensor."""
+    """True where a value is a float32 tensor."""
     return isinstance(var.ty, relax.TensorType) and str(var.ty.dtype) == "float32"
 
 
@@ -188,7 +188,7 @@ def _plain(kind: Kind, members: Sequence[relax.VarBinding], *, clamps: int = 0) 
 
 
 def _activations(binding: relax.VarBinding) -> list[relax.Var]:
-    """What a binding reads that is no constant, each once."""
+    """Variables that a binding reads, each once."""
     return [leaf for leaf in dict.fromkeys(operands(binding.value)) if isinstance(leaf, relax.Var)]
 
 
@@ -199,7 +199,7 @@ def _name(members: Sequence[relax.VarBinding]) -> str:
 
 
 def _interpolates(call: relax.Expr) -> bool:
-    """Whether a call_tir reads places and weights as the front end's interpolation does (see ExposeInterpolations)."""
+    """True where a call_tir reads places and weights like the front end's interpolation (see ExposeInterpolations)."""
     if op_name(call) != "relax.call_tir":
         return False
     leaves = list(operands(call.args[1]))

@@ -21,7 +21,7 @@ WINDOWS = frozenset({"relax.nn.conv2d", "relax.nn.max_pool2d", "relax.nn.avg_poo
 
 
 def has_window(composite: relax.Function) -> bool:
-    """Whether the composite slides a window over NCHW images."""
+    """True where the composite slides a window over NCHW images."""
     windows = [b.value.attrs for b in bindings(composite) if op_name(b.value) in WINDOWS]
     return any(
         getattr(attrs, "data_layout", None) == "NCHW" or getattr(attrs, "layout", None) == "NCHW" for attrs in windows
@@ -143,7 +143,7 @@ def _moved(weight: relax.Expr, axes: tuple[int, ...]) -> relax.Expr | None:
 
 
 def is_image(expr: relax.Expr) -> bool:
-    """Whether a value is a tensor of rank 4."""
+    """True where a value is a tensor of rank 4."""
     return isinstance(expr.ty, relax.TensorType) and expr.ty.ndim == 4
 
 

@@ -21,7 +21,7 @@ def insert_qdq(func: relax.Function, units: list[Unit], choice: Int8Choice, *, i
 
 
 class _Writer:
-    """Of each value it knows the float form, the int8 form, or both."""
+    """Knows the float form, the int8 form, or both, of each value."""
 
     def __init__(self, func: relax.Function, units: list[Unit], choice: Int8Choice) -> None:
         self.func, self.units, self.choice = func, units, choice

@@ -49,7 +49,7 @@ class FoldBatchNorm:
 
 @dataclass(frozen=True, kw_only=True)
 class _Affine:
-    """What a batch normalization computes per channel: scale * x + shift, float64[C] each."""
+    """Batch normalization per channel: scale * x + shift, float64[C] each."""
 
     scale: np.ndarray
     shift: np.ndarray

@@ -1,4 +1,4 @@
-"""A convolution pads by itself: what pads with zeros in front of it is no tensor of its own."""
+"""Zero padding in front of convolutions moves into them: no padded tensor is made."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _carried(
 
 
 def _one_grid(calls: list[relax.Call]) -> bool:
-    """Whether calls quantize with one scale and zero point."""
+    """True where all calls quantize with one scale and zero point."""
     grids = [[array_of(arg) for arg in call.args[1:3]] for call in calls]
     return all(
         array is not None and first is not None and np.array_equal(array, first)

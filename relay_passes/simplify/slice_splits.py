@@ -48,7 +48,7 @@ def _slice(func: relax.Function) -> relax.Function:
 
 
 def _only_parts(var: relax.Var, readers: list[relax.VarBinding]) -> bool:
-    """Whether a split is read by its parts alone, each of which has elements."""
+    """True where a split is read through its parts alone, each of which has elements."""
     shapes = [tuple(int(dim) for dim in part.shape.values) for part in var.ty.fields]
     return bool(readers) and all(isinstance(b.value, relax.TupleGetItem) for b in readers) and 0 not in np.ravel(shapes)
 

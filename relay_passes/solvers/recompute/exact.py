@@ -23,7 +23,7 @@ except ImportError:
     raise MissingTool("exact recomputation needs ortools: pip install 'tvm-ext[exact]'.") from None
 
 EFFORT = 10.0
-"""Of the solver, in its own measure, about seconds: it ends the search without depending on the machine."""
+"""Deterministic time limit of the solver, about seconds: it ends the search without depending on the machine."""
 
 
 def recompute_exactly(

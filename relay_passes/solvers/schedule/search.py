@@ -120,7 +120,7 @@ class _Search:
         return bound
 
     def ancestors(self) -> list[int]:
-        """Of each node, the nodes that every order runs before it."""
+        """Nodes that every order runs before a node, as a bit set for each node."""
         found: list[int] = []
         for needs in self.needs:
             every = needs
