@@ -36,7 +36,7 @@ _LARGEST = 2**48
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """offsets: of each buffer, where some were found. exhausted: there are none at all below the capacity."""
+    """offsets: of each buffer, None where none were found. exhausted: there are none at all below the capacity."""
 
     offsets: tuple[int, ...] | None = None
     exhausted: bool = False
@@ -202,7 +202,7 @@ def _uses(buffer: Buffer, taken: int, times: Sequence[int]) -> dict[int, int]:
 
 
 def _twins(buffers: Sequence[Buffer], close: Sequence[bool]) -> list[int]:
-    """For each buffer an equal one before it, or -1: which of both lies lower makes no difference."""
+    """Index of an equal buffer before each one, or -1: which of both lies lower makes no difference."""
     last: dict[Buffer, int] = {}
     twins: list[int] = []
     for index, buffer in enumerate(buffers):

@@ -10,7 +10,7 @@ from codegen_c.program.program import Program, Tensor, parts_of, reads, writes
 def lifetimes(program: Program) -> dict[str, tuple[int, int]]:
     """Steps [begin, end) during which each tensor's bytes matter; inputs from the first on, outputs to the last.
 
-    Those of states always matter.
+    Bytes of states always matter.
     A tensor that has parts lives as long as any of them.
     """
     spans = _own_lifetimes(program)

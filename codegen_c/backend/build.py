@@ -100,7 +100,7 @@ def compile_region(
 
     input_names, output_names: the model's own, in the region's order; by default the variables' names. states: what the
     parameters behind the inputs, and the results behind the outputs, are. lower: as in `CodegenBackend`.
-    Whether it fits is another question: `check_capacity`. Raises UnsupportedModel, PlanRejected.
+    `check_capacity` tells whether it fits. Raises UnsupportedModel, PlanRejected.
     """
     target = target_of(platform.processor, optimize=options.optimize, least_scratch=options.least_scratch)
     reserved = {*RESERVED, STATE_MEMORY, *(memory.name for memory in platform.memories)}

@@ -61,7 +61,7 @@ class CodegenBackend:
         return ELEMENTWISE
 
     def refuses(self, composite: relax.Function) -> str | None:
-        """Why a composite can't become C, None when it can."""
+        """Reason why a composite can't become C; None when it can."""
         lowered = self.lower(composite, self.target)
         return lowered.reason if isinstance(lowered, Refusal) else None
 
@@ -98,7 +98,7 @@ class CodegenBackend:
     def call_costs(
         self, composite: relax.Function, rows_per_call: Sequence[int], input_rows: int = 0
     ) -> list[CallCost]:
-        """Scratch and instructions of a composite that computes, or adds up, so many rows a call.
+        """Scratch and instructions of a composite that computes, or adds up, so many rows per call.
 
         Instructions are the kernels' own estimates: how two forms of one kernel differ is not what is learned.
         """

@@ -1,4 +1,4 @@
-"""take, multiply by one number an element of an axis, and add, as one matrix for each axis of a tensor.
+"""take, multiply by one number per element of an axis, and add, as one matrix per axis of a tensor.
 
 Element [i, j, ...] of the result is the sum over all a, b, ... of matrix0[i, a] * matrix1[j, b] * ... * x[a, b, ...].
 """

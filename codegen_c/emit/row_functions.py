@@ -18,7 +18,7 @@ BOUNDS = RowBounds(begin="row_begin", end="row_end", count=0)
 
 
 def row_function_names(program: Program) -> dict[str, str]:
-    """By kernel call, the name of such a function: where a sequence calls the kernel from several places."""
+    """Names of such functions by kernel call, where a sequence calls the kernel from several places."""
     taken = {call.name for call in program.kernel_calls()}
     found: dict[str, str] = {}
     for step in program.steps:

@@ -258,7 +258,7 @@ class Implementation:
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """Why a kernel does not take an operator, in words for the user."""
+    """Reason why a kernel does not take an operator, in words for the user."""
 
     kernel: str
     reason: str

@@ -96,7 +96,7 @@ def _unchanged(program: Program, pair: KeptPair) -> Program | None:
 
 
 def _in_place(program: Program, pair: KeptPair) -> Program | None:
-    """Where the last step that reads the state comes before what writes it, or reads each element before that."""
+    """The program with the state changed in place, where each element is read for the last time before its write."""
     found, left = program.tensors[pair.found], program.tensors[pair.left]
     steps = program.steps
     writer = next((index for index, step in enumerate(steps) if pair.left in writes(step)), None)

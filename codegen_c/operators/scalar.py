@@ -78,7 +78,7 @@ FUNCTIONS: dict[str, Function] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Operand:
-    """Where a value comes from.
+    """Source of a value.
 
     value: an earlier instruction's result (index 0 is the element handed in).
     input: element of an activation input of the kernel (index among the operator's inputs).
@@ -111,7 +111,7 @@ class ScalarProgram:
 
     @property
     def num_instructions(self) -> int:
-        """Modelled machine instructions an element."""
+        """Modelled machine instructions per element."""
         return sum(FUNCTIONS[instruction.function].instructions for instruction in self.instructions)
 
     @property

@@ -43,7 +43,7 @@ def fold_sequences(program: Program, splits: Mapping[str, RowSplit]) -> Program:
 
 
 def in_series(name: str, body: Sequence[KernelCall], rows_per_call: Sequence[int]) -> RowSteps:
-    """Kernels as one step, in which each computes so many rows a call, or more where nobody runs between two calls.
+    """Kernels as one step, in which each computes so many rows per call, or more where nothing runs between two calls.
 
     The last one keeps to it: its rows may lie over an input. So does the application's function, which asks for memory.
     """
@@ -99,7 +99,7 @@ def can_follow(spatial: Spatial, position: int, producer: Spatial) -> bool:
 def _rings(program: Program, body: Sequence[KernelCall], sequence: RowSequence) -> dict[str, Tensor]:
     """The tensors of which only some rows are kept: those that nothing outside of the sequence reads.
 
-    What may lie in the ring of its input does, where that takes no more rows.
+    Tensors that may lie in the ring buffer of their input do, where that takes no more rows.
     """
     inside = {call.name for call in body}
     outside = {name for other in program.steps if other.name not in inside for name in reads(other)}
@@ -160,7 +160,7 @@ def needed_and_written(
 
 
 def _readers(step: RowSteps, name: str) -> list[tuple[int, RowAccess]]:
-    """Who of the body reads a tensor, and how."""
+    """Readers of a tensor in the body: index of the call, and the rows it accesses."""
     return [
         (index, access)
         for index, call in enumerate(step.body)

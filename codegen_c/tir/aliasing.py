@@ -1,4 +1,4 @@
-"""Which inputs a lowered function may overwrite with its output, element for element."""
+"""Inputs that a lowered function may overwrite with its output, element for element."""
 
 from __future__ import annotations
 

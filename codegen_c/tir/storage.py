@@ -1,4 +1,4 @@
-"""Where the buffers that a lowered function allocates live: in a local, on the stack, or in scratch."""
+"""Places of the buffers that a lowered function allocates: a local, the stack, or scratch."""
 
 from __future__ import annotations
 

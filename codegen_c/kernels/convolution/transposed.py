@@ -21,7 +21,7 @@ Array = np.ndarray
 def spread(
     inputs: Array, window: Window, output: tuple[int, ...]
 ) -> Iterator[tuple[int, int, tuple[slice, ...], Array]]:
-    """For each tap (r, s): where in an NHWC output its products go, and the input elements they are of."""
+    """Taps (r, s), each with the part of an NHWC output that its products go to, and their input elements."""
     for r in range(window.kernel[0]):
         rows = _places(r - window.padding[0], window.strides[0], inputs.shape[1], output[0])
         for s in range(window.kernel[1]):

@@ -72,7 +72,7 @@ def _joins_channels(operator: Concat) -> bool:
 
 
 def _copies_of(operator: Concat) -> tuple[Copy, ...]:
-    """Where each input stands in the output: in one run, or in one for each pixel."""
+    """Copies of each input into the output: in one run, or in one per pixel."""
     one_run = int(np.prod(operator.output.shape[: operator.axis], dtype=np.int64)) == 1
     if not one_run and not _joins_channels(operator):
         return ()

@@ -37,7 +37,7 @@ def window_sums(operator: QPool2d, x: np.ndarray) -> np.ndarray:
 
 
 def counted_taps(operator: QPool2d) -> np.ndarray:
-    """By how many taps the sum of each output pixel is divided, int64[P, Q]."""
+    """Number of taps that the sum of each output pixel is divided by, int64[P, Q]."""
     rows, columns = (_taps_inside(operator, axis) for axis in (0, 1))
     if operator.count_include_pad:
         return np.full((len(rows), len(columns)), operator.window.kernel[0] * operator.window.kernel[1])

@@ -1,4 +1,4 @@
-"""From integer sums to quantized elements: fixed-point factors in numpy and as C, and what integer kernels refuse.
+"""Requantization of integer sums: fixed-point factors in numpy and as C, and what integer kernels refuse.
 
 A positive real factor is mantissa / 2^shift with a mantissa of 31 bits. "onnx" rounding of a sum is
 round-half-to-even(sum * mantissa / 2^shift) + zero point, clamped: one rounding of an exact 64-bit product,
@@ -144,7 +144,7 @@ class Products:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Requantize:
-    """From an int32 sum to an element of the output, as `$_requantize(sum, …)`.
+    """Requantization of an int32 sum to an element of the output, as `$_requantize(sum, …)`.
 
     mantissa: int32[K], shift: uint8[K], one for each channel (or count, for pools); of length 1 where all
     are equal: then they are literals of the function instead of tables.

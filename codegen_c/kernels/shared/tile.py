@@ -139,7 +139,7 @@ class Accumulators:
     def _store_one_by_one(
         self, finish: Finish, p: int, place: Callable[[int], str], residual: Callable[[int, int], str]
     ) -> list[str]:
-        """For what has no vector form: the vectors go to a small array, its elements are finished one by one."""
+        """Lines for a finish without vector form: vectors go to a small array, its elements are finished one by one."""
         lanes, width = self.segment.lanes, self.segment.width
 
         def read(operand: Operand) -> str:

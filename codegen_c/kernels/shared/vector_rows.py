@@ -18,7 +18,7 @@ ELEMENTWISE = (QUnary, QBinary, Elementwise, Convert)
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """So many rows of `length` elements; is_vector: whether they are runs of the last axis."""
+    """`count` rows of `length` elements; is_vector: whether they are runs of the last axis."""
 
     count: int
     length: int

@@ -64,7 +64,7 @@ class RowTaps:
 
     @classmethod
     def of(cls, taps: int, stride: int, columns: int) -> RowTaps:
-        """For `columns` output columns side by side, the first one's taps beginning with a word."""
+        """Products for `columns` output columns side by side, the first one's taps beginning with a word."""
         words: list[tuple[int, int | None]] = []
         for q in range(columns):
             odd = q * stride % 2

@@ -35,7 +35,7 @@ def cell_pairs(length: int) -> list[tuple[int, int | None]]:
 class PairedWeights:
     """Weights of `pixels` x `width` blocks, as the C code reads them.
 
-    weights: int8[K / width][cell][width / 2][a0 b0 a1 b1], cells two a unit; bias: int32[K], both with zeros for
+    weights: int8[K / width][cell][width / 2][a0 b0 a1 b1], two cells per unit; bias: int32[K], both with zeros for
     channels and a cell that fill up the last block and unit. joined: a + 256 b instead of a and b, see the header.
     """
 

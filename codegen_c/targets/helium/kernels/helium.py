@@ -63,7 +63,7 @@ class Rescale:
 
     @classmethod
     def of(cls, requantize: Requantize, low: Array, high: Array) -> Self:
-        """For sums from low to high, int64, one each or one per channel."""
+        """Rescaling of sums from low to high, int64, one each or one per channel."""
         if requantize.rounding == "tflite":
             return cls(requantize=requantize, left_shift=0, halves_even=False)
         mantissa, shift = requantize.mantissa.astype(np.int64), requantize.shift.astype(np.int64)
@@ -135,7 +135,7 @@ class Rescale:
 
 @dataclass(frozen=True, kw_only=True)
 class OutputRange:
-    """From rescaled results to bytes of the output: zero point, clamp, narrowing."""
+    """Conversion of rescaled results to bytes of the output: zero point, clamp, narrowing."""
 
     output: TensorType
     low: int
