@@ -1,4 +1,4 @@
-"""Which units compute in int8, by what it costs in accuracy, measured on calibration samples.
+"""Choice of the units that compute in int8, by its cost in accuracy, measured on calibration samples.
 
 Errors are ratios of signal to noise: 10 log10(sum of squares / sum of squared errors) in dB, over all samples.
 """

@@ -223,7 +223,7 @@ def _channel_axis(call: relax.Call, var: relax.Var) -> int:
 
 
 def _per_channel(var: relax.Var, add: relax.VarBinding, axis: int, channels: int) -> np.ndarray | None:
-    """The constant of an addition as float32[channels], if it has one number a channel."""
+    """The constant of an addition as float32[channels], if it has one number per channel."""
     arrays = [array for leaf in operands(add.value) if (array := array_of(leaf)) is not None]
     rank = len(static_shape(var))
     if len(arrays) != 1 or arrays[0].ndim > rank or not _same_shape(add, var):

@@ -1,4 +1,4 @@
-"""One composite written for NCHW images, rewritten for NHWC: a rule an operator.
+"""One composite written for NCHW images, rewritten for NHWC: one rule per operator.
 
 A rule gets the call and its operands, and returns the call for NHWC, or None where it has none. Constants are
 moved at compile time, quantized ones under their dequantize.

@@ -116,7 +116,7 @@ class _Rewriter:
         return var not in self.returned and all(user.var in members for user in self.users.get(var, []))
 
     def _quantized(self, quantize: relax.VarBinding) -> Group | None:
-        """From a quantize back to the dequantizes it depends on, if nothing else enters or leaves."""
+        """Group from a quantize back to the dequantizes it depends on, if nothing else enters or leaves."""
         members, pending, anchors = {quantize.var}, [quantize], []
         while pending:
             for leaf in operands(pending.pop().value):

@@ -115,7 +115,7 @@ def _moved_onto_constant(value: relax.Expr, dequantized: Mapping[relax.Var, rela
 
 
 def _axis_after_reshape(shape: tuple[int, ...], axis: int, moved: tuple[int, ...]) -> int | None:
-    """Where axis `axis` stands in the new shape, None where it was split or merged."""
+    """Index of axis `axis` in the new shape, None where it was split or merged."""
     if not shape or 0 in shape:
         return None
     before = int(np.prod(shape[:axis], dtype=np.int64))

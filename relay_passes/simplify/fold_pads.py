@@ -65,7 +65,7 @@ def _fold(func: relax.Function) -> relax.Function:
 
 @dataclass(frozen=True, kw_only=True)
 class _Carried:
-    """Where zeros of a pad are read: `data` by whoever may pad instead; `replaced` is then what the pad reads."""
+    """Tensors with the zeros of a pad: readers of `data` may pad instead; then the pad's input replaces `replaced`."""
 
     data: relax.Var
     replaced: relax.Var

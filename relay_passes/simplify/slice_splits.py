@@ -54,7 +54,7 @@ def _only_parts(var: relax.Var, readers: list[relax.VarBinding]) -> bool:
 
 
 def _bounds(split: relax.Call) -> list[tuple[int, int]]:
-    """Where each part begins and ends along the axis."""
+    """Bounds (begin, end) of each part along the axis."""
     axis = int(split.attrs.axis) % len(static_shape(split.args[0]))
     ends = np.cumsum([int(part.shape.values[axis]) for part in split.ty.fields]).tolist()
     return list(zip([0, *ends[:-1]], ends, strict=True))

@@ -91,7 +91,7 @@ class _Runs:
         return self.num_above[end] > self.num_above[begin + 1]
 
     def events(self, reach: int, dropped: int) -> _Events:
-        """From the reads before which a value may have been dropped on, generation by generation."""
+        """Events that follow from the reads before which a value may have been dropped, generation by generation."""
         found: _Events = {}
         open_events = [(value, read, reach, self.most_cost) for value, read in self._droppable(dropped)]
         while open_events:

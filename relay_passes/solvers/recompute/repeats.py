@@ -36,7 +36,7 @@ class Repeat:
 
 
 def repeats_at(graph: Graph, spans: Sequence[Span], live: np.ndarray, peak: int, budget_bytes: int) -> Iterator[Repeat]:
-    """For each value that waits at a position: its maker again before its next reader, with less or more of its inputs.
+    """Repeats of makers of values that wait at a position, before the next reader, with less or more of their inputs.
 
     Removed bytes are estimated on the given profile: the value is gone while it waits, its inputs stay longer.
     """

@@ -1,4 +1,4 @@
-"""Where to cut an order of operators into sequences whose rows run in series, so that few bytes are alive.
+"""Cuts of an order of operators into sequences whose rows run in series, so that few bytes are alive.
 
 A cut is a list of segments of the order. A segment of one operator runs whole. The operators of a longer one run row
 by row (`tvm_ext.core.row_sequence`): what only they read is a ring of a few rows, and a result that outlives the
