@@ -37,7 +37,7 @@ class Overlaps:
     descending: dict[tuple[str, str], int]
 
     def without(self, kept: Collection[str], apart: Collection[tuple[str, str]] = ()) -> Overlaps:
-        """Only what these tensors have no share in, and none of these pairs."""
+        """The overlaps without pairs that contain one of these tensors, and without these pairs."""
         ways = [
             {pair: n for pair, n in way.items() if not set(kept) & set(pair) and pair not in apart}
             for way in (self.ascending, self.descending)

@@ -24,7 +24,7 @@ from tvm_ext.core.columns import ColumnOperator, ColumnReader
 
 
 def columns_of(operator: Operator) -> ColumnOperator | None:
-    """None for what is no image of one batch, reads whole rows, or repeats a column."""
+    """Columns of an operator; None where a tensor is no image of one batch, rows are read whole, or columns repeat."""
     if isinstance(operator, Permute):
         by_rows = operator.axes == CHANNELS_LAST and not operator.first and _is_image(operator.output)
         return ColumnOperator(num_columns=operator.output.shape[2], readers=(None,)) if by_rows else None

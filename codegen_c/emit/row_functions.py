@@ -45,7 +45,7 @@ def _operators(schedule: Schedule) -> Iterator[int]:
 
 
 def row_functions(written: Calls) -> list[Piece]:
-    """Their definitions."""
+    """Definitions of the functions that `row_function_names` names."""
     return [
         Piece(
             text=_definition(written, call, step.name), kind="function",

@@ -116,7 +116,7 @@ def _copy(constant: Constant, memory: str, taken: set[str]) -> Tensor:
 
 
 def _woven(steps: Sequence[Step], planned: Sequence[_Planned], taken: set[str]) -> list[Step]:
-    """Before each step: waits that are due, then what starts there; a source that is still on its way comes first."""
+    """Steps, each after waits that are due, then transfers that start there; a source still on its way comes first."""
     woven: list[Step] = []
     under_way: list[_Planned] = []
 

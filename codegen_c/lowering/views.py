@@ -78,7 +78,7 @@ def _sliced(program: Program, source: Tensor, output: Tensor, copy: Copy) -> Pro
 
 
 def _joined(program: Program, inputs: list[Tensor], output: Tensor, copies: tuple[Copy, ...]) -> Program | None:
-    """Everything that is joined, born in the result."""
+    """The program with all joined inputs born in the result; None where one of them can't be."""
     made = {name for step in program.steps for name in writes(step)}
     if any(tensor.role != "intermediate" or tensor.part for tensor in inputs):
         return None

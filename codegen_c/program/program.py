@@ -219,7 +219,7 @@ class Transfer:
 
 @dataclass(frozen=True, kw_only=True)
 class Wait:
-    """Until transfers are done. Nothing touches their targets before, and nobody writes to their sources."""
+    """Blocks until transfers are done. Before that, nothing touches their targets or writes to their sources."""
 
     name: str
     transfers: tuple[Transfer, ...]

@@ -141,7 +141,7 @@ def _stored(call: KernelCall, rows_per_call: int, rings: Mapping[str, Tensor]) -
 def needed_and_written(
     step: RowSteps, tensors: Mapping[str, Tensor], outputs: Sequence[str], dying: Iterable[str]
 ) -> list[tuple[dict[str, int], dict[str, int]]]:
-    """At each call of a sequence: bytes written of some outputs when it ends, first byte still read of dying inputs."""
+    """Per call of a sequence: bytes written of some outputs when it ends, first byte still read of dying inputs."""
     written, made = dict.fromkeys(outputs, 0), [0] * len(step.body)
     readers = {name: _readers(step, name) for name in dying}
     row_bytes = {name: tensors[name].num_bytes // found[0][1].input_rows for name, found in readers.items()}

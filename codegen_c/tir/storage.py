@@ -92,7 +92,7 @@ def _aliases(body: tirx.Stmt) -> dict[Var, Var]:
 
 
 def _offsets(lifetimes: list[_Lifetime]) -> dict[Var, int]:
-    """First fit, the largest first."""
+    """Offsets by first fit, the largest first."""
     placed: list[tuple[_Lifetime, int]] = []
     for one in sorted(lifetimes, key=lambda lifetime: -lifetime.num_bytes):
         offset = 0

@@ -62,7 +62,7 @@ def _is_one_run(operator: Conv2d) -> bool:
 
 
 def _instructions(operator: Conv2d, blocking: Blocking, pixels: int) -> int:
-    """Modelled, for a group of pixels: set-up of each block, start of each run, loads, FMAs and the loop."""
+    """Modelled instructions of a group of pixels: set-up of each block, start of each run, loads, FMAs and the loop."""
     _, kernel_rows, kernel_columns, depth = operator.weight.shape
     runs, length = (kernel_rows, kernel_columns * depth)
     if not _is_one_run(operator):

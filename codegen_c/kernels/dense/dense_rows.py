@@ -86,7 +86,7 @@ def _in_rows(operator: Dense | QDense, rows: Rows, row: Implementation, stored: 
 
 
 def row_counts(operator: Dense | QDense) -> tuple[int, ...]:
-    """Into how many equal parts the only vector of a layer can come; () for none."""
+    """Numbers of equal parts that the only vector of a layer can come in; () for none."""
     depth = operator.weight.shape[1]
     if prod(operator.output.shape[:-1]) != 1 or len(operator.inputs) != 1:
         return ()

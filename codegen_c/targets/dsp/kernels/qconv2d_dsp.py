@@ -89,7 +89,7 @@ def _pair(operator: QConv2d) -> PairedWeights:
 
 
 def _instructions(operator: QConv2d, stored: StoredRows, finish: FastRequantize, paired: PairedWeights) -> int:
-    """Modelled: windows expanded, then products and results of each block; each call's last one may lack pixels."""
+    """Modelled instructions: expanded windows, then products and results of blocks; a call's last may lack pixels."""
     batch, height, columns, channels = operator.output.shape
     pixels = batch * height * columns
     calls = [min(stored.at_once or height, height - h) for h in range(0, height, stored.at_once or height)]

@@ -87,7 +87,7 @@ def _keeps_places(operator: QConv2d) -> bool:
 
 
 def _instructions(operator: QConv2d, stored: StoredRows, finish: FastRequantize, taps: RowTaps, plane: Plane) -> int:
-    """Modelled: planes expanded, then products and results of two columns at a time, or of one."""
+    """Modelled instructions: expanded planes, then products and results of two columns at a time, or of one."""
     batch, height, columns, channels = operator.output.shape
     kernel_rows = operator.window.kernel[0]
 

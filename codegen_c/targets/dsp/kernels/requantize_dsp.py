@@ -60,7 +60,7 @@ class FastRequantize:
 
     @property
     def instructions(self) -> int:
-        """Modelled, of one sum: loads of its factor are shared by the sums of a channel."""
+        """Modelled instructions of one sum: loads of its factor are shared by the sums of a channel."""
         if self.is_fast:
             return 6 if self.exact.rounding == "onnx" else 7 if self.exact.clamps_negatives else 8
         return 20
