@@ -256,7 +256,7 @@ def _mean(call: relax.Call, operands: _Operands) -> relax.Expr | None:
 
 
 def _reshape(call: relax.Call, operands: _Operands) -> relax.Expr | None:
-    """Only where the image's elements lie in the same order either way, and the result is no image."""
+    """Reshape of an image to no image; None unless its elements lie in the same order in both layouts."""
     if not is_image(call.args[0]) or is_image(call):
         return None
     shape = static_shape(call.args[0])

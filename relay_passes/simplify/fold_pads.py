@@ -76,7 +76,7 @@ def _carried(
     readers: Mapping[relax.Var, list[relax.VarBinding]],
     values: Mapping[relax.Var, relax.Expr],
 ) -> _Carried | None:
-    """None where it pads with anything but zero, or nobody reads it.
+    """Tensors with the pad's zeros; None where it pads with anything but zero, or nothing reads it.
 
     Integers behind which a dequantize stands are padded with its zero point. Real numbers may go through a quantize
     and a dequantize of the grid that they are on.

@@ -66,7 +66,7 @@ class _Search:
         self.best = self.state.score()
 
     def improve(self) -> None:
-        """Until no item gains, or enough has been tried."""
+        """Tries all choices of all items until no item gains, or enough has been tried."""
         gained = True
         while gained and self.trials < MOST_TRIALS:
             gained = False

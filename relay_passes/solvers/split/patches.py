@@ -144,7 +144,7 @@ class _Walk:
         )
 
     def segment(self) -> Segment:
-        """All that have been taken in, as one segment."""
+        """All operators that have been taken in, as one segment."""
         cuts = [*self.inner_cuts, *(cut for cuts in self.cuts.values() for cut in cuts)]
         shared = self.segments.shared(self.replay, self.begin, self.pieces[-1])
         needed = [
