@@ -14,7 +14,7 @@ from tvm_ext.core.row_schedule import Schedule
 from tvm_ext.core.row_sequence import RowCall
 
 FIRST_ROW_NUMBER = -2
-"""Rows of rings carry numbers from here down: tensors have numbers from 0 up, and -1 is nobody."""
+"""Highest number of a ring's row, others follow downwards: tensors have numbers from 0 up, and -1 is no owner."""
 
 
 def replay_sequence(

@@ -66,7 +66,7 @@ class CodegenBackend:
         return lowered.reason if isinstance(lowered, Refusal) else None
 
     def footprint(self, composite: relax.Function) -> Footprint:
-        """Cost and scratch of a composite, and for each parameter what the output shares with it if it dies there."""
+        """Cost and scratch of a composite, and per parameter the bytes that the output shares if it dies there."""
         lowered = self.lower(composite, self.target)
         if isinstance(lowered, Refusal) or lowered.implementation is None:
             return Footprint(instructions=0)

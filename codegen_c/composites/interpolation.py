@@ -10,7 +10,7 @@ import numpy as np
 from codegen_c.composites.graph import Call
 
 LONGEST_AXIS = 4096
-"""A matrix has as many elements as the square of that."""
+"""Limit on an axis: a matrix has as many elements as its square."""
 
 
 def matrices_after(call: Call, known: list[list[np.ndarray]], arrays: list[np.ndarray]) -> list[np.ndarray] | None:

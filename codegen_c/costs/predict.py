@@ -1,4 +1,4 @@
-"""Predicted time of a program, step by step, and what it moves between memories.
+"""Predicted time of a program, step by step, and the bytes that it moves between memories.
 
 The model is `tvm_ext.core.time_model`; what comes out is a prediction, for QEMU models no memory timing.
 """

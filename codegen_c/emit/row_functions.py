@@ -1,4 +1,4 @@
-"""Functions that compute some rows of a layer: they hand its kernel what is the same in every call of a sequence."""
+"""Functions that compute some rows of a layer: they hand its kernel the arguments that all calls share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs a Program in numpy with the kernels' references: what the C code must compute."""
+"""Runs a Program in numpy with the kernels' references: the results that the C code must compute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of kernel calls that become one Sequence: their rows run in series, and what only they touch becomes a ring."""
+"""Runs of kernel calls that become one Sequence: rows run in series, and tensors only they touch become rings."""
 
 from __future__ import annotations
 

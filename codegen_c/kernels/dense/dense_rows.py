@@ -29,7 +29,7 @@ Layer = TypeVar("Layer", Dense, QDense)
 
 
 def one_row(operator: Layer, rows: Rows) -> Layer:
-    """The layer by the shapes of what makes one row of its result."""
+    """The layer with the shapes of one row of its result."""
     depth = operator.weight.shape[1]
     shapes = [(depth,), *[(rows.length,)] * (len(operator.inputs) - 1)]
     inputs = tuple(replace(kind, shape=shape) for kind, shape in zip(operator.inputs, shapes, strict=True))

@@ -66,7 +66,7 @@ def spatial(window: Window, source: TensorType, output: TensorType, num_same_row
 
 
 def row_by_row(rows: int, num_inputs: int = 1) -> Spatial:
-    """Row behaviour of what computes each row from the same row of every input."""
+    """Row behaviour of a kernel that computes each row from the same row of every input."""
     return Spatial(output_rows=rows, inputs=(RowAccess.same(rows),) * num_inputs)
 
 
