@@ -144,7 +144,7 @@ class _Grouping:
         return replace(unit, weight=weight, axis=axis, bias=bias)
 
     def _clamps(self, last: relax.VarBinding) -> list[relax.VarBinding]:
-        """relu and clip, each the only reader of what stands before it."""
+        """relu and clip, each the only reader of the value before it."""
         found: list[relax.VarBinding] = []
         while (follower := self._sole_user(last.var)) is not None and op_name(follower.value) in _CLAMPS:
             found.append(follower)

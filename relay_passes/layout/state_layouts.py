@@ -1,4 +1,4 @@
-"""States of a model whose images are kept with their channels last: nobody outside sees them, so no layout is given."""
+"""States of a model whose images are kept with their channels last: no caller sees them, so no layout is given."""
 
 from __future__ import annotations
 

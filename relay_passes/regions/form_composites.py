@@ -169,7 +169,7 @@ class _Rewriter:
         return Group(members=members[:best], anchor=anchor)
 
     def _fuses(self, candidate: relax.VarBinding, anchor: relax.VarBinding, known: set[relax.Var]) -> bool:
-        """True if an operator runs element by element on what the anchor gives, with operands of its shape."""
+        """True if an operator runs element by element on the anchor's result, with operands of its shape."""
         if op_name(candidate.value) not in self.backend.elementwise or candidate.var in self.owned:
             return False
         if not isinstance(anchor.var.ty, relax.TensorType) or not tvm_ffi.structural_equal(

@@ -31,7 +31,7 @@ _SHAPE_MOVES = ("relax.reshape", "relax.permute_dims", "relax.expand_dims", "rel
 
 @tvm.transform.module_pass(opt_level=0, name="FoldConstants")
 class FoldConstants:
-    """Replace what can be computed at compile time by its value, and remove what nothing reads.
+    """Replace calls that can be computed at compile time by their values, and remove bindings that nothing reads.
 
     Rewrite:
         add(const, const)                            -> const

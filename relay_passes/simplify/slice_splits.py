@@ -11,7 +11,7 @@ from relay_passes.dataflow import bindings, infer, map_dataflow, op_name, rebuil
 
 @tvm.transform.module_pass(opt_level=0, name="SliceSplits")
 class SliceSplits:
-    """Replace the parts of a split by slices of what was split.
+    """Replace the parts of a split by slices of its input.
 
     Rewrite:
         p = split(x, [2, 5], axis=1)        a = strided_slice(x, axes=[1], begin=[0], end=[2])

@@ -4,7 +4,7 @@ What happens to a value is decided at few positions, its events: where it is rea
 run again. Between two events it is kept or it is not; at an event it may be made again, for which its inputs have to be
 there, which makes the position an event of theirs. Only what waits across an excess of bytes has events, so that the
 program is small where little is missing, however long the sequence. Bytes are counted where the sequence's own runs
-stand, not at the repeats between them: whoever asks checks the result.
+stand, not at the repeats between them: callers check the result.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class PatchedSegments(Segments):
 
 
 class _Walk:
-    """Adds up what a segment in strips needs, operator by operator, from its last one back."""
+    """Adds up the needs of a segment in strips, operator by operator, from its last one back."""
 
     def __init__(self, segments: PatchedSegments, replay: Replay, strips: tuple[Columns, ...]) -> None:
         self.segments, self.replay, self.strips = segments, replay, strips
