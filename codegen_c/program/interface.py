@@ -121,5 +121,5 @@ class Interface:
 
     @property
     def not_reset(self) -> str:
-        """Name of the answer of a run whose states nobody has set."""
+        """Name of the answer of a run whose states were never set."""
         return f"{self.model}_not_reset"
