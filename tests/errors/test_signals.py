@@ -45,13 +45,16 @@ def start(folder: Path, *command: str) -> subprocess.Popen[str]:
     """A process that is interrupted as one in the foreground, with temporary files in `folder/tmp`."""
     (folder / "tmp").mkdir(exist_ok=True)
     environment = {**os.environ, "TMPDIR": str(folder / "tmp"), MARK: str(folder)}
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # what is ignored here is ignored there
+    # A signal that is ignored here, as SIGHUP is under nohup, would be ignored there.
+    asked = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL, signal.SIGTERM: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in asked.items()}
     try:
         return subprocess.Popen(
             [sys.executable, *command], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def wait_until_watched(folder: Path) -> None:
