@@ -80,7 +80,7 @@ def compile_case(case: Case, folder: Path, name: str = "m") -> Compiled:
     path.write_bytes(case.model.SerializeToString())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        mod = load(path, shapes=_open_shapes(case))
+        mod = load(path, shapes=_open_shapes(case), states={})
         return compile_module(mod, Platform.load("host"), BuildOptions(io="caller", name=name))
 
 
