@@ -238,6 +238,8 @@ class _Search:
     def _starts(self, use: int, ready: int, cycles: float) -> Iterator[int]:
         """Places from `ready` on where a transfer for a step may start: where it is just hidden, and around that."""
         latest = self.problem.boundary_to(use)
+        if latest < ready:  # the step runs together with the one that the value was last needed for
+            return
         hidden = latest
         while hidden > ready and self.elapsed[latest] - self.elapsed[hidden] < cycles:
             hidden -= 1
