@@ -15,6 +15,8 @@ import numpy as np
 
 STATES = "tvm_ext.states"
 """Module attribute: the states in order, as `states_to_json` writes them."""
+WARM_UP = "tvm_ext.warm_up_runs"
+"""Module attribute: runs behind a reset whose outputs are nobody's answer yet."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
