@@ -27,7 +27,7 @@ from relay_passes.dataflow import bindings, build, constant, infer, live, operan
 from relay_passes.streams.time_rules import Known, Rule, Slide, Unruly, rule_of
 from tvm_ext.core.decisions.composites import InputCount
 from tvm_ext.core.decisions.models import KeptStates, WarmUp
-from tvm_ext.core.errors import UnsupportedModel
+from tvm_ext.core.errors import BadOptions, UnsupportedModel
 from tvm_ext.core.model_states import ModelState
 
 
@@ -38,16 +38,14 @@ class StreamWindows:
     Attributes of the result: the states, and how many runs are needed before the first answer is that of a window.
     """
 
-    def __init__(self, name: str, axis: int, hop: int) -> None:
-        self.name, self.axis, self.hop = name, axis, hop
+    def __init__(self, name: str, hop: int, axis: int | None = None) -> None:
+        self.name, self.hop, self.axis = name, hop, axis
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         main = mod["main"]
-        param = next(param for param in main.params if param.name == self.name)
-        frames = static_shape(param)[self.axis]
-        times = times_of(main, param, self.axis)
-        if all(var is param for var in times.over):
-            _refuse(times, param)
+        param = _input(main, self.name, len(KeptStates.read(mod).states))
+        times = _times(main, param, self.hop, self.axis)
+        frames = static_shape(param)[times.over[param].axis]
         draft = _Rewriter(main, times, self.hop, {})
         draft.run()
         written = _Rewriter(main, times, self.hop, draft.needed)
@@ -58,9 +56,38 @@ class StreamWindows:
         return WarmUp(runs=-(-frames // self.hop) - 1).write(KeptStates(states=states).write(changed))
 
 
-def _refuse(times: Times, param: relax.Var) -> None:
-    reasons = "; ".join(f"{name} {reason}" for name, reason in times.whole.items())
-    raise UnsupportedModel(f"input {param.name!r} cannot be turned into a stream: {reasons}.")
+def _input(main: relax.Function, name: str, num_states: int) -> relax.Var:
+    inputs = main.params[: len(main.params) - num_states]
+    found = next((param for param in inputs if param.name == name), None)
+    if found is None:
+        raise BadOptions(f"hop: {name!r} is no input; there are {', '.join(param.name for param in inputs)}.")
+    return found
+
+
+def _times(main: relax.Function, param: relax.Var, hop: int, axis: int | None) -> Times:
+    """Times of the values along the axis that is given, or the only one along which the model can go.
+
+    Raises BadOptions where there are several or none, UnsupportedModel where the given one cannot be.
+    """
+    shape = static_shape(param)
+    if axis is not None and not -len(shape) <= axis < len(shape):
+        raise BadOptions(f"hop: {param.name!r} has the shape {list(shape)}; there is no axis {axis}.")
+    tried = range(len(shape)) if axis is None else [axis % len(shape)]
+    found = {one: times_of(main, param, one) for one in tried if shape[one] > 1 or axis is not None}
+    possible = {one: times for one, times in found.items() if len(times.over) > 1}
+    if len(possible) > 1:
+        named = ", ".join(f"{one} ({shape[one]})" for one in possible)
+        raise BadOptions(f"hop: {param.name!r}, {list(shape)}, may go over axes {named}; say which one is time.")
+    if not possible:
+        reasons = {f"{name} {reason}" for times in found.values() for name, reason in times.whole.items()}
+        raise UnsupportedModel(
+            f"input {param.name!r} cannot be turned into a stream: {'; '.join(sorted(reasons))[:600]}. The model takes "
+            "the window whole without a hop."
+        )
+    ((chosen, times),) = possible.items()
+    if not 0 < hop <= shape[chosen]:
+        raise BadOptions(f"hop {param.name}={hop}: the window has {shape[chosen]} frames; 1 to as many can be new.")
+    return times
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +112,7 @@ class OverTime:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Times:
-    """over: values over time. rules: of those that operators make. whole: why others that read them are not, by name."""
+    """over: values over time. rules: of those that operators make. whole: reasons why others that read them are not."""
 
     over: Mapping[relax.Var, OverTime]
     rules: Mapping[relax.Var, Rule]
