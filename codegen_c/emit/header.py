@@ -136,6 +136,6 @@ def _warm_up(interface: Interface) -> str:
         return ""
     return (
         f"/* The first {interface.warm_up_runs} runs behind a reset answer {interface.not_ready}:\n"
-        "   the window is not full, and outputs mean nothing. From then on a run answers as the whole window would. */\n"
+        "   the window is not full, and outputs mean nothing. From then on a run answers as the whole window. */\n"
         f"enum {{ {interface.warm_up_name} = {interface.warm_up_runs}, {interface.not_ready} = {NOT_READY} }};\n"
     )
