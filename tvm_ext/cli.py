@@ -143,7 +143,7 @@ def compile_command(
         str | None,
         typer.Option(
             metavar="INPUT=FRAMES[@AXIS]",
-            help="Take only so many new frames of a window over time in each run, and answer as the whole window would.",
+            help="Take only so many new frames of a window over time in each run, and answer as the whole window.",
         ),
     ] = None,
     limit: Limit = None,
