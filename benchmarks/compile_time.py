@@ -1,4 +1,4 @@
-"""How long a compilation takes and how much memory, over networks of growing depth and size.
+"""Time and memory of a compilation, over networks of growing depth and size.
 
     python benchmarks/compile_time.py
 

@@ -1,4 +1,4 @@
-"""How small the arenas of the zoo's int8 networks get: whole, split into rows that run in series, and in patches.
+"""Least arenas of the zoo's int8 networks: whole, split into rows that run in series, and in patches.
 
     python benchmarks/fit.py --output benchmarks/results/fit.json
 

@@ -41,7 +41,7 @@ from tvm_ext.core.platform import Platform  # noqa: E402
 from tvm_ext.guide import learned_cost, learned_rank  # noqa: E402
 
 NETWORKS = ("ds_cnn", "resnet8", "autoencoder", "mobilenet_v1_025_96", "mcunet_5fps_vww")
-"""Those of MLPerf Tiny, which kws and resnet are trained forms of, and one that was searched."""
+"""Networks of MLPerf Tiny, of which kws and resnet are trained forms, and one that was searched."""
 DTYPES = ("int8", "fp32")
 GRAPHS = {40: range(50, 65), 80: range(50, 60), 160: range(50, 54)}
 """Nodes of layered graphs -> seeds."""
@@ -102,7 +102,7 @@ def costs(steps_of: Mapping[str, Sequence[Sequence[Any]]]) -> dict[str, dict[str
 
 @dataclass(frozen=True, kw_only=True)
 class _Search:
-    """What one search came to: the share of the duration that repeats add, None for no plan."""
+    """Result of one search. added: share of the duration that repeats add, None for no plan."""
 
     added: float | None
     evaluated: int
@@ -170,7 +170,7 @@ def _ranks(values: np.ndarray) -> np.ndarray:
 
 
 def _write(path: Path, found: Mapping[str, Any]) -> None:
-    """One step a line."""
+    """JSON with one step per line."""
     measured_steps = ",\n".join(
         f'{json.dumps(key)}: {{"commit": {json.dumps(one["commit"])}, "steps": [\n{_lines(one["steps"])}]}}'
         for key, one in found["measured"].items()

@@ -38,11 +38,11 @@ from tvm_ext.pipeline import compile_module  # noqa: E402
 PLATFORMS = ("cortex_m4", "cortex_m55")
 DTYPES = ("int8", "fp32")
 MOST_BYTES = 1 << 26
-"""Of a memory that holds any of these models."""
+"""Capacity of a memory that holds any of these models."""
 
 
 def features_of(compiled: Compiled, call: KernelCall) -> tuple[int, ...]:
-    """What the guide knows of a call."""
+    """Features of a call that the guide knows."""
     tensors = compiled.program.tensors
     inputs = [
         TensorType(shape=shape, dtype=tensors[name].dtype)
@@ -106,7 +106,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _write(path: Path, corpus: dict[str, Any]) -> None:
-    """One step a line."""
+    """JSON with one step per line."""
     head = "".join(f"{json.dumps(key)}: {json.dumps(stamped(corpus)[key])},\n" for key in ("commit", "head", "done"))
     steps = ",\n".join(json.dumps(row, separators=(",", ":")) for row in corpus["steps"])
     path.write_text(f'{{{head}"steps": [\n{steps}\n]}}\n', encoding="utf-8")

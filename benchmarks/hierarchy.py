@@ -1,4 +1,4 @@
-"""What several memories bring: predicted time with and without them, bytes moved, and how near the best plans are.
+"""Gain by several memories: predicted time with and without them, bytes moved, and distance to the best plans.
 
     python benchmarks/hierarchy.py --output benchmarks/results/hierarchy.json
     python benchmarks/hierarchy.py --networks --graphs 30 --seconds 120 --output /tmp/hierarchy.json

@@ -32,7 +32,7 @@ DATA = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 RESULT = ROOT / "benchmarks" / "conformance" / "LIGHT.md"
 MOST_C_BYTES = 100_000_000
 LEAST_LITERAL_BYTES = 5
-"""Of a float weight in C text, with its comma: `0.5f,`."""
+"""Least bytes of a float weight in C text, with its comma: `0.5f,`."""
 RTOL, ATOL = 1e-3, 1e-5
 
 

@@ -33,7 +33,7 @@ NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
 
 
 def plain_graph(model: onnx.ModelProto) -> Graph:
-    """The graph of a model's activations: shapes as onnx infers them, four bytes an element; constants left out."""
+    """The graph of a model's activations: shapes as onnx infers them, four bytes per element; constants left out."""
     graph = onnx.shape_inference.infer_shapes(model, strict_mode=True).graph
     constants = {tensor.name for tensor in graph.initializer}
     elements: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Pictures of `results/side_by_side.json`: executed instructions per multiply-add, one bar a model and system.
+"""Pictures of `results/side_by_side.json`: executed instructions per multiply-add, one bar per model and system.
 
     python benchmarks/plots.py --output out/plots
 
@@ -27,7 +27,7 @@ PICTURES = (("cortex_m4", "instructions"), ("cortex_m55", "instructions"), ("hos
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """One SVG a platform."""
+    """One SVG per platform."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results" / "side_by_side.json")
     parser.add_argument("--output", type=Path, default=Path("out/plots"))

@@ -47,7 +47,7 @@ class BadFile(Exception):
 
 
 def read_problem(path: Path) -> Problem:
-    """Raises BadFile."""
+    """The problem in a file. Raises BadFile."""
     try:
         return to_problem(json.loads(path.read_text(encoding="utf-8")), str(path))
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""What recomputation within a budget costs at least, with an order of first runs kept: a bound for `remat.py`.
+"""Lower bound of the cost of recomputation within a budget, with an order of first runs kept, for `remat.py`.
 
 A value that is not there while some node runs for the first time, though a later one reads it, runs again in between.
 So each gap between two reads of a value is bridged by its bytes or by at least one repeat, of which there is one for
@@ -18,7 +18,7 @@ from relay_passes.solvers.graph import Graph
 from relay_passes.solvers.liveness import live_bytes
 
 EFFORT = 5.0
-"""Of the solver, in its own measure, about seconds: it ends the search without depending on the machine."""
+"""Limit of the solver in its own measure, about seconds: it ends the search without depending on the machine."""
 
 
 def least_cost(graph: Graph, costs: Sequence[int], budget_bytes: int) -> int:

@@ -50,7 +50,7 @@ CHANNELS = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """Of one operator: its output's shape as stored, its window, whether each channel is apart."""
+    """An operator with a window: its output's shape as stored, its window, whether each channel is apart."""
 
     shape: tuple[int, ...]
     window: Window
@@ -113,7 +113,7 @@ class _WithChannels(Segments):
         return self.held(begin) + expanded + 4 * prod(last.shape)
 
     def _is_block(self, begin: int, end: int) -> bool:
-        """Pointwise, perhaps depthwise, pointwise; each read only by the next."""
+        """True for pointwise, perhaps depthwise, pointwise operators, each read only by the next."""
         block = [layer for layer in self.layers[begin:end] if layer]
         if len(block) < end - begin or len(block[0].shape) != 4:
             return False

@@ -64,7 +64,7 @@ def trained(rows: np.ndarray, targets: np.ndarray, *, trees: int, depth: int, ra
 
 
 def learned_cost(corpus: dict[str, Any]) -> LearnedCost:
-    """From the rows of `guide_corpus.py`."""
+    """Cost model learned from the rows of `guide_corpus.py`."""
     simd = {name: Platform.load(name).processor.simd for name in dict.fromkeys(row[0] for row in corpus["steps"])}
     steps = [(simd[row[0]], row[1], tuple(row[3:])) for row in corpus["steps"] if row[2] > 0]
     counts = np.array([row[2] for row in corpus["steps"] if row[2] > 0], np.float64)
@@ -100,7 +100,7 @@ def plan_rows() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _makes(sequence: Sequence[int], repeat: Repeat, position: int) -> bool:
-    """Whether a plan runs a repeat's nodes again between the node of a position and the reader they serve.
+    """True where a plan runs a repeat's nodes again between the node of a position and the reader they serve.
 
     The order is 0, 1, 2 ..., so that positions in it are nodes.
     """

@@ -20,7 +20,7 @@ class Backend(Protocol):
     def elementwise(self) -> frozenset[str]: ...
 
     def refuses(self, composite: relax.Function) -> str | None:
-        """Why it can't compile a composite, in words for the user; None when it can."""
+        """Reason why it can't compile a composite, in words for the user; None when it can."""
         ...
 
     def footprint(self, composite: relax.Function) -> Footprint:

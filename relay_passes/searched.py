@@ -67,7 +67,7 @@ class Searched:
 
 
 def searched(mod: tvm.IRModule, backend: Backend, known: Searched | None) -> Searched:
-    """What is known of a module, where it is that module's, or else a search of its own."""
+    """Search of a module: the known one where it is that module's, else a new one."""
     if known is not None and known.mod["main"].same_as(mod["main"]):
         return known
     return Searched(mod=mod, backend=backend)

@@ -1,4 +1,4 @@
-"""What all tests share: the repository, models that are kept outside of it, and whether boards can be run."""
+"""Fixtures of all tests: the repository, models kept outside of it, packages; skips where tools are missing."""
 
 from __future__ import annotations
 

@@ -148,8 +148,8 @@ assert not output.exists()
 # %% [markdown]
 # ## Large enough
 #
-# How much would do? Any platform with the same processor tells: the arena of a build for `cortex_m4`. Without a cross
-# compiler, the host's serves.
+# The bytes that are enough are the arena of a build for any platform with the same processor, as `cortex_m4`. Without a
+# cross compiler, the host's serves.
 
 # %%
 probe = tvm_ext.build(module, "cortex_m4" if has_board else "host", work / "probe", BuildOptions(verify=()))

@@ -83,8 +83,8 @@ assert accuracy["int8"] >= accuracy["float"] - 0.005
 # %% [markdown]
 # ## The C
 #
-# One function a layer. Products of bytes are summed in int32; the zero point of the input is folded into the bias. Each
-# sum is scaled by an integer multiplication and a shift, rounded once, and clamped: the clamp is the relu.
+# One function per layer. Products of bytes are summed in int32; the zero point of the input is folded into the bias.
+# Each sum is scaled by an integer multiplication and a shift, rounded once, and clamped: the clamp is the relu.
 
 # %%
 source = (output / "int8" / "digits.c").read_text()

@@ -41,7 +41,7 @@ def reference(samples: Samples) -> Samples:
 
 
 def num_right(outputs: Samples, labels: np.ndarray) -> int:
-    """How many images were recognised; outputs may be of the first images only."""
+    """Number of images recognised; outputs may be of the first images only."""
     guesses = [int(output["probabilities"].argmax()) for output in outputs]
     return int(np.sum(np.array(guesses) == labels[: len(guesses)]))
 

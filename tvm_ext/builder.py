@@ -47,7 +47,7 @@ Progress = Callable[[str], None]
 Sample = Mapping[str, np.ndarray]
 NUM_SAMPLES = 3
 NUM_STEPS = 100
-"""Samples of a model with states, which follow each other."""
+"""Consecutive samples of a model with states."""
 NUM_STEPS_STORED = 4
 TRACE_FILE = "trace.json"
 
@@ -125,7 +125,7 @@ def build(
 
 
 def _targets(platform: Platform, options: BuildOptions) -> tuple[str, ...]:
-    """Where to verify. Raises BadOptions where a board is asked for that the platform does not have."""
+    """Targets on which to verify. Raises BadOptions where a board is asked for that the platform does not have."""
     if options.verify is None:
         if platform.board is None:
             return ("host",)

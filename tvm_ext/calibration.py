@@ -15,7 +15,7 @@ from tvm_ext.core.errors import BadInput
 from tvm_ext.core.files.arrays import read_arrays
 
 Array = np.ndarray
-# What `tvm_ext.build(calibration=...)` takes.
+# Argument of `tvm_ext.build(calibration=...)`.
 Source = str | Path | Mapping[str, Array] | Iterable[Mapping[str, Array]]
 # Per input: shape and dtype.
 Specs = Mapping[str, tuple[tuple[int, ...], str]]
@@ -25,7 +25,7 @@ LABELS = "labels"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Calibration:
-    """Samples by the model's input names, of exactly its shapes and types; labels: one integer a sample, or None."""
+    """Samples by the model's input names, of exactly its shapes and types; labels: one integer per sample, or None."""
 
     samples: Sequence[Mapping[str, Array]]
     labels: Sequence[int] | None = None
@@ -35,12 +35,12 @@ def read_calibration(source: Source, inputs: Specs) -> Calibration:
     """Check calibration data against a model's inputs.
 
     source: path of an .npz file or a dict, with one array a name: the input's shape behind an axis of samples (where
-    the input's first extent is 1, that axis may also take its place); or an iterable of dicts, one a sample, with
-    arrays of the input's shape. `labels` holds an integer a sample: the index of the largest element of the model's
+    the input's first extent is 1, that axis may also take its place); or an iterable of dicts, one per sample, with
+    arrays of the input's shape. `labels` holds one integer per sample: the index of the largest element of the model's
     first output. Names that are no input's are ignored.
 
     Raises BadInput for an unreadable file, a missing input, another shape or type, NaN or infinity, no samples, and
-    labels that are not one integer a sample.
+    labels that are not one integer per sample.
     """
     if isinstance(source, str | Path):
         where, arrays = str(source), read_arrays(Path(source), {*inputs, LABELS})

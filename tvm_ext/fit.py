@@ -123,7 +123,7 @@ def _say(method: FitMethod, rejected: str, platform: Platform) -> None:
 
 
 def _excess(compiled: Compiled, options: BuildOptions) -> DoesNotFit | None:
-    """Why a result does not fit, with its arena of the default memory within a limit; None if it does."""
+    """Reason why a result does not fit, with its arena of the default memory within a limit; None if it does."""
     platform = compiled.platform
     limits = {platform.activations: options.limit_bytes(platform)}
     try:

@@ -36,7 +36,7 @@ OF_ROWS = Trust(least_bytes=(255, 256), least_cost=(7, 8))
 OF_STRIPS = Trust(least_bytes=(31, 32), least_cost=(1, 2))
 """Rows of strips are cut once more, which the search for strips does not see."""
 RUNG = (31, 32)
-"""Part of one budget that is the next one, of a search that has to be asked budget by budget."""
+"""Next budget as a part of the one before, for a search that has to be asked budget by budget."""
 LOWEST = 32
 """Least part of the bytes of the whole that such a search is asked for."""
 
@@ -134,7 +134,7 @@ def _sequences(known: Searched) -> tuple[Offer, ...]:
 
 
 def _patches(known: Searched) -> tuple[Offer, ...]:
-    """Of strips; last of all, their rows cut as small as they can be."""
+    """Offers of strips; behind them, one whose rows are cut as small as they can be."""
     offers = tuple(
         _offer(found, OF_STRIPS)
         for found in frontier(known.in_patches)
@@ -152,7 +152,7 @@ def _offer(found: Split, trust: Trust) -> Offer:
 
 
 def _repeats(known: Searched) -> tuple[Offer, ...]:
-    """Down to what one operator needs alone."""
+    """Offers down to the bytes that one operator needs alone."""
     graph = known.graph
     alone = (
         sum(graph.sizes[value] for value in {*node.reads, *node.writes}) + node.extra_bytes

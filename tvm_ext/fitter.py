@@ -36,7 +36,7 @@ class Stages:
 
 @dataclass(frozen=True, kw_only=True)
 class Way:
-    """How a model is compiled to take less memory. memory_pass: what runs behind the order of operators."""
+    """Options and pass that compile a model to take less memory. memory_pass: runs behind the order of operators."""
 
     method: str
     options: BuildOptions
@@ -69,7 +69,7 @@ class Fitter:
         return Way(method=method.name, options=method.options, memory_pass=memory_pass)
 
     def compiled(self, method: FitMethod, one: Try, options: BuildOptions) -> Compiled | None:
-        """What a try comes to; None where the method's pass finds nothing to change.
+        """Result of a try; None where the method's pass finds nothing to change.
 
         options: with the limits of memories. Raises UnsupportedModel, PlanRejected.
         """

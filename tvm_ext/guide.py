@@ -27,7 +27,7 @@ def learned_cost() -> LearnedCost:
 
 @cache
 def learned_rank() -> Rank:
-    """How likely repeats are part of exact plans, learned on random layered graphs."""
+    """Likelihood that repeats are part of exact plans, learned on random layered graphs."""
     return Trees.of(_weights(), "rank").predict
 
 

@@ -1,4 +1,4 @@
-"""Decides what is tried next where a model needs more memory than it may take: a pure function of what was tried.
+"""The next try where a model needs more memory than it may take: a pure function of the tries before.
 
 A method offers budgets to ask its pass for, from the cheapest to the one of fewest bytes. They depend on the model
 alone, and of those that come within the limit the cheapest is taken: so a larger limit never costs more.
@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 MOST_TRIES = 64
-"""Of one model within one limit, all methods together."""
+"""Limit for one model within one memory limit, all methods together."""
 NEGLIGIBLE = 64
 """Part of the instructions of a floor, up to which a result above it is not worth the search for a better one."""
 LEAST_REPEATED = 0.75
-"""Part that is taken to repeat itself of how much dearer than promised the offers of a method have come out so far."""
+"""Part of a method's least factor so far, of cost over promised cost, that its next offers are taken to have."""
 MOST_IN_VAIN = 2
 """Offers of a method, one after the other, in which its pass finds nothing: smaller ones are left."""
 MOST_SPILLS = 5

@@ -55,7 +55,7 @@ class Package:
 
     @property
     def interface(self) -> Interface:
-        """How the package's C is called. Raises BadPackage for a report that can't be."""
+        """Interface of the package's C, as its report says. Raises BadPackage for a report that can't be."""
         return interface_of(self.report)
 
     @property

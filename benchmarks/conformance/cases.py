@@ -56,7 +56,7 @@ class Case:
 
     @property
     def inputs(self) -> list[onnx.ValueInfoProto]:
-        """What a run has to be given."""
+        """Inputs that a run has to be given: those without an initializer."""
         constants = {tensor.name for tensor in self.model.graph.initializer}
         return [value for value in self.model.graph.input if value.name not in constants]
 
@@ -89,7 +89,7 @@ def _arrays(values: Sequence[object]) -> tuple[np.ndarray | None, ...]:
 
 
 def _array(value: object) -> np.ndarray | None:
-    """None for sequences, optionals and sparse tensors."""
+    """The array of a value; None for sequences, optionals and sparse tensors."""
     if isinstance(value, onnx.TensorProto):
         return numpy_helper.to_array(value)
     return np.asarray(value) if isinstance(value, np.ndarray | np.generic | float | int | bool) else None

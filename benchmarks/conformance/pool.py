@@ -54,7 +54,7 @@ class _Worker:
         self.pipe.send(case)
 
     def outcome(self, time_limit_s: float) -> Outcome | None:
-        """None while the case runs."""
+        """Outcome of the case; None while it runs."""
         found: Outcome | None = None
         try:
             if self.pipe.poll():

@@ -46,7 +46,7 @@ class Outcome:
 
 
 def run_case(case: Case) -> Outcome:
-    """Never raises; a fault in the C code ends the process."""
+    """Outcome of a case, whatever it raises; a fault in the C code ends the process."""
     begin = time.monotonic()
     with TemporaryDirectory(prefix="conformance_") as name:
         try:
@@ -63,7 +63,7 @@ def run_case(case: Case) -> Outcome:
 
 
 def refusal(error: TvmExtError) -> Outcome:
-    """What an error of ours says, sorted into reason and operators. A C compiler's complaint is a crash."""
+    """Outcome of an error of ours: its reason and operators. A C compiler's complaint is a crash."""
     if isinstance(error, BuildFailed):
         return Outcome(verdict="crash", reason="BuildFailed", detail=str(error))
     listed = re.findall(r"^  (.+?), (?:once|\d+ times) \(.*?\): (.*)$", str(error), re.MULTILINE)
@@ -80,7 +80,7 @@ def compile_case(case: Case, folder: Path, name: str = "m") -> Compiled:
     path.write_bytes(case.model.SerializeToString())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        mod = load(path, shapes=_open_shapes(case))
+        mod = load(path, shapes=_open_shapes(case), states={})
         return compile_module(mod, Platform.load("host"), BuildOptions(io="caller", name=name))
 
 

@@ -155,4 +155,4 @@ KINDS: dict[str, tuple[float, Callable[[Rng, Seeds], Specimen | None]]] = {
     "valid nnsmith": (4, _smith),
     "valid nnsmith pt2": (1, _smith_torch),
 }
-"""How often, and how a specimen is made."""
+"""Kind of specimen -> its weight in the draw, and the function that makes one."""

@@ -77,7 +77,7 @@ def _where(error: BaseException) -> str:
 
 
 def _gist(message: str) -> str:
-    """What a C compiler complains about, without names and numbers."""
+    """First complaint of a C compiler, up to its first quoted name."""
     said = [line.split("error:")[1] for line in message.splitlines() if "error:" in line]
     return (said or [""])[0].split("\u2018")[0].split("'")[0].strip()[:60]
 

@@ -83,7 +83,7 @@ class Forked:
         os.close(far_end)
 
     def end(self) -> End | None:
-        """None while it works."""
+        """End of the child; None while it works."""
         is_late = time.monotonic() - self._begin > self._limits.wall_s
         if is_late:
             self.kill()

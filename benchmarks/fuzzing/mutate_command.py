@@ -72,7 +72,7 @@ def damaged_package(command: CommandSpecimen, rng: random.Random) -> CommandSpec
 
 
 def _json(tree: Any) -> bytes:
-    """As text; where it is nested deeper than can be written, other text that is."""
+    """The value as text; where it is nested deeper than can be written, other text that is."""
     try:
         return json.dumps(tree).encode("utf-8", "surrogatepass")
     except RecursionError:

@@ -53,7 +53,7 @@ class Outcome:
 
     @property
     def is_interesting(self) -> bool:
-        """Whether it is a failure or a warning."""
+        """True for a failure or a warning."""
         return self.kind in (*FAILURES, *WARNINGS)
 
     @property

@@ -17,7 +17,7 @@ from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs
 
 OPSET = 17
 MOST_ELEMENTS = 10_000
-"""Of one value."""
+"""Limit for one value."""
 UNARY = (
     "Relu Sigmoid Tanh LeakyRelu HardSwish HardSigmoid Elu Selu Softplus Abs Neg Exp Sqrt Erf Sin Cos "
     "Softsign Identity Reciprocal Mish Sign Celu"
@@ -64,7 +64,7 @@ def _made_shape(kind: str, shapes: list[Shape], constants: list[np.ndarray], att
 
 
 def random_onnx(seed: int, num_layers: int = 8) -> onnx.ModelProto:
-    """The same seed gives the same model; every value that nobody reads is an output."""
+    """A random model, the same for the same seed; every value that nobody reads is an output."""
     net = Builder(seed)
     _inputs(net)
     inputs = dict(net.shapes)
@@ -113,7 +113,7 @@ def _unary(net: Builder) -> None:
 
 
 def _binary(net: Builder) -> None:
-    """With another value, with a constant of part of the shape, or with itself."""
+    """Operator with another value, with a constant of part of the shape, or with itself."""
     kind, x = BINARY[int(net.random.integers(len(BINARY)))], net.any()
     shape = net.shapes[x]
     way = net.random.random()

@@ -31,7 +31,7 @@ def quantized(model: onnx.ModelProto, seed: int) -> onnx.ModelProto | None:
     new: dict[str, np.ndarray] = {}
 
     def dequantized(name: str, axis: int | None) -> str:
-        """What a node reads in place of a value: the value through quantization."""
+        """Name that a node reads in place of a value: the value through quantization."""
         if name in constants and constants[name].dtype != np.float32:
             return name
         if name in constants:

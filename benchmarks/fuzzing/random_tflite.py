@@ -23,7 +23,7 @@ class TfliteModel:
 
 
 def random_tflite(seed: int, num_layers: int = 6) -> TfliteModel:
-    """The same seed gives the same model; every value that nobody reads is an output."""
+    """A random model, the same for the same seed; every value that nobody reads is an output."""
     rng = np.random.default_rng(seed)
     net = Network(int8=bool(rng.random() < 0.7), seed=seed)
     shape = (1, int(rng.choice((5, 8, 9, 12))), int(rng.choice((4, 7, 8, 11))), int(rng.choice((1, 2, 3, 8, 16))))

@@ -15,7 +15,7 @@ _OPTIONS = {number: name for name, number in vars(tflite.BuiltinOptions).items()
 
 
 def read_tflite(data: bytes) -> TfliteModel | None:
-    """None where the file does not say all that the writer needs, or writing it again would lose something."""
+    """The model of a file; None where it says less than the writer needs, or writing would lose something."""
     try:
         return _read(data)
     except Exception:  # the format's reader raises what it likes on damaged files

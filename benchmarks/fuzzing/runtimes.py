@@ -15,7 +15,7 @@ from tvm_ext.core.limits import Limits as FileLimits
 
 Arrays = Mapping[str, np.ndarray]
 DISTURBANCE = 2.0**-18
-"""Of float inputs, relative: where an output jumps at that, two right answers differ."""
+"""Relative change of float inputs: where an output jumps at that, two right answers differ."""
 _LIMITS = Limits(cpu_s=30, wall_s=900.0)
 _OF_SUFFIX = {
     ".onnx": (("onnxruntime_witness", "onnxruntime"),),
@@ -23,7 +23,7 @@ _OF_SUFFIX = {
     ".pt2": (("torch_witness", "PyTorch"),),
 }
 _NOT_TAKEN = ("ModuleNotFoundError", "NOT_IMPLEMENTED", "Didn't find op for builtin opcode")
-"""Of errors that are the runtime's own limits, and say nothing of the file."""
+"""Words in errors that are the runtime's own limits, and say nothing of the file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class Answer:
 
 
 def answers(path: Path, inputs: Arrays) -> Iterator[Answer]:
-    """What each runtime of the format computes, or why it refuses; none where none is installed.
+    """Answer of each runtime of the format, or the reason why it refuses; none where none is installed.
 
     They crash on files that are not what they should be, so each has a process of its own.
     """

@@ -40,7 +40,7 @@ class Seeds:
 
 
 def make_seeds() -> Seeds:
-    """All of them, in some seconds; the same each time."""
+    """All seeds, made in some seconds; the same each time."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         floats = [random_onnx(seed, 4) for seed in range(NUM_RANDOM)]

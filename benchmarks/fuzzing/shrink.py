@@ -16,7 +16,7 @@ _PLAIN = {"io": "arena", "optimize": "speed", "least_scratch": False, "guide": "
 
 
 def shrunk(specimen: Specimen, fails: Callable[[Specimen], bool], *, most_tries: int = 300) -> Specimen:
-    """The smallest that was found: the first smaller one that fails is taken, until none does or tries are spent."""
+    """The smallest specimen found: the first smaller one that fails is taken, until none does or tries are spent."""
     tries, is_smaller = 0, True
     while is_smaller and tries < most_tries:
         is_smaller = False
@@ -31,7 +31,7 @@ def shrunk(specimen: Specimen, fails: Callable[[Specimen], bool], *, most_tries:
 
 
 def _smaller(specimen: Specimen) -> Iterator[Specimen]:
-    """Options first, for what is left compiles faster; then the file."""
+    """Smaller specimens: options first, so that the others compile faster; then the file."""
     if isinstance(specimen, CommandSpecimen):
         yield from _smaller_commands(specimen)
         return
@@ -91,7 +91,7 @@ def _smaller_commands(specimen: CommandSpecimen) -> Iterator[CommandSpecimen]:
 
 
 def smaller_bytes(data: bytes, between: bytes = b"") -> Iterator[bytes]:
-    """Without halves, quarters and so on; parts end where `between` stands."""
+    """The data without halves, quarters and so on; parts end where `between` stands."""
     parts: list[Any] = data.split(between) if between else [data[i : i + 1] for i in range(len(data))]
     size = max(1, len(parts) // 2)
     while parts:

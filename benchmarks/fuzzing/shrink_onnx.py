@@ -12,7 +12,7 @@ _DOMAINS = ("", "ai.onnx")
 
 
 def smaller_models(model: onnx.ModelProto) -> Iterator[bytes]:
-    """Serialized, the smallest first."""
+    """Smaller models, serialized, the smallest first."""
     for candidate in _candidates(model):
         data = candidate.SerializeToString()
         if data != model.SerializeToString():
@@ -91,7 +91,7 @@ def pruned(
 
 
 def _bypassed(model: onnx.ModelProto, index: int, source: str) -> onnx.ModelProto:
-    """Who read a node's first output reads one of its inputs instead."""
+    """The model without a node, whose readers read one of its inputs instead; unchanged for a node of an output."""
     other = _copy(model)
     name = other.graph.node[index].output[0]
     if name in {output.name for output in other.graph.output}:

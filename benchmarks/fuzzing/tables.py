@@ -64,7 +64,7 @@ def _without_paths(text: str) -> str:
 
 
 def table(result: Mapping[str, Any]) -> str:
-    """Rows of outcomes, columns of kinds of cases; then failures, one a line."""
+    """Rows of outcomes, columns of kinds of cases; then failures, one per line."""
     kinds = list(result["by_kind"])
     rows = [kind for kind in KINDS if kind in result["outcomes"]]
     lines = ["| outcome | " + " | ".join(kinds) + " | all |", "|---|" + "---:|" * (len(kinds) + 1)]

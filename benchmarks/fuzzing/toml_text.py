@@ -8,7 +8,7 @@ from typing import Any
 
 
 def toml_text(content: Mapping[str, Any], prefix: str = "") -> str:
-    """Scalars first, then tables; names as they are."""
+    """TOML text with scalars first, then tables; names as they are."""
     plain = {key: value for key, value in content.items() if not _is_table(value)}
     lines = [f"{_key(key)} = {_scalar(value)}" for key, value in plain.items()]
     for key, value in content.items():

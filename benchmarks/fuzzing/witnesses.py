@@ -26,7 +26,7 @@ from tvm_ext.verification.input_ranges import input_ranges, random_inputs
 Arrays = Mapping[str, np.ndarray]
 TOLERANCE = 1e-4
 MEAN_STEPS, MOST_STEPS = 2.0, 64
-"""Of quantized outputs, end to end, in ONNX: its runtime rounds each operator otherwise, and differs from itself."""
+"""Tolerance of quantized ONNX outputs, end to end: onnxruntime rounds each operator otherwise, and varies itself."""
 _ROUNDED = {"qunary_i8", "generic"}
 """Kernels with tables or sums rounded from floats: a step beside TensorFlow Lite Micro, which later ones enlarge."""
 SEED = 11
@@ -186,7 +186,7 @@ def _clang(built: Built, stages: Stages) -> None:
 
 
 def _optimized(built: Built, stages: Stages) -> None:
-    """As packages are built for the host, against hardly optimised."""
+    """The C optimised as packages are for the host, against the same hardly optimised."""
     found = host_outputs(
         built.compiled, built.inputs, built.folder / "O3", toolchain=replace(_QUICK, speed_flags=("-O3",))
     )

@@ -38,7 +38,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EmxProgram:
-    """Its C in `folder`, behind `<model>_run(input..., output...)`."""
+    """A model compiled by emx: its C in `folder`, behind `<model>_run(input..., output...)`."""
 
     system: str
     model: Model
@@ -50,7 +50,7 @@ class EmxProgram:
         return [self.folder / f"{self.model.name}.c", self.folder / f"{self.model.name}_wrapper.c"]
 
     def on_host(self, folder: Path) -> tuple[Row, Callable[[], object]]:
-        """Callgrind's count, and what to time."""
+        """Row with callgrind's count, and the call to time."""
         counted = callgrind_ir(self.sources, self.interface, folder, flags=_FLAGS)
         objects = compile_objects(self.sources, folder / "emx_host", X86_64_V3, flags=[*_FLAGS, "-fPIC"])
         library = ctypes.CDLL(str(shared_library(objects, folder / f"{self.model.name}_emx.so", X86_64_V3)))
@@ -86,7 +86,7 @@ class EmxProgram:
 
 
 def compile_emx(model: Model, folder: Path, version: str) -> EmxProgram:
-    """Raises Refused."""
+    """The model compiled by emx-onnx-cgen. Raises Refused."""
     folder.mkdir(parents=True)
     command = [
         str(Path(sys.executable).parent / "emx-onnx-cgen"), "compile", "--color", "never",

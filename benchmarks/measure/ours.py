@@ -22,7 +22,7 @@ SYSTEM = "tvm_ext"
 
 @dataclass(frozen=True, kw_only=True)
 class OnHost:
-    """Our row without a time, what to time, and the model's multiply-adds."""
+    """Our row without a time, the call to time, and the model's multiply-adds."""
 
     row: Row
     call: Callable[[], object]

@@ -1,4 +1,4 @@
-"""Peers that run models on the host: what to call for one inference, or why there is nothing to call."""
+"""Peers that run models on the host: the call of one inference, or the reason why there is none."""
 
 from __future__ import annotations
 

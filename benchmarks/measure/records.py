@@ -1,4 +1,4 @@
-"""What a measurement run knows, and the JSON it is kept in."""
+"""Records of a measurement run, and the JSON they are kept in."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def write_records(path: Path, records: dict[str, Record]) -> None:
 
 
 def reason_of(error: Exception) -> str:
-    """Why something was not measured, in one line without paths: of a tool's output the first error."""
+    """Reason why something was not measured, in one line without paths: of a tool's output the first error."""
     lines = str(error).splitlines()
     line = next((line for line in lines if re.search(r"error:|overflowed", line)), lines[0])
     return f"{type(error).__name__}: {re.sub(r'(/[^/ :]+)+/', '', line)}"

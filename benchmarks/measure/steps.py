@@ -21,7 +21,7 @@ from tvm_ext.core.toolchain import compile_objects, find_program, link_elf
 MOST_TOGETHER = 24
 """Kernels in one firmware."""
 SHARE = 0.6
-"""Of a memory's bytes that the arenas, or the weights, of one firmware may take."""
+"""Part of a memory's bytes that the arenas, or the weights, of one firmware may take."""
 TIME_LIMIT_S = 600.0
 
 _MAIN = """\

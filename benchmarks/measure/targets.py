@@ -1,4 +1,4 @@
-"""What float kernels must reach, checked against the measurement.
+"""Targets of float kernels, checked against the measurement.
 
 Half of onnx2c's executed instructions on the Cortex-M4 and of its callgrind count on the host, on the networks it
 was measured on; on all others half of the least it needs per multiply-add. The Cortex-M55 at most half of the M4's;
@@ -20,7 +20,7 @@ Target = tuple[str, str, str, str]
 
 
 def targets(records: Mapping[str, Record], published: Sequence[Published]) -> list[Target]:
-    """What, limit, found, and whether it holds, of every float model that was measured."""
+    """Targets of every float model that was measured: name, limit, value found, and whether it holds."""
     found = []
     for record in records.values():
         if record.model.endswith("_fp32"):

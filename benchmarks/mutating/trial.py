@@ -41,7 +41,7 @@ def import_libraries() -> None:
 
 
 def try_change(tree: Path, file: str, source: bytes, tests: Sequence[str], *, limit_seconds: float) -> Outcome:
-    """How the tests take another text of one file, which is put back afterwards."""
+    """Run the tests on another text of one file, which is put back afterwards."""
     path = tree / file
     plain = path.read_bytes()
     compiled = Path(cache_from_source(str(path)))
@@ -71,7 +71,7 @@ def run_tests(tree: Path, tests: Sequence[str], *, limit_seconds: float) -> Outc
 
 
 def _run_and_exit(tree: Path, tests: Sequence[str]) -> None:
-    """In the child: a group of its own, so that compilers and packages end with it."""
+    """Run in the child, in a group of its own, so that compilers and packages end with it."""
     code = 1
     try:
         os.setsid()

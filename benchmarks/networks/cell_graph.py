@@ -1,4 +1,4 @@
-"""What searched networks need beside `Graph`'s layers: pools, sums, concatenations, separable and dilated windows."""
+"""Layers of searched networks beside those of `Graph`: pools, sums, concatenations, separable and dilated windows."""
 
 from __future__ import annotations
 

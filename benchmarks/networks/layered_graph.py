@@ -9,11 +9,11 @@ from typing import Any
 WIDTH = 0.5
 """Mean nodes of a layer, times the root of the graph's number of nodes."""
 VARIABILITY = 0.75
-"""Of a layer's nodes, up and down."""
+"""Largest deviation of a layer's number of nodes from the mean, up and down, in parts of the mean."""
 DENSITY = 0.33
-"""Of links between neighbouring layers."""
+"""Links between neighbouring layers, in parts of all that are possible."""
 SKIPS = 0.15
-"""Links over several layers, for each of the others."""
+"""Links over several layers, per link between neighbours."""
 
 
 def layered_graph(count: int, seed: int) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def _between(rng: random.Random, above: list[int], below: list[int]) -> set[tupl
 
 
 def _order(rng: random.Random, count: int, links: set[tuple[int, int]]) -> list[int]:
-    """Any of the nodes that may run next, again and again."""
+    """A random order: any of the nodes that may run next, again and again."""
     needs = [0] * count
     followers: list[list[int]] = [[] for _ in range(count)]
     for u, v in sorted(links):

@@ -13,9 +13,9 @@ from benchmarks.networks.graph import Activation
 CHANNELS = (3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 56, 64, 80, 96, 128)
 SIZES = (5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48)
 MOST_ELEMENTS = 24_000
-"""Of one image between layers."""
+"""Limit for one image between layers."""
 MOST_MACS = 3_000_000
-"""Of one layer."""
+"""Limit for one layer."""
 ACTIVATIONS: tuple[Activation | None, ...] = (None, "relu", "relu6")
 
 

@@ -140,6 +140,6 @@ def _project(graph: CellGraph, x: str, channels: int) -> str:
 
 
 def _halve(graph: CellGraph, x: str, channels: int) -> str:
-    """Half the height and width: two strided 1x1 convolutions, each to half of the channels."""
+    """An image of half the height and width: two strided 1x1 convolutions, each to half of the channels."""
     y = graph.relu(x)
     return graph.concat([graph.conv(y, channels // 2, stride=2), graph.conv(y, channels - channels // 2, stride=2)])

@@ -51,7 +51,7 @@ def randwire(
 
 
 def unet(name: str, *, channels: int = 16, depth: int = 3, size: int = 64) -> onnx.ModelProto:
-    """Ronneberger et al. 2015, small and padded: float32[1, 3, size, size] -> two scores a pixel."""
+    """Ronneberger et al. 2015, small and padded: float32[1, 3, size, size] -> two scores per pixel."""
     graph = CellGraph(name, (1, 3, size, size))
     x, kept = "input", []
     for level in range(depth):
@@ -86,7 +86,7 @@ def gated_unet(name: str, *, channels: Sequence[int] = (16, 64, 96, 128), size: 
     """A U-Net that adds its skips (Chaurasia and Culurciello 2017), its lowest level gated by its own means.
 
     The gate needs the whole image below before a row of it is known, so the skips wait as a whole; the first of them
-    is one small convolution of the input. channels: of each level. float32[1, 3, size, size] -> two scores a pixel.
+    is one small convolution of the input. channels: of each level. float32[1, 3, size, size] -> two scores per pixel.
     """
     graph = CellGraph(name, (1, 3, size, size))
     x, kept = "input", []

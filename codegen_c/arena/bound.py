@@ -1,4 +1,4 @@
-"""What no plan of given lifetimes can go below: the most bytes that matter at one moment of a run.
+"""Lower bound of all plans for given lifetimes: the most bytes that matter at one moment of a run.
 
 A moment is a row of a step: the rows of the output written so far, the rows of dying inputs still needed, and
 everything else that is alive. Where nothing may overlap, a step is one moment with all its tensors whole.
@@ -56,7 +56,7 @@ def live_bytes(
 def _bytes_at(
     tensor: Tensor, step: int, lifetimes: Mapping[str, tuple[int, int]], needed: Mapping[str, list[tuple[int, int]]]
 ) -> int:
-    """What a tensor takes at a step: of one that has parts, from the first byte that matters to the last."""
+    """Bytes that a tensor occupies at a step; with parts, from the first byte that matters to the last."""
     if tensor.name not in needed:
         return tensor.num_bytes
     low, high = needed[tensor.name][step - lifetimes[tensor.name][0]]

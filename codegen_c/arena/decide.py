@@ -53,7 +53,7 @@ def decide(
 
 
 def _allowed(near: Neighbours, choices: Sequence[Choice], taken: Mapping[int, int]) -> Distances:
-    """For each pair the least that the distances still open to it ask for."""
+    """Least distances, by pair, that the choices still open allow."""
     allowed: dict[tuple[int, int], int] = {}
     for number, choice in enumerate(choices):
         ways = [choice[taken[number]]] if number in taken else choice

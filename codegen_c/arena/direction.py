@@ -1,4 +1,4 @@
-"""Which steps run their rows from the last to the first: those whose output the plan put above a dying input."""
+"""Steps that run their rows from the last to the first: those whose output the plan put above a dying input."""
 
 from __future__ import annotations
 

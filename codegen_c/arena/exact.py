@@ -27,7 +27,7 @@ from tvm_ext.core.platform import Toolchain
 from tvm_ext.core.toolchain import compile_objects, shared_library
 
 ORDERS = ("WAT", "TAW", "TWA", "ATW", "ZTW")
-"""What open buffers at one offset are ranked by, in turn: width in time, area, bytes open beside them, size."""
+"""Keys that rank open buffers at one offset, in turn: W width in time, A area, T bytes open beside them, Z size."""
 
 MOST_BUFFERS = 2000
 _LARGEST = 2**48
@@ -36,7 +36,7 @@ _LARGEST = 2**48
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """offsets: of each buffer, where some were found. exhausted: there are none at all below the capacity."""
+    """offsets: of each buffer, None where none were found. exhausted: there are none at all below the capacity."""
 
     offsets: tuple[int, ...] | None = None
     exhausted: bool = False
@@ -92,7 +92,7 @@ def place_below(buffers: Sequence[Buffer], distances: Distances, capacity: int, 
 
 
 def is_available() -> bool:
-    """Whether there is a C compiler to build the search with."""
+    """True where there is a C compiler to build the search with."""
     return _library() is not None
 
 
@@ -202,7 +202,7 @@ def _uses(buffer: Buffer, taken: int, times: Sequence[int]) -> dict[int, int]:
 
 
 def _twins(buffers: Sequence[Buffer], close: Sequence[bool]) -> list[int]:
-    """For each buffer an equal one before it, or -1: which of both lies lower makes no difference."""
+    """Index of an equal buffer before each one, or -1: which of both lies lower makes no difference."""
     last: dict[Buffer, int] = {}
     twins: list[int] = []
     for index, buffer in enumerate(buffers):

@@ -1,4 +1,4 @@
-"""When the bytes of each tensor matter: whole tensors by step, and what of a tensor made of parts."""
+"""Live ranges of tensors: steps of whole tensors, and the bytes that matter of tensors made of parts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from codegen_c.program.program import Program, Tensor, parts_of, reads, writes
 def lifetimes(program: Program) -> dict[str, tuple[int, int]]:
     """Steps [begin, end) during which each tensor's bytes matter; inputs from the first on, outputs to the last.
 
-    Those of states always matter.
+    Bytes of states always matter.
     A tensor that has parts lives as long as any of them.
     """
     spans = _own_lifetimes(program)
@@ -41,7 +41,7 @@ def _own_lifetimes(program: Program) -> dict[str, tuple[int, int]]:
 
 
 def extents(program: Program) -> dict[str, list[tuple[int, int]]]:
-    """Of each tensor that has parts, and is no state: its bytes [low, high) that matter, for each step of its life."""
+    """Bytes [low, high) that matter at each step of its life, for each tensor that has parts and is no state."""
     return {
         name: _extents(program, name, parts) for name, parts in parts_of(program).items() if name not in program.kept
     }

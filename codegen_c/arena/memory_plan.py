@@ -1,4 +1,4 @@
-"""What planning decides, as plain data: a place for every tensor, and what each memory's arena comes to."""
+"""Result of planning, as plain data: a place for every tensor, and the size of each memory's arena."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ class MemoryPlan:
     arenas: tuple[Arena, ...]
 
     def bytes_in(self, memory: str) -> int:
-        """Of arenas and states in a memory of the platform; 0 where there are none."""
+        """Bytes of arenas and states in a memory of the platform; 0 where there are none."""
         return sum(arena.num_bytes for arena in self.arenas if arena.inside == memory)
 
     @property
     def state_bytes(self) -> int:
-        """Of the struct that holds what runs keep."""
+        """Bytes of the struct of states that are kept from run to run."""
         return sum(arena.num_bytes for arena in self.arenas if arena.memory == STATE_MEMORY)
 
     @property

@@ -1,4 +1,4 @@
-"""How far an output may reach into an input that dies in the same step: partial overlap, from declared row accesses.
+"""Partial overlap of an output with an input that dies in the same step, from declared row accesses.
 
 A spatial kernel computes output rows in order. While it writes output row r it may still read some input rows;
 all others are finished with. Going up (rows ascending) the output may begin below the input, going down above it:
@@ -27,7 +27,7 @@ from codegen_c.program.sequences import needed_and_written
 
 @dataclass(frozen=True, kw_only=True)
 class Overlaps:
-    """What one step allows: (lower, upper) -> least bytes between the begins of its output and a dying input.
+    """Overlaps in one step: (lower, upper) -> least bytes between the begins of its output and a dying input.
 
     ascending holds when its rows run from first to last, descending when they run from last to first. Pairs that
     are not there need the lower one's whole size.
@@ -37,7 +37,7 @@ class Overlaps:
     descending: dict[tuple[str, str], int]
 
     def without(self, kept: Collection[str], apart: Collection[tuple[str, str]] = ()) -> Overlaps:
-        """Only what these tensors have no share in, and none of these pairs."""
+        """The overlaps without pairs that contain one of these tensors, and without these pairs."""
         ways = [
             {pair: n for pair, n in way.items() if not set(kept) & set(pair) and pair not in apart}
             for way in (self.ascending, self.descending)
@@ -46,7 +46,7 @@ class Overlaps:
 
 
 def overlaps(program: Program) -> list[Overlaps]:
-    """Of every step that allows any. Only inputs whose last reader is the step itself, and that the step reads once.
+    """Overlaps of every step that allows any: only with inputs that it reads once, and that no later step reads.
 
     Tensors that are parts, or have any, keep what they have.
     """
@@ -130,7 +130,7 @@ def sequence_pairs(program: Program, step: RowSteps) -> list[tuple[str, str]]:
 
 
 def _has_rows(step: RowSteps, tensor: Tensor) -> bool:
-    """Whether all readers of a tensor see it as the same equal rows."""
+    """True where all readers of a tensor in the step divide it into the same number of equal rows."""
     rows = {
         call.implementation.spatial.inputs[position].input_rows if call.implementation.spatial else 0
         for call in step.body

@@ -136,7 +136,7 @@ def _scratch(program: Program, default: str) -> list[_Item]:
 def _parts(
     program: Program, placements: Mapping[str, Placement], alive: Mapping[str, tuple[int, int]]
 ) -> dict[str, Placement]:
-    """Where parts lie: inside the whole, which may be the caller's."""
+    """Placements of parts inside their whole; none where the caller holds it."""
     found: dict[str, Placement] = {}
     for name, (begin, end) in alive.items():
         tensor = program.tensors[name]

@@ -31,7 +31,7 @@ class Buffer:
     gaps: tuple[Gap, ...] = ()
 
     def overlaps(self, other: Buffer) -> bool:
-        """Whether both are alive at some time."""
+        """True where both are alive at some time."""
         return self.begin < other.end and other.begin < self.end
 
     def extents(self) -> list[Gap]:
@@ -68,7 +68,7 @@ def clearance(lower: Buffer, upper: Buffer) -> int | None:
 
 
 def clearances(buffers: Sequence[Buffer]) -> list[dict[int, int]]:
-    """For each buffer the `clearance` to every other one that uses memory at the same time, were that above it."""
+    """`clearance` of each buffer to every other one that uses memory at the same time, were that above it."""
     order = sorted(range(len(buffers)), key=lambda index: (buffers[index].begin, index))
     near: list[dict[int, int]] = [{} for _ in buffers]
     alive: list[int] = []

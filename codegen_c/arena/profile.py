@@ -1,4 +1,4 @@
-"""What a plan's memories hold from step to step, and the tensors that hold a memory's lower bound up."""
+"""Live bytes in each memory of a plan from step to step, and the memory with the highest peak."""
 
 from __future__ import annotations
 

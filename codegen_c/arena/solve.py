@@ -23,7 +23,7 @@ LATER_NODES = MOST_NODES // 3
 """The same for each of the heights above the bound."""
 
 UNPROVED_PARTS = 1000
-"""Where a search gave up, heights closer than this part of the bound are not told apart."""
+"""Resolution where a search gave up: heights closer than one part in this many of the bound are not told apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ def solve(buffers: Sequence[Buffer], choices: Sequence[Choice] = (), bound: int 
 
 
 def optimise(buffers: Sequence[Buffer], choices: Sequence[Choice] = (), bound: int | None = None) -> Solution:
-    """Offsets as low as they were found. The same problem gives the same offsets.
+    """The lowest offsets found. The same problem gives the same offsets.
 
     choices: pairs that may overlap partly. bound: what is known to be needed; by default the most bytes alive.
     Raises PlanRejected if buffers with given offsets overlap each other.

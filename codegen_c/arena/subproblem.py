@@ -30,7 +30,7 @@ class PackingProblem:
     choices: Sequence[Choice]
 
     def part(self, inside: Sequence[int], buffers: Sequence[Buffer]) -> PackingProblem:
-        """Some buffers of this problem, in the form given, alone."""
+        """The problem of some of these buffers alone, in the form given."""
         number = {index: position for position, index in enumerate(inside)}
         ways = [tuple(_renamed(way, number) for way in self.choices[index]) for index in self._choices_of(inside)]
         return PackingProblem(

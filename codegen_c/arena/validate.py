@@ -95,7 +95,7 @@ def _require_places(program: Program, plan: MemoryPlan) -> None:
 
 
 def _empty_memories(program: Program, plan: MemoryPlan) -> dict[str, np.ndarray]:
-    """One array of owners a memory, after checking that every place is inside it, aligned and of the right size."""
+    """One array of owners per memory, after checking that every place is inside it, aligned and of the right size."""
     sizes = {arena.memory: arena.num_bytes for arena in plan.arenas}
     for name, place in plan.placements.items():
         if place.offset < 0 or place.offset + place.num_bytes > sizes.get(place.memory, 0):

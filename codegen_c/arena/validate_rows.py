@@ -14,7 +14,7 @@ from tvm_ext.core.row_schedule import Schedule
 from tvm_ext.core.row_sequence import RowCall
 
 FIRST_ROW_NUMBER = -2
-"""Rows of rings carry numbers from here down: tensors have numbers from 0 up, and -1 is nobody."""
+"""Highest number of a ring's row, others follow downwards: tensors have numbers from 0 up, and -1 is no owner."""
 
 
 def replay_sequence(
@@ -115,7 +115,7 @@ def _turns(schedule: Schedule, ahead: Mapping[int, int]) -> Iterator[RowCall]:
 
 
 def _lies_in_place(program: Program, call: KernelCall, position: int) -> bool:
-    """Whether the output lies in an input's ring, each row over one that later rows do not read, and read before."""
+    """True where the output lies in an input's ring, each row over one that no later row reads any more."""
     tensor, source = program.tensors[call.outputs[0]], program.tensors[call.inputs[position]]
     home = source.part.tensor if source.part else source.name
     if tensor.part is None or tensor.part.tensor != home or tensor.ring is None or source.ring is None:

@@ -1,4 +1,4 @@
-"""Rules for what runs keep: who may read a state when, and that each is left as the next run has to find it.
+"""Rules for states kept between runs: when steps may read one, and how the next run must find it.
 
 A byte's owner does not tell old elements of a state from new ones, so this replays moments instead: of each tensor of a
 state, the elements that are of this run.
@@ -14,7 +14,7 @@ from tvm_ext.core.platform import STATE_MEMORY
 
 
 def check_states(program: Program) -> None:
-    """Raises PlanRejected with the state and the step that reads what is not there any more, or not yet."""
+    """Raises PlanRejected with the state and the step that reads elements no longer there, or not yet."""
     owners: dict[str, str] = {}
     for state in program.states:
         if state.tensor in owners:

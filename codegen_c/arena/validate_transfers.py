@@ -33,8 +33,10 @@ class Flights:
         self.started += 1
 
     def wait(self, transfer: Transfer, number: int, where: str) -> None:
-        """Its target becomes its own. Raises PlanRejected where the transfer never began or something was written over
-        its target."""
+        """Ends a transfer: its target's bytes become its own.
+
+        Raises PlanRejected where it never began, or something was written over its target.
+        """
         if transfer.number is None or self.under_way.pop(transfer.number, None) != transfer:
             raise PlanRejected(f"{where}: waits for {transfer.name}, which is not under way.")
         target = self.bytes_of(transfer.target)
@@ -43,7 +45,7 @@ class Flights:
         self._mark(transfer, number)
 
     def finish(self) -> None:
-        """Raises PlanRejected for transfers that nobody waited for."""
+        """Raises PlanRejected for transfers that no step waited for."""
         if self.under_way:
             names = ", ".join(transfer.name for transfer in self.under_way.values())
             raise PlanRejected(f"the end: nothing waits for {names}.")

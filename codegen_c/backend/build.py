@@ -32,7 +32,7 @@ from tvm_ext.core.row_schedule import RowLoop, Schedule
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """One way tried to make a model fit, and what came of it; instructions are modelled, beyond those of the first.
+    """One way tried to make a model fit, and its outcome; instructions are modelled, beyond those of the first.
 
     rejected: what the validator found wrong in its plan, which is a defect of the compiler; the figures are None then.
     """
@@ -64,7 +64,7 @@ class Compiled:
 
     @property
     def modelled_instructions(self) -> int:
-        """Those of all kernel calls, and of running rows in series; ranks ways to compile, is no measurement."""
+        """Instructions of all kernel calls, and of running rows in series; ranks ways to compile, is no measurement."""
         return sum(c.implementation.instructions for c in self.program.kernel_calls()) + self.added_instructions
 
     @property

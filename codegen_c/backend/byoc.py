@@ -61,12 +61,12 @@ class CodegenBackend:
         return ELEMENTWISE
 
     def refuses(self, composite: relax.Function) -> str | None:
-        """Why a composite can't become C, None when it can."""
+        """Reason why a composite can't become C; None when it can."""
         lowered = self.lower(composite, self.target)
         return lowered.reason if isinstance(lowered, Refusal) else None
 
     def footprint(self, composite: relax.Function) -> Footprint:
-        """Cost and scratch of a composite, and for each parameter what the output shares with it if it dies there."""
+        """Cost and scratch of a composite, and per parameter the bytes that the output shares if it dies there."""
         lowered = self.lower(composite, self.target)
         if isinstance(lowered, Refusal) or lowered.implementation is None:
             return Footprint(instructions=0)
@@ -98,7 +98,7 @@ class CodegenBackend:
     def call_costs(
         self, composite: relax.Function, rows_per_call: Sequence[int], input_rows: int = 0
     ) -> list[CallCost]:
-        """Scratch and instructions of a composite that computes, or adds up, so many rows a call.
+        """Scratch and instructions of a composite that computes, or adds up, so many rows per call.
 
         Instructions are the kernels' own estimates: how two forms of one kernel differ is not what is learned.
         """

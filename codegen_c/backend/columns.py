@@ -1,4 +1,4 @@
-"""How the columns of an operator's result depend on those of what it reads, where images can be cut into strips."""
+"""Columns of an operator's inputs that those of its result depend on, where images can be cut into column strips."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tvm_ext.core.columns import ColumnOperator, ColumnReader
 
 
 def columns_of(operator: Operator) -> ColumnOperator | None:
-    """None for what is no image of one batch, reads whole rows, or repeats a column."""
+    """Columns of an operator; None where a tensor is no image of one batch, rows are read whole, or columns repeat."""
     if isinstance(operator, Permute):
         by_rows = operator.axes == CHANNELS_LAST and not operator.first and _is_image(operator.output)
         return ColumnOperator(num_columns=operator.output.shape[2], readers=(None,)) if by_rows else None
@@ -50,7 +50,7 @@ def _is_image(kind: TensorType) -> bool:
 
 
 def _windows(operator: Operator) -> list[Window] | None:
-    """Of each input, the window that slides over it; None for an operator that has no columns."""
+    """Window that slides over each input; None for an operator that has no columns."""
     each = Window(kernel=(1, 1))
     match operator:
         case Conv2dTranspose() | QConv2dTranspose():

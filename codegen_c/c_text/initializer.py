@@ -18,7 +18,7 @@ def structure(ctype: str, name: str, members: Mapping[str, Value]) -> list[str]:
 
 
 def _member(name: str, value: Value) -> list[str]:
-    """On one line, or with the members of an inner structure on lines of their own, as many as there is room for."""
+    """Lines of one member: one, or more with as many members of an inner structure each as there is room for."""
     line = f"    .{name} = {_text(value)},"
     if len(line) <= _MOST_COLUMNS or not isinstance(value, Mapping):
         return [line]

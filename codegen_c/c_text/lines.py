@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from textwrap import wrap
 
 MOST_COLUMNS = 120
-"""Of every line of every generated file."""
+"""Limit on every line of every generated file."""
 
 
 def comment_block(paragraphs: Sequence[str]) -> str:
@@ -48,7 +48,7 @@ def _parts(line: str, *, is_comment: bool) -> list[str]:
 
 
 def _break(line: str, begin: int) -> int | None:
-    """Where a line of code may end; None where it has no place to break at."""
+    """Position where a line of code may be broken; None where there is none."""
     depth, inside_string = 0, False
     commas: list[tuple[int, int]] = []
     spaces: list[int] = []

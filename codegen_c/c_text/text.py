@@ -53,7 +53,7 @@ def times(expression: str, factor: int) -> str:
 
 
 def _is_in_parentheses(expression: str) -> bool:
-    """Whether the first character is a parenthesis that the last one closes."""
+    """True where the first character is a parenthesis that the last one closes."""
     depths = [expression[: end + 1].count("(") - expression[: end + 1].count(")") for end in range(len(expression))]
     return expression.endswith(")") and 0 not in depths[:-1]
 

@@ -1,4 +1,4 @@
-"""Float composites as Operators: an anchor (convolution, dense, pooling, softmax, or none) and what follows it."""
+"""Float composites as Operators: an anchor (convolution, dense, pooling, softmax or none) and operators behind it."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _chain(builder: ProgramBuilder, calls: tuple[Call, ...], output: TensorType)
 
 
 def _after(composite: Composite, anchor: Call, *, takes_bias: bool) -> tuple[ProgramBuilder, np.ndarray] | NoMatch:
-    """The program of what follows the anchor, and the bias of the first addition where the kernel takes one."""
+    """The program of the operators behind the anchor, and the bias of the first addition where the kernel takes one."""
     output, rest = anchor.type or composite.outputs[0], composite.calls[1:]
     channels = output.shape[-1]
     builder = ProgramBuilder()

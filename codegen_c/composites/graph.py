@@ -14,7 +14,7 @@ from codegen_c.operators.kinds import TensorType
 
 @dataclass(frozen=True)
 class NoMatch:
-    """Why a composite is not of the kind looked for."""
+    """Reason why a composite is not of the kind looked for."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""take, multiply by one number an element of an axis, and add, as one matrix for each axis of a tensor.
+"""take, multiply by one number per element of an axis, and add, as one matrix per axis of a tensor.
 
 Element [i, j, ...] of the result is the sum over all a, b, ... of matrix0[i, a] * matrix1[j, b] * ... * x[a, b, ...].
 """
@@ -10,7 +10,7 @@ import numpy as np
 from codegen_c.composites.graph import Call
 
 LONGEST_AXIS = 4096
-"""A matrix has as many elements as the square of that."""
+"""Limit on an axis: a matrix has as many elements as its square."""
 
 
 def matrices_after(call: Call, known: list[list[np.ndarray]], arrays: list[np.ndarray]) -> list[np.ndarray] | None:

@@ -92,7 +92,7 @@ def _tile(call: Call, shape: tuple[int, ...]) -> tuple[Array, ...] | None:
 
 
 def slice_places(call: Call, shape: tuple[int, ...]) -> tuple[Array, ...] | None:
-    """Which places a strided_slice takes along each axis; None where it cannot be told.
+    """Places that a strided_slice takes along each axis; None where they cannot be told.
 
     Bounds are literal numbers of the call: axes, begins, ends and, where given, strides.
     """

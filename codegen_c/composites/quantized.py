@@ -145,7 +145,7 @@ def _quantized(real: float, quantization: Quantization, otherwise: int, rounding
 
 
 def _weights(chain: _Chain, value: CallOperand) -> tuple[np.ndarray, np.ndarray] | NoMatch:
-    """int8 weights with zero point 0 and their float32 scales, one or one a channel."""
+    """int8 weights with zero point 0 and their float32 scales, one for all channels or one per channel."""
     if value.var not in chain.constants:
         return NoMatch("its weights are not quantized constants")
     data, scale, zero_point = chain.constants[value.var]
@@ -183,7 +183,7 @@ def _bias(chain: _Chain, anchor: Call, scale: np.ndarray, channels: int) -> np.n
 
 
 def _linear(chain: _Chain, anchor: Call, channels: int) -> tuple[np.ndarray, np.ndarray, np.ndarray] | NoMatch:
-    """Weights as the graph has them, one scale a channel, and the bias."""
+    """Weights as the graph has them, one scale per channel, and the bias."""
     if chain.parameter(anchor.operands[0]) is None:
         return NoMatch("its first operand is no activation")
     weights = _weights(chain, anchor.operands[1])

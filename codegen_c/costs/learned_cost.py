@@ -23,7 +23,7 @@ _MODULI = (("output_channels", 4), ("output_channels", 8), ("input_channels", 4)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LearnedCost:
-    """trees: over what `vector` gives. kernels, simds: names known from training, in the order of their columns."""
+    """trees: over the features of `vector`. kernels, simds: names known from training, in the order of columns."""
 
     trees: Trees
     kernels: tuple[str, ...]
@@ -32,7 +32,7 @@ class LearnedCost:
     def instructions(
         self, implementation: Implementation, inputs: Sequence[TensorType], outputs: Sequence[TensorType], simd: str
     ) -> int:
-        """Executed instructions of one call of all rows, predicted; ranks what could run, is no measurement."""
+        """Executed instructions of one call of all rows, predicted; ranks kernels, is no measurement."""
         numbers = step_features(implementation, inputs, outputs)
         (corrected,) = self.corrected([(simd, implementation.kernel, numbers)])
         return round(corrected)
@@ -49,7 +49,7 @@ class LearnedCost:
 def vector(
     simd: str, kernel: str, numbers: Sequence[int], *, kernels: Sequence[str], simds: Sequence[str]
 ) -> list[float]:
-    """What the trees see: logarithms of the numbers, instructions modelled for each element, remainders, names."""
+    """Features for the trees: logarithms of the numbers, instructions modelled per element, remainders, names."""
     named = dict(zip(FEATURES, numbers, strict=True))
     logarithms = [float(np.log2(1 + number)) for number in numbers]
     density = float(np.log2((1 + named["modelled"]) / (1 + named["output_elements"])))

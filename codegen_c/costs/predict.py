@@ -1,4 +1,4 @@
-"""Predicted time of a program, step by step, and what it moves between memories.
+"""Predicted time of a program, step by step, and the bytes that it moves between memories.
 
 The model is `tvm_ext.core.time_model`; what comes out is a prediction, for QEMU models no memory timing.
 """
@@ -20,7 +20,7 @@ def time_model(platform: Platform) -> TimeModel:
 
 
 def predicted_cycles(program: Program, time: TimeModel, *, only: str = "") -> float:
-    """Of one run, transfers beside the steps included.
+    """Cycles of one run, transfers beside the steps included.
 
     only: a memory that all tensors and scratch are taken to lie in, and nothing is moved.
     """
@@ -30,7 +30,7 @@ def predicted_cycles(program: Program, time: TimeModel, *, only: str = "") -> fl
 
 
 def step_cycles(program: Program, step: Step, time: TimeModel) -> float:
-    """Of one step: what its kernels take, or from start to end of a transfer; a wait takes what is left of that."""
+    """Cycles of one step: of its kernels, or from start to end of a transfer; 0 for a wait."""
     if isinstance(step, Wait):
         return 0.0
     if isinstance(step, Transfer):
@@ -40,7 +40,7 @@ def step_cycles(program: Program, step: Step, time: TimeModel) -> float:
 
 
 def moved_bytes(program: Program) -> dict[tuple[str, str], int]:
-    """By the memories that bytes go between."""
+    """Bytes moved, by the memories (source, target) that they go between."""
     found: dict[tuple[str, str], int] = {}
     for transfer in program.moves():
         pair = (

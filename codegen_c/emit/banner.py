@@ -10,7 +10,7 @@ from codegen_c.c_text.text import comment
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """Where a package comes from, and its bytes in each memory as (memory, bytes).
+    """Origin of a package, and its bytes in each memory as (memory, bytes).
 
     operators: kind of each of the model's operators by its name, as the model's file calls them.
     """

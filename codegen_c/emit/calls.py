@@ -16,7 +16,7 @@ from tvm_ext.core.platform import STATE_MEMORY
 
 @dataclass(frozen=True, kw_only=True)
 class Calls:
-    """What a call needs to be written: where its operands lie, and under which name its function stands.
+    """Writes calls as C, from the places of their operands and the names of their functions.
 
     row_names: of the functions that are given rows alone (`row_functions`), by call. under_way: number of the last
     transfer that a DMA may still be at; None where it is at none.
@@ -83,7 +83,7 @@ class Calls:
         return f"{'memmove' if self._meet(step) else 'memcpy'}({operands});"
 
     def _meet(self, step: Transfer) -> bool:
-        """Whether source and target lie in one tensor."""
+        """True where source and target lie in one tensor."""
         parts = [self.program.tensors[name].part for name in (step.source, step.target) if not step.source_is_constant]
         return len({part.tensor for part in parts if part}) == 1 and all(parts)
 

@@ -1,4 +1,4 @@
-"""`board/`: what turns a package into firmware for a QEMU board. Startup, linker script, main, timer.
+"""`board/`: files that turn a package into firmware for a QEMU board. Startup, linker script, main, timer.
 
 Regions of the linker script are the platform's memories. A memory's own section goes to that memory:
 ram is zeroed at start, constants of rom are loaded in place, constants in ram are copied at start.

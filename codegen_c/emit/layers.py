@@ -1,4 +1,4 @@
-"""Layers of the model as comments name them: `conv_1, relu_2`, without what only carries scales."""
+"""Layers of the model as comments name them: `conv_1, relu_2`, without operators that only carry scales."""
 
 from __future__ import annotations
 

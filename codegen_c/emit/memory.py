@@ -1,4 +1,4 @@
-"""`<model>_memory.h` and `.c`: one static union a memory, every tensor in it by name at its planned place."""
+"""`<model>_memory.h` and `.c`: one static union per memory, every tensor in it by name at its planned offset."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from codegen_c.emit.templates import render
 from codegen_c.program.program import Program, Step, writes
 
 WIDTH, HEIGHT = 1080.0, 420.0
-"""Of the plot inside its axes, in the picture's own units."""
+"""Size of the plot inside its axes, in the picture's own units."""
 _CHARACTER = 6.2
 _TICKS = 8
 
@@ -111,7 +111,7 @@ def _box(
 
 
 def _row(program: Program, place: Placement, maker: Step | None) -> dict[str, str]:
-    """What is said of a tensor, as text that is safe to show once it is escaped."""
+    """Facts about a tensor, as text that is safe to show once it is escaped."""
     lifetime = f"{place.begin} to {place.end - 1}"
     common = {"bytes": f"{place.num_bytes:,}", "offset": f"{place.offset:,}", "steps": lifetime}
     if place.is_scratch:

@@ -1,4 +1,4 @@
-"""`<model>.c`: one function a step, and `run`, which reads as the schedule."""
+"""`<model>.c`: one function per step, and `run`, which reads as the schedule."""
 
 from __future__ import annotations
 

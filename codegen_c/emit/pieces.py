@@ -1,4 +1,4 @@
-"""A generated file as pieces of whole lines: what is said of lines is known from these, never read from text."""
+"""A generated file as pieces of whole lines: facts about lines are known from these, never read from text."""
 
 from __future__ import annotations
 

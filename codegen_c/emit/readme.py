@@ -63,7 +63,7 @@ def _usage(interface: Interface) -> str:
 
 
 def _stream_usage(interface: Interface) -> str:
-    """How drivers are attached: inputs from a camera or the like, line by line; outputs to wherever they are wanted."""
+    """Example of attaching drivers: inputs from a camera or the like, row by row; outputs to wherever they go."""
     texts: list[str] = []
     for direction, port in streamed(interface):
         name, macro = f"{direction}_{port.name}", interface.row_macro(port)

@@ -1,4 +1,4 @@
-"""Functions that compute some rows of a layer: they hand its kernel what is the same in every call of a sequence."""
+"""Functions that compute some rows of a layer: they hand its kernel the arguments that all calls share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BOUNDS = RowBounds(begin="row_begin", end="row_end", count=0)
 
 
 def row_function_names(program: Program) -> dict[str, str]:
-    """By kernel call, the name of such a function: where a sequence calls the kernel from several places."""
+    """Names of such functions by kernel call, where a sequence calls the kernel from several places."""
     taken = {call.name for call in program.kernel_calls()}
     found: dict[str, str] = {}
     for step in program.steps:
@@ -45,7 +45,7 @@ def _operators(schedule: Schedule) -> Iterator[int]:
 
 
 def row_functions(written: Calls) -> list[Piece]:
-    """Their definitions."""
+    """Definitions of the functions that `row_function_names` names."""
     return [
         Piece(
             text=_definition(written, call, step.name), kind="function",

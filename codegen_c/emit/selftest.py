@@ -93,7 +93,7 @@ def emit_selftest(interface: Interface, *, tolerance: float = 1e-4, compares: bo
 
 
 def ports(interface: Interface, side: Side, caller_prefix: str) -> list[dict[str, str]]:
-    """What templates need of ports; `place` is the C expression of where a port's elements are."""
+    """Fields of ports for the templates; `place`: C expression of where a port's elements are."""
     arena = interface.io == "arena"
     return [
         {
@@ -109,7 +109,7 @@ def ports(interface: Interface, side: Side, caller_prefix: str) -> list[dict[str
 
 
 def streams(interface: Interface) -> list[dict[str, str | int | tuple[int, ...]]]:
-    """What templates need of streamed ports; `offset`: bytes before it in a sample of all inputs or all outputs."""
+    """Fields of streamed ports for the templates; `offset`: bytes before it in a sample of all inputs or outputs."""
     found: list[dict[str, str | int | tuple[int, ...]]] = []
     for direction, port in streamed(interface):
         side: Side = "inputs" if direction == "read" else "outputs"
@@ -170,7 +170,7 @@ def _lines(array: np.ndarray) -> list[str]:
 
 
 def _literal(dtype: np.dtype) -> Callable[[np.generic], str]:
-    """How one element that is no float32 is written in C."""
+    """Function that writes one element, of any type but float32, as a C literal."""
     if dtype == np.float64:
         return lambda value: _double_literal(float(value))
     if dtype == np.bool_:

@@ -15,7 +15,7 @@ from tvm_ext.core.row_schedule import RowLoop, in_turn
 from tvm_ext.core.row_sequence import RowCall
 
 COUNTERS = "hijklmn"
-"""Of loops in loops. The outermost counts rows of its last operator, wherever its turns make whole rows of others."""
+"""Counters of nested loops. The outermost counts rows of its last operator where those of others are multiples."""
 
 
 CallLines = Callable[[KernelCall, RowBounds], Sequence[str]]

@@ -1,4 +1,4 @@
-"""`<model>_state.c`: what a model keeps between runs, as it begins, and the functions that reach it."""
+"""`<model>_state.c`: a model's states between runs, their initial values, and the functions that reach them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def signature(program: Program, plan: MemoryPlan) -> str:
 
 
 def run_begins(program: Program, plan: MemoryPlan, interface: Interface) -> list[str]:
-    """Lines with which a run refuses states that nobody has set."""
+    """Lines with which a run refuses states that were never set."""
     if not program.states:
         return []
     name = f"{STATE_MEMORY}->{program.ready}[0]"
@@ -78,7 +78,7 @@ def run_ends(program: Program, interface: Interface) -> list[str]:
 
 
 def _is_even(initial: np.ndarray) -> bool:
-    """Whether every byte of a state begins as the same."""
+    """True where all bytes of a state have the same initial value."""
     data = np.ascontiguousarray(initial).reshape(-1).view(np.uint8)
     return bool((data == data[:1]).all())
 

@@ -46,7 +46,7 @@ def emit_trace(
 
 
 class _Owners:
-    """Which of the model's nodes the calls of a program are for."""
+    """Nodes of the model that the calls of a program are for."""
 
     def __init__(self, program: Program, nodes: Sequence[ModelNode]) -> None:
         self.calls: dict[str, Call] = {call.name: call for step in program.steps for call in calls(step)}

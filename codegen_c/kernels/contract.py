@@ -1,10 +1,10 @@
-"""What a kernel promises: the C it emits, what it reads and writes when, scratch, cost, and a numpy reference.
+"""Contract of a kernel: the C it emits, what it reads and writes when, scratch, cost, and a numpy reference.
 
 A kernel file defines `KERNEL = Kernel(...)`; the registry finds it. Its constraints are small predicates
 whose docstring is the reason a user reads when one of them says no.
 
 A spatial kernel computes output rows [row_begin, row_end) and may read its input from, and write its output
-to, a window of rows used in turn: row h of a tensor of which R rows are stored lies in slot h % R. Splitting
+to, a ring buffer of rows: row h of a tensor of which R rows are stored lies in slot h % R. Splitting
 sequences, overlapping tensors and the plan's validator all build on that. A kernel that computes all at once may name
 one that does so by rows (`in_rows`): of tensors that are no images these are cut as `vector_rows` says.
 """
@@ -109,7 +109,7 @@ class Kept:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredRows:
-    """How many rows of each operand are stored; None means all of them.
+    """Stored rows of each operand; None means all of them.
 
     at_once: output rows that a call computes, where all calls but the last compute as many.
     pitch: elements from one pixel of the output to the next, None: its channels. Other kernels write what lies between.
@@ -179,7 +179,7 @@ class Callback:
 
 @dataclass(frozen=True, kw_only=True)
 class Passes:
-    """How often one run goes over memory, on average a byte: modelled, for predictions of time.
+    """Passes of one run over memory, averaged over its bytes: modelled, for predictions of time.
 
     constants: reads of all constants. input: reads of the first input; other inputs are read once, as outputs are
     written once. scratch: reads and writes together.
@@ -191,7 +191,7 @@ class Passes:
 
     @classmethod
     def of_product(cls, macs: int, input_elements: int, rows: int, *, pixels: float, channels: float) -> Passes:
-        """Of rows times constant weights, `pixels` rows by `channels` results at a time, each straight from memory."""
+        """Passes of rows times constant weights, `pixels` by `channels` results at once, each straight from memory."""
         return cls(constants=max(1.0, rows / pixels), input=max(1.0, macs / channels / input_elements))
 
 
@@ -258,7 +258,7 @@ class Implementation:
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """Why a kernel does not take an operator, in words for the user."""
+    """Reason why a kernel does not take an operator, in words for the user."""
 
     kernel: str
     reason: str

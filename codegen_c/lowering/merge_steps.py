@@ -24,7 +24,7 @@ def merge_steps(program: Program) -> Program:
 
 
 def _belongs(step: Step, run: list[Step]) -> bool:
-    """Whether a step calls what all of a run call, and reads nothing that they make."""
+    """True where a step calls the same function as all of a run, and reads none of their outputs."""
     if not isinstance(step, KernelCall) or step.rows is not None or step.implementation.callback:
         return False
     return all(

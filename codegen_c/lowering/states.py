@@ -107,7 +107,7 @@ def _unchanged(program: Program, pair: KeptPair) -> Program | None:
 
 
 def _in_place(program: Program, pair: KeptPair) -> Program | None:
-    """Where the last step that reads the state comes before what writes it, or reads each element before that."""
+    """The program with the state changed in place, where each element is read for the last time before its write."""
     found, left = program.tensors[pair.found], program.tensors[pair.left]
     steps = program.steps
     writer = next((index for index, step in enumerate(steps) if pair.left in writes(step)), None)
@@ -259,7 +259,7 @@ def _pushed_into(program: Program, window: _Window, first: int, taken: set[str])
 
 
 def _is_alone(program: Program, name: str) -> bool:
-    """Whether a tensor is no state's, and its writer gives nothing else."""
+    """True where no state is left in a tensor, and its only writer writes nothing else."""
     states = {state.left for state in program.states}
     writers = [step for step in program.steps if name in writes(step)]
     return name not in states and len(writers) == 1 and len(writes(writers[0])) == 1

@@ -104,7 +104,7 @@ def _transfer(program: Program, move: Move, platform: Platform, taken: set[str])
 
 
 def _number(platform: Platform, source: str, target: str) -> int | None:
-    """Of a transfer by a DMA, to be counted later; None where the processor copies."""
+    """Number of a transfer by a DMA, to be counted later; None where the processor copies."""
     link = platform.link_between(source, target)
     return 0 if link is not None and link.dma else None
 
@@ -116,7 +116,7 @@ def _copy(constant: Constant, memory: str, taken: set[str]) -> Tensor:
 
 
 def _woven(steps: Sequence[Step], planned: Sequence[_Planned], taken: set[str]) -> list[Step]:
-    """Before each step: waits that are due, then what starts there; a source that is still on its way comes first."""
+    """Steps, each after waits that are due, then transfers that start there; a source still on its way comes first."""
     woven: list[Step] = []
     under_way: list[_Planned] = []
 

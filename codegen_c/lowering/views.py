@@ -1,4 +1,4 @@
-"""Copies saved: a slice is a part of what it is cut from, and what a concat joins is born in the concat's result.
+"""Copies saved: a slice is a part of its source, and the inputs of a concat are born in the concat's result.
 
 A view may keep more alive than the copy would: a slice keeps the whole tensor. So a step is saved only where that does
 not raise the most bytes alive.
@@ -19,7 +19,7 @@ from codegen_c.program.program import KernelCall, Part, Program, Tensor, parts_o
 
 
 def with_views(program: Program, *, apart: Collection[str] = ()) -> Program:
-    """The program without the copies that nobody needs, the last ones first: what joins is itself joined.
+    """The program without the copies that can be saved, the last ones first: a result of a join may itself be joined.
 
     apart: tensors that keep a place of their own, and share it with nothing.
     """
@@ -34,7 +34,7 @@ def with_views(program: Program, *, apart: Collection[str] = ()) -> Program:
 
 
 def _ways(program: Program, name: str, apart: Collection[str]) -> Iterator[Program]:
-    """The program with a step saved, and with what joins its inputs saved too: a result may pay only as a whole."""
+    """The program with a step saved, and steps that join its inputs saved too: a result may pay only as a whole."""
     step = next((step for step in program.steps if step.name == name), None)
     if not isinstance(step, KernelCall) or not step.implementation.copies:
         return
@@ -78,7 +78,7 @@ def _sliced(program: Program, source: Tensor, output: Tensor, copy: Copy) -> Pro
 
 
 def _joined(program: Program, inputs: list[Tensor], output: Tensor, copies: tuple[Copy, ...]) -> Program | None:
-    """Everything that is joined, born in the result."""
+    """The program with all joined inputs born in the result; None where one of them can't be."""
     made = {name for step in program.steps for name in writes(step)}
     if any(tensor.role != "intermediate" or tensor.part for tensor in inputs):
         return None
@@ -99,7 +99,7 @@ def _joined(program: Program, inputs: list[Tensor], output: Tensor, copies: tupl
 
 
 def _written_apart(program: Program, tensor: Tensor, copy: Copy, pitch: int) -> Program | None:
-    """The program whose kernel leaves room between pixels; None where it cannot, or somebody else reads them."""
+    """The program whose kernel leaves room between pixels; None where it cannot, or another step reads them."""
     if tensor.shape[-1:] != (copy.run,) or tensor.name in parts_of(program):
         return None
     if any(tensor.name in reads(step) for step in program.steps):
@@ -118,14 +118,14 @@ def _written_apart(program: Program, tensor: Tensor, copy: Copy, pitch: int) -> 
 
 
 def _same_constants(one: Implementation, other: Implementation) -> bool:
-    """Whether kernels read the same weights, packed alike."""
+    """True where kernels read the same weights, packed alike."""
     if [role for role, _ in one.constants] != [role for role, _ in other.constants]:
         return False
     return all(np.array_equal(a, b) for (_, a), (_, b) in zip(one.constants, other.constants, strict=True))
 
 
 def _put_inside(program: Program, tensor: Tensor, whole: Tensor, part: Part) -> Program:
-    """The program with a tensor and its parts as parts of another one, or of what that is part of."""
+    """The program with a tensor and its parts as parts of another one, or of the tensor that this is part of."""
     if whole.part:
         part = replace(part, tensor=whole.part.tensor, first=part.first + whole.part.first)
     moved = {tensor.name: replace(tensor, part=part)}

@@ -55,7 +55,7 @@ FUNCTIONS: dict[str, Function] = {
     # With a bound that is a number: NaN of the first operand stays, at no cost.
     "maximum": Function(numpy=_raised, c="{0} < {1} ? {1} : {0}", instructions=4, arity=2),
     "minimum": Function(numpy=_lowered, c="{1} < {0} ? {1} : {0}", instructions=4, arity=2),
-    # Of two tensors: NaN where either is.
+    # Elements of two tensors: NaN where either is.
     "larger": Function(numpy=np.maximum, c="({0} > {1} || {0} != {0}) ? {0} : {1}", instructions=7, arity=2),
     "smaller": Function(numpy=np.minimum, c="({0} < {1} || {0} != {0}) ? {0} : {1}", instructions=7, arity=2),
     "power": Function(numpy=np.power, c="powf({0}, {1})", instructions=120, arity=2),
@@ -78,7 +78,7 @@ FUNCTIONS: dict[str, Function] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Operand:
-    """Where a value comes from.
+    """Source of a value.
 
     value: an earlier instruction's result (index 0 is the element handed in).
     input: element of an activation input of the kernel (index among the operator's inputs).
@@ -111,12 +111,12 @@ class ScalarProgram:
 
     @property
     def num_instructions(self) -> int:
-        """Modelled machine instructions an element."""
+        """Modelled machine instructions per element."""
         return sum(FUNCTIONS[instruction.function].instructions for instruction in self.instructions)
 
     @property
     def reads_element(self) -> bool:
-        """Whether the element handed in matters."""
+        """True where the result depends on the element handed in."""
         return not self.instructions or any(
             o.kind == "value" and o.index == 0 for i in self.instructions for o in i.operands
         )

@@ -26,7 +26,7 @@ _TYPES = {
 
 
 def title(operator: Operator) -> str:
-    """What is computed, its window, element type and channels, as a C identifier."""
+    """Operation, window, element type and channels, as a C identifier."""
     kind = _TYPES[operator.output.dtype]
     channels = operator.output.shape[-1] if operator.output.shape else 1
     if isinstance(operator, Conv2d | QConv2d):

@@ -127,7 +127,7 @@ class Interface:
 
     @property
     def not_reset(self) -> str:
-        """Name of the answer of a run whose states nobody has set."""
+        """Name of the answer of a run whose states were never set."""
         return f"{self.model}_not_reset"
 
     @property

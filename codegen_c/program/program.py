@@ -98,7 +98,7 @@ class Tensor:
         return self.num_elements * self.ring.stored // self.ring.rows if self.ring else self.num_elements
 
     def element_places(self) -> np.ndarray:
-        """Where the elements of a whole tensor lie, counted from its first one; int[num_elements]."""
+        """Places of the elements of a whole tensor, counted from its first one; int[num_elements]."""
         if self.part is None or self.part.pitch is None:
             return np.arange(self.num_elements)
         pixels = np.arange(self.num_elements // self.shape[-1]) * self.part.pitch
@@ -219,7 +219,7 @@ class Transfer:
 
 @dataclass(frozen=True, kw_only=True)
 class Wait:
-    """Until transfers are done. Nothing touches their targets before, and nobody writes to their sources."""
+    """Blocks until transfers are done. Before that, nothing touches their targets or writes to their sources."""
 
     name: str
     transfers: tuple[Transfer, ...]
@@ -307,7 +307,7 @@ class Program:
         return self.state_home if memory == STATE_MEMORY else memory
 
     def turns(self, name: str) -> bool:
-        """Whether a tensor lies elsewhere in each run: it is new rows of a ring that runs keep."""
+        """True where a tensor lies elsewhere in each run: it is new rows of a ring that runs keep."""
         part = self.tensors[name].part
         ring = self.tensors[part.tensor].ring if part else None
         return ring is not None and ring.turn != ""
@@ -351,7 +351,7 @@ def scratch_bytes(step: Step) -> int:
 
 
 def scratch_memory(step: Step, default: str) -> str:
-    """Where a step's scratch lies."""
+    """Memory that a step's scratch lies in."""
     return next((c.scratch_memory for c in calls(step) if isinstance(c, KernelCall) and c.scratch_memory), default)
 
 

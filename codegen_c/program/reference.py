@@ -1,4 +1,4 @@
-"""Runs a Program in numpy with the kernels' references: what the C code must compute."""
+"""Runs a Program in numpy with the kernels' references: the results that the C code must compute."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def run(program: Program, inputs: Mapping[str, Array], states: Mapping[str, Arra
 
 
 def first_states(program: Program) -> dict[str, Array]:
-    """What the first run finds, by tensor; of a ring, its rows in order, where those to be pushed are anything."""
+    """States that the first run finds, by tensor; a ring's rows in order, those to be pushed with any values."""
     return {state.tensor: _as_found(state, state.initial) for state in program.states}
 
 
 def next_states(program: Program, values: Mapping[str, Array]) -> dict[str, Array]:
-    """What the next run finds, from every tensor of a run."""
+    """States that the next run finds, from every tensor of a run."""
     return {state.tensor: _as_found(state, values[state.tensor]) for state in program.states}
 
 
@@ -40,7 +40,7 @@ def _as_found(state: KeptState, left: Array) -> Array:
 
 
 def run_step(program: Program, step: Step, values: Mapping[str, Array]) -> dict[str, Array]:
-    """What a step writes, given what it reads. A loop's row ranges together cover each output once."""
+    """Tensors that a step writes, given those it reads. A loop's row ranges together cover each output once."""
     written: dict[str, Array] = {}
     for call in calls(step):
         if isinstance(call, Wait):
@@ -66,7 +66,7 @@ def run_step(program: Program, step: Step, values: Mapping[str, Array]) -> dict[
 
 
 def _kept(program: Program, made: Mapping[str, Array], values: Mapping[str, Array]) -> dict[str, Array]:
-    """What was made, and the states of which that is a part, as they are then."""
+    """Tensors made by a step, and the states that they are parts of, updated."""
     found = dict(made)
     for name, array in made.items():
         part = program.tensors[name].part
@@ -78,7 +78,7 @@ def _kept(program: Program, made: Mapping[str, Array], values: Mapping[str, Arra
 
 
 def copied(program: Program, transfer: Transfer, values: Mapping[str, Array]) -> Array:
-    """What a transfer leaves in its target."""
+    """Elements that a transfer leaves in its target."""
     shape = program.tensors[transfer.target].shape
     if transfer.source_is_constant:
         return program.constants[transfer.source].data.reshape(shape)

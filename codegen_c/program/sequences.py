@@ -1,4 +1,4 @@
-"""Runs of kernel calls that become one Sequence: their rows run in series, and what only they touch becomes a ring."""
+"""Runs of kernel calls that become one Sequence: rows run in series, and tensors only they touch become rings."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def fold_sequences(program: Program, splits: Mapping[str, RowSplit]) -> Program:
 
 
 def in_series(name: str, body: Sequence[KernelCall], rows_per_call: Sequence[int]) -> RowSteps:
-    """Kernels as one step, in which each computes so many rows a call, or more where nobody runs between two calls.
+    """Kernels as one step, in which each computes so many rows per call, or more where nothing runs between two calls.
 
     The last one keeps to it: its rows may lie over an input. So does the application's function, which asks for memory.
     """
@@ -99,7 +99,7 @@ def can_follow(spatial: Spatial, position: int, producer: Spatial) -> bool:
 def _rings(program: Program, body: Sequence[KernelCall], sequence: RowSequence) -> dict[str, Tensor]:
     """The tensors of which only some rows are kept: those that nothing outside of the sequence reads.
 
-    What may lie in the ring of its input does, where that takes no more rows.
+    Tensors that may lie in the ring buffer of their input do, where that takes no more rows.
     """
     inside = {call.name for call in body}
     outside = {name for other in program.steps if other.name not in inside for name in reads(other)}
@@ -141,7 +141,7 @@ def _stored(call: KernelCall, rows_per_call: int, rings: Mapping[str, Tensor]) -
 def needed_and_written(
     step: RowSteps, tensors: Mapping[str, Tensor], outputs: Sequence[str], dying: Iterable[str]
 ) -> list[tuple[dict[str, int], dict[str, int]]]:
-    """At each call of a sequence: bytes written of some outputs when it ends, first byte still read of dying inputs."""
+    """Per call of a sequence: bytes written of some outputs when it ends, first byte still read of dying inputs."""
     written, made = dict.fromkeys(outputs, 0), [0] * len(step.body)
     readers = {name: _readers(step, name) for name in dying}
     row_bytes = {name: tensors[name].num_bytes // found[0][1].input_rows for name, found in readers.items()}
@@ -160,7 +160,7 @@ def needed_and_written(
 
 
 def _readers(step: RowSteps, name: str) -> list[tuple[int, RowAccess]]:
-    """Who of the body reads a tensor, and how."""
+    """Readers of a tensor in the body: index of the call, and the rows it accesses."""
     return [
         (index, access)
         for index, call in enumerate(step.body)

@@ -17,7 +17,7 @@ Call = tuple[KernelCall, StoredRows, Implementation]
 
 
 def with_rings(calls: Sequence[tuple[KernelCall, StoredRows]]) -> dict[str, KernelCall]:
-    """By name, the calls of the same kernels for operands of which only so many rows are stored."""
+    """Calls of the same kernels, by name, for operands of which only so many rows are stored."""
     alike: dict[CFunction, list[Call]] = {}
     for call, stored in calls:
         constant = _keeping(call)(stored)

@@ -1,4 +1,4 @@
-"""Which inputs a lowered function may overwrite with its output, element for element."""
+"""Inputs that a lowered function may overwrite with its output, element for element."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def in_place_inputs(
 
 
 def _stores_once(body: tirx.Stmt, num_elements: int) -> bool:
-    """As many iterations as elements: since all of them are written, none is written twice."""
+    """True where iterations are as many as elements: since all of them are written, none is written twice."""
     extents: list[tirx.Expr] = []
     tvm_ffi.structural_walk(body, [(tirx.For, lambda loop: extents.append(loop.extent))])
     return math.prod(int(extent) for extent in extents) == num_elements

@@ -1,4 +1,4 @@
-"""Where along an axis the largest or smallest element lies, as onnxruntime and TensorFlow Lite find it.
+"""Index of the largest or smallest element along an axis, as onnxruntime and TensorFlow Lite find it.
 
 The first element stands until another lies beyond it. So an element that is NaN is never chosen unless it is the
 first, which then stays; and the result is always an index, also where all elements are infinite.

@@ -1,4 +1,4 @@
-"""Which function of math.h a TIR intrinsic is."""
+"""Functions of math.h that TIR intrinsics become."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def lower_function(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def _without_dead_stores(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Nothing is written that is never read, such as a second result nobody asked for (dropout's mask)."""
+    """The function without stores that are never read, such as of a second result nobody asked for (dropout's mask)."""
     dead = _written_only(function.body)
     while dead:
         body = tvm_ffi.structural_map(

@@ -37,7 +37,7 @@ class PlainC:
 
 @dataclass(frozen=True, kw_only=True)
 class NoPlainC:
-    """Why a composite has no C. operators: relax names of what it holds; reason: in words for the user."""
+    """Refusal of a composite that has no C. operators: relax names of its operators; reason: in words for the user."""
 
     operators: tuple[str, ...]
     reason: str

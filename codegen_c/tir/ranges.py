@@ -13,7 +13,7 @@ from codegen_c.tir.edges import bits_of
 
 
 def may_overflow(expr: Expr, analyzer: Analyzer) -> bool:
-    """Whether a sum, difference or product of int32 or int64 may leave its type, by the bounds of what it is made of.
+    """True where a sum, difference or product of int32 or int64 may overflow, by the bounds of its operands.
 
     Loop counters are bounded, elements of tensors are not, and bounds of int64 end where int64 does.
     """
@@ -26,19 +26,19 @@ def may_overflow(expr: Expr, analyzer: Analyzer) -> bool:
 
 
 def divides_by_edge(divisor: Expr, analyzer: Analyzer) -> bool:
-    """Whether a divisor may be 0 or -1."""
+    """True where a divisor may be 0 or -1."""
     bound = analyzer.const_int_bound(divisor)
     return bound.min_value <= 0 <= bound.max_value or bound.min_value <= -1 <= bound.max_value
 
 
 def shifts_too_far(count: Expr, dtype: str, analyzer: Analyzer) -> bool:
-    """Whether a shift's count may be negative, or the width or more."""
+    """True where a shift's count may be negative, or the width or more."""
     bound = analyzer.const_int_bound(count)
     return bound.min_value < 0 or bound.max_value >= bits_of(dtype)
 
 
 def reads_elements(expr: Expr) -> bool:
-    """Whether an expression depends on elements of tensors, not on loop counters alone."""
+    """True where an expression depends on elements of tensors, not on loop counters alone."""
     found: list[TensorLoad] = []
     tvm_ffi.structural_walk(expr, [(TensorLoad, found.append)])
     return bool(found)

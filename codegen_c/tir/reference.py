@@ -1,4 +1,4 @@
-"""The composite run by TVM itself, to verify what the C code computes."""
+"""The composite run by TVM itself, to verify the results of the C code."""
 
 from __future__ import annotations
 

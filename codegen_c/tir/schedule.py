@@ -113,7 +113,7 @@ def _is_cheap(value: tirx.Expr) -> bool:
 
 
 def _is_read_once(producer: s_tir.SBlock, consumers: list[s_tir.SBlock]) -> bool:
-    """Each element is read at most about once, so inlining repeats no work."""
+    """True where each element is read at most about once, so inlining repeats no work."""
     if len(consumers) != 1 or _num_iterations(consumers[0]) > _num_iterations(producer):
         return False
     sites = 0

@@ -1,4 +1,4 @@
-"""Where the buffers that a lowered function allocates live: in a local, on the stack, or in scratch."""
+"""Places of the buffers that a lowered function allocates: a local, the stack, or scratch."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _aliases(body: tirx.Stmt) -> dict[Var, Var]:
 
 
 def _offsets(lifetimes: list[_Lifetime]) -> dict[Var, int]:
-    """First fit, the largest first."""
+    """Offsets by first fit, the largest first."""
     placed: list[tuple[_Lifetime, int]] = []
     for one in sorted(lifetimes, key=lambda lifetime: -lifetime.num_bytes):
         offset = 0

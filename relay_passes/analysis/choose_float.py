@@ -1,4 +1,4 @@
-"""Which units compute in int8, by what it costs in accuracy, measured on calibration samples.
+"""Choice of the units that compute in int8, by its cost in accuracy, measured on calibration samples.
 
 Errors are ratios of signal to noise: 10 log10(sum of squares / sum of squared errors) in dB, over all samples.
 """
@@ -16,7 +16,7 @@ from relay_passes.analysis.quantization_units import Unit, is_float_tensor
 from relay_passes.analysis.run_units import Array, Int8Choice, Sample, UnitRunner
 from relay_passes.dataflow import operands
 
-# Between no error that a report could show and nothing but error.
+# Limit in both directions: no error that a report could show, and nothing but error.
 _MAX_DB = 120.0
 _NUM_TRIAL_SAMPLES = 32
 
@@ -41,7 +41,7 @@ class Ratio:
 
     @property
     def db(self) -> float:
-        """In dB, rounded to 1/100, between -120 and 120."""
+        """Ratio in dB, rounded to 1/100, between -120 and 120."""
         if self.noise <= 0 or self.signal <= 0:
             return _MAX_DB if self.noise <= 0 else -_MAX_DB
         return round(float(np.clip(10 * np.log10(self.signal / self.noise), -_MAX_DB, _MAX_DB)), 2)

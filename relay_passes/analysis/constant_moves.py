@@ -69,7 +69,7 @@ def _reshaped(call: relax.Call, a: Sequence[Array]) -> Array:
     return a[0].reshape(static_shape(call))
 
 
-# By the operator's name without `relax.`.
+# Rules by the operator's name without `relax.`.
 MOVES: dict[str, Rule] = {
     **dict.fromkeys(("reshape", "expand_dims", "squeeze", "flatten", "nn.batch_flatten"), _reshaped),
     "permute_dims": lambda call, a: a[0].transpose(call.attrs.axes and [int(x) for x in call.attrs.axes]),

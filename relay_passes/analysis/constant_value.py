@@ -1,4 +1,4 @@
-"""What a call of constants computes, in numpy, bit for bit what TVM's own code would compute.
+"""Result of a call on constants, in numpy, bit for bit as TVM's own code would compute it.
 
 Only operators whose result does not depend on a library's rounding are here: moves, exact and IEEE-rounded
 arithmetic, comparisons, reductions in TVM's order (one element after the other). exp, tanh and their like are not.

@@ -66,7 +66,7 @@ class Unit:
 
     @property
     def keeps_parameters(self) -> bool:
-        """Whether the result's numbers are some of the input's, so that both share scale and zero point."""
+        """True where the result's numbers are some of the input's, so that both share scale and zero point."""
         nearest = self.operator == "relax.image.resize2d" and self.members[0].value.attrs.method == "nearest_neighbor"
         zeros = self.operator == "relax.nn.pad" and float(self.members[0].value.attrs.pad_value) == 0
         same = nearest or zeros or self.operator in _SAME_NUMBERS
@@ -74,7 +74,7 @@ class Unit:
 
 
 def is_float_tensor(var: relax.Expr) -> bool:
-    """Whether a value is a float32 tensor."""
+    """True where a value is a float32 tensor."""
     return isinstance(var.ty, relax.TensorType) and str(var.ty.dtype) == "float32"
 
 
@@ -144,7 +144,7 @@ class _Grouping:
         return replace(unit, weight=weight, axis=axis, bias=bias)
 
     def _clamps(self, last: relax.VarBinding) -> list[relax.VarBinding]:
-        """relu and clip, each the only reader of what stands before it."""
+        """relu and clip, each the only reader of the value before it."""
         found: list[relax.VarBinding] = []
         while (follower := self._sole_user(last.var)) is not None and op_name(follower.value) in _CLAMPS:
             found.append(follower)
@@ -188,7 +188,7 @@ def _plain(kind: Kind, members: Sequence[relax.VarBinding], *, clamps: int = 0) 
 
 
 def _activations(binding: relax.VarBinding) -> list[relax.Var]:
-    """What a binding reads that is no constant, each once."""
+    """Variables that a binding reads, each once."""
     return [leaf for leaf in dict.fromkeys(operands(binding.value)) if isinstance(leaf, relax.Var)]
 
 
@@ -199,7 +199,7 @@ def _name(members: Sequence[relax.VarBinding]) -> str:
 
 
 def _interpolates(call: relax.Expr) -> bool:
-    """Whether a call_tir reads places and weights as the front end's interpolation does (see ExposeInterpolations)."""
+    """True where a call_tir reads places and weights like the front end's interpolation (see ExposeInterpolations)."""
     if op_name(call) != "relax.call_tir":
         return False
     leaves = list(operands(call.args[1]))
@@ -223,7 +223,7 @@ def _channel_axis(call: relax.Call, var: relax.Var) -> int:
 
 
 def _per_channel(var: relax.Var, add: relax.VarBinding, axis: int, channels: int) -> np.ndarray | None:
-    """The constant of an addition as float32[channels], if it has one number a channel."""
+    """The constant of an addition as float32[channels], if it has one number per channel."""
     arrays = [array for leaf in operands(add.value) if (array := array_of(leaf)) is not None]
     rank = len(static_shape(var))
     if len(arrays) != 1 or arrays[0].ndim > rank or not _same_shape(add, var):

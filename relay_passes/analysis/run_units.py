@@ -26,7 +26,7 @@ Sample = Mapping[str, Array]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Int8Choice:
-    """Which units compute in int8, and with what parameters; the default computes everything in float.
+    """Units that compute in int8, and their parameters; the default computes everything in float.
 
     units: indices. activations: parameters of every value an int8 unit reads or writes. linear: of linear units.
     inputs: parameters of the function that come as int8.

@@ -1,4 +1,4 @@
-"""One composite written for NCHW images, rewritten for NHWC: a rule an operator.
+"""One composite written for NCHW images, rewritten for NHWC: one rule per operator.
 
 A rule gets the call and its operands, and returns the call for NHWC, or None where it has none. Constants are
 moved at compile time, quantized ones under their dequantize.
@@ -21,7 +21,7 @@ WINDOWS = frozenset({"relax.nn.conv2d", "relax.nn.max_pool2d", "relax.nn.avg_poo
 
 
 def has_window(composite: relax.Function) -> bool:
-    """Whether the composite slides a window over NCHW images."""
+    """True where the composite slides a window over NCHW images."""
     windows = [b.value.attrs for b in bindings(composite) if op_name(b.value) in WINDOWS]
     return any(
         getattr(attrs, "data_layout", None) == "NCHW" or getattr(attrs, "layout", None) == "NCHW" for attrs in windows
@@ -143,7 +143,7 @@ def _moved(weight: relax.Expr, axes: tuple[int, ...]) -> relax.Expr | None:
 
 
 def is_image(expr: relax.Expr) -> bool:
-    """Whether a value is a tensor of rank 4."""
+    """True where a value is a tensor of rank 4."""
     return isinstance(expr.ty, relax.TensorType) and expr.ty.ndim == 4
 
 
@@ -256,7 +256,7 @@ def _mean(call: relax.Call, operands: _Operands) -> relax.Expr | None:
 
 
 def _reshape(call: relax.Call, operands: _Operands) -> relax.Expr | None:
-    """Only where the image's elements lie in the same order either way, and the result is no image."""
+    """Reshape of an image to no image; None unless its elements lie in the same order in both layouts."""
     if not is_image(call.args[0]) or is_image(call):
         return None
     shape = static_shape(call.args[0])

@@ -36,7 +36,7 @@ from relay_passes.layout.channels_last import NHWC_TO_NCHW
 
 @tvm.transform.module_pass(opt_level=0, name="FlattenChannelsLast")
 class FlattenChannelsLast:
-    """See the module's docstring."""
+    """Lets dense layers read flattened images with channels last, with the rows of their weights in that order."""
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         main = mod["main"]
@@ -86,7 +86,7 @@ def _flattened_image(
 
 
 def _is_one(mod: tvm.IRModule, value: relax.Expr, name: str) -> bool:
-    """Whether an expression calls a composite of this operator alone, on a variable."""
+    """True where an expression calls a composite of this operator alone, on a variable."""
     composite = composite_of(mod, value)
     if composite is None or len(value.args) != 1 or not isinstance(value.args[0], relax.Var):
         return False

@@ -1,4 +1,4 @@
-"""States of a model whose images are kept with their channels last: nobody outside sees them, so no layout is given."""
+"""States of a model whose images are kept with their channels last: no caller sees them, so no layout is given."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def with_turned_states(mod: tvm.IRModule, params: list[relax.Var], turned: dict[
 
 
 def _reaches_window(mod: tvm.IRModule, param: relax.Var) -> bool:
-    """Whether a composite that slides a window reads what images are made of a parameter."""
+    """True where a composite that slides a window reads a parameter, or an image made from it."""
     reached = {param}
     for binding in bindings(mod["main"]):
         if reached.isdisjoint(operands(binding.value)):

@@ -13,7 +13,7 @@ from relay_passes.dataflow import build, constant, infer, live, outputs, substit
 
 
 def insert_qdq(func: relax.Function, units: list[Unit], choice: Int8Choice, *, int8_results: bool) -> relax.Function:
-    """`func` as QDQ. An int8 value has the name its float value had; int8_results: what int8 units give is returned so.
+    """`func` as QDQ. An int8 value has the name its float value had; int8_results: results of int8 units stay int8.
 
     Parameters in `choice.inputs` become int8.
     """
@@ -21,7 +21,7 @@ def insert_qdq(func: relax.Function, units: list[Unit], choice: Int8Choice, *, i
 
 
 class _Writer:
-    """Of each value it knows the float form, the int8 form, or both."""
+    """Knows the float form, the int8 form, or both, of each value."""
 
     def __init__(self, func: relax.Function, units: list[Unit], choice: Int8Choice) -> None:
         self.func, self.units, self.choice = func, units, choice

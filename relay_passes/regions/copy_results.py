@@ -18,7 +18,7 @@ from tvm_ext.core.names import unique
 
 @tvm.transform.module_pass(opt_level=0, name="CopyResults")
 class CopyResults:
-    """See the module's docstring."""
+    """Turns results that no operator computes into composites that copy."""
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         main = mod["main"]

@@ -116,7 +116,7 @@ class _Rewriter:
         return var not in self.returned and all(user.var in members for user in self.users.get(var, []))
 
     def _quantized(self, quantize: relax.VarBinding) -> Group | None:
-        """From a quantize back to the dequantizes it depends on, if nothing else enters or leaves."""
+        """Group from a quantize back to the dequantizes it depends on, if nothing else enters or leaves."""
         members, pending, anchors = {quantize.var}, [quantize], []
         while pending:
             for leaf in operands(pending.pop().value):
@@ -169,7 +169,7 @@ class _Rewriter:
         return Group(members=members[:best], anchor=anchor)
 
     def _fuses(self, candidate: relax.VarBinding, anchor: relax.VarBinding, known: set[relax.Var]) -> bool:
-        """True if an operator runs element by element on what the anchor gives, with operands of its shape."""
+        """True if an operator runs element by element on the anchor's result, with operands of its shape."""
         if op_name(candidate.value) not in self.backend.elementwise or candidate.var in self.owned:
             return False
         if not isinstance(anchor.var.ty, relax.TensorType) or not tvm_ffi.structural_equal(

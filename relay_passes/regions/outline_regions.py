@@ -6,7 +6,7 @@ Rewrite:
     Composites go into their region as local functions, moves between memories as they are; the order is the schedule
     and stays.
     A region that is the whole model has the model's signature: every input, every output that is no constant.
-Leaves alone: what is no composite, which stays in main for TVM.
+Leaves alone: bindings that call no composite, which stay in main for TVM.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def _takes(binding: relax.VarBinding, places: list[np.ndarray], taken: set[str])
 
 
 def _places(mod: tvm.IRModule, call: relax.Expr) -> list[np.ndarray] | None:
-    """For each axis of what the call gives, where in its input the elements come from; None if it does more."""
+    """Places in the input that elements come from, for each axis of the call's result; None if it does more."""
     if op_name(call) != "relax.call_tir" or not isinstance(call.args[1], relax.Tuple):
         return None
     source, *rest = call.args[1].fields

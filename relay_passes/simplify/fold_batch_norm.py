@@ -49,7 +49,7 @@ class FoldBatchNorm:
 
 @dataclass(frozen=True, kw_only=True)
 class _Affine:
-    """What a batch normalization computes per channel: scale * x + shift, float64[C] each."""
+    """Batch normalization per channel: scale * x + shift, float64[C] each."""
 
     scale: np.ndarray
     shift: np.ndarray
@@ -137,7 +137,7 @@ def _layer(value: relax.Expr, axis: int, private: Mapping[relax.Var, relax.VarBi
 
 
 def _channel_axes(call: relax.Call, weights: np.ndarray) -> tuple[int, int]:
-    """Which axis of the weights, and which of the result, is the layer's output channels."""
+    """Axes of the layer's output channels, in the weights and in the result."""
     if op_name(call) == "relax.matmul":  # a matrix; weights of a batch belong to no one axis
         return weights.ndim - 1, len(static_shape(call)) - 1 if weights.ndim == 2 else -1
     out_layout = str(call.attrs.out_layout or call.attrs.data_layout)

@@ -31,7 +31,7 @@ _SHAPE_MOVES = ("relax.reshape", "relax.permute_dims", "relax.expand_dims", "rel
 
 @tvm.transform.module_pass(opt_level=0, name="FoldConstants")
 class FoldConstants:
-    """Replace what can be computed at compile time by its value, and remove what nothing reads.
+    """Replace calls that can be computed at compile time by their values, and remove bindings that nothing reads.
 
     Rewrite:
         add(const, const)                            -> const
@@ -115,7 +115,7 @@ def _moved_onto_constant(value: relax.Expr, dequantized: Mapping[relax.Var, rela
 
 
 def _axis_after_reshape(shape: tuple[int, ...], axis: int, moved: tuple[int, ...]) -> int | None:
-    """Where axis `axis` stands in the new shape, None where it was split or merged."""
+    """Index of axis `axis` in the new shape, None where it was split or merged."""
     if not shape or 0 in shape:
         return None
     before = int(np.prod(shape[:axis], dtype=np.int64))

@@ -1,4 +1,4 @@
-"""A convolution pads by itself: what pads with zeros in front of it is no tensor of its own."""
+"""Zero padding in front of convolutions moves into them: no padded tensor is made."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _fold(func: relax.Function) -> relax.Function:
 
 @dataclass(frozen=True, kw_only=True)
 class _Carried:
-    """Where zeros of a pad are read: `data` by whoever may pad instead; `replaced` is then what the pad reads."""
+    """Tensors with the zeros of a pad: readers of `data` may pad instead; then the pad's input replaces `replaced`."""
 
     data: relax.Var
     replaced: relax.Var
@@ -76,7 +76,7 @@ def _carried(
     readers: Mapping[relax.Var, list[relax.VarBinding]],
     values: Mapping[relax.Var, relax.Expr],
 ) -> _Carried | None:
-    """None where it pads with anything but zero, or nobody reads it.
+    """Tensors with the pad's zeros; None where it pads with anything but zero, or nothing reads it.
 
     Integers behind which a dequantize stands are padded with its zero point. Real numbers may go through a quantize
     and a dequantize of the grid that they are on.
@@ -102,7 +102,7 @@ def _carried(
 
 
 def _one_grid(calls: list[relax.Call]) -> bool:
-    """Whether calls quantize with one scale and zero point."""
+    """True where all calls quantize with one scale and zero point."""
     grids = [[array_of(arg) for arg in call.args[1:3]] for call in calls]
     return all(
         array is not None and first is not None and np.array_equal(array, first)

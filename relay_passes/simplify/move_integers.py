@@ -1,4 +1,4 @@
-"""What only moves or picks elements of a quantized tensor works on its integers, not on dequantized floats.
+"""Operators that only move or pick elements of a quantized tensor work on its integers, not on dequantized floats.
 
 Rewrite, where `move` takes elements from one place to another or picks the largest or smallest of some:
     move(dequantize(x), dequantize(y))      ->  dequantize(move(x, y))                          of equal parameters
@@ -72,7 +72,7 @@ class _Parameters:
 
 @tvm.transform.module_pass(opt_level=0, name="MoveIntegers")
 class MoveIntegers:
-    """See the module's docstring."""
+    """Turns operators that only move or pick elements of quantized tensors into operators on integers."""
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         return map_dataflow(mod, lambda func: _Rewriter(func).run() if is_quantized(func) else func)

@@ -11,7 +11,7 @@ from relay_passes.dataflow import bindings, infer, map_dataflow, op_name, rebuil
 
 @tvm.transform.module_pass(opt_level=0, name="SliceSplits")
 class SliceSplits:
-    """Replace the parts of a split by slices of what was split.
+    """Replace the parts of a split by slices of its input.
 
     Rewrite:
         p = split(x, [2, 5], axis=1)        a = strided_slice(x, axes=[1], begin=[0], end=[2])
@@ -48,13 +48,13 @@ def _slice(func: relax.Function) -> relax.Function:
 
 
 def _only_parts(var: relax.Var, readers: list[relax.VarBinding]) -> bool:
-    """Whether a split is read by its parts alone, each of which has elements."""
+    """True where a split is read through its parts alone, each of which has elements."""
     shapes = [tuple(int(dim) for dim in part.shape.values) for part in var.ty.fields]
     return bool(readers) and all(isinstance(b.value, relax.TupleGetItem) for b in readers) and 0 not in np.ravel(shapes)
 
 
 def _bounds(split: relax.Call) -> list[tuple[int, int]]:
-    """Where each part begins and ends along the axis."""
+    """Bounds (begin, end) of each part along the axis."""
     axis = int(split.attrs.axis) % len(static_shape(split.args[0]))
     ends = np.cumsum([int(part.shape.values[axis]) for part in split.ty.fields]).tolist()
     return list(zip([0, *ends[:-1]], ends, strict=True))

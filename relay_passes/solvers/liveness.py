@@ -36,7 +36,7 @@ def live_bytes(graph: Graph, sequence: Sequence[int]) -> list[int]:
 
 
 def spans_of(graph: Graph, sequence: Sequence[int]) -> list[Span]:
-    """Every value from each of its writings on."""
+    """Spans of all values, one from each write on."""
     begins = dict.fromkeys(graph.inputs, -1)
     reads: dict[int, list[int]] = {value: [] for value in graph.inputs}
     spans: list[Span] = []

@@ -140,7 +140,7 @@ def test_no_higher_than_a_peer() -> None:
 
 @pytest.mark.parametrize("mean_reach", [0.0, 3.0, 20.0])
 def test_a_thousand_operators(mean_reach: float) -> None:
-    """A chain, and graphs whose values are read again later on: at the bound, or within one alignment a buffer."""
+    """A chain, and graphs whose values are read again later on: at the bound, or within one alignment per buffer."""
     problem = wired(1000, mean_reach, alignment=16, seed=1)
     found = optimise(problem)
     rows = [

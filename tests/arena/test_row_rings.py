@@ -44,7 +44,7 @@ def test_a_depthwise_row_lies_where_the_oldest_row_of_its_input_was() -> None:
 
 
 def test_first_calls_bring_operators_in_step() -> None:
-    """Two rows a call: the first call of the producer makes the odd one, so four rows are kept and not five."""
+    """Two rows per call: the first call of the producer makes the odd one, so four rows are kept and not five."""
     sequence = chain(9, 2, (1, False), (3, False))
     assert [operator.first_rows for operator in sequence.operators] == [1, 0]
     assert sequence.ring_rows() == (4, 0)

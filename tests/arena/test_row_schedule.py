@@ -65,7 +65,7 @@ def test_the_same_calls_in_the_same_order(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_any_calls(seed: int) -> None:
-    """Of a random word, and of one that repeats parts of itself."""
+    """A random word with a part that repeats itself."""
     rng = random.Random(seed)
     word = "".join(rng.choice("abc") * rng.randint(1, 3) for _ in range(12))
     word = word[: rng.randint(1, 20)] + word[3:9] * rng.randint(1, 6) + word

@@ -1,4 +1,4 @@
-"""Rows in series: who runs next, and how many rows rings keep; counted by hand, then by trying."""
+"""Rows in series: the order of calls, and the rows that rings keep; counted by hand, then by trying."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_rings_hold_what_is_read_and_no_more(seed: int) -> None:
 
 
 def replays(sequence: RowSequence, rings: tuple[int, ...]) -> bool:
-    """Whether each row lies in its slot when it is read; rows of one call are written before others are overwritten."""
+    """True where each row lies in its slot when it is read; rows are read before those of the same call are written."""
     slots: list[dict[int, int]] = [{} for _ in sequence.operators]
     for call in sequence.calls:
         operator = sequence.operators[call.operator]

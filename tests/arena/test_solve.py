@@ -73,7 +73,7 @@ def test_ends_are_exclusive() -> None:
 
 
 def test_long_lifetimes_cost_no_time() -> None:
-    """What is done depends on the number of buffers, not on that of moments."""
+    """Work depends on the number of buffers, not on that of moments."""
     problem = [Buffer(begin=i, end=10**12 + i, size=1) for i in range(20)]
     assert height(problem, solve(problem)) == 20
 

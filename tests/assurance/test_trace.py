@@ -27,7 +27,7 @@ Trace = dict[str, Any]
 
 
 def traced(module: Any, platform: Platform, options: BuildOptions) -> tuple[Trace, dict[str, str]]:
-    """The map, and the texts it is of."""
+    """The map, and the texts that it describes."""
     module, compiled = compile_model(tvm_ext.load(module), platform, options)
     nodes = ModelOrigin.read(module).nodes
     trace = json.loads(compiled.trace(nodes))

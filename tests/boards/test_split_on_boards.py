@@ -35,6 +35,7 @@ def test_the_smallest_budgets_verify(
 
 
 @pytest.mark.board
+@pytest.mark.sweep
 def test_a_mobilenet_in_patches_verifies(tmp_path: Path, cortex_m4: Platform) -> None:
     """MobileNetV2-0.35 of an image of 27,648 B needs 140,240 B whole and 44,880 B by rows; here a fourth."""
     path = tmp_path / "mobilenet.onnx"

@@ -175,7 +175,7 @@ SAME: dict[str, Any] = {"opset": 19, "auto_pad": "SAME_UPPER"}
 IMAGE, KERNEL = (1, 1, 8, 8), np.ones((1, 1, 3, 3), "float32")
 TENSOR, NODES = "tensor_bytes", "nodes"
 
-# What is written in a file, and the limit that its refusal names.
+# Contents of a file, and the limit that its refusal names.
 ONNX: dict[str, tuple[Callable[[], bytes], str]] = {
     "relu of 2^31": (lambda: one("Relu", (1 << 31,)), TENSOR),
     "relu of 2^64": (lambda: one("Relu", (HUGE, HUGE)), TENSOR),
@@ -329,7 +329,7 @@ def test_relax_modules() -> None:
 
 
 def test_pt2(tmp_path: Path) -> None:
-    """What an archive's JSON says of tensors is judged before torch makes them."""
+    """Tensors are judged by the archive's JSON before torch makes them."""
     from tvm_ext.frontends.pytorch.archive_sizes import check_directory, check_json, check_payloads, check_program
 
     path, limits = tmp_path / "model.pt2", Limits()

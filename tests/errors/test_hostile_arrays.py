@@ -114,7 +114,7 @@ def test_members_of_one_name(tmp_path: Path) -> None:
 
 
 def test_any_byte_may_be_wrong(tmp_path: Path) -> None:
-    """Of 300 files with three bytes changed each either is read, or refused as ours."""
+    """Each of 300 files with three bytes changed is read, or refused with BadInput."""
     data, random = archive(**GOOD), np.random.default_rng(0)
     refused = 0
     for _ in range(300):

@@ -162,7 +162,7 @@ def test_refused(name: str, tmp_path: Path) -> None:
     ],
 )
 def test_their_neighbours_load(make: Callable[[], onnx.ModelProto], tmp_path: Path) -> None:
-    """What the mutants above were made from, and what is unusual but right."""
+    """Models that the mutants above were made from, and unusual ones that are right."""
     load(write(tmp_path, make().SerializeToString()))
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,17 +42,23 @@ supervised(work)
 """
 
 
-def start(folder: Path, *command: str) -> subprocess.Popen[str]:
+def start(folder: Path, *command: str, ignored: tuple[signal.Signals, ...] = ()) -> subprocess.Popen[str]:
     """A process that is interrupted as one in the foreground, with temporary files in `folder/tmp`."""
     (folder / "tmp").mkdir(exist_ok=True)
     environment = {**os.environ, "TMPDIR": str(folder / "tmp"), MARK: str(folder)}
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # what is ignored here is ignored there
+    # A signal that is ignored here, as SIGHUP is under nohup, would be ignored there.
+    asked: dict[signal.Signals, Any] = {
+        signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL, signal.SIGTERM: signal.SIG_DFL,
+    }  # fmt: skip
+    asked |= dict.fromkeys(ignored, signal.SIG_IGN)
+    before = {number: signal.signal(number, handler) for number, handler in asked.items()}
     try:
         return subprocess.Popen(
             [sys.executable, *command], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def wait_until_watched(folder: Path) -> None:
@@ -212,11 +219,7 @@ def test_ends_of_the_work(work: str, status: int, out: str, said: str, tmp_path:
 
 def test_a_signal_that_is_ignored_from_the_start_stays_so(tmp_path: Path) -> None:
     code = "import time\nfrom tvm_ext.core.processes.supervise import supervised\nsupervised(lambda: time.sleep(1))"
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
-    try:
-        process = start(tmp_path, "-c", code)
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    process = start(tmp_path, "-c", code, ignored=(signal.SIGHUP,))  # as nohup does
     wait_until_watched(tmp_path)
     process.send_signal(signal.SIGHUP)
     assert process.wait(30) == 0

@@ -1,4 +1,4 @@
-"""What the fuzzer calls a failure."""
+"""Outcomes that the fuzzer calls failures."""
 
 from __future__ import annotations
 

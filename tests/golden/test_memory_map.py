@@ -1,4 +1,4 @@
-"""memory_map.html: one rectangle a placement, inside the arena, with names escaped and nothing fetched from outside."""
+"""memory_map.html: a rectangle per placement, inside the arena, names escaped, nothing fetched from outside."""
 
 from __future__ import annotations
 

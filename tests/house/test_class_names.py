@@ -1,4 +1,4 @@
-"""Two kinds of thing never share a name: no two public classes of the three packages do."""
+"""No two public classes of the three packages share a name."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ LIMITS = {"10,000"}
 
 
 def git(*arguments: str) -> str | None:
-    """What git says of this tree; None where it refuses, or there is none."""
+    """Output of git in this tree; None where it refuses, or there is none."""
     try:
         done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
     except OSError:

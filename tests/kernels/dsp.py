@@ -1,4 +1,4 @@
-"""What the tests of DSP kernels share: a Cortex-M4 as target, also where the C runs on the host."""
+"""Helpers for the tests of DSP kernels: a Cortex-M4 as target, also where the C runs on the host."""
 
 from __future__ import annotations
 

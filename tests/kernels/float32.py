@@ -1,4 +1,4 @@
-"""What the tests of float kernels share: finish programs, random elements, and the ways one kernel is run."""
+"""Helpers for the tests of float kernels: finish programs, random elements, and the ways one kernel is run."""
 
 from __future__ import annotations
 

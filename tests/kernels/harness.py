@@ -190,7 +190,7 @@ def run_accumulating(
     at_once: int,
     entry: Entry | None = None,
 ) -> list[np.ndarray]:
-    """Outputs of a kernel that adds up rows of its input: it comes in equal parts, `at_once` of them a call.
+    """Outputs of a kernel that adds up rows of its input: it comes in equal parts, `at_once` of them per call.
 
     The parts lie in a ring of so many.
     """
@@ -220,7 +220,7 @@ def run_in_place(
 
 
 def smallest_rings(implementation: Implementation) -> StoredRows:
-    """As few rows of each input as computing row by row needs, and two of the output; none begins with slot 0."""
+    """Rings of as few rows per input as computing row by row needs, and two of the output; none begins with slot 0."""
     spatial = implementation.spatial
     assert spatial is not None
     reads = [[access.read(row, row + 1) for row in range(spatial.output_rows)] for access in spatial.inputs]

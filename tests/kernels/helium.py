@@ -43,7 +43,7 @@ def assert_same_bytes(kernel: Kernel, operators: list[Operator], seed: int, targ
 
 
 def portable(operator: Operator) -> Implementation:
-    """What a processor without vectors gets."""
+    """Implementation for a processor without vectors."""
     chosen = select(operator, target_of(replace(M55.processor, simd="none")))
     assert isinstance(chosen, Implementation), chosen
     return chosen

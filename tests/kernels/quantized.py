@@ -1,4 +1,4 @@
-"""What the tests of integer kernels share: random quantized tensors and windows, and the real arithmetic they mean."""
+"""Helpers for the tests of integer kernels: random quantized tensors and windows, and the real arithmetic they mean."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def elements(tensor: TensorType, seed: int) -> np.ndarray:
 
 
 def real(tensor: TensorType, array: np.ndarray) -> np.ndarray:
-    """What the elements stand for, float64."""
+    """Real values that the elements stand for, float64."""
     assert tensor.quantization is not None
     return float(np.float32(tensor.quantization.scale)) * (array.astype(np.float64) - tensor.quantization.zero_point)
 

@@ -44,7 +44,7 @@ def float_pools(draw: st.DrawFn) -> Pool2d:
 
 
 def assert_accumulates(operator: Operator, kernel: Kernel, x: np.ndarray, at_once: int) -> None:
-    """For each number of parts the input may come in: the bytes of the kernel run whole, and its reference's sums."""
+    """Check, per number of parts the input may come in, the bytes of the kernel run whole, and its reference's sums."""
     assert kernel.refuses(operator, HOST) is None
     whole = kernel.implement(operator, HOST, StoredRows())
     assert whole.accumulating is not None

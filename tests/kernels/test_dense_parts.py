@@ -69,7 +69,7 @@ def assert_by_rows(operator: Layer, kernel: Kernel, target: Target, seed: int) -
 
 
 def assert_adds_up(operator: Layer, kernel: Kernel, target: Target, seed: int) -> None:
-    """In every number of parts that its input may come in, one to three of them a call."""
+    """Check every number of parts in which the input may come, one to three of them per call."""
     whole = kernel.implement(operator, target, StoredRows())
     accumulating = whole.accumulating
     if accumulating is None:

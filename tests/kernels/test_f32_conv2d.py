@@ -99,7 +99,7 @@ def make(window: Window, source: tuple[int, ...], output: tuple[int, ...], group
 
 @pytest.mark.parametrize("channels", range(1, 8))
 def test_every_tail_of_output_channels(channels: int) -> None:
-    """Blocks of four and what is left over: each kernel that takes it, on different weights a channel."""
+    """Blocks of four and what is left over: each kernel that takes it, on different weights per channel."""
     random = np.random.default_rng(channels)
     for operator, kernel in (
         (make(Window(kernel=(2, 2)), (1, 3, 3, 2), (1, 2, 2, channels)), conv2d_f32.KERNEL),

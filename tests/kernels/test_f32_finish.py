@@ -46,7 +46,7 @@ def test_every_function(compiled: dict[str, Entry], name: str, sign: int) -> Non
 
 @pytest.mark.parametrize("name", ["maximum", "minimum"])
 def test_nan_of_the_first_operand_is_the_result(compiled: dict[str, Entry], name: str) -> None:
-    """What relu and clip need: their number is the second operand."""
+    """Needed by relu and clip: their constant is the second operand."""
     a, b = np.full((2, 64), 2, np.float32)
     a[:] = np.nan
     chosen = operator(name)

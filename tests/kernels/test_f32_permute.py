@@ -14,7 +14,7 @@ from tests.kernels.harness import HOST, compile_kernels, run_kernel
 
 
 def part(shape: tuple[int, ...], axes: tuple[int, ...], first: tuple[int, ...], taken: tuple[int, ...]) -> Permute:
-    """Of what is permuted, `taken` places along each axis from `first` on."""
+    """Permutation of which only a part is made: `taken` places along each axis from `first` on."""
     source = TensorType(shape=shape, dtype="int8")
     return Permute(inputs=(source,), outputs=(TensorType(shape=taken, dtype="int8"),), axes=axes, first=first)
 

@@ -33,7 +33,7 @@ def concats(draw: st.DrawFn) -> Concat:
 
 @st.composite
 def places(draw: st.DrawFn, extent: int) -> np.ndarray:
-    """Where an axis takes its elements: sliced, repeated, in any order; with some outside at either end."""
+    """Source indices of an axis: sliced, repeated, in any order; with some outside at either end."""
     inside = draw(
         st.sampled_from((np.arange(extent), np.arange(extent) // 2, np.arange(2 * extent) // 2, np.arange(extent)[::2]))
         | st.lists(st.integers(0, extent - 1), min_size=1, max_size=6).map(np.array)

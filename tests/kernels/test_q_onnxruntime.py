@@ -40,7 +40,7 @@ def tensor(shape: tuple[int, ...], dtype: str, scale: float, offset: int) -> Ten
 
 
 def run_onnx(operator: Operator, op_type: str, inputs: Arrays, weights: Arrays, attributes: dict[str, Any]) -> Any:
-    """What onnxruntime makes of it. inputs: NHWC where of rank 4; weights: float32, as the ONNX operator has them."""
+    """Result of onnxruntime. inputs: NHWC where of rank 4; weights: float32, as the ONNX operator has them."""
     nodes, initializers, values = [], [], []
     names: list[str] = []
     for index, t in enumerate(operator.inputs):

@@ -1,4 +1,4 @@
-"""What integer kernels refuse, and the reason a user reads: one test a constraint."""
+"""Refusals of integer kernels, and the reason a user reads: one test per constraint."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def halves_away(value: Fraction) -> int:
 
 
 def twice_rounded(value: int, mantissa: int, shift: int) -> int:
-    """What the two roundings are, on exact numbers."""
+    """Both roundings, on exact numbers."""
     left, right = max(31 - shift, 0), max(shift - 31, 0)
     high = halves_up(Fraction((value << left) * mantissa, 1 << 31))
     return halves_away(Fraction(high, 1 << right))

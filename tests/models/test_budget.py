@@ -25,7 +25,7 @@ from tvm_ext.verification.input_ranges import random_inputs
 SEEDS = range(12)
 FRACTIONS = (0.5, 0.65, 0.8)
 GET_SMALLER = {0, 1, 3, 4, 5, 6, 7, 8}
-"""Of the seeds, at least those that a budget makes smaller."""
+"""Seeds that a budget makes smaller; it may do so with others too."""
 
 
 def built(path: Path, folder: Path, ram: int | None = None, platform: str = "host") -> Package:
@@ -65,7 +65,7 @@ def test_random_networks_keep_their_bits(seed: int, tmp_path: Path) -> None:
 
 
 def split_networks(folder: Path) -> list[tuple[int, Compiled]]:
-    """Some of the random networks, those whose smallest plan has a sequence."""
+    """Random networks whose smallest plan has a sequence, some of them."""
     found = []
     for seed in SEEDS[:6]:
         module = tvm_ext.load(saved(image_network(seed), folder, f"network_{seed}"))

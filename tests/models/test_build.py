@@ -1,4 +1,4 @@
-"""From model to package to numbers on the host."""
+"""Builds from model to package to numbers on the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/edges.md promises: numbers at the edges, the C under the undefined-behaviour sanitizer."""
+"""Promises of docs/edges.md: numbers at the edges, the C under the undefined-behaviour sanitizer."""
 
 from __future__ import annotations
 

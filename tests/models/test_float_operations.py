@@ -1,4 +1,4 @@
-"""What a quantized model still computes in float is named in its report, with the reason."""
+"""Operations that a quantized model still computes in float: its report names them, with the reason."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ JOIN = "concat"
 
 
 def fire(blocks: int = 2) -> onnx.ModelProto:
-    """Like SqueezeNet's: few channels, from which three branches make many; among them an upsampled one."""
+    """A module like SqueezeNet's: few channels, from which three branches make many; among them an upsampled one."""
     nodes: list[NodeProto] = []
     constants: dict[str, np.ndarray] = {"scales": np.array([1, 1, 2, 2], np.float32)}
 

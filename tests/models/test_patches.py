@@ -63,7 +63,7 @@ def test_random_float_networks(seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", some_of([9, 14], sweep=[5, 15, 17]))
 def test_random_integer_networks(seed: int, tmp_path: Path) -> None:
-    """Of the kernels for the Cortex-M4, whose integers are those of the host."""
+    """Kernels for the Cortex-M4, whose integers are those of the host."""
     board = Platform.load("cortex_m4")
     loaded = tvm_ext.load(saved(image_network(seed, aspect=6), tmp_path))
     (param,) = loaded["main"].params

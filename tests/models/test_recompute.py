@@ -126,7 +126,7 @@ def num_calls(compiled: Compiled) -> int:
 
 
 def fitted(path: Path, make: Callable[..., MemoryPass]) -> list[Compiled]:
-    """What a pass makes of a model under smaller and smaller budgets, where it repeats anything."""
+    """The model whole, and by a pass under smaller and smaller budgets, where that repeats anything."""
     whole = compiled_by(path, None)
     budgets = [whole.plan.arena_bytes * share // 10 for share in (9, 7, 5, 4)]
     tried = [compiled_by(path, make(BACKEND, budget)) for budget in budgets]

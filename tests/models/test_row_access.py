@@ -26,7 +26,7 @@ Quantized = Literal["none", "int8"]
     ],
 )
 def test_within_its_budget(model: onnx.ModelProto, quantize: Quantized, ram: int, tmp_path: Path) -> None:
-    """Of the last, the plan was rejected: rows of the resize were read before they were there."""
+    """The last model's plan was rejected once: rows of the resize were read before they were there."""
     options = BuildOptions(ram=ram, quantize=quantize, io="caller", verify=("host",))
     calibration = samples_of(32, 32, tmp_path) if quantize == "int8" else None
     built = tvm_ext.build(saved(model, tmp_path), "host", tmp_path / "out", options, calibration=calibration)

@@ -35,7 +35,7 @@ def test_float_chains(seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", some_of([0, 1, 3, 12], sweep=range(200, 230)))
 def test_integer_chains(seed: int, tmp_path: Path) -> None:
-    """Of the kernels for the Cortex-M4, whose integers are those of the host."""
+    """Kernels for the Cortex-M4, whose integers are those of the host."""
     board = Platform.load("cortex_m4")
     loaded = tvm_ext.load(saved(row_network(seed), tmp_path))
     (param,) = loaded["main"].params

@@ -36,7 +36,7 @@ def built(module: tvm.IRModule, folder: Path, ram: int | None) -> Package:
 
 
 def assert_fits(module: tvm.IRModule, folder: Path, smallest: int) -> None:
-    """At three quarters, at half and at the smallest budget: within it, and the very bits of the whole."""
+    """Arenas within three quarters, half and the smallest budget, with the very bits of the whole."""
     whole = built(module, folder / "whole", None)
     inputs = sample(whole)
     expected = whole.run(inputs)

@@ -78,7 +78,7 @@ def test_every_kind_of_input_and_output(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", [0, 1, 4])
 def test_poison_changes_nothing(seed: int, tmp_path: Path) -> None:
-    """What the plan calls dead is destroyed behind each step, rows of the input too."""
+    """Bytes that the plan calls dead are destroyed behind each step, rows of the input too."""
     module = tvm_ext.load(saved(image_network(seed), tmp_path))
     compiled = compile_module(module, Platform.load("host"), BuildOptions(io="stream"))
     inputs = random_inputs({port.source: (port.shape, port.dtype) for port in compiled.interface.inputs}, seed)
@@ -225,7 +225,7 @@ def test_the_validator_knows_rows_that_came(tmp_path: Path) -> None:
 
 
 def test_moves_between_memories_leave_streams_alone(shared_models: Path) -> None:
-    """What the application holds is in no memory to be moved from."""
+    """Tensors that the application holds are in no memory to be moved from."""
     module = tvm_ext.load(shared_models / "resnet_int8.onnx")
     compiled = compile_module(module, Platform.load("always_on"), BuildOptions(io="stream"))
     program = compiled.program

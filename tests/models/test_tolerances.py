@@ -92,7 +92,7 @@ def plain(array: Array) -> Array:
 
 
 def compiled_of(program: Program) -> Compiled:
-    """With ports as the tensors are; a plan that nobody looks at."""
+    """A compiled program with ports as the tensors are, and a plan that nobody looks at."""
     inputs, outputs = (
         tuple(Port(name=name, source=name, shape=program.tensors[name].shape, dtype=program.tensors[name].dtype)
               for name in names)
@@ -114,7 +114,7 @@ def chain(dtype: str, *computed: Callable[[Array], Array], size: int = SIZE) -> 
 
 
 def errors(compiled: Compiled, x: Sequence[Array] | Array, *said: dict[str, Array]) -> tuple[str, ...]:
-    """What is said of a witness, its tensors by name and sample."""
+    """Errors found against a witness. said: per sample, its tensors by name."""
     given = [x] if isinstance(x, np.ndarray) else list(x)
     outputs = [{name: a for name, a in sample.items() if name in compiled.program.outputs} for sample in said]
     testimony = Testimony(witness="somebody", own_reading="", outputs=outputs, inner=list(said))

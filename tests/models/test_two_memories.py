@@ -44,7 +44,7 @@ def same(found: Arrays, wanted: Arrays) -> None:
 
 
 def checked(path: Path, platform: Platform, **options) -> Compiled:
-    """In all memories as in one; with everything dead destroyed; with transfers that arrive when waited for."""
+    """A model in all memories as in one; with everything dead destroyed; with transfers that arrive when waited for."""
     one = compiled(path, platform, memories="default", **options)
     several = compiled(path, platform, **options)
     inputs = inputs_of(one)

@@ -1,4 +1,4 @@
-"""Who says what a model means: the format's own runtime first, and why nobody does where nobody does."""
+"""Witnesses of what a model means: the format's own runtime first, and the reasons where there is none."""
 
 from __future__ import annotations
 

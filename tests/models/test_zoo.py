@@ -87,7 +87,7 @@ def test_small_networks_are_verified(packages: Packages, name: str) -> None:
 
 
 def multiply_adds(model: onnx.ModelProto) -> int:
-    """Of convolutions and dense layers, from the shapes onnx infers."""
+    """Multiply-adds of convolutions and dense layers, from the shapes onnx infers."""
     graph = onnx.shape_inference.infer_shapes(model).graph
     shapes = {
         value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim]

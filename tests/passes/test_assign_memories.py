@@ -1,4 +1,4 @@
-"""AssignMemories: what it writes into the module, and what it leaves alone."""
+"""AssignMemories: its decisions in the module, and modules it leaves alone."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def convert(mod: tvm.IRModule) -> tvm.IRModule:
 
 
 def moves(mod: tvm.IRModule) -> list[str]:
-    """What each binding of main computes, in order; permutations with their axes."""
+    """Operators of the composites that main calls, in order; permutations with their axes."""
     found = []
     for binding in bindings(mod["main"]):
         composite = composite_of(mod, binding.value)
@@ -272,7 +272,7 @@ def test_a_result_that_is_also_read_inside() -> None:
 
 
 def assert_same_numbers(mod: tvm.IRModule, shape: tuple[int, ...]) -> None:
-    """What the module computes is the same in both layouts, in TVM's VM."""
+    """Outputs of the module are the same in both layouts, in TVM's VM."""
     x = RANDOM.normal(size=shape).astype("float32")
     for found, expected in zip(run(convert(formed(mod)), [x]), run(mod, [x]), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)

@@ -19,7 +19,7 @@ NEAREST = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "n
 
 
 def operators(node: NodeProto, constants: dict[str, np.ndarray], folder: Path) -> list[str | None]:
-    """Of the module behind the pass; it has to compile as well."""
+    """Operators of the module behind the pass; it has to compile as well."""
     module = tvm_ext.load(saved(model_of([node], {"x": (1, 2, 3, 4)}, ["y"], constants), folder))
     after = ExposeGathers()(module)
     relax.analysis.well_formed(after)

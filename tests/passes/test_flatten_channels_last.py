@@ -56,7 +56,7 @@ def laid_out(model: onnx.ModelProto, folder: Path) -> tvm.IRModule:
 
 
 def called(module: tvm.IRModule) -> list[str]:
-    """What the composites compute that main calls, in order."""
+    """Names of the composites that main calls, in order."""
     values = [binding.value for binding in bindings(module["main"])]
     return [str(module[v.op].attrs["Composite"]) for v in values if isinstance(v, relax.Call)]
 

@@ -1,4 +1,4 @@
-"""FoldConstants: before and after, what it leaves alone, and that its numbers are TVM's bit for bit."""
+"""FoldConstants: before and after, modules it leaves alone, and numbers that are TVM's bit for bit."""
 
 from __future__ import annotations
 

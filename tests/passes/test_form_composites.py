@@ -32,7 +32,7 @@ def check(before: tvm.IRModule, expected: tvm.IRModule, backend: StubBackend | N
 
 
 def groups(mod: tvm.IRModule) -> list[tuple[str, list[str]]]:
-    """Of each binding of main, in order: its variable, and the operators computed there; other names are skipped."""
+    """Per binding of main, in order: its variable, and the operators computed there; other names are skipped."""
     found = []
     for binding in bindings(mod["main"]):
         if isinstance(binding.value, relax.Var):
@@ -123,7 +123,7 @@ def test_a_quantized_chain() -> None:
 
 
 def test_left_alone() -> None:
-    """What the backend refuses, and an element of a tuple."""
+    """Operators that the backend refuses, and an element of a tuple."""
 
     @I.ir_module
     class Module:

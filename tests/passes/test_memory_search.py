@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from relay_passes.solvers.memories import search as memory_search
@@ -49,6 +49,7 @@ def checked(problem: AssignmentProblem, found: Assignment) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(SEEDS, st.integers(1, 14), st.integers(0, 40_000), st.booleans(), st.booleans())
+@example(seed=233, steps=3, near=2000, dma=True, split=True)  # two uses within one sequence
 def test_limits_are_held_and_nothing_gets_slower(seed: int, steps: int, near: int, dma: bool, split: bool) -> None:
     problem = random_problem(seed, steps, near_bytes=near, dma=dma)
     problem = in_sequences(problem) if split else problem

@@ -117,7 +117,7 @@ def test_nothing_fits_and_the_least_of_each_method_is_tried_for_the_error() -> N
 
 
 def test_the_least_that_comes_to_something_is_searched_for() -> None:
-    """Of offers that find nothing from some budget down, the last one that does is found by halving."""
+    """Offers find nothing from some budget down: the last one that does is found by halving."""
     outcomes: Outcomes = {
         "whole": [(1000, 1000)],
         "split": [(900 - 10 * i if i < 23 else None, 2000) for i in range(60)],

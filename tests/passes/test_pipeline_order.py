@@ -1,4 +1,4 @@
-"""The stages together: their order, well-formed modules between them, and what the order is for."""
+"""The stages together: their order, well-formed modules between them, and the reasons of the order."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def quantized(mod: tvm.IRModule, **options: object) -> tvm.IRModule:
 
 
 def operators(mod: tvm.IRModule) -> list[str]:
-    """What computes, in order: constants' and activations' dequantize left out, dtype behind what moves."""
+    """Operators of main in order, each with its dtype; dequantize of constants and activations is left out."""
     found = []
     for binding in bindings(mod["main"]):
         name = (op_name(binding.value) or "").removeprefix("relax.")

@@ -33,7 +33,7 @@ def problem(count: int, seed: int) -> tuple[Problem, range, int]:
 
 
 def assert_plan(made: Problem, order: Sequence[int], budget: int, found: Recomputation) -> None:
-    """What a plan says of itself holds, and it keeps the order of first runs and the budget."""
+    """Peak and cost are as the plan says, and it keeps the order of first runs and the budget."""
     assert found.peak_bytes == peak_bytes(made.graph, found.sequence) <= budget
     assert found.cost == repeats_cost(found.sequence, made.durations)
     assert list(dict.fromkeys(found.sequence)) == list(order)

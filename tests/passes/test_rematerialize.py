@@ -1,4 +1,4 @@
-"""Rematerialize: what is computed again, where, and that nothing else changes."""
+"""Rematerialize: results computed again, and their places; nothing else changes."""
 
 from __future__ import annotations
 

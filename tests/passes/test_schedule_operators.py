@@ -92,7 +92,7 @@ def test_an_order_no_other_beats_stays() -> None:
 
 
 class MeasuringBackend(StubBackend):
-    """One operator a composite, without scratch."""
+    """One operator per composite, without scratch."""
 
     def footprint(self, _composite: relax.Function) -> Footprint:
         return Footprint(instructions=1)

@@ -31,7 +31,7 @@ from tvm_ext.core.platform import Platform
 
 BACKEND = CodegenBackend(target=target_of(Platform.load("host").processor))
 PATCHED_SEEDS = (0, 3, 5, 9, 14, 15, 17)
-"""Of wide images, networks that patches make smaller than rows do: with sums, concatenations, pools, strides."""
+"""Networks of wide images that patches make smaller than rows do: with sums, concatenations, pools, strides."""
 
 
 def formed(path: Path) -> tvm.IRModule:

@@ -33,13 +33,13 @@ def formed(seed: int, folder: Path) -> tvm.IRModule:
 
 
 def attributes(module: tvm.IRModule) -> list[tvm.ir.DictAttrs]:
-    """Of each function that main calls."""
+    """Attributes of each function that main calls."""
     calls = [b.value for b in bindings(module["main"]) if isinstance(b.value, relax.Call)]
     return [module[call.op].attrs for call in calls if isinstance(call.op, tvm.ir.GlobalVar)]
 
 
 def labels(module: tvm.IRModule) -> list[tuple[str, int] | None]:
-    """Of each call of main, the sequence and rows per call that its function carries."""
+    """Per call of main, the sequence and rows per call that its function carries."""
     return [
         (str(attrs["sequence"]), int(attrs["rows_per_call"])) if "sequence" in attrs else None
         for attrs in attributes(module)

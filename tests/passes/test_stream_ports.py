@@ -105,7 +105,7 @@ def formed(nodes: list[object], shape: tuple[int, ...], results: list[str], fold
 
 
 def streams(mod: tvm.IRModule) -> list[str | None]:
-    """Of each call of main: what it streams."""
+    """Per call of main, the direction in which it streams; None without."""
     calls = [b.value for b in bindings(mod["main"]) if isinstance(b.value, relax.Call)]
     return [StreamDirection.read(composite_of(mod, call)).direction or None for call in calls]
 

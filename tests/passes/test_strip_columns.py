@@ -1,4 +1,4 @@
-"""Which columns a strip needs: all that its result depends on, and no more."""
+"""Columns that a strip needs: all that its result depends on, and no more."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def graph_of(operators: list[ColumnOperator]) -> Graph:
 
 
 def influence(operators: list[ColumnOperator], strip: Columns) -> list[set[int]]:
-    """Of each operator, the columns of its result that columns of the last one depend on: by following each window."""
+    """Per operator, columns of its result on which columns of the last one depend: found by following each window."""
     found = [set(range(*strip))]
     for operator in reversed(operators):
         (reader,) = operator.readers

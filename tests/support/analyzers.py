@@ -33,7 +33,7 @@ class Finding:
 
 
 def missing_tools() -> list[str]:
-    """What the tests of this folder need and is not installed; MISRA's rules are an addon of cppcheck."""
+    """Tools that the tests of the analyzers need and that are not installed; MISRA's rules are an addon of cppcheck."""
     missing = [tool for tool in ("cppcheck", "clang-tidy") if shutil.which(tool) is None]
     addons = [Path(root) / "cppcheck/addons/misra.py" for root in ("/usr/share", "/usr/lib", "/usr/local/share")]
     addons += sorted(Path("/usr/lib").glob("*/cppcheck/addons/misra.py"))

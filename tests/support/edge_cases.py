@@ -33,7 +33,7 @@ ROWS = np.array(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EdgeCase:
-    """expected: one array an output; without it, onnxruntime's."""
+    """expected: one array per output; without it, onnxruntime's."""
 
     name: str
     node: NodeProto

@@ -36,7 +36,7 @@ def model_of(
 
 
 def saved(model: onnx.ModelProto, folder: Path, name: str = "small") -> Path:
-    """Where the model's file lies now."""
+    """Path of the model's file, written to the folder."""
     path = folder / f"{name}.onnx"
     onnx.save(model, path)
     return path
@@ -205,7 +205,7 @@ def pads_apart() -> onnx.ModelProto:
 
 
 def transposed_convolutions() -> onnx.ModelProto:
-    """As decoders have them: twice as large, with a row more; one with groups, one with holes in its window."""
+    """Upsampling as decoders do it: twice as large, with a row more; one with groups, one with holes in its window."""
     nodes = [
         NODE("ConvTranspose", ["x", "w0", "b0"], ["c0"], strides=[2, 2], pads=[1, 1, 1, 1], output_padding=[1, 1]),
         NODE("Relu", ["c0"], ["r0"]),

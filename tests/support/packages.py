@@ -1,4 +1,4 @@
-"""Packages that several tests look at, each built once a session."""
+"""Packages that several tests look at, each built once per session."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from codegen_c.backend.byoc import CodegenBackend
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """From now on composites of that kind (`sin` for relax.sin) are left to TVM."""
+    """Leave composites of that kind (`sin` for relax.sin) to TVM from now on."""
     real = CodegenBackend.refuses
 
     def refuses(backend: CodegenBackend, composite: relax.Function) -> str | None:

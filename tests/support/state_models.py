@@ -15,7 +15,7 @@ HIDDEN, FEATURES = 16, 24
 
 
 def voice_detector() -> onnx.ModelProto:
-    """In the form of Silero's: convolutions over one chunk, an LSTM whose state goes in and comes out, a probability.
+    """A detector like Silero's: convolutions over one chunk, an LSTM whose state goes in and comes out, a probability.
 
     x float32[1, 1, 64], h and c float32[1, 1, 16] -> probability float32[1, 1], hn, cn.
     """

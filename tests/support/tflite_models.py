@@ -150,7 +150,7 @@ class Network:
 
 
 def ds_cnn(*, int8: bool = False, signature: Sequence[int] | None = None) -> bytes:
-    """Like MLPerf Tiny's keyword spotting: depthwise-separable blocks, strides, SAME padding, an average pool."""
+    """Model like MLPerf Tiny's keyword spotting: depthwise-separable blocks, strides, SAME padding, an average pool."""
     net = Network(int8=int8, seed=1)
     x = net.conv(net.input((1, 25, 10, 1), signature=signature), 16, (10, 4), "stem", stride=(2, 2))
     for block in range(2):
@@ -162,7 +162,7 @@ def ds_cnn(*, int8: bool = False, signature: Sequence[int] | None = None) -> byt
 
 
 def resnet(*, int8: bool = False) -> bytes:
-    """Like MLPerf Tiny's image classification: residual adds over strides, PAD, VALID padding, a max pool."""
+    """Model like MLPerf Tiny's image classification: residual adds over strides, PAD, VALID padding, a max pool."""
     net = Network(int8=int8, seed=2)
     x = net.pad(net.input((1, 12, 12, 3)), [(0, 0), (1, 1), (1, 1), (0, 0)], "padded")
     x = net.conv(x, 8, (3, 3), "stem", padding=VALID)
@@ -177,7 +177,7 @@ def resnet(*, int8: bool = False) -> bytes:
 
 
 def autoencoder(*, int8: bool = False) -> bytes:
-    """Like MLPerf Tiny's anomaly detection: dense layers only."""
+    """Model like MLPerf Tiny's anomaly detection: dense layers only."""
     net = Network(int8=int8, seed=3)
     x = net.input((1, 40), "frames")
     for index, width in enumerate((16, 16, 4, 16)):

@@ -1,4 +1,4 @@
-"""What a build says of its C beside figures: a bound of the stack, and what the self-test covers."""
+"""Assurance of a build about its C, beside figures: a bound of the stack, and the lines that the self-test covers."""
 
 from __future__ import annotations
 

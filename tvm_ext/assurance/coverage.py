@@ -1,4 +1,4 @@
-"""Which statements of a package's C its self-test executes, counted by gcov in a build for the host.
+"""Statements of a package's C that its self-test executes, counted by gcov in a build for the host.
 
 Lines stand for statements: generated code has one on a line. What a processor's own instructions replace (assembly and
 intrinsics behind the compiler's macros) is compiled here as the plain C beside it.
@@ -66,7 +66,7 @@ def selftest_coverage(folder: Path, model: str, *, macs: int) -> Coverage:
 
 
 def covered_lines(records: list[dict[str, Any]]) -> Coverage:
-    """What gcov's JSON says of files without a folder: the package's own."""
+    """Coverage that gcov's JSON records for files without a folder: the package's own."""
     counts: dict[str, dict[int, int]] = {}
     for record in records:
         for file in record["files"]:

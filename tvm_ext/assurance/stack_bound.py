@@ -167,7 +167,7 @@ def _grown(operation: str, operands: str) -> int:
 
 
 def _register_bytes(registers: str) -> int:
-    """Of a list as `r4, r5, lr`, `d8-d15`."""
+    """Bytes of a register list such as `r4, r5, lr` or `d8-d15`."""
     total = 0
     for item in registers.split(","):
         first, _, last = item.strip().partition("-")
@@ -177,14 +177,14 @@ def _register_bytes(registers: str) -> int:
 
 
 def _sets_stack_pointer(operation: str, operands: str) -> bool:
-    """Whether the stack pointer takes a value that is not its own with a constant added or subtracted."""
+    """True where the stack pointer takes any value but its own with a constant added or subtracted."""
     if not operands.startswith(("sp,", "sp!")) or operation.startswith(_READ_STACK_POINTER):
         return False
     return not (operation.startswith(("add", "sub")) and _ADDS.fullmatch(operands))
 
 
 def _is_indirect(operation: str, operands: str) -> bool:
-    """Whether an instruction goes where a register or a word in memory says, other than back or by a jump table."""
+    """True where an instruction branches to an address in a register or memory, other than a return or a jump table."""
     if operation.startswith(("blx", "bx")):
         return operands != "lr" and not _TARGET.search(operands)
     if operation.startswith("mov") and operands.startswith("pc,"):
@@ -195,9 +195,9 @@ def _is_indirect(operation: str, operands: str) -> bool:
 
 
 def _jumps_within(body: list[tuple[str, str]]) -> bool:
-    """Whether the last instruction, a move to pc, adds to an address that the function took of a place of its own.
+    """True where the last instruction, a move to pc, branches to an offset from an address within the function itself.
 
-    So products enter their unrolled loops.
+    Unrolled loops of products are entered in this way.
     """
     operation, operands = body[-1]
     if operation != "mov":
@@ -209,7 +209,7 @@ def _jumps_within(body: list[tuple[str, str]]) -> bool:
 
 
 def _ends(body: list[tuple[str, str]]) -> bool:
-    """Whether the last instruction never goes on to the next; a call at the end is one that does not come back."""
+    """True where the last instruction never goes on to the next; a call at the end is one that does not return."""
     last = [line for line in body if not line[0].startswith("nop")][-1:]
     for operation, operands in last:
         plain = operation.removesuffix(".w").removesuffix(".n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 ALIGNMENT_BYTES = 16
 
 STATE_ALIGNMENT_BYTES = 4
-"""Of every state in the struct that holds them, at least."""
+"""Least alignment of every state in the struct that holds them."""
 
 
 def aligned(num_bytes: int) -> int:

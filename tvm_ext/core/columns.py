@@ -1,4 +1,4 @@
-"""Which columns of its inputs an operator reads for some columns of its output: what cutting images into strips needs.
+"""Input columns that an operator reads for some columns of its output, as cutting images into strips needs them.
 
 Columns are half-open ranges (begin, end).
 """

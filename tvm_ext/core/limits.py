@@ -16,7 +16,7 @@ _LARGEST = 1 << 62
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a model may ask for. A few bytes of a file can ask for any size; no microcontroller has room for these.
+    """Upper limits for a model. A few bytes of a file can ask for any size; no microcontroller has room for these.
 
     tensor_bytes: of one tensor, input, weight or result.
     weights_bytes: of all weights that a file holds, wherever they lie.
@@ -71,7 +71,7 @@ class Limits:
             raise BadOptions(f"limits {text[:80]!r} are not what Limits.to_json writes.") from None
 
     def excess(self, name: str, value: int) -> str | None:
-        """Why a value is too large, and the way out; None where it is not."""
+        """Reason why a value is too large, and the way out; None where it is not."""
         limit = int(getattr(self, name))
         if value <= limit:
             return None
@@ -79,7 +79,7 @@ class Limits:
         return f"{_number(value)}{unit} is more than the limit {name} = {limit}{unit}; {way_out(name)}"
 
     def excess_of_tensor(self, shape: Sequence[int], element_bytes: int) -> str | None:
-        """Why a tensor is too large, by its rank or its bytes; None where it is not."""
+        """Reason why a tensor is too large, by its rank or its bytes; None where it is not."""
         by_rank = self.excess("rank", len(shape))
         if by_rank:
             return f"a rank of {by_rank}"
@@ -89,16 +89,16 @@ class Limits:
 
 
 def way_out(name: str) -> str:
-    """How a limit is raised."""
+    """Advice on raising a limit, as a clause."""
     return f"raise it with --limit {name}=..., in Python Limits({name}=...)"
 
 
 def text_of(shape: Sequence[int]) -> str:
-    """`[1, 3, 96, 96]`; of many axes the first ones."""
+    """`[1, 3, 96, 96]`; of more than eight axes, the first eight."""
     shown = [str(extent) for extent in shape[:8]] + (["..."] if len(shape) > 8 else [])
     return f"[{', '.join(shown)}]"
 
 
 def _number(value: int) -> str:
-    """In full as long as it can be read."""
+    """A number in full below 2^64, else the power of two that it passes."""
     return str(value) if value < 1 << 64 else f"over 2^{value.bit_length() - 1}"

@@ -1,4 +1,4 @@
-"""Names: of what passes and code generation both know, and those of a model made legal C identifiers."""
+"""Names that passes and code generation both know, and names of a model made legal C identifiers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _C_HEADERS = frozenset(
 
 
 def strip_ending(columns: tuple[int, int]) -> str:
-    """The end of names of some columns of an image, and of functions that compute them."""
+    """Suffix in the names of a column strip of an image and of the functions that compute it."""
     return f"columns_{columns[0]}_{columns[1]}"
 
 

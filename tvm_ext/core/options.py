@@ -13,7 +13,7 @@ from tvm_ext.core.names import hides_header
 from tvm_ext.core.platform import Platform
 
 VARIABLES_BYTES = 4096
-"""Kept free, beside the stack, in the memory where a board's firmware has its variables."""
+"""Bytes kept free, beside the stack, in the memory where a board's firmware has its variables."""
 
 _MOST_BYTES = 1 << 48
 _MOST_DECIBELS = 1000

@@ -28,7 +28,7 @@ _ADDRESS_SPACE_BYTES = 1 << 32
 _TIMER_BYTES = 16
 
 STATE_MEMORY = "state"
-"""In programs and plans, the struct that holds what a model keeps between runs: no memory has this name."""
+"""Name, in programs and plans, of the struct that holds what a model keeps between runs: no memory has it."""
 
 NO_SIMD = "none"
 """`simd` of a processor on which plain C runs."""
@@ -96,7 +96,7 @@ class Link:
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
 class Toolchain:
-    """How C is compiled for the platform: the compiler's name prefix, then flags for target and speed or size."""
+    """Compiler of C for the platform: the prefix of its name, then flags for target and speed or size."""
 
     prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]*$", max_length=100)] = ""
     flags: Flags = ()
@@ -105,7 +105,7 @@ class Toolchain:
 
 
 HOST_TOOLCHAIN = Toolchain(flags=("-march=native",))
-"""How C is compiled for the machine at hand."""
+"""Compiler of C for the machine at hand."""
 
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
@@ -234,7 +234,7 @@ class Platform:
         return found[name]
 
     def _contradiction(self) -> str | None:
-        """What no single value shows: names used twice or not at all, memories nobody reaches."""
+        """Contradictions between values: names used twice or not at all, memories nobody reaches; None without."""
         names = [part.name for part in (*self.processors, *self.memories)]
         if STATE_MEMORY in names:
             return f"name = {STATE_MEMORY!r} is the name of what models keep between runs; choose another one."

@@ -56,14 +56,14 @@ class RowAccess:
 
     @cached_property
     def needed_from(self) -> tuple[int, ...]:
-        """By output row, the first input row that it or a later one reads; one more element, all rows, for none."""
+        """Per output row, the first input row that it or a later one reads; one more element, all rows, for none."""
         pairs = zip(reversed(self.begins), reversed(self.ends), strict=True)
         firsts = (begin if begin < end else self.input_rows for begin, end in pairs)
         return tuple(accumulate(firsts, min, initial=self.input_rows))[::-1]
 
     @cached_property
     def needed_to(self) -> tuple[int, ...]:
-        """By output row, the end of the input rows that it and those before it read."""
+        """Per output row, the end of the input rows that it and those before it read."""
         return tuple(accumulate((e if b < e else 0 for b, e in zip(self.begins, self.ends, strict=True)), max))
 
     @cached_property

@@ -58,7 +58,7 @@ class RowRings:
 
     @cached_property
     def _depths(self) -> tuple[int, ...]:
-        """How many share each operator's ring, were it a host: where together they need no more rows than apart."""
+        """Number of guests in each operator's ring, were it a host: all that need no more rows together than apart."""
         depths = [0] * len(self._rows)
         for host in reversed(range(len(depths))):
             guest = self._guest_of.get(host)
@@ -79,7 +79,7 @@ class RowRings:
 
 
 def possible_guests(sequence: RowSequence, row_bytes: Sequence[int], apart: Sequence[bool]) -> dict[int, Guest]:
-    """Who may lie in whose ring: rows of one size, and nobody else reads the host's.
+    """Guests by operator: outputs of the host's number and size of rows, where nobody else reads the host's.
 
     row_bytes: of each operator's output. apart: whether an output has a place of its own, as it outlives the sequence.
     """

@@ -1,4 +1,4 @@
-"""The calls of a row sequence as loops: what repeats is said once, in the fewest lines that were found.
+"""The calls of a row sequence as loops: repeated calls stand once, in the fewest lines found.
 
 Each operator's calls compute its rows in order, so a call is known from its operator and how many rows it computes, and
 a loop advances each operator by as many rows as one turn computes.
@@ -17,7 +17,7 @@ from tvm_ext.core.row_sequence import RowCall
 LOOP_LINES = 2
 """Lines that a loop takes beside its body."""
 MOST_TURNS_TRIED = 8
-"""Places in a repetition where a turn is taken to begin, of those that there are."""
+"""Most places in a repetition at which a turn is tried to begin."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class _Repeat:
 
 
 _Letter = tuple[int, int]
-"""An operator, and how many rows a call computes."""
+"""An operator, and the number of rows that a call computes."""
 _Word = tuple["_Letter | _Repeat", ...]
 
 
@@ -119,7 +119,7 @@ def _longest_repetition(letters: tuple[_Letter, ...]) -> tuple[int, int, int] | 
 
 
 def _repeats(letters: tuple[_Letter, ...], begin: int, period: int) -> int:
-    """How often a turn stands there in a row."""
+    """Number of times that the turn at `begin` repeats without a gap."""
     turn, count = letters[begin : begin + period], 1
     while letters[begin + count * period : begin + (count + 1) * period] == turn:
         count += 1

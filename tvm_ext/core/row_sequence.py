@@ -1,4 +1,4 @@
-"""Operators that run row by row, in series: who runs next, and how many rows of each result must be kept.
+"""Operators that run row by row, in series: their order of calls, and the rows of each result that must be kept.
 
 Each operator computes its output rows in ascending order, some rows a call. The last operator asks for its next rows;
 an operator whose rows are asked for asks its producers for what it reads, and the first of all that were asked, in the
@@ -22,7 +22,7 @@ from tvm_ext.core.row_access import RowAccess
 
 @dataclass(frozen=True, kw_only=True)
 class RowReader:
-    """How an operator reads one input, by output row.
+    """Rows of one input that an operator reads, by output row.
 
     producer: the operator of the sequence that makes the input; None for a tensor that is there from the start.
     lag: rows by which the output may lie behind the input in one ring; None where it may not lie there.
@@ -66,14 +66,14 @@ class RowOperator:
 class RowAccumulation:
     """An operator whose calls each add some rows of its only input to sums; the last one writes its output.
 
-    row_counts: into how many equal rows the input may be cut. sums_bytes: kept between the calls, beside the output.
+    row_counts: numbers of equal rows to cut the input into. sums_bytes: kept between the calls, beside the output.
     """
 
     row_counts: tuple[int, ...]
     sums_bytes: int
 
     def operator(self, num_rows: int) -> RowOperator:
-        """Its rows stand for those of its input: row r is there when the input's row r has been added."""
+        """The accumulation with the rows of its input: row r is there when the input's row r has been added."""
         return RowOperator(num_rows=num_rows, readers=(RowReader(access=RowAccess.same(num_rows)),))
 
 
@@ -98,7 +98,7 @@ class RowSequence:
         return tuple(self._calls())
 
     def _calls(self) -> Iterator[RowCall]:
-        """Who waits for rows stands in a heap: a call changes that only for its own operator and for its producers."""
+        """Calls in order, by a heap of waiting operators, which a call changes only by its operator and producers."""
         made, sink = [0] * len(self.operators), len(self.operators) - 1
         waiting, is_waiting = [sink], [False] * sink + [True]
         self._ask_producers(sink, made, waiting, is_waiting)
@@ -114,7 +114,7 @@ class RowSequence:
                 is_waiting[heappop(waiting)] = False
 
     def _ask_producers(self, index: int, made: Sequence[int], waiting: list[int], is_waiting: list[bool]) -> None:
-        """Adds those of whom an operator that waits needs rows for its next call, and those whom they need."""
+        """Add the producers of rows that a waiting operator needs for its next call, and their own producers."""
         asking = [index]
         while asking:
             index = asking.pop()
@@ -128,7 +128,7 @@ class RowSequence:
                     asking.append(producer)
 
     def _is_asked(self, index: int, made: Sequence[int], is_waiting: Sequence[bool]) -> bool:
-        """Whether an operator that waits itself needs more rows of this one for its next call."""
+        """True where a waiting operator needs more rows of this one for its next call."""
         for consumer, reader in self.consumers[index]:
             last = self.operators[consumer].next_end(made[consumer]) - 1
             if is_waiting[consumer] and made[index] < reader.needed_to[last]:
@@ -137,7 +137,7 @@ class RowSequence:
 
     @cached_property
     def consumers(self) -> tuple[tuple[tuple[int, RowReader], ...], ...]:
-        """Per operator, who reads its output, and how."""
+        """Per operator, the operators that read its output, and the rows they read."""
         found: list[list[tuple[int, RowReader]]] = [[] for _ in self.operators]
         for index, operator in enumerate(self.operators):
             for reader in operator.readers:
@@ -167,7 +167,7 @@ class RowSequence:
         return tuple(most)
 
     def before_last(self) -> list[tuple[int, ...]]:
-        """For each call of the last operator, the rows that each one has made when it begins."""
+        """Per call of the last operator, the rows that each operator has made when it begins."""
         made, sink = [0] * len(self.operators), len(self.operators) - 1
         found: list[tuple[int, ...]] = []
         for call in self.calls:

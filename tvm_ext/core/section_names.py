@@ -46,5 +46,5 @@ def shared_sections(sections: Sequence[str]) -> tuple[str, str] | None:
 
 
 def zeroed_by_name(section: str) -> bool:
-    """Whether compilers know by the name alone that nothing of it is in the image."""
+    """True where compilers know by the name alone that the section has no bytes in the image."""
     return section.startswith(".bss.")

@@ -1,4 +1,4 @@
-"""How long a model takes on a platform, predicted: instructions, memory, and what runs beside them.
+"""Predicted run time of a model on a platform: instructions, memory, and transfers beside them.
 
     cycles of a step = modelled instructions * calibration of its kernel
                        + for each operand: bytes read / read rate + bytes written / write rate + latency
@@ -32,7 +32,7 @@ COPY_INSTRUCTIONS_A_BYTE = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """What a run does next: `run` for so many cycles, `start` a transfer of so many, `wait` until transfer `number` and
+    """Next step of a run: `run` for so many cycles, `start` a transfer of so many, `wait` until transfer `number` and
     all before it are done."""
 
     kind: Literal["run", "start", "wait"]
@@ -51,26 +51,26 @@ class TimeModel:
     calibration: Mapping[str, float] = field(default_factory=dict[str, float])
 
     def compute_cycles(self, kernel: str, instructions: float) -> float:
-        """Of a kernel's instructions, were its operands in registers."""
+        """Cycles of a kernel's instructions, were its operands in registers."""
         return instructions * self.calibration.get(kernel, 1.0)
 
     def read_cycles(self, memory: str, num_bytes: float) -> float:
-        """Of one operand. Raises KeyError for a memory that the processor does not reach."""
+        """Cycles to read one operand. Raises KeyError where the processor does not reach the memory."""
         link, held = self._access(memory)
         return num_bytes / min(link.bytes_per_cycle, held.read_bytes_per_cycle) + self._latency(link, held)
 
     def write_cycles(self, memory: str, num_bytes: float) -> float:
-        """Of one operand; memory must be ram. Raises KeyError for one that the processor does not reach."""
+        """Cycles to write one operand; memory must be ram. Raises KeyError where the processor does not reach it."""
         link, held = self._access(memory)
         return num_bytes / min(link.bytes_per_cycle, held.write_bytes_per_cycle) + self._latency(link, held)
 
     def has_dma(self, source: str, target: str) -> bool:
-        """Whether a transfer goes on while the processor computes."""
+        """True where a transfer goes on while the processor computes."""
         link = self.platform.link_between(source, target)
         return link is not None and link.dma
 
     def transfer_cycles(self, source: str, target: str, num_bytes: int) -> float:
-        """From start to end, nothing else in the way."""
+        """Cycles from start to end of a transfer, nothing else in the way."""
         link = self.platform.link_between(source, target)
         if link is None:
             copying = self.read_cycles(source, num_bytes) + self.write_cycles(target, num_bytes)
@@ -80,7 +80,7 @@ class TimeModel:
         return num_bytes / rate + link.latency_cycles
 
     def reaches(self, memory: str) -> bool:
-        """Whether the processor reads and writes it."""
+        """True where the processor reads and writes the memory."""
         return self.platform.reached_by(self.platform.processor.name, memory) is not None
 
     def _access(self, memory: str) -> tuple[Link, Memory]:
@@ -95,7 +95,7 @@ class TimeModel:
 
 
 def finish_cycles(events: Iterable[Event]) -> float:
-    """When the last event is over: one processor, and one DMA that works through transfers in order."""
+    """Cycle at which the last event is over: one processor, and one DMA that works through transfers in order."""
     now = dma_free = 0.0
     ends: dict[int, float] = {}
     for event in events:

@@ -25,7 +25,7 @@ from tvm_ext.core.processes.process import allowed_seconds, run_program
 LANGUAGE_FLAGS = ("-std=c11", "-fno-strict-aliasing", "-ffp-contract=off", "-ffunction-sections", "-fdata-sections")
 WARNING_FLAGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wcast-qual")
 STRICT_FLAGS = (*WARNING_FLAGS, "-Werror")
-"""Of what is compiled here. The build files of packages leave warnings as such: other compilers know others."""
+"""Flags for all C compiled here. Build files of packages leave warnings as such: other compilers know others."""
 
 _LEAST_SECONDS = 120.0
 _SECONDS_PER_MIB = 60.0  # of what a tool reads: some twenty times what GCC takes for generated sources
@@ -186,7 +186,7 @@ def section_sizes(objects: Sequence[Path], toolchain: Toolchain) -> dict[str, Se
 
 
 def _kind(section_flags: str) -> str | None:
-    """Which size a section counts towards; None for what is not in the target's memory."""
+    """Size that a section counts towards; None for a section that is not in the target's memory."""
     flags = set(re.split(r",\s*", section_flags.strip()))
     if "ALLOC" not in flags:
         return None
@@ -209,7 +209,7 @@ def _made(target: Path, tool: str) -> Path:
 
 
 def _run(command: Sequence[str], folder: Path, *, reads: Iterable[Path]) -> str:
-    """Standard output of a tool. Raises BuildFailed with the first lines of what it complained about."""
+    """Standard output of a tool. Raises BuildFailed with the first lines of its complaints."""
     name = Path(command[0]).name
     read_bytes = sum(path.stat().st_size for path in reads if path.is_file())
     seconds = allowed_seconds(_LEAST_SECONDS + _SECONDS_PER_MIB * read_bytes / (1 << 20))

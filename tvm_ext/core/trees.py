@@ -1,4 +1,4 @@
-"""Sums of regression trees as arrays: what a trained guide is, evaluated without what trained it.
+"""Sums of regression trees as arrays: a trained guide, evaluated without the library that trained it.
 
 A node is an index into all arrays. An inner node sends a row left where the row's value of `features` is at most
 `thresholds`; a leaf has feature -1 and adds its `values`. A prediction is `base` and one leaf of each tree.
@@ -41,11 +41,11 @@ class Trees:
             nodes = np.where(inner, np.where(goes_left, self.left[nodes], self.right[nodes]), nodes)
 
     def arrays(self, name: str) -> dict[str, Array]:
-        """Under names of their own, to be stored beside others."""
+        """The arrays under names of their own, to be stored beside others."""
         stored: dict[str, Array] = {f"{name}.{field}": getattr(self, field) for field in _FIELDS}
         return stored | {f"{name}.base": np.array(self.base)}
 
     @staticmethod
     def of(arrays: Mapping[str, Array], name: str) -> Trees:
-        """What `arrays` made, back."""
+        """Trees from the arrays that `arrays` made of them."""
         return Trees(**{f: arrays[f"{name}.{f}"] for f in _FIELDS}, base=float(arrays[f"{name}.base"]))

@@ -120,7 +120,7 @@ class HostModel:
             self._child.call("call", self.interface.reset)
 
     def state(self) -> bytes:
-        """What the last run left for the next one; empty for a model that keeps nothing."""
+        """State that the last run left for the next one; empty for a model that keeps nothing."""
         if not self.interface.state_bytes:
             return b""
         return self._child.call("read_bytes", self.interface.state_place, self.interface.state_bytes)
@@ -304,7 +304,7 @@ def _boot(elf: Path, emulator: str, board: Board, shift: int, folder: Path, seco
 
 
 def _moved(fields: Mapping[str, int], platform: Platform) -> dict[tuple[str, str], int]:
-    """Of fields `moved_<from>_<to>`, numbers of memories, those that are not 0."""
+    """Bytes moved per (source, target), from fields `moved_<from>_<to>` by number of memory; 0 left out."""
     pairs = itertools.product(enumerate(platform.memories), repeat=2)
     return {
         (source.name, target.name): count

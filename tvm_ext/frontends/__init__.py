@@ -1,1 +1,1 @@
-"""Readers of model formats, one a module or package: a file's content in, one static Relax function out."""
+"""Readers of model formats, one per module or package: a file's content in, one static Relax function out."""

@@ -1,4 +1,4 @@
-"""What every reader of a format hands over."""
+"""Result of every reader of a format."""
 
 from __future__ import annotations
 

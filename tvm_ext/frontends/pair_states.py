@@ -1,4 +1,4 @@
-"""Inputs and outputs of a model that belong together: what a run leaves in the output, the next one finds in the input.
+"""Pairs of an input and an output that are one state: a run leaves in the output what the next finds in the input.
 
 Pairs are given by name, or found where names and shapes leave no doubt: `h` and `hn`, `state_in` and `state_out`,
 `past_key` and `present_key`.

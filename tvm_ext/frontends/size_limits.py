@@ -1,4 +1,4 @@
-"""Sizes of what a model is made of, known from types alone and held against the limits before anything is computed."""
+"""Sizes of a model's tensors, known from types alone and held against the limits before anything is computed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tvm_ext.core.limits import Limits, text_of
 
 
 class ImportSizes:
-    """What an import has come to so far; lives for one model.
+    """Sizes that an import has reached so far; lives for one model.
 
-    weights_bytes: of the file's weights. longest_vector: elements of the longest tensor of rank 1 so far. Each method
-    gives why a limit is passed, or None.
+    weights_bytes: of the file's weights. longest_vector: elements of the longest tensor of rank 1 so far. Methods
+    `refuses...` return the reason why a limit is passed, or None.
     """
 
     def __init__(self, limits: Limits, weights_bytes: int = 0) -> None:
@@ -30,7 +30,7 @@ class ImportSizes:
         self._num_nodes = 0
 
     def refuses(self, value: relax.Expr) -> str | None:
-        """Of a value before it is computed or bound: its size, constants that are new in it, itself if it is one."""
+        """Check a value before it is computed or bound: its size, its new constants, itself if it is a constant."""
         reason = excess_of(value.ty, self.limits)
         if reason:
             return f"its result is too large: {reason}"
@@ -50,18 +50,18 @@ class ImportSizes:
         return value
 
     def refuses_constant(self, num_bytes: int) -> str | None:
-        """Of one more constant."""
+        """Count one more constant."""
         self._constants_bytes += num_bytes
         reason = self.limits.excess("folded_bytes", self._constants_bytes - self._beside_bytes)
         return reason and f"constants computed at import, this one the last: {reason}"
 
     @property
     def is_full(self) -> bool:
-        """Whether the constants so far are more than there may be."""
+        """True where the constants so far pass their limit."""
         return self._constants_bytes - self._beside_bytes > self.limits.folded_bytes
 
     def refuses_nodes(self, count: int) -> str | None:
-        """Of so many more nodes."""
+        """Count so many more nodes."""
         self._num_nodes += count
         return self.limits.excess("nodes", self._num_nodes)
 
@@ -75,7 +75,7 @@ def bytes_of(ty: relax.Type) -> int:
 
 
 def excess_of(ty: relax.Type, limits: Limits) -> str | None:
-    """Why a tensor, or a field of a tuple, is too large; None where none is, or no size is known."""
+    """Reason why a tensor, or a field of a tuple, is too large; None where none is, or no size is known."""
     for field in ty.fields if isinstance(ty, relax.TupleType) else [ty]:
         shape = _static_shape(field)
         reason = None if shape is None else limits.excess_of_tensor(shape, _element_bytes(field))
@@ -134,5 +134,5 @@ def _static_shape(ty: relax.Type) -> list[int] | None:
 
 
 def _element_bytes(ty: relax.TensorType) -> int:
-    """Of an element; types of less than a byte take one."""
+    """Bytes of an element; types of less than a byte take one."""
     return max(1, -(-tvm.DataType(str(ty.dtype)).bits // 8))

@@ -95,7 +95,7 @@ class ParetoPoint(Protocol):
 
 
 def pareto_table(points: Sequence[ParetoPoint]) -> Table:
-    """Bytes, modelled instructions and how it was reached, a row a point."""
+    """Bytes, modelled instructions and how it was reached, one row per point."""
     table = Table(title="RAM against instructions (modelled)", title_justify="left")
     for heading in ("arena B", "instructions", "times the fewest"):
         table.add_column(heading, justify="right")
@@ -181,7 +181,7 @@ def _moved(moved: list[Report]) -> Table:
 
 
 def _steps(steps: list[Report]) -> Table:
-    """One row a step; where a tensor stands and how long it lives as `memory+offset [begin, end)`, in steps."""
+    """One row per step; where a tensor stands and how long it lives as `memory+offset [begin, end)`, in steps."""
     table = Table(title="Steps", title_justify="left")
     table.add_column("#", justify="right")
     table.add_column("step", overflow="fold")

@@ -25,7 +25,7 @@ Sample = Mapping[str, Array]
 
 TOLERANCE_LSB = 1
 MEAN_LSB = 0.25
-"""Least mean difference that is no rounding, of tensors with so many elements in all samples:"""
+"""Least mean difference that is not rounding, for tensors with so many elements in all samples:"""
 _LEAST_ELEMENTS = 32
 
 
@@ -77,7 +77,7 @@ def _known(compiled: Compiled, values: Sample, outputs: Sample) -> dict[str, Arr
 
 @dataclass(kw_only=True)
 class _Chain:
-    """Lives for one sample. debts: names of the tensors, made by steps since the witness's, that a tensor rests on."""
+    """Steps of one sample. debts: names of the tensors, made by steps since the witness's, that a tensor rests on."""
 
     compiled: Compiled
     known: Mapping[str, Array]
@@ -142,7 +142,7 @@ class _Chain:
             self.signed[name] = result.astype(np.int64) - wanted
 
     def _lsb(self, tensor: Tensor) -> int:
-        """What rounding may differ by: 1 for integers of a scale, and for those that a quantized model has instead."""
+        """Tolerance for rounding: 1 for integers of a scale or those that a quantized model has instead, else 0."""
         is_scaled = tensor.quantization is not None or tensor.dtype in ("int8", "uint8", "int16", "uint16")
         return TOLERANCE_LSB if is_scaled else 0
 

@@ -45,7 +45,7 @@ def read_verify_inputs(source: VerifyInputs, inputs: Specs) -> list[dict[str, Ar
 
 
 def _num_samples(where: str, name: str, array: Array, shape: tuple[int, ...], dtype: str) -> int | None:
-    """None for an array that is one sample."""
+    """Number of samples in an array; None for one that is itself a sample."""
     if str(array.dtype) != dtype:
         raise BadInput(f"{where}: {name!r} is {array.dtype}, the model's input {dtype}.")
     if array.shape == shape:

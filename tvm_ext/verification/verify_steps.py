@@ -27,9 +27,9 @@ Sample = Mapping[str, Array]
 
 @dataclass(frozen=True, kw_only=True)
 class StepErrors:
-    """What misses what it must reach, as sentences; empty is good.
+    """Steps and outputs off the reference or the witness, as sentences; empty is good.
 
-    tensors_compared: that steps made and the witness has too.
+    tensors_compared: tensors that both a step made and the witness has.
     """
 
     against_reference: tuple[str, ...]

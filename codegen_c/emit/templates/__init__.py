@@ -1,4 +1,4 @@
-"""Text of generated files that are mostly fixed: one template a file, in the language of what it makes."""
+"""Text of generated files that are mostly fixed: one template per file, in the language of that file."""
 
 from __future__ import annotations
 

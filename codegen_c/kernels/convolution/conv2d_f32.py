@@ -57,12 +57,12 @@ def _blocking(operator: Conv2d, target: Target) -> Blocking:
 
 
 def _is_one_run(operator: Conv2d) -> bool:
-    """Whether all taps of a kernel row lie side by side in the input, as they do in the weights."""
+    """True where all taps of a kernel row are adjacent in the input, as they are in the weights."""
     return operator.window.dilation[1] == 1 and operator.groups == 1
 
 
 def _instructions(operator: Conv2d, blocking: Blocking, pixels: int) -> int:
-    """Modelled, for a group of pixels: set-up of each block, start of each run, loads, FMAs and the loop."""
+    """Modelled instructions of a group of pixels: set-up of each block, start of each run, loads, FMAs and the loop."""
     _, kernel_rows, kernel_columns, depth = operator.weight.shape
     runs, length = (kernel_rows, kernel_columns * depth)
     if not _is_one_run(operator):

@@ -1,4 +1,4 @@
-"""What the float convolution kernels share: reference, parameters, and the loops around their pixels."""
+"""Shared parts of the float convolution kernels: reference, parameters, and the loops around their pixels."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def inner_columns(window: Window, input_columns: int, output_columns: int) -> tu
 
 
 def best_pixels(inner: int, most: int, cost: Callable[[int], int]) -> int:
-    """How many pixels to compute at once so that a row's inner columns cost least; cost(p): of one such group."""
+    """Pixels to compute at once so that a row's inner columns cost least; cost(p): of a group of p pixels."""
     return min(range(1, max(1, min(inner, most)) + 1), key=lambda p: inner // p * cost(p) + inner % p * cost(1))
 
 

@@ -41,7 +41,7 @@ def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implement
 
 
 def _blocking(operator: Conv2d, target: Target) -> Blocking:
-    """As many pixels as registers hold beside a row of weights."""
+    """Blocking with as many pixels as registers hold beside a row of weights."""
     vectors, pixels = target.instruction_set.floats.depthwise
     if target.optimize == "size" or operator.window.kernel[1] * pixels > MOST_UNROLLED:
         pixels = 1
@@ -57,7 +57,7 @@ def _columns_read(operator: Conv2d, pixels: int) -> list[int]:
 
 
 def _instructions(operator: Conv2d, blocking: Blocking, pixels: int) -> int:
-    """Modelled, for a group of pixels: set-up of each block, loads and FMAs of each kernel row."""
+    """Modelled instructions of a group of pixels: set-up of each block, loads and FMAs of each kernel row."""
     kernel_rows, kernel_columns = operator.window.kernel
     total = 14
     for segment in channel_ranges(operator.output.shape[3], blocking):

@@ -146,7 +146,7 @@ def _width(operator: QConv2d) -> int:
 
 
 def _is_one_run(operator: QConv2d) -> bool:
-    """Whether all taps of a kernel row lie side by side in the input, as they do in the weights."""
+    """True where all taps of a kernel row are adjacent in the input, as they are in the weights."""
     return operator.window.dilation[1] == 1 and operator.groups == 1
 
 

@@ -1,4 +1,4 @@
-"""What transposed convolutions share: which taps an output element adds up, in C and in numpy.
+"""Shared parts of transposed convolutions: the taps that an output element adds up, in C and in numpy.
 
 Input element i spreads over output elements i * stride + r - padding, so output element h adds up the taps r with
 (h + padding - r) a multiple of the stride.
@@ -21,7 +21,7 @@ Array = np.ndarray
 def spread(
     inputs: Array, window: Window, output: tuple[int, ...]
 ) -> Iterator[tuple[int, int, tuple[slice, ...], Array]]:
-    """For each tap (r, s): where in an NHWC output its products go, and the input elements they are of."""
+    """Taps (r, s), each with the part of an NHWC output that its products go to, and their input elements."""
     for r in range(window.kernel[0]):
         rows = _places(r - window.padding[0], window.strides[0], inputs.shape[1], output[0])
         for s in range(window.kernel[1]):
@@ -30,7 +30,7 @@ def spread(
 
 
 def _places(first: int, stride: int, extent: int, limit: int) -> tuple[slice, slice]:
-    """Of `extent` input elements that go to first, first + stride ...: those inside the output, there and here."""
+    """Slices of the output and of `extent` input elements, which go to first, first + stride ...: those inside."""
     begin = max(0, -(first // stride))
     end = max(begin, min(extent, -(-(limit - first) // stride)))
     start = first + begin * stride

@@ -23,7 +23,7 @@ from codegen_c.operators.kinds import Dense
 from codegen_c.operators.scalar import IDENTITY
 
 PART_INSTRUCTIONS = 4
-"""Of a sum in each call that adds to it: loading and storing it."""
+"""Instructions per sum in each call that adds to it: loading and storing it."""
 
 
 def reference(operator: Dense, inputs: list[np.ndarray]) -> list[np.ndarray]:

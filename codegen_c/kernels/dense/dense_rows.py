@@ -22,14 +22,14 @@ from codegen_c.operators.kinds import Dense, QDense
 from tvm_ext.core.row_access import RowAccess
 
 ROW_INSTRUCTIONS = 30
-"""Of the call for one row."""
+"""Instructions of the call for one row."""
 
 MakeInRows = Callable[[StoredRows], Implementation]
 Layer = TypeVar("Layer", Dense, QDense)
 
 
 def one_row(operator: Layer, rows: Rows) -> Layer:
-    """The layer by the shapes of what makes one row of its result."""
+    """The layer with the shapes of one row of its result."""
     depth = operator.weight.shape[1]
     shapes = [(depth,), *[(rows.length,)] * (len(operator.inputs) - 1)]
     inputs = tuple(replace(kind, shape=shape) for kind, shape in zip(operator.inputs, shapes, strict=True))
@@ -86,7 +86,7 @@ def _in_rows(operator: Dense | QDense, rows: Rows, row: Implementation, stored: 
 
 
 def row_counts(operator: Dense | QDense) -> tuple[int, ...]:
-    """Into how many equal parts the only vector of a layer can come; () for none."""
+    """Numbers of equal parts that the only vector of a layer can come in; () for none."""
     depth = operator.weight.shape[1]
     if prod(operator.output.shape[:-1]) != 1 or len(operator.inputs) != 1:
         return ()

@@ -37,7 +37,7 @@ from codegen_c.operators.kinds import QDense, TensorType
 
 REQUANTIZE_INSTRUCTIONS = 20
 PART_INSTRUCTIONS = 6
-"""Of a sum in each call that adds to it: loading and storing it."""
+"""Instructions per sum in each call that adds to it: loading and storing it."""
 
 
 def reference(operator: QDense, inputs: list[np.ndarray]) -> list[np.ndarray]:

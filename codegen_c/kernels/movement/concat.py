@@ -22,7 +22,7 @@ from codegen_c.kernels.contract import (
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, row_by_row, slot
 from codegen_c.operators.kinds import Concat, TensorType
 
-# A call of memcpy and the loop around it, and what it copies with one pair of instructions.
+# Instructions of a memcpy and the loop around it, and bytes that it copies with one pair of instructions.
 INSTRUCTIONS_A_RUN, BYTES_A_PAIR = 12, 4
 
 
@@ -72,7 +72,7 @@ def _joins_channels(operator: Concat) -> bool:
 
 
 def _copies_of(operator: Concat) -> tuple[Copy, ...]:
-    """Where each input stands in the output: in one run, or in one for each pixel."""
+    """Copies of each input into the output: in one run, or in one per pixel."""
     one_run = int(np.prod(operator.output.shape[: operator.axis], dtype=np.int64)) == 1
     if not one_run and not _joins_channels(operator):
         return ()
@@ -116,7 +116,7 @@ def _whole(operator: Concat, stored: StoredRows) -> str:
 
 
 def _copies(operator: Concat, stored: StoredRows, count: int, index: str, suffix: str) -> list[str]:
-    """One memcpy for each input, in a loop over what stands before the axis."""
+    """One memcpy per input, in a loop over the axes before the one it joins."""
     total, begin = stored.pitch or runs_of(operator.output, operator.axis), 0
     lines: list[str] = []
     for number, tensor in enumerate(operator.inputs):

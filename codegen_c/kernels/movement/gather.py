@@ -1,7 +1,7 @@
 """Padding, slicing, repeating, nearest neighbours, any element type: each axis says where its elements come from.
 
 T[A, B, ...] -> T[P, Q, ...]. Runs of elements are copied, and filled, as they are; what lies outside is one value.
-Of one NHWC image row h of the output reads the row its place names, where those do not descend.
+In one NHWC image, row h of the output reads the row that its place names, where places do not descend.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ class _Axis:
 
     @property
     def step(self) -> int | None:
-        """From each place to the next, where all are as far apart."""
+        """Distance from each place to the next; None where they differ."""
         steps = np.unique(np.diff(self.places))
         return int(steps[0]) if len(steps) == 1 else 0 if not len(steps) else None
 
     @property
     def factor(self) -> int | None:
-        """How often each place comes in turn, where all come as often."""
+        """Divisor, 2 to 8, that turns an output index into its place (places repeat); None where none does."""
         number = np.arange(len(self.places)) + self.before
         return next((factor for factor in range(2, 9) if np.array_equal(self.places, number // factor)), None)
 
     @property
     def needs_table(self) -> bool:
-        """Whether no formula gives the places."""
+        """True where no formula gives the places."""
         return self.step is None and self.factor is None
 
     def place(self, index: str) -> str:
@@ -172,7 +172,7 @@ class _Text:
 
     @property
     def suffix(self) -> str:
-        """Of the pointers that elements are counted from: to a row, or to the whole tensor."""
+        """Suffix of the pointers that elements are counted from: to a row, or to the whole tensor."""
         return "_row" if self.by_rows else ""
 
     @property

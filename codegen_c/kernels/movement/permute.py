@@ -51,7 +51,7 @@ def reference(operator: Permute, array: Array) -> Array:
 
 
 def _strides(operator: Permute) -> list[int]:
-    """Of each output axis, elements of the input from one place along it to the next."""
+    """Strides of the output's axes in the input, in elements."""
     source = operator.inputs[0].shape
     return [int(np.prod(source[axis + 1 :], dtype=np.int64)) for axis in operator.axes]
 

@@ -20,7 +20,7 @@ from codegen_c.operators.kinds import Stream
 from tvm_ext.core.row_access import RowAccess
 
 INSTRUCTIONS_PER_ROW = 20
-"""Of the call alone: what the application's function does is not known."""
+"""Instructions of the call alone: those of the application's function are not known."""
 
 
 def implement(operator: Stream, target: Target, stored: StoredRows) -> Implementation:

@@ -1,4 +1,4 @@
-"""What pooling of a QDQ chain computes, in numpy: sums or largest elements of windows, and how they are finished."""
+"""Pooling of a QDQ chain in numpy: sums or largest elements of windows, and how they are finished."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def reference(operator: QPool2d, inputs: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def window_sums(operator: QPool2d, x: np.ndarray) -> np.ndarray:
-    """What is finished in the end, of every output element: int64 sums, or the largest elements."""
+    """Unfinished output elements, one per window: int64 sums, or the largest elements."""
     size = operator.output.shape[1:3]
     if operator.method == "max":
         largest = np.full(operator.output.shape, operator.low, dtype=np.int64)
@@ -37,7 +37,7 @@ def window_sums(operator: QPool2d, x: np.ndarray) -> np.ndarray:
 
 
 def counted_taps(operator: QPool2d) -> np.ndarray:
-    """By how many taps the sum of each output pixel is divided, int64[P, Q]."""
+    """Number of taps that the sum of each output pixel is divided by, int64[P, Q]."""
     rows, columns = (_taps_inside(operator, axis) for axis in (0, 1))
     if operator.count_include_pad:
         return np.full((len(rows), len(columns)), operator.window.kernel[0] * operator.window.kernel[1])

@@ -26,7 +26,7 @@ class Finish:
         return tuple(dict.fromkeys(used))
 
     def fits(self, lanes: Lanes) -> bool:
-        """Whether the program can run on vectors."""
+        """True where the program can run on vectors of these lanes."""
         return lanes.count == 1 or all(i.function in VECTOR_FUNCTIONS for i in self.program.instructions)
 
     def helper(self, text: str, *widths: Lanes) -> str:

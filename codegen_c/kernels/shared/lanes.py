@@ -1,4 +1,4 @@
-"""How a float kernel's text spells arithmetic on one float, or on a vector of them."""
+"""C spelling of a float kernel's arithmetic, on one float or on a vector of them."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def over_rows(
 
 
 def instructions(num_rows: int, shape: tuple[int, int], finish: Finish, blocking: Blocking) -> int:
-    """Modelled: set-up of each block, loads, FMAs and the loop for each input element."""
+    """Modelled instructions: set-up of each block, loads, FMAs and the loop for each input element."""
 
     def group(rows: int) -> int:
         total = 10

@@ -1,4 +1,4 @@
-"""From integer sums to quantized elements: fixed-point factors in numpy and as C, and what integer kernels refuse.
+"""Requantization of integer sums: fixed-point factors in numpy and as C, and what integer kernels refuse.
 
 A positive real factor is mantissa / 2^shift with a mantissa of 31 bits. "onnx" rounding of a sum is
 round-half-to-even(sum * mantissa / 2^shift) + zero point, clamped: one rounding of an exact 64-bit product,
@@ -87,7 +87,7 @@ def round_shift(value: Array, shift: Array | int) -> Array:
 
 
 def results_fit(low: Array, high: Array, factors: Array) -> bool:
-    """Whether sums from low to high, times their factors, stay below RESULT_LIMIT (and so do the factors)."""
+    """True where sums from low to high, times their factors, stay below RESULT_LIMIT (and so do the factors)."""
     if not (np.isfinite(factors).all() and (factors >= 0).all()):
         return False
     largest = np.maximum(np.maximum(np.abs(low), np.abs(high)), 1)
@@ -144,7 +144,7 @@ class Products:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Requantize:
-    """From an int32 sum to an element of the output, as `$_requantize(sum, …)`.
+    """Requantization of an int32 sum to an element of the output, as `$_requantize(sum, …)`.
 
     mantissa: int32[K], shift: uint8[K], one for each channel (or count, for pools); of length 1 where all
     are equal: then they are literals of the function instead of tables.
@@ -182,7 +182,7 @@ class Requantize:
 
     @property
     def clamps_negatives(self) -> bool:
-        """Whether every sum below zero gives the lowest element, as with a fused ReLU, however it is rounded."""
+        """True where every sum below zero gives the lowest element, as with a fused ReLU, however it is rounded."""
         return self.low >= quantization(self.output).zero_point
 
     def run(self, sums: Array, index: Array | None = None) -> Array:

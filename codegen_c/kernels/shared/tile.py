@@ -52,7 +52,7 @@ class ChannelRange:
 
 
 def channel_ranges(num_channels: int, blocking: Blocking) -> list[ChannelRange]:
-    """How `num_channels` are cut."""
+    """Ranges that `num_channels` are cut into."""
     found: list[ChannelRange] = []
     begin = 0
     for lanes, vectors in ((blocking.lanes, blocking.vectors), (blocking.lanes, 1), (SCALAR, 4)):
@@ -139,7 +139,7 @@ class Accumulators:
     def _store_one_by_one(
         self, finish: Finish, p: int, place: Callable[[int], str], residual: Callable[[int, int], str]
     ) -> list[str]:
-        """For what has no vector form: the vectors go to a small array, its elements are finished one by one."""
+        """Lines for a finish without vector form: vectors go to a small array, its elements are finished one by one."""
         lanes, width = self.segment.lanes, self.segment.width
 
         def read(operand: Operand) -> str:

@@ -1,6 +1,6 @@
-"""How tensors that are no images are cut into rows: a vector into runs of its channels, others along their first axes.
+"""Rows of tensors that are no images: a vector is cut into runs of its channels, others along their first axes.
 
-What computes a vector [..., C] and what reads it must agree on its rows, so they follow from C alone.
+The writer and the readers of a vector [..., C] must agree on its rows, so they follow from C alone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ELEMENTWISE = (QUnary, QBinary, Elementwise, Convert)
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """So many rows of `length` elements; is_vector: whether they are runs of the last axis."""
+    """`count` rows of `length` elements; is_vector: whether they are runs of the last axis."""
 
     count: int
     length: int

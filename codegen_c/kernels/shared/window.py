@@ -18,7 +18,7 @@ ROW_PARAMETERS = (
 
 
 def slot(row: str, kept: Kept | None) -> str:
-    """Where a row lies: itself when all rows are stored, else its place in the ring."""
+    """Stored position of a row: itself when all rows are stored, else its slot in the ring buffer."""
     if kept is None:
         return row
     return f"(({row}{f' + {kept.shift_text}' if kept.shift_text else ''}) % {kept.stored_text})"
@@ -66,7 +66,7 @@ def spatial(window: Window, source: TensorType, output: TensorType, num_same_row
 
 
 def row_by_row(rows: int, num_inputs: int = 1) -> Spatial:
-    """Row behaviour of what computes each row from the same row of every input."""
+    """Row behaviour of a kernel that computes each row from the same row of every input."""
     return Spatial(output_rows=rows, inputs=(RowAccess.same(rows),) * num_inputs)
 
 
@@ -86,7 +86,7 @@ def accumulated(rows: int) -> Spatial:
 def taps(
     array: np.ndarray, window: Window, output: tuple[int, int], fill: float
 ) -> Iterator[tuple[int, int, np.ndarray]]:
-    """For each tap (r, s) of the window: the NHWC slice it reads for all output positions, padding as `fill`."""
+    """Taps (r, s) of the window, each with the NHWC slice it reads for all output positions, padding as `fill`."""
     top, left, bottom, right = window.padding
     height = max((output[0] - 1) * window.strides[0] + (window.kernel[0] - 1) * window.dilation[0] + 1 - top, 0)
     width = max((output[1] - 1) * window.strides[1] + (window.kernel[1] - 1) * window.dilation[1] + 1 - left, 0)

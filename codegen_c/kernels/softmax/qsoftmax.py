@@ -1,7 +1,7 @@
-"""Softmax over the last axis of a QDQ tensor, integers only: a table of exponentials, one division a row.
+"""Softmax over the last axis of a QDQ tensor, integers only: a table of exponentials, one division per row.
 
 int8 or uint8[..., C] -> int8 or uint8[..., C], C up to 65535. exp((x - max) * scale) comes from a table with 30
-bits after the point; their sum is exact. One rounded division a row gives the factor from an exponential to
+bits after the point; their sum is exact. One rounded division per row gives the factor from an exponential to
 output steps, and each element is rounded "onnx" (halves to even). Within 1 step of round(softmax / scale).
 """
 

@@ -28,7 +28,7 @@ INCLUDES = (*requantize_tflite.INCLUDES, "tvm_ext_softmax_tflite.h")
 # The largest factor from input steps to units of an argument.
 _LARGEST_FACTOR = 2.0**31 - 1
 MAX_LENGTH = (1 << SUM_BITS) - 1
-# From the product of two numbers without integer bits to 256ths. TensorFlow Lite itself gives up beyond 31 bits.
+# Shift from the product of two numbers without integer bits to 256ths. TensorFlow Lite gives up beyond 31 bits.
 _TO_256THS, _MOST_BITS = 31 - 8, 31
 
 

@@ -18,14 +18,14 @@ class Stay:
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where a value lies: made in `born` and read there until step `born_last`, elsewhere from its stays or home."""
+    """Memories of a value: made in `born` and read there until step `born_last`, later from its stays or home."""
 
     born: str
     born_last: int
     stays: tuple[Stay, ...] = ()
 
     def memory_at(self, step: int, home: str) -> str:
-        """From which copy a step reads it."""
+        """Memory of the copy that a step reads."""
         if step <= self.born_last:
             return self.born
         return next((stay.memory for stay in self.stays if stay.first <= step <= stay.last), home)

@@ -181,7 +181,7 @@ class AssignmentProblem:
         return finish_cycles(self._events(chosen))
 
     def _events(self, chosen: Assignment) -> Iterator[Event]:
-        """As the generated code has them: waits that are due, what starts, what is due at once, the step."""
+        """Events as in the generated code: waits that are due, transfers that start, those due at once, the step."""
         starts: dict[int, list[tuple[int, float, bool]]] = {}
         for value, place in enumerate(chosen.places):
             for move in self.moves_of(value, place):

@@ -1,4 +1,4 @@
-"""Where values, weights and scratch lie in several memories so that a model runs in the least predicted time.
+"""Places of values, weights and scratch in several memories so that a model runs in the least predicted time.
 
 Greedy first: items in the order of what they save for the bytes and steps they take, each put where it saves most while
 there is room. Then local improvement: every item tries all its choices again; where a memory is full, what is in the
@@ -66,7 +66,7 @@ class _Search:
         self.best = self.state.score()
 
     def improve(self) -> None:
-        """Until no item gains, or enough has been tried."""
+        """Tries all choices of all items until no item gains, or enough has been tried."""
         gained = True
         while gained and self.trials < MOST_TRIALS:
             gained = False
@@ -129,7 +129,7 @@ class _Search:
         return score if score.overflow <= self.best.overflow else Score(score.overflow, float("inf"))
 
     def _make_room(self, item: Item) -> None:
-        """Where a memory is too small now: put home what is wanted last, the item itself apart."""
+        """Puts home the items wanted last while a memory is too small, except the item itself."""
         for _ in range(MOST_EVICTIONS):
             crowded = next(((m, steps) for m in self.problem.near if (steps := self.state.crowded(m))), None)
             if crowded is None:
@@ -238,6 +238,8 @@ class _Search:
     def _starts(self, use: int, ready: int, cycles: float) -> Iterator[int]:
         """Places from `ready` on where a transfer for a step may start: where it is just hidden, and around that."""
         latest = self.problem.boundary_to(use)
+        if latest < ready:  # the step runs together with the one that the value was last needed for
+            return
         hidden = latest
         while hidden > ready and self.elapsed[latest] - self.elapsed[hidden] < cycles:
             hidden -= 1
@@ -246,5 +248,5 @@ class _Search:
 
 
 def _beats(score: Score, other: Score) -> bool:
-    """By more than rounding: equal scores change nothing, so that searches end."""
+    """True where a score is lower by more than rounding: equal scores change nothing, so that searches end."""
     return (score.overflow, score.cycles + 1e-6) < (other.overflow, other.cycles)

@@ -70,7 +70,7 @@ class State:
         return Score(self.overflow(), self._finish())
 
     def overflow(self) -> tuple[int, int]:
-        """As `Problem.overflow`."""
+        """Overflow as `Problem.overflow` has it."""
         return sum(self._overflow(memory) for memory in self.problem.near), self._overflow(self.problem.home)
 
     def _overflow(self, memory: str) -> int:
@@ -157,7 +157,7 @@ class State:
         return Share(bytes=((choice, index, index + 1, aligned(step.scratch_bytes)),), cycles=cycles, transfers=())
 
     def _shared(self, index: int, memory: str) -> int:
-        """As `Problem` has it: what a step's result shares with a value whose copy is last read there."""
+        """Bytes that a step's result shares with a value whose copy is last read there, as `Problem` has it."""
         step = self.problem.steps[index]
         if not step.shared or all(self._place(value).born != memory for value in step.writes):
             return 0

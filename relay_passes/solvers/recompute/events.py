@@ -4,7 +4,7 @@ What happens to a value is decided at few positions, its events: where it is rea
 run again. Between two events it is kept or it is not; at an event it may be made again, for which its inputs have to be
 there, which makes the position an event of theirs. Only what waits across an excess of bytes has events, so that the
 program is small where little is missing, however long the sequence. Bytes are counted where the sequence's own runs
-stand, not at the repeats between them: whoever asks checks the result.
+stand, not at the repeats between them: callers check the result.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ except ImportError:
 MOST_REPEATS = 1600
 """Possible repeats of a program."""
 REACHES = ((3, 96), (2, 96), (2, 48), (2, 24), (2, 12))
-"""How many generations of repeats may serve one another, and how many values may be dropped at a position above the
+"""Generations of repeats that may serve one another, and number of values that may be dropped at a position above the
 budget, large ones for their cost first. The first that keeps to MOST_REPEATS is taken, or the last."""
 EFFORT = 2.0
-"""Of the solver, in its own measure, about seconds: it ends the search without depending on the machine."""
+"""Deterministic time limit of the solver, about seconds: it ends the search without depending on the machine."""
 
 _Events = dict[int, dict[int, tuple[int, int]]]
 """Value -> position -> generations of repeats that may start there, 0 for none, and what they may cost."""
@@ -71,7 +71,7 @@ class _Runs:
                 self.reads[value].append(len(graph.nodes))
 
     def needs(self, value: int) -> list[int]:
-        """What the maker of a value reads that may have to be made again for it."""
+        """Values that the maker of a value reads, and that may have to be made again for it."""
         reads = dict.fromkeys(self.graph.nodes[self.made[value]].reads)
         return [read for read in reads if read in self.made]
 
@@ -79,7 +79,7 @@ class _Runs:
         return max([self.made[value], *self.reads[value]])
 
     def waits(self, value: int, place: int) -> bool:
-        """Whether something could be decided about a value at a position: it is gone, or waits across an excess."""
+        """True where something can be decided about a value at a position: it is gone, or waits across an excess."""
         later = bisect_left(self.reads[value], place)
         if later == len(self.reads[value]):
             return True
@@ -87,11 +87,11 @@ class _Runs:
         return self._is_above(before, self.reads[value][later]) and self.reads[value][later] != place
 
     def _is_above(self, begin: int, end: int) -> bool:
-        """Whether there is an excess between two positions."""
+        """True where there is an excess between two positions."""
         return self.num_above[end] > self.num_above[begin + 1]
 
     def events(self, reach: int, dropped: int) -> _Events:
-        """From the reads before which a value may have been dropped on, generation by generation."""
+        """Events that follow from the reads before which a value may have been dropped, generation by generation."""
         found: _Events = {}
         open_events = [(value, read, reach, self.most_cost) for value, read in self._droppable(dropped)]
         while open_events:
@@ -143,7 +143,7 @@ class _Program:
                 self.model.add(sum(self.changes[place]) + bytes_ <= runs.budget_bytes)
 
     def _there(self, value: int, place: int) -> list[cp_model.IntVar]:
-        """That a value is there for the repeats at one of its events: one of these."""
+        """Variables of which one must be true for a value to be there for the repeats at one of its events."""
         return [chosen[value, place] for chosen in (self.kept, self.again) if (value, place) in chosen]
 
     def _value(self, value: int) -> None:

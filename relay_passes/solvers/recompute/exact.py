@@ -23,7 +23,7 @@ except ImportError:
     raise MissingTool("exact recomputation needs ortools: pip install 'tvm-ext[exact]'.") from None
 
 EFFORT = 10.0
-"""Of the solver, in its own measure, about seconds: it ends the search without depending on the machine."""
+"""Deterministic time limit of the solver, about seconds: it ends the search without depending on the machine."""
 
 
 def recompute_exactly(
@@ -114,7 +114,7 @@ class _Program:
             self.ends[run, value] = self.model.new_int_var(0, self.last_slot, "")
 
     def _served(self, value: int, at: cp_model.IntVar, condition: cp_model.IntVar | None) -> None:
-        """One run of the value's maker begins before the slot, and keeps the value until then."""
+        """Requires a run of the value's maker that begins before the slot, and keeps the value until then."""
         serving: list[cp_model.IntVar] = []
         for run in self.runs_of.get(value, ()):
             serves = self.model.new_bool_var("")
@@ -126,7 +126,7 @@ class _Program:
         self.model.add_bool_or(serving if condition is None else [*serving, ~condition])
 
     def stay_within(self, budget_bytes: int) -> None:
-        """No more bytes alive at any slot."""
+        """Limits the bytes alive at every slot to the budget."""
         intervals: list[cp_model.IntervalVar] = []
         demands: list[int] = []
         for (run, value), end in self.ends.items():

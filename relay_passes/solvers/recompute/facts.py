@@ -1,4 +1,4 @@
-"""What a guide knows of repeats that could be part of a plan: plain numbers, none of which depends on units."""
+"""Features of repeats that could be part of a plan, for a guide: plain numbers, none of which depends on units."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def _improved(state: _State, costs: Sequence[int], budget_bytes: int, cut: Cut) 
 
 
 def _repeats(runs: Graph, peak: Segment) -> Iterator[_Repeat]:
-    """For each value that lives across the peak, its maker before each reader from there on, with more of its inputs.
+    """Repeats of the makers of values that live across the peak, before each reader from there on, with more inputs.
 
     One more choice repeats it only before the first of these readers, for all of them.
     """

@@ -15,9 +15,9 @@ from relay_passes.solvers.recompute.events import add_repeats
 from relay_passes.solvers.recompute.search import Recomputation, recompute, repeats_cost
 
 REPEATS = (16, 8)
-"""Of one neighbourhood, then of smaller ones; the next one begins in the middle of it."""
+"""Repeats per neighbourhood, then per smaller one; each begins in the middle of the one before."""
 MOST_NODES = 600
-"""Of a graph; on larger ones, programs that end in seconds hold too few of the possible repeats to find any."""
+"""Limit on a graph; on larger ones, programs that end in seconds hold too few of the possible repeats to find any."""
 MOST_PROGRAMS = 6
 
 

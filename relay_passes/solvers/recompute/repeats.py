@@ -36,9 +36,9 @@ class Repeat:
 
 
 def repeats_at(graph: Graph, spans: Sequence[Span], live: np.ndarray, peak: int, budget_bytes: int) -> Iterator[Repeat]:
-    """For each value that waits at a position: its maker again before its next reader, with less or more of its inputs.
+    """Repeats of makers of values that wait at a position, before the next reader, with less or more of their inputs.
 
-    What is removed is estimated on the profile as it stands: the value is gone while it waits, its inputs stay longer.
+    Removed bytes are estimated on the given profile: the value is gone while it waits, its inputs stay longer.
     """
     makers = {value: index for index, node in enumerate(graph.nodes) for value in node.writes}
     alive: dict[int, list[Span]] = {}
@@ -86,5 +86,5 @@ def promising(repeats: list[Repeat], costs: Sequence[int]) -> list[Repeat]:
 
 
 def excess(live: Sequence[int] | np.ndarray, budget_bytes: int) -> int:
-    """How far a profile is above the budget: squares, so that its peaks count most."""
+    """Excess of a profile over the budget: a sum of squares, so that its peaks count most."""
     return int((np.maximum(np.asarray(live, dtype=np.int64) - budget_bytes, 0) ** 2).sum())

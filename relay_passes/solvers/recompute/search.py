@@ -26,7 +26,7 @@ TRIED = 12
 TRIED_OF_RANKED = 4
 """The same, where a guide has ranked them."""
 LEAST_WORTH = 0.05
-"""Of a repeat that a guide thinks of no plan, beside 1 for one that it is sure of."""
+"""Worth of a repeat that a guide expects in no plan, beside 1 for one that it is sure of."""
 PEAKS = 24
 """Positions above the budget, the highest first, that are looked at for a repeat that helps."""
 
@@ -49,7 +49,7 @@ class Recomputation:
 
 
 def repeats_cost(sequence: Sequence[int], costs: Sequence[int]) -> int:
-    """What a sequence costs beyond running each node once."""
+    """Cost of a sequence beyond running each node once."""
     return sum(costs[node] for node in sequence) - sum(costs[node] for node in set(sequence))
 
 

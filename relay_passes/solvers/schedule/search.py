@@ -120,7 +120,7 @@ class _Search:
         return bound
 
     def ancestors(self) -> list[int]:
-        """Of each node, the nodes that every order runs before it."""
+        """Nodes that every order runs before a node, as a bit set for each node."""
         found: list[int] = []
         for needs in self.needs:
             every = needs
@@ -153,7 +153,7 @@ class _Search:
         return state
 
     def beam(self) -> _State:
-        """The best of BEAM prefixes kept at each length, by peak, then by what is alive."""
+        """The best of BEAM prefixes kept at each length, by peak, then by live bytes."""
         waiting: list[dict[int, _State]] = [{} for _ in range(len(self.graph.nodes) + 1)]
         waiting[0][0] = self.start()
         for found in waiting:

@@ -1,4 +1,4 @@
-"""Where to cut an order of operators into patches: strips of columns, one after the other, each of them row by row.
+"""Cuts of an order of operators into patches: column strips, one after the other, each of them row by row.
 
 Rows of a strip are shorter, so the rings of a segment shrink to a strip and its halo. What lies in the halos of two
 strips is computed twice, and what the segment reads from before it stays until the last strip is done. A segment may
@@ -82,7 +82,7 @@ class PatchedSegments(Segments):
 
 
 class _Walk:
-    """Adds up what a segment in strips needs, operator by operator, from its last one back."""
+    """Adds up the needs of a segment in strips, operator by operator, from its last one back."""
 
     def __init__(self, segments: PatchedSegments, replay: Replay, strips: tuple[Columns, ...]) -> None:
         self.segments, self.replay, self.strips = segments, replay, strips
@@ -95,13 +95,13 @@ class _Walk:
         self.own: list[list[int]] = [[]] * len(self.operators)
         self.rings = [0] * len(strips)
         self.cuts: dict[int, list[_Cut]] = {}
-        """By value from before the segment, the copies of its columns."""
+        """Copies of columns, by value from before the segment."""
         self.inner_cuts: list[_Cut] = []
         self.begin = self.end
         self.scratch = self.calls = self.added = 0
 
     def _share(self, place: int, strip: int) -> float:
-        """Which part of an operator's columns a strip computes."""
+        """Share of an operator's columns that a strip computes."""
         made, operator = self.made[strip][place], self.segments.columns[self.replay.begin + place]
         return 1.0 if made is None or operator is None else (made[1] - made[0]) / operator.num_columns
 
@@ -144,7 +144,7 @@ class _Walk:
         )
 
     def segment(self) -> Segment:
-        """All that have been taken in, as one segment."""
+        """All operators that have been taken in, as one segment."""
         cuts = [*self.inner_cuts, *(cut for cuts in self.cuts.values() for cut in cuts)]
         shared = self.segments.shared(self.replay, self.begin, self.pieces[-1])
         needed = [

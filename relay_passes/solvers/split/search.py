@@ -1,4 +1,4 @@
-"""Where to cut an order of operators into sequences whose rows run in series, so that few bytes are alive.
+"""Cuts of an order of operators into sequences whose rows run in series, so that few bytes are alive.
 
 A cut is a list of segments of the order. A segment of one operator runs whole. The operators of a longer one run row
 by row (`tvm_ext.core.row_sequence`): what only they read is a ring of a few rows, and a result that outlives the
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from relay_passes.solvers.split.segments import Segment, Segments
 
 CLOSEST = 512
-"""Of its bytes, one part at least lies between a cut and the next one of a frontier."""
+"""Resolution of a frontier: from a cut to the next one, bytes fall by more than one part in this many."""
 
 Price = Callable[[Segment], tuple[int, int]]
 
@@ -42,7 +42,7 @@ class Split:
 
     @property
     def price(self) -> int:
-        """What ranks it: its cost, and streamed inputs that it holds whole."""
+        """Price that ranks it: its cost, and streamed inputs that it holds whole."""
         return sum(segment.price for segment in self.segments)
 
 

@@ -34,7 +34,7 @@ class RowFacts:
 
     operators: how each one's rows depend on its reads, in their order; None for one that only runs whole.
     accumulations: how it takes in its only read row by row; None for one that does not.
-    calls: (node, rows a call, rows to add up) -> what that needs and costs; 0 to add up of one that runs by its own.
+    calls: (node, rows per call, rows to add up) -> scratch and added cost; 0 to add up of one that runs by its own.
     reading: nodes through which streamed inputs come in; of as many as can be, only rows are kept.
     """
 
@@ -123,7 +123,7 @@ class Segments:
         return self.ending(end).get(begin, ())
 
     def _ending(self, end: int) -> dict[int, tuple[Segment, ...]]:
-        """By begin, all segments of several operators that end there."""
+        """Segments of several operators that end there, by begin."""
         found: dict[int, tuple[Segment, ...]] = {}
         for replay in self.replays(end):
             for segment in self._rowwise(replay):
@@ -131,7 +131,7 @@ class Segments:
         return found
 
     def _replays(self, end: int) -> tuple[Replay, ...]:
-        """The longest segments of several operators that end there, by rows a call and by how the last one runs."""
+        """The longest segments of several operators that end there, by rows per call and by how the last one runs."""
         found: list[Replay] = []
         for last, accumulation in self._last(end - 1):
             rows = (*self.rows[: end - 1], last)
@@ -268,7 +268,7 @@ class Segments:
 
 
 def _first(graph: Graph, rows: Sequence[RowOperator | None]) -> int:
-    """Where the longest segment of the last of these nodes begins whose operators can all run row by row there."""
+    """Begin of the longest segment up to the last of these nodes whose operators can all run row by row."""
     wanted: dict[int, set[int]] = {}  # rows that those behind an operator take its result for
     for index in range(len(rows) - 1, -1, -1):
         operator, node = rows[index], graph.nodes[index]

@@ -1,4 +1,4 @@
-"""Which columns of every result one strip of the last one needs: its own, and a halo that grows with each window."""
+"""Columns of every result that one strip of the last one needs: its own, and a halo that grows with each window."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Decision:
 
     @classmethod
     def of(cls, attributes: Mapping[str, Any] | None) -> Self:
-        """The same of attributes alone."""
+        """The decision in attributes alone; the defaults where they do not hold it."""
         held: Any = attributes if attributes is not None else {}
         found = {own.name: own.metadata for own in fields(cls) if own.metadata["attribute"] in held}
         return cls(**{name: says["read"](held[says["attribute"]]) for name, says in found.items()})

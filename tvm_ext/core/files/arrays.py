@@ -17,7 +17,7 @@ from tvm_ext.core.files.staging import staged
 Array = np.ndarray[Any, Any]
 
 MOST_BYTES = 1 << 30
-"""Of all arrays of one file."""
+"""Limit for all arrays of one file together."""
 
 _MOST_ARRAYS = 10_000
 _ADVICE = "Write one with numpy.savez, arrays of numbers only: pickled objects are not read."
@@ -58,7 +58,7 @@ def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
 
 
 def holds_arrays(path: Path) -> bool:
-    """Whether a file is one that `write_arrays` could have written."""
+    """True for a file that `write_arrays` could have written."""
     try:
         check_file(path)
         with zipfile.ZipFile(path) as archive:

@@ -25,9 +25,9 @@ def write_manifest(folder: Path) -> None:
 
 
 def in_the_way(folder: Path) -> list[str]:
-    """What a folder holds that is not as a manifest lists it, sorted, each with the reason; empty: it may be replaced.
+    """Entries of a folder that are not as its manifest lists them, sorted, each with the reason; none: replaceable.
 
-    Without a manifest that is everything. What the package's Makefile makes of listed files is no obstacle.
+    Without a manifest these are all. Files that the package's Makefile builds from listed ones are no obstacle.
     """
     listed = _read(folder)
     if listed is None:

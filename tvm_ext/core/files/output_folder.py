@@ -63,7 +63,7 @@ def check_output(folder: Path) -> None:
 
 
 def _check_replaceable(folder: Path) -> None:
-    """Raises BadPackage naming what would be lost."""
+    """Raises BadPackage naming the entries that would be lost."""
     if not os.path.lexists(folder):
         return
     if folder.is_symlink() or not folder.is_dir():
@@ -117,7 +117,7 @@ def _home() -> Path | None:
 
 
 def _put_in_place(new: Path, folder: Path, old: Path) -> None:
-    """Exchange first, then look at what was there: it may have changed meanwhile. Back where it is foreign."""
+    """Exchange first, then look at the old folder, which may have changed meanwhile; exchange back if it is foreign."""
     if not exchange(new, folder, old):
         return
     obstacles = in_the_way(old) if old.is_dir() and not old.is_symlink() else ["something that is no folder"]
@@ -127,7 +127,7 @@ def _put_in_place(new: Path, folder: Path, old: Path) -> None:
 
 
 def _is_near(error: OSError, folder: Path) -> bool:
-    """Whether an error is about the output's own place."""
+    """True for an error about the output folder or its neighbours."""
     return isinstance(error.filename, str) and Path(error.filename).is_relative_to(folder.parent)
 
 

@@ -1,4 +1,4 @@
-"""Folders to work in until what they hold is whole; whoever dies leaves one that the next one here can tell and clear.
+"""Folders to work in until their contents are whole; those of killed processes are recognised and cleared by the next.
 
 A staging folder holds `lock`, which names what it is for, and is locked for as long as its maker lives: the system
 lets go of the lock however that ends.
@@ -60,7 +60,7 @@ def remove_stale(parent: Path) -> None:
 
 
 def exchange(new: Path, place: Path, aside: Path) -> bool:
-    """Put `new` where `place` is, in one step where the system can; whether there was something, now at `aside`.
+    """Put `new` at `place`, in one step where the system can; True if something was there, now at `aside`.
 
     new and aside lie in one staging folder. Raises OSError; then everything is as it was.
     """
@@ -83,7 +83,7 @@ def exchange(new: Path, place: Path, aside: Path) -> bool:
 
 
 def _exchanged(one: Path, other: Path) -> bool:
-    """Whether both have changed places; False where the system or the file system cannot do that."""
+    """Exchange both in one step; False where the system or the file system cannot do that."""
     try:
         function = ctypes.CDLL(None, use_errno=True).renameat2
     except AttributeError:

@@ -127,7 +127,7 @@ class Child:
         return ChildFailed(f"{self._module}.{function} raised {answer['class']}: {answer['message']}")
 
     def _reason(self, expired: threading.Event) -> str:
-        """Why no answer came, with the last lines the process printed."""
+        """Reason why no answer came, with the last lines the process printed."""
         if expired.is_set():
             why = f"did not end within {self._limits.seconds:g} s"
         else:

@@ -22,7 +22,7 @@ PATIENCE = "TVM_EXT_PATIENCE"
 
 _MOST_PRINTED_BYTES = 16 << 20
 _GRACE_S = 0.5
-"""How long a pipe may stay open that a program which has ended left to another."""
+"""Seconds for which a pipe may stay open that a program which has ended left to another."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Finished:
 
     @property
     def left(self) -> str:
-        """How it ended, as the end of a sentence."""
+        """The way it ended, as the end of a sentence."""
         if self.problem:
             return self.problem
         if self.status < 0 and -self.status in set(signal.Signals):

@@ -12,7 +12,7 @@ from tvm_ext.core.errors import BadModel
 Types = dict[str, onnx.TypeProto.Tensor]
 # Domains of which ONNX knows the operators; only a model of these alone can be judged.
 _STANDARD = frozenset(["", "ai.onnx"])
-# Of these ONNX infers wrong types or shapes, or refuses what is right.
+# Operators for which ONNX infers wrong types or shapes, or refuses what is right.
 _INFERRED_WRONG = frozenset(["STFT", "Loop", "Scan", "If", "SequenceMap", "MeanVarianceNormalization"])
 
 # With its data propagation, ONNX's inference writes out each element of a vector, known or not.
@@ -52,7 +52,7 @@ def inferred_types(
 
 
 def _is_standard(model: onnx.ModelProto) -> bool:
-    """Whether all of it is of the standard, and of the part that ONNX infers rightly."""
+    """True for a model of standard operators alone, all of which ONNX infers rightly."""
     known = all(node.domain in _STANDARD and node.op_type not in _INFERRED_WRONG for node in model.graph.node)
     return known and not model.functions
 

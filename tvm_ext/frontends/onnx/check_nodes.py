@@ -1,4 +1,4 @@
-"""Attributes and constant inputs of ONNX nodes against the shapes they are for: what inference leaves unchecked."""
+"""Checks that inference leaves out: attributes and constant inputs of ONNX nodes against the shapes they are for."""
 
 from __future__ import annotations
 

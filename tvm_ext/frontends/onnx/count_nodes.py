@@ -9,7 +9,7 @@ import onnx
 Key = tuple[str, str]
 
 MOST = 1 << 62
-"""Counts end here; what calls itself has as many."""
+"""Ceiling of counts; a function that calls itself has as many."""
 
 
 class NodeCounter:

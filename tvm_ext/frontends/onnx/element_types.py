@@ -35,7 +35,7 @@ def type_name(data_type: int) -> str:
 
 
 def not_supported(data_type: int) -> str:
-    """Why a tensor of such elements is refused."""
+    """Reason why a tensor of such elements is refused."""
     return f"its element type {type_name(data_type)} is not supported"
 
 

@@ -98,7 +98,7 @@ def _model(
 
 
 def _too_large(result: onnx.TypeProto.Tensor, given: dict[str, np.ndarray], sizes: ImportSizes) -> str | None:
-    """Why a result is not computed, by its size, or by that of the operands where these decide its size."""
+    """Reason why a result is not computed: its size, or that of the operands where these decide its size."""
     dims = [dim.dim_value if dim.HasField("dim_value") else None for dim in result.shape.dim]
     if not result.HasField("shape") or None in dims:
         largest = max(array.size for array in given.values())
@@ -123,7 +123,7 @@ def _by_reference(model: onnx.ModelProto, given: dict[str, np.ndarray]) -> list[
 
 
 def _constants(node: onnx.NodeProto, results: Sequence[object]) -> list[relax.Expr] | None:
-    """In the places of the node's outputs; None for types that are not supported."""
+    """Constants in the places of the node's outputs; None for types that are not supported."""
     arrays = [np.asarray(result) for result in results]
     if any(str(array.dtype) not in SUPPORTED_DTYPES for array in arrays):
         return None

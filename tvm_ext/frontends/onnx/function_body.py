@@ -28,7 +28,7 @@ def standard_body(node: onnx.NodeProto, opset: int, inputs: Sequence[relax.Expr 
 
 
 def has_standard_body(node: onnx.NodeProto, opset: int) -> bool:
-    """Whether the standard defines `node` by other operators, for some types of inputs at least."""
+    """True where the standard defines `node` by other operators, for some types of inputs at least."""
     schema = _schema(node, opset)
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 

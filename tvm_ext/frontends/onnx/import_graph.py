@@ -66,7 +66,7 @@ def import_graph(
 
 
 class _Importer:
-    """Lives for one model. repeats: how often what is translated now will have been in the end, all loops included."""
+    """Import of one graph. repeats: times that the current nodes are translated in the end, all loops included."""
 
     def __init__(self, path: Path, model: onnx.ModelProto, sizes: ImportSizes) -> None:
         self._path = path

@@ -49,7 +49,7 @@ def _always(low: float, high: float) -> _Demand:
 
 
 def _along(default: int, attribute: str = "axis", source: int = 0, first: int = 0, more: int = -1) -> _Demand:
-    """From `first` to the extent of an axis, plus `more`."""
+    """Range from `first` to the extent of an axis, plus `more`."""
 
     def demand(attributes: Mapping[str, Any], given: list[Shape | None]) -> Range | None:
         shape = given[source] if source < len(given) else None
@@ -74,7 +74,7 @@ def _tuples(attributes: Mapping[str, Any], given: list[Shape | None]) -> Range |
 
 
 def _cache_places(attributes: Mapping[str, Any], given: list[Shape | None]) -> Range | None:
-    """Where an update of TensorScatter fits."""
+    """Range of indices at which an update of TensorScatter fits."""
     cache, update = given[:2]
     if not cache or not update:
         return None

@@ -16,7 +16,7 @@ from tvm_ext.frontends.onnx.external_data import load_external
 from tvm_ext.frontends.onnx.screen_file import screen_file
 from tvm_ext.frontends.onnx.tensor_sizes import check_tensors
 
-# What protobuf can hold; larger models keep their weights in external files.
+# Limit of protobuf; larger models keep their weights in external files.
 _MAX_FILE_BYTES = (1 << 31) - 1
 _OLDEST_OPSET = 6
 

@@ -17,7 +17,7 @@ def operator_of(node: onnx.NodeProto) -> str:
 
 
 def refusal(node: onnx.NodeProto) -> str | None:
-    """Why a node can be refused from its name and attributes alone; None when it cannot."""
+    """Reason to refuse a node from its name and attributes alone; None without."""
     if "training" in node.domain:
         return "it belongs to training; export the model for inference"
     if node.domain not in ("", "ai.onnx"):

@@ -21,7 +21,7 @@ _VARINT, _BYTES = 0, 2
 _NUM_BYTES = {1: 8, 3: 0, 4: 0, 5: 4}
 _TENSOR = onnx.TensorProto.DESCRIPTOR.full_name
 _TEXT_OF_TENSORS = ("name", "doc_string", "string_data")
-# Field number -> the table of a message's own fields, or whether it is text.
+# Field number -> the table of a message's own fields, or True for text.
 Fields = dict[int, Any]
 _LONGEST_VARINT_BITS = 70
 
@@ -40,7 +40,7 @@ def screen_file(path: Path, data: bytes | memoryview, limits: Limits) -> None:
 
 
 def _excess(data: bytes | memoryview, limits: Limits) -> str | None:
-    """Which limit is passed, None where none is. Raises IndexError, KeyError or ValueError for damage."""
+    """Reason why a limit is passed, None where none is. Raises IndexError, KeyError or ValueError for damage."""
     num_fields = text_bytes = payload_bytes = position = 0
     end, known = len(data), _fields_of_model()
     outer: list[tuple[int, Fields]] = []

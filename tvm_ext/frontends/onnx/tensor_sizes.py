@@ -37,7 +37,7 @@ def check_tensors(path: Path, model: onnx.ModelProto, limits: Limits) -> int:
 
 
 def num_bytes(tensor: onnx.TensorProto, where: str) -> int:
-    """Of a tensor's elements. Raises BadModel where dimensions or element type give none."""
+    """Bytes of a tensor's elements. Raises BadModel where dimensions or element type give none."""
     if not _is_known(tensor):
         raise BadModel(f"{where}: element type {tensor.data_type} is unknown.")
     if tensor.data_type == onnx.TensorProto.STRING or min(tensor.dims, default=0) < 0:
@@ -75,7 +75,7 @@ def _is_known(tensor: onnx.TensorProto) -> bool:
 
 
 def _num_bits(tensor: onnx.TensorProto) -> int:
-    """Of an element."""
+    """Bits of an element."""
     if tensor.data_type in _FOUR_BIT:
         return 4
     return onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize * 8

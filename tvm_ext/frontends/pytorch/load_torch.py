@@ -46,7 +46,7 @@ def _with_buffers(loaded: Loaded, buffers: Sequence[MutatedBuffer]) -> Loaded:
 
 
 def _without_dead(mod: tvm.IRModule) -> tvm.IRModule:
-    """Without what no output needs: the indices of a max pool, the tuple of the results."""
+    """The module without values that no output needs: the indices of a max pool, the tuple of the results."""
     main = mod["main"]
     kept = mod.clone()
     kept.update_func(kept.get_global_var("main"), rebuild(main, live(bindings(main), outputs(main))))

@@ -1,4 +1,4 @@
-"""Let through of a .pt2 archive only what cannot run code: tensors as bytes, and a graph of ATen operators.
+"""Screen of a .pt2 archive, which passes only what cannot run code: tensors as bytes, and a graph of ATen operators.
 
 torch.export.load unpickles sample inputs and custom objects, evaluates symbolic sizes as Python, and looks up
 operators by any name below `torch`. A model file is not trusted that far: here it is read as a zip of JSON and raw
@@ -26,7 +26,7 @@ _MARKS = ("archive_format", "archive_version", "byteorder", ".data/version")
 _TARGET = re.compile(r"torch\.ops\.aten\.(?!from_file)\w+\.\w+|_operator\.\w+|math\.\w+|torch\.sym_\w+")
 _SPEC_TYPE = re.compile(r'"type": *"((?:[^"\\]|\\.)*)"')
 _CONTAINERS = frozenset(f"builtins.{name}" for name in ("tuple", "list", "dict"))
-# What symbolic sizes are made of: numbers, symbols, arithmetic; no attribute, index, string or call beyond these.
+# Symbolic sizes: numbers, symbols, arithmetic; no attribute, index, string or call beyond these.
 _EXPRESSION = re.compile(r"(?:[\s(),=+\-*/<>']|\d+(?:\.\d+)?|[A-Za-z]\w*)*")
 _WORDS = frozenset(
     "Symbol Integer Float Rational Add Mul Pow Mod PythonMod FloorDiv CeilDiv CleanDiv Max Min True False "

@@ -10,7 +10,7 @@ import tflite
 
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode
 
-# Least and most inputs, outputs (0: any number).
+# Numbers of inputs, least and most, and of outputs (0: any number).
 _ARITY: dict[str, tuple[int, int, int]] = {
     **dict.fromkeys(
         "ABS CEIL COS EXP FLOOR LOG NEG ROUND RSQRT SIN SQRT SQUARE SIGN LOGISTIC TANH RELU RELU6 RELU_N1_TO_1 "
@@ -72,7 +72,7 @@ _OPTIONS: dict[str, type] = {
 
 
 def impossible(file: TfliteFile, node: TfliteNode) -> str | None:
-    """Why an operator's inputs, outputs or options cannot be as they are; None when they can."""
+    """Reason why an operator's inputs, outputs or options cannot be as they are; None when they can."""
     if node.operator in _ARITY:
         least, most, num_outputs = _ARITY[node.operator]
         if not least <= len(node.inputs) <= most:
@@ -137,7 +137,7 @@ def _of_options(file: TfliteFile, node: TfliteNode, options: Any, shape: tuple[i
 
 
 def _between_neighbours(shape: tuple[int, ...], size: np.ndarray | None) -> str | None:
-    """Corners are aligned, and some element lies half way between two: the import takes the other one."""
+    """Refusal where corners are aligned and some element lies half way between two: the import takes the other one."""
     for extent, wanted in zip(shape[1:3], [] if size is None else size.reshape(-1).tolist(), strict=False):
         last = wanted - 1
         if any(2 * index * (extent - 1) % (2 * last) == last for index in range(wanted) if last > 0):

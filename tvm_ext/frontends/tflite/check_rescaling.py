@@ -10,14 +10,14 @@ from tvm_ext.frontends.tflite.check_scales import Scales
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
 
 _BYTES = ("int8", "uint8")
-# Copy, compare or select integers as they are, whatever the scales of what they come from.
+# Operators that copy, compare or select integers as they are, whatever the scales of these.
 _SAME_SCALE = frozenset(
     "RESHAPE SQUEEZE EXPAND_DIMS TRANSPOSE SLICE STRIDED_SLICE SPLIT SPLIT_V PACK UNPACK GATHER GATHER_ND TILE "
     "DEPTH_TO_SPACE SPACE_TO_DEPTH BATCH_TO_SPACE_ND SPACE_TO_BATCH_ND REVERSE_V2 REVERSE_SEQUENCE BROADCAST_TO "
     "RESIZE_NEAREST_NEIGHBOR RESIZE_BILINEAR PAD PADV2 MIRROR_PAD AVERAGE_POOL_2D MAX_POOL_2D MAXIMUM MINIMUM RELU6 "
     "REDUCE_MAX REDUCE_MIN SELECT SELECT_V2 SCATTER_ND FILL".split()
 )
-# What int8 outputs mean by definition: (scale, zero point).
+# Quantization of int8 outputs by definition: (scale, zero point).
 _FIXED = {
     "SOFTMAX": (1 / 256, -128),
     "LOGISTIC": (1 / 256, -128),
@@ -32,7 +32,7 @@ _MOST_OUTPUT_STEPS = 0.02
 
 
 def rescaling(file: TfliteFile, node: TfliteNode) -> str | None:
-    """Why the scales of a node's tensors cannot be as they are; None when they can."""
+    """Reason why the scales of a node's tensors cannot be as they are; None when they can."""
     inputs = [file.tensors[index] for index in node.inputs if index >= 0]
     outputs = [file.tensors[index] for index in node.outputs if index >= 0]
     if node.operator in _SAME_SCALE:

@@ -13,7 +13,7 @@ from tvm_ext.core.errors import BadModel
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Scales:
-    """How integers of a tensor stand for real numbers: one scale, or one for each index of `axis`.
+    """Scales by which a tensor's integers stand for real numbers: one, or one for each index of `axis`.
 
     scale: float32[n], zero_point: int64[n], n = 1 or the extent of `axis`.
     """

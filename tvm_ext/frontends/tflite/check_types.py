@@ -11,14 +11,14 @@ import tflite
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
 
 _BYTES = ("int8", "uint8")
-# On quantized tensors the runtimes do not have these, or mean something else than the real numbers.
+# Operators that runtimes lack on quantized tensors, or compute there otherwise than on the real numbers.
 _NOT_QUANTIZED = frozenset(
     "CUMSUM REDUCE_PROD FLOOR_DIV FLOOR_MOD ADD_N ZEROS_LIKE LOG NEG SIN COS CEIL FLOOR ROUND SQUARE SIGN POW ATAN2 "
     "L2_POOL_2D CAST ONE_HOT RANGE BITWISE_XOR RIGHT_SHIFT SEGMENT_SUM SPARSE_TO_DENSE CONV_3D CONV_3D_TRANSPOSE "
     "RELU_N1_TO_1 RFFT2D LOCAL_RESPONSE_NORMALIZATION FAKE_QUANT BUCKETIZE REVERSE_SEQUENCE MATRIX_DIAG "
     "MATRIX_SET_DIAG EMBEDDING_LOOKUP".split()
 )
-# Of small integers without scales the runtimes take some for quantized ones with a scale of zero.
+# Small integers without scales: runtimes take some of them for quantized ones with a scale of zero.
 _NOT_PLAIN_BYTES = frozenset(
     "ADD SUB MUL DIV MAXIMUM MINIMUM SQUARED_DIFFERENCE BATCH_MATMUL GREATER GREATER_EQUAL LESS LESS_EQUAL EQUAL "
     "NOT_EQUAL ABS NEG RELU RELU6 RELU_0_TO_1 RELU_N1_TO_1 LEAKY_RELU ELU LOGISTIC TANH EXP LOG SQRT RSQRT SIN COS "
@@ -26,7 +26,7 @@ _NOT_PLAIN_BYTES = frozenset(
     "REDUCE_PROD ADD_N PRELU CONV_2D DEPTHWISE_CONV_2D FULLY_CONNECTED TRANSPOSE_CONV AVERAGE_POOL_2D MAX_POOL_2D "
     "L2_POOL_2D RESIZE_BILINEAR CUMSUM POW ATAN2".split()
 )
-# On whole numbers without scales these are not defined, or no runtime has them.
+# Operators that are not defined on whole numbers without scales, or that no runtime has there.
 _REAL_ONLY = frozenset(
     "RELU RELU6 RELU_0_TO_1 RELU_N1_TO_1 LEAKY_RELU ELU LOGISTIC TANH EXP LOG SQRT RSQRT SIN COS CEIL FLOOR ROUND "
     "HARD_SWISH GELU SOFTMAX LOG_SOFTMAX L2_NORMALIZATION CONV_2D DEPTHWISE_CONV_2D FULLY_CONNECTED TRANSPOSE_CONV "
@@ -53,7 +53,7 @@ _WHOLE = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint6
 
 
 def mistyped(file: TfliteFile, node: TfliteNode) -> str | None:
-    """Why an operator cannot be compiled for the element types of its tensors; None when it can."""
+    """Reason why an operator cannot be compiled for the element types of its tensors; None when it can."""
     if node.operator in _WITHOUT_WITNESS:
         return _WITHOUT_WITNESS[node.operator]
     if node.operator.startswith("STABLEHLO"):

@@ -20,7 +20,7 @@ from tvm_ext.frontends.refusals import Refused
 
 
 class FloatConverter(OperatorConverter):
-    """Lives for one operator.
+    """TVM's converter of one operator, over real values; lives for that operator.
 
     values: what is known of its inputs, by tensor index; constants need not be there. as_real: tensors that are
     integers in the file, and float32 here.

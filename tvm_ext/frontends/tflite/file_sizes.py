@@ -17,7 +17,7 @@ _TENSORS_A_NODE = 4
 
 
 class FileSizes:
-    """What a file has come to so far; lives while it is read. Each method raises UnsupportedModel.
+    """Sizes that a file has reached so far; lives while it is read. Each method raises UnsupportedModel.
 
     weights_bytes: of the constants seen.
     """

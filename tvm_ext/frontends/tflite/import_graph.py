@@ -55,7 +55,7 @@ def import_graph(
 
 
 class _Importer:
-    """Lives for one model."""
+    """Import of one graph; lives for one model."""
 
     def __init__(
         self,
@@ -237,5 +237,5 @@ class _Importer:
 
 
 def _folds(value: relax.Expr) -> bool:
-    """A dequantized weight stays one: kernels use its integers."""
+    """True but for a dequantized weight, which stays one: kernels use its integers."""
     return op_name(value) != "relax.dequantize"

@@ -26,7 +26,7 @@ class LayerInput:
     scales: Scales | None = None
 
     def real(self, *, axes: tuple[int, ...] | None = None) -> relax.Expr:
-        """As real numbers, with its axes in another order if given: moved at compile time where it is constant."""
+        """Real numbers of the input, its axes in another order if given: moved at compile time where it is constant."""
         array, value, axis = array_of(self.value), self.value, self.scales.axis if self.scales else 0
         if axes is not None:
             moved = None if array is None else constant(np.ascontiguousarray(array.transpose(axes)))

@@ -20,7 +20,7 @@ from tvm_ext.frontends.tflite.file_sizes import FileSizes
 _IDENTIFIER = b"TFL3"
 # Offsets of a flatbuffer are 32 bits wide, and half of them point backwards.
 _MAX_FILE_BYTES = (1 << 31) - 1
-# What the flatbuffers library and numpy raise on offsets that lead nowhere.
+# Exceptions of the flatbuffers library and numpy on offsets that lead nowhere.
 _DAMAGE = (struct.error, ValueError, TypeError, IndexError, OverflowError, AttributeError, AssertionError)
 
 _DTYPES = {

@@ -19,7 +19,7 @@ _INTEGER_DATA = ("int32", "int64")
 
 
 def refusal(file: TfliteFile, node: TfliteNode) -> str | None:
-    """Why a node can be refused from its name and tensors alone; None when it cannot."""
+    """Reason to refuse a node from its name and tensors alone; None without."""
     if node.operator.startswith("Flex"):
         return "a TensorFlow operator carried along (select TF); convert with built-in operators only"
     if node.is_custom:

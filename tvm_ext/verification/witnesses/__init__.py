@@ -1,4 +1,4 @@
-"""Runtimes that can say what a model means, one a file; each runs in a child process, and only there.
+"""Runtimes that can say what a model means, one per file; each runs in a child process, and only there.
 
 A witness is a module with a function `testify(path, sha256, limits, samples, inner)`: it reads the model's file anew,
 within the limits (JSON) that it was loaded with, refuses one whose sha256 is another, runs every sample, and gives

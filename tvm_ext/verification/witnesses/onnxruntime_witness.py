@@ -21,7 +21,7 @@ Array = np.ndarray
 Sample = Mapping[str, Array]
 
 IR_VERSION = 10
-"""Of the file format, not of the operators: one that onnxruntime reads, for models that newer exporters wrote."""
+"""Version of the file format, not of the operators, that onnxruntime reads: for models of newer exporters."""
 
 
 # Models of an operator set newer than the last released one: operators that changed in it are refused one by one.

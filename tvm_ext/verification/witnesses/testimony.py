@@ -43,7 +43,7 @@ class Testimony:
     refusals: tuple[WitnessRefusal, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """As `report.json` has it."""
+        """The testimony as `report.json` has it."""
         return {
             "reference": self.witness,
             "own_reading": self.own_reading or None,
@@ -57,5 +57,5 @@ def fed(carried: Carried) -> dict[str, Array]:
 
 
 def after(carried: Carried, outputs: Sample) -> dict[str, Array]:
-    """The same as the next sample finds them."""
+    """The same states as the next sample finds them, by input."""
     return {state["name"]: outputs[state["output"]] for state in carried if state["output"]}

@@ -49,6 +49,6 @@ def testify(
 
 
 def _arena_bytes(file: TfliteFile) -> int:
-    """Enough for all tensors at once, and for what kernels keep of constants."""
+    """Bytes for all tensors at once, and for what kernels keep of constants."""
     elements = sum(int(np.prod(tensor.shape)) for tensor in file.tensors)
     return _BYTES_PER_ELEMENT * elements + _BYTES_PER_NODE * (len(file.nodes) + len(file.tensors)) + _MORE_BYTES

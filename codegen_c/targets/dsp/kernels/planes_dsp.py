@@ -1,7 +1,7 @@
 """Planes of expanded input for depthwise kernels of the DSP extension: four channels of a few rows, as C text.
 
 A plane holds one channel as words of two adjacent columns, each a number of 16 bits; the first word begins with the
-first column of padding. How a row of taps meets such words is `RowTaps`.
+first column of padding. `RowTaps` holds the products of a row of taps with such words.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Plane:
 
 @dataclass(frozen=True, kw_only=True)
 class RowTaps:
-    """How a kernel row of S taps meets words of two columns.
+    """Products of a kernel row of S taps with words of two columns.
 
     words: taps of each weight word, None for a zero. products[q]: what the sum of output column q adds, as
     (function, input word, weight word).
@@ -64,7 +64,7 @@ class RowTaps:
 
     @classmethod
     def of(cls, taps: int, stride: int, columns: int) -> RowTaps:
-        """For `columns` output columns side by side, the first one's taps beginning with a word."""
+        """Products for `columns` output columns side by side, the first one's taps beginning with a word."""
         words: list[tuple[int, int | None]] = []
         for q in range(columns):
             odd = q * stride % 2

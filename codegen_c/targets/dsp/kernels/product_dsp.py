@@ -16,15 +16,15 @@ from codegen_c.kernels.shared.requantize import Products
 from codegen_c.operators.kinds import Array, TensorType
 
 INCLUDES = ("tvm_ext_dsp_product.h",)
-# Of one call: the call itself, saving registers, entering and leaving the loop.
+# Instructions of one call: the call itself, saving registers, entering and leaving the loop.
 CALL_INSTRUCTIONS = 34
-# Of products that the difference of two sums must hold, less 8 bits.
+# Bound of channel b's sum: 256 times it is the difference of two sums, which must fit an int32.
 JOINED_LIMIT = 1 << 23
 MOST_COLUMNS = 100
 
 
 def cell_pairs(length: int) -> list[tuple[int, int | None]]:
-    """Which of `length` adjacent elements share a cell: of four (0, 2) and (1, 3), of a rest neighbours."""
+    """Pairs of `length` adjacent elements that share a cell: of four (0, 2) and (1, 3), of a rest neighbours."""
     full = length // 4 * 4
     fours = [(i + j, i + j + 2) for i in range(0, full, 4) for j in (0, 1)]
     rest = [(i, i + 1 if i + 1 < length else None) for i in range(full, length, 2)]
@@ -35,7 +35,7 @@ def cell_pairs(length: int) -> list[tuple[int, int | None]]:
 class PairedWeights:
     """Weights of `pixels` x `width` blocks, as the C code reads them.
 
-    weights: int8[K / width][cell][width / 2][a0 b0 a1 b1], cells two a unit; bias: int32[K], both with zeros for
+    weights: int8[K / width][cell][width / 2][a0 b0 a1 b1], two cells per unit; bias: int32[K], both with zeros for
     channels and a cell that fill up the last block and unit. joined: a + 256 b instead of a and b, see the header.
     """
 
@@ -79,7 +79,7 @@ class PairedWeights:
 
     @property
     def num_cells(self) -> int:
-        """Of all pixels."""
+        """Cells of all pixels."""
         return 2 * self.units * self.pixels
 
     @property
@@ -87,13 +87,13 @@ class PairedWeights:
         return 4 * self.units
 
     def instructions(self) -> int:
-        """Modelled, of one block."""
+        """Modelled instructions of one block."""
         unit = {(3, True): 17, (3, False): 20, (1, True): 14, (1, False): 18}[self.pixels, self.joined]
         return CALL_INSTRUCTIONS + self.units * unit + self.units // 2
 
 
 def _can_join(filled: Array, source: TensorType) -> bool:
-    """Whether every a + 256 b fits 16 bits, and every channel b's products add up to less than JOINED_LIMIT."""
+    """True where every a + 256 b fits 16 bits, and every channel b's products add up to less than JOINED_LIMIT."""
     weight = filled.reshape(-1, 2, filled.shape[1] * 2).astype(np.int64)
     joined = weight[:, 0] + 256 * weight[:, 1]
     limits = np.iinfo(source.dtype)
@@ -105,7 +105,7 @@ def _can_join(filled: Array, source: TensorType) -> bool:
 
 
 def start(source: TensorType, weight: Array, bias: Array) -> Array:
-    """Where sums of x * w begin, int64[K]: bias less zero point times weights; padding is then a zero point."""
+    """Initial sums of x * w, int64[K]: bias less zero point times weights; padding is then a zero point."""
     return Products.of(source=source, weight=weight, bias=bias, padded=False).start
 
 
@@ -123,5 +123,5 @@ def shared_function(name: str, parameters: list[str], lines: list[str]) -> str:
 
 
 def suffix(source: TensorType) -> str:
-    """Of the functions that widen this type."""
+    """Suffix of the functions that widen this type."""
     return "s8" if source.dtype == "int8" else "u8"

@@ -71,7 +71,7 @@ def _passes(operator: QConv2d, paired: PairedWeights) -> Passes:
 
 
 def _by_taps(operator: QConv2d) -> bool:
-    """Whether each tap fills whole cells, so that a row of taps may be expanded tap by tap."""
+    """True where a row of taps is expanded tap by tap: each fills whole cells, or they are not adjacent."""
     return operator.weight.shape[3] % 4 == 0 or operator.window.dilation[1] > 1
 
 
@@ -89,7 +89,7 @@ def _pair(operator: QConv2d) -> PairedWeights:
 
 
 def _instructions(operator: QConv2d, stored: StoredRows, finish: FastRequantize, paired: PairedWeights) -> int:
-    """Modelled: windows expanded, then products and results of each block; each call's last one may lack pixels."""
+    """Modelled instructions: expanded windows, then products and results of blocks; a call's last may lack pixels."""
     batch, height, columns, channels = operator.output.shape
     pixels = batch * height * columns
     calls = [min(stored.at_once or height, height - h) for h in range(0, height, stored.at_once or height)]

@@ -91,7 +91,7 @@ class _Layer:
         )
 
     def row_instructions(self, channels: int) -> int:
-        """Modelled, of so many channels of one row."""
+        """Modelled instructions of so many channels of one row."""
         block_instructions = self.paired.instructions() + WIDTH * (self.finish.instructions + 2)
         return int(EXPAND_INSTRUCTIONS * self.depth) + 20 + -(-channels // WIDTH) * block_instructions
 

@@ -81,13 +81,13 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
 
 
 def _keeps_places(operator: QConv2d) -> bool:
-    """Whether each output element has its input's place, and no channel is computed twice."""
+    """True where each output element has its input's place, and no channel is computed twice."""
     same = operator.inputs[0].shape == operator.output.shape and operator.window.strides == (1, 1)
     return same and operator.output.shape[3] % PLANES == 0
 
 
 def _instructions(operator: QConv2d, stored: StoredRows, finish: FastRequantize, taps: RowTaps, plane: Plane) -> int:
-    """Modelled: planes expanded, then products and results of two columns at a time, or of one."""
+    """Modelled instructions: expanded planes, then products and results of two columns at a time, or of one."""
     batch, height, columns, channels = operator.output.shape
     kernel_rows = operator.window.kernel[0]
 

@@ -36,7 +36,7 @@ MAX_REST = 20
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FastRequantize:
-    """How tvm_ext_dsp_requantize.h computes elements. is_fast: by high products; else as the portable kernels do it.
+    """Requantization by tvm_ext_dsp_requantize.h. is_fast: by high products; else as the portable kernels do it.
 
     exact: the mantissas and shifts the C code reads; where fast, shifts are those that remain behind a high product.
     """
@@ -60,7 +60,7 @@ class FastRequantize:
 
     @property
     def instructions(self) -> int:
-        """Modelled, of one sum: loads of its factor are shared by the sums of a channel."""
+        """Modelled instructions of one sum: loads of its factor are shared by the sums of a channel."""
         if self.is_fast:
             return 6 if self.exact.rounding == "onnx" else 7 if self.exact.clamps_negatives else 8
         return 20

@@ -1,4 +1,4 @@
-"""What the Helium kernels share: requantization of four sums at a time, exact, and the constants it reads.
+"""Shared parts of the Helium kernels: requantization of four sums at a time, exact, and the constants it reads.
 
 A factor is mantissa / 2^shift. The high word of sum * mantissa, shifted right by shift - 32 with rounding, is
 the product rounded halves up, as its low word never carries. Halves to even differs only in ties, and a tie
@@ -35,7 +35,7 @@ def rounds_once(operator: QBinary | QPool2d, target: Target) -> bool:
 
 
 def flip(tensor: TensorType) -> int:
-    """What turns the bits of an element into an int8 of the same scale: uint8 is 128 above it."""
+    """Offset from an element to the int8 of the same scale: -128 for uint8."""
     return -128 if tensor.dtype == "uint8" else 0
 
 
@@ -63,7 +63,7 @@ class Rescale:
 
     @classmethod
     def of(cls, requantize: Requantize, low: Array, high: Array) -> Self:
-        """For sums from low to high, int64, one each or one per channel."""
+        """Rescaling of sums from low to high, int64, one each or one per channel."""
         if requantize.rounding == "tflite":
             return cls(requantize=requantize, left_shift=0, halves_even=False)
         mantissa, shift = requantize.mantissa.astype(np.int64), requantize.shift.astype(np.int64)
@@ -74,7 +74,7 @@ class Rescale:
         return cls(requantize=requantize, left_shift=max(0, LEAST_SHIFT - least), halves_even=bool(ties.any()))
 
     def fits(self, low: Array, high: Array) -> bool:
-        """Whether sums from low to high can be scaled up; with two roundings, no factor may need that."""
+        """True where sums from low to high can be scaled up; with two roundings, no factor may need that."""
         if self._is_twice and (self.requantize.shift[self.requantize.mantissa > 0] < DOUBLED_BITS).any():
             return False
         largest = int(np.maximum(np.abs(low), np.abs(high)).max(initial=1))
@@ -121,13 +121,13 @@ class Rescale:
 
     @property
     def _rounds_up(self) -> bool:
-        """Whether halves may go up: nothing below zero shows, and something is left to shift by."""
+        """True where halves may round up: negative sums are clamped, and every factor leaves a shift."""
         shifts = self.requantize.shift[self.requantize.mantissa > 0]
         return self.requantize.clamps_negatives and bool((shifts > DOUBLED_BITS).all())
 
     @property
     def instructions(self) -> int:
-        """Modelled, of `scaled`."""
+        """Modelled instructions of `scaled`."""
         if self._is_twice:
             return 2 if self._rounds_up else 5
         return 2 + (6 if self.halves_even else 0) + (1 if self.left_shift else 0)
@@ -135,7 +135,7 @@ class Rescale:
 
 @dataclass(frozen=True, kw_only=True)
 class OutputRange:
-    """From rescaled results to bytes of the output: zero point, clamp, narrowing."""
+    """Conversion of rescaled results to bytes of the output: zero point, clamp, narrowing."""
 
     output: TensorType
     low: int

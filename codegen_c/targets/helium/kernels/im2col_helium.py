@@ -29,7 +29,7 @@ class Im2col:
 
     @property
     def instructions(self) -> int:
-        """Modelled, of one copy."""
+        """Modelled instructions of one copy."""
         rows, columns = self.window.kernel
         fill = self.num_bytes // 16 if any(self.window.padding) else 0
         if self._is_run:
@@ -38,7 +38,7 @@ class Im2col:
 
     @property
     def _is_run(self) -> bool:
-        """Whether a row of the window is one run of bytes, in the input as in scratch."""
+        """True where a row of the window is one run of bytes, in the input as in scratch."""
         return self.window.dilation[1] == 1 and self.depth == self.source.shape[3]
 
     def function(self, stored: StoredRows) -> str:

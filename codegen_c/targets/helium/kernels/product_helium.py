@@ -71,7 +71,7 @@ class Product:
         return (("weights", pack(weight)), ("factors", table))
 
     def instructions(self, rows: int) -> int:
-        """Modelled, of one call for one or two rows."""
+        """Modelled instructions of one call for one or two rows."""
         loops = 0 if self.runs * self.steps <= self.most_steps else self.runs * -(-self.steps // self.most_steps) * 8
         each = self.runs * self.steps * STEP_INSTRUCTIONS[rows] + loops
         each += BLOCK_INSTRUCTIONS[rows] + rows * (self.rescale.instructions - 2)
@@ -143,7 +143,7 @@ def _dots(rows: int, runs: int, steps: int, names: list[str], skip: str) -> str:
 
 
 def _group(steps: int, most: int) -> int:
-    """How many steps to take at once: the largest divisor that is at least half of the most, or the most."""
+    """Steps to take at once: the largest divisor of `steps` above half of `most`, else as many as allowed."""
     return next((g for g in range(min(steps, most), most // 2, -1) if steps % g == 0), min(steps, most))
 
 

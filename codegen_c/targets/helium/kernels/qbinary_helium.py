@@ -137,7 +137,7 @@ def _scaled(value: str, mantissa: int, shift: int, function: str) -> str:
 
 
 def _has_ties(operator: QBinary) -> bool:
-    """Whether any two elements add up to halfway between two results."""
+    """True where some two elements add up to halfway between two results."""
     factor_a, factor_b, shift = qbinary.common_shift(operator)
     a, b = (np.arange(256, dtype=np.int64) + np.iinfo(t.dtype).min for t in operator.inputs)
     zero_a, zero_b = (quantization(t).zero_point for t in operator.inputs)

@@ -99,7 +99,7 @@ def passes(operator: QConv2d, copied: int) -> Passes:
 
 
 def _reads_in_place(operator: QConv2d) -> bool:
-    """Whether a window inside the input can be read as it is: rows of whole vectors of int8."""
+    """True where a window inside the input can be read in place: its rows are whole vectors of int8."""
     kernel_columns, depth = operator.weight.shape[2:]
     adjacent = kernel_columns == 1 or operator.window.dilation[1] == 1
     return adjacent and kernel_columns * depth % STEP == 0 and flip(operator.inputs[0]) == 0

@@ -36,7 +36,7 @@ from codegen_c.targets.helium.kernels.helium import (
 from codegen_c.targets.helium.kernels.product_helium import CHANNEL_BLOCK, PARAMETERS, SCRATCH, STEP, Product, padded
 
 BLOCK_INSTRUCTIONS = 12
-"""Of a block of channels in each call that adds to its sums: loading and storing them, and its loop."""
+"""Instructions per block of channels in each call that adds to its sums: loading and storing them, and its loop."""
 
 
 def sums_leave_room(operator: QDense, target: Target) -> bool:
@@ -61,7 +61,7 @@ def implement(operator: QDense, target: Target, stored: StoredRows) -> Implement
     rescale, copies = _rescale(operator), depth != padded(depth) or flip(source) != 0
 
     def kernel(part: QDense) -> Implementation:
-        """Of the layer, or of one row of it, with the layer's constants."""
+        """Kernel of the layer, or of one row of it, with the layer's constants."""
         channels, num_rows = part.weight.shape[0], part.output.num_elements // part.weight.shape[0]
         at_once = min(num_rows, 2)
         product = Product.of(

@@ -114,7 +114,7 @@ def _side_by_side(finish: Rescale, pixels: int) -> Rescale:
 
 
 def _tap_bytes(operator: QConv2d) -> int:
-    """From one tap to the next in a copied window: its channels, or whole vectors where a vector is of one pixel."""
+    """Bytes from tap to tap in a copied window: its channels, or whole vectors where a vector is of one pixel."""
     channels = operator.inputs[0].shape[3]
     return channels if pixels_at_once(operator) > 1 else -(-channels // VECTOR) * VECTOR
 

@@ -63,7 +63,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
 
 
 def needs_copy(operator: QConv2d) -> bool:
-    """Whether pixels must be turned into int8, or lengthened to a multiple of 16 channels."""
+    """True where pixels must be turned into int8, or padded to a multiple of 16 channels."""
     depth = operator.inputs[0].shape[3]
     return depth != padded(depth) or flip(operator.inputs[0]) != 0
 

@@ -30,7 +30,7 @@ _PARAMETERS: dict[str, tuple[float, ...]] = {
 def activations(
     emit: Emitter, names: Sequence[bytes | str], alphas: Sequence[float], betas: Sequence[float]
 ) -> list[Activation]:
-    """One function a name; alphas and betas go in order to those that have such parameters. Raises Refused."""
+    """One function per name; alphas and betas go in order to those that have such parameters. Raises Refused."""
     alpha, beta = iter(alphas), iter(betas)
     made = []
     for encoded in names:

@@ -51,7 +51,7 @@ class Cast(onnx_frontend.Cast):
 
 
 def _extreme(name: str, operator: str) -> type[OnnxOpConverter]:
-    """Pairwise, so that NaN comes through; TVM stacks the operands."""
+    """Pairwise extremes, so that NaN comes through; TVM stacks the operands."""
 
     def convert(cls: type, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
         return reduce(getattr(Emitter(bb), operator), inputs)

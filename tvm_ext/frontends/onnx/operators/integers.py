@@ -59,7 +59,7 @@ class Pow(OnnxOpConverter):
 
 
 def _whole_power(emit: Emitter, base: relax.Expr, exponent: relax.Expr) -> relax.Expr:
-    """By seven bits of the exponent: beyond 127 only powers of 0, 1 and -1 fit, which its last bit decides."""
+    """Power by seven bits of the exponent: beyond 127 only powers of 0, 1 and -1 fit, which its last bit decides."""
     shape = np.broadcast_shapes(static_shape(base), static_shape(exponent))
     kind = dtype_name(exponent)
     none, one = number(0, kind), number(1, dtype_name(base))

@@ -88,7 +88,7 @@ def _log_sum(emit: Emitter, x: relax.Expr, axes: list[int], keepdims: bool) -> r
 
 
 def _log_sum_exp(emit: Emitter, x: relax.Expr, axes: list[int], keepdims: bool) -> relax.Expr:
-    """With the largest element taken out first; where that is infinite, with nothing taken out."""
+    """log(sum(exp(x))) with the largest element taken out first; where that is infinite, with nothing taken out."""
     if not axes or _count(x, axes) == 0:
         return _log_sum(emit, emit.exp(x), axes, keepdims)
     largest = emit.max(x, axis=axes, keepdims=True)

@@ -1,4 +1,4 @@
-"""Where the elements of a resized axis come from: source indices and weights, computed at compile time.
+"""Sources of the elements of a resized axis: indices and weights, computed at compile time.
 
 Source: the ONNX standard, operator Resize.
 """

@@ -1,4 +1,4 @@
-"""Where a pooling window stands: pads, strides, dilations, and sizes rounded up."""
+"""Places of a pooling window: pads, strides, dilations, and sizes rounded up."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Attributes = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Windows:
-    """Windows over the last axes of a tensor; one entry an axis. output: number of windows."""
+    """Windows over the last axes of a tensor; one entry per axis. output: number of windows."""
 
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
@@ -66,7 +66,7 @@ def reduced(
     shape: Sequence[int], how: Windows, element: Callable[[list[tirx.Expr], list[tirx.Expr], tirx.Expr], tirx.Expr],
     reduce: Callable[..., tirx.Expr],
 ) -> te.Tensor:  # fmt: skip
-    """A tensor of one reduction a window. element(output index, input index, whether that is inside)."""
+    """A tensor of one reduction per window. element(output index, input index, True where that is inside)."""
     num_leading = len(shape) - len(how.kernel)
     taps = [te.reduce_axis((0, extent), f"k{axis}") for axis, extent in enumerate(how.kernel)]
 
