@@ -25,7 +25,7 @@ from codegen_c.targets.registry import check_processors, startup_of
 from tvm_ext.assurance.assurance import measured_assurance
 from tvm_ext.calibration import Source
 from tvm_ext.core.decisions.models import ModelOrigin, QuantizationMeasured
-from tvm_ext.core.errors import BadOptions, VerificationFailed
+from tvm_ext.core.errors import BadOptions, NotReady, VerificationFailed
 from tvm_ext.core.files.output_folder import replaced_folder
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
@@ -39,6 +39,7 @@ from tvm_ext.verification.input_ranges import input_ranges, random_inputs
 from tvm_ext.verification.verify import BOARD_TOLERANCE, FLOAT_TOLERANCE, compare
 from tvm_ext.verification.verify_inputs import VerifyInputs, read_verify_inputs
 from tvm_ext.verification.verify_steps import check_steps
+from tvm_ext.verification.windows import against_windows, inner_of, windows_of
 from tvm_ext.verification.witnesses.ask import ask
 from tvm_ext.verification.witnesses.testimony import Testimony
 
@@ -53,9 +54,13 @@ TRACE_FILE = "trace.json"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Expected:
-    """Samples, and what a witness makes of them."""
+    """Samples, and what a witness makes of them.
+
+    asked: the samples as the model takes them: of a stream of hops, the window that ends with each, once it is full.
+    """
 
     samples: list[dict[str, np.ndarray]]
+    asked: list[dict[str, np.ndarray]]
     testimony: Testimony
 
 
@@ -101,7 +106,7 @@ def build(
         (new / TRACE_FILE).write_text(compiled.trace(ModelOrigin.read(mod).nodes), encoding="utf-8")
         say(f"compiling the C for {platform.name}")
         artifacts = _compile(new, compiled, options)
-        verified, board = _verify(new, compiled, expected, artifacts, targets, say)
+        verified, board = _verify(new, mod, compiled, expected, artifacts, targets, say)
         report = make_report(
             compiled, options, ModelOrigin.read(mod), QuantizationMeasured.read(mod).report,
             code_bytes=artifacts.code_bytes, stack_bytes=board.stack_bytes if board else None,
@@ -137,7 +142,7 @@ def _samples(mod: tvm.IRModule, compiled: Compiled, given: VerifyInputs | None) 
     if given is not None:
         return read_verify_inputs(given, specs)
     ranges = input_ranges(mod)
-    count = NUM_STEPS if compiled.program.states else NUM_SAMPLES
+    count = compiled.interface.warm_up_runs + NUM_STEPS if compiled.program.states else NUM_SAMPLES
     return [random_inputs(specs, seed, ranges) for seed in range(count)]
 
 
@@ -145,8 +150,10 @@ def _expect(mod: tvm.IRModule, compiled: Compiled, samples: list[dict[str, np.nd
     """Results of the first witness that takes the model, those inside the model too where it is quantized."""
     say("asking what the model means")
     quantized_here = QuantizationMeasured.read(mod).report is not None
-    inner = sources(compiled.program) if compiled.is_quantized else []
-    return _Expected(samples=samples, testimony=ask(mod, samples, inner, quantized_here=quantized_here))
+    asked, hops = windows_of(mod, compiled.interface, samples), compiled.interface.warm_up_runs > 0
+    inner = (inner_of(mod) if hops else sources(compiled.program)) if compiled.is_quantized else []
+    testimony = ask(mod, asked, inner, quantized_here=quantized_here)
+    return _Expected(samples=samples, asked=asked, testimony=testimony)
 
 
 def _write_texts(folder: Path, compiled: Compiled, options: BuildOptions, vectors: Sequence[TestVector]) -> None:
@@ -173,14 +180,14 @@ def _vectors(compiled: Compiled, samples: Sequence[Sample], expected: _Expected 
     Of a model with states, the first samples in order. No outputs where nothing is verified: then nothing is run to
     know them.
     """
-    stored = samples[: NUM_STEPS_STORED if compiled.program.states else 1]
+    warm_up = compiled.interface.warm_up_runs
+    stored = samples[: warm_up + NUM_STEPS_STORED if compiled.program.states else 1]
     if expected is None:
         return [TestVector(inputs=sample, outputs=None) for sample in stored]
     if not compiled.is_quantized:
-        return [
-            TestVector(inputs=sample, outputs=outputs)
-            for sample, outputs in zip(stored, expected.testimony.outputs, strict=False)
-        ]
+        nothing = {port.source: np.zeros(port.shape, port.dtype) for port in compiled.interface.outputs}
+        outputs = [nothing] * warm_up + expected.testimony.outputs
+        return [TestVector(inputs=sample, outputs=one) for sample, one in zip(stored, outputs, strict=False)]
     interface, program, vectors = compiled.interface, compiled.program, list[TestVector]()
     states = reference.first_states(program)
     for sample in stored:
@@ -215,8 +222,17 @@ def _compile(folder: Path, compiled: Compiled, options: BuildOptions) -> _Artifa
     return _Artifacts(library=library, elf=elf, code_bytes=code_bytes)
 
 
+def _answer(model: HostModel, sample: Sample) -> dict[str, np.ndarray] | None:
+    """Outputs of a run; None while a window over time is not full."""
+    try:
+        return model.run(sample)
+    except NotReady:
+        return None
+
+
 def _verify(
     folder: Path,
+    mod: tvm.IRModule,
     compiled: Compiled,
     expected: _Expected | None,
     artifacts: _Artifacts,
@@ -230,13 +246,16 @@ def _verify(
     say("running on the host")
     quantized, said = compiled.is_quantized, expected.testimony
     with HostModel(folder, compiled.interface) as model:
-        host = [model.run(sample) for sample in expected.samples]
+        host = [outputs for sample in expected.samples if (outputs := _answer(model, sample)) is not None]
     # A quantized model is judged by its steps, and by them what it gives end to end.
     limit = np.inf if quantized else FLOAT_TOLERANCE
     judged = compare(host, said.outputs, tolerance=limit, judge_integers=not quantized)
     problems = [] if judged.passed else [f"host: outputs differ from {said.witness} by {judged.max_abs_error:g}"]
     results["host"] = {**judged.to_json(), **said.to_json()}
-    if quantized:
+    if quantized and compiled.interface.warm_up_runs:
+        errors, results["host"]["tensors_compared"] = against_windows(mod, host, expected.asked, said)
+        problems += errors
+    elif quantized:
         steps = check_steps(compiled, expected.samples, said, host)
         problems += [*steps.against_reference, *steps.against_witness]
         results["host"]["tensors_compared"] = steps.tensors_compared
@@ -247,8 +266,9 @@ def _verify(
             artifacts.elf, compiled.platform, compiled.interface, expected.samples,
             time_limit_s=board_seconds(compiled.modelled_instructions, len(expected.samples)),
         )  # fmt: skip
-        same = compare(board.outputs, host, tolerance=BOARD_TOLERANCE)
-        against = compare(board.outputs, said.outputs, tolerance=limit, judge_integers=not quantized)
+        answers = board.outputs[compiled.interface.warm_up_runs :]
+        same = compare(answers, host, tolerance=BOARD_TOLERANCE)
+        against = compare(answers, said.outputs, tolerance=limit, judge_integers=not quantized)
         problems += [] if same.passed else [f"board: outputs differ from the host's by {same.max_abs_error:g}"]
         problems += (
             [] if against.passed else [f"board: outputs differ from {said.witness} by {against.max_abs_error:g}"]

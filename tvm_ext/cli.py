@@ -139,6 +139,13 @@ def compile_command(
     ] = None,
     state: State = None,
     initial: Initial = None,
+    hop: Annotated[
+        str | None,
+        typer.Option(
+            metavar="INPUT=FRAMES[@AXIS]",
+            help="Take only so many new frames of a window over time in each run, and answer as the whole window.",
+        ),
+    ] = None,
     limit: Limit = None,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -146,6 +153,7 @@ def compile_command(
     """Compile a model to a package of C sources, build files, tests and a report; then run and compare it."""
     shapes, states = _parse_shapes(shape or []), _parse_states(state)
     targets = _parse_verify(verify)
+    hops, hop_axes = _parse_hop(hop)
     limits = _parse_ram(ram or [])
     pins = _parse_pins(pin or [])
     with _errors_reported(as_json, debug):
@@ -154,7 +162,8 @@ def compile_command(
             optimize=optimize, io=io, verify=targets, name=name, quantize=quantize, io_type=io_type, min_snr_db=min_snr,
             guide=guide,
             ram={name or board.activations: size for name, size in limits.items()} or None,
-            memories=memories, pin=pins, keep=tuple(keep or ()),
+            memories=memories, pin=pins, keep=tuple(keep or ()), hop=hops,
+            hop_axis=hop_axes,
         )  # fmt: skip
         check_output(output)
         with _stderr.status(f"Loading {escape(model.name)}") as status:
@@ -273,6 +282,17 @@ def _parse_states(texts: list[str] | None) -> dict[str, str] | None:
             raise typer.BadParameter(f"{text!r} is not of the form IN=OUT, each input once.", param_hint="--state")
         states[source] = target
     return states
+
+
+def _parse_hop(text: str | None) -> tuple[dict[str, int] | None, dict[str, int] | None]:
+    """`x=1@2` to `{"x": 1}` and `{"x": 2}`."""
+    if text is None:
+        return None, None
+    name, _, numbers = text.rpartition("=")
+    found = re.fullmatch(r"([0-9]{1,9})(@(-?[0-9]{1,2}))?", numbers)
+    if not name or not found:
+        raise typer.BadParameter(f"{text!r} is not of the form INPUT=FRAMES or INPUT=FRAMES@AXIS.", param_hint="--hop")
+    return {name: int(found[1])}, {name: int(found[3])} if found[3] else None
 
 
 def _parse_ram(texts: list[str]) -> dict[str, int]:

@@ -34,10 +34,11 @@ from relay_passes.simplify.fold_constants import FoldConstants
 from relay_passes.simplify.fold_pads import FoldPads
 from relay_passes.simplify.move_integers import MoveIntegers
 from relay_passes.simplify.slice_splits import SliceSplits
+from relay_passes.streams.stream_windows import StreamWindows
 from tvm_ext import guide
 from tvm_ext.calibration import Calibration, Source, read_calibration
 from tvm_ext.core.decisions.composites import Region
-from tvm_ext.core.decisions.models import KeptStates, ModelOrigin, PortNames
+from tvm_ext.core.decisions.models import KeptStates, ModelOrigin, PortNames, WarmUp
 from tvm_ext.core.decisions.outcomes import SchedulePeak, SplitCost
 from tvm_ext.core.errors import BadOptions, UnsupportedModel
 from tvm_ext.core.model_states import with_next_names
@@ -165,20 +166,21 @@ def compile_module(mod: tvm.IRModule, platform: Platform, options: BuildOptions)
 
 def compile_within(mod: tvm.IRModule, platform: Platform, options: BuildOptions) -> Callable[[int | None], Compiled]:
     """`compile_module` for many budgets of the default memory; what they share is done once."""
-    fitter = _fitter(_forms(load(mod), platform, options, None), platform, options)
+    forms = _forms(load(mod), platform, options, None)
+    fitter = _fitter(_streamed(forms, options), platform, options)
     return lambda ram: fit(fitter, platform, replace(options, ram=ram))[0]
 
 
 def compile_model(
     mod: tvm.IRModule, platform: Platform, options: BuildOptions, calibration: Source | None = None
 ) -> tuple[tvm.IRModule, Compiled]:
-    """`compile_module`, and the module that was compiled in the end: in QDQ form where it was quantized.
+    """`compile_module`, and the module whose answers it gives: in QDQ form where it was quantized, of whole windows.
 
     calibration: as `read_calibration` takes it. Raises BadOptions where that and `options.quantize` do not go together,
     BadInput, and what `compile_module` raises.
     """
     forms = _forms(load(mod), platform, options, calibration)
-    compiled, way = fit(_fitter(forms, platform, options), platform, options)
+    compiled, way = fit(_fitter(_streamed(forms, options), platform, options), platform, options)
     if way.options.quantize == "int8" and platform.processor.fpu == "none":
         _refuse_floats(compiled)
     return forms(way.options.quantize), compiled
@@ -195,6 +197,16 @@ def _forms(
         return mod if quantize == "none" or data is None else _quantized(mod, platform, options, data)
 
     return form
+
+
+def _streamed(forms: Callable[[Quantize], tvm.IRModule], options: BuildOptions) -> Callable[[Quantize], tvm.IRModule]:
+    """The forms with the window over time that they take turned into a stream of hops, where that is asked for."""
+    if not options.hop:
+        return forms
+    ((name, hop),) = options.hop.items()
+    axis = (options.hop_axis or {}).get(name)
+    stages = [FoldConstants(), FoldBatchNorm(), FoldPads(), SliceSplits(), StreamWindows(name, hop, axis)]
+    return cache(lambda quantize: tvm.transform.Sequential(stages)(forms(quantize)))
 
 
 def _fitter(forms: Callable[[Quantize], tvm.IRModule], platform: Platform, options: BuildOptions) -> Fitter:
@@ -232,11 +244,12 @@ def _compiled(
     source, names = ModelOrigin.read(fitting), PortNames.read(fitting)
     model = options.name or source.name
     lowered = tvm.transform.Sequential(_from_memory(platform, backend, model, None, limits))(fitting)
-    states = KeptStates.read(fitting).states
+    states, warm_up = KeptStates.read(fitting).states, WarmUp.read(fitting)
     region = _single_region(lowered, with_next_names(names.outputs, states))
     compiled = compile_region(
         region, platform, options, origin(source, platform), model=model, input_names=names.inputs,
-        output_names=names.outputs, states=states, lower=backend.lower,
+        output_names=names.outputs, states=states, warm_up_runs=warm_up.runs,
+        lower=backend.lower,
     )  # fmt: skip
     peak = SchedulePeak.read(lowered["main"])
     if peak.peak_bytes is None:
@@ -325,6 +338,8 @@ def relax_pipeline(
             "pin and keep: inside tvm.compile the caller holds inputs and outputs; build a package instead."
         )
 
+    if chosen.hop:
+        raise BadOptions("hop: inside tvm.compile the caller holds what runs keep; build a package instead.")
     if chosen.io == "stream":
         raise BadOptions(
             "io = 'stream': TVM hands whole tensors to compiled code; inside tvm.compile use io = 'arena' or 'caller', "

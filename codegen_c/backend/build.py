@@ -94,17 +94,21 @@ def compile_region(
     input_names: Sequence[str] = (),
     output_names: Sequence[str] = (),
     states: Sequence[ModelState] = (),
+    warm_up_runs: int = 0,
     lower: Lower = lower_operator,
 ) -> Compiled:
     """Lower, plan, validate.
 
-    input_names, output_names: the model's own, in the region's order; by default the variables' names. states: what the
-    parameters behind the inputs, and the results behind the outputs, are. lower: as in `CodegenBackend`.
-    `check_capacity` tells whether it fits. Raises UnsupportedModel, PlanRejected.
+    input_names, output_names: the model's own, in the region's order; by default the variables' names. states: the
+    parameters behind the inputs, and the results behind the outputs. warm_up_runs: as `lower_region` takes them. lower:
+    as in `CodegenBackend`.
+    Whether it fits is another question: `check_capacity`. Raises UnsupportedModel, PlanRejected.
     """
     target = target_of(platform.processor, optimize=options.optimize, least_scratch=options.least_scratch)
     reserved = {*RESERVED, STATE_MEMORY, *(memory.name for memory in platform.memories)}
-    program = lower_region(region, platform, target, reserved=reserved, lower=lower, states=states)
+    program = lower_region(
+        region, platform, target, reserved=reserved, lower=lower, states=states, warm_up_runs=warm_up_runs
+    )
     program, plan = _planned(program, platform, options)
     # A plan larger than the memory itself is not checked byte by byte: nothing is built from it.
     if all(arena.num_bytes <= platform.memory(arena.inside).capacity_bytes for arena in plan.arenas):
@@ -115,6 +119,7 @@ def compile_region(
         inputs=_ports(program, program.inputs, input_names),
         outputs=_ports(program, program.outputs, output_names),
         state_bytes=plan.state_bytes,
+        warm_up_runs=warm_up_runs,
     )
     used = {arena.inside: plan.bytes_in(arena.inside) for arena in plan.arenas}
     used[platform.weights] = used.get(platform.weights, 0) + program.weights_bytes

@@ -151,6 +151,7 @@ def _main(interface: Interface, startup: Startup, moves: bool, compares: bool) -
         counts=moves,
         compares=compares,
         resets=interface.state_bytes > 0,
+        warms_up=interface.warm_up_runs > 0,
         read_stack_pointer=startup.read_stack_pointer,
         parameters=parameters[interface.io],
         streams=streams(interface),

@@ -6,7 +6,7 @@ from codegen_c.c_text.lines import comment_block
 from codegen_c.c_text.text import block, comment
 from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.stream import callback_signature, describe_rows, streamed
-from codegen_c.program.interface import Interface, Port
+from codegen_c.program.interface import NOT_READY, NOT_RESET, Interface, Port
 
 
 def emit_header(interface: Interface, origin: Origin) -> str:
@@ -124,7 +124,18 @@ def _state_api(interface: Interface) -> str:
         "   To save the state, copy all its bytes; to restore it, copy them back:\n"
         f"   memcpy(saved, {interface.state_place}(), {interface.state_bytes_name});\n"
         "   States fit the build that made them; a run refuses those of another layout. */\n"
-        f"enum {{ {interface.state_bytes_name} = {interface.state_bytes}, {interface.not_reset} = -1 }};\n"
+        f"enum {{ {interface.state_bytes_name} = {interface.state_bytes}, {interface.not_reset} = {NOT_RESET} }};\n"
+        f"{_warm_up(interface)}"
         f"void {interface.reset}(void);\n"
         f"void *{interface.state_place}(void);\n"
+    )
+
+
+def _warm_up(interface: Interface) -> str:
+    if not interface.warm_up_runs:
+        return ""
+    return (
+        f"/* The first {interface.warm_up_runs} runs behind a reset answer {interface.not_ready}:\n"
+        "   the window is not full, and outputs mean nothing. From then on a run answers as the whole window. */\n"
+        f"enum {{ {interface.warm_up_name} = {interface.warm_up_runs}, {interface.not_ready} = {NOT_READY} }};\n"
     )

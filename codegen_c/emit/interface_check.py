@@ -15,6 +15,7 @@ def emit_interface_check(interface: Interface) -> str:
     lines += [f"{signature(interface)};"]
     if interface.state_bytes:
         lines += [_equal(interface.state_bytes_name, interface.state_bytes)]
+        lines += [_equal(interface.warm_up_name, interface.warm_up_runs)] if interface.warm_up_runs else []
         lines += [f"void {interface.reset}(void);", f"void *{interface.state_place}(void);"]
     if interface.io == "arena":
         lines += [f"{accessor_signature(interface, port)};" for port in ports]

@@ -150,7 +150,7 @@ def _run(written: Calls, interface: Interface, after_step: bool) -> list[Piece]:
             lines += [f"if ({model}_after_step) {{", block(f"{model}_after_step({index});"), "}"]
         names = tuple(call.name for call in calls(step))
         pieces.append(Piece(text=block(lines), kind="step", name=step.name, steps=names))
-    ends = [block(lines)] if (lines := run_ends(program)) else []
+    ends = [block(lines)] if (lines := run_ends(program, interface)) else []
     return [*pieces, Piece(text="\n".join([*ends, "    return 0;\n}\n"]))]
 
 

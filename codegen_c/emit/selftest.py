@@ -68,6 +68,7 @@ def emit_selftest(interface: Interface, *, tolerance: float = 1e-4, compares: bo
         "io": interface.io,
         "compares": compares,
         "resets": interface.state_bytes > 0,
+        "warm_up_runs": interface.warm_up_runs,
         "tolerance": repr(float(tolerance)),
         "uses_float": any(dtype.startswith("float") for dtype in dtypes),
         "kinds": [

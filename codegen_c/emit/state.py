@@ -29,6 +29,8 @@ def emit_state(program: Program, plan: MemoryPlan, interface: Interface, origin:
         lines += [f"/* {comment(state.source)} */", *_begun(tensor, state, held, model)]
         if tensor.ring:
             lines.append(f"{held}.{tensor.ring.turn}[0] = 0u;")
+    if program.warmed_up:
+        lines.append(f"{held}.{program.warmed_up}[0] = 0u;")
     lines.append(f"{held}.{program.ready}[0] = {signature(program, plan)};")
     text = "\n".join(
         [
@@ -60,14 +62,18 @@ def run_begins(program: Program, plan: MemoryPlan, interface: Interface) -> list
     return [f"if ({name} != {signature(program, plan)}) {{", block(f"return {interface.not_reset};"), "}"]
 
 
-def run_ends(program: Program) -> list[str]:
-    """Lines that turn rings by the rows that were pushed."""
+def run_ends(program: Program, interface: Interface) -> list[str]:
+    """Lines that turn rings by the rows that were pushed, and say where the outputs are no answer yet."""
     lines: list[str] = []
     for state in program.states:
         ring = program.tensors[state.tensor].ring
         if ring and ring.turn:
             turn = f"{STATE_MEMORY}->{ring.turn}[0]"
             lines.append(f"{turn} = (uint16_t)(({turn} + {state.pushed}u) % {ring.stored}u);")
+    if program.warmed_up:
+        count = f"{STATE_MEMORY}->{program.warmed_up}[0]"
+        answer = [f"{count}++;", f"return {interface.not_ready};"]
+        lines += [f"if ({count} < {program.warm_up_runs}u) {{", block(answer), "}"]
     return lines
 
 

@@ -41,12 +41,13 @@ def lower_region(
     reserved: set[str],
     lower: Lower = lower_operator,
     states: Sequence[ModelState] = (),
+    warm_up_runs: int = 0,
 ) -> Program:
     """The program of a region function. reserved: C identifiers taken already; raises UnsupportedModel.
 
-    states: what the last parameters, and the last results, are.
+    states: the last parameters, and the last results. warm_up_runs: runs behind a reset that do not answer yet.
     """
-    return _Lowering(region, platform, target, set(reserved), lower).run(states)
+    return _Lowering(region, platform, target, set(reserved), lower).run(states, warm_up_runs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +75,7 @@ class _Lowering:
         self.moves: list[Move] = []
         self.fetches: dict[str, Fetch] = {}
 
-    def run(self, states: Sequence[ModelState]) -> Program:
+    def run(self, states: Sequence[ModelState], warm_up_runs: int) -> Program:
         params = self.region.params
         names = Region.read(self.region).parameters or [param.name for param in params]
         self.model_names = dict(zip(params, names, strict=True))
@@ -102,7 +103,7 @@ class _Lowering:
         pairs = [
             KeptPair(state=state, found=one, left=other) for state, one, other in zip(states, found, left, strict=True)
         ]
-        return with_states(fold_sequences(program, self.splits), pairs, self.taken)
+        return with_states(fold_sequences(program, self.splits), pairs, self.taken, warm_up_runs=warm_up_runs)
 
     def _visit(self, var: relax.Var, value: relax.Expr) -> None:
         if isinstance(value, relax.Function):

@@ -45,8 +45,11 @@ class KeptPair:
     left: str
 
 
-def with_states(program: Program, pairs: Sequence[KeptPair], taken: set[str]) -> Program:
-    """The program with its states. taken: C identifiers, to which those of new tensors and steps are added."""
+def with_states(program: Program, pairs: Sequence[KeptPair], taken: set[str], *, warm_up_runs: int = 0) -> Program:
+    """The program with its states. taken: C identifiers, to which those of new tensors and steps are added.
+
+    warm_up_runs: runs behind a reset that do not answer yet.
+    """
     program, ordered = _ordered(program, pairs, taken)
     for pair in ordered:
         program = (
@@ -57,11 +60,19 @@ def with_states(program: Program, pairs: Sequence[KeptPair], taken: set[str]) ->
         )
     if not program.states:
         return program
-    ready = Tensor(
-        name=unique("ready", taken), source="whether the states were set", shape=(1,), dtype="uint32",
-        memory=STATE_MEMORY, role="state",
-    )  # fmt: skip
-    return replace(program, tensors={**program.tensors, ready.name: ready}, ready=ready.name)
+    ready = _number(unique("ready", taken), "a mark that the states were set", "uint32")
+    program = replace(program, tensors={**program.tensors, ready.name: ready}, ready=ready.name)
+    if not warm_up_runs:
+        return program
+    count = _number(unique("warmed_up", taken), "runs since the last reset, up to the first answer", "uint32")
+    return replace(
+        program, tensors={**program.tensors, count.name: count}, warmed_up=count.name, warm_up_runs=warm_up_runs
+    )
+
+
+def _number(name: str, source: str, dtype: str) -> Tensor:
+    """A number of the C's own that runs keep."""
+    return Tensor(name=name, source=source, shape=(1,), dtype=dtype, memory=STATE_MEMORY, role="state")
 
 
 def _ordered(program: Program, pairs: Sequence[KeptPair], taken: set[str]) -> tuple[Program, list[KeptPair]]:
@@ -184,10 +195,7 @@ def _ring(program: Program, pair: KeptPair, window: _Window, taken: set[str]) ->
     placed, steps = _pushed_into(program, window, row * (window.rows - window.pushed), taken)
     kept = _kept(placed, pair, left=window.whole.name, update="ring", tensor=replace(window.whole, ring=ring))
     state = replace(kept.states[-1], tensor=window.whole.name, pushed=window.pushed, initial=_older(pair, window))
-    turning = Tensor(
-        name=turn, source=f"{pair.state.name}: slot of the next rows", shape=(1,), dtype=TURN_DTYPE,
-        memory=STATE_MEMORY, role="state",
-    )  # fmt: skip
+    turning = _number(turn, f"{pair.state.name}: slot of the next rows", TURN_DTYPE)
     return replace(
         kept,
         tensors={name: t for name, t in kept.tensors.items() if name not in (pair.found, pair.left)} | {turn: turning},

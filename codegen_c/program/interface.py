@@ -67,6 +67,10 @@ class Port:
         return np.asarray(turned.transpose(np.argsort(layout).astype(int).tolist()), order="C")
 
 
+NOT_RESET, NOT_READY = -1, -2
+"""Answers of a run whose states nobody has set, and of one whose window is not full."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Interface:
     """The public API of a package. `model` prefixes every name of it.
@@ -75,6 +79,7 @@ class Interface:
     io `caller`: `int32_t <model>_run(const T *input, ..., T *output, ...)`, inputs first.
     io `stream`: `int32_t <model>_run(const <model>_io *io)`, a struct of functions `read_<input>`, `write_<output>`.
     state_bytes: of what runs keep, 0 where they keep nothing; then there is no `void <model>_reset(void)`.
+    warm_up_runs: runs behind a reset that answer `<model>_not_ready`, while a window of time is not full.
     """
 
     model: str
@@ -82,6 +87,7 @@ class Interface:
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     state_bytes: int = 0
+    warm_up_runs: int = 0
 
     def accessor(self, port: Port) -> str:
         """Name of the C function that gives a port's place in the arena."""
@@ -123,3 +129,12 @@ class Interface:
     def not_reset(self) -> str:
         """Name of the answer of a run whose states were never set."""
         return f"{self.model}_not_reset"
+
+    @property
+    def not_ready(self) -> str:
+        """Name of the answer of a run whose outputs are no answer yet."""
+        return f"{self.model}_not_ready"
+
+    @property
+    def warm_up_name(self) -> str:
+        return f"{self.model}_warm_up_runs"

@@ -270,6 +270,7 @@ class Program:
 
     states: what runs keep; their tensors lie in `STATE_MEMORY`, which is a struct of its own inside `state_home`.
     ready: tensor whose one number says that they were set; empty where there are none.
+    warm_up_runs: runs behind a reset whose outputs are no answers yet; warmed_up: tensor that counts them.
     """
 
     name: str
@@ -279,6 +280,8 @@ class Program:
     states: tuple[KeptState, ...] = ()
     state_home: str = ""
     ready: str = ""
+    warm_up_runs: int = 0
+    warmed_up: str = ""
     constants: dict[str, Constant] = field(default_factory=dict[str, "Constant"])
     steps: tuple[Step, ...] = ()
 

@@ -64,6 +64,10 @@ class RunFailed(TvmExtError):
     """A package did not run to its end on the host or on a board."""
 
 
+class NotReady(RunFailed):
+    """A run of a model over a window of time that is not full yet: it needs more runs behind a reset."""
+
+
 class ChildFailed(RunFailed):
     """A function in a process of its own did not come back: a crash, a limit of time or memory, a foreign exception."""
 

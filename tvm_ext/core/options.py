@@ -51,6 +51,9 @@ class BuildOptions:
     least_scratch: take the kernels that need the least scratch, however slow; tried by itself where nothing else fits.
     guide: `learned` ranks what could be computed again by costs learned from measurements and by what exact plans did;
         `none` by the kernels' own estimates alone.
+    hop: input -> new frames that a run brings, of a window over time that the model takes whole: the C keeps what it
+        needs of earlier frames, and answers as the whole window would. hop_axis: input -> axis of time, where more than
+        one may be.
     min_snr_db: of a model quantized here, the ratio of signal to noise every output has to reach on the
         calibration data; operators that lose too much stay float until it does.
     """
@@ -68,6 +71,8 @@ class BuildOptions:
     memories: Memories = "all"
     pin: Mapping[str, int] | None = None
     keep: tuple[str, ...] = ()
+    hop: Mapping[str, int] | None = None
+    hop_axis: Mapping[str, int] | None = None
 
     def __post_init__(self) -> None:
         choices = {
@@ -96,6 +101,8 @@ class BuildOptions:
             raise BadOptions(
                 f"pin and keep place tensors in the arena; with io = {self.io!r} inputs and outputs are not there."
             )
+        if len(self.hop or {}) > 1 or set(self.hop_axis or {}) - set(self.hop or {}):
+            raise BadOptions("hop: one input over time, and hop_axis of that input alone, can be given.")
         if self.quantize == "none" and self.io_type != "int8":
             raise BadOptions(
                 "io_type = 'float32': it says what quantization leaves; it needs quantize = 'int8' or 'auto'."
@@ -125,6 +132,8 @@ class BuildOptions:
             ("ram", ram, _maps_names_to_integers(sizes), "a number of bytes, or {memory: bytes}"),
             ("pin", pins, _maps_names_to_integers(pins), "{tensor: offset in bytes}"),
             ("keep", self.keep, _are_names(self.keep), "a tuple of names of tensors"),
+            ("hop", self.hop, _maps_names_to_integers(self.hop or {}), "{input: frames}"),
+            ("hop_axis", self.hop_axis, _maps_names_to_integers(self.hop_axis or {}), "{input: axis}"),
             ("verify", self.verify, self.verify is None or _are_names(self.verify), "a tuple of host and qemu"),
             ("name", self.name, self.name is None or _are_names([self.name]), "a string"),
             ("min_snr_db", self.min_snr_db, _is_number(self.min_snr_db), "a number"),

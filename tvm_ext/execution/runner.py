@@ -19,9 +19,9 @@ import numpy as np
 
 from codegen_c.emit.firmware import instruction_shift, qemu_arguments
 from codegen_c.emit.interface_check import emit_interface_check
-from codegen_c.program.interface import Interface, Port
+from codegen_c.program.interface import NOT_READY, Interface, Port
 from codegen_c.targets.registry import startup_of
-from tvm_ext.core.errors import BadInput, BadPackage, BuildFailed, ChildFailed, RunFailed
+from tvm_ext.core.errors import BadInput, BadPackage, BuildFailed, ChildFailed, NotReady, RunFailed
 from tvm_ext.core.options import Optimize
 from tvm_ext.core.platform import HOST_TOOLCHAIN, Board, Platform, Toolchain
 from tvm_ext.core.processes.child import Child, ChildLimits
@@ -83,7 +83,10 @@ class HostModel:
             self._held = held.pop_all()
 
     def run(self, inputs: Sample) -> dict[str, np.ndarray]:
-        """Outputs of one sample. Raises BadInput, and RunFailed for a status other than 0 or no end at all."""
+        """Outputs of one sample.
+
+        Raises BadInput, NotReady while a window over time is not full, RunFailed for a status other than 0 or no end.
+        """
         return self.run_watched(inputs, None)[0]
 
     def run_watched(
@@ -104,6 +107,8 @@ class HostModel:
             result = self._child.call("run", call, ask=ask)
         except ChildFailed as error:
             raise ChildFailed(f"{ports.run} on the host: {error}") from None
+        if result["status"] == NOT_READY and ports.warm_up_runs:
+            raise NotReady(f"{ports.run}: the window is not full before {ports.warm_up_runs} runs behind a reset.")
         if result["status"] != 0:
             raise RunFailed(f"{ports.run} returned {result['status']} on the host; 0 is success.")
         outputs = zip(ports.outputs, result["outputs"], strict=True)

@@ -80,6 +80,7 @@ class _Report:
     artifacts: _Artifacts
     steps: tuple[_Step, ...]
     state_bytes: Annotated[int, Field(ge=0, lt=_MOST_BYTES)] = 0
+    warm_up_runs: Annotated[int, Field(ge=0, lt=1 << 31)] = 0
 
 
 def interface_of(report: Mapping[str, Any]) -> Interface:
@@ -88,7 +89,7 @@ def interface_of(report: Mapping[str, Any]) -> Interface:
     interface = Interface(
         model=checked.model.name, io=checked.options.io,
         inputs=tuple(map(_port, checked.inputs)), outputs=tuple(map(_port, checked.outputs)),
-        state_bytes=checked.state_bytes,
+        state_bytes=checked.state_bytes, warm_up_runs=checked.warm_up_runs,
     )  # fmt: skip
     for what in ("name", "source"):
         sides = [interface.inputs + interface.outputs] if what == "name" else [interface.inputs, interface.outputs]

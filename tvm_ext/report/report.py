@@ -69,6 +69,7 @@ def make_report(
         "lower_bound_bytes": plan.lower_bound_bytes,
         "arena_proved": all(arena.proved for arena in plan.arenas),
         "state_bytes": plan.state_bytes,
+        "warm_up_runs": compiled.interface.warm_up_runs,
         "states": [_state(compiled, state) for state in program.states],
         "schedule": {"peak_bytes": compiled.schedule_peak_bytes, "proved": compiled.schedule_proved},
         "fit": {

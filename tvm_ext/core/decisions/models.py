@@ -85,3 +85,10 @@ class KeptStates(Decision):
     states: tuple[ModelState, ...] = attribute(
         "tvm_ext.states", (), read=lambda text: states_from_json(str(text)), write=states_to_json
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarmUp(Decision):
+    """Runs behind a reset whose outputs are no answers yet: a window of time is not full before."""
+
+    runs: int = attribute("tvm_ext.warm_up_runs", 0, read=int)

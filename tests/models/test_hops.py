@@ -1,0 +1,79 @@
+"""Packages that take hops of a window over time, beside the window's own answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tvm_ext
+from tests.support.peers import peer
+from tests.support.tflite_models import RELU, SAME, VALID, Network
+from tests.support.tflite_runners import saved_tflite
+from tvm_ext import BuildOptions
+from tvm_ext.core.errors import BadOptions, NotReady
+
+
+def over_time(*, padding: int = VALID) -> bytes:
+    """int8[1, 12, 1, 8]: convolutions and a depthwise one over frames, a dense layer over what is left of them."""
+    net = Network(int8=True, seed=padding + 3)
+    x = net.input((1, 12, 1, 8), "frames")
+    y = net.conv(x, 16, (3, 1), "first", padding=padding, activation=RELU)
+    z = net.depthwise(y, (4, 1), "second", padding=padding)
+    flat = net.reshape(z, (1, int(np.prod(net.shape(z)))), "flat")
+    return net.writer.finish([net.dense(flat, 3, "head")])
+
+
+@pytest.mark.board
+@pytest.mark.parametrize("padding", [VALID, SAME])
+@pytest.mark.parametrize("hop", [1, 2])
+def test_hops_answer_as_windows(padding: int, hop: int, tmp_path: Path) -> None:
+    """By TensorFlow Lite Micro on whole windows, and byte for byte by the program of whole windows."""
+    peer("tflite_micro")
+    module = tvm_ext.load(saved_tflite(over_time(padding=padding), tmp_path))
+    options = BuildOptions(hop={"frames": hop}, hop_axis={"frames": 1})
+    package = tvm_ext.build(module, "cortex_m4", tmp_path / "package", options)
+    for target in ("host", "qemu"):
+        assert package.report["verify"][target]["passed"]
+    host = package.report["verify"]["host"]
+    assert host["reference"] == "TensorFlow Lite Micro" and host["elements"] == 300
+    assert package.report["warm_up_runs"] == 12 // hop - 1
+    assert package.report["selftest_coverage"]["missed"] == {}
+
+
+def test_the_first_runs_are_not_ready(tmp_path: Path) -> None:
+    module = tvm_ext.load(saved_tflite(over_time(), tmp_path))
+    options = BuildOptions(hop={"frames": 4}, hop_axis={"frames": 1}, verify=())
+    package = tvm_ext.build(module, "host", tmp_path / "package", options)
+    whole = tvm_ext.build(module, "host", tmp_path / "whole", BuildOptions(verify=()))
+    frames = np.random.default_rng(0).integers(-128, 128, (1, 16, 1, 8)).astype(np.int8)
+    parts = [{"frames": frames[:, begin : begin + 4]} for begin in range(0, 16, 4)]
+    with package.session() as session:
+        for _ in range(2):
+            for part in parts[:2]:
+                with pytest.raises(NotReady, match=r"is not full before 2 runs behind a reset"):
+                    session.run(part)
+            for end, part in ((12, parts[2]), (16, parts[3])):
+                wanted = whole.run({"frames": np.ascontiguousarray(frames[:, end - 12 : end])})
+                for name, array in session.run(part).items():
+                    np.testing.assert_array_equal(array, wanted[name])
+            session.reset()
+
+
+@pytest.mark.board
+def test_the_streaming_wake_word(shared_streaming: Path, tmp_path: Path) -> None:
+    """MLPerf Tiny's, a window of 30 frames of which each run brings one."""
+    peer("tflite_micro")
+    module = tvm_ext.load(shared_streaming / "str_ww.tflite")
+    (name,) = (param.name for param in module["main"].params)
+    package = tvm_ext.build(module, "cortex_m4", tmp_path / "package", BuildOptions(hop={name: 1}, hop_axis={name: 1}))
+    assert all(package.report["verify"][target]["passed"] for target in ("host", "qemu"))
+    assert {state["update"] for state in package.report["states"]} == {"ring"}
+
+
+def test_hops_of_several_inputs_are_refused() -> None:
+    with pytest.raises(BadOptions, match=r"one input over time"):
+        BuildOptions(hop={"a": 1, "b": 1})
+    with pytest.raises(BadOptions, match=r"\{input: frames\} is needed"):
+        BuildOptions(hop={"a": "1"})  # type: ignore[dict-item]

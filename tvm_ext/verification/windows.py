@@ -1,0 +1,71 @@
+"""Windows over time, and the hops that a package takes of them: what its answers are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import tvm
+
+from codegen_c.program import reference
+from codegen_c.program.interface import Interface
+from relay_passes.dataflow import static_shape
+from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.platform import Platform
+from tvm_ext.pipeline import compile_module
+from tvm_ext.verification.account import account_for
+from tvm_ext.verification.witnesses.testimony import Array, Sample, Testimony
+
+JUDGED_WINDOWS = 3
+"""Windows of a quantized model of which each step is judged; of all others its outputs."""
+
+
+def windows_of(mod: tvm.IRModule, interface: Interface, samples: Sequence[Sample]) -> list[dict[str, Array]]:
+    """The window that ends with each sample from the first one on that fills it; the samples where nothing hops.
+
+    mod: the model of whole windows. samples: of the package, in order.
+    """
+    shapes = {param.name: static_shape(param) for param in mod["main"].params}
+    windows = [dict(sample) for sample in samples]
+    for port in interface.inputs:
+        whole = shapes.get(port.source, port.shape)
+        if whole == port.shape:
+            continue
+        (axis,) = (one for one, (a, b) in enumerate(zip(whole, port.shape, strict=True)) if a != b)
+        frames = np.concatenate([sample[port.source] for sample in samples], axis)
+        for run, window in enumerate(windows):
+            end = (run + 1) * port.shape[axis]
+            window[port.source] = np.take(frames, range(max(0, end - whole[axis]), end), axis)
+    return windows[interface.warm_up_runs :]
+
+
+def against_windows(
+    mod: tvm.IRModule, given: Sequence[Sample], windows: Sequence[Sample], said: Testimony
+) -> tuple[list[str], int]:
+    """Differences of a quantized package's outputs from those of whole windows, which are to be the very same bytes.
+
+    given: outputs of the package. The program of whole windows is judged by the witness, step by step. Returns
+    sentences, and how many tensors were compared.
+    """
+    whole = compile_module(mod, Platform.load("host"), BuildOptions())
+    errors: list[str] = []
+    for run, (outputs, window) in enumerate(zip(given, windows, strict=True)):
+        values = reference.run(whole.program, _by_port(whole.interface, window))
+        for port in whole.interface.outputs:
+            wanted = values[port.name].reshape(port.shape)
+            if not np.array_equal(outputs[port.source], wanted):
+                errors.append(f"output {port.source} of window {run} differs from that of the whole window")
+    judged = replace(said, outputs=said.outputs[:JUDGED_WINDOWS], inner=said.inner[:JUDGED_WINDOWS])
+    account = account_for(whole, windows[:JUDGED_WINDOWS], judged)
+    return [*errors, *account.errors], account.tensors_compared
+
+
+def inner_of(mod: tvm.IRModule) -> list[str]:
+    """Names of the model's tensors that the program of whole windows holds."""
+    program = compile_module(mod, Platform.load("host"), BuildOptions()).program
+    return list(dict.fromkeys(tensor.source for tensor in program.tensors.values()))
+
+
+def _by_port(interface: Interface, sample: Mapping[str, Array]) -> dict[str, Array]:
+    return {port.name: sample[port.source] for port in interface.inputs}
