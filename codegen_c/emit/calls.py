@@ -13,7 +13,6 @@ from codegen_c.program.interface import Port
 from codegen_c.program.program import AffineRow, Call, KernelCall, Program, Transfer, Turned, Wait
 from tvm_ext.core.platform import STATE_MEMORY
 
-
 MOVED_BYTES = 16
 """Bytes that tvm_ext_move_up moves at once."""
 

@@ -165,6 +165,8 @@ def test_a_network_of_a_few_bytes_has_few_offers(tmp_path: Path) -> None:
         onnx.helper.make_node("Sign", ["b"], ["c"]),
         onnx.helper.make_node("Max", ["a", "c"], ["y"]),
     ]
-    module = tvm_ext.load(saved(model_of(nodes, {"x": ((3,), onnx.TensorProto.INT8)}, [("y", onnx.TensorProto.INT8)]), tmp_path))
+    module = tvm_ext.load(
+        saved(model_of(nodes, {"x": ((3,), onnx.TensorProto.INT8)}, [("y", onnx.TensorProto.INT8)]), tmp_path)
+    )
     with pytest.raises(DoesNotFit, match=r"may give 1 B"):
         compile_module(module, Platform.load(BOARD), BuildOptions(ram=1))

@@ -101,7 +101,9 @@ def _shapes(operator: QConv2d, stored: StoredRows, finish: FastRequantize) -> st
 
 def _body(stored: StoredRows, finish: FastRequantize) -> str:
     rings, layer = with_rings(LAYER, stored)
-    call = f"tvm_ext_dsp_column({layer}, input, output, weights, bias, multiplier, shift, row_begin, row_end);"
+    call = (
+        f"tvm_ext_dsp_depthwise_column({layer}, input, output, weights, bias, multiplier, shift, row_begin, row_end);"
+    )
     return "\n".join([*rings, *finish.tables(), call])
 
 
@@ -109,5 +111,12 @@ KERNEL = Kernel(
     name="qcolumn_dsp",
     operator=QConv2d,
     implement=implement,
-    constraints=(qdepthwise.is_depthwise, is_one_column, is_unpadded, for_speed, has_four_channels, *qconv2d.CONSTRAINTS),
+    constraints=(
+        qdepthwise.is_depthwise,
+        is_one_column,
+        is_unpadded,
+        for_speed,
+        has_four_channels,
+        *qconv2d.CONSTRAINTS,
+    ),
 )

@@ -59,7 +59,7 @@ typedef struct {
     {                                                                                                                 \
         register int32_t *r0 __asm__("r0") = sums;                                                                    \
         register const uint8_t *r1 __asm__("r1") = x;                                                                 \
-        register const int16_t *r2 __asm__("r2") = weights;                                                            \
+        register const int16_t *r2 __asm__("r2") = weights;                                                           \
         register const int32_t *r3 __asm__("r3") = bias;                                                              \
         register int32_t r12 __asm__("r12") = rows;                                                                   \
         register int32_t lr __asm__("lr") = step;                                                                     \
@@ -81,7 +81,8 @@ TVM_EXT_DSP_DEFINE_COLUMN(u8, "uxtb16")
         for (int32_t k = 0; k < TVM_EXT_DSP_COLUMN_WIDTH; ++k) {                                                      \
             int32_t sum = bias[k];                                                                                    \
             for (int32_t r = 0; r < rows; ++r) {                                                                      \
-                sum = (int32_t)((uint32_t)sum + (uint32_t)((TYPE)x[(r * step) + k] * weights[(4 * r) + (k % 2 * 2) + (k / 2)]));          \
+                const int32_t product = (TYPE)x[(r * step) + k] * weights[(4 * r) + (k % 2 * 2) + (k / 2)];           \
+                sum = (int32_t)((uint32_t)sum + (uint32_t)product);                                                   \
             }                                                                                                         \
             sums[k] = sum;                                                                                            \
         }                                                                                                             \
@@ -116,10 +117,10 @@ TVM_EXT_INLINE void tvm_ext_dsp_column_sums(const tvm_ext_dsp_column_layer *laye
  *
  * The last four channels may share some with those before: computing them twice gives the same bytes. weights: channels
  * in fours, each with its taps. */
-TVM_EXT_INLINE void tvm_ext_dsp_column(const tvm_ext_dsp_column_layer *layer, const void *input, void *output,
-                                       const int16_t *restrict weights, const int32_t *restrict bias,
-                                       const int32_t *restrict multipliers, const uint8_t *restrict shifts,
-                                       int32_t row_begin, int32_t row_end)
+TVM_EXT_INLINE void tvm_ext_dsp_depthwise_column(const tvm_ext_dsp_column_layer *layer, const void *input, void *output,
+                                                 const int16_t *restrict weights, const int32_t *restrict bias,
+                                                 const int32_t *restrict multipliers, const uint8_t *restrict shifts,
+                                                 int32_t row_begin, int32_t row_end)
 {
     const tvm_ext_image *const made = &layer->output;
     const int32_t block_weights = TVM_EXT_DSP_COLUMN_WIDTH * layer->window.rows;
