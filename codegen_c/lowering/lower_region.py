@@ -267,9 +267,7 @@ class _Lowering:
         return tensor.name if tensor.source == source else self._rename(tensor.name, source)
 
     def _left(self, expr: relax.Expr) -> str:
-        """The tensor of a state's next value."""
-        if isinstance(expr, tvm.ir.GenericConst):
-            raise UnsupportedModel("a state of the model is set to a constant in each run; make it a constant.")
+        """The tensor of a state's next value; CopyResults made one of constants."""
         return self._argument(expr).tensor
 
     def _rename(self, old: str, source: str) -> str:

@@ -79,6 +79,12 @@ def counter() -> onnx.ModelProto:
                     {"two": np.array(2, np.int32)})  # fmt: skip
 
 
+def set_to_constant() -> onnx.ModelProto:
+    """A state that is read in the first run only: each run leaves the same in it."""
+    nodes = [NODE("Add", ["x", "h"], ["y"]), NODE("Identity", ["three"], ["h.next"])]
+    return model_of(nodes, {"x": (1, 4), "h": (1, 4)}, ["y", "h.next"], {"three": np.full((1, 4), 3, np.float32)})
+
+
 def frames(*, channels: int = 8, rows: int = 5, pushed: int = 1, then: str = "Conv") -> onnx.ModelProto:
     """A convolution over a window of frames, of which each run brings `pushed` new ones; NCHW, frames are rows."""
     kept = rows - pushed
@@ -111,8 +117,17 @@ def set_once(name: str, begins: np.ndarray, quantized: Quantized | None = None) 
     """A subgraph that gives a variable its first value."""
     writer = TfliteWriter()
     value = writer.constant(f"{name} begins", begins, quantized)
-    writer.operators.append((_code(writer, "ASSIGN_VARIABLE"), [handle(writer, name), value], [], "", {}))
+    assign(writer, handle(writer, name), value)
     return writer
+
+
+def assign(writer: TfliteWriter, variable: int, value: int) -> None:
+    writer.operators.append((_code(writer, "ASSIGN_VARIABLE"), [variable, value], [], "", {}))
+
+
+def call_once(writer: TfliteWriter) -> None:
+    """Runs the second subgraph before the first inference."""
+    writer.operators.append((_code(writer, "CALL_ONCE"), [], [], "CallOnceOptions", {"InitSubgraphIndex": 1}))
 
 
 def _code(writer: TfliteWriter, name: str) -> int:
@@ -136,7 +151,7 @@ def streaming_layer(
     source = writer.input("frames", (1, pushed, 1, 8), net.dtype, scales)
     writer.inputs = [source]
     if begins is not None:
-        writer.operators.append((_code(writer, "CALL_ONCE"), [], [], "CallOnceOptions", {"InitSubgraphIndex": 1}))
+        call_once(writer)
     variable = handle(writer, "stream/states")
     before = writer.tensor("before", (1, kept, 1, 8), net.dtype, scales)
     writer.operator("READ_VARIABLE", [variable], before)
@@ -146,7 +161,7 @@ def streaming_layer(
     ends = [writer.constant(name, np.array(values, np.int32)) for name, values in
             (("begin", [0, pushed, 0, 0]), ("size", [1, kept, 1, 8]))]  # fmt: skip
     writer.operator("SLICE", [window, *ends], following)
-    writer.operators.append((_code(writer, "ASSIGN_VARIABLE"), [variable, following], [], "", {}))
+    assign(writer, variable, following)
     outputs = [net.conv(window, 6, (rows, 1), "conv", padding=VALID)]
     for again in range(1, reads):
         seen = writer.tensor(f"seen_{again}", (1, kept, 1, 8), net.dtype, scales)
