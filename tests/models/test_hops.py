@@ -9,7 +9,8 @@ import pytest
 
 import tvm_ext
 from tests.support.peers import peer
-from tests.support.tflite_models import RELU, SAME, VALID, Network
+from tests.support.state_models import over_time
+from tests.support.tflite_models import SAME, VALID
 from tests.support.tflite_runners import saved_tflite
 from tvm_ext import BuildOptions, Platform
 from tvm_ext.core.errors import BadOptions, NotReady
@@ -17,16 +18,6 @@ from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.pipeline import compile_module
 from tvm_ext.verification.windows import against_windows, inner_of
 from tvm_ext.verification.witnesses.ask import ask
-
-
-def over_time(*, padding: int = VALID) -> bytes:
-    """int8[1, 12, 1, 8]: convolutions and a depthwise one over frames, a dense layer over what is left of them."""
-    net = Network(int8=True, seed=padding + 3)
-    x = net.input((1, 12, 1, 8), "frames")
-    y = net.conv(x, 16, (3, 1), "first", padding=padding, activation=RELU)
-    z = net.depthwise(y, (4, 1), "second", padding=padding)
-    flat = net.reshape(z, (1, int(np.prod(net.shape(z)))), "flat")
-    return net.writer.finish([net.dense(flat, 3, "head")])
 
 
 @pytest.mark.board

@@ -9,7 +9,7 @@ from onnx import TensorProto
 
 from tests.support.onnx_models import NODE, model_of, weights
 from tests.support.tflite_file import Quantized, TfliteWriter
-from tests.support.tflite_models import VALID, Network
+from tests.support.tflite_models import RELU, VALID, Network
 
 HIDDEN, FEATURES = 16, 24
 
@@ -39,6 +39,20 @@ def voice_detector() -> onnx.ModelProto:
     }  # fmt: skip
     state = (1, 1, HIDDEN)
     return model_of(nodes, {"x": (1, 1, 64), "h": state, "c": state}, ["probability", "hn", "cn"], constants)
+
+
+def gate() -> onnx.ModelProto:
+    """A GRU whose state goes in and comes out, and a dense layer: x float32[1, 1, 6], h float32[1, 1, 5] -> y, hn."""
+    nodes = [
+        NODE("GRU", ["x", "w", "r", "b", "", "h"], ["", "hn"], name="gru", hidden_size=5, linear_before_reset=1),
+        NODE("Squeeze", ["hn", "front"], ["flat"], name="last"),
+        NODE("Gemm", ["flat", "wo", "bo"], ["y"], name="head", transB=1),
+    ]
+    constants = {
+        "w": weights(1, 15, 6, seed=1) * 2, "r": weights(1, 15, 5, seed=2) * 2, "b": weights(1, 30, seed=3),
+        "front": np.array([0], np.int64), "wo": weights(3, 5, seed=4), "bo": weights(3, seed=5),
+    }  # fmt: skip
+    return model_of(nodes, {"x": (1, 1, 6), "h": (1, 1, 5)}, ["y", "hn"], constants)
 
 
 def delays() -> onnx.ModelProto:
@@ -169,3 +183,13 @@ def streaming_layer(
         outputs.append(net.conv(seen, 4, (kept, 1), f"conv_{again}", padding=VALID))
     others = [] if begins is None else [set_once("stream/states", begins, scales)]
     return writer.finish(outputs, others=others)
+
+
+def over_time(*, padding: int = VALID) -> bytes:
+    """int8[1, 12, 1, 8]: convolutions and a depthwise one over frames, a dense layer over what is left of them."""
+    net = Network(int8=True, seed=padding + 3)
+    x = net.input((1, 12, 1, 8), "frames")
+    y = net.conv(x, 16, (3, 1), "first", padding=padding, activation=RELU)
+    z = net.depthwise(y, (4, 1), "second", padding=padding)
+    flat = net.reshape(z, (1, int(np.prod(net.shape(z)))), "flat")
+    return net.writer.finish([net.dense(flat, 3, "head")])
