@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import onnx
 import tflite
@@ -193,3 +195,46 @@ def over_time(*, padding: int = VALID) -> bytes:
     z = net.depthwise(y, (4, 1), "second", padding=padding)
     flat = net.reshape(z, (1, int(np.prod(net.shape(z)))), "flat")
     return net.writer.finish([net.dense(flat, 3, "head")])
+
+
+def svdf(
+    *,
+    state: str = "float32",
+    batch: int = 1,
+    rank: int = 2,
+    memory: int = 4,
+    activation: int = RELU,
+    changed: Mapping[int, dict[str, object]] | None = None,
+    scale: float = 0.05,
+) -> bytes:
+    """SVDF of 6 values to 3 units: float, or int8 with a state of int8 or int16. changed: of its inputs, by place."""
+    random, net, filters = np.random.default_rng(memory), TfliteWriter(), 3 * rank
+    is_float = state == "float32"
+    weight_scale = {"float32": 1.0, "int8": 0.02, "int16": 0.0004}[state]
+    state_scale = {"float32": 1.0, "int8": 0.03, "int16": 0.0008}[state]
+    most = {"float32": 1, "int8": 127, "int16": 3000}[state]
+
+    def values(shape: tuple[int, ...], dtype: str, limit: int) -> np.ndarray:
+        drawn = random.standard_normal(shape) if is_float else random.integers(-limit, limit + 1, shape)
+        return drawn.astype(dtype)
+
+    small, wide = ("float32", "float32") if is_float else ("int8", "int32")
+    bias_scale = float(np.float32(state_scale) * np.float32(weight_scale))
+    ports: list[dict[str, object]] = [
+        {"name": "x", "shape": (batch, 6), "dtype": small, "quantized": Quantized(scale=scale, zero_point=3)},
+        {"name": "feature", "array": values((filters, 6), small, 127), "quantized": Quantized(scale=0.01)},
+        {"name": "time", "array": values((filters, memory), state, most), "quantized": Quantized(scale=weight_scale)},
+        {"name": "bias", "array": values((3,), wide, 500), "quantized": Quantized(scale=bias_scale)},
+        {"name": "kept", "shape": (batch, filters * memory), "dtype": state, "is_variable": True,
+         "quantized": Quantized(scale=state_scale)},
+    ]  # fmt: skip
+    inputs: list[int] = []
+    for place, port in enumerate(ports):
+        port |= {"quantized": None} if is_float else {}
+        port |= (changed or {}).get(place, {})
+        maker = net.constant if "array" in port else net.input if place == 0 else net.tensor
+        inputs.append(maker(**port))  # type: ignore[operator, arg-type]
+    scales = None if is_float else Quantized(scale=0.07, zero_point=-128 if activation == RELU else 5)
+    y = net.tensor("y", (batch, 3), small, scales)
+    net.operator("SVDF", inputs, y, "SVDFOptions", Rank=rank, FusedActivationFunction=activation)
+    return net.finish([y])
