@@ -145,3 +145,110 @@ def test_a_state_of_another_batch(tmp_path: Path) -> None:
     path = saved_tflite(models.svdf(changed={0: {"signature": (-1, 6)}}), tmp_path)
     with pytest.raises(UnsupportedModel, match=r"its state is for an input of \[1, 6\], not \[2, 6\]"):
         tvm_ext.load(path, shapes={"x": (2, 6)})
+
+
+@pytest.mark.parametrize(
+    ("options", "updated"),
+    [
+        ({}, ["copy", "in place"]),
+        ({"steps": 3, "clip": 0.3}, ["in place", "in place"]),
+        ({"steps": 2, "batch": 2, "time_major": True}, ["in place", "in place"]),
+    ],
+)
+def test_lstm_is_that_of_tflm(options: dict[str, int], updated: list[str], tmp_path: Path) -> None:
+    package = built(models.lstm(**options), tmp_path)  # type: ignore[arg-type]
+    host = package.report["verify"]["host"]
+    assert host["passed"] and host["reference"] == "TensorFlow Lite Micro" and host["elements"] >= 400
+    assert updates(package) == updated and list(package.inputs) == ["x"]
+
+
+@pytest.mark.board
+def test_integer_lstm_gives_tflms_bytes(tmp_path: Path) -> None:
+    """Over 500 steps on the host and 100 on the board; a reset begins anew, at the zero point."""
+    data = models.lstm(int8=True)
+    package = built(data, tmp_path, "cortex_m4")
+    for target in ("host", "qemu"):
+        assert package.report["verify"][target]["passed"] and not package.report["verify"][target]["differing"]
+    assert package.report["verify"]["host"]["reference"] == "TensorFlow Lite Micro"
+    assert package.report["selftest_coverage"]["missed"] == {}
+    interpreter = peer("tflite_micro.python.tflite_micro.runtime").Interpreter.from_bytes(data)
+    random = np.random.default_rng(11)
+    with package.session() as session:
+        for _ in range(2):
+            for _ in range(250):
+                x = random.integers(-128, 128, (1, 1, 5)).astype(np.int8)
+                interpreter.set_input(x, 0)
+                interpreter.invoke()
+                np.testing.assert_array_equal(session.run({"x": x})["y"], interpreter.get_output(0))
+            session.reset()
+            interpreter.reset()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"steps": 2, "clip": 0.4},
+        {"cell_scale": 4.0, "batch": 2, "time_major": True, "steps": 2},
+        {"cell_scale": 2.0**-29, "clip": 1.0},
+    ],
+)
+def test_integer_lstm_over_scales_and_shapes(options: dict[str, float], tmp_path: Path) -> None:
+    package = built(models.lstm(int8=True, **options), tmp_path)  # type: ignore[arg-type]
+    host = package.report["verify"]["host"]
+    assert host["passed"] and host["reference"] == "TensorFlow Lite Micro" and host["differing"] == 0
+
+
+def test_the_weights_of_all_steps_stand_once(tmp_path: Path) -> None:
+    """Eight matrices, four biases and a table of 512 B; matrices of zeros would be one."""
+    package = built(models.lstm(int8=True, steps=3), tmp_path)
+    assert package.report["weights_bytes"] == 4 * (4 * 5 + 4 * 4) + 4 * 16 + 512
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (models.lstm(changed={1: {"name": ""}}), r"weights, biases and states of all four gates are needed"),
+        (models.lstm(changed={9: {"name": "p", "array": np.ones(4, np.float32)}}), r"peepholes, projections and norm"),
+        (models.lstm(FusedActivationFunction=RELU), r"the activation of its cell is tanh"),
+        (models.lstm(changed={0: {"shape": (1, 5)}}), r"its input has shape \[1, 5\]; rank 3 is needed"),
+        (models.lstm(changed={0: {"shape": (1, 1, 6)}}), r"'w1' is \[4, 5\]; \[4, 6\] is needed"),
+        (models.lstm(changed={19: {"shape": (1, 3)}}), r"its state 'cell' is \[1, 3\]; \[1, 4\] is needed"),
+        (models.lstm(changed={24: {"shape": (1, 4, 1)}}), r"its output is \[1, 4, 1\]; \[1, 1, 4\] is needed"),
+        (models.lstm(int8=True, changed={19: {"dtype": "int8"}}), r"with biases of int32 and a cell of int16"),
+        (models.lstm(int8=True, changed={3: {"quantized": None}}), r"its tensor 'w3' needs one scale"),
+        (models.lstm(int8=True, changed={24: {"quantized": scales()}}), r"its output and its state 'hidden' have one"),
+        (models.lstm(int8=True, changed={5: {"quantized": scales(1)}}), r"zero point of its weights and of its cell"),
+        (models.lstm(int8=True, cell_scale=0.001), r"the scale of its cell is 0.001; a power of two from 2\^-29 to 4"),
+        (models.lstm(int8=True, cell_scale=8.0), r"the scale of its cell is 8; a power of two from 2\^-29 to 4"),
+        (models.lstm(int8=True, changed={0: {"quantized": Quantized(scale=1e9)}}), r"its sums reach .* int32 holds"),
+    ],
+)  # fmt: skip
+def test_lstm_that_cannot_be(data: bytes, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedModel, match=reason):
+        tvm_ext.load(saved_tflite(data, tmp_path))
+
+
+def test_lstm_of_what_the_model_computes(tmp_path: Path) -> None:
+    net = TfliteWriter()
+    x, given = net.input("x", (1, 1, 5)), net.input("w", (4, 5))
+    bias, square = (net.constant(name, np.ones(shape, np.float32)) for name, shape in (("b", 4), ("s", (4, 4))))
+    kept = [net.tensor(name, (1, 4), is_variable=True) for name in ("hidden", "cell")]
+    y = net.tensor("y", (1, 1, 4))
+    inputs = [x, *[given] * 4, *[square] * 4, *[-1] * 3, *[bias] * 4, -1, -1, *kept, *[-1] * 4]
+    settings = {"FusedActivationFunction": tflite.ActivationFunctionType.TANH}
+    net.operator("UNIDIRECTIONAL_SEQUENCE_LSTM", inputs, y, "UnidirectionalSequenceLSTMOptions", **settings)
+    with pytest.raises(UnsupportedModel, match=r"its weights are computed by the model"):
+        tvm_ext.load(saved_tflite(net.finish([y]), tmp_path))
+
+
+def test_lstm_of_few_inputs(tmp_path: Path) -> None:
+    net = TfliteWriter()
+    y = net.operator("UNIDIRECTIONAL_SEQUENCE_LSTM", [net.input("x", (1, 1, 5))], net.tensor("y", (1, 1, 4)))
+    with pytest.raises(UnsupportedModel, match=r"it has 1 inputs and 1 outputs; 24 and one are needed"):
+        tvm_ext.load(saved_tflite(net.finish([y]), tmp_path))
+
+
+def test_lstm_of_another_batch(tmp_path: Path) -> None:
+    path = saved_tflite(models.lstm(changed={0: {"signature": (-1, 1, 5)}}), tmp_path)
+    with pytest.raises(UnsupportedModel, match=r"its states are for 1 sequences at once, not 2"):
+        tvm_ext.load(path, shapes={"x": (2, 1, 5)})

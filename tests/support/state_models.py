@@ -238,3 +238,49 @@ def svdf(
     y = net.tensor("y", (batch, 3), small, scales)
     net.operator("SVDF", inputs, y, "SVDFOptions", Rank=rank, FusedActivationFunction=activation)
     return net.finish([y])
+
+
+def lstm(
+    *,
+    int8: bool = False,
+    steps: int = 1,
+    batch: int = 1,
+    time_major: bool = False,
+    clip: float = 0.0,
+    cell_scale: float = 2.0**-11,
+    changed: Mapping[int, dict[str, object]] | None = None,
+    **options: int,
+) -> bytes:
+    """An LSTM of 5 values to 4: float, or int8 with a cell of int16. changed: of its inputs, by place; 24: output."""
+    random, net = np.random.default_rng(steps), TfliteWriter()
+    small, wide, cell = ("int8", "int32", "int16") if int8 else ("float32", "float32", "float32")
+
+    def values(*shape: int, limit: int) -> np.ndarray:
+        drawn = random.integers(-limit, limit + 1, shape) if int8 else random.standard_normal(shape)
+        return drawn.astype(small if limit == 127 else wide)
+
+    shape = (steps, batch) if time_major else (batch, steps)
+    hidden = Quantized(scale=0.0078, zero_point=-3)
+    ports: dict[int, dict[str, object]] = {
+        0: {"name": "x", "shape": (*shape, 5), "dtype": small, "quantized": Quantized(scale=0.03, zero_point=5)},
+        **{place: {"name": f"w{place}", "array": values(4, 5 if place < 5 else 4, limit=127),
+                   "quantized": Quantized(scale=0.01 + 0.001 * place)} for place in range(1, 9)},
+        **{place: {"name": f"b{place}", "array": values(4, limit=500), "quantized": Quantized(scale=0.0003)}
+           for place in range(12, 16)},
+        18: {"name": "hidden", "shape": (batch, 4), "dtype": small, "is_variable": True, "quantized": hidden},
+        19: {"name": "cell", "shape": (batch, 4), "dtype": cell, "is_variable": True,
+             "quantized": Quantized(scale=cell_scale)},
+        24: {"name": "y", "shape": (*shape, 4), "dtype": small, "quantized": hidden},
+    }  # fmt: skip
+    tensors: dict[int, int] = {}
+    for place in range(25):
+        if place in ports or place in (changed or {}):
+            port = {**ports.get(place, {}), **({} if int8 else {"quantized": None}), **(changed or {}).get(place, {})}
+            if port.get("name"):
+                maker = net.constant if "array" in port else net.input if place == 0 else net.tensor
+                tensors[place] = maker(**port)  # type: ignore[operator, arg-type]
+    settings = {"FusedActivationFunction": tflite.ActivationFunctionType.TANH, "CellClip": clip, **options}
+    inputs = [tensors.get(place, -1) for place in range(24)]
+    net.operator("UNIDIRECTIONAL_SEQUENCE_LSTM", inputs, tensors[24], "UnidirectionalSequenceLSTMOptions",
+                 TimeMajor=time_major, **settings)  # fmt: skip
+    return net.finish([tensors[24]])

@@ -51,5 +51,12 @@ def clamped(steps: tirx.Expr, dtype: str) -> tirx.Expr:
     return tirx.Cast(dtype, tirx.max(tirx.min(steps, _wide(int(limits.max))), _wide(int(limits.min))))
 
 
+def check_sums(most: np.ndarray, factor: float) -> None:
+    """Raises Refused where sums, or what the rounding makes of them, need more than int32. most: largest of each."""
+    largest = int(most.max(initial=0)) * max(1.0, 2 * factor)
+    if largest > np.iinfo(np.int32).max:
+        raise Refused(f"its sums reach {largest:.3g}, more than int32 holds")
+
+
 def _wide(number: int) -> tirx.Expr:
     return tirx.const(number, "int64")

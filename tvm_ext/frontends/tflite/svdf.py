@@ -20,11 +20,10 @@ from relay_passes.dataflow import constant, static_shape
 from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.tflite.layers import activated, options_of
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
-from tvm_ext.frontends.tflite.rescale import clamped, rescaled
+from tvm_ext.frontends.tflite.rescale import check_sums, clamped, rescaled
 
 _INPUT, _FEATURE, _TIME, _BIAS, _STATE = range(5)
 _STATE_TYPES = ("int8", "int16")
-_LARGEST = (1 << 31) - 1
 
 
 def states(node: TfliteNode) -> tuple[int, ...]:
@@ -129,7 +128,7 @@ def _integer_features(data: relax.Expr, tensors: list[TfliteTensor], builder: re
     assert weights is not None and state is not None and tensors[_INPUT].scales is not None, "refused before"
     zero_point = int(tensors[_INPUT].scales.zero_point[0])
     factor = _factor(tensors[_INPUT], tensors[_FEATURE], tensors[_STATE])
-    _check_sums(np.abs(weights.astype(np.int64)).sum(1) * 255, factor)
+    check_sums(np.abs(weights.astype(np.int64)).sum(1) * 255, factor)
     batch, filters = static_shape(data)[0], weights.shape[0]
 
     def compute(values: te.Tensor, matrix: te.Tensor) -> te.Tensor:
@@ -158,7 +157,7 @@ def _integer_sum(
     (filters, memory), batch = weights.shape, static_shape(window)[0]
     units = filters // rank
     most = np.abs(weights.astype(np.int64)).sum(1) * -int(np.iinfo(str(tensors[_STATE].dtype)).min)
-    _check_sums(most.reshape(units, rank).sum(1) + np.abs(bias.astype(np.int64)), factor)
+    check_sums(most.reshape(units, rank).sum(1) + np.abs(bias.astype(np.int64)), factor)
 
     def compute(values: te.Tensor, matrix: te.Tensor, offsets: te.Tensor) -> te.Tensor:
         steps, parts = te.reduce_axis((0, memory), "m"), te.reduce_axis((0, rank), "r")
@@ -183,10 +182,3 @@ def _factor(one: TfliteTensor, other: TfliteTensor, result: TfliteTensor) -> flo
     """Product of two scales by that of the result, in float32."""
     assert one.scales is not None and other.scales is not None and result.scales is not None, "refused before"
     return float(one.scales.scale[0] * other.scales.scale[0] / result.scales.scale[0])
-
-
-def _check_sums(most: np.ndarray, factor: float) -> None:
-    """Raises Refused where sums, or what the rounding makes of them, need more than int32. most: largest of each."""
-    largest = int(most.max(initial=0)) * max(1.0, 2 * factor)
-    if largest > _LARGEST:
-        raise Refused(f"its sums reach {largest:.3g}, more than int32 holds")

@@ -1,7 +1,7 @@
 """Variable tensors of a TensorFlow Lite file as states: operators that keep something get their next value as a result.
 
-SVDF reads and changes a tensor of the file that no operator makes. Here it is an input of the graph, and what the
-operator leaves in it is one more tensor, its last output.
+They read and change tensors of the file that no operator makes. Here these are inputs of the graph, and what an
+operator leaves in them are more tensors, its last outputs.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import replace
 import numpy as np
 
 from tvm_ext.core.model_states import ModelState, next_name
-from tvm_ext.frontends.tflite import svdf
+from tvm_ext.frontends.tflite import lstm, svdf
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
 from tvm_ext.frontends.tflite.resources import Variable
 
-KEEPING = {"SVDF": svdf}
+KEEPING = {"SVDF": svdf, "UNIDIRECTIONAL_SEQUENCE_LSTM": lstm}
 """Operators that keep variable tensors."""
 
 
