@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -38,7 +39,7 @@ from relay_passes.streams.stream_windows import StreamWindows
 from tvm_ext import guide
 from tvm_ext.calibration import Calibration, Source, read_calibration
 from tvm_ext.core.decisions.composites import Region
-from tvm_ext.core.decisions.models import KeptStates, ModelOrigin, PortNames, WarmUp
+from tvm_ext.core.decisions.models import HopCost, KeptStates, ModelOrigin, PortNames, WarmUp
 from tvm_ext.core.decisions.outcomes import SchedulePeak, SplitCost
 from tvm_ext.core.errors import BadOptions, UnsupportedModel
 from tvm_ext.core.model_states import with_next_names
@@ -47,6 +48,7 @@ from tvm_ext.core.platform import Platform
 from tvm_ext.fit import fit
 from tvm_ext.fit_methods import MemoryPass
 from tvm_ext.fitter import Fitter, Stages, Way
+from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.load import load
 
 
@@ -206,7 +208,26 @@ def _streamed(forms: Callable[[Quantize], tvm.IRModule], options: BuildOptions) 
     ((name, hop),) = options.hop.items()
     axis = (options.hop_axis or {}).get(name)
     stages = [FoldConstants(), FoldBatchNorm(), FoldPads(), SliceSplits(), StreamWindows(name, hop, axis)]
-    return cache(lambda quantize: tvm.transform.Sequential(stages)(forms(quantize)))
+
+    @cache
+    def form(quantize: Quantize) -> tvm.IRModule:
+        streamed = tvm.transform.Sequential(stages)(forms(quantize))
+        _say_hop_cost(f"hop {name}={hop}", HopCost.read(streamed))
+        return streamed
+
+    return form
+
+
+def _say_hop_cost(hop: str, cost: HopCost) -> None:
+    """A notice where a hop computes more than what is new."""
+    if cost.remarks:
+        pays = "" if cost.macs < cost.window_macs else " This hop does not pay: leave it out."
+        warnings.warn(
+            f"{hop}: a run computes {cost.macs:,} multiply-accumulates, a whole window {cost.window_macs:,}; "
+            f"{'; '.join(cost.remarks)}.{pays}",
+            ModelNotice,
+            stacklevel=2,
+        )
 
 
 def _fitter(forms: Callable[[Quantize], tvm.IRModule], platform: Platform, options: BuildOptions) -> Fitter:

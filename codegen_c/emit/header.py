@@ -124,7 +124,8 @@ def _state_api(interface: Interface) -> str:
         "   To save the state, copy all its bytes; to restore it, copy them back:\n"
         f"   memcpy(saved, {interface.state_place}(), {interface.state_bytes_name});\n"
         "   States fit the build that made them; a run refuses those of another layout. */\n"
-        f"enum {{ {interface.state_bytes_name} = {interface.state_bytes}, {interface.not_reset} = {NOT_RESET} }};\n"
+        f"#define {interface.state_bytes_name} {interface.state_bytes}u\n"
+        f"#define {interface.not_reset} ({NOT_RESET})\n"
         f"{_warm_up(interface)}"
         f"void {interface.reset}(void);\n"
         f"void *{interface.state_place}(void);\n"
@@ -137,5 +138,6 @@ def _warm_up(interface: Interface) -> str:
     return (
         f"/* The first {interface.warm_up_runs} runs behind a reset answer {interface.not_ready}:\n"
         "   the window is not full, and outputs mean nothing. From then on a run answers as the whole window. */\n"
-        f"enum {{ {interface.warm_up_name} = {interface.warm_up_runs}, {interface.not_ready} = {NOT_READY} }};\n"
+        f"#define {interface.warm_up_name} {interface.warm_up_runs}\n"
+        f"#define {interface.not_ready} ({NOT_READY})\n"
     )

@@ -147,7 +147,7 @@ def check_header(folder: Path, interface: Interface) -> None:
     found = re.findall(rf"#define ({interface.model.upper()}_\w+_SIZE) (\d{{1,19}})\b", text)
     if {name: int(number) for name, number in found} != sizes:
         raise _disagrees(path, ", ".join(f"{name} {size}" for name, size in sizes.items()))
-    kept = re.findall(rf"\b{interface.state_bytes_name} = (\d{{1,19}})\b", text)
+    kept = re.findall(rf"#define {interface.state_bytes_name} (\d{{1,19}})u\b", text)
     if list(map(int, kept)) != ([interface.state_bytes] if interface.state_bytes else []):
         raise _disagrees(path, f"{interface.state_bytes_name} = {interface.state_bytes}")
     # An input that nothing reads is not handed over, so a header of streams has no more than its size.

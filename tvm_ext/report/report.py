@@ -118,6 +118,7 @@ def _state(compiled: Compiled, state: KeptState) -> dict[str, Any]:
         "shape": list(tensor.shape),
         "dtype": tensor.dtype,
         "memory": compiled.program.state_home,
+        "retained": compiled.platform.memory(compiled.program.state_home).retained,
         "offset": place.offset,
         "num_bytes": place.num_bytes,
         "update": state.update,

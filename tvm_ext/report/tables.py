@@ -21,6 +21,15 @@ NEWEST_SCHEMA = 1
 _MOST_BYTES = 1 << 28
 _MOST_DEPTH = 32
 
+_CHANGES = {
+    "ring": "pushes {rows} rows into a ring",
+    "shift": "moves rows up, adds new ones",
+    "in place": "writes it in place",
+    "copy": "copies the next value",
+    "none": "reads it only",
+}
+"""Ways in which a run changes a state, as the report names them."""
+
 Report = dict[str, Any]
 
 
@@ -65,7 +74,8 @@ def report_tables(report: Report) -> list[RenderableType]:
         floats = [_float_operations(report["float_operations"])] if report.get("float_operations") else []
         moved = report.get("prediction", {}).get("moved", [])
         moves = [_moved(moved)] if moved else []
-        tables = [_totals(report), _memories(report), *moves, _steps(report["steps"]), *floats, *quantized]
+        states = [_states(report)] if report.get("states") else []
+        tables = [_totals(report), _memories(report), *states, *moves, _steps(report["steps"]), *floats, *quantized]
         return [*tables, _verification(report)]
     except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, ConsoleError) as error:
         raise BadPackage(f"report.json: is damaged at {error}. Compile the model again.") from None
@@ -169,6 +179,24 @@ def _memories(report: Report) -> Table:
         used, capacity = memory["used_bytes"], memory["capacity_bytes"]
         share = "-" if used is None else f"{used / capacity:.1%}"
         table.add_row(escape(memory["name"]), escape(memory["kind"]), _number(used), _number(capacity), share)
+    return table
+
+
+def _states(report: Report) -> Table:
+    """One row per state; then what runs keep beside them."""
+    table = Table("state", "elements", title="Kept from run to run", title_justify="left")
+    table.add_column("B", justify="right")
+    table.add_column("at")
+    table.add_column("a run")
+    states: list[Report] = report["states"]
+    for state in states:
+        change = _CHANGES[state["update"]].format(rows=state["rows_pushed"])
+        kind = f"{state['dtype']}[{','.join(map(str, state['shape']))}]"
+        place = f"{state['memory']}, state+{state['offset']}"
+        table.add_row(escape(state["name"]), escape(kind), _number(state["num_bytes"]), escape(place), change)
+    marks = report["state_bytes"] - sum(state["num_bytes"] for state in states)
+    table.add_row("marks and places of rings", "", _number(marks), "", "")
+    table.add_row("in all", "", _number(report["state_bytes"]), "", "")
     return table
 
 
