@@ -29,7 +29,7 @@ from tvm_ext.core.files.arrays import holds_arrays, read_arrays, write_arrays
 from tvm_ext.core.files.output_folder import check_output
 from tvm_ext.core.files.staging import staged
 from tvm_ext.core.limits import Limits
-from tvm_ext.core.options import BuildOptions, Guide, Io, IoType, Memories, Optimize, Quantize, Target
+from tvm_ext.core.options import BuildOptions, Context, Guide, Io, IoType, Memories, Optimize, Quantize, Target
 from tvm_ext.core.platform import Platform
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.report.tables import pareto_table, platform_table, read_report, report_tables
@@ -91,6 +91,9 @@ def compile_command(
     io: Annotated[
         Io, typer.Option(help="Inputs and outputs in the arena, in the caller's memory, or row by row.")
     ] = "arena",
+    context: Annotated[
+        Context, typer.Option(help="Arenas and state as variables of the package, or in a block that callers hold.")
+    ] = "static",
     verify: Annotated[
         str | None,
         typer.Option(
@@ -159,8 +162,8 @@ def compile_command(
     with _errors_reported(as_json, debug):
         board = Platform.load(platform)
         options = BuildOptions(
-            optimize=optimize, io=io, verify=targets, name=name, quantize=quantize, io_type=io_type, min_snr_db=min_snr,
-            guide=guide,
+            optimize=optimize, io=io, context=context, verify=targets, name=name, quantize=quantize,
+            io_type=io_type, min_snr_db=min_snr, guide=guide,
             ram={name or board.activations: size for name, size in limits.items()} or None,
             memories=memories, pin=pins, keep=tuple(keep or ()), hop=hops,
             hop_axis=hop_axes,

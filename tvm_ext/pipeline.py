@@ -338,6 +338,11 @@ def relax_pipeline(
             "pin and keep: inside tvm.compile the caller holds inputs and outputs; build a package instead."
         )
 
+    if chosen.context == "caller":
+        raise BadOptions(
+            "context = 'caller': TVM calls compiled code without an instance; inside tvm.compile use context = "
+            "'static', or build a package."
+        )
     if chosen.hop:
         raise BadOptions("hop: inside tvm.compile the caller holds what runs keep; build a package instead.")
     if chosen.io == "stream":

@@ -12,7 +12,8 @@ from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.composites.lower_operator import Lower, lower_operator
 from codegen_c.emit.banner import Origin
-from codegen_c.emit.model import RESERVED
+from codegen_c.emit.memory import context_bytes
+from codegen_c.emit.model import CONTEXT_NAMES, RESERVED
 from codegen_c.emit.sources import emit_sources
 from codegen_c.emit.trace import emit_trace
 from codegen_c.kernels.contract import Callback
@@ -106,9 +107,12 @@ def compile_region(
     """
     target = target_of(platform.processor, optimize=options.optimize, least_scratch=options.least_scratch)
     reserved = {*RESERVED, STATE_MEMORY, *(memory.name for memory in platform.memories)}
+    reserved |= CONTEXT_NAMES if options.context == "caller" else set[str]()
     program = lower_region(
         region, platform, target, reserved=reserved, lower=lower, states=states, warm_up_runs=warm_up_runs
     )
+    if options.context == "caller":  # the state lies with the arena, wherever the caller puts the instance
+        program = replace(program, state_home=platform.activations)
     program, plan = _planned(program, platform, options)
     # A plan larger than the memory itself is not checked byte by byte: nothing is built from it.
     if all(arena.num_bytes <= platform.memory(arena.inside).capacity_bytes for arena in plan.arenas):
@@ -120,6 +124,8 @@ def compile_region(
         outputs=_ports(program, program.outputs, output_names),
         state_bytes=plan.state_bytes,
         warm_up_runs=warm_up_runs,
+        context=options.context,
+        context_bytes=context_bytes(plan) if options.context == "caller" else 0,
     )
     used = {arena.inside: plan.bytes_in(arena.inside) for arena in plan.arenas}
     used[platform.weights] = used.get(platform.weights, 0) + program.weights_bytes

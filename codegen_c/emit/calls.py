@@ -9,7 +9,7 @@ from textwrap import wrap
 from codegen_c.arena.memory_plan import MemoryPlan, scratch_name
 from codegen_c.emit.memory import place
 from codegen_c.emit.stream import RowBounds, callback_lines
-from codegen_c.program.interface import Port
+from codegen_c.program.interface import Interface, Port
 from codegen_c.program.program import AffineRow, Call, KernelCall, Program, Transfer, Turned, Wait
 from tvm_ext.core.platform import STATE_MEMORY
 
@@ -24,11 +24,15 @@ class Calls:
 
     program: Program
     plan: MemoryPlan
-    model: str
+    interface: Interface
     names: Mapping[str, str]
     ports: Mapping[str, Port]
     row_names: Mapping[str, str]
     under_way: int | None = None
+
+    @property
+    def model(self) -> str:
+        return self.interface.model
 
     def lines(self, call: Call, step_name: str, bounds: RowBounds | None = None) -> list[str]:
         """Lines of a call. bounds: rows that a kernel computes; by default its own."""
@@ -47,8 +51,13 @@ class Calls:
         """Lines of a call for some rows in a sequence."""
         if call.name not in self.row_names:
             return self.lines(call, step_name, bounds)
-        arguments = ", ".join([*self.handed_in(call), bounds.begin, bounds.end])
+        handed_in = [*self.arenas_handed_in(call, step_name), *self.handed_in(call)]
+        arguments = ", ".join([*handed_in, bounds.begin, bounds.end])
         return wrapped(f"{self.model}_{self.row_names[call.name]}({arguments});")
+
+    def arenas_handed_in(self, call: Call, step_name: str) -> list[str]:
+        """Memories whose arenas a function for some rows of a call is given: those of the caller's instance."""
+        return self.memories(call, step_name) if self.interface.holds_context else []
 
     def handed_in(self, call: KernelCall) -> list[str]:
         """Tensors of a call that lie in the caller's memory."""

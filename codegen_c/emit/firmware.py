@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from math import gcd
 
+from codegen_c.emit.memory import define_section, section_macro
 from codegen_c.emit.selftest import ports, run_arguments, streams
 from codegen_c.emit.templates import render
 from codegen_c.program.interface import Interface
@@ -39,7 +40,7 @@ def emit_firmware(
     generated = {
         "board.h": _board_header(platform, board, moves),
         "link.ld": _linker_script(platform, board),
-        "firmware.c": _main(interface, startup, moves, compares),
+        "firmware.c": _main(interface, platform, startup, moves, compares),
     }
     return {f"board/{name}": text for name, text in sorted((copied | generated).items())}
 
@@ -141,9 +142,11 @@ def _part(memory: Memory) -> dict[str, object]:
     }
 
 
-def _main(interface: Interface, startup: Startup, moves: bool, compares: bool) -> str:
+def _main(interface: Interface, platform: Platform, startup: Startup, moves: bool, compares: bool) -> str:
     types = [f"const {port.c_type} *" for port in interface.inputs] + [f"{p.c_type} *" for p in interface.outputs]
-    parameters = {"arena": "void", "caller": ", ".join(types), "stream": f"const {interface.io_struct} *"}
+    types = {"arena": [], "caller": types, "stream": [f"const {interface.io_struct} *"]}[interface.io]
+    types = [f"{interface.context_type} *", *types] if interface.holds_context else types
+    memory = platform.memory(platform.activations)
     return render(
         "firmware.c.j2",
         model=interface.model,
@@ -153,11 +156,14 @@ def _main(interface: Interface, startup: Startup, moves: bool, compares: bool) -
         resets=interface.state_bytes > 0,
         warms_up=interface.warm_up_runs > 0,
         read_stack_pointer=startup.read_stack_pointer,
-        parameters=parameters[interface.io],
+        parameters=", ".join(types) or "void",
+        context=interface.holds_context,
+        section=define_section(interface.model, memory, zeroed=True).strip(),
+        section_macro=section_macro(interface.model, memory.name),
         streams=streams(interface),
         input_bytes=sum(port.num_bytes for port in interface.inputs),
         output_bytes=sum(port.num_bytes for port in interface.outputs),
-        arguments=run_arguments(interface, "input_", "output_"),
-        inputs=ports(interface, "inputs", "input_"),
-        outputs=ports(interface, "outputs", "output_"),
+        arguments=run_arguments(interface, "input_", "output_", "&instance"),
+        inputs=ports(interface, "inputs", "input_", "&instance"),
+        outputs=ports(interface, "outputs", "output_", "&instance"),
     )

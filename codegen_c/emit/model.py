@@ -13,7 +13,7 @@ from codegen_c.emit.calls import Calls
 from codegen_c.emit.functions import definition
 from codegen_c.emit.header import signature
 from codegen_c.emit.layers import function_comment
-from codegen_c.emit.memory import union_name
+from codegen_c.emit.memory import INSTANCE, arena_pointer, instance_pointer
 from codegen_c.emit.pieces import Piece, joined
 from codegen_c.emit.row_functions import row_function_names, row_functions
 from codegen_c.emit.sequence import sequence_lines
@@ -34,6 +34,9 @@ from codegen_c.program.program import (
 )
 from tvm_ext.core.names import unique
 from tvm_ext.core.platform import STATE_MEMORY
+
+CONTEXT_NAMES = frozenset({"context", "context_bytes", "context_alignment", INSTANCE})
+"""Names that a model has, too, where the caller holds its instances."""
 
 RESERVED = frozenset({"run", "after_step", "bytes", "i", "io", "row", "status", "reset", "not_reset"})
 """Names of the model's own that nothing else of it may have."""
@@ -70,8 +73,9 @@ def model_pieces(
     ]
     ports = {port.name: port for port in (*interface.inputs, *interface.outputs)}
     written = Calls(
-        program=program, plan=plan, model=model, names=names, ports=ports, row_names=row_function_names(program)
-    )
+        program=program, plan=plan, interface=interface, names=names, ports=ports,
+        row_names=row_function_names(program),
+    )  # fmt: skip
     run = _run(written, interface, after_step)
     pieces = [*(Piece(text=text) for text in head), *functions, *row_functions(written), *run]
     return [replace(piece, text=folded(piece.text)) for piece in pieces]
@@ -120,7 +124,7 @@ def function_names(program: Program) -> dict[str, str]:
         if not call.implementation.callback:
             users.setdefault(call.implementation.function, []).append(call)
     calls_of = {call.name for call in program.kernel_calls()}
-    taken = {*RESERVED, *calls_of, *program.tensors, *program.constants}
+    taken = {*RESERVED, *CONTEXT_NAMES, *calls_of, *program.tensors, *program.constants}
     taken |= {tensor.memory for tensor in program.tensors.values()}
     names: dict[str, str] = {}
     for same in users.values():
@@ -132,16 +136,22 @@ def function_names(program: Program) -> dict[str, str]:
 
 def _run(written: Calls, interface: Interface, after_step: bool) -> list[Piece]:
     model, program = interface.model, written.program
-    direct = [(call, step) for step in program.steps for call in calls(step) if call.name not in written.row_names]
-    named = [memory for call, step in direct for memory in written.memories(call, step.name)]
+    named = [
+        memory
+        for step in program.steps
+        for call in calls(step)
+        for memory in written.memories(call, step.name)
+        if interface.holds_context or call.name not in written.row_names
+    ]
     used = dict.fromkeys([*named, STATE_MEMORY] if program.states else named)
-    lines = [f"union {union_name(model, memory)} *const {memory} = &{union_name(model, memory)};" for memory in used]
+    lines = [*(instance_pointer(interface) if used else []), *(f"{arena_pointer(interface, name)};" for name in used)]
     lines += ["int32_t status = 0;"] if streamed(interface) else []
     lines += [""] if lines else []
     lines += run_begins(program, written.plan, interface)
     read = {name for step in program.steps for name in reads(step)}
     unread = [port.name for port in interface.inputs if port.name not in read]
     lines += [f"(void){name}; /* no step reads it */" for name in unread if interface.io == "caller"]
+    lines += ["(void)context; /* no step keeps anything there */"] if interface.holds_context and not used else []
     pieces = [Piece(text="\n".join([f"{signature(interface)}\n{{", *([block(lines)] if lines else [])]))]
     for index, step in enumerate(program.steps):
         lines = _step(written, step)

@@ -48,17 +48,31 @@ def _verified(verify: Mapping[str, Any]) -> str:
 
 
 def _usage(interface: Interface) -> str:
+    """Example of a call; of an instance of its own, one for each stream, thread or task, where callers hold them."""
+    if not interface.holds_context:
+        return _calls(interface)
+    lines = [f"static {interface.context_type} context;  /* one for each stream, thread or task */"]
+    lines += [f"{interface.reset}(&context);"] if interface.state_bytes else []
+    return "\n".join([*lines, "", _calls(interface)])
+
+
+def _calls(interface: Interface) -> str:
+    context = ["&context"] if interface.holds_context else []
     if interface.io == "caller":
         buffers = [
             f"static {p.c_type} {p.name}[{interface.size_macro(p)}];" for p in (*interface.inputs, *interface.outputs)
         ]
-        arguments = ", ".join(p.name for p in (*interface.inputs, *interface.outputs))
+        arguments = ", ".join([*context, *(p.name for p in (*interface.inputs, *interface.outputs))])
         return "\n".join([*buffers, "", f"int32_t status = {interface.run}({arguments});  /* 0: done */"])
     if interface.io == "stream":
         return _stream_usage(interface)
-    lines = [f"{p.c_type} *{p.name} = {interface.accessor(p)}();  /* fill before each run */" for p in interface.inputs]
-    lines.append(f"int32_t status = {interface.run}();  /* 0: done */")
-    lines += [f"const {p.c_type} *{p.name} = {interface.accessor(p)}();" for p in interface.outputs]
+
+    def accessor(port: Port) -> str:
+        return f"{interface.accessor(port)}({''.join(context)})"
+
+    lines = [f"{p.c_type} *{p.name} = {accessor(p)};  /* fill before each run */" for p in interface.inputs]
+    lines.append(f"int32_t status = {interface.run}({''.join(context)});  /* 0: done */")
+    lines += [f"const {p.c_type} *{p.name} = {accessor(p)};" for p in interface.outputs]
     return "\n".join(lines)
 
 
@@ -85,7 +99,8 @@ def _stream_usage(interface: Interface) -> str:
         texts.append(f"/* {note} */\nstatic {signature}\n{{\n{block(loop)}\n}}\n")
     members = [f".{direction}_{port.name} = {direction}_{port.name}," for direction, port in streamed(interface)]
     struct = f"const {interface.io_struct} io = {{\n{block(members)}\n}};"
-    return "\n".join([*texts, struct, f"int32_t status = {interface.run}(&io);  /* 0: done */"])
+    arguments = "&context, &io" if interface.holds_context else "&io"
+    return "\n".join([*texts, struct, f"int32_t status = {interface.run}({arguments});  /* 0: done */"])
 
 
 def _describe(port: Port) -> str:

@@ -9,7 +9,8 @@ import numpy as np
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.c_text.text import C_TYPES, block, comment, filled, literal
 from codegen_c.emit.banner import Origin, banner
-from codegen_c.emit.memory import union_name
+from codegen_c.emit.header import reset_signature, state_place_signature
+from codegen_c.emit.memory import INSTANCE, instance_pointer, union_name
 from codegen_c.program.interface import Interface
 from codegen_c.program.program import KeptState, Program, Tensor
 from tvm_ext.core.platform import STATE_MEMORY
@@ -21,9 +22,13 @@ def emit_state(program: Program, plan: MemoryPlan, interface: Interface, origin:
     """Text of `<model>_state.c`; no file for a model without states."""
     if not program.states:
         return {}
-    model, held = interface.model, f"{union_name(interface.model, STATE_MEMORY)}"
+    model = interface.model
+    held = f"{INSTANCE}->{STATE_MEMORY}" if interface.holds_context else union_name(model, STATE_MEMORY)
+    found = instance_pointer(interface)
+    tag = union_name(model, STATE_MEMORY)
+    size = f"sizeof ((union {tag} *)0)->bytes" if interface.holds_context else f"sizeof {held}.bytes"
     tables = {state.tensor: _table(program, state, model) for state in program.states if not _is_even(state.initial)}
-    lines: list[str] = []
+    lines = [*found]
     for state in program.states:
         tensor = program.tensors[state.tensor]
         lines += [f"/* {comment(state.source)} */", *_begun(tensor, state, held, model)]
@@ -36,10 +41,10 @@ def emit_state(program: Program, plan: MemoryPlan, interface: Interface, origin:
         [
             banner(origin, f"{model}: what runs keep."),
             f'#include <string.h>\n\n#include "{model}.h"\n#include "{model}_memory.h"\n',
-            f'_Static_assert(sizeof {held}.bytes == {interface.state_bytes_name}, "state");\n',
+            f'_Static_assert({size} == {interface.state_bytes_name}, "state");\n',
             *(table for table in tables.values()),
-            f"void {interface.reset}(void)\n{{\n{block(lines)}\n}}\n",
-            f"void *{interface.state_place}(void)\n{{\n{block(f'return {held}.bytes;')}\n}}\n",
+            f"{reset_signature(interface)}\n{{\n{block(lines)}\n}}\n",
+            f"{state_place_signature(interface)}\n{{\n{block([*found, f'return {held}.bytes;'])}\n}}\n",
         ]
     )
     return {f"{model}_state.c": text}

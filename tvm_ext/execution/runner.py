@@ -71,6 +71,7 @@ class HostModel:
         limits: ChildLimits = HOST_LIMITS,
     ) -> None:
         self.interface = interface
+        self._instance = interface.model if interface.holds_context else ""
         with ExitStack() as held:
             built = Path(held.enter_context(TemporaryDirectory(prefix="tvm_ext_")))
             library = host_library(folder, interface, built, toolchain=toolchain, optimize=optimize, flags=flags)
@@ -79,6 +80,8 @@ class HostModel:
                 self._child.call("load", str(library))
             except BadPackage as error:
                 raise BadPackage(f"{folder}: {error}") from None
+            if interface.holds_context:
+                self._child.call("hold", self._instance, interface.context_bytes)
             self.reset()
             self._held = held.pop_all()
 
@@ -103,6 +106,7 @@ class HostModel:
             {**_called(ports, port), "num_elements": port.num_elements, "dtype": port.dtype} for port in ports.outputs
         ]
         call = {"symbol": ports.run, "io": ports.io, "inputs": came, "outputs": went, "watch": watch}
+        call["instance"] = self._instance
         try:
             result = self._child.call("run", call, ask=ask)
         except ChildFailed as error:
@@ -117,13 +121,14 @@ class HostModel:
     def reset(self) -> None:
         """Begin anew: the next run finds the states as the model begins with them."""
         if self.interface.state_bytes:
-            self._child.call("call", self.interface.reset)
+            self._child.call("call", self.interface.reset, self._instance)
 
     def state(self) -> bytes:
         """State that the last run left for the next one; empty for a model that keeps nothing."""
         if not self.interface.state_bytes:
             return b""
-        return self._child.call("read_bytes", self.interface.state_place, self.interface.state_bytes)
+        place, num_bytes = self.interface.state_place, self.interface.state_bytes
+        return self._child.call("read_bytes", place, num_bytes, self._instance)
 
     def restore(self, state: bytes) -> None:
         """Go on from what `state` gave, of a session with the same package. Raises BadInput."""
@@ -132,7 +137,7 @@ class HostModel:
                 f"the state of {self.interface.model} is {self.interface.state_bytes} B; {len(state)} B are given."
             )
         if state:
-            self._child.call("write_bytes", self.interface.state_place, state)
+            self._child.call("write_bytes", self.interface.state_place, state, self._instance)
 
     def close(self) -> None:
         """End the process and remove the temporary folder."""
