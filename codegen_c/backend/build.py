@@ -12,8 +12,9 @@ from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.composites.lower_operator import Lower, lower_operator
 from codegen_c.emit.banner import Origin
+from codegen_c.emit.function_names import CONTEXT_NAMES, RESERVED
 from codegen_c.emit.memory import context_bytes
-from codegen_c.emit.model import CONTEXT_NAMES, RESERVED
+from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.sources import emit_sources
 from codegen_c.emit.trace import emit_trace
 from codegen_c.kernels.contract import Callback
@@ -50,7 +51,7 @@ class Compiled:
 
     schedule_peak_bytes, schedule_proved: live bytes at the peak of the order chosen before lowering, and whether no
     order has fewer; None where that is not known. added_instructions: modelled, that splitting costs.
-    attempts: all that was tried to make it fit, in order, what came to this last.
+    attempts: all that was tried to make it fit, in order, what came to this last. sharing: with others of a bundle.
     """
 
     program: Program
@@ -62,6 +63,7 @@ class Compiled:
     schedule_proved: bool | None = None
     added_instructions: int = 0
     attempts: tuple[Attempt, ...] = ()
+    sharing: Sharing = ALONE
 
     @property
     def modelled_instructions(self) -> int:
@@ -78,11 +80,12 @@ class Compiled:
     def sources(self, *, after_step: bool = False) -> dict[str, str]:
         """File name -> C text; after_step as in `emit_model`."""
         parts = (self.program, self.plan, self.interface, self.origin, self.platform)
-        return emit_sources(*parts, after_step=after_step)
+        return emit_sources(*parts, after_step=after_step, sharing=self.sharing)
 
     def trace(self, nodes: Sequence[ModelNode]) -> str:
         """Text of `trace.json`; nodes: the model's, in order."""
-        return emit_trace(self.program, self.plan, self.interface, self.origin, self.platform, nodes)
+        parts = (self.program, self.plan, self.interface, self.origin, self.platform)
+        return emit_trace(*parts, nodes, self.sharing)
 
 
 def compile_region(

@@ -8,6 +8,7 @@ from textwrap import wrap
 
 from codegen_c.arena.memory_plan import MemoryPlan, scratch_name
 from codegen_c.emit.memory import place
+from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.stream import RowBounds, callback_lines
 from codegen_c.program.interface import Interface, Port
 from codegen_c.program.program import AffineRow, Call, KernelCall, Program, Transfer, Turned, Wait
@@ -29,10 +30,18 @@ class Calls:
     ports: Mapping[str, Port]
     row_names: Mapping[str, str]
     under_way: int | None = None
+    sharing: Sharing = ALONE
 
     @property
     def model(self) -> str:
         return self.interface.model
+
+    def _function(self, call: KernelCall) -> str:
+        """C name of the function that a call calls."""
+        return self.sharing.functions.get(call.implementation.function, f"{self.model}_{self.names[call.name]}")
+
+    def _constant(self, name: str) -> str:
+        return self.sharing.constants.get(name, f"{self.model}_{name}")
 
     def lines(self, call: Call, step_name: str, bounds: RowBounds | None = None) -> list[str]:
         """Lines of a call. bounds: rows that a kernel computes; by default its own."""
@@ -44,8 +53,7 @@ class Calls:
         if call.implementation.callback:
             return self._callback(call, bounds)
         arguments = ", ".join(self._arguments(call, step_name, bounds))
-        text = f"{self.model}_{self.names[call.name]}({arguments});"
-        return wrapped(text)
+        return wrapped(f"{self._function(call)}({arguments});")
 
     def row_lines(self, call: KernelCall, step_name: str, bounds: RowBounds) -> list[str]:
         """Lines of a call for some rows in a sequence."""
@@ -83,7 +91,7 @@ class Calls:
 
     def _transfer(self, step: Transfer) -> str:
         target = place(self.program, self.plan, step.target)
-        source = f"{self.model}_{step.source}" if step.source_is_constant else self._place(step.source)
+        source = self._constant(step.source) if step.source_is_constant else self._place(step.source)
         operands = f"{target}, {source}, {self.program.tensors[step.target].num_bytes}u"
         if step.number is not None:
             return f"tvm_ext_dma_start({step.number}u, {operands});"
@@ -118,7 +126,7 @@ class Calls:
                 arguments.append(self._place(next(outputs)))
             elif parameter.role == "constant":
                 name = next(constants)
-                arguments.append(self._place(fetched[name]) if name in fetched else f"{self.model}_{name}")
+                arguments.append(self._place(fetched[name]) if name in fetched else self._constant(name))
             elif parameter.role == "scratch":
                 arguments.append(self._place(scratch_name(step_name)))
             elif parameter.role == "ring":

@@ -5,7 +5,7 @@ They are static objects, or members of an instance that the caller holds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from codegen_c.arena.memory_plan import MemoryPlan, Placement
 from codegen_c.c_text.lines import MOST_COLUMNS, comment_block
@@ -27,10 +27,17 @@ def union_name(model: str, memory: str) -> str:
     return f"{model}_{memory}"
 
 
-def arena_pointer(interface: Interface, memory: str) -> str:
+def arena_object(interface: Interface, memory: str, shared: Mapping[str, str]) -> str:
+    """C expression of a memory's arena. shared: memory -> what a bundle has for it."""
+    if interface.holds_context:
+        return f"{INSTANCE}->{memory}"
+    return shared.get(memory, union_name(interface.model, memory))
+
+
+def arena_pointer(interface: Interface, memory: str, shared: Mapping[str, str]) -> str:
     """Declaration, without the semicolon, of a pointer to a memory's arena that is named as the memory."""
     tag = union_name(interface.model, memory)
-    return f"union {tag} *const {memory} = {f'&{INSTANCE}->{memory}' if interface.holds_context else f'&{tag}'}"
+    return f"union {tag} *const {memory} = &{arena_object(interface, memory, shared)}"
 
 
 def instance_pointer(interface: Interface, *, const: bool = False) -> list[str]:
@@ -71,10 +78,19 @@ def define_section(model: str, memory: Memory, *, zeroed: bool) -> str:
 
 
 def emit_memory(
-    program: Program, plan: MemoryPlan, interface: Interface, origin: Origin, platform: Platform
+    program: Program,
+    plan: MemoryPlan,
+    interface: Interface,
+    origin: Origin,
+    platform: Platform,
+    shared: Mapping[str, str] | None = None,
+    bundle: str = "",
 ) -> dict[str, str]:
-    """Texts of `<model>_memory.h` and `<model>_memory.c`."""
-    model = interface.model
+    """Texts of `<model>_memory.h` and `<model>_memory.c`.
+
+    shared: memory -> the arena's object in the memory of a bundle, of that name.
+    """
+    model, shared = interface.model, shared or {}
     guard = f"{model.upper()}_MEMORY_H"
     memories = [arena.memory for arena in plan.arenas if arena.num_bytes]
     homes = {arena.memory: arena.inside for arena in plan.arenas}
@@ -82,19 +98,27 @@ def emit_memory(
         banner(origin, f"{model}: the arenas, every tensor at its planned place."),
         f"#ifndef {guard}\n#define {guard}\n",
         "#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n",
-        *(_union(program, plan, interface, memory) for memory in memories),
+        *(
+            _union(program, plan, model, memory, is_own=not interface.holds_context and memory not in shared)
+            for memory in memories
+        ),
         *([_instance(interface, memories)] if interface.holds_context else []),
         "#endif\n",
     ]
     source = [
         banner(origin, f"{model}: the arenas."),
         f'#include "{model}_memory.h"\n#include "{model}.h"\n',
+        *([f'#include "{bundle}_memory.h"\n'] if shared else []),
         *(
             [f'_Static_assert(sizeof(struct {model}_{INSTANCE}) == sizeof({interface.context_type}), "instance");\n']
             if interface.holds_context
-            else [_definition(model, memory, platform.memory(homes[memory])) for memory in memories]
+            else [
+                _definition(model, memory, platform.memory(homes[memory]))
+                for memory in memories
+                if memory not in shared
+            ]
         ),
-        *(_accessors(program, plan, interface) if interface.io == "arena" else ()),
+        *(_accessors(plan, interface, shared) if interface.io == "arena" else ()),
     ]
     return {f"{model}_memory.h": "\n".join(header), f"{model}_memory.c": "\n".join(source)}
 
@@ -122,8 +146,7 @@ def _instance(interface: Interface, memories: Sequence[str]) -> str:
     return f"{note}\nstruct {interface.model}_{INSTANCE} {{\n{block(members or [unused])}\n}};\n"
 
 
-def _union(program: Program, plan: MemoryPlan, interface: Interface, memory: str) -> str:
-    model = interface.model
+def _union(program: Program, plan: MemoryPlan, model: str, memory: str, *, is_own: bool) -> str:
     arena = next(arena for arena in plan.arenas if arena.memory == memory)
     placements = sorted((p for p in plan.placements.values() if p.memory == memory), key=lambda p: (p.begin, p.offset))
     tag = union_name(model, memory)
@@ -137,7 +160,7 @@ def _union(program: Program, plan: MemoryPlan, interface: Interface, memory: str
     peak = program.steps[arena.peak_step].name if program.steps else model
     bound = arena.lower_bound_bytes
     note = f"/* {arena.num_bytes} B; no plan of these lifetimes needs fewer than {bound} B (at {peak}). */"
-    declared = [] if interface.holds_context else [f"extern union {tag} {tag};"]
+    declared = [f"extern union {tag} {tag};"] if is_own else []
     return "\n".join([note, f"union {tag} {{", block(members), "};", *declared, *asserts, ""])
 
 
@@ -174,11 +197,11 @@ def _definition(model: str, arena: str, memory: Memory) -> str:
     return text
 
 
-def _accessors(program: Program, plan: MemoryPlan, interface: Interface) -> list[str]:
+def _accessors(plan: MemoryPlan, interface: Interface, shared: Mapping[str, str]) -> list[str]:
     texts: list[str] = []
     for port in (*interface.inputs, *interface.outputs):
         memory = plan.placements[port.name].memory
-        where = f"{INSTANCE}->{memory}" if interface.holds_context else union_name(interface.model, memory)
+        where = arena_object(interface, memory, shared)
         lines = [*instance_pointer(interface, const=port in interface.outputs), f"return {where}.{port.name};"]
         texts.append(f"{accessor_signature(interface, port)}\n{{\n{block(lines)}\n}}\n")
     return texts

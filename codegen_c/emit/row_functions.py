@@ -69,7 +69,7 @@ def _definition(written: Calls, call: KernelCall, step_name: str) -> str:
     head = f"TVM_EXT_STEP void {model}_{written.row_names[call.name]}("
     lines = [
         *(
-            f"{arena_pointer(written.interface, memory)};"
+            f"{arena_pointer(written.interface, memory, written.sharing.arenas)};"
             for memory in written.memories(call, step_name)
             if memory not in given
         ),
