@@ -113,7 +113,7 @@ def emit_memory(
             [f'_Static_assert(sizeof(struct {model}_{INSTANCE}) == sizeof({interface.context_type}), "instance");\n']
             if interface.holds_context
             else [
-                _definition(model, memory, platform.memory(homes[memory]))
+                arena_definition(model, memory, platform.memory(homes[memory]))
                 for memory in memories
                 if memory not in shared
             ]
@@ -188,7 +188,7 @@ def _member(program: Program, placement: Placement) -> list[str]:
     return [*comment_block([f"{note}; {alive}"]).split("\n"), *struct]
 
 
-def _definition(model: str, arena: str, memory: Memory) -> str:
+def arena_definition(model: str, arena: str, memory: Memory) -> str:
     """The arena's object, in the section of the memory that it lies in."""
     tag = union_name(model, arena)
     text = f"{define_section(model, memory, zeroed=True)}{section_macro(model, memory.name)} union {tag} {tag};\n"

@@ -22,8 +22,8 @@ def emit_readme(interface: Interface, report: Mapping[str, Any]) -> str:
     sources = [f"`{model}.c`", f"`{model}_memory.c`", f"`{model}_weights.c`", "and the headers beside them"]
     return render(
         "README.md.j2", model=model, generator=report["generator"], source=report["model"]["source"],
-        sha256=report["model"]["sha256"], platform=report["platform"], verified=_verified(verify),
-        usage=_usage(interface),
+        sha256=report["model"]["sha256"], platform=report["platform"], verified=verified(verify),
+        usage=usage(interface),
         ports=ports, files=", ".join(sources), board=report["artifacts"]["elf"] is not None, memories=used,
         arena_bytes=report["arena_bytes"], lower_bound_bytes=report["lower_bound_bytes"],
         code_bytes=report["code_bytes"], stack_bytes=report["stack_bytes"],
@@ -32,7 +32,7 @@ def emit_readme(interface: Interface, report: Mapping[str, Any]) -> str:
     )  # fmt: skip
 
 
-def _verified(verify: Mapping[str, Any]) -> str:
+def verified(verify: Mapping[str, Any]) -> str:
     """One sentence for each place where the package was run, or nothing; and whose reading it was compared with."""
     places = {"host": "the host", "qemu": "the board in QEMU"}
     ran = {target: result for target, result in verify.items() if result}
@@ -47,7 +47,7 @@ def _verified(verify: Mapping[str, Any]) -> str:
     return " ".join(sentences)
 
 
-def _usage(interface: Interface) -> str:
+def usage(interface: Interface) -> str:
     """Example of a call; of an instance of its own, one for each stream, thread or task, where callers hold them."""
     if not interface.holds_context:
         return _calls(interface)

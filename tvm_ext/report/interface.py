@@ -72,6 +72,14 @@ class _Step:
 
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class BundleNames:
+    """Names of a bundle and its models, in its order, as the report of each of them has them."""
+
+    name: Identifier
+    models: Annotated[tuple[Identifier, ...], Field(min_length=1, max_length=256)]
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
 class _Report:
     model: _Model
     platform: str
@@ -83,6 +91,7 @@ class _Report:
     state_bytes: Annotated[int, Field(ge=0, lt=_MOST_BYTES)] = 0
     warm_up_runs: Annotated[int, Field(ge=0, lt=1 << 31)] = 0
     context_bytes: Annotated[int, Field(ge=0, lt=_MOST_BYTES)] = 0
+    bundle: BundleNames | None = None
 
 
 def interface_of(report: Mapping[str, Any]) -> Interface:
@@ -110,6 +119,11 @@ def interface_of(report: Mapping[str, Any]) -> Interface:
 def modelled_instructions(report: Mapping[str, Any]) -> int:
     """Instructions of one run, by the kernels' own estimates. Raises BadPackage."""
     return sum(step.modelled_instructions or 0 for step in _checked(report).steps)
+
+
+def bundle_names(report: Mapping[str, Any]) -> BundleNames | None:
+    """The bundle that a model is part of; None for a package of its own. Raises BadPackage."""
+    return _checked(report).bundle
 
 
 def firmware_of(folder: Path, report: Mapping[str, Any]) -> Path | None:
