@@ -27,6 +27,7 @@ from codegen_c.targets.registry import check_processors
 from tvm_ext.assurance.assurance import measured_assurance
 from tvm_ext.assurance.coverage import selftest_coverage
 from tvm_ext.builder import not_the_model, targets_of
+from tvm_ext.bundle_links import faults_of_links, links_of, with_linked_inputs
 from tvm_ext.bundle_package import BundlePackage
 from tvm_ext.core.bundle_file import BundledModel, BundleFile
 from tvm_ext.core.decisions.models import ModelOrigin, QuantizationMeasured
@@ -37,7 +38,7 @@ from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import Optimize, Target
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects, link_elf, section_sizes, static_library, symbol_sizes
-from tvm_ext.execution.bundle_runner import HostBundle, run_bundle_on_board
+from tvm_ext.execution.bundle_runner import HostBundle, run_bundle_on_board, selftest_on_board
 from tvm_ext.execution.runner import QemuResult, board_seconds, library_sources
 from tvm_ext.load import load
 from tvm_ext.package import PLATFORM_FILE
@@ -81,6 +82,7 @@ def bundle(
     with replaced_folder(folder) as new:
         subjects = [_subject(file, model, platform, limits, bool(targets), say) for model in file.models]
         common = bundle_of(file.name, [_member(subject) for subject in subjects], file.at_once)
+        common = replace(common, links=tuple(links_of(file, common.members)))
         _check(common, file, platform)
         subjects = [
             replace(one, compiled=replace(one.compiled, sharing=common.sharing(member)))
@@ -114,6 +116,7 @@ def _subject(
         path, shapes=model.shapes, limits=limits, states=model.states,
         initial=read_arrays(initial) if initial else None,
     )  # fmt: skip
+    module = with_linked_inputs(module, file, model)
     return make_subject(
         module, platform, model.build_options(()), calibration=calibration, verify_inputs=verify_inputs,
         verifies=verifies, say=lambda stage: say(f"{model.name}: {stage}"),
@@ -155,13 +158,14 @@ def _write_texts(
     units = [name for name in texts if name.endswith(".c")]
     small = [name for name in units if _optimize(common, name) == "size"]
     names = [one.model for one in subjects]
-    texts |= emit_bundle_selftest(common, compares=compares)
+    vectors = {one.model: vectors_of(one) for one in subjects}
+    texts |= emit_bundle_selftest(common, vectors, tolerance=FLOAT_TOLERANCE, compares=compares)
     texts |= emit_build_files(common.name, units, platform, "speed", tested=names, otherwise=small)
     texts |= emit_bundle_firmware(common, platform, compares=compares) if platform.board else {}
     texts[PLATFORM_FILE] = json.dumps(json.loads(platform.to_json()), indent=2) + "\n"
     for one in subjects:
         interface, compiled = one.compiled.interface, one.compiled
-        texts |= emit_vectors(interface, vectors_of(one))
+        texts |= emit_vectors(interface, vectors[one.model])
         texts |= emit_selftest(interface, tolerance=FLOAT_TOLERANCE, compares=compares)
         del texts[f"{one.model}_selftest_main.c"]
         texts[f"{one.model}_trace.json"] = compiled.trace(ModelOrigin.read(one.mod).nodes)
@@ -239,18 +243,22 @@ def _verify(
     samples = {one.model: one.samples for one in subjects}
     say("running all models on the host")
     given: dict[str, list[dict[str, np.ndarray]]] = {name: [] for name in samples}
+    problems: list[str] = []
     with HostBundle(folder, common.name, list(interfaces.values())) as host:
         for index in range(max(map(len, samples.values()))):
             for name, own in samples.items():
                 if index < len(own) and (outputs := answer(host.models[name], own[index])) is not None:
                     given[name].append(outputs)
+    if common.links:
+        problems += faults_of_links(folder, common, samples)
     boards: dict[str, QemuResult] = {}
     if "qemu" in targets and built.elf:
         say("running all models on the board in QEMU")
         seconds = sum(board_seconds(one.compiled.modelled_instructions, len(one.samples)) for one in subjects)
         platform = subjects[0].compiled.platform
         boards = run_bundle_on_board(built.elf, platform, list(interfaces), interfaces, samples, time_limit_s=seconds)
-    problems: list[str] = []
+        complaint = selftest_on_board(built.elf, platform, time_limit_s=seconds)
+        problems += [f"board: {complaint}"] if complaint else []
     for one in subjects:
         assert one.expected is not None, "targets ask for it"
         found, wrong = judged(one, one.expected, given[one.model], boards.get(one.model))

@@ -38,7 +38,7 @@ from relay_passes.streams.stream_windows import StreamWindows
 from tvm_ext import guide
 from tvm_ext.calibration import Calibration, Source, read_calibration
 from tvm_ext.core.decisions.composites import Region
-from tvm_ext.core.decisions.models import KeptStates, ModelOrigin, PortNames, WarmUp
+from tvm_ext.core.decisions.models import KeptStates, LinkedInputs, ModelOrigin, PortNames, WarmUp
 from tvm_ext.core.decisions.outcomes import SchedulePeak, SplitCost
 from tvm_ext.core.errors import BadOptions, UnsupportedModel
 from tvm_ext.core.model_states import with_next_names
@@ -249,6 +249,7 @@ def _compiled(
     compiled = compile_region(
         region, platform, options, origin(source, platform), model=model, input_names=names.inputs,
         output_names=names.outputs, states=states, warm_up_runs=warm_up.runs,
+        linked=LinkedInputs.read(fitting).inputs,
         lower=backend.lower,
     )  # fmt: skip
     peak = SchedulePeak.read(lowered["main"])

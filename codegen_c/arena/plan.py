@@ -16,7 +16,7 @@ from codegen_c.arena.solve import optimise
 from codegen_c.program.program import Program, scratch_bytes, scratch_memory
 from tvm_ext.core.alignment import ALIGNMENT_BYTES, STATE_ALIGNMENT_BYTES
 from tvm_ext.core.errors import BadOptions, DoesNotFit
-from tvm_ext.core.platform import STATE_MEMORY, Platform
+from tvm_ext.core.platform import Platform
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ def _placed(
                 lower_bound_bytes=max(live),
                 proved=found.proved and (not apart or found.num_bytes == max(live)),
                 peak_step=live.index(max(live)),
-                home=program.state_home if memory == STATE_MEMORY else "",
+                home=home if (home := program.home(memory)) != memory else "",
             )
         )
     return placements, arenas
@@ -181,7 +181,8 @@ def check_capacity(
         beside = f" beside {needed - arena.num_bytes} B of others" if needed > arena.num_bytes else ""
         raise DoesNotFit(
             f"{step}: {arena.lower_bound_bytes} B are alive at step {arena.peak_step} ({listed}) and the "
-            f"{'state' if arena.home else 'arena'} needs {arena.num_bytes} B{beside}; {memory.name} of {platform.name} "
+            f"{arena.memory if arena.home else 'arena'} "
+            f"needs {arena.num_bytes} B{beside}; {memory.name} of {platform.name} "
             f"{'holds' if limit == memory.capacity_bytes else 'may give'} {limit} B, {needed - limit} B less. "
             "Try a larger memory, a smaller input, or an int8 model."
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tvm import relax
@@ -28,7 +28,7 @@ from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.core.model_states import ModelState
 from tvm_ext.core.options import BuildOptions
-from tvm_ext.core.platform import STATE_MEMORY, Platform
+from tvm_ext.core.platform import LINKED_MEMORY, STATE_MEMORY, Platform
 from tvm_ext.core.row_schedule import RowLoop, Schedule
 
 
@@ -99,21 +99,23 @@ def compile_region(
     output_names: Sequence[str] = (),
     states: Sequence[ModelState] = (),
     warm_up_runs: int = 0,
+    linked: Sequence[str] = (),
     lower: Lower = lower_operator,
 ) -> Compiled:
     """Lower, plan, validate.
 
     input_names, output_names: the model's own, in the region's order; by default the variables' names. states: the
-    parameters behind the inputs, and the results behind the outputs. warm_up_runs: as `lower_region` takes them. lower:
-    as in `CodegenBackend`.
+    parameters behind the inputs, and the results behind the outputs. warm_up_runs: as `lower_region` takes them.
+    linked: inputs, by the model's own names, that other models of a bundle write to. lower: as in `CodegenBackend`.
     Whether it fits is another question: `check_capacity`. Raises UnsupportedModel, PlanRejected.
     """
     target = target_of(platform.processor, optimize=options.optimize, least_scratch=options.least_scratch)
-    reserved = {*RESERVED, STATE_MEMORY, *(memory.name for memory in platform.memories)}
+    reserved = {*RESERVED, STATE_MEMORY, LINKED_MEMORY, *(memory.name for memory in platform.memories)}
     reserved |= CONTEXT_NAMES if options.context == "caller" else set[str]()
     program = lower_region(
         region, platform, target, reserved=reserved, lower=lower, states=states, warm_up_runs=warm_up_runs
     )
+    program = _with_linked(program, dict(zip(input_names, program.inputs, strict=True)) if linked else {}, linked)
     if options.context == "caller":  # the state lies with the arena, wherever the caller puts the instance
         program = replace(program, state_home=platform.activations)
     program, plan = _planned(program, platform, options)
@@ -140,7 +142,7 @@ def _planned(program: Program, platform: Platform, options: BuildOptions) -> tup
     """Program and plan, with copies saved and calls merged or as it is: whichever takes fewer bytes."""
     held = {*program.inputs, *program.outputs} if options.io != "arena" else set[str]()
     pinned = {tensor_named(program, name): offset for name, offset in (options.pin or {}).items()}
-    kept = {tensor_named(program, name) for name in options.keep}
+    kept = {tensor_named(program, name) for name in options.keep} | {*program.linked}
     viewed = with_views(program, apart={*pinned, *kept})
     ways = dict.fromkeys([merge_steps(viewed), viewed, program])
     plans = [
@@ -148,6 +150,12 @@ def _planned(program: Program, platform: Platform, options: BuildOptions) -> tup
         for way in ways
     ]
     return min(plans, key=lambda planned: planned[1].arena_bytes)
+
+
+def _with_linked(program: Program, inputs: Mapping[str, str], linked: Sequence[str]) -> Program:
+    """The program with some inputs in a struct of their own. inputs: tensor of each by the model's own name."""
+    moved = {inputs[name]: replace(program.tensors[inputs[name]], memory=LINKED_MEMORY) for name in linked}
+    return replace(program, tensors={**program.tensors, **moved}) if moved else program
 
 
 def tensor_named(program: Program, source: str) -> str:

@@ -11,6 +11,7 @@ from codegen_c.c_text.text import block, comment
 from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.functions import declaration, definition
 from codegen_c.emit.layers import layer_names
+from codegen_c.emit.links import ModelLink, emit_links
 from codegen_c.emit.memory import arena_definition, define_section, section_macro, union_name
 from codegen_c.emit.model import RUNTIME_HEADER
 from codegen_c.emit.sharing import (
@@ -41,6 +42,7 @@ class Bundle:
     overlays: tuple[Overlay, ...]
     functions: tuple[SharedFunction, ...]
     constants: tuple[SharedConstant, ...]
+    links: tuple[ModelLink, ...] = ()
 
     def sharing(self, member: Member) -> Sharing:
         return sharing_of(self.name, member, self.functions, self.constants)
@@ -72,6 +74,7 @@ def emit_bundle(bundle: Bundle, origin: Origin, origins: Mapping[str, Origin], p
         texts |= _memory(bundle, origin, platform)
     if bundle.functions:
         texts |= _kernels(bundle, origin, origins)
+    texts |= emit_links(bundle.name, bundle.links, origin)
     if bundle.constants:
         texts |= _weights(bundle, origin, origins, platform)
     return {name: folded(text) for name, text in texts.items()}
@@ -88,6 +91,7 @@ def _header(bundle: Bundle, origin: Origin) -> str:
         ]
     guard = f"{bundle.name.upper()}_H"
     includes = "\n".join(f'#include "{name}.h"' for name in names)
+    includes += f'\n#include "{bundle.name}_links.h"' if bundle.links else ""
     head = banner(origin, f"{bundle.name}: all its models.")
     return f"{head}\n#ifndef {guard}\n#define {guard}\n\n{comment_block(notes)}\n{includes}\n\n#endif\n"
 

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import numpy as np
+
+from codegen_c.c_text.text import C_TYPES, filled, float_literal, literal
 from codegen_c.emit.bundle import Bundle
 from codegen_c.emit.firmware import board_files, firmware_part
+from codegen_c.emit.links import run_symbol
+from codegen_c.emit.selftest import TestVector, ports
 from codegen_c.emit.templates import render
 from codegen_c.program.interface import Interface
 from tvm_ext.core.platform import Platform
 
+_LINE_LENGTH = 100
 
-def emit_bundle_selftest(bundle: Bundle, *, compares: bool) -> dict[str, str]:
-    """`<bundle>_selftest.h/.c`, and a program for the host. compares: whether the models' self-tests do."""
+
+def emit_bundle_selftest(
+    bundle: Bundle, vectors: Mapping[str, Sequence[TestVector]], *, tolerance: float, compares: bool
+) -> dict[str, str]:
+    """`<bundle>_selftest.h/.c`, and a program for the host. compares: whether the models' self-tests do.
+
+    vectors: of each model, by which links are tested. tolerance: of floats, as in `emit_selftest`.
+    """
     interfaces = [member.interface for member in bundle.members]
     values = {
         "bundle": bundle.name,
         "compares": compares,
         "models": _models(interfaces),
+        "linked": [_linked(bundle, one, vectors[one.model], tolerance) for one in interfaces] if compares else [],
         "kept": [one.model for one in interfaces if one.state_bytes and not one.holds_context],
     }
     names = ("selftest.h", "selftest.c", "selftest_main.c")
@@ -40,6 +53,40 @@ def emit_bundle_firmware(bundle: Bundle, platform: Platform, *, compares: bool) 
     }
     own = {"firmware.c": render("bundle_firmware.c.j2", **values), "models.h": render("bundle_models.h.j2", **values)}
     return board_files(platform, parts | own, moves=moves)
+
+
+def _linked(bundle: Bundle, source: Interface, vectors: Sequence[TestVector], tolerance: float) -> dict[str, object]:
+    """Fields of a model, of its links, and of what its first answer becomes by them."""
+    vector = vectors[source.warm_up_runs] if source.warm_up_runs < len(vectors) else vectors[-1]
+    links: list[dict[str, object]] = []
+    for link in bundle.links:
+        if link.source.model != source.model or vector.outputs is None:
+            continue
+        elements = link.mapping.reference(np.asarray(vector.outputs[link.port.source]).reshape(-1))
+        is_float = elements.dtype.kind == "f"
+        largest = float(np.abs(elements[np.isfinite(elements)]).max(initial=0)) if is_float else 0.0
+        links.append(
+            {
+                "symbol": link.symbol,
+                "place": link.place,
+                "count": link.tensor.num_elements,
+                "target": link.target.model,
+                "tensor": link.tensor.c_name,
+                "c_type": C_TYPES[link.mapping.target.dtype],
+                "is_float": is_float,
+                "limit": float_literal(tolerance * largest),
+                "lines": filled(literal(elements), _LINE_LENGTH),
+            }
+        )
+    return {
+        "name": source.model,
+        "run": run_symbol(bundle.name, source.model),
+        "resets": source.state_bytes > 0,
+        "runs": source.warm_up_runs + 1,
+        "inputs": ports(source, "inputs", ""),
+        "links": links,
+        "state_targets": list(dict.fromkeys(link.target.model for link in bundle.links if link.tensor.is_state)),
+    }
 
 
 def _models(interfaces: Sequence[Interface]) -> list[dict[str, str | int]]:

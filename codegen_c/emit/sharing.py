@@ -13,7 +13,7 @@ from codegen_c.program.interface import Interface
 from codegen_c.program.program import Constant, KernelCall, Program
 from tvm_ext.core.names import unique
 from tvm_ext.core.options import Optimize
-from tvm_ext.core.platform import STATE_MEMORY
+from tvm_ext.core.platform import LINKED_MEMORY, STATE_MEMORY
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,7 +51,8 @@ class Member:
         """Memory -> bytes of the arenas that the bundle places."""
         if self.interface.holds_context:
             return {}
-        return {a.memory: a.num_bytes for a in self.plan.arenas if a.num_bytes and a.memory != STATE_MEMORY}
+        apart = (STATE_MEMORY, LINKED_MEMORY)
+        return {a.memory: a.num_bytes for a in self.plan.arenas if a.num_bytes and a.memory not in apart}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -76,11 +76,31 @@ class BundledModel:
 
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class BundledLink:
+    """An output that becomes an input or a state: real(target) = scale * real(source) + shift, element by element.
+
+    source: `model.output`; target: `model.input` or `model.state`, by the models' own names.
+    """
+
+    source: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}\..+$", max_length=1000)]
+    target: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}\..+$", max_length=1000)]
+    scale: Annotated[float, Field(strict=False, allow_inf_nan=False, gt=-1e30, lt=1e30)] = 1.0
+    shift: Annotated[float, Field(strict=False, allow_inf_nan=False, gt=-1e30, lt=1e30)] = 0.0
+
+    @property
+    def ends(self) -> tuple[tuple[str, str], tuple[str, str]]:
+        """(model, tensor) of the source and of the target."""
+        (one, _, output), (other, _, tensor) = self.source.partition("."), self.target.partition(".")
+        return (one, output), (other, tensor)
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
 class BundleFile:
     """The models of a package, in the order in which they are named.
 
     name: C prefix of what they have in common. at_once: groups of models of which one may begin while another has not
-    ended; all others never do, and their arenas share bytes. folder: that files are looked for in.
+    ended; all others never do, and their arenas share bytes. links: outputs that are handed on. folder: that files are
+    looked for in.
     """
 
     name: Name
@@ -89,6 +109,7 @@ class BundleFile:
         tuple[Annotated[tuple[Name, ...], Field(min_length=2, max_length=MOST_MODELS, strict=False)], ...],
         Field(max_length=256, strict=False),
     ] = ()
+    links: Annotated[tuple[BundledLink, ...], Field(max_length=256, strict=False)] = ()
     folder: str = ""
 
     @classmethod
@@ -151,11 +172,36 @@ class BundleFile:
                     return f"at_once[{index}]: {name!r} is no model of the bundle: {', '.join(names)}."
             if len(set(group)) < len(group):
                 return f"at_once[{index}]: names a model twice; one model never runs at once with itself."
+        if problem := self._link_problem():
+            return problem
         for index, model in enumerate(self.models):
             try:
                 model.build_options(())
             except BadOptions as error:
                 return f"models[{index}].options ({model.name}): {error}"
+        return None
+
+    def _link_problem(self) -> str | None:
+        models = {model.name: model for model in self.models}
+        for index, link in enumerate(self.links):
+            where, ends = f"links[{index}]", [model for model, _ in link.ends]
+            for key, name in zip(("source", "target"), ends, strict=True):
+                if name not in models:
+                    return f"{where}.{key}: {name!r} is no model of the bundle: {', '.join(models)}."
+                options = models[name].options
+                if options.io != "arena" or options.context != "static":
+                    return (
+                        f"{where}.{key}: {name} has io = {options.io!r}, context = {options.context!r}: its caller "
+                        "holds what would be linked. Give it io = 'arena' and context = 'static', or hand the value on "
+                        "there."
+                    )
+            if link.target in [other.target for other in self.links[:index]]:
+                return f"{where}.target = {link.target!r} is another link's target; one value can come from one output."
+            if len(set(ends)) == 2 and any(set(ends) <= set(group) for group in self.at_once):
+                return (
+                    f"{where}: {ends[0]} and {ends[1]} may run at once, so a value could change while it is read. Take "
+                    "them out of at_once, or hand the value on where both rest."
+                )
         return None
 
     def path_of(self, model: BundledModel, key: str) -> Path | None:
@@ -191,6 +237,7 @@ def _explained(error: ValidationError) -> str:
     if unknown:
         place = [str(part) for part in first["loc"] if not isinstance(part, int)][:-1]
         table = BundledOptions if "options" in place else BundledModel if "models" in place else BundleFile
+        table = BundledLink if "links" in place else table
         known = [name for name in table.__dataclass_fields__ if name != "folder"]
         return f"{key}: unknown key; allowed here: {', '.join(known)}."
     if first["type"] in ("missing", "missing_argument"):

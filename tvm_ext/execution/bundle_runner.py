@@ -11,9 +11,13 @@ from typing import Self
 
 import numpy as np
 
+from codegen_c.emit.firmware import qemu_arguments
 from codegen_c.program.interface import Interface
+from codegen_c.targets.registry import startup_of
 from tvm_ext.core.errors import BadInput, RunFailed
 from tvm_ext.core.platform import Platform
+from tvm_ext.core.processes.process import allowed_seconds, run_program
+from tvm_ext.core.toolchain import find_program
 from tvm_ext.execution.runner import (
     HOST_LIMITS,
     HostModel,
@@ -30,17 +34,27 @@ from tvm_ext.execution.runner import (
 class HostBundle:
     """All models of a bundle in one process, their arenas over each other as on a board; `models` by name.
 
-    Use as a context manager. Raises as `HostModel` does.
+    runs: model -> function that runs it and hands its outputs on, where there is one; such a run changes inputs and
+    states that its outputs are linked to. Use as a context manager. Raises as `HostModel` does.
     """
 
-    def __init__(self, folder: Path, bundle: str, interfaces: Sequence[Interface]) -> None:
+    def __init__(
+        self, folder: Path, bundle: str, interfaces: Sequence[Interface], runs: Mapping[str, str] | None = None
+    ) -> None:
         first, *others = interfaces
         with ExitStack() as held:
             built = Path(held.enter_context(TemporaryDirectory(prefix="tvm_ext_")))
             library = host_library(folder, first, built, others=others, beside=[bundle])
             child = held.enter_context(loaded_library(folder, library, HOST_LIMITS))
-            self.models = {one.model: HostModel.inside(child, one) for one in interfaces}
+            self.models = {
+                one.model: HostModel.inside(child, one, (runs or {}).get(one.model, "")) for one in interfaces
+            }
+            self._child = child
             self._held = held.pop_all()
+
+    def bytes_at(self, symbol: str, num_bytes: int) -> bytes:
+        """Bytes from where a function without arguments points to."""
+        return self._child.call("read_bytes", symbol, num_bytes)
 
     def __enter__(self) -> Self:
         return self
@@ -86,3 +100,17 @@ def run_bundle_on_board(
         results[one.model] = qemu_result(elf, platform, one, count, data[begin:end], fine, coarse)
         begin = end
     return results
+
+
+def selftest_on_board(elf: Path, platform: Platform, *, time_limit_s: float) -> str | None:
+    """Complaint of a firmware's self-test, run in QEMU; None where it passes."""
+    assert platform.board is not None, "the caller has looked"
+    command = [
+        find_program(startup_of(platform).emulator), *qemu_arguments(platform.board, shift=0),
+        "-semihosting-config", "enable=on,target=native", "-kernel", str(elf.resolve()),
+    ]  # fmt: skip
+    done = run_program(command, elf.parent, seconds=allowed_seconds(time_limit_s))
+    said = (done.stdout + done.stderr).strip().splitlines()
+    if done.problem or done.status or not said or said[-1] != "PASS":
+        return f"its self-test {done.left}: {' '.join(said[-3:])[:300]}"
+    return None

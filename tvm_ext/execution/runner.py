@@ -81,15 +81,18 @@ class HostModel:
             self._held = held.pop_all()
 
     @classmethod
-    def inside(cls, child: Child, interface: Interface) -> Self:
-        """A model of a library that is loaded there already, with others of its bundle. Closing it changes nothing."""
+    def inside(cls, child: Child, interface: Interface, run: str = "") -> Self:
+        """A model of a library that is loaded there already, with others of its bundle. Closing it changes nothing.
+
+        run: function that is called in place of the model's own.
+        """
         model = cls.__new__(cls)
         model._held = ExitStack()
-        model._begin(child, interface)
+        model._begin(child, interface, run)
         return model
 
-    def _begin(self, child: Child, interface: Interface) -> None:
-        self.interface, self._child = interface, child
+    def _begin(self, child: Child, interface: Interface, run: str = "") -> None:
+        self.interface, self._child, self._symbol = interface, child, run or interface.run
         self._instance = interface.model if interface.holds_context else ""
         if self._instance:
             child.call("hold", self._instance, interface.context_bytes)
@@ -115,7 +118,7 @@ class HostModel:
         went = [
             {**_called(ports, port), "num_elements": port.num_elements, "dtype": port.dtype} for port in ports.outputs
         ]
-        call = {"symbol": ports.run, "io": ports.io, "inputs": came, "outputs": went, "watch": watch}
+        call = {"symbol": self._symbol, "io": ports.io, "inputs": came, "outputs": went, "watch": watch}
         call["instance"] = self._instance
         try:
             result = self._child.call("run", call, ask=ask)

@@ -8,7 +8,7 @@ from typing import Any
 from codegen_c.emit.bundle import Bundle
 from codegen_c.emit.sharing import Member
 from tvm_ext.core.alignment import aligned
-from tvm_ext.core.platform import STATE_MEMORY, Platform
+from tvm_ext.core.platform import LINKED_MEMORY, STATE_MEMORY, Platform
 from tvm_ext.report.report import SCHEMA_VERSION
 
 
@@ -79,6 +79,22 @@ def make_bundle_report(
         "states": [
             {"model": member.model, "num_bytes": states} for member in bundle.members if (states := state_bytes(member))
         ],
+        "linked_inputs": [
+            {"model": member.model, "num_bytes": linked}
+            for member in bundle.members
+            if (linked := linked_bytes(member))
+        ],
+        "links": [
+            {
+                "source": f"{link.source.model}.{link.port.source}",
+                "target": f"{link.target.model}.{link.tensor.name}",
+                "target_is": "state" if link.tensor.is_state else "input",
+                "mapping": link.mapping.kind,
+                "elements": link.tensor.num_elements,
+                "constant_bytes": link.mapping.constant_bytes,
+            }
+            for link in bundle.links
+        ],
         "instances": [
             {"model": member.model, "num_bytes": member.interface.context_bytes}
             for member in bundle.members
@@ -99,14 +115,19 @@ def state_bytes(member: Member) -> int:
     return 0 if member.interface.holds_context else aligned(member.plan.state_bytes)
 
 
+def linked_bytes(member: Member) -> int:
+    """Bytes of inputs that other models write to."""
+    return sum(aligned(arena.num_bytes) for arena in member.plan.arenas if arena.memory == LINKED_MEMORY)
+
+
 def used_bytes(bundle: Bundle, platform: Platform) -> dict[str, int]:
-    """Bytes in each memory: arenas over each other, states, an instance of each model that has any, weights."""
+    """Bytes in each memory: arenas over each other, states, linked inputs, an instance of those with any, weights."""
     used = {one.memory: one.num_bytes for one in bundle.overlays}
     for member in bundle.members:
         if member.interface.holds_context:
             used[platform.activations] = used.get(platform.activations, 0) + member.interface.context_bytes
         for arena in member.plan.arenas:
-            if arena.memory == STATE_MEMORY and not member.interface.holds_context:
+            if arena.memory in (STATE_MEMORY, LINKED_MEMORY) and not member.interface.holds_context:
                 used[arena.inside] = used.get(arena.inside, 0) + aligned(arena.num_bytes)
     used[platform.weights] = used.get(platform.weights, 0) + bundle.weights_bytes
     return used

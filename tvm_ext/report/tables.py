@@ -88,8 +88,12 @@ def bundle_tables(report: Report) -> list[RenderableType]:
         for one in report[key]:
             row = (_number(one["num_bytes"]), _number(one["saved_bytes"]))
             table.add_row(escape(f"{what} {one['name']}"), escape(", ".join(one["models"])), *row)
-    for what, key in (("state", "states"), ("instance, the caller's", "instances")):
-        for one in report[key]:
+    for link in report.get("links", ()):
+        cost = _number(link["constant_bytes"])
+        table.add_row(escape(f"link to {link['target']}, {link['mapping']}"), escape(link["source"]), cost, "-")
+    kept = (("state", "states"), ("linked inputs", "linked_inputs"), ("instance, the caller's", "instances"))
+    for what, key in kept:
+        for one in report.get(key, ()):
             table.add_row(what, escape(one["model"]), _number(one["num_bytes"]), "-")
     table.add_row("weights", "", _number(report["weights_bytes"]), "-")
     table.add_row("code", "", _number(report["code_bytes"]), "-")
