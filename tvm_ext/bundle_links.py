@@ -37,13 +37,27 @@ def with_linked_inputs(module: tvm.IRModule, file: BundleFile, model: BundledMod
     return LinkedInputs(inputs=tuple(names)).write(module) if names else module
 
 
-def links_of(file: BundleFile, members: Sequence[Member]) -> list[ModelLink]:
-    """The links of compiled models. Raises BadBundle for an output that is not there, shapes or types that differ."""
+def links_of(file: BundleFile, members: Sequence[Member], modules: Sequence[tvm.IRModule]) -> list[ModelLink]:
+    """The links of compiled models. modules: of each, as loaded.
+
+    Raises BadBundle for an output that is not there, shapes or types that differ.
+    """
     by_name = {member.model: member for member in members}
-    return [_link(file.name, number, link, by_name) for number, link in enumerate(file.links, 1)]
+    shapes = {
+        f"{member.model}.{state.name}": state.initial.shape
+        for member, module in zip(members, modules, strict=True)
+        for state in KeptStates.read(module).states
+    }
+    return [_link(file.name, number, link, by_name, shapes) for number, link in enumerate(file.links, 1)]
 
 
-def _link(bundle: str, number: int, link: BundledLink, members: Mapping[str, Member]) -> ModelLink:
+def _link(
+    bundle: str,
+    number: int,
+    link: BundledLink,
+    members: Mapping[str, Member],
+    state_shapes: Mapping[str, tuple[int, ...]],
+) -> ModelLink:
     where = f"links[{number - 1}]"
     (one, output), (other, tensor) = link.ends
     source, target = members[one], members[other]
@@ -51,7 +65,7 @@ def _link(bundle: str, number: int, link: BundledLink, members: Mapping[str, Mem
     if port is None:
         outputs = ", ".join(port.source for port in source.interface.outputs)
         raise BadBundle(f"{where}.source = {link.source!r}: {one} has no such output; there are {outputs}.")
-    found, element, shape = _target(target, tensor, where)
+    found, element, shape = _target(target, tensor, state_shapes.get(link.target, ()), where)
     if port.shape != shape:
         raise BadBundle(
             f"{where}: {link.source} is of shape {list(port.shape)}, {link.target} of {list(shape)}; shapes have to be "
@@ -66,21 +80,27 @@ def _link(bundle: str, number: int, link: BundledLink, members: Mapping[str, Mem
     )  # fmt: skip
 
 
-def _target(member: Member, name: str, where: str) -> tuple[LinkedTensor, Element, tuple[int, ...]]:
-    """An input or state by the model's own name, its type, and its shape. Raises BadBundle."""
+def _target(
+    member: Member, name: str, state_shape: tuple[int, ...], where: str
+) -> tuple[LinkedTensor, Element, tuple[int, ...]]:
+    """An input or state by the model's own name, its type, and its shape. state_shape: as the model has it.
+
+    Raises BadBundle for a state whose elements may lie in another order than the model's.
+    """
     port = next((port for port in member.interface.inputs if port.source == name), None)
     if port is not None:
         found = LinkedTensor(name=name, c_name=port.name, is_state=False, num_elements=port.num_elements)
         return found, Element(dtype=port.dtype, quantization=port.quantization), port.shape
     state = next(state for state in member.program.states if state.source == name)
     tensor, place = member.program.tensors[state.tensor], member.plan.placements[state.tensor]
-    if tensor.ring or tensor.layout:
-        form = "a ring of rows" if tensor.ring else "stored with its channels last"
+    turns = len(state_shape) == 4 and state_shape[1] > 1 and state_shape[2] * state_shape[3] > 1
+    if tensor.ring or tensor.layout or turns:
+        form = "a ring of rows" if tensor.ring else "an image, which may be stored with its channels last"
         raise BadBundle(f"{where}.target: the state {name!r} of {member.model} is {form}; link to an input instead.")
     found = LinkedTensor(
         name=name, c_name=tensor.name, is_state=True, num_elements=tensor.num_elements, offset=place.offset
     )
-    return found, Element(dtype=tensor.dtype, quantization=tensor.quantization), tensor.shape
+    return found, Element(dtype=tensor.dtype, quantization=tensor.quantization), state_shape
 
 
 def faults_of_links(folder: Path, common: Bundle, samples: Mapping[str, Sequence[Sample]]) -> list[str]:

@@ -29,6 +29,7 @@ from tvm_ext.assurance.coverage import selftest_coverage
 from tvm_ext.builder import not_the_model, targets_of
 from tvm_ext.bundle_links import faults_of_links, links_of, with_linked_inputs
 from tvm_ext.bundle_package import BundlePackage
+from tvm_ext.bundle_variants import passes_of, variants_of
 from tvm_ext.core.bundle_file import BundledModel, BundleFile
 from tvm_ext.core.decisions.models import ModelOrigin, QuantizationMeasured
 from tvm_ext.core.errors import DoesNotFit, PlanRejected
@@ -82,7 +83,11 @@ def bundle(
     with replaced_folder(folder) as new:
         subjects = [_subject(file, model, platform, limits, bool(targets), say) for model in file.models]
         common = bundle_of(file.name, [_member(subject) for subject in subjects], file.at_once)
-        common = replace(common, links=tuple(links_of(file, common.members)))
+        links, variants = (
+            links_of(file, common.members, [s.mod for s in subjects]),
+            variants_of(file, common.members, platform),
+        )
+        common = replace(common, links=tuple(links), variants=tuple(variants))
         _check(common, file, platform)
         subjects = [
             replace(one, compiled=replace(one.compiled, sharing=common.sharing(member)))
@@ -245,10 +250,14 @@ def _verify(
     given: dict[str, list[dict[str, np.ndarray]]] = {name: [] for name in samples}
     problems: list[str] = []
     with HostBundle(folder, common.name, list(interfaces.values())) as host:
-        for index in range(max(map(len, samples.values()))):
-            for name, own in samples.items():
-                if index < len(own) and (outputs := answer(host.models[name], own[index])) is not None:
-                    given[name].append(outputs)
+        for together in passes_of(common):
+            for name in together:
+                host.models[name].reset()
+            for index in range(max(len(samples[name]) for name in together)):
+                for name in together:
+                    own = samples[name]
+                    if index < len(own) and (outputs := answer(host.models[name], own[index])) is not None:
+                        given[name].append(outputs)
     if common.links:
         problems += faults_of_links(folder, common, samples)
     boards: dict[str, QemuResult] = {}
@@ -256,7 +265,9 @@ def _verify(
         say("running all models on the board in QEMU")
         seconds = sum(board_seconds(one.compiled.modelled_instructions, len(one.samples)) for one in subjects)
         platform = subjects[0].compiled.platform
-        boards = run_bundle_on_board(built.elf, platform, list(interfaces), interfaces, samples, time_limit_s=seconds)
+        for together in passes_of(common):
+            own = {name: samples[name] for name in together}
+            boards |= run_bundle_on_board(built.elf, platform, list(interfaces), interfaces, own, time_limit_s=seconds)
         complaint = selftest_on_board(built.elf, platform, time_limit_s=seconds)
         problems += [f"board: {complaint}"] if complaint else []
     for one in subjects:

@@ -23,12 +23,13 @@ from codegen_c.emit.sharing import (
     shared_functions,
     sharing_of,
 )
+from codegen_c.emit.variants import VariantGroup, emit_variants
 from codegen_c.emit.weights import constant_definition
 from codegen_c.emit.weights import declaration as constant_declaration
 from codegen_c.kernels.contract import CFunction
 from tvm_ext.core.alignment import ALIGNMENT_BYTES
 from tvm_ext.core.options import Optimize
-from tvm_ext.core.platform import Platform
+from tvm_ext.core.platform import STATE_MEMORY, Platform
 
 _LINKAGE = "TVM_EXT_APART"
 
@@ -43,9 +44,25 @@ class Bundle:
     functions: tuple[SharedFunction, ...]
     constants: tuple[SharedConstant, ...]
     links: tuple[ModelLink, ...] = ()
+    variants: tuple[VariantGroup, ...] = ()
 
     def sharing(self, member: Member) -> Sharing:
-        return sharing_of(self.name, member, self.functions, self.constants)
+        group = self.group_of(member.model)
+        states_in = group.name if group and member.interface.state_bytes else ""
+        return sharing_of(self.name, member, self.functions, self.constants, states_in)
+
+    def group_of(self, model: str) -> VariantGroup | None:
+        """The variants that a model is one of; None for one that does a task alone."""
+        return next((group for group in self.variants if model in [one.model for one in group.models]), None)
+
+    @property
+    def state_overlays(self) -> dict[str, Overlay]:
+        """States of variants, which lie over each other, by group; where there are any."""
+        sizes = {
+            group.name: {one.model: one.state_bytes for one in group.models if one.state_bytes}
+            for group in self.variants
+        }
+        return {name: overlay_of(STATE_MEMORY, states, ()) for name, states in sizes.items() if states}
 
     @property
     def weights_bytes(self) -> int:
@@ -70,7 +87,8 @@ def bundle_of(name: str, members: Sequence[Member], at_once: Sequence[Sequence[s
 def emit_bundle(bundle: Bundle, origin: Origin, origins: Mapping[str, Origin], platform: Platform) -> dict[str, str]:
     """File name -> text. origins: of each model."""
     texts = {f"{bundle.name}.h": _header(bundle, origin)}
-    if bundle.overlays:
+    texts |= emit_variants(bundle.name, bundle.variants, origin)
+    if bundle.overlays or bundle.state_overlays:
         texts |= _memory(bundle, origin, platform)
     if bundle.functions:
         texts |= _kernels(bundle, origin, origins)
@@ -92,13 +110,15 @@ def _header(bundle: Bundle, origin: Origin) -> str:
     guard = f"{bundle.name.upper()}_H"
     includes = "\n".join(f'#include "{name}.h"' for name in names)
     includes += f'\n#include "{bundle.name}_links.h"' if bundle.links else ""
+    includes += f'\n#include "{bundle.name}_variants.h"' if bundle.variants else ""
     head = banner(origin, f"{bundle.name}: all its models.")
     return f"{head}\n#ifndef {guard}\n#define {guard}\n\n{comment_block(notes)}\n{includes}\n\n#endif\n"
 
 
 def _memory(bundle: Bundle, origin: Origin, platform: Platform) -> dict[str, str]:
     name, guard = bundle.name, f"{bundle.name.upper()}_MEMORY_H"
-    owners = dict.fromkeys(model for overlay in bundle.overlays for model in overlay.arenas)
+    states = bundle.state_overlays
+    owners = dict.fromkeys(model for overlay in (*bundle.overlays, *states.values()) for model in overlay.arenas)
     header = [
         banner(origin, f"{name}: the arenas of its models, over each other where they never run at once."),
         f"#ifndef {guard}\n#define {guard}\n",
@@ -106,12 +126,14 @@ def _memory(bundle: Bundle, origin: Origin, platform: Platform) -> dict[str, str
         *(f'#include "{model}_memory.h"' for model in owners),
         "",
         *(_union(name, overlay) for overlay in bundle.overlays),
+        *(_union(group, overlay) for group, overlay in states.items()),
         "#endif\n",
     ]
     source = [
         banner(origin, f"{name}: the arenas of its models."),
         f'#include "{name}_memory.h"\n',
         *(arena_definition(name, overlay.memory, platform.memory(overlay.memory)) for overlay in bundle.overlays),
+        *(arena_definition(group, STATE_MEMORY, platform.memory(platform.states)) for group in states),
     ]
     return {f"{name}_memory.h": "\n".join(header), f"{name}_memory.c": "\n".join(source)}
 

@@ -18,7 +18,7 @@ def emit_bundle_readme(bundle: Bundle, report: Mapping[str, Any]) -> str:
         "BUNDLE.md.j2", name=bundle.name, generator=report["generator"], platform=report["platform"], models=models,
         memories=[(one["name"], one["used_bytes"]) for one in report["memories"] if one["used_bytes"]],
         arenas=report["arenas"], states=report["states"], instances=report["instances"],
-        links=report["links"], linked_inputs=report["linked_inputs"],
+        variants=report["variants"], links=report["links"], linked_inputs=report["linked_inputs"],
         at_once=report["bundle"]["at_once"], board=report["artifacts"]["elf"] is not None,
         code_bytes=report["code_bytes"], weights_bytes=report["weights_bytes"],
         functions=report["shared_functions"], constants=report["shared_constants"],

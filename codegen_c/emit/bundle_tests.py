@@ -12,6 +12,7 @@ from codegen_c.emit.firmware import board_files, firmware_part
 from codegen_c.emit.links import run_symbol
 from codegen_c.emit.selftest import TestVector, ports
 from codegen_c.emit.templates import render
+from codegen_c.emit.variants import VariantGroup, select_cases
 from codegen_c.program.interface import Interface
 from tvm_ext.core.platform import Platform
 
@@ -31,7 +32,12 @@ def emit_bundle_selftest(
         "compares": compares,
         "models": _models(interfaces),
         "linked": [_linked(bundle, one, vectors[one.model], tolerance) for one in interfaces] if compares else [],
-        "kept": [one.model for one in interfaces if one.state_bytes and not one.holds_context],
+        "variants": [_variants(group) for group in bundle.variants],
+        "kept": [
+            one.model
+            for one in interfaces
+            if one.state_bytes and not one.holds_context and bundle.group_of(one.model) is None
+        ],
     }
     names = ("selftest.h", "selftest.c", "selftest_main.c")
     return {f"{bundle.name}_{name}": render(f"bundle_{name}.j2", **values) for name in names}
@@ -86,6 +92,18 @@ def _linked(bundle: Bundle, source: Interface, vectors: Sequence[TestVector], to
         "inputs": ports(source, "inputs", ""),
         "links": links,
         "state_targets": list(dict.fromkeys(link.target.model for link in bundle.links if link.tensor.is_state)),
+    }
+
+
+def _variants(group: VariantGroup) -> dict[str, object]:
+    """Fields of models for one task."""
+    stateful = [(index, one.model) for index, one in enumerate(group.models) if one.state_bytes]
+    return {
+        "name": group.name,
+        "cases": select_cases(group),
+        "count": len(group.models),
+        "keeps": group.switch == "keep",
+        "stateful": stateful,
     }
 
 

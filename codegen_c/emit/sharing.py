@@ -125,12 +125,17 @@ def shared_constants(bundle: str, members: Sequence[Member]) -> list[SharedConst
 
 
 def sharing_of(
-    bundle: str, member: Member, functions: Sequence[SharedFunction], constants: Sequence[SharedConstant]
+    bundle: str,
+    member: Member,
+    functions: Sequence[SharedFunction],
+    constants: Sequence[SharedConstant],
+    states_in: str = "",
 ) -> Sharing:
-    """The names that one model has for what is common."""
+    """The names that one model has for what is common. states_in: group of variants with one place for states."""
+    states = {STATE_MEMORY: f"{states_in}_{STATE_MEMORY}.{member.model}"} if states_in else dict[str, str]()
     return Sharing(
         bundle=bundle,
-        arenas={memory: f"{bundle}_{memory}.{member.model}" for memory in member.overlaid},
+        arenas={memory: f"{bundle}_{memory}.{member.model}" for memory in member.overlaid} | states,
         constants={name: one.symbol for one in constants for model, name in one.users if model == member.model},
         functions={
             one.function: one.symbol

@@ -40,7 +40,7 @@ def emit_sources(
         f"{model}.h": emit_header(interface, origin),
         f"{model}.c": emit_model(program, plan, interface, origin, after_step=after_step, sharing=sharing),
         **emit_memory(program, plan, interface, origin, platform, sharing.arenas, sharing.bundle),
-        **emit_state(program, plan, interface, origin),
+        **emit_state(program, plan, interface, origin, sharing.arenas, sharing.bundle),
         **emit_weights(program, model, origin, platform, sharing),
     }
     return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.c_text.text import C_TYPES, block, comment, filled, literal
 from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.header import reset_signature, state_place_signature
-from codegen_c.emit.memory import INSTANCE, instance_pointer, union_name
+from codegen_c.emit.memory import arena_object, instance_pointer, union_name
 from codegen_c.program.interface import Interface
 from codegen_c.program.program import KeptState, Program, Tensor
 from tvm_ext.core.platform import STATE_MEMORY
@@ -18,12 +19,20 @@ from tvm_ext.core.platform import STATE_MEMORY
 _LINE_LENGTH = 100
 
 
-def emit_state(program: Program, plan: MemoryPlan, interface: Interface, origin: Origin) -> dict[str, str]:
-    """Text of `<model>_state.c`; no file for a model without states."""
+def emit_state(
+    program: Program,
+    plan: MemoryPlan,
+    interface: Interface,
+    origin: Origin,
+    shared: Mapping[str, str] | None = None,
+    bundle: str = "",
+) -> dict[str, str]:
+    """Text of `<model>_state.c`; no file for a model without states. shared, bundle: as `emit_memory` takes them."""
     if not program.states:
         return {}
     model = interface.model
-    held = f"{INSTANCE}->{STATE_MEMORY}" if interface.holds_context else union_name(model, STATE_MEMORY)
+    common = shared or {}
+    held = arena_object(interface, STATE_MEMORY, common)
     found = instance_pointer(interface)
     tag = union_name(model, STATE_MEMORY)
     size = f"sizeof ((union {tag} *)0)->bytes" if interface.holds_context else f"sizeof {held}.bytes"
@@ -41,6 +50,7 @@ def emit_state(program: Program, plan: MemoryPlan, interface: Interface, origin:
         [
             banner(origin, f"{model}: what runs keep."),
             f'#include <string.h>\n\n#include "{model}.h"\n#include "{model}_memory.h"\n',
+            *([f'#include "{bundle}_memory.h"\n'] if STATE_MEMORY in common else []),
             f'_Static_assert({size} == {interface.state_bytes_name}, "state");\n',
             *(table for table in tables.values()),
             f"{reset_signature(interface)}\n{{\n{block(lines)}\n}}\n",

@@ -177,7 +177,8 @@ def test_pairs_of_models_that_cannot_be_linked(tmp_path: Path) -> None:
     ring = {"file": "frames.onnx", "states": {"before": "before.next"}}
     frames = state_models.frames(channels=2)
     wide = model_of([NODE("Relu", ["x"], ["y"])], {"x": (1, 2, 4, 1)}, ["y"])
-    models = {**MODELS, "frames": frames, "wide": wide}
+    most = state_models.frames(channels=2, then="ReduceMax")
+    models = {**MODELS, "frames": frames, "wide": wide, "most": most}
     cases = [
         ([gain, {**LINKS[1], "target": "network.gain"}], {}, {}, r"'network\.gain' is another link's"),
         ([gain], {}, {"at_once": [["sensor", "network"]]}, r"sensor and network may run at once"),
@@ -187,6 +188,9 @@ def test_pairs_of_models_that_cannot_be_linked(tmp_path: Path) -> None:
          r"wide\.y is of shape \[1, 2, 4, 1\], echo\.x of \[1, 8\]"),
         ([{"source": "wide.y", "target": "ring.before"}], {"wide": {"file": "wide.onnx"}, "ring": ring}, {},
          r"the state 'before' of ring is a ring of rows"),
+        ([{"source": "wide.y", "target": "image.before"}],
+         {"wide": {"file": "wide.onnx"}, "image": {**ring, "file": "most.onnx"}}, {},
+         r"the state 'before' of image is an image, which may be stored with its channels last"),
     ]  # fmt: skip
     for links, entries, keys, said in cases:
         path = written(tmp_path, models, {**ENTRIES, **entries}, links=links, **keys)

@@ -6,9 +6,9 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
-from typing import Annotated, Any, Self, cast
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
@@ -95,12 +95,38 @@ class BundledLink:
 
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class VariantLimits:
+    """Least charge of the battery and highest temperature at which a variant is chosen."""
+
+    battery_percent: Annotated[int, Field(ge=0, le=100)] = 0
+    temperature_c: Annotated[int, Field(ge=-100, le=1000)] = 1000
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class BundledVariants:
+    """Models for one task. name: C prefix of their choice. order: the models, the best first.
+
+    switch: whether a change keeps their common state, or begins the new one anew. hysteresis: fraction by which cycles
+    and bytes have to exceed the needs of a better variant than that in use; battery_margin_percent,
+    temperature_margin_c: the same of these. limits: by model.
+    """
+
+    name: Name
+    order: Annotated[tuple[Name, ...], Field(min_length=2, max_length=MOST_MODELS, strict=False)]
+    switch: Literal["keep", "reset"] = "reset"
+    hysteresis: Annotated[float, Field(strict=False, ge=0, le=10)] = 0.1
+    battery_margin_percent: Annotated[int, Field(ge=0, le=100)] = 5
+    temperature_margin_c: Annotated[int, Field(ge=0, le=1000)] = 5
+    limits: dict[str, VariantLimits] = field(default_factory=dict[str, VariantLimits])
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
 class BundleFile:
     """The models of a package, in the order in which they are named.
 
     name: C prefix of what they have in common. at_once: groups of models of which one may begin while another has not
-    ended; all others never do, and their arenas share bytes. links: outputs that are handed on. folder: that files are
-    looked for in.
+    ended; all others never do, and their arenas share bytes. links: outputs that are handed on. variants: models of
+    which one at a time does a task. folder: that files are looked for in.
     """
 
     name: Name
@@ -110,6 +136,7 @@ class BundleFile:
         Field(max_length=256, strict=False),
     ] = ()
     links: Annotated[tuple[BundledLink, ...], Field(max_length=256, strict=False)] = ()
+    variants: Annotated[tuple[BundledVariants, ...], Field(max_length=MOST_MODELS, strict=False)] = ()
     folder: str = ""
 
     @classmethod
@@ -157,7 +184,7 @@ class BundleFile:
         for index, name in enumerate(names):
             if name in names[:index]:
                 return f"models[{index}].name = {name!r} is another model's; each needs a name of its own."
-        every = [self.name, *names]
+        every = [self.name, *names, *(group.name for group in self.variants)]
         for one in every:
             for other in every:
                 if other.startswith(f"{one}_") or (one == other and every.count(one) > 1):
@@ -172,7 +199,7 @@ class BundleFile:
                     return f"at_once[{index}]: {name!r} is no model of the bundle: {', '.join(names)}."
             if len(set(group)) < len(group):
                 return f"at_once[{index}]: names a model twice; one model never runs at once with itself."
-        if problem := self._link_problem():
+        if problem := self._link_problem() or self._variant_problem():
             return problem
         for index, model in enumerate(self.models):
             try:
@@ -202,6 +229,27 @@ class BundleFile:
                     f"{where}: {ends[0]} and {ends[1]} may run at once, so a value could change while it is read. Take "
                     "them out of at_once, or hand the value on where both rest."
                 )
+        return None
+
+    def _variant_problem(self) -> str | None:
+        models = {model.name: model for model in self.models}
+        seen: set[str] = set()
+        for index, group in enumerate(self.variants):
+            where = f"variants[{index}]"
+            for name in (*group.order, *group.limits):
+                if name not in models:
+                    return f"{where}: {name!r} is no model of the bundle: {', '.join(models)}."
+            if unordered := [name for name in group.limits if name not in group.order]:
+                return f"{where}.limits: {unordered[0]} is no variant of {group.name}: {', '.join(group.order)}."
+            for name in group.order:
+                if name in seen or group.order.count(name) > 1:
+                    return f"{where}.order: {name} is there already; a model is a variant of one task, once."
+                if models[name].options.context != "static":
+                    return f"{where}.order: {name} has context = 'caller'; variants share the bundle's memory."
+            seen |= {*group.order}
+            for number, together in enumerate(self.at_once):
+                if len(meet := [name for name in group.order if name in together]) > 1:
+                    return f"at_once[{number}]: {meet[0]} and {meet[1]} are variants of {group.name}; only one runs."
         return None
 
     def path_of(self, model: BundledModel, key: str) -> Path | None:
@@ -237,7 +285,8 @@ def _explained(error: ValidationError) -> str:
     if unknown:
         place = [str(part) for part in first["loc"] if not isinstance(part, int)][:-1]
         table = BundledOptions if "options" in place else BundledModel if "models" in place else BundleFile
-        table = BundledLink if "links" in place else table
+        table = BundledLink if "links" in place else BundledVariants if "variants" in place else table
+        table = VariantLimits if table is BundledVariants and "limits" in place else table
         known = [name for name in table.__dataclass_fields__ if name != "folder"]
         return f"{key}: unknown key; allowed here: {', '.join(known)}."
     if first["type"] in ("missing", "missing_argument"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from codegen_c.emit.bundle import Bundle
@@ -79,6 +80,17 @@ def make_bundle_report(
         "states": [
             {"model": member.model, "num_bytes": states} for member in bundle.members if (states := state_bytes(member))
         ],
+        "variants": [
+            {
+                "name": group.name,
+                "models": [one.model for one in group.models],
+                "switch": group.switch,
+                "needs": [asdict(needs) for needs, _ in group.table],
+                "needs_to_change": [asdict(needs) for _, needs in group.table],
+                "state_bytes": bundle.state_overlays[group.name].num_bytes if group.has_states else 0,
+            }
+            for group in bundle.variants
+        ],
         "linked_inputs": [
             {"model": member.model, "num_bytes": linked}
             for member in bundle.members
@@ -127,7 +139,10 @@ def used_bytes(bundle: Bundle, platform: Platform) -> dict[str, int]:
         if member.interface.holds_context:
             used[platform.activations] = used.get(platform.activations, 0) + member.interface.context_bytes
         for arena in member.plan.arenas:
-            if arena.memory in (STATE_MEMORY, LINKED_MEMORY) and not member.interface.holds_context:
+            is_overlaid = arena.memory == STATE_MEMORY and bundle.group_of(member.model) is not None
+            if arena.memory in (STATE_MEMORY, LINKED_MEMORY) and not (member.interface.holds_context or is_overlaid):
                 used[arena.inside] = used.get(arena.inside, 0) + aligned(arena.num_bytes)
+    for overlay in bundle.state_overlays.values():
+        used[platform.states] = used.get(platform.states, 0) + overlay.num_bytes
     used[platform.weights] = used.get(platform.weights, 0) + bundle.weights_bytes
     return used
