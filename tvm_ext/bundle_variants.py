@@ -49,7 +49,7 @@ def _row(group: BundledVariants, member: Member, platform: Platform) -> tuple[Ne
     """Needs of a variant, and those with the margins."""
     limits = group.limits.get(member.model, VariantLimits())
     needs = Needs(
-        cycles=round(predicted_cycles(member.program, time_model(platform))),
+        cycles=min(round(predicted_cycles(member.program, time_model(platform))), (1 << 32) - 1),
         free_bytes=sum(aligned(arena.num_bytes) for arena in member.plan.arenas),
         battery_percent=limits.battery_percent, temperature_c=limits.temperature_c,
     )  # fmt: skip

@@ -32,7 +32,7 @@ from tvm_ext.bundle_package import BundlePackage
 from tvm_ext.bundle_variants import passes_of, variants_of
 from tvm_ext.core.bundle_file import BundledModel, BundleFile
 from tvm_ext.core.decisions.models import ModelOrigin, QuantizationMeasured
-from tvm_ext.core.errors import DoesNotFit, PlanRejected
+from tvm_ext.core.errors import BadBundle, DoesNotFit, PlanRejected, TvmExtError
 from tvm_ext.core.files.arrays import read_arrays
 from tvm_ext.core.files.output_folder import replaced_folder
 from tvm_ext.core.limits import Limits
@@ -112,6 +112,18 @@ def bundle(
 
 
 def _subject(
+    file: BundleFile, model: BundledModel, platform: Platform, limits: Limits | None, verifies: bool, say: Progress
+) -> Subject:
+    try:
+        return _compiled(file, model, platform, limits, verifies, say)
+    except BadBundle:
+        raise
+    except TvmExtError as error:
+        error.args = (f"{model.name}: {error}", *error.args[1:])
+        raise
+
+
+def _compiled(
     file: BundleFile, model: BundledModel, platform: Platform, limits: Limits | None, verifies: bool, say: Progress
 ) -> Subject:
     initial, path = file.path_of(model, "initial"), file.path_of(model, "file")

@@ -42,7 +42,10 @@ class Package:
         """Open a package that a build left earlier. Raises BadPackage, also where report and header disagree."""
         package = cls(folder=Path(folder), report=read_report(Path(folder)))
         if "model" not in package.report and "bundle" in package.report:
-            raise BadPackage(f"{folder}: is a bundle of several models; open it with tvm_ext.BundlePackage.load.")
+            raise BadPackage(
+                f"{folder}: is a bundle of several models; name one with --model, or open it with "
+                "tvm_ext.BundlePackage.load."
+            )
         check_header(package.folder, package.interface)
         return package
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
+from fractions import Fraction
+from math import ceil
 
 NO_LIMIT_C = 1000
 NONE = -1
+_MOST = (1 << 32) - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +47,11 @@ class Margins:
 
     def added_to(self, needs: Needs) -> Needs:
         """Needs with the margins; what has no limit keeps none."""
-        fraction = 1 + self.fraction
+        factor = 1 + Fraction(repr(self.fraction))  # as written: 100 and a tenth of it are 110
         has_limit = needs.temperature_c < NO_LIMIT_C
         return Needs(
-            cycles=min(-int(-needs.cycles * fraction // 1), (1 << 32) - 1),
-            free_bytes=min(-int(-needs.free_bytes * fraction // 1), (1 << 32) - 1),
+            cycles=min(ceil(needs.cycles * factor), _MOST),
+            free_bytes=min(ceil(needs.free_bytes * factor), _MOST),
             battery_percent=needs.battery_percent + (self.battery_percent if needs.battery_percent else 0),
             temperature_c=needs.temperature_c - (self.temperature_c if has_limit else 0),
         )

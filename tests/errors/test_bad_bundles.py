@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import tvm_ext
 import tvm_ext.bundler
+import tvm_ext.execution.bundle_runner
 from tests.golden import models as plain
 from tests.support.bundles import written
 from tvm_ext.core.bundle_file import BundleFile
-from tvm_ext.core.errors import BadBundle, DoesNotFit, PlanRejected, VerificationFailed
+from tvm_ext.core.errors import (
+    BadBundle,
+    BadModel,
+    BadPlatform,
+    DoesNotFit,
+    PlanRejected,
+    RunFailed,
+    VerificationFailed,
+)
 from tvm_ext.core.platform import Platform
+from tvm_ext.execution.bundle_runner import run_bundle_on_board, selftest_on_board
 
 MODEL = '[[models]]\nname = "one"\nfile = "one.onnx"\n'
 TEXTS = [
@@ -112,4 +123,30 @@ def test_nothing_is_left_of_what_fails(tmp_path: Path, monkeypatch: pytest.Monke
         patch.setattr(tvm_ext.bundler, "judged", lambda *_: ({"host": None, "qemu": None}, ["host: differs"]))
         with pytest.raises(VerificationFailed, match=r"door: the C code does not compute the model: one: host: diff"):
             tvm_ext.bundle(path, "host", tmp_path / "package")
+    absent = written(tmp_path, {}, {"one": {"file": "plain.onnx"}, "two": {"file": "absent.onnx"}})
+    with pytest.raises(BadModel, match=r"two: .*absent\.onnx: no such file"):
+        tvm_ext.bundle(absent, "host", tmp_path / "package", verify=())
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["BUNDLE.toml", "plain.onnx"]
+
+
+@pytest.mark.parametrize("name", ["state", "linked"])
+def test_no_memory_has_the_name_of_what_models_keep(name: str, tmp_path: Path) -> None:
+    text = (Path(tvm_ext.__file__).parent / "platforms" / "cortex_m4.toml").read_text()
+    (tmp_path / "board.toml").write_text(text.replace('"sram"', f'"{name}"'))
+    with pytest.raises(BadPlatform, match=rf"name = '{name}' is the name of what models keep between runs"):
+        Platform.load(tmp_path / "board.toml")
+
+
+def test_boards_that_cannot_run_a_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host, board = Platform.load("host"), Platform.load("cortex_m4")
+    with pytest.raises(RunFailed, match=r"platform host has no board; run it on the host"):
+        run_bundle_on_board(tmp_path / "door.elf", host, ["one"], {}, {}, time_limit_s=1)
+    said = SimpleNamespace(stdout="FAIL second state\n", stderr="", problem=None, status=1, left="ended with status 1")
+    monkeypatch.setattr(tvm_ext.execution.bundle_runner, "run_program", lambda *_, **__: said)
+    monkeypatch.setattr(tvm_ext.execution.bundle_runner, "find_program", lambda name: name)
+    complaint = selftest_on_board(tmp_path / "door.elf", board, time_limit_s=1)
+    assert complaint == "its self-test ended with status 1: FAIL second state"
+    said.stdout, said.status = "one instructions=1\nPASS\n", 0
+    assert selftest_on_board(tmp_path / "door.elf", board, time_limit_s=1) is None
+    said.stdout = "RAN; compared nothing\n"
+    assert selftest_on_board(tmp_path / "door.elf", board, time_limit_s=1)

@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from typer.testing import CliRunner
 
 import tvm_ext
 from tests.golden import models as plain_models
 from tests.support import state_models
 from tests.support.onnx_models import saved
 from tvm_ext import BuildOptions, Package
+from tvm_ext.cli import app
 from tvm_ext.core.errors import BadOptions, BadPackage
 from tvm_ext.core.platform import HOST_TOOLCHAIN, Platform, Toolchain
 from tvm_ext.core.processes.process import run_program
@@ -236,3 +238,23 @@ def test_instances_that_cannot_be_are_refused(tmp_path: Path) -> None:
     report = package.report | {"context_bytes": 0}
     with pytest.raises(BadPackage, match=r"context = 'caller', and an instance of 0 B"):
         _ = Package(folder=package.folder, report=report).interface
+
+
+def test_instances_on_the_command_line(tmp_path: Path) -> None:
+    path = saved(plain_models.float_network(), tmp_path, "net")
+    arguments = [
+        "compile",
+        str(path),
+        "-p",
+        "host",
+        "-o",
+        str(tmp_path / "out"),
+        "--context",
+        "caller",
+        "--verify",
+        "none",
+    ]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    assert "static net_context context;" in (tmp_path / "out" / "README.md").read_text()
+    assert Package.load(tmp_path / "out").interface.holds_context
