@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -28,6 +28,17 @@ def offset(terms: dict[str, int]) -> str:
     """Sum of index * stride, without factors of one and without indices of zero extent: `h * 40 + c`."""
     parts = [index if stride == 1 else f"{index} * {stride}" for index, stride in terms.items() if stride]
     return " + ".join(parts) or "0"
+
+
+def strided(strides: Mapping[str, int], origin: int = 0) -> tuple[list[str], str]:
+    """Definitions `<index>_stride`, and the sum of each index times its stride: `h * h_stride + w`."""
+    named = {index: stride for index, stride in strides.items() if stride != 1}
+    terms = [f"{index} * {index}_stride" if index in named else index for index in strides]
+    definitions = [f"const int32_t {index}_stride = {stride};" for index, stride in named.items()]
+    if origin:
+        definitions.append(f"const int32_t first = {origin};")
+        terms.insert(0, "first")
+    return definitions, " + ".join(terms) or "0"
 
 
 def clip(axis: int, window: Window, extent: int, position: str, *, names: tuple[str, str, str]) -> list[str]:
@@ -107,11 +118,6 @@ def over(name: str, begin: str, end: str, lines: Sequence[str]) -> list[str]:
     return [f"for (int32_t {name} = {begin}; {name} < {end}; ++{name}) {{", block(lines), "}"]
 
 
-def zero_point_of(number: int) -> tuple[list[str], str]:
-    """Declaration of the zero point that is taken off each element of the input, and how; nothing for zero."""
-    return ([f"const int32_t zero_point = {number};"], " - zero_point") if number else ([], "")
-
-
 def over_pixels(rows: list[str], pixel: list[str], output: tuple[int, ...]) -> str:
     """Loops over images, rows [row_begin, row_end) and columns around the text of one output pixel."""
     columns = over("w", "0", str(output[2]), pixel)
@@ -123,17 +129,6 @@ def over_pixels(rows: list[str], pixel: list[str], output: tuple[int, ...]) -> s
 
 CHANNEL_BLOCK = 4
 """Output channels that portable integer kernels compute side by side."""
-
-
-def over_channel_blocks(channels: int, tile: Callable[[int], list[str]], width: int = CHANNEL_BLOCK) -> list[str]:
-    """`tile(count)` with `k`, its first channel, for blocks of `width` channels, and for those that are left."""
-    full = channels // width * width
-    lines: list[str] = []
-    if full:
-        lines += [f"for (int32_t k = 0; k < {full}; k += {width}) {{", block(tile(width)), "}"]
-    if channels > full:
-        lines += ["{", block([f"const int32_t k = {full};", *tile(channels - full)]), "}"]
-    return lines
 
 
 def pack_blocks(weight: np.ndarray, width: int) -> np.ndarray:

@@ -10,6 +10,8 @@
 #include "float_network_memory.h"
 #include "float_network_weights.h"
 #include "tvm_ext_kernels.h"
+#include "tvm_ext_layer.h"
+#include "tvm_ext_softmax_f32.h"
 
 /* permute_dims_image_0_nhwc: float32[1, 2, 6, 6] -> float32[1, 6, 6, 2]; kernel permute. */
 TVM_EXT_STEP void float_network_permute_dims_image_0_nhwc(
@@ -18,11 +20,14 @@ TVM_EXT_STEP void float_network_permute_dims_image_0_nhwc(
     int32_t row_begin,
     int32_t row_end)
 {
+    const int32_t c_stride = 36;
+    const int32_t h_stride = 6;
+    const int32_t row_elements = 12;
     for (int32_t h = row_begin; h < row_end; ++h) {
-        float *row = &output[h * 12];
+        float *row = &output[h * row_elements];
         for (int32_t w = 0; w < 6; ++w) {
             for (int32_t c = 0; c < 2; ++c) {
-                *row++ = input[c * 36 + h * 6 + w];
+                *row++ = input[c * c_stride + h * h_stride + w];
             }
         }
     }
@@ -225,22 +230,9 @@ TVM_EXT_STEP void float_network_dense(
 /* softmax: float32[1, 3] -> float32[1, 3]; kernel softmax_f32. */
 TVM_EXT_STEP void float_network_softmax(const float *input, float *output)
 {
-    for (int32_t i = 0; i < 3; i += 3) {
-        const float *x = &input[i];
-        float *y = &output[i];
-        float maximum = x[0];
-        for (int32_t k = 1; k < 3; ++k) {
-            maximum = maximum < x[k] ? x[k] : maximum;
-        }
-        float total = 0.0f;
-        for (int32_t k = 0; k < 3; ++k) {
-            y[k] = expf(x[k] - maximum);
-            total += y[k];
-        }
-        for (int32_t k = 0; k < 3; ++k) {
-            y[k] /= total;
-        }
-    }
+    const int32_t count = 1;
+    const int32_t length = 3;
+    tvm_ext_softmax_f32(input, output, count, length);
 }
 
 int32_t float_network_run(void)

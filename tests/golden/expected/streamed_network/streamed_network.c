@@ -10,6 +10,8 @@
 #include "streamed_network_memory.h"
 #include "streamed_network_weights.h"
 #include "tvm_ext_kernels.h"
+#include "tvm_ext_layer.h"
+#include "tvm_ext_softmax_f32.h"
 
 /* conv1, relu1: float32[1, 6, 6, 2] -> float32[1, 6, 6, 4]; kernel conv2d_f32. */
 static inline float streamed_network_conv1_finish(float value)
@@ -208,22 +210,9 @@ TVM_EXT_STEP void streamed_network_dense(
 /* softmax: float32[1, 3] -> float32[1, 3]; kernel softmax_f32. */
 TVM_EXT_STEP void streamed_network_softmax(const float *input, float *output)
 {
-    for (int32_t i = 0; i < 3; i += 3) {
-        const float *x = &input[i];
-        float *y = &output[i];
-        float maximum = x[0];
-        for (int32_t k = 1; k < 3; ++k) {
-            maximum = maximum < x[k] ? x[k] : maximum;
-        }
-        float total = 0.0f;
-        for (int32_t k = 0; k < 3; ++k) {
-            y[k] = expf(x[k] - maximum);
-            total += y[k];
-        }
-        for (int32_t k = 0; k < 3; ++k) {
-            y[k] /= total;
-        }
-    }
+    const int32_t count = 1;
+    const int32_t length = 3;
+    tvm_ext_softmax_f32(input, output, count, length);
 }
 
 /* conv1 by rows, in sequence_0. */
