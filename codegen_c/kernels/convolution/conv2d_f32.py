@@ -24,6 +24,7 @@ from codegen_c.kernels.shared.tile import (
 )
 from codegen_c.kernels.shared.window import (
     clip,
+    num_taps,
     offset,
     over,
     tap_range,
@@ -103,15 +104,15 @@ def _tile(operator: Conv2d, stored: StoredRows, finish: Finish, segment: Channel
     per_group = num_outputs // operator.groups
     group = f" + {times('k' if per_group == 1 else f'k / {per_group}', depth)}" if operator.groups > 1 else ""
     r_begin, r_end = tap_range(0, window, ("r_begin", "r_end"))
-    s_begin, s_end = ("0", str(kernel_columns)) if pixels > 1 else tap_range(1, window, ("s_begin", "s_end"))
+    s_begin, s_end = (0, kernel_columns) if pixels > 1 else tap_range(1, window, ("s_begin", "s_end"))
     if _is_one_run(operator):
-        first, start = offset({"left": 1, s_begin: int(s_begin != "0")}), s_begin
-        taken = s_end if s_begin == "0" else f"({s_end} - {s_begin})"
-        count = times(taken, depth) if not taken.isdigit() else str(int(taken) * depth)
+        taken, start = num_taps(s_begin, s_end), s_begin
+        first = offset({"left": 1, str(s_begin): int(s_begin != 0)})
+        count = str(taken * depth) if isinstance(taken, int) else times(taken, depth)
     else:
         first, start, count = offset({"left": 1, "s": window.dilation[1]}), "s", str(depth)
     sums = Accumulators(segment=segment, pixels=pixels)
-    first_tap = offset({"r": kernel_columns, start: int(start != "0")})
+    first_tap = offset({"r": kernel_columns, str(start): int(start != 0)})
     step = window.strides[1] * channels
     source = times(f"{times(input_row(operator, stored), columns)} + {first}", channels)
     run = [

@@ -42,7 +42,7 @@ def implement(operator: Conv2dTranspose, target: Target, stored: StoredRows) -> 
     body = [*pixel_offsets(operator, stored, finish), *over_channels(operator.output.shape[3], blocking, tile)]
     return Implementation(
         kernel=KERNEL.name,
-        function=by_pixels(operator, finish, 1, lambda _: body, [blocking.lanes]),
+        function=by_pixels(operator, finish, 1, lambda _: body, blocking),
         reference=lambda inputs: reference(operator, inputs),
         constants=(("weights", pack(operator.weight, blocking)), ("bias", operator.bias), *finish.constants()),
         macs=macs,

@@ -9,8 +9,8 @@ import numpy as np
 from codegen_c.c_text.text import block, plus, times
 from codegen_c.kernels.contract import CFunction, Implementation, Parameter, Passes, StoredRows
 from codegen_c.kernels.shared.finish import Finish
-from codegen_c.kernels.shared.lanes import Lanes
-from codegen_c.kernels.shared.tile import Blocking
+from codegen_c.kernels.shared.lanes import SCALAR
+from codegen_c.kernels.shared.tile import Blocking, lanes_finished
 from codegen_c.kernels.shared.window import (
     ROW_PARAMETERS,
     over,
@@ -118,7 +118,7 @@ def implementation(
     macs = operator.output.num_elements * operator.weight[0].size
     return Implementation(
         kernel=kernel,
-        function=by_pixels(operator, finish, pixels, body, [blocking.lanes]),
+        function=by_pixels(operator, finish, pixels, body, blocking),
         reference=lambda inputs: reference(operator, inputs),
         constants=(("weights", weights), ("bias", operator.bias), *finish.constants()),
         macs=macs,
@@ -141,19 +141,20 @@ def by_pixels(
     finish: Finish,
     pixels: int,
     body: Callable[[int], list[str]],
-    widths: Sequence[Lanes] = (),
+    blocking: Blocking | None = None,
     *,
     constants: Sequence[str] = ("weights", "bias"),
 ) -> CFunction:
     """A kernel that computes columns one by one at the borders and `pixels` at a time between them.
 
     body(p): text of p pixels from (h, w) on; p = 1 must leave out what lies outside the input, more never do.
+    blocking: of the channels, None for one at a time.
     """
     output, names = operator.output.shape, parameters(finish, constants)
     begin, end = inner_columns(operator.window, operator.inputs[0].shape[2], output[2])
     groups: list[str] = []
     if pixels == 1:
-        columns = over("w", "0", str(output[2]), body(1))
+        columns = over("w", 0, output[2], body(1))
     else:
         position = ", ".join([*(["int32_t n"] if output[0] > 1 else []), "int32_t h", "int32_t w"])
         shared = [p for p in names if p.role != "row"]
@@ -174,7 +175,7 @@ def by_pixels(
     lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(columns), "}"]
     if output[0] > 1:
         lines = [f"for (int32_t n = 0; n < {output[0]}; ++n) {{", block(lines), "}"]
-    finished = finish.helper("\n".join([*groups, *lines]), *widths)
-    text = "\n".join(helper for helper in [finished, *groups] if helper)
-    includes = tuple(name for lanes in widths for name in lanes.includes)
+    finished = lanes_finished(output[3], finish, blocking) if blocking else [SCALAR]
+    text = "\n".join(helper for helper in [finish.helper(*finished), *groups] if helper)
+    includes = blocking.lanes.includes if blocking else ()
     return CFunction(parameters=names, body="\n".join(lines), helpers=text, includes=includes)

@@ -13,7 +13,7 @@ from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Passes
 from codegen_c.kernels.convolution.conv_f32 import parameters, reference, row_offset
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.product_f32 import instructions, over_rows
-from codegen_c.kernels.shared.tile import native_blocking, pack
+from codegen_c.kernels.shared.tile import lanes_finished, native_blocking, pack
 from codegen_c.kernels.shared.window import slot, spatial
 from codegen_c.operators.kinds import Conv2d
 
@@ -33,17 +33,17 @@ def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implement
     else:
         starts = {"input": _input_row(operator, stored), "output": row_offset(operator, None, stored)}
         starts |= {f"input{i}": row_offset(operator, i, stored) for i in finish.residuals()}
-        lines = over_rows(
-            "0", str(columns), (depth, channels), finish, blocking, starts, multiple=columns, pitch=stored.pitch
-        )
+        lines = over_rows(0, columns, (depth, channels), finish, blocking, starts, multiple=columns, pitch=stored.pitch)
         lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"]
         if batch > 1:
             lines = [f"for (int32_t n = 0; n < {batch}; ++n) {{", block(lines), "}"]
     body = "\n".join(lines)
     function = CFunction(
-        parameters=parameters(finish), body=body, helpers=finish.helper(body, blocking.lanes),
+        parameters=parameters(finish),
+        body=body,
+        helpers=finish.helper(*lanes_finished(channels, finish, blocking)),
         includes=blocking.lanes.includes,
-    )  # fmt: skip
+    )
     return Implementation(
         kernel=KERNEL.name,
         function=function,

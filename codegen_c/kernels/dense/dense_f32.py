@@ -16,7 +16,15 @@ from codegen_c.kernels.convolution.conv_f32 import parameters
 from codegen_c.kernels.dense.dense_rows import in_rows, num_calls, over_parts, row_counts, runs_of
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.product_f32 import instructions, over_rows
-from codegen_c.kernels.shared.tile import Accumulators, Blocking, ChannelRange, native_blocking, over_channels, pack
+from codegen_c.kernels.shared.tile import (
+    Accumulators,
+    Blocking,
+    ChannelRange,
+    lanes_finished,
+    native_blocking,
+    over_channels,
+    pack,
+)
 from codegen_c.kernels.shared.vector_rows import Rows
 from codegen_c.kernels.shared.window import accumulated
 from codegen_c.operators.kinds import Dense
@@ -90,11 +98,11 @@ def _instructions(operator: Dense, blocking: Blocking) -> int:
 def _function(operator: Dense, blocking: Blocking) -> CFunction:
     finish, (channels, depth) = Finish(program=operator.finish), operator.weight.shape
     num_rows = operator.output.num_elements // channels
-    body = "\n".join(over_rows("0", str(num_rows), (depth, channels), finish, blocking, multiple=num_rows))
+    body = "\n".join(over_rows(0, num_rows, (depth, channels), finish, blocking, multiple=num_rows))
     return CFunction(
         parameters=tuple(p for p in parameters(finish) if p.role != "row"),
         body=body,
-        helpers=finish.helper(body, blocking.lanes),
+        helpers=finish.helper(*lanes_finished(channels, finish, blocking)),
         includes=blocking.lanes.includes,
     )
 
@@ -139,7 +147,6 @@ def _in_parts(operator: Dense, blocking: Blocking, count: int, stored: StoredRow
             _function(operator, blocking),
             parameters=parameters(finish),
             body=body,
-            helpers=finish.helper(body, blocking.lanes),
         ),
         reference=lambda inputs: reference(operator, inputs),
         constants=_constants(operator, blocking),

@@ -14,7 +14,9 @@ from codegen_c.kernels.contract import Accumulating, Implementation, Kernel, Pas
 from codegen_c.kernels.convolution.conv_f32 import by_pixels, input_row, pixel_offsets
 from codegen_c.kernels.pooling import accumulate_pool
 from codegen_c.kernels.shared.finish import Finish
+from codegen_c.kernels.shared.lanes import SCALAR
 from codegen_c.kernels.shared.window import (
+    Bound,
     accumulated,
     clip,
     over,
@@ -76,7 +78,7 @@ def _accumulating(operator: Pool2d) -> Accumulating | None:
 
 def _by_rows(operator: Pool2d, stored: StoredRows) -> Implementation:
     finish, average = Finish(program=operator.finish), operator.method == "average"
-    count = f" / {_count(operator, ('', ''), ('', ''))}" if average else ""
+    count = f" / {_count(operator, (0, 0), (0, 0))}" if average else ""
 
     def finished(value: str, channel: str) -> str:
         return finish.call(f"{value}{count}", lambda o: f"channel{o.index}[{channel}]")
@@ -93,7 +95,7 @@ def _by_rows(operator: Pool2d, stored: StoredRows) -> Implementation:
     return Implementation(
         kernel=f"{KERNEL.name}_by_rows",
         function=accumulate_pool.function(
-            sums, operator, stored, finish.constant_parameters(), helpers=finish.helper(finished("", "")), includes=()
+            sums, operator, stored, finish.constant_parameters(), helpers=finish.helper(SCALAR), includes=()
         ),
         reference=lambda inputs: reference(operator, inputs),
         constants=finish.constants(),
@@ -132,7 +134,7 @@ def _pixel(operator: Pool2d, stored: StoredRows, finish: Finish) -> list[str]:
     ]
 
 
-def _count(operator: Pool2d, rows: tuple[str, str], columns: tuple[str, str]) -> str:
+def _count(operator: Pool2d, rows: tuple[Bound, Bound], columns: tuple[Bound, Bound]) -> str:
     kernel = operator.window.kernel
     if operator.count_include_pad or not any(operator.window.padding):
         return float_literal(float(kernel[0] * kernel[1]))

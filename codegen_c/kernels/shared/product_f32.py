@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from codegen_c.c_text.text import block, plus, times
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.tile import Accumulators, Blocking, ChannelRange, channel_ranges, over_channels
-from codegen_c.kernels.shared.window import over
+from codegen_c.kernels.shared.window import Bound, over
 
 
 def over_rows(
-    begin: str,
-    end: str,
+    begin: Bound,
+    end: Bound,
     shape: tuple[int, int],
     finish: Finish,
     blocking: Blocking,
@@ -24,20 +24,20 @@ def over_rows(
     multiple: int,
     pitch: int | None = None,
 ) -> list[str]:
-    """Rows [begin, end), C expressions, of input[.., depth] -> output[.., channels]; shape: (depth, channels).
+    """Rows [begin, end) of input[.., depth] -> output[.., channels]; shape: (depth, channels).
 
     multiple: what divides the number of rows; where blocks do too, there is no code for single ones. A number of rows
     is `end` where `begin` is 0. starts: first row of `input`, `output` and residuals `input<i>`, where it is not 0.
     pitch: elements from one output row to the next, None: its channels.
     """
     starts, pitch = starts or {}, pitch or shape[1]
-    at_once = 1 if begin == "0" and int(end) < blocking.pixels else blocking.pixels
+    at_once = 1 if begin == 0 and isinstance(end, int) and end < blocking.pixels else blocking.pixels
     if multiple % at_once == 0:
         rows = _rows(at_once, shape, finish, blocking, starts, pitch)
         if at_once == 1:
             return over("m", begin, end, rows)
         return [f"for (int32_t m = {begin}; m < {end}; m += {at_once}) {{", block(rows), "}"]
-    whole = f"{end} - m" if begin != "0" else end
+    whole = f"{end} - m" if begin != 0 else end
     return [
         f"int32_t m = {begin};",
         f"const int32_t whole = {end} - ({whole}) % {blocking.pixels};",

@@ -66,6 +66,12 @@ def channel_ranges(num_channels: int, blocking: Blocking) -> list[ChannelRange]:
     return found
 
 
+def lanes_finished(num_channels: int, finish: Finish, blocking: Blocking) -> list[Lanes]:
+    """Widths in which elements are finished: those of the ranges, or single floats where vectors cannot be."""
+    segments = channel_ranges(num_channels, blocking)
+    return [segment.lanes if finish.fits(segment.lanes) else SCALAR for segment in segments]
+
+
 def pack(weight: np.ndarray, blocking: Blocking) -> np.ndarray:
     """[K, ...] -> block after block, [...][block's channels] each, as the ranges read them."""
     parts: list[np.ndarray] = []

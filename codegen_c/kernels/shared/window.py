@@ -11,6 +11,8 @@ from codegen_c.kernels.contract import Kept, Parameter, Spatial
 from codegen_c.operators.kinds import TensorType, Window
 from tvm_ext.core.row_access import RowAccess
 
+Bound = int | str
+"""An end of a range: a number, or the name of a variable."""
 ROW_PARAMETERS = (
     Parameter(name="row_begin", ctype="int32_t", role="row"),
     Parameter(name="row_end", ctype="int32_t", role="row"),
@@ -60,9 +62,16 @@ def clip(axis: int, window: Window, extent: int, position: str, *, names: tuple[
     return lines
 
 
-def tap_range(axis: int, window: Window, names: tuple[str, str]) -> tuple[str, str]:
+def tap_range(axis: int, window: Window, names: tuple[str, str]) -> tuple[Bound, Bound]:
     """The names `clip` declared, or the plain bounds where it declared none."""
-    return names[0] if window.padding[axis] else "0", names[1] if window.padding[axis + 2] else str(window.kernel[axis])
+    return names[0] if window.padding[axis] else 0, names[1] if window.padding[axis + 2] else window.kernel[axis]
+
+
+def num_taps(begin: Bound, end: Bound) -> Bound:
+    """Length of a range of taps."""
+    if isinstance(begin, int) and isinstance(end, int):
+        return end - begin
+    return f"({end} - {begin})" if begin else end
 
 
 def _ceil_div(expression: str, divisor: int) -> str:
@@ -111,16 +120,17 @@ def taps(
             yield r, s, padded[:, rows, columns, :]
 
 
-def over(name: str, begin: str, end: str, lines: Sequence[str]) -> list[str]:
-    """A loop over taps or pixels; of one turn it is the index alone."""
-    if begin.isdigit() and end.isdigit() and int(end) == int(begin) + 1:
+def over(name: str, begin: Bound, end: Bound, lines: Sequence[str], *, step: int = 1) -> list[str]:
+    """A loop over taps, pixels or blocks of channels; of one turn it is the index alone."""
+    if isinstance(begin, int) and isinstance(end, int) and begin < end <= begin + step:
         return [f"const int32_t {name} = {begin};", *lines]
-    return [f"for (int32_t {name} = {begin}; {name} < {end}; ++{name}) {{", block(lines), "}"]
+    advance = f"++{name}" if step == 1 else f"{name} += {step}"
+    return [f"for (int32_t {name} = {begin}; {name} < {end}; {advance}) {{", block(lines), "}"]
 
 
 def over_pixels(rows: list[str], pixel: list[str], output: tuple[int, ...]) -> str:
     """Loops over images, rows [row_begin, row_end) and columns around the text of one output pixel."""
-    columns = over("w", "0", str(output[2]), pixel)
+    columns = over("w", 0, output[2], pixel)
     lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block([*rows, *columns]), "}"]
     if output[0] > 1:
         lines = [f"for (int32_t n = 0; n < {output[0]}; ++n) {{", block(lines), "}"]
