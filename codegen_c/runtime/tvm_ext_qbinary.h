@@ -68,7 +68,7 @@ TVM_EXT_INLINE uint8_t tvm_ext_qbinary_element(const tvm_ext_qbinary *function, 
     } else {
         value = tvm_ext_qbinary_sum(function, a, b);
     }
-    return (uint8_t)tvm_ext_clamp(value + function->zero_point, function->low, function->high);
+    return (uint8_t)tvm_ext_limited(value + function->zero_point, function->low, function->high);
 }
 
 /* Output rows [row_begin, row_end) of one image: in runs of a row, or of a pixel where pixels lie apart. */

@@ -25,7 +25,7 @@ TVM_EXT_INLINE uint8_t tvm_ext_rescaled(const tvm_ext_rescale *layer, int32_t su
     const int32_t shift = shifts[k * layer->channel_step];
     const int32_t value = layer->rounds_twice ? tvm_ext_requantize_tflite(sum, multiplier, shift)
                                               : tvm_ext_requantize(sum, multiplier, shift);
-    return (uint8_t)tvm_ext_clamp(value + layer->zero_point, layer->low, layer->high);
+    return (uint8_t)tvm_ext_limited(value + layer->zero_point, layer->low, layer->high);
 }
 
 /* Copies the sums of a block: to begin with, or to go on later. */

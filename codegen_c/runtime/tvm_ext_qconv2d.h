@@ -1,7 +1,7 @@
 /* Convolution of quantized images in plain C: one output pixel by up to four channels at a time.
  *
  * Products outside the image are left out. Where windows reach there, the zero point is taken off each element;
- * otherwise a bias holds what it adds to the sums of its channel. Weights are packed block after block of channels,
+ * otherwise a bias includes its share of the channel's sums. Weights are packed block after block of channels,
  * [rows of the window][columns][channels of a group][channels of the block] each. */
 #ifndef TVM_EXT_QCONV2D_H
 #define TVM_EXT_QCONV2D_H

@@ -1,6 +1,6 @@
 /* Dense layers of quantized vectors in plain C: one vector by up to four output channels at a time.
  *
- * A bias holds what the zero point adds to the sums of its channel. Weights are packed block after block of channels,
+ * A bias includes the zero point's share of its channel's sums. Weights are packed block after block of channels,
  * [elements of a vector][channels of the block] each. */
 #ifndef TVM_EXT_QDENSE_H
 #define TVM_EXT_QDENSE_H

@@ -1,7 +1,7 @@
 /* Depthwise convolution of quantized images in plain C: up to four channels of one output pixel at a time.
  *
  * Products outside the image are left out. Where windows reach there, the zero point is taken off each element;
- * otherwise a bias holds what it adds to the sums of its channel. Weights are [rows of the window][columns][channels].
+ * otherwise a bias includes its share of the channel's sums. Weights are [rows of the window][columns][channels].
  */
 #ifndef TVM_EXT_QDEPTHWISE_H
 #define TVM_EXT_QDEPTHWISE_H

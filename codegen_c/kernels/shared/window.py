@@ -120,12 +120,17 @@ def taps(
             yield r, s, padded[:, rows, columns, :]
 
 
-def over(name: str, begin: Bound, end: Bound, lines: Sequence[str], *, step: int = 1) -> list[str]:
-    """A loop over taps, pixels or blocks of channels; of one turn it is the index alone."""
+def over(
+    name: str, begin: Bound, end: Bound, lines: Sequence[str], *, step: int = 1, between: Sequence[str] = ()
+) -> list[str]:
+    """A loop over taps, pixels or blocks of channels; of one turn it is the index alone.
+
+    between: statements after each turn that the next one needs.
+    """
     if isinstance(begin, int) and isinstance(end, int) and begin < end <= begin + step:
         return [f"const int32_t {name} = {begin};", *lines]
     advance = f"++{name}" if step == 1 else f"{name} += {step}"
-    return [f"for (int32_t {name} = {begin}; {name} < {end}; {advance}) {{", block(lines), "}"]
+    return [f"for (int32_t {name} = {begin}; {name} < {end}; {advance}) {{", block([*lines, *between]), "}"]
 
 
 def over_pixels(rows: list[str], pixel: list[str], output: tuple[int, ...]) -> str:

@@ -173,27 +173,4 @@ static inline int32_t tvm_ext_dsp_high_product_rounded(int32_t a, int32_t b, int
 #endif
 }
 
-/* The nearest number of 8 bits: -128 to 127, or 0 to 255. */
-static inline int32_t tvm_ext_dsp_saturate_s8(int32_t value)
-{
-#if TVM_EXT_DSP
-    int32_t result;
-    __asm__("ssat %0, #8, %1" : "=r"(result) : "r"(value));
-    return result;
-#else
-    return value < INT8_MIN ? INT8_MIN : value > INT8_MAX ? INT8_MAX : value;
-#endif
-}
-
-static inline int32_t tvm_ext_dsp_saturate_u8(int32_t value)
-{
-#if TVM_EXT_DSP
-    int32_t result;
-    __asm__("usat %0, #8, %1" : "=r"(result) : "r"(value));
-    return result;
-#else
-    return value < 0 ? 0 : value > UINT8_MAX ? UINT8_MAX : value;
-#endif
-}
-
 #endif

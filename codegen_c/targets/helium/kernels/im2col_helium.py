@@ -58,12 +58,13 @@ class Im2col:
             pixel = f"{times(f'({slot(r, kept)})', columns)} + left"
             return f"const {ctype} *from = &input[({pixel}) * {channels}];"
 
-        if kept is None:
+        if num_taps(r_begin, r_end) == 1:
+            lines += [row(offset({"top": 1})), *copies]
+        elif kept is None:
             lines += [row(offset({"top": 1, str(r_begin): dilation if r_begin != 0 else 0}))]
-            advance += [f"from += {dilation * columns * channels};"]
+            lines += over("r", r_begin, r_end, copies, between=[*advance, f"from += {dilation * columns * channels};"])
         else:
-            copies = [row(offset({"top": 1, "r": dilation})), *copies]
-        lines += over("r", r_begin, r_end, [*copies, *advance])
+            lines += over("r", r_begin, r_end, [row(offset({"top": 1, "r": dilation})), *copies], between=advance)
         head = f"TVM_EXT_STEP void $_patch(int8_t *restrict patch, const {ctype} *input, int32_t h, int32_t w)"
         return f"{head}\n{{\n{block(lines)}\n}}\n"
 

@@ -92,10 +92,10 @@ class Product:
             "const int32_t *restrict factors",
         ]
         first = f"tvm_ext_i32x4 sum0 = tvm_ext_i32x4_load(factors){', sum1 = sum0' if rows == 2 else ''};"
-        lines = [first, *self.sums(rows), *self.finish([f"y{p}" for p in names]), f"factors += {3 * LANES};"]
+        lines = [first, *self.sums(rows), *self.finish([f"y{p}" for p in names])]
         head = f"TVM_EXT_STEP void $_{'two' if rows == 2 else 'one'}(\n" + block(",\n".join(parameters)) + ")"
         unused = [] if self._skips else ["(void)skip;"]
-        blocks = over("k", 0, self.channels, lines, step=CHANNEL_BLOCK)
+        blocks = over("k", 0, self.channels, lines, step=CHANNEL_BLOCK, between=[f"factors += {3 * LANES};"])
         return f"{head}\n{{\n{block([*unused, *blocks])}\n}}\n"
 
     def finish(self, outputs: Sequence[str]) -> list[str]:

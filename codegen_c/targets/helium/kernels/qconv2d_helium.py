@@ -211,11 +211,10 @@ def _in_place(operator: QConv2d, stored: StoredRows, image: str, span: tuple[int
     pair = [
         f"{C_TYPES[operator.output.dtype]} *y = &row[{times('w', apart)}];",
         f"$_two(x, x + {step}, {pitch - window.kernel[1] * depth}, y, y + {apart}, weights, factors);",
-        f"x += {2 * step};",
     ]
     pairs = [
         f"const int8_t *x = &{image}[{times(first, depth)}];",
-        *over("w", begin, end, pair, step=2),
+        *over("w", begin, end, pair, step=2, between=[f"x += {2 * step};"]),
     ]
     if always:
         return [f"const int32_t top = {top};", *pairs]

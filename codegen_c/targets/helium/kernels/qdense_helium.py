@@ -155,13 +155,15 @@ def _in_parts(operator: QDense, rescale: Rescale, target: Target, count: int, st
         f"if (row_end == {count}) {{",
         block(product.finish(["output"])),
         "}",
+    ]
+    between = [
         f"factors += {3 * LANES};",
         f"weights += {times(f'({count} - (row_end - row_begin))', weights_bytes)};",
     ]
     lines = [
         *(["int8_t *scratch_x = (int8_t *)scratch;"] if flip(source) else []),
         f"weights += {times('row_begin', weights_bytes)};",
-        *over("k", 0, channels, tile, step=CHANNEL_BLOCK),
+        *over("k", 0, channels, tile, step=CHANNEL_BLOCK, between=between),
     ]
     calls, copying = num_calls(count, stored), blocks * (8 + depth // 4) if flip(source) else 0
 

@@ -190,9 +190,8 @@ def _pixel(operator: QConv2d, groups: list[list[int]], finish: Rescale, limits: 
     store = "tvm_ext_i8x16_store_first" if count else "tvm_ext_i8x16_store"
     lines += [
         f"{store}(&y[k], {limits.bytes(*narrow)}{count});",
-        f"weights += {position * VECTOR};",
-        f"factors += {3 * VECTOR};",
     ]
+    between = [f"weights += {position * VECTOR};", f"factors += {3 * VECTOR};"]
     parameters = [
         "const int8_t *x",
         "int32_t pitch",
@@ -201,7 +200,7 @@ def _pixel(operator: QConv2d, groups: list[list[int]], finish: Rescale, limits: 
         "const int32_t *restrict factors",
         *(["int32_t count"] if pixels > 1 else []),
     ]
-    body = over("k", 0, num_channels, lines, step=VECTOR)
+    body = over("k", 0, num_channels, lines, step=VECTOR, between=between)
     unused = ["(void)pitch;"] if kernel_rows == 1 else []
     head = "TVM_EXT_STEP void $_pixel(\n" + block(",\n".join(parameters)) + ")"
     return f"{head}\n{{\n{block([*unused, *body])}\n}}\n"
