@@ -1,7 +1,7 @@
 /* Shapes of a layer, as generated functions hand them to the loops in these headers.
  *
- * Those loops are inlined into each layer's function, always: its shapes are constants there, so compilers fold what
- * depends on them, from GCC's -O1 on. */
+ * Those loops are inlined into each layer's function, always: its shapes are constants there, so compilers fold
+ * expressions of them, from GCC's -O1 on. */
 #ifndef TVM_EXT_LAYER_H
 #define TVM_EXT_LAYER_H
 
@@ -55,7 +55,7 @@ TVM_EXT_INLINE int32_t tvm_ext_row(const tvm_ext_image *image, int32_t n, int32_
     return row * image->columns * image->pitch;
 }
 
-/* A quantized element of an image, from where it is stored. */
+/* Value of a quantized element of an image. */
 TVM_EXT_INLINE int32_t tvm_ext_element(const tvm_ext_image *image, const uint8_t *element)
 {
     return image->is_unsigned ? (int32_t)*element : (int32_t)*(const int8_t *)element;

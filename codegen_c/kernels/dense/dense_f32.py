@@ -24,6 +24,7 @@ from codegen_c.kernels.shared.tile import (
     native_blocking,
     over_channels,
     pack,
+    tile_headers,
 )
 from codegen_c.kernels.shared.vector_rows import Rows
 from codegen_c.kernels.shared.window import accumulated
@@ -103,7 +104,7 @@ def _function(operator: Dense, blocking: Blocking) -> CFunction:
         parameters=tuple(p for p in parameters(finish) if p.role != "row"),
         body=body,
         helpers=finish.helper(*lanes_finished(channels, finish, blocking)),
-        includes=blocking.lanes.includes,
+        includes=tile_headers(channels, blocking),
     )
 
 
@@ -121,26 +122,22 @@ def _in_parts(operator: Dense, blocking: Blocking, count: int, stored: StoredRow
     part = depth // count
 
     def tile(segment: ChannelRange) -> list[str]:
-        sums = Accumulators(segment=segment, pixels=1)
-        first = f"{times('k', depth)} + {times('row_begin', part * segment.width)}"
-        products = [
-            f"for (int32_t c = 0; c < {part}; ++c) {{",
-            block([*sums.multiply(), f"f += {segment.width};"]),
-            "}",
-        ]
+        sums = Accumulators(segment=segment, pixels=1, in_array=True)
+        products = [sums.add("x", "0", "f", "part"), f"f += {times('part', segment.width)};"]
 
         def store(finish: Finish) -> str:
             return block(sums.store(finish, lambda p: "", lambda i, p: ""))
 
         return [
-            f"const float *restrict f = &weights[{first}];",
-            *sums.start("start"),
-            *over_parts(count, depth, "float", stored, products, name="x0"),
+            f"const float *f = &weights[k * depth + row_begin * {times('part', segment.width)}];",
+            *sums.begin("start"),
+            *over_parts(count, depth, "float", stored, products),
             f"if (row_end < {count}) {{", store(Finish(program=IDENTITY)), "} else {", store(finish), "}",
         ]  # fmt: skip
 
     start = "const float *start = row_begin > 0 ? output : bias;"
-    body = "\n".join([start, *over_channels(channels, blocking, tile)])
+    names = [f"const int32_t depth = {depth};", f"const int32_t part = {part};"]
+    body = "\n".join([*names, start, *over_channels(channels, blocking, tile)])
     return Implementation(
         kernel=f"{KERNEL.name}_in_parts",
         function=replace(

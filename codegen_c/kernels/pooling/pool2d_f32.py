@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.c_text.text import block, float_literal, times
+from codegen_c.c_text.text import block, float_literal
 from codegen_c.kernels.contract import Accumulating, Implementation, Kernel, Passes, StoredRows, Target
-from codegen_c.kernels.convolution.conv_f32 import by_pixels, input_row, pixel_offsets
+from codegen_c.kernels.convolution.conv_f32 import by_pixels, input_place, input_sizes, pixel_offsets
 from codegen_c.kernels.pooling import accumulate_pool
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.lanes import SCALAR
@@ -107,9 +107,9 @@ def _by_rows(operator: Pool2d, stored: StoredRows) -> Implementation:
 
 def _pixel(operator: Pool2d, stored: StoredRows, finish: Finish) -> list[str]:
     """All channels of one output pixel."""
-    window, (_, height, columns, channels) = operator.window, operator.inputs[0].shape
+    window, (_, height, columns, _) = operator.window, operator.inputs[0].shape
     rows, taps_in_row = tap_range(0, window, ("r_begin", "r_end")), tap_range(1, window, ("s_begin", "s_end"))
-    element = f"input[{times(f'{times(input_row(operator, stored), columns)} + left + s', channels)} + k]"
+    element = f"input[{input_place(operator, stored, 'left + s')} + k]"
     if operator.method == "max":
         start, take = "-INFINITY", [f"const float x = {element};", "value = value > x ? value : x;"]
     else:
@@ -127,8 +127,9 @@ def _pixel(operator: Pool2d, stored: StoredRows, finish: Finish) -> list[str]:
     return [
         *clip(0, window, height, "h", names=("top", "r_begin", "r_end")),
         *clip(1, window, columns, "w", names=("left", "s_begin", "s_end")),
+        *input_sizes(operator),
         *pixel_offsets(operator, stored, finish),
-        f"for (int32_t k = 0; k < {channels}; ++k) {{",
+        "for (int32_t k = 0; k < input_channels; ++k) {",
         block(channel),
         "}",
     ]

@@ -7,7 +7,7 @@ call, so they are set in a copy.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from codegen_c.c_text.initializer import Value, structure
 from codegen_c.kernels.contract import Kept, StoredRows
@@ -20,12 +20,14 @@ BLOCK_INCLUDES = (
 """Headers under those of the portable integer kernels."""
 
 
-def image(tensor: TensorType, *, pitch: int | None = None) -> dict[str, Value]:
-    """A `tvm_ext_image` of a tensor [N, H, W, C]."""
+def image(tensor: TensorType, *, pitch: int | None = None, kept: Kept | None = None) -> dict[str, Value]:
+    """A `tvm_ext_image` of a tensor [N, H, W, C]. kept: rows in its ring buffer, where they are constants."""
     images, rows, columns, channels = tensor.shape
     members: dict[str, Value] = {
         "images": images, "rows": rows, "columns": columns, "channels": channels, "pitch": pitch or channels,
     }  # fmt: skip
+    if kept:
+        members |= {"is_ring": True, "ring_rows": kept.stored_text, "ring_shift": kept.shift_text or 0}
     if tensor.dtype == "uint8":
         members |= {"is_unsigned": True}
     if tensor.quantization:
@@ -56,6 +58,20 @@ def shapes(ctype: str, members: Mapping[str, Value]) -> str:
     """Definition of `$_layer`, the shapes of a layer."""
     first, *others = structure(ctype, "$_layer", members)
     return "\n".join([f"static {first}", *others, ""])
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerText:
+    """A layer's shapes as C: their definition, statements before their use, an expression of their address, headers."""
+
+    definition: str = ""
+    statements: Sequence[str] = ()
+    address: str = ""
+    includes: tuple[str, ...] = ()
+
+
+NO_LAYER = LayerText()
+"""Text of a kernel that needs no shapes."""
 
 
 def with_rings(ctype: str, stored: StoredRows, inputs: Sequence[str] = ("input",)) -> tuple[list[str], str]:

@@ -82,7 +82,7 @@ static inline int8_t integer_network_residual_apply(int32_t a, int32_t b)
     const int32_t first = tvm_ext_dsp_high_product(a * 4194304, 1073741824, -2621439);
     const int32_t sum = tvm_ext_dsp_high_product(b * 4194304, 1073741824, first);
     const int32_t value = sum >> 20;
-    return (int8_t)tvm_ext_dsp_saturate_s8(value);
+    return (int8_t)tvm_ext_saturate_s8(value);
 }
 
 TVM_EXT_STEP void integer_network_residual(
