@@ -57,11 +57,12 @@ static inline float float_network_conv1_finish(float value)
 static inline void float_network_conv1_pixel(const float *input, float *output, const float *restrict weights,
     const float *restrict bias, int32_t h, int32_t w)
 {
+    const int32_t output_columns = 6;
     const int32_t pitch = 4;
-    const int32_t pixel = (h * 6 + w) * pitch;
+    const int32_t pixel = (h * output_columns + w) * pitch;
     {
         const int32_t k = 0;
-        float sums[4];
+        float sums[1 * 4]; /* pixels by vectors */
         tvm_ext_conv2d_f32x1(&float_network_conv1_layer, sums, input, weights, bias, 0, h, w, k, 1, 4);
         output[pixel + k] = float_network_conv1_finish(sums[0]);
         output[pixel + k + 1] = float_network_conv1_finish(sums[1]);
@@ -73,11 +74,12 @@ static inline void float_network_conv1_pixel(const float *input, float *output, 
 static inline void float_network_conv1_4_pixels(const float *input, float *output, const float *restrict weights,
     const float *restrict bias, int32_t h, int32_t w)
 {
+    const int32_t output_columns = 6;
     const int32_t pitch = 4;
-    const int32_t pixel = (h * 6 + w) * pitch;
+    const int32_t pixel = (h * output_columns + w) * pitch;
     {
         const int32_t k = 0;
-        float sums[16];
+        float sums[4 * 4]; /* pixels by vectors */
         tvm_ext_conv2d_f32x1(&float_network_conv1_layer, sums, input, weights, bias, 0, h, w, k, 4, 4);
         output[pixel + k] = float_network_conv1_finish(sums[0]);
         output[pixel + k + 1] = float_network_conv1_finish(sums[1]);
@@ -127,13 +129,16 @@ TVM_EXT_STEP void float_network_pool_2(const float *input, float *output, int32_
         for (int32_t w = 0; w < 3; ++w) {
             const int32_t top = h * 2;
             const int32_t left = w * 2;
+            const int32_t input_columns = 6;
+            const int32_t input_channels = 4;
+            const int32_t output_columns = 3;
             const int32_t pitch = 4;
-            const int32_t pixel = (h * 3 + w) * pitch;
-            for (int32_t k = 0; k < 4; ++k) {
+            const int32_t pixel = (h * output_columns + w) * pitch;
+            for (int32_t k = 0; k < input_channels; ++k) {
                 float value = -INFINITY;
                 for (int32_t r = 0; r < 2; ++r) {
                     for (int32_t s = 0; s < 2; ++s) {
-                        const float x = input[((top + r) * 6 + left + s) * 4 + k];
+                        const float x = input[((top + r) * input_columns + left + s) * input_channels + k];
                         value = value > x ? value : x;
                     }
                 }
@@ -156,7 +161,7 @@ TVM_EXT_STEP void float_network_dense(
     const float *x = &input[m * depth];
     const int32_t row = m * pitch;
     for (int32_t k = 0; k < 3; k += 1) {
-        float sums[1];
+        float sums[1 * 1]; /* pixels by vectors */
         tvm_ext_tile_f32x1_start(sums, &bias[k], 1, 1);
         tvm_ext_tile_f32x1_add(sums, x, depth, &weights[k * depth], depth, 1, 1);
         output[row + k] = sums[0];
