@@ -4,6 +4,8 @@
 
 #include "tvm_ext_kernels.h"
 
+#define TVM_EXT_F32X1_LANES 1
+
 typedef float tvm_ext_f32x1;
 
 static inline tvm_ext_f32x1 tvm_ext_f32x1_load(const float *source)

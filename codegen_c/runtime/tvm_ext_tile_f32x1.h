@@ -7,14 +7,12 @@
 #include "tvm_ext_f32x1.h"
 #include "tvm_ext_layer.h"
 
-#define TVM_EXT_F32X1_LANES ((int32_t)(sizeof(tvm_ext_f32x1) / sizeof(float)))
-
 /* Sums of one pixel that begin with elements at `start`: up to 12 vectors. */
 TVM_EXT_INLINE void tvm_ext_tile_f32x1_start_pixel(tvm_ext_f32x1 *sums, const float *start, int32_t vectors)
 {
-    sums[0] = tvm_ext_f32x1_load(&start[0 * TVM_EXT_F32X1_LANES]);
+    sums[0] = tvm_ext_f32x1_load(start);
     if (vectors > 1) {
-        sums[1] = tvm_ext_f32x1_load(&start[1 * TVM_EXT_F32X1_LANES]);
+        sums[1] = tvm_ext_f32x1_load(&start[TVM_EXT_F32X1_LANES]);
     }
     if (vectors > 2) {
         sums[2] = tvm_ext_f32x1_load(&start[2 * TVM_EXT_F32X1_LANES]);
@@ -51,9 +49,9 @@ TVM_EXT_INLINE void tvm_ext_tile_f32x1_start_pixel(tvm_ext_f32x1 *sums, const fl
 /* Adds the products of one element of a pixel and the weights at f: up to 12 vectors. */
 TVM_EXT_INLINE void tvm_ext_tile_f32x1_add_element(tvm_ext_f32x1 *sums, float a, const float *f, int32_t vectors)
 {
-    sums[0] = tvm_ext_f32x1_fma_n(a, tvm_ext_f32x1_load(&f[0 * TVM_EXT_F32X1_LANES]), sums[0]);
+    sums[0] = tvm_ext_f32x1_fma_n(a, tvm_ext_f32x1_load(f), sums[0]);
     if (vectors > 1) {
-        sums[1] = tvm_ext_f32x1_fma_n(a, tvm_ext_f32x1_load(&f[1 * TVM_EXT_F32X1_LANES]), sums[1]);
+        sums[1] = tvm_ext_f32x1_fma_n(a, tvm_ext_f32x1_load(&f[TVM_EXT_F32X1_LANES]), sums[1]);
     }
     if (vectors > 2) {
         sums[2] = tvm_ext_f32x1_fma_n(a, tvm_ext_f32x1_load(&f[2 * TVM_EXT_F32X1_LANES]), sums[2]);
@@ -90,9 +88,9 @@ TVM_EXT_INLINE void tvm_ext_tile_f32x1_add_element(tvm_ext_f32x1 *sums, float a,
 /* Sums of up to 6 pixels, [pixels][vectors], that begin with elements at `start`. */
 TVM_EXT_INLINE void tvm_ext_tile_f32x1_start(tvm_ext_f32x1 *sums, const float *start, int32_t pixels, int32_t vectors)
 {
-    tvm_ext_tile_f32x1_start_pixel(&sums[0 * vectors], start, vectors);
+    tvm_ext_tile_f32x1_start_pixel(sums, start, vectors);
     if (pixels > 1) {
-        tvm_ext_tile_f32x1_start_pixel(&sums[1 * vectors], start, vectors);
+        tvm_ext_tile_f32x1_start_pixel(&sums[vectors], start, vectors);
     }
     if (pixels > 2) {
         tvm_ext_tile_f32x1_start_pixel(&sums[2 * vectors], start, vectors);
@@ -117,9 +115,9 @@ TVM_EXT_INLINE void tvm_ext_tile_f32x1_add(tvm_ext_f32x1 *sums, const float *x, 
 {
     const float *f = weights;
     for (int32_t c = 0; c < length; ++c) {
-        tvm_ext_tile_f32x1_add_element(&sums[0 * vectors], x[(0 * step) + c], f, vectors);
+        tvm_ext_tile_f32x1_add_element(sums, x[c], f, vectors);
         if (pixels > 1) {
-            tvm_ext_tile_f32x1_add_element(&sums[1 * vectors], x[(1 * step) + c], f, vectors);
+            tvm_ext_tile_f32x1_add_element(&sums[vectors], x[step + c], f, vectors);
         }
         if (pixels > 2) {
             tvm_ext_tile_f32x1_add_element(&sums[2 * vectors], x[(2 * step) + c], f, vectors);

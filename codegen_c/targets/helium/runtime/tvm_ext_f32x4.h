@@ -5,6 +5,8 @@
 
 #include "tvm_ext_kernels.h"
 
+#define TVM_EXT_F32X4_LANES 4
+
 #if defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 2)
 
 #include <arm_mve.h>

@@ -5,6 +5,8 @@
 
 #include "tvm_ext_kernels.h"
 
+#define TVM_EXT_F32X8_LANES 8
+
 #if defined(__AVX2__) && defined(__FMA__)
 
 #include <immintrin.h>
