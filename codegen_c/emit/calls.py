@@ -13,6 +13,9 @@ from codegen_c.program.interface import Port
 from codegen_c.program.program import AffineRow, Call, KernelCall, Program, Transfer, Turned, Wait
 from tvm_ext.core.platform import STATE_MEMORY
 
+MOVED_BYTES = 16
+"""Bytes that tvm_ext_move_up moves at once."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Calls:
@@ -80,12 +83,16 @@ class Calls:
             return f"tvm_ext_dma_start({step.number}u, {operands});"
         if step in self.program.moves():
             return f"tvm_ext_dma_copy({operands});"
-        return f"{'memmove' if self._meet(step) else 'memcpy'}({operands});"
+        return f"{self._copies(step)}({operands});"
 
-    def _meet(self, step: Transfer) -> bool:
-        """True where source and target lie in one tensor."""
+    def _copies(self, step: Transfer) -> str:
+        """The function that copies: source and target may lie in one tensor, and meet."""
         parts = [self.program.tensors[name].part for name in (step.source, step.target) if not step.source_is_constant]
-        return len({part.tensor for part in parts if part}) == 1 and all(parts)
+        if len({part.tensor for part in parts if part}) != 1 or not all(parts):
+            return "memcpy"
+        source, target = self.plan.placements[step.source].offset, self.plan.placements[step.target].offset
+        words = all(number % 4 == 0 for number in (source, target, self.program.tensors[step.target].num_bytes))
+        return "tvm_ext_move_up" if words and source - target >= MOVED_BYTES else "memmove"
 
     def _callback(self, call: KernelCall, bounds: RowBounds | None) -> list[str]:
         callback = call.implementation.callback

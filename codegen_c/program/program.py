@@ -70,7 +70,7 @@ class Tensor:
     empty where both are the same. ring: which rows are kept at a time, None for all; the shape is that of the whole.
     part: where it lies inside another tensor, whose bytes it shares; written once, as itself or as that tensor.
     strip: which columns of one of the model's tensors it holds, None for one of its own.
-    A state keeps its elements from one run to the next, and its bytes are never another tensor's.
+    A state keeps its elements from one run to the next; only bytes that it does not keep are ever another tensor's.
     """
 
     name: str
@@ -316,6 +316,10 @@ class Program:
     def kept(self) -> tuple[str, ...]:
         """Tensors whose bytes runs keep, those of turns among them."""
         return tuple(tensor.name for tensor in self.tensors.values() if tensor.role == "state")
+
+    def kept_bytes(self, state: KeptState) -> int:
+        """Bytes at the begin of a state's tensor that the next run finds; of a window that moves up not all."""
+        return self.tensors[state.left if state.update == "shift" else state.tensor].num_bytes
 
     def memory_of_source(self, transfer: Transfer) -> str:
         held: dict[str, Constant] | dict[str, Tensor] = self.constants if transfer.source_is_constant else self.tensors

@@ -28,4 +28,21 @@
 #define TVM_EXT_FMA(a, b, c) ((a) * (b) + (c))
 #endif
 
+/* Moves bytes to a place at least 16 bytes below. Both places, and the number, are multiples of four. */
+static inline void tvm_ext_move_up(void *target, const void *source, uint32_t num_bytes)
+{
+    uint8_t *to = (uint8_t *)target;
+    const uint8_t *from = (const uint8_t *)source;
+    for (; num_bytes >= 16u; num_bytes -= 16u) {
+#if defined(__GNUC__)
+        (void)memcpy(__builtin_assume_aligned(to, 4), __builtin_assume_aligned(from, 4), 16);
+#else
+        (void)memcpy(to, from, 16);
+#endif
+        to += 16;
+        from += 16;
+    }
+    (void)memcpy(to, from, num_bytes);
+}
+
 #endif

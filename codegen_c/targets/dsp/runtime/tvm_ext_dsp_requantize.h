@@ -55,4 +55,56 @@ TVM_EXT_INLINE int32_t tvm_ext_dsp_element(const tvm_ext_dsp_requantize *layer, 
     return tvm_ext_limited(value, layer->low, layer->high);
 }
 
+/* The nearest number of 8 bits to the floor of a half. */
+static inline int32_t tvm_ext_dsp_saturate_half_s8(int32_t value)
+{
+#if TVM_EXT_DSP
+    int32_t result;
+    __asm__("ssat %0, #8, %1, asr #1" : "=r"(result) : "r"(value));
+    return result;
+#else
+    return tvm_ext_saturate_s8(value >> 1);
+#endif
+}
+
+static inline int32_t tvm_ext_dsp_saturate_half_u8(int32_t value)
+{
+#if TVM_EXT_DSP
+    int32_t result;
+    __asm__("usat %0, #8, %1, asr #1" : "=r"(result) : "r"(value));
+    return result;
+#else
+    return tvm_ext_saturate_u8(value >> 1);
+#endif
+}
+
+/* tvm_ext_dsp_element for a multiplier and a shift that are used once: nothing is made ready for the next sum. By
+ * floor((h + (2 z + 1) 2^s) / 2^(s + 1)) = floor((floor(h / 2^s) + 2 z + 1) / 2), h a high product, z the zero point.
+ */
+TVM_EXT_INLINE int32_t tvm_ext_dsp_element_once(const tvm_ext_dsp_requantize *layer, int32_t sum, int32_t multiplier,
+                                                int32_t shift)
+{
+    int32_t product;
+    int32_t value;
+    if (!layer->by_high_product) {
+        value = tvm_ext_dsp_element(layer, sum, multiplier, shift);
+    } else {
+        if (layer->rounds_twice) {
+            product = tvm_ext_dsp_high_product_rounded(sum * 2, multiplier, 0);
+            product += layer->low >= layer->zero_point ? 0 : sum >> 31;
+        } else {
+            product = tvm_ext_dsp_high_product(sum, multiplier, 0);
+        }
+        value = (product >> shift) + (2 * layer->zero_point) + 1;
+        if (layer->low == INT8_MIN && layer->high == INT8_MAX) {
+            value = tvm_ext_dsp_saturate_half_s8(value);
+        } else if (layer->low == 0 && layer->high == UINT8_MAX) {
+            value = tvm_ext_dsp_saturate_half_u8(value);
+        } else {
+            value = tvm_ext_clamp(value >> 1, layer->low, layer->high);
+        }
+    }
+    return value;
+}
+
 #endif
