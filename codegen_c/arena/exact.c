@@ -5,7 +5,7 @@
    buffer. Such solutions are built from the bottom up: offsets never fall, and buffers at one offset come by rank, so
    that each solution is met once. `least` is the lowest offset the buffers placed so far leave to one that is open
    (not placed yet). A branch ends when
-     - what is open in a section of time cannot lie between its lowest least offset and the capacity;
+     - open buffers of a section of time cannot lie between its lowest least offset and the capacity;
      - a gap stays below the buffer placed that an open buffer would fill;
      - an open buffer lies too low to come later, and no open neighbour can lift it.
    A buffer without open neighbours has one place worth trying. Open buffers that fall apart in time are solved one
@@ -31,7 +31,7 @@ static int comes_later(const search *s, int32_t b, int64_t offset, int32_t rank)
     return s->least[b] > offset || (s->least[b] == offset && (s->rank[b] > rank || s->p->unordered[b]));
 }
 
-/* Whether every open buffer passed over at (offset, rank) has an open neighbour that lifts it and leaves no gap. */
+/* True where every open buffer passed over at (offset, rank) has an open neighbour that lifts it and leaves no gap. */
 static int can_be_lifted(const search *s, const int32_t *open, int32_t count, int64_t offset, int32_t rank)
 {
     const exact_problem *p = s->p;
@@ -183,7 +183,7 @@ static int explore(search *s, const int32_t *open, int32_t count, int64_t floor,
     return IMPOSSIBLE;
 }
 
-/* 1 and offsets, 0 if there are none, -1 after most_nodes partial solutions, 2 without memory. keys: what ranks go by,
+/* 1 and offsets, 0 if there are none, -1 after most_nodes partial solutions, 2 without memory. keys: of ranks,
    one letter each: W width, A area, Z size, T crowd. */
 int exact_offsets(const exact_problem *problem, const char *keys, int64_t most_nodes, int64_t *offsets)
 {

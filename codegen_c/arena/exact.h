@@ -1,4 +1,4 @@
-/* What a search for offsets knows: the problem, as exact.py lays it out, and what is placed so far. */
+/* State of a search for offsets: the problem, as exact.py lays it out, and the buffers placed so far. */
 #ifndef TVM_EXT_EXACT_H
 #define TVM_EXT_EXACT_H
 
@@ -12,7 +12,7 @@ typedef struct {
     const int64_t *size;              /* bytes a buffer takes from `capacity` */
     const int64_t *alignment;
     const int64_t *fixed;             /* offset, or -1 */
-    const int64_t *width, *area;      /* what ranks go by */
+    const int64_t *width, *area;      /* keys of ranks */
     const int32_t *twin;              /* an equal buffer that comes first, or -1 */
     const uint8_t *unordered;         /* may be placed at the offset of a buffer of higher rank */
     const int32_t *first_neighbour;   /* neighbours of i: [first_neighbour[i], first_neighbour[i + 1]) */
@@ -36,10 +36,10 @@ typedef struct {
     const exact_problem *p;
     const char *keys;
     int64_t nodes;   /* left to visit */
-    int64_t *offset; /* of what is placed, else -1 */
+    int64_t *offset; /* of placed buffers, else -1 */
     int64_t *least;  /* of each buffer */
     int64_t *left;   /* bytes open in a section */
-    int64_t *floor;  /* lowest least offset of what is open in a section; -1 where nothing is */
+    int64_t *floor;  /* lowest least offset of a section's open buffers; -1 for none */
     int64_t *crowd;  /* most bytes open in a buffer's sections, when it was ranked */
     int32_t *rank;
     int32_t *changed; /* sections whose floor has to be found again */
@@ -49,10 +49,11 @@ typedef struct {
     int64_t *solution;
 } search;
 
-/* Lowest least offset of what is open in a section. */
+/* Lowest least offset of a section's open buffers. */
 void find_floor(search *s, int32_t section);
 
-/* Puts b at its least offset and lifts its neighbours; whether the rest may still fit. `undo` goes back either way. */
+/* Puts b at its least offset and lifts its neighbours; true where the rest may still fit. `undo` goes back either way.
+ */
 int place(search *s, int32_t b);
 
 /* Takes b away again; trail_length: as it was before b was placed. */

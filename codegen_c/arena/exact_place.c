@@ -1,4 +1,4 @@
-/* Placing one buffer: neighbours are lifted, sections hold less that is open, and all of it can be undone. */
+/* Placing one buffer: neighbours are lifted, sections hold fewer open bytes, and all of it can be undone. */
 #include "exact.h"
 
 void find_floor(search *s, int32_t section)
@@ -32,7 +32,7 @@ static int32_t mark_sections(search *s, int32_t b, int64_t floor, int32_t num_ch
     return num_changed;
 }
 
-/* What is open in the sections of b grows (sign 1) or shrinks (-1) by b; shared bytes count while both are open. */
+/* Adds b to the open bytes of its sections (sign 1), or removes it (-1); shared bytes count while both are open. */
 static void count_open(search *s, int32_t b, int64_t sign)
 {
     const exact_problem *p = s->p;

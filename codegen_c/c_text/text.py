@@ -46,8 +46,11 @@ def plus(expression: str, number: int) -> str:
 
 def times(expression: str, factor: int) -> str:
     """`(h + 1) * 40`, and the expression itself for one; parentheses where it is a sum."""
-    if factor == 1:
-        return expression
+    return expression if factor == 1 else scaled(expression, str(factor))
+
+
+def scaled(expression: str, factor: str) -> str:
+    """`(h + 1) * columns`: parentheses where the expression is a sum."""
     is_sum = " " in expression and not _is_in_parentheses(expression)
     return f"({expression}) * {factor}" if is_sum else f"{expression} * {factor}"
 

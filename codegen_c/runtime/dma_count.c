@@ -1,4 +1,4 @@
-/* Transfers by the processor that count bytes by the memories they go between; in place of the defaults. */
+/* Transfers by the processor that count bytes by source and target memory; they replace the defaults. */
 #include "dma_count.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@
 static const dma_memory memories[BOARD_NUM_MEMORIES] = BOARD_MEMORIES;
 static uint32_t moved[BOARD_NUM_MEMORIES][BOARD_NUM_MEMORIES];
 
-/* Which memory holds an address; BOARD_NUM_MEMORIES if none does. */
+/* Index of the memory that holds an address; BOARD_NUM_MEMORIES if none does. */
 static uint32_t memory_of(const void *address)
 {
     uint32_t index = 0u;

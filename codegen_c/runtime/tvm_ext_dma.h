@@ -1,7 +1,7 @@
-/* Copies between memories, for the board to provide: what is here by default lets the processor copy.
+/* Copies between memories, for the board to provide. By default the processor copies.
 
    A board that has a DMA defines these functions in a file of its own; the linker then takes them in place of those in
-   tvm_ext_dma.c. Where a memory is cached, they also see to it that both ends agree on what it holds. */
+   tvm_ext_dma.c. Where a memory is cached, they also keep the cache coherent with it. */
 #ifndef TVM_EXT_DMA_H
 #define TVM_EXT_DMA_H
 

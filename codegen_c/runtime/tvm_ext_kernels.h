@@ -1,4 +1,4 @@
-/* What generated kernels share. Plain C11; nothing here allocates, locks, or prints. */
+/* Definitions that all generated kernels share. Plain C11; nothing here allocates, locks, or prints. */
 #ifndef TVM_EXT_KERNELS_H
 #define TVM_EXT_KERNELS_H
 
@@ -7,8 +7,9 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Steps are not inlined into each other: tensors of different types share bytes by plan. Nor copied with their places
-   put in: GCC may then write addresses as differences to a base of 0, and drop calls as if they wrote nothing. */
+/* Steps are not inlined into each other: tensors of different types share bytes by plan. Nor are they cloned with
+   their addresses put in: GCC may then write addresses as differences to a base of 0, and drop calls as if they wrote
+   nothing. */
 #if defined(__clang__)
 #define TVM_EXT_APART __attribute__((noinline))
 #elif defined(__GNUC__)

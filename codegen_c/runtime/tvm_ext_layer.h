@@ -1,7 +1,7 @@
 /* Shapes of a layer, as generated functions hand them to the loops in these headers.
  *
- * Those loops are inlined into each layer's function, always: its shapes are constants there, so compilers fold what
- * depends on them, from GCC's -O1 on. */
+ * Those loops are inlined into each layer's function, always: its shapes are constants there, so compilers fold
+ * expressions of them, from GCC's -O1 on. */
 #ifndef TVM_EXT_LAYER_H
 #define TVM_EXT_LAYER_H
 
@@ -14,7 +14,7 @@
 #define TVM_EXT_INLINE static inline
 #endif
 
-/* Images [images][rows][columns][channels] of elements of one byte. */
+/* Images [images][rows][columns][channels]: of floats, or of quantized elements of one byte. */
 typedef struct {
     int32_t images;
     int32_t rows;
@@ -24,7 +24,7 @@ typedef struct {
     bool is_ring;       /* only ring_rows rows are stored, in a ring buffer */
     int32_t ring_rows;
     int32_t ring_shift; /* row h is row (h + ring_shift) % ring_rows of the ring buffer */
-    bool is_unsigned;   /* uint8, otherwise int8 */
+    bool is_unsigned;   /* uint8, otherwise int8, where elements are quantized */
     int32_t zero_point; /* of the quantization: real = scale * (element - zero_point) */
 } tvm_ext_image;
 
@@ -42,11 +42,55 @@ typedef struct {
     int32_t right;
 } tvm_ext_window;
 
+/* Taps [begin, end) of a window along one axis: those that lie inside the image. */
+typedef struct {
+    int32_t begin;
+    int32_t end;
+} tvm_ext_taps;
+
 /* Index of the first element of row h of image n. */
 TVM_EXT_INLINE int32_t tvm_ext_row(const tvm_ext_image *image, int32_t n, int32_t h)
 {
     const int32_t row = image->is_ring ? (h + image->ring_shift) % image->ring_rows : (n * image->rows) + h;
     return row * image->columns * image->pitch;
+}
+
+/* Value of a quantized element of an image. */
+TVM_EXT_INLINE int32_t tvm_ext_element(const tvm_ext_image *image, const uint8_t *element)
+{
+    return image->is_unsigned ? (int32_t)*element : (int32_t)*(const int8_t *)element;
+}
+
+TVM_EXT_INLINE bool tvm_ext_is_padded(const tvm_ext_window *window)
+{
+    return window->top > 0 || window->left > 0 || window->bottom > 0 || window->right > 0;
+}
+
+/* Taps inside [0, extent) along an axis with padding before and behind; the first tap reads `first`. */
+TVM_EXT_INLINE tvm_ext_taps tvm_ext_taps_inside(int32_t first, int32_t taps, int32_t dilation, int32_t extent,
+                                                int32_t before, int32_t behind)
+{
+    tvm_ext_taps inside = {0, taps};
+    if (before > 0 && first < 0) {
+        inside.begin = (dilation - 1 - first) / dilation;
+    }
+    if (behind > 0 && first + ((taps - 1) * dilation) >= extent) {
+        inside.end = (extent - first + dilation - 1) / dilation;
+    }
+    return inside;
+}
+
+/* Taps inside the image of a window whose first row is `top`. */
+TVM_EXT_INLINE tvm_ext_taps tvm_ext_row_taps(const tvm_ext_window *window, const tvm_ext_image *image, int32_t top)
+{
+    return tvm_ext_taps_inside(top, window->rows, window->row_dilation, image->rows, window->top, window->bottom);
+}
+
+/* Taps inside the image of a window whose first column is `left`. */
+TVM_EXT_INLINE tvm_ext_taps tvm_ext_column_taps(const tvm_ext_window *window, const tvm_ext_image *image, int32_t left)
+{
+    return tvm_ext_taps_inside(left, window->columns, window->column_dilation, image->columns, window->left,
+                               window->right);
 }
 
 #endif

@@ -1,4 +1,4 @@
-/* From sums to quantized elements: one rounding, to nearest, halves to even; no float operation. */
+/* Requantization of sums: one rounding, to nearest, halves to even; no float operation. */
 #ifndef TVM_EXT_REQUANTIZE_H
 #define TVM_EXT_REQUANTIZE_H
 
@@ -25,6 +25,41 @@ static inline int32_t tvm_ext_clamp(int32_t value, int32_t low, int32_t high)
 {
     const int32_t raised = value < low ? low : value;
     return raised > high ? high : raised;
+}
+
+/* The nearest number of 8 bits: -128 to 127, or 0 to 255. */
+static inline int32_t tvm_ext_saturate_s8(int32_t value)
+{
+#if defined(__ARM_FEATURE_SAT) && defined(__GNUC__)
+    int32_t result;
+    __asm__("ssat %0, #8, %1" : "=r"(result) : "r"(value));
+    return result;
+#else
+    return value < INT8_MIN ? INT8_MIN : value > INT8_MAX ? INT8_MAX : value;
+#endif
+}
+
+static inline int32_t tvm_ext_saturate_u8(int32_t value)
+{
+#if defined(__ARM_FEATURE_SAT) && defined(__GNUC__)
+    int32_t result;
+    __asm__("usat %0, #8, %1" : "=r"(result) : "r"(value));
+    return result;
+#else
+    return value < 0 ? 0 : value > UINT8_MAX ? UINT8_MAX : value;
+#endif
+}
+
+/* An element of 8 bits within [low, high]: of the whole type in one instruction, where the processor has it. */
+static inline int32_t tvm_ext_limited(int32_t value, int32_t low, int32_t high)
+{
+    if (low == INT8_MIN && high == INT8_MAX) {
+        return tvm_ext_saturate_s8(value);
+    }
+    if (low == 0 && high == UINT8_MAX) {
+        return tvm_ext_saturate_u8(value);
+    }
+    return tvm_ext_clamp(value, low, high);
 }
 
 #endif

@@ -1,4 +1,4 @@
-/* From sums to quantized elements with the two roundings of TensorFlow Lite; no float operation. */
+/* Requantization of sums with the two roundings of TensorFlow Lite; no float operation. */
 #ifndef TVM_EXT_REQUANTIZE_TFLITE_H
 #define TVM_EXT_REQUANTIZE_TFLITE_H
 

@@ -1,8 +1,14 @@
-/* The division of TensorFlow Lite's softmax, in fixed point; no float operation. */
+/* Softmax as TensorFlow Lite computes it, in fixed point; no float operation. */
 #ifndef TVM_EXT_SOFTMAX_TFLITE_H
 #define TVM_EXT_SOFTMAX_TFLITE_H
 
+#include "tvm_ext_layer.h"
 #include "tvm_ext_requantize_tflite.h"
+
+/* Integer bits of a sum of exponentials; the shift from its reciprocal times an exponential to 256ths, at most 31. */
+#define TVM_EXT_SOFTMAX_SUM_BITS 12
+#define TVM_EXT_SOFTMAX_TO_256THS 23
+#define TVM_EXT_SOFTMAX_MOST_BITS 31
 
 static inline int32_t tvm_ext_saturate(int64_t value)
 {
@@ -21,7 +27,7 @@ static inline int32_t tvm_ext_one_over_one_plus(int32_t x)
     return tvm_ext_saturate((int64_t)guess * 2);
 }
 
-/* How far a sum above 0 can be shifted to the left until its highest bit is set. */
+/* Places by which a sum above 0 is shifted to the left until its highest bit is set. */
 static inline int32_t tvm_ext_leading_zeros(int32_t sum)
 {
     int32_t count = 0;
@@ -29,6 +35,36 @@ static inline int32_t tvm_ext_leading_zeros(int32_t sum)
         ++count;
     }
     return count;
+}
+
+/* Probabilities of `count` vectors of int8; the output's scale is 1/256, its zero point -128.
+ *
+ * exponential: of 0, -1, -2 ... steps of the input, without integer bits. */
+TVM_EXT_INLINE void tvm_ext_softmax_tflite(const int8_t *input, int8_t *output, const int32_t *restrict exponential,
+                                           int32_t count, int32_t length)
+{
+    for (int32_t m = 0; m < count; ++m) {
+        const int8_t *const x = &input[m * length];
+        int8_t *const y = &output[m * length];
+        int32_t largest = x[0];
+        for (int32_t c = 0; c < length; ++c) {
+            largest = x[c] > largest ? x[c] : largest;
+        }
+        int32_t sum = 0;
+        for (int32_t c = 0; c < length; ++c) {
+            sum += tvm_ext_divide_by_power(exponential[largest - x[c]], TVM_EXT_SOFTMAX_SUM_BITS);
+        }
+        const int32_t zeros = tvm_ext_leading_zeros(sum);
+        const int32_t exponent =
+            tvm_ext_clamp(TVM_EXT_SOFTMAX_SUM_BITS + TVM_EXT_SOFTMAX_TO_256THS - zeros, 0, TVM_EXT_SOFTMAX_MOST_BITS);
+        const uint32_t excess = ((uint32_t)sum << zeros) - UINT32_C(0x80000000);
+        const int32_t factor = tvm_ext_one_over_one_plus((int32_t)excess);
+        for (int32_t c = 0; c < length; ++c) {
+            const int32_t product = tvm_ext_multiply_high(exponential[largest - x[c]], factor);
+            const int32_t value = tvm_ext_divide_by_power(product, exponent) - 128;
+            y[c] = (int8_t)tvm_ext_clamp(value, -128, 127);
+        }
+    }
 }
 
 #endif

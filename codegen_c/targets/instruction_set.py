@@ -16,7 +16,8 @@ class FloatBlocks:
     """Registers of float kernels: floats in a vector, and vectors by pixels that are accumulated side by side.
 
     lanes: floats in a vector, 1 for none; others are the types of `tvm_ext_f32x<lanes>.h` in the target's `runtime/`.
-    product, depthwise: (vectors, pixels) of a product of pixels and output channels, and of a depthwise convolution.
+    product, depthwise: (vectors, pixels) of a product of pixels and output channels, and of a depthwise convolution; at
+    most 6 pixels, and 4 vectors for products without lanes, 3 with them.
     """
 
     lanes: int = 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
@@ -20,6 +21,7 @@ from tvm_ext.core.platform import Platform, Processor
 GROUP = "tvm_ext.targets"
 _HERE = "codegen_c.targets"
 _COMMON_RUNTIME = files("codegen_c") / "runtime"
+_VECTORS = re.compile(r"_f32x(\d+)\.h$")
 
 
 @cache
@@ -80,9 +82,21 @@ def target_of(
 
 
 def runtime_text(name: str, instruction_set: InstructionSet) -> str:
-    """A header or source that is copied into packages: the target's own, or the one that all share."""
+    """A header or source that is copied into packages: the target's own, or the one that all share.
+
+    Headers that are the same for vectors of any length are written for single floats, `..._f32x1.h`: of others they are
+    copies under their names.
+    """
     own = files(instruction_set.package) / "runtime" / name
-    return (own if own.is_file() else _COMMON_RUNTIME / name).read_text(encoding="utf-8")
+    if own.is_file():
+        return own.read_text(encoding="utf-8")
+    common = _COMMON_RUNTIME / name
+    vectors = _VECTORS.search(name)
+    if common.is_file() or vectors is None:
+        return common.read_text(encoding="utf-8")
+    lanes = vectors[1]
+    text = (_COMMON_RUNTIME / name.replace(f"_f32x{lanes}", "_f32x1")).read_text(encoding="utf-8")
+    return text.replace("f32x1", f"f32x{lanes}").replace("F32X1", f"F32X{lanes}")
 
 
 def startup_text(name: str, startup: Startup) -> str:

@@ -8,6 +8,7 @@ import pytest
 from codegen_c.kernels.contract import StoredRows
 from codegen_c.kernels.elementwise import elementwise_f32
 from codegen_c.kernels.shared.finish import Finish
+from codegen_c.kernels.shared.lanes import SCALAR, Lanes
 from codegen_c.operators.kinds import Elementwise
 from codegen_c.operators.scalar import FUNCTIONS, Operand, ScalarProgram
 from tests.kernels.float32 import assert_close, floats, number, program, value
@@ -70,7 +71,7 @@ SILU = program(("sigmoid", value()), ("multiply", value(), value(1)))
 def test_values_may_be_read_again() -> None:
     x = np.array([0.0, 2.0], np.float32)
     np.testing.assert_allclose(SILU.run(x, []), x / (1 + np.exp(-x)), rtol=1e-6)
-    helper = Finish(program=SILU).helper("$_finish(x)")
+    helper = Finish(program=SILU).helper(SCALAR)
     assert (
         "    const float v1 = 1.0f / (1.0f + expf(-value));\n    const float v2 = value * v1;\n    return v2;" in helper
     )
@@ -80,7 +81,7 @@ def test_an_empty_program_is_the_element_itself() -> None:
     empty = ScalarProgram()
     assert empty.reads_element and empty.num_instructions == 0 and empty.inputs_read() == ()
     assert empty.run(X, []) is X
-    assert Finish(program=empty).helper("sum0") == "" and Finish(program=empty).call("sum0", lambda _: "") == "sum0"
+    assert Finish(program=empty).helper(SCALAR) == "" and Finish(program=empty).call("sum0", lambda _: "") == "sum0"
 
 
 def test_operands_are_arguments_once_each_in_order_of_use() -> None:
@@ -92,8 +93,9 @@ def test_operands_are_arguments_once_each_in_order_of_use() -> None:
         )
     )  # fmt: skip
     assert finish.operands == (second, channel)
-    assert "$_finish(float value, float input2, float channel0)" in finish.helper("$_finish(x, y, z)")
-    assert finish.helper("$_finish_f32x8(x, y, z)") == "", "for vectors only where they are said to be used"
+    assert "$_finish(float value, float input2, float channel0)" in finish.helper(SCALAR)
+    vectors = finish.helper(Lanes(count=8))
+    assert "$_finish_f32x8(" in vectors and "$_finish(" not in vectors, "of the widths that are used alone"
     assert finish.call("sum0", lambda o: f"{o.kind}[i]") == "$_finish(sum0, input[i], channel[i])"
     assert [p.name for p in finish.input_parameters()] == ["input2"]
     assert [role for role, _ in finish.constants()] == ["channel0"]

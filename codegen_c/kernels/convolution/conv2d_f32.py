@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from codegen_c.c_text.text import block, times
+from codegen_c.c_text.initializer import Value
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
-from codegen_c.kernels.convolution.conv_f32 import implementation, input_row, pixel_offsets, places
+from codegen_c.kernels.convolution.conv_f32 import implementation, pixel_offsets, place, residual_place
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.lanes import SCALAR
+from codegen_c.kernels.shared.layer import LayerText, image, shapes, sliding_window, with_rings
 from codegen_c.kernels.shared.tile import (
     Accumulators,
     Blocking,
@@ -21,14 +22,11 @@ from codegen_c.kernels.shared.tile import (
     native_blocking,
     over_channels,
     pack,
-)
-from codegen_c.kernels.shared.window import (
-    clip,
-    offset,
-    over,
-    tap_range,
+    tile_headers,
 )
 from codegen_c.operators.kinds import Conv2d
+
+LAYER = "tvm_ext_conv2d_f32_layer"
 
 
 def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implementation:
@@ -40,8 +38,9 @@ def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implement
         weights=pack(operator.weight, blocking),
         instructions=lambda pixels: _instructions(operator, blocking, pixels),
         inputs_a_product=lambda _: 1 / blocking.width,
-        body=lambda pixels: _pixels(operator, stored, finish, blocking, pixels),
+        body=lambda pixels, layer: _pixels(operator, stored, finish, blocking, pixels, layer),
         accumulation="bias, then r, s, c ascending",
+        layer=lambda pixels: _layer(operator, stored, blocking, pixels),
     )
 
 
@@ -76,59 +75,50 @@ def _instructions(operator: Conv2d, blocking: Blocking, pixels: int) -> int:
     return total
 
 
-def _pixels(operator: Conv2d, stored: StoredRows, finish: Finish, blocking: Blocking, pixels: int) -> list[str]:
+def _layer(operator: Conv2d, stored: StoredRows, blocking: Blocking, pixels: int) -> LayerText:
+    """The layer's shapes as tvm_ext_conv2d_f32x1.h takes them.
+
+    Functions of their own for groups of pixels see the shapes beside them alone, so that these hold the ring buffers.
+    """
+    source, target = (None, None) if pixels == 1 else (stored.input(0), stored.output)
+    members: dict[str, Value] = {
+        "input": image(operator.inputs[0], kept=source),
+        "output": image(operator.output, pitch=stored.pitch, kept=target),
+        "window": sliding_window(operator.window),
+        "groups": operator.groups,
+    }
+    statements, address = with_rings(LAYER, stored) if pixels == 1 else ([], "&$_layer")
+    return LayerText(
+        definition=shapes(LAYER, members),
+        statements=statements,
+        address=address,
+        includes=("tvm_ext_conv2d_f32.h", *tile_headers(operator.output.shape[3], blocking, "conv2d")),
+    )
+
+
+def _pixels(
+    operator: Conv2d, stored: StoredRows, finish: Finish, blocking: Blocking, pixels: int, layer: str
+) -> list[str]:
     """All channels of `pixels` output pixels from (h, w) on."""
-    window, source = operator.window, operator.inputs[0].shape
-    columns = [f"const int32_t left = {offset({'w': window.strides[1]})}{_minus(window.padding[1])};"]
-    if pixels == 1:
-        columns = clip(1, window, source[2], "w", names=("left", "s_begin", "s_end"))
     return [
-        *clip(0, window, source[1], "h", names=("top", "r_begin", "r_end")),
-        *columns,
         *pixel_offsets(operator, stored, finish),
         *over_channels(
-            operator.output.shape[3], blocking, lambda segment: _tile(operator, stored, finish, segment, pixels)
+            operator.output.shape[3], blocking, lambda segment: _tile(operator, stored, finish, segment, pixels, layer)
         ),
     ]
 
 
-def _minus(number: int) -> str:
-    return f" - {number}" if number else ""
-
-
-def _tile(operator: Conv2d, stored: StoredRows, finish: Finish, segment: ChannelRange, pixels: int) -> list[str]:
+def _tile(
+    operator: Conv2d, stored: StoredRows, finish: Finish, segment: ChannelRange, pixels: int, layer: str
+) -> list[str]:
     """One block of output channels, from k on."""
-    window, (_, _, columns, channels) = operator.window, operator.inputs[0].shape
-    num_outputs, _, kernel_columns, depth = operator.weight.shape
-    per_group = num_outputs // operator.groups
-    group = f" + {times('k' if per_group == 1 else f'k / {per_group}', depth)}" if operator.groups > 1 else ""
-    r_begin, r_end = tap_range(0, window, ("r_begin", "r_end"))
-    s_begin, s_end = ("0", str(kernel_columns)) if pixels > 1 else tap_range(1, window, ("s_begin", "s_end"))
-    if _is_one_run(operator):
-        first, start = offset({"left": 1, s_begin: int(s_begin != "0")}), s_begin
-        taken = s_end if s_begin == "0" else f"({s_end} - {s_begin})"
-        count = times(taken, depth) if not taken.isdigit() else str(int(taken) * depth)
-    else:
-        first, start, count = offset({"left": 1, "s": window.dilation[1]}), "s", str(depth)
-    sums = Accumulators(segment=segment, pixels=pixels)
-    first_tap = offset({"r": kernel_columns, start: int(start != "0")})
-    step = window.strides[1] * channels
-    source = times(f"{times(input_row(operator, stored), columns)} + {first}", channels)
-    run = [
-        f"const float *x0 = &input[{source}{group}];",
-        *(f"const float *x{p} = x0 + {p * step};" for p in range(1, pixels)),
-        f"const float *restrict f = &filter[{times(first_tap, depth * segment.width)}];",
-        f"for (int32_t c = 0; c < {count}; ++c) {{",
-        block([*sums.multiply(), f"f += {segment.width};"]),
-        "}",
-    ]
-    if start == "s":
-        run = over("s", s_begin, s_end, run)
+    sums = Accumulators(segment=segment, pixels=pixels, in_array=True)
+    n = "n" if operator.output.shape[0] > 1 else "0"
+    arguments = f"{layer}, sums, input, weights, bias, {n}, h, w, k, {pixels}, {segment.vectors}"
     return [
-        f"const float *restrict filter = &weights[k * {operator.weight[0].size}];",
-        *sums.start(),
-        *over("r", r_begin, r_end, run),
-        *sums.store(finish, *places(operator.output.shape[3], stored)),
+        sums.declaration(),
+        f"tvm_ext_conv2d_f32x{segment.lanes.count}({arguments});",
+        *sums.store(finish, place, residual_place),
     ]
 
 

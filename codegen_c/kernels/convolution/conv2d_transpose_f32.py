@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.c_text.text import block, times
+from codegen_c.c_text.text import scaled, times
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
-from codegen_c.kernels.convolution.conv_f32 import by_pixels, pixel_offsets, places
+from codegen_c.kernels.convolution.conv_f32 import by_pixels, pixel_offsets, place, residual_place
 from codegen_c.kernels.convolution.transposed import over_taps, rows_of, spread
 from codegen_c.kernels.shared.finish import Finish
-from codegen_c.kernels.shared.tile import Accumulators, ChannelRange, native_blocking, over_channels, pack
+from codegen_c.kernels.shared.layer import LayerText
+from codegen_c.kernels.shared.tile import Accumulators, ChannelRange, native_blocking, over_channels, pack, tile_headers
 from codegen_c.kernels.shared.window import slot
 from codegen_c.operators.kinds import Conv2dTranspose
 
@@ -39,10 +40,11 @@ def implement(operator: Conv2dTranspose, target: Target, stored: StoredRows) -> 
     def tile(segment: ChannelRange) -> list[str]:
         return _tile(operator, stored, finish, segment)
 
+    headers = tile_headers(operator.output.shape[3], blocking)
     body = [*pixel_offsets(operator, stored, finish), *over_channels(operator.output.shape[3], blocking, tile)]
     return Implementation(
         kernel=KERNEL.name,
-        function=by_pixels(operator, finish, 1, lambda _: body, [blocking.lanes]),
+        function=by_pixels(operator, finish, 1, lambda _: body, blocking, layer=LayerText(includes=headers)),
         reference=lambda inputs: reference(operator, inputs),
         constants=(("weights", pack(operator.weight, blocking)), ("bias", operator.bias), *finish.constants()),
         macs=macs,
@@ -55,20 +57,20 @@ def implement(operator: Conv2dTranspose, target: Target, stored: StoredRows) -> 
 
 def _tile(operator: Conv2dTranspose, stored: StoredRows, finish: Finish, segment: ChannelRange) -> list[str]:
     """One block of output channels of one pixel, from k on."""
-    (batch, height, columns, depth), sums = operator.inputs[0].shape, Accumulators(segment=segment, pixels=1)
+    batch, height, columns, depth = operator.inputs[0].shape
+    sums = Accumulators(segment=segment, pixels=1, in_array=True)
     row = f"n * {height} + i" if batch > 1 else slot("i", stored.input(0))
     tap = [
-        f"const float *x0 = &input[{times(f'{times(row, columns)} + j', depth)}];",
-        f"const float *restrict f = &filter[{times(f'r * {operator.window.kernel[1]} + s', depth * segment.width)}];",
-        f"for (int32_t c = 0; c < {depth}; ++c) {{",
-        block([*sums.multiply(), f"f += {segment.width};"]),
-        "}",
+        f"const float *x = &input[{scaled(f'{times(row, columns)} + j', 'depth')}];",
+        f"const float *f = &filter[(r * {operator.window.kernel[1]} + s) * {times('depth', segment.width)}];",
+        sums.add("x", "0", "f", "depth"),
     ]
     return [
-        f"const float *restrict filter = &weights[k * {operator.weight[0].size}];",
-        *sums.start(),
+        f"const int32_t depth = {depth};",
+        f"const float *filter = &weights[k * {times('depth', operator.weight[0, ..., 0].size)}];",
+        *sums.begin(),
         *over_taps(operator.window, operator.inputs[0], tap),
-        *sums.store(finish, *places(operator.output.shape[3], stored)),
+        *sums.store(finish, place, residual_place),
     ]
 
 

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from codegen_c.c_text.text import block, plus, times
+from codegen_c.c_text.text import block, scaled
 from codegen_c.kernels.contract import CFunction, Implementation, Parameter, Passes, StoredRows
 from codegen_c.kernels.shared.finish import Finish
-from codegen_c.kernels.shared.lanes import Lanes
-from codegen_c.kernels.shared.tile import Blocking
+from codegen_c.kernels.shared.lanes import SCALAR
+from codegen_c.kernels.shared.layer import NO_LAYER, LayerText
+from codegen_c.kernels.shared.tile import Blocking, lanes_finished, pixel_place
 from codegen_c.kernels.shared.window import (
     ROW_PARAMETERS,
     over,
@@ -46,21 +47,28 @@ def parameters(finish: Finish, constants: Sequence[str] = ("weights", "bias")) -
 
 
 def row_offset(operator: Conv2d | Pool2d, index: int | None, stored: StoredRows, row: str = "h") -> str:
-    """C expression: first column of output row h, in pixels. index: a residual input; None: the output."""
-    batch, height, columns, _ = operator.output.shape
+    """C expression: first column of output row h, in pixels. index: a residual input; None: the output.
+
+    `output_columns` is to be defined before.
+    """
+    batch, height = operator.output.shape[:2]
     kept = stored.output if index is None else stored.input(index)
-    return times(f"n * {height} + {row}" if batch > 1 else slot(row, kept), columns)
+    return scaled(f"n * {height} + {row}" if batch > 1 else slot(row, kept), "output_columns")
 
 
 def pixel_offsets(operator: Conv2d | Pool2d, stored: StoredRows, finish: Finish) -> list[str]:
     """Declarations of `pixel` (output) and `pixel1` … (residuals): first element of pixel (h, w) of image n."""
-    channels = operator.output.shape[3]
-    names: list[tuple[str, int | None, int]] = [("pixel", None, stored.pitch or channels)]
-    names += [(f"pixel{i}", i, channels) for i in finish.residuals()]
-    return [
-        f"const int32_t {name} = {times(f'{row_offset(operator, index, stored)} + w', pitch)};"
-        for name, index, pitch in names
+    channels, residuals = operator.output.shape[3], finish.residuals()
+    lines = [
+        f"const int32_t output_columns = {operator.output.shape[2]};",
+        f"const int32_t pitch = {stored.pitch or channels};",
     ]
+    lines += [f"const int32_t channels = {channels};"] if residuals else []
+    names: list[tuple[str, int | None, str]] = [("pixel", None, "pitch")]
+    names += [(f"pixel{i}", i, "channels") for i in residuals]
+    for name, index, pitch in names:
+        lines.append(f"const int32_t {name} = {scaled(f'{row_offset(operator, index, stored)} + w', pitch)};")
+    return lines
 
 
 def input_row(operator: Conv2d | Pool2d, stored: StoredRows) -> str:
@@ -71,12 +79,25 @@ def input_row(operator: Conv2d | Pool2d, stored: StoredRows) -> str:
     return f"n * {height} + {row}" if batch > 1 else slot(row, stored.input(0))
 
 
-def places(channels: int, stored: StoredRows) -> tuple[Callable[[int], str], Callable[[int, int], str]]:
-    """C expressions of pixel p's first element in the output, and in residual input i."""
-    return (
-        lambda p: plus("pixel", p * (stored.pitch or channels)),
-        lambda i, p: plus(f"pixel{i}", p * channels),
-    )
+def input_sizes(operator: Conv2d | Pool2d) -> list[str]:
+    """Definitions of the names in `input_place`."""
+    _, _, columns, channels = operator.inputs[0].shape
+    return [f"const int32_t input_columns = {columns};", f"const int32_t input_channels = {channels};"]
+
+
+def input_place(operator: Conv2d | Pool2d, stored: StoredRows, column: str) -> str:
+    """C expression: first element of a column of the input row that tap r reads."""
+    return scaled(f"{scaled(input_row(operator, stored), 'input_columns')} + {column}", "input_channels")
+
+
+def place(p: int) -> str:
+    """C expression of pixel p's first element in the output, after `pixel_offsets`."""
+    return pixel_place("pixel", p, "pitch")
+
+
+def residual_place(i: int, p: int) -> str:
+    """The same in residual input i."""
+    return pixel_place(f"pixel{i}", p, "channels")
 
 
 def inner_columns(window: Window, input_columns: int, output_columns: int) -> tuple[int, int]:
@@ -101,13 +122,14 @@ def implementation(
     weights: np.ndarray,
     instructions: Callable[[int], int],
     inputs_a_product: Callable[[int], float],
-    body: Callable[[int], list[str]],
+    body: Callable[[int, str], list[str]],
     accumulation: str,
+    layer: Callable[[int], LayerText] = lambda _: NO_LAYER,
 ) -> Implementation:
     """A convolution computed by groups of pixels, as many at a time as cost least.
 
     weights: packed. instructions(p): modelled, of p pixels. inputs_a_product(p): input elements loaded for each of
-    their products. body(p): their text, as `by_pixels` takes it.
+    their products. body(p, address): their text, as `by_pixels` takes it. layer(p): shapes, for groups of p pixels.
     """
     finish, output = Finish(program=operator.finish), operator.output.shape
     begin, end = inner_columns(operator.window, operator.inputs[0].shape[2], output[2])
@@ -116,9 +138,11 @@ def implementation(
     alone = output[2] - groups * pixels
     row = groups * instructions(pixels) + alone * instructions(1)
     macs = operator.output.num_elements * operator.weight[0].size
+    shapes = layer(pixels)
+    function = by_pixels(operator, finish, pixels, lambda p: body(p, shapes.address), blocking, layer=shapes)
     return Implementation(
         kernel=kernel,
-        function=by_pixels(operator, finish, pixels, body, [blocking.lanes]),
+        function=function,
         reference=lambda inputs: reference(operator, inputs),
         constants=(("weights", weights), ("bias", operator.bias), *finish.constants()),
         macs=macs,
@@ -141,19 +165,21 @@ def by_pixels(
     finish: Finish,
     pixels: int,
     body: Callable[[int], list[str]],
-    widths: Sequence[Lanes] = (),
+    blocking: Blocking | None = None,
     *,
     constants: Sequence[str] = ("weights", "bias"),
+    layer: LayerText = NO_LAYER,
 ) -> CFunction:
     """A kernel that computes columns one by one at the borders and `pixels` at a time between them.
 
     body(p): text of p pixels from (h, w) on; p = 1 must leave out what lies outside the input, more never do.
+    blocking: of the channels, None for one at a time.
     """
     output, names = operator.output.shape, parameters(finish, constants)
     begin, end = inner_columns(operator.window, operator.inputs[0].shape[2], output[2])
     groups: list[str] = []
     if pixels == 1:
-        columns = over("w", "0", str(output[2]), body(1))
+        columns = over("w", 0, output[2], body(1))
     else:
         position = ", ".join([*(["int32_t n"] if output[0] > 1 else []), "int32_t h", "int32_t w"])
         shared = [p for p in names if p.role != "row"]
@@ -174,7 +200,7 @@ def by_pixels(
     lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(columns), "}"]
     if output[0] > 1:
         lines = [f"for (int32_t n = 0; n < {output[0]}; ++n) {{", block(lines), "}"]
-    finished = finish.helper("\n".join([*groups, *lines]), *widths)
-    text = "\n".join(helper for helper in [finished, *groups] if helper)
-    includes = tuple(name for lanes in widths for name in lanes.includes)
-    return CFunction(parameters=names, body="\n".join(lines), helpers=text, includes=includes)
+    finished = lanes_finished(output[3], finish, blocking) if blocking else [SCALAR]
+    text = "\n".join(helper for helper in [layer.definition, finish.helper(*finished), *groups] if helper)
+    includes = (*(blocking.lanes.includes if blocking else ()), *layer.includes)
+    return CFunction(parameters=names, body="\n".join([*layer.statements, *lines]), helpers=text, includes=includes)

@@ -11,7 +11,14 @@ import numpy as np
 
 from codegen_c.c_text.text import block, times
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
-from codegen_c.kernels.convolution.conv_f32 import implementation, input_row, pixel_offsets, places
+from codegen_c.kernels.convolution.conv_f32 import (
+    implementation,
+    input_place,
+    input_sizes,
+    pixel_offsets,
+    place,
+    residual_place,
+)
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.lanes import native_lanes
 from codegen_c.kernels.shared.tile import Accumulators, Blocking, ChannelRange, channel_ranges, over_channels
@@ -35,7 +42,7 @@ def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implement
         weights=np.ascontiguousarray(operator.weight[..., 0].transpose(1, 2, 0)),
         instructions=lambda pixels: _instructions(operator, blocking, pixels),
         inputs_a_product=lambda pixels: len(_columns_read(operator, pixels)) / (pixels * operator.window.kernel[1]),
-        body=lambda pixels: _pixels(operator, stored, finish, blocking, pixels),
+        body=lambda pixels, _: _pixels(operator, stored, finish, blocking, pixels),
         accumulation="bias, then r, s ascending",
     )
 
@@ -83,6 +90,7 @@ def _pixels(operator: Conv2d, stored: StoredRows, finish: Finish, blocking: Bloc
     return [
         *clip(0, window, source[1], "h", names=("top", "r_begin", "r_end")),
         *columns,
+        *input_sizes(operator),
         *pixel_offsets(operator, stored, finish),
         *over_channels(source[3], blocking, lambda segment: tile(operator, stored, finish, segment, pixels)),
     ]
@@ -90,13 +98,12 @@ def _pixels(operator: Conv2d, stored: StoredRows, finish: Finish, blocking: Bloc
 
 def _one_pixel(operator: Conv2d, stored: StoredRows, finish: Finish, segment: ChannelRange, pixels: int) -> list[str]:
     """One pixel, its window clipped: a loop over taps."""
-    window, (_, _, columns, channels) = operator.window, operator.inputs[0].shape
-    sums, lanes = Accumulators(segment=segment, pixels=1), segment.lanes
+    window, sums, lanes = operator.window, Accumulators(segment=segment, pixels=1), segment.lanes
     s_begin, s_end = tap_range(1, window, ("s_begin", "s_end"))
     column = offset({"left": 1, "s": window.dilation[1]})
     taps = [
-        f"const float *x = &input[{times(f'{times(input_row(operator, stored), columns)} + {column}', channels)} + k];",
-        f"const float *restrict f = &weights[{times(offset({'r': window.kernel[1], 's': 1}), channels)} + k];",
+        f"const float *x = &input[{input_place(operator, stored, column)} + k];",
+        f"const float *restrict f = &weights[({offset({'r': window.kernel[1], 's': 1})}) * input_channels + k];",
     ]
     for v in range(segment.vectors):
         at = str(v * lanes.count)
@@ -107,11 +114,11 @@ def _one_pixel(operator: Conv2d, stored: StoredRows, finish: Finish, segment: Ch
 
 def _unrolled(operator: Conv2d, stored: StoredRows, finish: Finish, segment: ChannelRange, pixels: int) -> list[str]:
     """Several pixels inside the input: one kernel row at a time, each input element loaded once."""
-    window, (_, _, columns, channels) = operator.window, operator.inputs[0].shape
+    window, channels = operator.window, operator.inputs[0].shape[3]
     sums, lanes = Accumulators(segment=segment, pixels=pixels), segment.lanes
     row = [
-        f"const float *x = &input[{times(f'{times(input_row(operator, stored), columns)} + left', channels)} + k];",
-        f"const float *restrict f = &weights[{times('r', window.kernel[1] * channels)} + k];",
+        f"const float *x = &input[{input_place(operator, stored, 'left')} + k];",
+        f"const float *restrict f = &weights[r * {times('input_channels', window.kernel[1])} + k];",
     ]
     for v in range(segment.vectors):
         for s in range(window.kernel[1]):
@@ -133,7 +140,7 @@ def _rows(operator: Conv2d, stored: StoredRows, sums: Accumulators, row: list[st
     return [
         *sums.start(),
         *over("r", r_begin, r_end, row),
-        *sums.store(finish, *places(operator.output.shape[3], stored)),
+        *sums.store(finish, place, residual_place),
     ]
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from codegen_c.c_text.text import block, times
+from codegen_c.c_text.text import block, scaled, times
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Passes, StoredRows, Target
 from codegen_c.kernels.convolution.conv_f32 import parameters, reference, row_offset
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.product_f32 import instructions, over_rows
-from codegen_c.kernels.shared.tile import native_blocking, pack
+from codegen_c.kernels.shared.tile import lanes_finished, native_blocking, pack, tile_headers
 from codegen_c.kernels.shared.window import slot, spatial
 from codegen_c.operators.kinds import Conv2d
 
@@ -33,17 +33,18 @@ def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implement
     else:
         starts = {"input": _input_row(operator, stored), "output": row_offset(operator, None, stored)}
         starts |= {f"input{i}": row_offset(operator, i, stored) for i in finish.residuals()}
-        lines = over_rows(
-            "0", str(columns), (depth, channels), finish, blocking, starts, multiple=columns, pitch=stored.pitch
-        )
-        lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"]
+        lines = over_rows(0, columns, (depth, channels), finish, blocking, starts, multiple=columns, pitch=stored.pitch)
+        names = [f"const int32_t output_columns = {columns};"]
+        lines = [*names, "for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"]
         if batch > 1:
             lines = [f"for (int32_t n = 0; n < {batch}; ++n) {{", block(lines), "}"]
     body = "\n".join(lines)
     function = CFunction(
-        parameters=parameters(finish), body=body, helpers=finish.helper(body, blocking.lanes),
-        includes=blocking.lanes.includes,
-    )  # fmt: skip
+        parameters=parameters(finish),
+        body=body,
+        helpers=finish.helper(*lanes_finished(channels, finish, blocking)),
+        includes=tile_headers(channels, blocking),
+    )
     return Implementation(
         kernel=KERNEL.name,
         function=function,
@@ -73,8 +74,8 @@ def _is_flat(operator: Conv2d, stored: StoredRows) -> bool:
 
 
 def _input_row(operator: Conv2d, stored: StoredRows) -> str:
-    batch, height, columns, _ = operator.inputs[0].shape
-    return times(f"n * {height} + h" if batch > 1 else slot("h", stored.input(0)), columns)
+    batch, height = operator.inputs[0].shape[:2]
+    return scaled(f"n * {height} + h" if batch > 1 else slot("h", stored.input(0)), "output_columns")
 
 
 KERNEL = Kernel(name="pointwise_f32", operator=Conv2d, implement=implement, constraints=(is_pointwise,))

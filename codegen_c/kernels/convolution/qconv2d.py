@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, block, plus, times
+from codegen_c.c_text.initializer import Value
+from codegen_c.c_text.text import C_TYPES, times
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
+from codegen_c.kernels.shared.layer import BLOCK_INCLUDES, image, rescale, shapes, sliding_window, with_rings
 from codegen_c.kernels.shared.requantize import (
     Products,
     Requantize,
@@ -23,20 +25,15 @@ from codegen_c.kernels.shared.requantize import (
 from codegen_c.kernels.shared.window import (
     CHANNEL_BLOCK,
     ROW_PARAMETERS,
-    clip,
     offset,
-    over,
-    over_channel_blocks,
-    over_pixels,
     pack_blocks,
     slot,
     spatial,
-    tap_range,
     taps,
-    zero_point_of,
 )
 from codegen_c.operators.kinds import QConv2d, TensorType, Window
 
+LAYER = "tvm_ext_qconv2d_layer"
 # Modelled instructions around the products: of one run over adjacent taps, and of requantizing one sum.
 RUN_INSTRUCTIONS = 8
 REQUANTIZE_INSTRUCTIONS = 20
@@ -115,9 +112,9 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         kernel=KERNEL.name,
         function=CFunction(
             parameters=parameters(operator, finish),
-            body=_body(operator, stored, finish, sums, width),
-            helpers=finish.helper(),
-            includes=finish.includes,
+            body=call("tvm_ext_qconv2d", LAYER, stored, finish),
+            helpers=_shapes(operator, stored, finish, width),
+            includes=("tvm_ext_qconv2d.h", *BLOCK_INCLUDES),
         ),
         reference=lambda inputs: reference(operator, inputs),
         constants=(("weights", pack_blocks(operator.weight, width)), ("bias", sums.bias), *finish.constants()),
@@ -150,51 +147,24 @@ def _is_one_run(operator: QConv2d) -> bool:
     return operator.window.dilation[1] == 1 and operator.groups == 1
 
 
-def _body(operator: QConv2d, stored: StoredRows, finish: Requantize, sums: Products, width: int) -> str:
-    """All channels of a pixel, in blocks of `width` and a tail, over all pixels."""
-    source, channels = operator.inputs[0].shape, operator.output.shape[3]
-    lines = clip(1, operator.window, source[2], "w", names=("left", "s_begin", "s_end"))
-    lines += [pixel_offset(operator.output, stored)]
-    lines += over_channel_blocks(channels, lambda count: _tile(operator, stored, finish, sums, count), width)
-    rows = clip(0, operator.window, source[1], "h", names=("top", "r_begin", "r_end"))
-    declared, _ = zero_point_of(sums.zero_point)
-    return "\n".join([*declared, over_pixels(rows, lines, operator.output.shape)])
+def _shapes(operator: QConv2d, stored: StoredRows, finish: Requantize, width: int) -> str:
+    """The layer's shapes as tvm_ext_qconv2d.h takes them."""
+    members: dict[str, Value] = {
+        "input": image(operator.inputs[0]),
+        "output": image(operator.output, pitch=stored.pitch),
+        "window": sliding_window(operator.window),
+        "groups": operator.groups,
+        "block": width,
+        "rescale": rescale(finish),
+    }
+    return shapes(LAYER, members)
 
 
-def _tile(operator: QConv2d, stored: StoredRows, finish: Requantize, sums: Products, width: int) -> list[str]:
-    """`width` output channels of one pixel, from channel k on."""
-    window, source = operator.window, operator.inputs[0]
-    num_outputs, kernel_rows, kernel_columns, depth = operator.weight.shape
-    per_group = num_outputs // operator.groups
-    group = f" + {times('k' if per_group == 1 else f'k / {per_group}', depth)}" if operator.groups > 1 else ""
-    r_begin, r_end = tap_range(0, window, ("r_begin", "r_end"))
-    s_begin, s_end = tap_range(1, window, ("s_begin", "s_end"))
-    if _is_one_run(operator):
-        column, start = offset({"left": 1, s_begin: int(s_begin != "0")}), s_begin
-        taken = s_end if s_begin == "0" else f"({s_end} - {s_begin})"
-        count = str(int(taken) * depth) if taken.isdigit() else times(taken, depth)
-    else:
-        column, start, count = offset({"left": 1, "s": window.dilation[1]}), "s", str(depth)
-    pixel = f"{times(input_row(source, window, stored), source.shape[2])} + {column}"
-    tap = offset({"r": kernel_columns, start: int(start != "0")})
-    _, taken_off = zero_point_of(sums.zero_point)
-    run = [
-        f"const {C_TYPES[source.dtype]} *x = &input[{times(pixel, source.shape[3])}{group}];",
-        f"const int8_t *restrict f = &filter[{times(tap, depth * width)}];",
-        f"for (int32_t c = 0; c < {count}; ++c) {{",
-        block([f"const int32_t v = x[c]{taken_off};", *(f"sum{j} += v * f[{j}];" for j in range(width))]),
-        block(f"f += {width};"),
-        "}",
-    ]
-    if start == "s":
-        run = over("s", s_begin, s_end, run)
-    each = [plus("k", j) for j in range(width)]
-    return [
-        f"const int8_t *restrict filter = &weights[{times('k', kernel_rows * kernel_columns * depth)}];",
-        *(f"int32_t sum{j} = bias[{k}];" for j, k in enumerate(each)),
-        *over("r", r_begin, r_end, run),
-        *(f"output[pixel + {k}] = {finish.call(f'sum{j}', k)};" for j, k in enumerate(each)),
-    ]
+def call(function: str, ctype: str, stored: StoredRows, finish: Requantize) -> str:
+    """Body that calls the loops of a convolution: a function of a portable kernel's header."""
+    rings, layer = with_rings(ctype, stored)
+    arguments = f"{layer}, input, output, weights, bias, multiplier, shift, row_begin, row_end"
+    return "\n".join([*rings, *finish.tables(), f"{function}({arguments});"])
 
 
 CONSTRAINTS = (quantized_bytes, integer_weights, sums_fit, rescaled_sums_fit)

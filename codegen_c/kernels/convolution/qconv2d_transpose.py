@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, block, plus, times
+from codegen_c.c_text.initializer import Value
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
-from codegen_c.kernels.convolution.transposed import over_taps, rows_of, spread
-from codegen_c.kernels.shared.requantize import Products, Requantize, quantization, signed
-from codegen_c.kernels.shared.window import CHANNEL_BLOCK, over_channel_blocks, over_pixels, pack_blocks, slot
+from codegen_c.kernels.convolution.transposed import rows_of, spread
+from codegen_c.kernels.shared.layer import BLOCK_INCLUDES, image, rescale, shapes, sliding_window
+from codegen_c.kernels.shared.requantize import Products, Requantize, quantization
+from codegen_c.kernels.shared.window import CHANNEL_BLOCK, pack_blocks
 from codegen_c.operators.kinds import QConv2dTranspose
+
+LAYER = "tvm_ext_qconv2d_transpose_layer"
 
 TAP_INSTRUCTIONS = 14
 
@@ -34,9 +37,9 @@ def implement(operator: QConv2dTranspose, target: Target, stored: StoredRows) ->
         kernel=KERNEL.name,
         function=CFunction(
             parameters=qconv2d.parameters(operator, finish),
-            body=_body(operator, stored, finish, sums),
-            helpers=finish.helper(),
-            includes=finish.includes,
+            body=qconv2d.call("tvm_ext_qconv2d_transpose", LAYER, stored, finish),
+            helpers=_shapes(operator, stored, finish),
+            includes=("tvm_ext_qconv2d_transpose.h", *BLOCK_INCLUDES),
         ),
         reference=lambda inputs: reference(operator, inputs),
         constants=(
@@ -60,34 +63,15 @@ def _products(operator: QConv2dTranspose) -> Products:
     return Products.of(source=operator.inputs[0], weight=operator.weight, bias=operator.bias, padded=True)
 
 
-def _body(operator: QConv2dTranspose, stored: StoredRows, finish: Requantize, sums: Products) -> str:
-    """All channels of a pixel, in blocks and a tail, over all pixels."""
-    channels = operator.output.shape[3]
-    lines = [qconv2d.pixel_offset(operator.output, stored)]
-    lines += over_channel_blocks(channels, lambda width: _tile(operator, stored, finish, sums, width))
-    return over_pixels([], lines, operator.output.shape)
-
-
-def _tile(operator: QConv2dTranspose, stored: StoredRows, finish: Requantize, sums: Products, width: int) -> list[str]:
-    """`width` output channels of one pixel, from channel k on."""
-    source = operator.inputs[0]
-    batch, height, columns, depth = source.shape
-    row = f"n * {height} + i" if batch > 1 else slot("i", stored.input(0))
-    add = [f"const int32_t v = x[c]{signed(-sums.zero_point)};", *(f"sum{j} += v * f[{j}];" for j in range(width))]
-    tap = [
-        f"const {C_TYPES[source.dtype]} *x = &input[{times(f'{times(row, columns)} + j', depth)}];",
-        f"const int8_t *restrict f = &filter[{times(f'r * {operator.window.kernel[1]} + s', depth * width)}];",
-        f"for (int32_t c = 0; c < {depth}; ++c) {{",
-        block([*add, f"f += {width};"]),
-        "}",
-    ]
-    each = [plus("k", j) for j in range(width)]
-    return [
-        f"const int8_t *restrict filter = &weights[{times('k', operator.weight[0].size)}];",
-        *(f"int32_t sum{j} = bias[{k}];" for j, k in enumerate(each)),
-        *over_taps(operator.window, source, tap),
-        *(f"output[pixel + {k}] = {finish.call(f'sum{j}', k)};" for j, k in enumerate(each)),
-    ]
+def _shapes(operator: QConv2dTranspose, stored: StoredRows, finish: Requantize) -> str:
+    """The layer's shapes as tvm_ext_qconv2d_transpose.h takes them."""
+    members: dict[str, Value] = {
+        "input": image(operator.inputs[0]),
+        "output": image(operator.output, pitch=stored.pitch),
+        "window": sliding_window(operator.window),
+        "rescale": rescale(finish),
+    }
+    return shapes(LAYER, members)
 
 
 KERNEL = Kernel(

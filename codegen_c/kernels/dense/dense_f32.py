@@ -16,7 +16,16 @@ from codegen_c.kernels.convolution.conv_f32 import parameters
 from codegen_c.kernels.dense.dense_rows import in_rows, num_calls, over_parts, row_counts, runs_of
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.product_f32 import instructions, over_rows
-from codegen_c.kernels.shared.tile import Accumulators, Blocking, ChannelRange, native_blocking, over_channels, pack
+from codegen_c.kernels.shared.tile import (
+    Accumulators,
+    Blocking,
+    ChannelRange,
+    lanes_finished,
+    native_blocking,
+    over_channels,
+    pack,
+    tile_headers,
+)
 from codegen_c.kernels.shared.vector_rows import Rows
 from codegen_c.kernels.shared.window import accumulated
 from codegen_c.operators.kinds import Dense
@@ -90,12 +99,12 @@ def _instructions(operator: Dense, blocking: Blocking) -> int:
 def _function(operator: Dense, blocking: Blocking) -> CFunction:
     finish, (channels, depth) = Finish(program=operator.finish), operator.weight.shape
     num_rows = operator.output.num_elements // channels
-    body = "\n".join(over_rows("0", str(num_rows), (depth, channels), finish, blocking, multiple=num_rows))
+    body = "\n".join(over_rows(0, num_rows, (depth, channels), finish, blocking, multiple=num_rows))
     return CFunction(
         parameters=tuple(p for p in parameters(finish) if p.role != "row"),
         body=body,
-        helpers=finish.helper(body, blocking.lanes),
-        includes=blocking.lanes.includes,
+        helpers=finish.helper(*lanes_finished(channels, finish, blocking)),
+        includes=tile_headers(channels, blocking),
     )
 
 
@@ -113,33 +122,28 @@ def _in_parts(operator: Dense, blocking: Blocking, count: int, stored: StoredRow
     part = depth // count
 
     def tile(segment: ChannelRange) -> list[str]:
-        sums = Accumulators(segment=segment, pixels=1)
-        first = f"{times('k', depth)} + {times('row_begin', part * segment.width)}"
-        products = [
-            f"for (int32_t c = 0; c < {part}; ++c) {{",
-            block([*sums.multiply(), f"f += {segment.width};"]),
-            "}",
-        ]
+        sums = Accumulators(segment=segment, pixels=1, in_array=True)
+        products = [sums.add("x", "0", "f", "part"), f"f += {times('part', segment.width)};"]
 
         def store(finish: Finish) -> str:
             return block(sums.store(finish, lambda p: "", lambda i, p: ""))
 
         return [
-            f"const float *restrict f = &weights[{first}];",
-            *sums.start("start"),
-            *over_parts(count, depth, "float", stored, products, name="x0"),
+            f"const float *f = &weights[k * depth + row_begin * {times('part', segment.width)}];",
+            *sums.begin("start"),
+            *over_parts(count, depth, "float", stored, products),
             f"if (row_end < {count}) {{", store(Finish(program=IDENTITY)), "} else {", store(finish), "}",
         ]  # fmt: skip
 
     start = "const float *start = row_begin > 0 ? output : bias;"
-    body = "\n".join([start, *over_channels(channels, blocking, tile)])
+    names = [f"const int32_t depth = {depth};", f"const int32_t part = {part};"]
+    body = "\n".join([*names, start, *over_channels(channels, blocking, tile)])
     return Implementation(
         kernel=f"{KERNEL.name}_in_parts",
         function=replace(
             _function(operator, blocking),
             parameters=parameters(finish),
             body=body,
-            helpers=finish.helper(body, blocking.lanes),
         ),
         reference=lambda inputs: reference(operator, inputs),
         constants=_constants(operator, blocking),

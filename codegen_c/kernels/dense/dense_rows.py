@@ -98,15 +98,13 @@ def num_calls(row_count: int, stored: StoredRows) -> int:
     return -(-row_count // min(stored.at_once or row_count, row_count))
 
 
-def over_parts(
-    row_count: int, depth: int, ctype: str, stored: StoredRows, each: Sequence[str], *, name: str = "x"
-) -> list[str]:
-    """A loop over the parts of a call, with a pointer to the elements of each."""
+def over_parts(row_count: int, depth: int, ctype: str, stored: StoredRows, each: Sequence[str]) -> list[str]:
+    """A loop over the parts of a call, with a pointer `x` to the elements of each."""
     part = depth // row_count
     place = times(slot("h", stored.input(0)), part)
     return [
         "for (int32_t h = row_begin; h < row_end; ++h) {",
-        block([f"const {ctype} *{name} = &input[{place}];", *each]),
+        block([f"const {ctype} *x = &input[{place}];", *each]),
         "}",
     ]
 

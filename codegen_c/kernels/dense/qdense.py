@@ -10,7 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, block, plus, times
+from codegen_c.c_text.initializer import Value, structure
+from codegen_c.c_text.text import C_TYPES
 from codegen_c.kernels.contract import (
     Accumulating,
     CFunction,
@@ -21,7 +22,8 @@ from codegen_c.kernels.contract import (
     StoredRows,
     Target,
 )
-from codegen_c.kernels.dense.dense_rows import in_rows, num_calls, over_parts, row_counts
+from codegen_c.kernels.dense.dense_rows import in_rows, num_calls, row_counts
+from codegen_c.kernels.shared.layer import BLOCK_INCLUDES, image, rescale, shapes, with_rings
 from codegen_c.kernels.shared.requantize import (
     Products,
     Requantize,
@@ -32,9 +34,10 @@ from codegen_c.kernels.shared.requantize import (
     scale_of,
 )
 from codegen_c.kernels.shared.vector_rows import Rows
-from codegen_c.kernels.shared.window import CHANNEL_BLOCK, ROW_PARAMETERS, accumulated, over_channel_blocks, pack_blocks
+from codegen_c.kernels.shared.window import CHANNEL_BLOCK, ROW_PARAMETERS, accumulated, pack_blocks
 from codegen_c.operators.kinds import QDense, TensorType
 
+LAYER = "tvm_ext_qdense_layer"
 REQUANTIZE_INSTRUCTIONS = 20
 PART_INSTRUCTIONS = 6
 """Instructions per sum in each call that adds to it: loading and storing it."""
@@ -129,34 +132,22 @@ def _function(operator: QDense, finish: Requantize) -> CFunction:
             *finish.parameters(),
         ),
         body=_body(operator, finish),
-        helpers=finish.helper(),
-        includes=finish.includes,
+        includes=("tvm_ext_qdense.h", *BLOCK_INCLUDES),
     )
 
 
 def _body(operator: QDense, finish: Requantize) -> str:
-    """All channels of a row, in blocks and a tail, over all rows."""
+    """The layer's shapes, and the loops of tvm_ext_qdense.h."""
     channels, depth = operator.weight.shape
-    rows = operator.output.num_elements // channels
-    place, row = (f"{times('m', channels)} + ", f"&input[{times('m', depth)}]") if rows > 1 else ("", "input")
-    lines = [f"const {C_TYPES[operator.inputs[0].dtype]} *x = {row};"]
-    lines += over_channel_blocks(channels, lambda width: _tile(depth, place, finish, width))
-    if rows > 1:
-        lines = [f"for (int32_t m = 0; m < {rows}; ++m) {{", block(lines), "}"]
-    return "\n".join(lines)
+    shapes = _shapes(operator, operator.output.num_elements // channels, depth, finish)
+    call = "tvm_ext_qdense(&layer, input, output, weights, bias, multiplier, shift);"
+    return "\n".join([*structure(LAYER, "layer", shapes), *finish.tables(), call])
 
 
-def _tile(depth: int, place: str, finish: Requantize, width: int) -> list[str]:
-    """`width` output channels of one row, from channel k on; `place` is the offset of the output row."""
-    each = [plus("k", j) for j in range(width)]
-    return [
-        f"const int8_t *restrict f = &weights[{times('k', depth)}];",
-        *(f"int32_t sum{j} = bias[{k}];" for j, k in enumerate(each)),
-        f"for (int32_t c = 0; c < {depth}; ++c) {{",
-        block(["const int32_t v = x[c];", *(f"sum{j} += v * f[{j}];" for j in range(width)), f"f += {width};"]),
-        "}",
-        *(f"output[{place}{k}] = {finish.call(f'sum{j}', k)};" for j, k in enumerate(each)),
-    ]
+def _shapes(operator: QDense, rows: int, depth: int, finish: Requantize) -> dict[str, Value]:
+    """A `tvm_ext_qdense_layer`, with so many vectors, or parts of one, of `depth` elements."""
+    vectors = replace(operator.inputs[0], shape=(1, rows, 1, depth))
+    return {"input": image(vectors), "channels": operator.weight.shape[0], "rescale": rescale(finish)}
 
 
 def accumulating(operator: QDense) -> Accumulating | None:
@@ -179,11 +170,15 @@ def _in_parts(operator: QDense, count: int, stored: StoredRows) -> Implementatio
     whole = _function(operator, finish)
     source, output, *constants = whole.parameters
     sums = Parameter(name="sums", ctype="int32_t", role="output")
-    lines = ["const int32_t *start = row_begin > 0 ? sums : bias;"]
-    lines += over_channel_blocks(channels, lambda width: _tile_in_parts(operator, count, stored, finish, width))
+    rings, layer = with_rings(LAYER, stored)
+    shapes_of_parts = shapes(LAYER, _shapes(operator, count, operator.weight.shape[1] // count, finish))
+    arguments = f"{layer}, input, output, sums, weights, bias, multiplier, shift, row_begin, row_end"
+    body = "\n".join([*rings, *finish.tables(), f"tvm_ext_qdense_add({arguments});"])
     return Implementation(
         kernel=f"{KERNEL.name}_in_parts",
-        function=replace(whole, parameters=(source, output, sums, *constants, *ROW_PARAMETERS), body="\n".join(lines)),
+        function=replace(
+            whole, parameters=(source, output, sums, *constants, *ROW_PARAMETERS), body=body, helpers=shapes_of_parts
+        ),
         reference=lambda inputs: sums_reference(operator, inputs),
         constants=constants_of(operator, finish),
         macs=operator.weight.size,
@@ -193,27 +188,6 @@ def _in_parts(operator: QDense, count: int, stored: StoredRows) -> Implementatio
         exact=True,
         sums=TensorType(shape=(1, channels), dtype="int32"),
     )
-
-
-def _tile_in_parts(operator: QDense, count: int, stored: StoredRows, finish: Requantize, width: int) -> list[str]:
-    """`width` output channels, from channel k on, over the parts of a call."""
-    depth, each = operator.weight.shape[1], [plus("k", j) for j in range(width)]
-    part = depth // count
-    first = f"{times('k', depth)} + {times('row_begin', part * width)}"
-    products = [
-        f"for (int32_t c = 0; c < {part}; ++c) {{",
-        block(["const int32_t v = x[c];", *(f"sum{j} += v * f[{j}];" for j in range(width)), f"f += {width};"]),
-        "}",
-    ]
-    return [
-        f"const int8_t *restrict f = &weights[{first}];",
-        *(f"int32_t sum{j} = start[{k}];" for j, k in enumerate(each)),
-        *over_parts(count, depth, C_TYPES[operator.inputs[0].dtype], stored, products),
-        *(f"sums[{k}] = sum{j};" for j, k in enumerate(each)),
-        f"if (row_end == {count}) {{",
-        block([f"output[{k}] = {finish.call(f'sum{j}', k)};" for j, k in enumerate(each)]),
-        "}",
-    ]
 
 
 KERNEL = Kernel(

@@ -6,12 +6,17 @@ Back: (q - zero point) * scale in float32. Images [1, H, W, C] are converted row
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, block, float_literal
+from codegen_c.c_text.text import C_TYPES, float_literal
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, row_by_row, slot
+from codegen_c.kernels.shared.layer import image, one_image, shapes, with_rings
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, row_by_row
 from codegen_c.operators.kinds import Convert
+
+LAYER = "tvm_ext_convert_layer"
 
 
 def has_float(operator: Convert, target: Target) -> bool:
@@ -41,8 +46,8 @@ def implement(operator: Convert, target: Target, stored: StoredRows) -> Implemen
     return Implementation(
         kernel=KERNEL.name,
         function=CFunction(
-            parameters=parameters, body=_rows(operator, stored) if by_rows else _loop(operator, output.num_elements),
-            includes=("math.h",),
+            parameters=parameters, body=_body(operator, stored, by_rows=by_rows), helpers=_shapes(operator),
+            includes=("tvm_ext_convert.h", "tvm_ext_layer.h"),
         ),
         reference=lambda inputs: reference(operator, inputs),
         instructions=output.num_elements * (6 if output.dtype == "float32" else 12),
@@ -50,29 +55,22 @@ def implement(operator: Convert, target: Target, stored: StoredRows) -> Implemen
     )  # fmt: skip
 
 
-def _rows(operator: Convert, stored: StoredRows) -> str:
-    size = operator.output.num_elements // operator.output.shape[1]
-    rows = {"source": stored.input(0), "target": stored.output}
-    lines = [f"const int32_t {name} = {slot('h', kept)} * {size};" for name, kept in rows.items()]
-    loop = _loop(operator, size, "source + i", "target + i")
-    return "\n".join(["for (int32_t h = row_begin; h < row_end; ++h) {", block([*lines, loop]), "}"])
-
-
-def _loop(operator: Convert, count: int, read: str = "i", written: str = "i") -> str:
-    dtype = operator.output.dtype
-    scale, zero = float_literal(operator.quantization.scale), operator.quantization.zero_point
-    if dtype == "float32":
-        number = f"(int32_t)input[{read}]" + (f" - {zero}" if zero > 0 else f" + {-zero}" if zero else "")
-        lines = [f"output[{written}] = (float)({number}) * {scale};"]
+def _shapes(operator: Convert) -> str:
+    """The layer's shapes as tvm_ext_convert.h takes them."""
+    source, output = (one_image(replace(tensor, quantization=None)) for tensor in (*operator.inputs, operator.output))
+    if output.dtype == "float32":
+        source = replace(source, quantization=operator.quantization)
     else:
-        low, high = (float_literal(float(limit)) for limit in (np.iinfo(dtype).min, np.iinfo(dtype).max))
-        value = f"rintf(input[{read}] / {scale})" + (f" + {float_literal(float(zero))}" if zero else "")
-        lines = [
-            f"const float value = {value};",
-            f"const float raised = value > {low} ? value : {low};",
-            f"output[{written}] = ({C_TYPES[dtype]})(raised < {high} ? raised : {high});",
-        ]
-    return "\n".join([f"for (int32_t i = 0; i < {count}; ++i) {{", block(lines), "}"])
+        output = replace(output, quantization=operator.quantization)
+    scale = float_literal(operator.quantization.scale)
+    return shapes(LAYER, {"input": image(source), "output": image(output), "scale": scale})
+
+
+def _body(operator: Convert, stored: StoredRows, *, by_rows: bool) -> str:
+    """The loops of tvm_ext_convert.h, over the rows of a call or over all."""
+    rings, layer = with_rings(LAYER, stored)
+    function = "tvm_ext_dequantize" if operator.output.dtype == "float32" else "tvm_ext_quantize"
+    return "\n".join([*rings, f"{function}({layer}, input, output, {'row_begin, row_end' if by_rows else '0, 1'});"])
 
 
 KERNEL = Kernel(name="convert_quantized", operator=Convert, implement=implement, constraints=(has_float,))

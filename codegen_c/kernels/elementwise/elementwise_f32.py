@@ -11,6 +11,7 @@ import numpy as np
 from codegen_c.c_text.text import block
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.shared.finish import Finish
+from codegen_c.kernels.shared.lanes import SCALAR
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, row_by_row, slot
 from codegen_c.operators.kinds import Elementwise
 from codegen_c.operators.scalar import Operand
@@ -49,7 +50,7 @@ def implement(operator: Elementwise, target: Target, stored: StoredRows) -> Impl
     body = _rows(operator, stored, finish) if rowwise else _flat(operator, stored, finish)
     return Implementation(
         kernel=KERNEL.name,
-        function=CFunction(parameters=parameters, body=body, helpers=finish.helper(body)),
+        function=CFunction(parameters=parameters, body=body, helpers=finish.helper(SCALAR)),
         reference=lambda inputs: reference(operator, inputs),
         constants=finish.constants(),
         instructions=output.num_elements * (3 + 2 * len(operator.inputs) + operator.finish.num_instructions),

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from codegen_c.c_text.initializer import Value
 from codegen_c.c_text.text import C_TYPES, block
 from codegen_c.kernels.contract import (
     CFunction,
@@ -22,8 +23,8 @@ from codegen_c.kernels.contract import (
     Target,
 )
 from codegen_c.kernels.shared import requantize_tflite
+from codegen_c.kernels.shared.layer import image, one_image, shapes, with_rings
 from codegen_c.kernels.shared.requantize import (
-    INCLUDES,
     MAX_SHIFT,
     Requantize,
     fixed_point,
@@ -32,11 +33,12 @@ from codegen_c.kernels.shared.requantize import (
     results_fit,
     round_shift,
     scale_of,
-    signed,
 )
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, offset, row_by_row, slot
 from codegen_c.operators.kinds import QBinary, TensorType
 
+LAYER = "tvm_ext_qbinary_layer"
+INCLUDES = ("tvm_ext_qbinary.h", "tvm_ext_layer.h", "tvm_ext_requantize.h", "tvm_ext_requantize_tflite.h")
 # Bits after the point of what TensorFlow Lite adds, in units of twice the larger input scale.
 TFLITE_SHIFT = 20
 
@@ -125,9 +127,9 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
         kernel=KERNEL.name,
         function=CFunction(
             parameters=(*operands, *(ROW_PARAMETERS if rows else ())),
-            body=over_elements(operands, operator.output, stored, "$_apply(input0_row[i], input1_row[i])"),
-            helpers=element_function(operator),
-            includes=INCLUDES if operator.rounding == "onnx" else requantize_tflite.INCLUDES,
+            body=_body(stored, by_rows=rows is not None),
+            helpers=_shapes(operator, stored),
+            includes=INCLUDES,
         ),
         reference=lambda inputs: reference(operator, inputs),
         macs=operator.output.num_elements if operator.function == "multiply" else 0,
@@ -139,42 +141,44 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
     )
 
 
-def element_function(operator: QBinary) -> str:
-    """`$_apply(a, b)`: one element."""
-    ctype = C_TYPES[operator.output.dtype]
-    zero_a, zero_b = (quantization(t).zero_point for t in operator.inputs)
+def element_members(operator: QBinary) -> dict[str, Value]:
+    """A `tvm_ext_qbinary` of tvm_ext_qbinary.h; constants that a function does not need are left out."""
+    first, second = (quantization(tensor).zero_point for tensor in operator.inputs)
+    members: dict[str, Value] = {
+        "is_product": operator.function == "multiply", "is_difference": operator.function == "subtract",
+        "rounds_twice": operator.rounding == "tflite", "first_zero_point": first, "second_zero_point": second,
+    }  # fmt: skip
     if operator.function == "multiply":
         finish = product(operator)
-        factor_a, factor_b = (f"({n}{signed(-z)})" if z else n for n, z in (("a", zero_a), ("b", zero_b)))
-        lines = [f"return {finish.call(f'{factor_a} * {factor_b}', '')};"]
-        before = finish.helper() + "\n"
+        members |= {"multiplier": int(finish.mantissa[0]), "shift": int(finish.shift[0])}
     elif operator.rounding == "tflite":
-        offsets = [f"({n}{signed(-z)})" if z else n for n, z in (("a", zero_a), ("b", zero_b))]
-        *inputs, (mantissa, shift) = tflite_factors(operator)
-        sign = "-" if operator.function == "subtract" else "+"
-        lines = [
-            *(
-                f"const int32_t {name} = tvm_ext_requantize_tflite({offset} * {1 << TFLITE_SHIFT}, {factor}, {shift});"
-                for name, offset, (factor, shift) in zip(("first", "second"), offsets, inputs, strict=True)
-            ),
-            f"const int32_t sum = first {sign} second;",
-            f"const int32_t value = tvm_ext_requantize_tflite(sum, {mantissa}, {shift})"
-            f"{signed(quantization(operator.output).zero_point)};",
-            f"return ({ctype})tvm_ext_clamp(value, {operator.low}, {operator.high});",
-        ]
-        before = ""
+        to_common, from_second, to_output = tflite_factors(operator)
+        members |= {
+            "first_multiplier": to_common[0], "first_shift": to_common[1], "second_multiplier": from_second[0],
+            "second_shift": from_second[1], "multiplier": to_output[0], "shift": to_output[1],
+        }  # fmt: skip
     else:
-        factor_a, factor_b, shift = common_shift(operator)
-        start = signed(-(zero_a * factor_a + zero_b * factor_b))
-        sign = "-" if factor_b < 0 else "+"
-        zero_point = signed(quantization(operator.output).zero_point)
-        lines = [
-            f"const int64_t sum = (int64_t)a * {factor_a} {sign} (int64_t)b * {abs(factor_b)}{start};",
-            f"const int32_t value = tvm_ext_round_shift(sum, {shift}){zero_point};",
-            f"return ({ctype})tvm_ext_clamp(value, {operator.low}, {operator.high});",
-        ]
-        before = ""
-    return f"{before}static inline {ctype} $_apply(int32_t a, int32_t b)\n{{\n{block(lines)}\n}}\n"
+        factor, other, shift = common_shift(operator)
+        members |= {"first_multiplier": factor, "second_multiplier": abs(other), "shift": shift}
+    zero_point = quantization(operator.output).zero_point
+    return {**members, "zero_point": zero_point, "low": operator.low, "high": operator.high}
+
+
+def _shapes(operator: QBinary, stored: StoredRows) -> str:
+    """The layer's shapes as tvm_ext_qbinary.h takes them."""
+    first, second = (image(one_image(tensor)) for tensor in operator.inputs)
+    output = image(one_image(operator.output), pitch=stored.pitch)
+    members: dict[str, Value] = {
+        "first": first, "second": second, "output": output, "function": element_members(operator),
+    }  # fmt: skip
+    return shapes(LAYER, members)
+
+
+def _body(stored: StoredRows, *, by_rows: bool) -> str:
+    """The loops of tvm_ext_qbinary.h, over the rows of a call or over all."""
+    rings, layer = with_rings(LAYER, stored, ("first", "second"))
+    rows = "row_begin, row_end" if by_rows else "0, 1"
+    return "\n".join([*rings, f"tvm_ext_qbinary_rows({layer}, input0, input1, output, {rows});"])
 
 
 def rows_of(output: TensorType, *, num_inputs: int) -> Spatial | None:
@@ -182,19 +186,6 @@ def rows_of(output: TensorType, *, num_inputs: int) -> Spatial | None:
     if len(output.shape) != 4 or output.shape[0] != 1:
         return None
     return row_by_row(output.shape[1], num_inputs)
-
-
-def over_elements(operands: Sequence[Parameter], output: TensorType, stored: StoredRows, element: str) -> str:
-    """Loops that store `element` for each i of the output.
-
-    operands: inputs in order, then the output. `element` reads `<operand>_row[i]`.
-    """
-
-    def run(count: int) -> list[str]:
-        store = f"{operands[-1].name}_row[i] = {element};"
-        return [f"for (int32_t i = 0; i < {count}; ++i) {{", block(store), "}"]
-
-    return over_runs(operands, output, stored, run)
 
 
 def over_runs(

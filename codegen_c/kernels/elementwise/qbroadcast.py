@@ -6,6 +6,7 @@ qbinary.py does. Of one NHWC image row h of the output reads row h of each input
 
 from __future__ import annotations
 
+from codegen_c.c_text.initializer import structure
 from codegen_c.c_text.text import C_TYPES, block, times
 from codegen_c.kernels.contract import (
     CFunction,
@@ -16,9 +17,8 @@ from codegen_c.kernels.contract import (
     StoredRows,
     Target,
 )
-from codegen_c.kernels.elementwise.qbinary import element_function, reference, results_in_range
-from codegen_c.kernels.shared import requantize_tflite
-from codegen_c.kernels.shared.requantize import INCLUDES, quantized_bytes
+from codegen_c.kernels.elementwise.qbinary import INCLUDES, element_members, reference, results_in_range
+from codegen_c.kernels.shared.requantize import quantized_bytes
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot
 from codegen_c.operators.kinds import QBinary, TensorType
 from tvm_ext.core.row_access import RowAccess
@@ -47,6 +47,7 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
     types = [C_TYPES[tensor.dtype] for tensor in (*operator.inputs, output)]
     rows = _rows(operator)
     names = ("input0", "input1", "output")
+    first, *others = structure("tvm_ext_qbinary", "$_function", element_members(operator))
     return Implementation(
         kernel=KERNEL.name,
         function=CFunction(
@@ -58,8 +59,8 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
                 *(ROW_PARAMETERS if rows else ()),
             ),
             body=_body([*shapes, output.shape], types, stored, by_rows=rows is not None),
-            helpers=element_function(operator),
-            includes=INCLUDES if operator.rounding == "onnx" else requantize_tflite.INCLUDES,
+            helpers="\n".join([f"static {first}", *others, ""]),
+            includes=INCLUDES,
         ),
         reference=lambda inputs: reference(operator, inputs),
         macs=output.num_elements if operator.function == "multiply" else 0,
@@ -91,7 +92,8 @@ def _body(shapes: list[tuple[int, ...]], types: list[str], stored: StoredRows, *
         qualifier = "" if name == "output" else "const "
         rows += [f"{qualifier}{ctype} *{name}_row = &{name}[{row}];"] if has_rows else []
         operands.append(f"{name}{'_row' if has_rows else ''}[{_place(shape, first)}]")
-    lines = [f"{operands[2]} = $_apply({operands[0]}, {operands[1]});"]
+    element = f"tvm_ext_qbinary_element(&$_function, {operands[0]}, {operands[1]})"
+    lines = [f"{operands[2]} = ({types[2]}){element};"]
     for axis in reversed(range(first, len(output))):
         if output[axis] > 1:
             index = INDICES[axis]

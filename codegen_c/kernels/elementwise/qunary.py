@@ -11,11 +11,14 @@ import numpy as np
 
 from codegen_c.c_text.text import C_TYPES
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
-from codegen_c.kernels.elementwise.qbinary import over_elements, rows_of
+from codegen_c.kernels.elementwise.qbinary import rows_of
 from codegen_c.kernels.elementwise.tflite_table import tflite_table
+from codegen_c.kernels.shared.layer import image, one_image, shapes, with_rings
 from codegen_c.kernels.shared.requantize import quantization, quantized_bytes, results_fit, scale_of
 from codegen_c.kernels.shared.window import ROW_PARAMETERS
 from codegen_c.operators.kinds import QUnary
+
+LAYER = "tvm_ext_qunary_layer"
 
 
 def reference(operator: QUnary, inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -65,7 +68,9 @@ def implement(operator: QUnary, target: Target, stored: StoredRows) -> Implement
                 Parameter(name="table", ctype=output, role="constant"),
                 *(ROW_PARAMETERS if rows else ()),
             ),
-            body=over_elements(operands, operator.output, stored, "table[(uint8_t)input_row[i]]"),
+            body=_body(stored, by_rows=rows is not None),
+            helpers=_shapes(operator, stored),
+            includes=("tvm_ext_qunary.h", "tvm_ext_layer.h"),
         ),
         reference=lambda inputs: reference(operator, inputs),
         constants=(("table", table(operator)),),
@@ -75,6 +80,19 @@ def implement(operator: QUnary, target: Target, stored: StoredRows) -> Implement
         exact=True,
         pitched=True,
     )
+
+
+def _shapes(operator: QUnary, stored: StoredRows) -> str:
+    """The layer's shapes as tvm_ext_qunary.h takes them."""
+    output = image(one_image(operator.output), pitch=stored.pitch)
+    return shapes(LAYER, {"input": image(one_image(operator.inputs[0])), "output": output})
+
+
+def _body(stored: StoredRows, *, by_rows: bool) -> str:
+    """The loops of tvm_ext_qunary.h, over the rows of a call or over all."""
+    rings, layer = with_rings(LAYER, stored)
+    rows = "row_begin, row_end" if by_rows else "0, 1"
+    return "\n".join([*rings, f"tvm_ext_qunary({layer}, input, output, table, {rows});"])
 
 
 KERNEL = Kernel(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, block, plus, times
+from codegen_c.c_text.text import C_TYPES, block
 from codegen_c.kernels.contract import (
     CFunction,
     Implementation,
@@ -17,7 +17,7 @@ from codegen_c.kernels.contract import (
     StoredRows,
     Target,
 )
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot, strided
 from codegen_c.operators.kinds import Array, Permute
 from tvm_ext.core.row_access import RowAccess
 
@@ -65,19 +65,18 @@ def _body(operator: Permute) -> str:
     """One loop for each output axis that has an extent; the output is written in order."""
     extents = zip(operator.output.shape, _strides(operator), strict=True)
     loops = [(f"i{out}", extent, stride) for out, (extent, stride) in enumerate(extents) if extent > 1]
-    places = " + ".join(name if stride == 1 else f"{name} * {stride}" for name, _, stride in loops)
-    index = plus(places, _origin(operator)) if places else str(_origin(operator))
+    definitions, index = strided({name: stride for name, _, stride in loops}, _origin(operator))
     lines = [f"*output++ = input[{index}];"]
     for name, extent, _ in reversed(loops):
         lines = [f"for (int32_t {name} = 0; {name} < {extent}; ++{name}) {{", block(lines), "}"]
-    return "\n".join(lines)
+    return "\n".join([*definitions, *lines])
 
 
 def _rows(operator: Permute, stored: StoredRows) -> str:
     """Rows of an image, pixel by pixel, the channels of each from as many planes."""
     _, _, columns, channels = operator.output.shape
     _, row, _, plane = _strides(operator)
-    place = plus(f"{times('c', plane)} + {times('h', row)} + w", _origin(operator))
+    definitions, place = strided({"c": plane, "h": row, "w": 1}, _origin(operator))
     pixel = [
         f"for (int32_t c = 0; c < {channels}; ++c) {{",
         block(f"*row++ = input[{place}];"),
@@ -85,12 +84,13 @@ def _rows(operator: Permute, stored: StoredRows) -> str:
     ]
     ctype = C_TYPES[operator.output.dtype]
     image = [
-        f"{ctype} *row = &output[{slot('h', stored.output)} * {columns * channels}];",
+        f"{ctype} *row = &output[{slot('h', stored.output)} * row_elements];",
         f"for (int32_t w = 0; w < {columns}; ++w) {{",
         block(pixel),
         "}",
     ]
-    return "\n".join(["for (int32_t h = row_begin; h < row_end; ++h) {", block(image), "}"])
+    definitions.append(f"const int32_t row_elements = {columns * channels};")
+    return "\n".join([*definitions, "for (int32_t h = row_begin; h < row_end; ++h) {", block(image), "}"])
 
 
 KERNEL = Kernel(name="permute", operator=Permute, implement=implement)

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.c_text.text import block, float_literal, times
-from codegen_c.kernels.contract import Accumulating, Implementation, Kernel, Passes, StoredRows, Target
-from codegen_c.kernels.convolution.conv_f32 import by_pixels, input_row, pixel_offsets
+from codegen_c.c_text.text import block, float_literal
+from codegen_c.kernels.contract import Accumulating, CFunction, Implementation, Kernel, Passes, StoredRows, Target
+from codegen_c.kernels.convolution.conv_f32 import by_pixels, input_place, input_sizes, parameters, pixel_offsets
 from codegen_c.kernels.pooling import accumulate_pool
 from codegen_c.kernels.shared.finish import Finish
+from codegen_c.kernels.shared.lanes import SCALAR
+from codegen_c.kernels.shared.layer import image, shapes, with_rings
 from codegen_c.kernels.shared.window import (
+    Bound,
     accumulated,
     clip,
     over,
@@ -24,6 +27,8 @@ from codegen_c.kernels.shared.window import (
 )
 from codegen_c.operators.kinds import Pool2d
 from codegen_c.operators.scalar import Operand
+
+LAYER = "tvm_ext_pool2d_f32_layer"
 
 
 def window_holds_input(operator: Pool2d, target: Target) -> bool:
@@ -75,39 +80,42 @@ def _accumulating(operator: Pool2d) -> Accumulating | None:
 
 
 def _by_rows(operator: Pool2d, stored: StoredRows) -> Implementation:
+    """One value for each channel, kept in the output; the last call finishes it."""
     finish, average = Finish(program=operator.finish), operator.method == "average"
-    count = f" / {_count(operator, ('', ''), ('', ''))}" if average else ""
-
-    def finished(value: str, channel: str) -> str:
-        return finish.call(f"{value}{count}", lambda o: f"channel{o.index}[{channel}]")
-
-    sums = accumulate_pool.RowSums(
-        ctype="float",
-        sums="output",
-        start="0.0f" if average else "-INFINITY",
-        add=lambda value, x: f"{value} += {x};" if average else f"{value} = {value} > {x} ? {value} : {x};",
-        finish=finished,
+    count = f" / {_count(operator, (0, 0), (0, 0))}" if average else ""
+    finished = finish.call(f"output[k]{count}", lambda o: f"channel{o.index}[k]")
+    _, rows, _, channels = operator.inputs[0].shape
+    rings, layer = with_rings(LAYER, stored)
+    lines = [*rings, f"tvm_ext_pool2d_f32_add({layer}, input, output, row_begin, row_end);"]
+    if average or finish.program.instructions:
+        each = [f"for (int32_t k = 0; k < {channels}; ++k) {{", block(f"output[k] = {finished};"), "}"]
+        lines += [f"if (row_end == {rows}) {{", block(each), "}"]
+    function = CFunction(
+        parameters=parameters(finish, constants=()),
+        body="\n".join(lines),
+        helpers="\n".join(
+            (shapes(LAYER, {"input": image(operator.inputs[0]), "is_maximum": not average}), finish.helper(SCALAR))
+        ),
+        includes=("tvm_ext_pool2d_f32.h", "tvm_ext_layer.h"),
     )
     elements = operator.output.num_elements
     whole = operator.inputs[0].num_elements * 4 + elements * (6 + operator.finish.num_instructions)
     return Implementation(
         kernel=f"{KERNEL.name}_by_rows",
-        function=accumulate_pool.function(
-            sums, operator, stored, finish.constant_parameters(), helpers=finish.helper(finished("", "")), includes=()
-        ),
+        function=function,
         reference=lambda inputs: reference(operator, inputs),
         constants=finish.constants(),
         instructions=accumulate_pool.instructions(operator, whole),
         accumulation="r, s ascending",
-        spatial=accumulated(operator.inputs[0].shape[1]),
+        spatial=accumulated(rows),
     )
 
 
 def _pixel(operator: Pool2d, stored: StoredRows, finish: Finish) -> list[str]:
     """All channels of one output pixel."""
-    window, (_, height, columns, channels) = operator.window, operator.inputs[0].shape
+    window, (_, height, columns, _) = operator.window, operator.inputs[0].shape
     rows, taps_in_row = tap_range(0, window, ("r_begin", "r_end")), tap_range(1, window, ("s_begin", "s_end"))
-    element = f"input[{times(f'{times(input_row(operator, stored), columns)} + left + s', channels)} + k]"
+    element = f"input[{input_place(operator, stored, 'left + s')} + k]"
     if operator.method == "max":
         start, take = "-INFINITY", [f"const float x = {element};", "value = value > x ? value : x;"]
     else:
@@ -125,14 +133,15 @@ def _pixel(operator: Pool2d, stored: StoredRows, finish: Finish) -> list[str]:
     return [
         *clip(0, window, height, "h", names=("top", "r_begin", "r_end")),
         *clip(1, window, columns, "w", names=("left", "s_begin", "s_end")),
+        *input_sizes(operator),
         *pixel_offsets(operator, stored, finish),
-        f"for (int32_t k = 0; k < {channels}; ++k) {{",
+        "for (int32_t k = 0; k < input_channels; ++k) {",
         block(channel),
         "}",
     ]
 
 
-def _count(operator: Pool2d, rows: tuple[str, str], columns: tuple[str, str]) -> str:
+def _count(operator: Pool2d, rows: tuple[Bound, Bound], columns: tuple[Bound, Bound]) -> str:
     kernel = operator.window.kernel
     if operator.count_include_pad or not any(operator.window.padding):
         return float_literal(float(kernel[0] * kernel[1]))

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from codegen_c.c_text.initializer import Value
 from codegen_c.c_text.text import C_TYPES
-from codegen_c.kernels.contract import Accumulating, Implementation, StoredRows
+from codegen_c.kernels.contract import Accumulating, CFunction, Implementation, Parameter, StoredRows
 from codegen_c.kernels.pooling import accumulate_pool
 from codegen_c.kernels.pooling.pool_sums import average, counted_taps, reference, window_sums
-from codegen_c.kernels.shared import requantize_tflite
-from codegen_c.kernels.shared.requantize import INCLUDES, quantization
-from codegen_c.kernels.shared.window import accumulated
+from codegen_c.kernels.shared.layer import BLOCK_INCLUDES, image, rescale, shapes, sliding_window, with_rings
+from codegen_c.kernels.shared.requantize import Requantize
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, accumulated
 from codegen_c.operators.kinds import QPool2d, TensorType
+
+LAYER = "tvm_ext_qpool2d_layer"
 
 
 def accumulating(operator: QPool2d) -> Accumulating | None:
@@ -27,30 +30,43 @@ def accumulating(operator: QPool2d) -> Accumulating | None:
     )
 
 
+def pool_shapes(operator: QPool2d, stored: StoredRows, finish: Requantize | None) -> str:
+    """The layer's shapes as tvm_ext_qpool2d.h takes them. finish: of an average that is brought to another scale."""
+    members: dict[str, Value] = {
+        "input": image(operator.inputs[0]),
+        "output": image(operator.output, pitch=stored.pitch),
+        "window": sliding_window(operator.window),
+        "is_maximum": operator.method == "max",
+        "divides": operator.method == "average" and finish is None,
+        "fewest": int(counted_taps(operator).min()),
+        "rescale": rescale(finish) if finish else {"low": operator.low, "high": operator.high},
+    }
+    return shapes(LAYER, members)
+
+
+def factors_text(finish: Requantize | None) -> str:
+    """Arguments for the tables of factors."""
+    return "multiplier, shift" if finish else "NULL, NULL"
+
+
 def _by_rows(operator: QPool2d, stored: StoredRows) -> Implementation:
     """One sum, or largest element, for each channel. Without padding all windows have the same taps, so one factor."""
     finish = average(operator) if operator.method == "average" and operator.rounding == "onnx" else None
-    count, channels, ctype = int(counted_taps(operator)[0, 0]), operator.output.shape[3], C_TYPES[operator.output.dtype]
-    zero_points = -quantization(operator.inputs[0]).zero_point * count
-
-    def end(value: str, channel: str) -> str:
-        if finish:
-            return finish.call(value, "0")
-        taken = f"tvm_ext_average({value}, {count})" if operator.method == "average" else value
-        return f"({ctype})tvm_ext_clamp({taken}, {operator.low}, {operator.high})"
-
-    is_max = operator.method == "max"
-    sums = accumulate_pool.RowSums(
-        ctype="int32_t",
-        sums="sums",
-        start=str(operator.low if is_max else zero_points if finish else 0),
-        add=lambda value, x: f"{value} = {x} > {value} ? {x} : {value};" if is_max else f"{value} += {x};",
-        finish=end,
+    channels, rings = operator.output.shape[3], with_rings(LAYER, stored)
+    arguments = f"{rings[1]}, input, output, sums, {factors_text(finish)}, row_begin, row_end"
+    tables = finish.tables() if finish else []
+    function = CFunction(
+        parameters=(
+            Parameter(name="input", ctype=C_TYPES[operator.inputs[0].dtype], role="input"),
+            Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
+            Parameter(name="sums", ctype="int32_t", role="output"),
+            *(finish.parameters() if finish else ()),
+            *ROW_PARAMETERS,
+        ),
+        body="\n".join([*rings[0], *tables, f"tvm_ext_qpool2d_add({arguments});"]),
+        helpers=pool_shapes(operator, stored, finish),
+        includes=("tvm_ext_qpool2d.h", *BLOCK_INCLUDES),
     )
-    function = accumulate_pool.function(
-        sums, operator, stored, finish.parameters() if finish else (), helpers=finish.helper() if finish else "",
-        includes=INCLUDES if operator.rounding == "onnx" else requantize_tflite.INCLUDES,
-    )  # fmt: skip
     whole = operator.inputs[0].num_elements * 2 + channels * 20
     return Implementation(
         kernel="qpool2d_i8_by_rows",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, block, times
+from codegen_c.c_text.text import C_TYPES, block
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.shared.requantize import (
     Requantize,
@@ -18,6 +18,7 @@ from codegen_c.kernels.shared.requantize import (
     rounds_once,
     scale_of,
 )
+from codegen_c.kernels.shared.window import strided
 from codegen_c.operators.kinds import QMean
 
 
@@ -72,18 +73,18 @@ def _body(operator: QMean, requantize: Requantize) -> str:
     runs = _runs(operator)
     strides = [int(np.prod([extent for extent, _ in runs[index + 1 :]], dtype=np.int64)) for index in range(len(runs))]
     names = [f"{'r' if reduced else 'i'}{index}" for index, (_, reduced) in enumerate(runs)]
-    place = " + ".join(times(name, stride) for name, stride in zip(names, strides, strict=True)) or "0"
+    definitions, place = strided(dict(zip(names, strides, strict=True)))
     zero_point = quantization(operator.inputs[0]).zero_point
     lines = [f"sum += input[{place}];"]
     for name, (extent, reduced) in reversed(list(zip(names, runs, strict=True))):
         if reduced:
             lines = _loop(name, extent, lines)
-    start = -zero_point * num_added(operator)
-    lines = [f"int32_t sum = {start};", *lines, f"*output++ = {requantize.call('sum', '')};"]
+    definitions.append(f"const int32_t start = {-zero_point * num_added(operator)}; /* zero points of all elements */")
+    lines = ["int32_t sum = start;", *lines, f"*output++ = {requantize.call('sum', '')};"]
     for name, (extent, reduced) in reversed(list(zip(names, runs, strict=True))):
         if not reduced:
             lines = _loop(name, extent, lines)
-    return "\n".join(lines)
+    return "\n".join([*definitions, *lines])
 
 
 def _loop(name: str, extent: int, lines: list[str]) -> list[str]:

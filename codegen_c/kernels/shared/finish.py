@@ -29,10 +29,10 @@ class Finish:
         """True where the program can run on vectors of these lanes."""
         return lanes.count == 1 or all(i.function in VECTOR_FUNCTIONS for i in self.program.instructions)
 
-    def helper(self, text: str, *widths: Lanes) -> str:
-        """Definitions of the function as `text` calls it: for one float, for vectors, for both, or nothing."""
-        kinds = dict.fromkeys([SCALAR, *widths])
-        return "\n".join(self._definition(lanes) for lanes in kinds if f"{_name(lanes)}(" in text)
+    def helper(self, *widths: Lanes) -> str:
+        """Definitions of the function for elements of these widths, scalar ones first; nothing for no program."""
+        kinds = sorted(set(widths), key=lambda lanes: lanes.count)
+        return "\n".join(self._definition(lanes) for lanes in kinds) if self.program.instructions else ""
 
     def call(self, value: str, read: Callable[[Operand], str], lanes: Lanes = SCALAR) -> str:
         """C expression of the finished element; `read` gives the element of an input or channel operand."""

@@ -6,25 +6,33 @@ call, so they are set in a copy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from codegen_c.c_text.initializer import Value, structure
 from codegen_c.kernels.contract import Kept, StoredRows
-from codegen_c.kernels.shared.requantize import quantization
+from codegen_c.kernels.shared.requantize import Requantize, quantization
 from codegen_c.operators.kinds import TensorType, Window
 
-INCLUDES = ("tvm_ext_layer.h",)
+BLOCK_INCLUDES = (
+    "tvm_ext_layer.h", "tvm_ext_qblock.h", "tvm_ext_requantize.h", "tvm_ext_requantize_tflite.h",
+)  # fmt: skip
+"""Headers under those of the portable integer kernels."""
 
 
-def image(tensor: TensorType, *, pitch: int | None = None) -> dict[str, Value]:
-    """A `tvm_ext_image` of a quantized tensor [N, H, W, C]."""
+def image(tensor: TensorType, *, pitch: int | None = None, kept: Kept | None = None) -> dict[str, Value]:
+    """A `tvm_ext_image` of a tensor [N, H, W, C]. kept: rows in its ring buffer, where they are constants."""
     images, rows, columns, channels = tensor.shape
     members: dict[str, Value] = {
         "images": images, "rows": rows, "columns": columns, "channels": channels, "pitch": pitch or channels,
     }  # fmt: skip
+    if kept:
+        members |= {"is_ring": True, "ring_rows": kept.stored_text, "ring_shift": kept.shift_text or 0}
     if tensor.dtype == "uint8":
         members |= {"is_unsigned": True}
-    return {**members, "zero_point": quantization(tensor).zero_point}
+    if tensor.quantization:
+        members |= {"zero_point": tensor.quantization.zero_point}
+    return members
 
 
 def sliding_window(window: Window) -> dict[str, Value]:
@@ -38,15 +46,40 @@ def sliding_window(window: Window) -> dict[str, Value]:
     }  # fmt: skip
 
 
+def rescale(finish: Requantize) -> dict[str, Value]:
+    """A `tvm_ext_rescale` of tvm_ext_qblock.h."""
+    return {
+        "rounds_twice": finish.rounding == "tflite", "channel_step": 0 if finish.is_uniform else 1,
+        "zero_point": quantization(finish.output).zero_point, "low": finish.low, "high": finish.high,
+    }  # fmt: skip
+
+
 def shapes(ctype: str, members: Mapping[str, Value]) -> str:
     """Definition of `$_layer`, the shapes of a layer."""
     first, *others = structure(ctype, "$_layer", members)
     return "\n".join([f"static {first}", *others, ""])
 
 
-def with_rings(ctype: str, stored: StoredRows) -> tuple[list[str], str]:
-    """Statements that define the layer with its ring buffers, and its address; no statements where all is stored."""
-    kept = {"input": stored.input(0), "output": stored.output}
+@dataclass(frozen=True, kw_only=True)
+class LayerText:
+    """A layer's shapes as C: their definition, statements before their use, an expression of their address, headers."""
+
+    definition: str = ""
+    statements: Sequence[str] = ()
+    address: str = ""
+    includes: tuple[str, ...] = ()
+
+
+NO_LAYER = LayerText()
+"""Text of a kernel that needs no shapes."""
+
+
+def with_rings(ctype: str, stored: StoredRows, inputs: Sequence[str] = ("input",)) -> tuple[list[str], str]:
+    """Statements that define the layer with its ring buffers, and its address; no statements where all is stored.
+
+    inputs: members of the layer that describe the inputs.
+    """
+    kept = {name: stored.input(index) for index, name in enumerate(inputs)} | {"output": stored.output}
     lines = [line for name, rows in kept.items() if rows for line in _ring(name, rows)]
     return ([f"{ctype} layer = $_layer;", *lines], "&layer") if lines else ([], "&$_layer")
 
@@ -57,3 +90,12 @@ def _ring(name: str, rows: Kept) -> list[str]:
         f"layer.{name}.ring_rows = {rows.stored_text};",
         f"layer.{name}.ring_shift = {rows.shift_text or 0};",
     ]
+
+
+def one_image(tensor: TensorType) -> TensorType:
+    """A tensor of any shape as one image, for kernels that take elements one by one: its last axis as channels."""
+    shape = tensor.shape
+    if len(shape) == 4 and shape[0] == 1:
+        return tensor
+    channels = shape[-1] if shape else 1
+    return replace(tensor, shape=(1, 1, tensor.num_elements // channels, channels))

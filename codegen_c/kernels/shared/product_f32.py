@@ -7,15 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from codegen_c.c_text.text import block, plus, times
+from codegen_c.c_text.text import block, scaled
 from codegen_c.kernels.shared.finish import Finish
-from codegen_c.kernels.shared.tile import Accumulators, Blocking, ChannelRange, channel_ranges, over_channels
-from codegen_c.kernels.shared.window import over
+from codegen_c.kernels.shared.tile import (
+    Accumulators,
+    Blocking,
+    ChannelRange,
+    channel_ranges,
+    over_channels,
+    pixel_place,
+)
+from codegen_c.kernels.shared.window import Bound, over
 
 
 def over_rows(
-    begin: str,
-    end: str,
+    begin: Bound,
+    end: Bound,
     shape: tuple[int, int],
     finish: Finish,
     blocking: Blocking,
@@ -24,28 +31,32 @@ def over_rows(
     multiple: int,
     pitch: int | None = None,
 ) -> list[str]:
-    """Rows [begin, end), C expressions, of input[.., depth] -> output[.., channels]; shape: (depth, channels).
+    """Rows [begin, end) of input[.., depth] -> output[.., channels]; shape: (depth, channels).
 
     multiple: what divides the number of rows; where blocks do too, there is no code for single ones. A number of rows
     is `end` where `begin` is 0. starts: first row of `input`, `output` and residuals `input<i>`, where it is not 0.
     pitch: elements from one output row to the next, None: its channels.
     """
-    starts, pitch = starts or {}, pitch or shape[1]
-    at_once = 1 if begin == "0" and int(end) < blocking.pixels else blocking.pixels
+    starts, (depth, channels) = starts or {}, shape
+    names = {"depth": depth, "pitch": pitch or channels, **({"channels": channels} if finish.residuals() else {})}
+    lines = [f"const int32_t {name} = {number};" for name, number in names.items()]
+
+    def rows(count: int) -> list[str]:
+        return _rows(count, channels, finish, blocking, starts)
+
+    at_once = 1 if begin == 0 and isinstance(end, int) and end < blocking.pixels else blocking.pixels
     if multiple % at_once == 0:
-        rows = _rows(at_once, shape, finish, blocking, starts, pitch)
-        if at_once == 1:
-            return over("m", begin, end, rows)
-        return [f"for (int32_t m = {begin}; m < {end}; m += {at_once}) {{", block(rows), "}"]
-    whole = f"{end} - m" if begin != "0" else end
+        return [*lines, *over("m", begin, end, rows(at_once), step=at_once)]
+    whole = f"{end} - m" if begin != 0 else end
     return [
+        *lines,
         f"int32_t m = {begin};",
         f"const int32_t whole = {end} - ({whole}) % {blocking.pixels};",
         f"for (; m < whole; m += {blocking.pixels}) {{",
-        block(_rows(blocking.pixels, shape, finish, blocking, starts, pitch)),
+        block(rows(blocking.pixels)),
         "}",
         f"for (; m < {end}; ++m) {{",
-        block(_rows(1, shape, finish, blocking, starts, pitch)),
+        block(rows(1)),
         "}",
     ]
 
@@ -65,29 +76,25 @@ def instructions(num_rows: int, shape: tuple[int, int], finish: Finish, blocking
     return num_rows // blocking.pixels * group(blocking.pixels) + num_rows % blocking.pixels * group(1)
 
 
-def _rows(
-    count: int, shape: tuple[int, int], finish: Finish, blocking: Blocking, starts: Mapping[str, str], pitch: int
-) -> list[str]:
+def _rows(count: int, channels: int, finish: Finish, blocking: Blocking, starts: Mapping[str, str]) -> list[str]:
     """`count` rows from m on, all channels."""
-    depth, channels = shape
 
     def first(name: str) -> str:
         return f"{starts[name]} + m" if starts.get(name, "0") != "0" else "m"
 
-    rows = [f"const float *x0 = &input[{times(first('input'), depth)}];"]
-    rows += [f"const float *x{p} = x0 + {p * depth};" for p in range(1, count)]
-    rows.append(f"const int32_t row = {times(first('output'), pitch)};")
-    rows += [f"const int32_t row{i} = {times(first(f'input{i}'), channels)};" for i in finish.residuals()]
+    rows = [f"const float *x = &input[{scaled(first('input'), 'depth')}];"]
+    rows.append(f"const int32_t row = {scaled(first('output'), 'pitch')};")
+    rows += [f"const int32_t row{i} = {scaled(first(f'input{i}'), 'channels')};" for i in finish.residuals()]
+
+    def residual(i: int, p: int) -> str:
+        return pixel_place(f"row{i}", p, "channels")
 
     def tile(segment: ChannelRange) -> list[str]:
-        sums = Accumulators(segment=segment, pixels=count)
+        sums = Accumulators(segment=segment, pixels=count, in_array=True)
         return [
-            f"const float *restrict f = &weights[{times('k', depth)}];",
-            *sums.start(),
-            f"for (int32_t c = 0; c < {depth}; ++c) {{",
-            block([*sums.multiply(), f"f += {segment.width};"]),
-            "}",
-            *sums.store(finish, lambda p: plus("row", p * pitch), lambda i, p: plus(f"row{i}", p * channels)),
+            *sums.begin(),
+            sums.add("x", "depth", "&weights[k * depth]", "depth"),
+            *sums.store(finish, lambda p: pixel_place("row", p, "pitch"), residual),
         ]
 
     return [*rows, *over_channels(channels, blocking, tile)]

@@ -219,6 +219,15 @@ class Requantize:
         tables = "" if self.is_uniform else f", multiplier[{index}], shift[{index}]"
         return f"$_requantize({value}{tables})"
 
+    def tables(self) -> list[str]:
+        """Definitions of `multiplier` and `shift` where they are no parameters: one of each for all channels."""
+        if not self.is_uniform:
+            return []
+        return [
+            f"static const int32_t multiplier[] = {{{self.mantissa[0]}}};",
+            f"static const uint8_t shift[] = {{{self.shift[0]}}};",
+        ]
+
     def constants(self) -> tuple[tuple[str, Array], ...]:
         return () if self.is_uniform else (("multiplier", self.mantissa), ("shift", self.shift))
 

@@ -20,11 +20,14 @@ from codegen_c.operators.scalar import Operand
 
 @dataclass(frozen=True, kw_only=True)
 class Blocking:
-    """`pixels` by `vectors` vectors of `lanes` floats in registers."""
+    """`pixels` by `vectors` vectors of `lanes` floats in registers; tvm_ext_tile_f32x<lanes>.h has room for so many."""
 
     lanes: Lanes
     vectors: int
     pixels: int
+
+    def __post_init__(self) -> None:
+        assert self.pixels <= 6 and self.vectors <= 12, f"{self.pixels} pixels by {self.vectors} vectors are too many"
 
     @property
     def width(self) -> int:
@@ -66,6 +69,19 @@ def channel_ranges(num_channels: int, blocking: Blocking) -> list[ChannelRange]:
     return found
 
 
+def lanes_finished(num_channels: int, finish: Finish, blocking: Blocking) -> list[Lanes]:
+    """Widths in which elements are finished: those of the ranges, or single floats where vectors cannot be."""
+    segments = channel_ranges(num_channels, blocking)
+    return [segment.lanes if finish.fits(segment.lanes) else SCALAR for segment in segments]
+
+
+def tile_headers(num_channels: int, blocking: Blocking, *kernels: str) -> tuple[str, ...]:
+    """Headers of tiles for the lanes of the ranges; kernels: headers by the same lanes that stand on these."""
+    counts = sorted({segment.lanes.count for segment in channel_ranges(num_channels, blocking)})
+    names = [f"tvm_ext_{name}f32x{count}.h" for count in counts for name in ("", "tile_", *(f"{k}_" for k in kernels))]
+    return (*names, "tvm_ext_layer.h")
+
+
 def pack(weight: np.ndarray, blocking: Blocking) -> np.ndarray:
     """[K, ...] -> block after block, [...][block's channels] each, as the ranges read them."""
     parts: list[np.ndarray] = []
@@ -89,10 +105,21 @@ def over_channels(num_channels: int, blocking: Blocking, body: Callable[[Channel
 
 @dataclass(frozen=True, kw_only=True)
 class Accumulators:
-    """sum<p><v>: the running sum of pixel p and vector v of a block."""
+    """The running sum of pixel p and vector v of a block: sum<p><v>, or an element of an array.
+
+    in_array: sums are `sums[pixels * vectors]`, which functions of tvm_ext_tile_f32x<lanes>.h fill.
+    """
 
     segment: ChannelRange
     pixels: int
+    in_array: bool = False
+
+    def name(self, p: int, v: int) -> str:
+        return f"sums[{p * self.segment.vectors + v}]" if self.in_array else f"sum{p}{v}"
+
+    def declaration(self) -> str:
+        """Definition of the array."""
+        return f"{self.segment.lanes.ctype} sums[{self.pixels} * {self.segment.vectors}]; /* pixels by vectors */"
 
     def cells(self) -> Iterator[tuple[int, int]]:
         return ((p, v) for p in range(self.pixels) for v in range(self.segment.vectors))
@@ -106,15 +133,15 @@ class Accumulators:
         lanes = self.segment.lanes
         return [f"{lanes.ctype} sum{p}{v} = {lanes.load(array, self.channel(v))};" for p, v in self.cells()]
 
-    def multiply(self) -> list[str]:
-        """One input element x<p>[c] of each pixel times the weights at f."""
-        lanes = self.segment.lanes
-        inputs = [f"const float a{p} = x{p}[c];" for p in range(self.pixels)]
-        weights = [
-            f"const {lanes.ctype} f{v} = {lanes.load('f', str(v * lanes.count))};" for v in range(self.segment.vectors)
-        ]
-        sums = [f"sum{p}{v} = {lanes.fma_n(f'a{p}', f'f{v}', f'sum{p}{v}')};" for p, v in self.cells()]
-        return [*inputs, *weights, *sums]
+    def begin(self, start: str = "bias") -> list[str]:
+        """The array, whose sums start at their channels' elements of `start`."""
+        call = f"tvm_ext_tile_f32x{self.segment.lanes.count}_start"
+        return [self.declaration(), f"{call}(sums, &{start}[k], {self.pixels}, {self.segment.vectors});"]
+
+    def add(self, x: str, step: str, weights: str, length: str) -> str:
+        """Statement that adds products of `length` elements of each pixel, `step` apart, to the array."""
+        call = f"tvm_ext_tile_f32x{self.segment.lanes.count}_add"
+        return f"{call}(sums, {x}, {step}, {weights}, {length}, {self.pixels}, {self.segment.vectors});"
 
     def store(self, finish: Finish, place: Callable[[int], str], residual: Callable[[int, int], str]) -> list[str]:
         """Finish every sum and write it.
@@ -132,7 +159,7 @@ class Accumulators:
                     return lanes.load(f"input{operand.index}", _sum(residual(operand.index, p), self.channel(v)))
                 return lanes.load(f"channel{operand.index}", self.channel(v))
 
-            value = finish.call(f"sum{p}{v}", read, lanes)
+            value = finish.call(self.name(p, v), read, lanes)
             lines.append(lanes.store("output", _sum(place(p), self.channel(v)), value))
         return lines
 
@@ -147,10 +174,15 @@ class Accumulators:
                 return f"input{operand.index}[{_sum(residual(operand.index, p), 'k + j')}]"
             return f"channel{operand.index}[k + j]"
 
-        stores = [lanes.store("sum", str(v * lanes.count), f"sum{p}{v}") for v in range(self.segment.vectors)]
+        stores = [lanes.store("sum", str(v * lanes.count), self.name(p, v)) for v in range(self.segment.vectors)]
         finished = f"output[{_sum(place(p), 'k + j')}] = {finish.call('sum[j]', read)};"
         loop = [f"for (int32_t j = 0; j < {width}; ++j) {{", block(finished), "}"]
         return ["{", block([f"float sum[{width}];", *stores, *loop]), "}"]
+
+
+def pixel_place(first: str, p: int, pitch: str) -> str:
+    """C expression of the first element of pixel p, where pixel 0 begins at `first`."""
+    return first if p == 0 else f"{first} + {pitch}" if p == 1 else f"{first} + {p} * {pitch}"
 
 
 def _sum(place: str, index: str) -> str:

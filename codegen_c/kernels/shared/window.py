@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from codegen_c.kernels.contract import Kept, Parameter, Spatial
 from codegen_c.operators.kinds import TensorType, Window
 from tvm_ext.core.row_access import RowAccess
 
+Bound = int | str
+"""An end of a range: a number, or the name of a variable."""
 ROW_PARAMETERS = (
     Parameter(name="row_begin", ctype="int32_t", role="row"),
     Parameter(name="row_end", ctype="int32_t", role="row"),
@@ -28,6 +30,17 @@ def offset(terms: dict[str, int]) -> str:
     """Sum of index * stride, without factors of one and without indices of zero extent: `h * 40 + c`."""
     parts = [index if stride == 1 else f"{index} * {stride}" for index, stride in terms.items() if stride]
     return " + ".join(parts) or "0"
+
+
+def strided(strides: Mapping[str, int], origin: int = 0) -> tuple[list[str], str]:
+    """Definitions `<index>_stride`, and the sum of each index times its stride: `h * h_stride + w`."""
+    named = {index: stride for index, stride in strides.items() if stride != 1}
+    terms = [f"{index} * {index}_stride" if index in named else index for index in strides]
+    definitions = [f"const int32_t {index}_stride = {stride};" for index, stride in named.items()]
+    if origin:
+        definitions.append(f"const int32_t first = {origin};")
+        terms.insert(0, "first")
+    return definitions, " + ".join(terms) or "0"
 
 
 def clip(axis: int, window: Window, extent: int, position: str, *, names: tuple[str, str, str]) -> list[str]:
@@ -49,9 +62,16 @@ def clip(axis: int, window: Window, extent: int, position: str, *, names: tuple[
     return lines
 
 
-def tap_range(axis: int, window: Window, names: tuple[str, str]) -> tuple[str, str]:
+def tap_range(axis: int, window: Window, names: tuple[str, str]) -> tuple[Bound, Bound]:
     """The names `clip` declared, or the plain bounds where it declared none."""
-    return names[0] if window.padding[axis] else "0", names[1] if window.padding[axis + 2] else str(window.kernel[axis])
+    return names[0] if window.padding[axis] else 0, names[1] if window.padding[axis + 2] else window.kernel[axis]
+
+
+def num_taps(begin: Bound, end: Bound) -> Bound:
+    """Length of a range of taps."""
+    if isinstance(begin, int) and isinstance(end, int):
+        return end - begin
+    return f"({end} - {begin})" if begin else end
 
 
 def _ceil_div(expression: str, divisor: int) -> str:
@@ -100,21 +120,22 @@ def taps(
             yield r, s, padded[:, rows, columns, :]
 
 
-def over(name: str, begin: str, end: str, lines: Sequence[str]) -> list[str]:
-    """A loop over taps or pixels; of one turn it is the index alone."""
-    if begin.isdigit() and end.isdigit() and int(end) == int(begin) + 1:
+def over(
+    name: str, begin: Bound, end: Bound, lines: Sequence[str], *, step: int = 1, between: Sequence[str] = ()
+) -> list[str]:
+    """A loop over taps, pixels or blocks of channels; of one turn it is the index alone.
+
+    between: statements after each turn that the next one needs.
+    """
+    if isinstance(begin, int) and isinstance(end, int) and begin < end <= begin + step:
         return [f"const int32_t {name} = {begin};", *lines]
-    return [f"for (int32_t {name} = {begin}; {name} < {end}; ++{name}) {{", block(lines), "}"]
-
-
-def zero_point_of(number: int) -> tuple[list[str], str]:
-    """Declaration of the zero point that is taken off each element of the input, and how; nothing for zero."""
-    return ([f"const int32_t zero_point = {number};"], " - zero_point") if number else ([], "")
+    advance = f"++{name}" if step == 1 else f"{name} += {step}"
+    return [f"for (int32_t {name} = {begin}; {name} < {end}; {advance}) {{", block([*lines, *between]), "}"]
 
 
 def over_pixels(rows: list[str], pixel: list[str], output: tuple[int, ...]) -> str:
     """Loops over images, rows [row_begin, row_end) and columns around the text of one output pixel."""
-    columns = over("w", "0", str(output[2]), pixel)
+    columns = over("w", 0, output[2], pixel)
     lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block([*rows, *columns]), "}"]
     if output[0] > 1:
         lines = [f"for (int32_t n = 0; n < {output[0]}; ++n) {{", block(lines), "}"]
@@ -123,17 +144,6 @@ def over_pixels(rows: list[str], pixel: list[str], output: tuple[int, ...]) -> s
 
 CHANNEL_BLOCK = 4
 """Output channels that portable integer kernels compute side by side."""
-
-
-def over_channel_blocks(channels: int, tile: Callable[[int], list[str]], width: int = CHANNEL_BLOCK) -> list[str]:
-    """`tile(count)` with `k`, its first channel, for blocks of `width` channels, and for those that are left."""
-    full = channels // width * width
-    lines: list[str] = []
-    if full:
-        lines += [f"for (int32_t k = 0; k < {full}; k += {width}) {{", block(tile(width)), "}"]
-    if channels > full:
-        lines += ["{", block([f"const int32_t k = {full};", *tile(channels - full)]), "}"]
-    return lines
 
 
 def pack_blocks(weight: np.ndarray, width: int) -> np.ndarray:

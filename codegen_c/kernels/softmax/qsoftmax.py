@@ -8,13 +8,15 @@ output steps, and each element is rounded "onnx" (halves to even). Within 1 step
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, block
+from codegen_c.c_text.initializer import Value, structure
+from codegen_c.c_text.text import C_TYPES
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
+from codegen_c.kernels.shared.layer import image
 from codegen_c.kernels.shared.requantize import (
-    INCLUDES,
     MAX_SHIFT,
     quantization,
     quantized_bytes,
@@ -81,7 +83,7 @@ def implement(operator: QSoftmax, target: Target, stored: StoredRows) -> Impleme
                 Parameter(name="exponential", ctype="int32_t", role="constant"),
             ),
             body=_body(operator, rows),
-            includes=INCLUDES,
+            includes=("tvm_ext_qsoftmax.h", "tvm_ext_layer.h", "tvm_ext_requantize.h"),
         ),
         reference=lambda inputs: reference(operator, inputs),
         constants=(("exponential", exponentials(operator)),),
@@ -93,38 +95,16 @@ def implement(operator: QSoftmax, target: Target, stored: StoredRows) -> Impleme
 
 
 def _body(operator: QSoftmax, rows: int) -> str:
+    """The layer's shapes and constants, and the loops of tvm_ext_qsoftmax.h."""
     source, output = operator.inputs[0], operator.output
-    length, limits, zero_point = source.shape[-1], np.iinfo(output.dtype), quantization(output).zero_point
-    reciprocal, shift = _reciprocal(operator)
-    place = f"m * {length}"
-    each = f"for (int32_t c = 0; c < {length}; ++c) {{"
-    lines = [
-        f"const {C_TYPES[source.dtype]} *x = {f'&input[{place}]' if rows > 1 else 'input'};",
-        f"{C_TYPES[output.dtype]} *y = {f'&output[{place}]' if rows > 1 else 'output'};",
-        "int32_t max = x[0];",
-        each,
-        block("max = x[c] > max ? x[c] : max;"),
-        "}",
-        "int64_t sum = 0;",
-        each,
-        block("sum += exponential[max - x[c]];"),
-        "}",
-        f"const int64_t steps = INT64_C({reciprocal}); /* of the output in a probability of 1, times a power of two */",
-        "const int32_t factor = (int32_t)((steps + sum / 2) / sum);",
-        f"const int32_t shift = {shift};",
-        f"const int32_t zero_point = {zero_point};",
-        each,
-        block(
-            [
-                "const int32_t value = tvm_ext_requantize(exponential[max - x[c]], factor, shift) + zero_point;",
-                f"y[c] = ({C_TYPES[output.dtype]})tvm_ext_clamp(value, {limits.min}, {limits.max});",
-            ]
-        ),
-        "}",
-    ]
-    if rows > 1:
-        lines = [f"for (int32_t m = 0; m < {rows}; ++m) {{", block(lines), "}"]
-    return "\n".join(lines)
+    steps, shift = _reciprocal(operator)
+    limits, length = np.iinfo(output.dtype), source.shape[-1]
+    members: dict[str, Value] = {
+        "input": image(replace(source, shape=(1, rows, 1, length))), "steps": f"INT64_C({steps})", "shift": shift,
+        "zero_point": quantization(output).zero_point, "low": int(limits.min), "high": int(limits.max),
+    }  # fmt: skip
+    layer = structure("tvm_ext_qsoftmax_layer", "layer", members)
+    return "\n".join([*layer, "tvm_ext_qsoftmax(&layer, input, output, exponential);"])
 
 
 KERNEL = Kernel(

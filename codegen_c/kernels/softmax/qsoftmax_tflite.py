@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, block
+from codegen_c.c_text.text import C_TYPES
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.shared import requantize_tflite
 from codegen_c.kernels.shared.requantize import quantization, quantized_bytes, scale_of
@@ -24,7 +24,7 @@ from codegen_c.kernels.shared.requantize_tflite import (
 from codegen_c.kernels.softmax.tflite_exponential import ARGUMENT_BITS, SUM_BITS, exponential, reciprocal
 from codegen_c.operators.kinds import QSoftmax
 
-INCLUDES = (*requantize_tflite.INCLUDES, "tvm_ext_softmax_tflite.h")
+INCLUDES = (*requantize_tflite.INCLUDES, "tvm_ext_softmax_tflite.h", "tvm_ext_layer.h")
 # The largest factor from input steps to units of an argument.
 _LARGEST_FACTOR = 2.0**31 - 1
 MAX_LENGTH = (1 << SUM_BITS) - 1
@@ -71,7 +71,9 @@ def table(operator: QSoftmax) -> np.ndarray:
 
 
 def implement(operator: QSoftmax, target: Target, stored: StoredRows) -> Implementation:
-    rows = operator.output.num_elements // operator.output.shape[-1]
+    length = operator.output.shape[-1]
+    rows = operator.output.num_elements // length
+    shape = [f"const int32_t count = {rows};", f"const int32_t length = {length};"]
     return Implementation(
         kernel=KERNEL.name,
         function=CFunction(
@@ -80,7 +82,7 @@ def implement(operator: QSoftmax, target: Target, stored: StoredRows) -> Impleme
                 Parameter(name="output", ctype=C_TYPES["int8"], role="output"),
                 Parameter(name="exponential", ctype="int32_t", role="constant"),
             ),
-            body=_body(operator, rows),
+            body="\n".join([*shape, "tvm_ext_softmax_tflite(input, output, exponential, count, length);"]),
             includes=INCLUDES,
         ),
         reference=lambda inputs: reference(operator, inputs),
@@ -90,40 +92,6 @@ def implement(operator: QSoftmax, target: Target, stored: StoredRows) -> Impleme
         in_place=(0,),
         exact=True,
     )
-
-
-def _body(operator: QSoftmax, rows: int) -> str:
-    length = operator.inputs[0].shape[-1]
-    place = f"m * {length}"
-    each = f"for (int32_t c = 0; c < {length}; ++c) {{"
-    lines = [
-        f"const int8_t *x = {f'&input[{place}]' if rows > 1 else 'input'};",
-        f"int8_t *y = {f'&output[{place}]' if rows > 1 else 'output'};",
-        "int32_t max = x[0];",
-        each,
-        block("max = x[c] > max ? x[c] : max;"),
-        "}",
-        "int32_t sum = 0;",
-        each,
-        block(f"sum += tvm_ext_divide_by_power(exponential[max - x[c]], {SUM_BITS});"),
-        "}",
-        "const int32_t zeros = tvm_ext_leading_zeros(sum);",
-        f"const int32_t exponent = tvm_ext_clamp({SUM_BITS + _TO_256THS} - zeros, 0, {_MOST_BITS});",
-        "const uint32_t excess = ((uint32_t)sum << zeros) - UINT32_C(0x80000000);",
-        "const int32_t factor = tvm_ext_one_over_one_plus((int32_t)excess);",
-        each,
-        block(
-            [
-                "const int32_t product = tvm_ext_multiply_high(exponential[max - x[c]], factor);",
-                "const int32_t value = tvm_ext_divide_by_power(product, exponent) - 128;",
-                "y[c] = (int8_t)tvm_ext_clamp(value, -128, 127);",
-            ]
-        ),
-        "}",
-    ]
-    if rows > 1:
-        lines = [f"for (int32_t m = 0; m < {rows}; ++m) {{", block(lines), "}"]
-    return "\n".join(lines)
 
 
 KERNEL = Kernel(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.c_text.text import block
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.operators.kinds import Softmax
 
@@ -24,32 +23,22 @@ def reference(operator: Softmax, inputs: list[np.ndarray]) -> list[np.ndarray]:
 
 def implement(operator: Softmax, target: Target, stored: StoredRows) -> Implementation:
     length = operator.output.shape[-1]
-    exponential = "total += expf(x[k] - maximum);" if operator.log else None
-    lines = [
-        "const float *x = &input[i];",
-        "float *y = &output[i];",
-        "float maximum = x[0];",
-        f"for (int32_t k = 1; k < {length}; ++k) {{",
-        block("maximum = maximum < x[k] ? x[k] : maximum;"),
-        "}",
-        "float total = 0.0f;",
-        f"for (int32_t k = 0; k < {length}; ++k) {{",
-        block(exponential or ["y[k] = expf(x[k] - maximum);", "total += y[k];"]),
-        "}",
-        *(["const float logarithm = logf(total);"] if operator.log else []),
-        f"for (int32_t k = 0; k < {length}; ++k) {{",
-        block("y[k] = x[k] - maximum - logarithm;" if operator.log else "y[k] /= total;"),
-        "}",
-    ]
+    function = "tvm_ext_log_softmax_f32" if operator.log else "tvm_ext_softmax_f32"
     total = operator.output.num_elements
     parameters = (
         Parameter(name="input", ctype="float", role="input"),
         Parameter(name="output", ctype="float", role="output"),
     )
-    body = "\n".join([f"for (int32_t i = 0; i < {total}; i += {length}) {{", block(lines), "}"])
+    lines = [
+        f"const int32_t count = {total // length};",
+        f"const int32_t length = {length};",
+        f"{function}(input, output, count, length);",
+    ]
     return Implementation(
         kernel=KERNEL.name,
-        function=CFunction(parameters=parameters, body=body),
+        function=CFunction(
+            parameters=parameters, body="\n".join(lines), includes=("tvm_ext_softmax_f32.h", "tvm_ext_layer.h")
+        ),
         reference=lambda inputs: reference(operator, inputs),
         instructions=total * 70,
         accumulation="c ascending",

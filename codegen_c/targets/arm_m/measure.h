@@ -1,4 +1,5 @@
-/* From timer ticks to executed instructions, exact to one, under QEMU's -icount shift=S (S chosen by QEMU's caller).
+/* Conversion of timer ticks to executed instructions, exact to one, under QEMU's -icount shift=S (S chosen by QEMU's
+   caller).
 
    An instruction takes 2^S ns, a tick BOARD_TICK_NUMERATOR / BOARD_TICK_DENOMINATOR ns. With more than two
    ticks to an instruction, a difference of two timer values belongs to one number of instructions only.

@@ -112,7 +112,7 @@ def _helper(operator: QBinary) -> str:
     assert formula is not None, "refused before"
     scaled = [times(name, 1 << formula.left) for name in "ab"]
     first = f"tvm_ext_dsp_high_product({scaled[0]}, {formula.factors[0]}, {formula.start})"
-    saturated = f"tvm_ext_dsp_saturate_{suffix(output)}(value)"
+    saturated = f"tvm_ext_saturate_{suffix(output)}(value)"
     if (operator.low, operator.high) != (limits.min, limits.max):
         saturated = f"tvm_ext_clamp(value, {operator.low}, {operator.high})"
     ctype = C_TYPES[output.dtype]

@@ -68,14 +68,11 @@ class FastRequantize:
     def members(self) -> dict[str, Value]:
         """A `tvm_ext_dsp_requantize` of tvm_ext_dsp_requantize.h."""
         exact, output = self.exact, self.exact.output
-        found: dict[str, Value] = {
+        return {
             "by_high_product": self.is_fast, "rounds_twice": exact.rounding == "tflite",
-            "channel_step": 0 if exact.is_uniform else 1,
+            "channel_step": 0 if exact.is_uniform else 1, "zero_point": quantization(output).zero_point,
+            "low": exact.low, "high": exact.high,
         }  # fmt: skip
-        if output.dtype == "uint8":
-            found |= {"is_unsigned": True}
-        zero_point = quantization(output).zero_point
-        return {**found, "zero_point": zero_point, "low": exact.low, "high": exact.high}
 
     def tables(self) -> list[str]:
         """Definitions of `multiplier` and `shift` where they are no parameters: one of each for all channels."""

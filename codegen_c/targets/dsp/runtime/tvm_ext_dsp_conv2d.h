@@ -2,7 +2,7 @@
  *
  * The windows of three pixels are expanded to cells in scratch (tvm_ext_dsp_product.h), padding as zero points, so that
  * borders and insides run the same code; then all channels read them. Element types and zero points are those of the
- * images. A bias holds what the zero point adds to the sums of its channel. */
+ * images. A bias includes the zero point's share of its channel's sums. */
 #ifndef TVM_EXT_DSP_CONV2D_H
 #define TVM_EXT_DSP_CONV2D_H
 
@@ -133,8 +133,8 @@ TVM_EXT_INLINE void tvm_ext_dsp_conv2d_channels(const tvm_ext_dsp_conv2d_layer *
     }
 }
 
-/* A tvm_ext_dsp_pixels: what the function of each layer calls. A pixel that is missing is the first one again, which is
- * stored last. */
+/* A tvm_ext_dsp_pixels, which the function of each layer calls. A missing pixel is the first one again, which is stored
+ * last. */
 TVM_EXT_INLINE void tvm_ext_dsp_conv2d_pixels(const tvm_ext_dsp_conv2d_layer *layer,
                                               uint8_t *const output[TVM_EXT_DSP_PIXELS], const int8_t *restrict weights,
                                               const int32_t *restrict bias, const int32_t *restrict multipliers,

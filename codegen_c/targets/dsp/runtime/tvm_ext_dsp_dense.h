@@ -1,7 +1,7 @@
 /* Dense layers by the DSP extension: one row by four output channels at a time.
  *
  * A row is expanded to cells in scratch (tvm_ext_dsp_product.h), once; then each weight is read once. Rows of whole
- * units may be multiplied as they are instead, without scratch. A bias holds what the zero point adds to the sums of
+ * units may be multiplied as they are instead, without scratch. A bias includes the zero point's share of the sums of
  * its channel. */
 #ifndef TVM_EXT_DSP_DENSE_H
 #define TVM_EXT_DSP_DENSE_H
@@ -30,7 +30,7 @@ TVM_EXT_INLINE int32_t tvm_ext_dsp_dense_units(const tvm_ext_dsp_dense_layer *la
     return (layer->depth + 3) / 4;
 }
 
-/* Cells of `count` elements of a row; returns where the next cell goes. */
+/* Cells of `count` elements of a row; returns the next cell's place. */
 TVM_EXT_INLINE uint32_t *tvm_ext_dsp_dense_expand(const tvm_ext_dsp_dense_layer *layer, uint32_t *cell,
                                                   const void *elements, int32_t count)
 {

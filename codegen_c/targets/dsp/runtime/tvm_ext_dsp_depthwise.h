@@ -97,7 +97,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_pad_row(const tvm_ext_dsp_depthwise_layer *layer
     }
 }
 
-/* A tvm_ext_dsp_row: what the function of each layer calls. Of the layer, it needs the shapes alone. */
+/* A tvm_ext_dsp_row, which the function of each layer calls. It reads only the shapes of the layer. */
 TVM_EXT_INLINE void tvm_ext_dsp_expand_row(const tvm_ext_dsp_depthwise_layer *layer, uint32_t *cell, const uint8_t *row)
 {
     if ((layer->window.top > 0 || layer->window.bottom > 0) && row == NULL) {

@@ -23,7 +23,7 @@
 #endif
 
 /* Cells of one of STEP pixels side by side, from `count` adjacent bytes. A rest of one byte or two fills one cell,
- * of three bytes two: (x[0], x[1]), (x[2], 0). Returns where the pixel's next cell goes. */
+ * of three bytes two: (x[0], x[1]), (x[2], 0). Returns the place of the pixel's next cell. */
 #define TVM_EXT_DSP_DEFINE_EXPAND(STEP, SUFFIX, TYPE)                                                                 \
     TVM_EXT_DSP_SHARED uint32_t *tvm_ext_dsp_expand_##STEP##_##SUFFIX(uint32_t *cell, const TYPE *x, int32_t count)   \
     {                                                                                                                 \
@@ -61,7 +61,7 @@ TVM_EXT_DSP_DEFINE_EXPAND(1, u8, uint8_t)
 TVM_EXT_DSP_DEFINE_EXPAND(3, s8, int8_t)
 TVM_EXT_DSP_DEFINE_EXPAND(3, u8, uint8_t)
 
-/* `count` cells of one of 3 pixels, all the same. Returns where the pixel's next cell goes. */
+/* `count` cells of one of 3 pixels, all the same. Returns the place of the pixel's next cell. */
 TVM_EXT_DSP_SHARED uint32_t *tvm_ext_dsp_fill_3(uint32_t *cell, uint32_t pair, int32_t count)
 {
     for (; count > 0; --count) {

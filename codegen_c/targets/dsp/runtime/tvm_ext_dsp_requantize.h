@@ -1,4 +1,4 @@
-/* From sums to quantized elements by high products: a few instructions per sum, rounded as the portable code does. */
+/* Requantization of sums by high products: a few instructions per sum, rounded as the portable code does. */
 #ifndef TVM_EXT_DSP_REQUANTIZE_H
 #define TVM_EXT_DSP_REQUANTIZE_H
 
@@ -7,12 +7,11 @@
 #include "tvm_ext_requantize.h"
 #include "tvm_ext_requantize_tflite.h"
 
-/* How a layer's sums become elements. */
+/* Requantization of a layer's sums. */
 typedef struct {
     bool by_high_product; /* otherwise by the whole product of 64 bits; the generator has proved either exact */
     bool rounds_twice;    /* as TensorFlow Lite, otherwise once with halves to even, as ONNX */
     int32_t channel_step; /* 1: a multiplier and a shift for each channel, 0: one of each for all */
-    bool is_unsigned;     /* elements are uint8, otherwise int8 */
     int32_t zero_point;
     int32_t low; /* the least element, and the greatest: a fused activation may leave out some */
     int32_t high;
@@ -53,17 +52,33 @@ TVM_EXT_INLINE int32_t tvm_ext_dsp_element(const tvm_ext_dsp_requantize *layer, 
     } else {
         value = tvm_ext_requantize(sum, multiplier, shift) + layer->zero_point;
     }
-    if (!layer->is_unsigned && layer->low == INT8_MIN && layer->high == INT8_MAX) {
-        value = tvm_ext_dsp_saturate_s8(value);
-    } else if (layer->is_unsigned && layer->low == 0 && layer->high == UINT8_MAX) {
-        value = tvm_ext_dsp_saturate_u8(value);
-    } else {
-        value = tvm_ext_clamp(value, layer->low, layer->high);
-    }
-    return value;
+    return tvm_ext_limited(value, layer->low, layer->high);
 }
 
-/* The same for a multiplier and a shift that are used once: nothing is made ready for the next sum. By
+/* The nearest number of 8 bits to the floor of a half. */
+static inline int32_t tvm_ext_dsp_saturate_half_s8(int32_t value)
+{
+#if TVM_EXT_DSP
+    int32_t result;
+    __asm__("ssat %0, #8, %1, asr #1" : "=r"(result) : "r"(value));
+    return result;
+#else
+    return tvm_ext_saturate_s8(value >> 1);
+#endif
+}
+
+static inline int32_t tvm_ext_dsp_saturate_half_u8(int32_t value)
+{
+#if TVM_EXT_DSP
+    int32_t result;
+    __asm__("usat %0, #8, %1, asr #1" : "=r"(result) : "r"(value));
+    return result;
+#else
+    return tvm_ext_saturate_u8(value >> 1);
+#endif
+}
+
+/* tvm_ext_dsp_element for a multiplier and a shift that are used once: nothing is made ready for the next sum. By
  * floor((h + (2 z + 1) 2^s) / 2^(s + 1)) = floor((floor(h / 2^s) + 2 z + 1) / 2), h a high product, z the zero point.
  */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_element_once(const tvm_ext_dsp_requantize *layer, int32_t sum, int32_t multiplier,
@@ -81,9 +96,9 @@ TVM_EXT_INLINE int32_t tvm_ext_dsp_element_once(const tvm_ext_dsp_requantize *la
             product = tvm_ext_dsp_high_product(sum, multiplier, 0);
         }
         value = (product >> shift) + (2 * layer->zero_point) + 1;
-        if (!layer->is_unsigned && layer->low == INT8_MIN && layer->high == INT8_MAX) {
+        if (layer->low == INT8_MIN && layer->high == INT8_MAX) {
             value = tvm_ext_dsp_saturate_half_s8(value);
-        } else if (layer->is_unsigned && layer->low == 0 && layer->high == UINT8_MAX) {
+        } else if (layer->low == 0 && layer->high == UINT8_MAX) {
             value = tvm_ext_dsp_saturate_half_u8(value);
         } else {
             value = tvm_ext_clamp(value >> 1, layer->low, layer->high);

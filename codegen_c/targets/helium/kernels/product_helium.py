@@ -14,6 +14,7 @@ import numpy as np
 
 from codegen_c.c_text.text import C_TYPES, block
 from codegen_c.kernels.contract import Parameter, Target
+from codegen_c.kernels.shared.window import over
 from codegen_c.operators.kinds import Array
 from codegen_c.targets.helium.kernels.helium import LANES, OutputRange, Rescale
 
@@ -91,11 +92,11 @@ class Product:
             "const int32_t *restrict factors",
         ]
         first = f"tvm_ext_i32x4 sum0 = tvm_ext_i32x4_load(factors){', sum1 = sum0' if rows == 2 else ''};"
-        lines = [first, *self.sums(rows), *self.finish([f"y{p}" for p in names]), f"factors += {3 * LANES};"]
+        lines = [first, *self.sums(rows), *self.finish([f"y{p}" for p in names])]
         head = f"TVM_EXT_STEP void $_{'two' if rows == 2 else 'one'}(\n" + block(",\n".join(parameters)) + ")"
         unused = [] if self._skips else ["(void)skip;"]
-        loop = f"for (int32_t k = 0; k < {self.channels}; k += {CHANNEL_BLOCK}) {{"
-        return f"{head}\n{{\n{block([*unused, loop, block(lines), '}'])}\n}}\n"
+        blocks = over("k", 0, self.channels, lines, step=CHANNEL_BLOCK, between=[f"factors += {3 * LANES};"])
+        return f"{head}\n{{\n{block([*unused, *blocks])}\n}}\n"
 
     def finish(self, outputs: Sequence[str]) -> list[str]:
         """Statements that turn sums of channels from k on into elements of one or two rows."""

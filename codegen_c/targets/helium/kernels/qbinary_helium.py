@@ -14,7 +14,7 @@ from codegen_c.c_text.text import C_TYPES, block
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.elementwise import qbinary
 from codegen_c.kernels.shared.requantize import quantization, signed
-from codegen_c.kernels.shared.window import ROW_PARAMETERS
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, over
 from codegen_c.operators.kinds import QBinary
 from codegen_c.targets.helium.kernels.helium import DOUBLED_BITS, INCLUDES, LANES, OutputRange, Rescale
 
@@ -171,7 +171,7 @@ def _run(operator: QBinary, count: int) -> list[str]:
         f"tvm_ext_i16x8_store_even(&output_row[i], results, {first});",
         f"tvm_ext_i16x8_store_odd(&output_row[i + {LANES}], results, {second});",
     ]
-    return [f"for (int32_t i = 0; i < {count}; i += {AT_ONCE}) {{", block(step), "}"]
+    return over("i", 0, count, step, step=AT_ONCE)
 
 
 KERNEL = Kernel(

@@ -13,7 +13,7 @@ from codegen_c.c_text.text import C_TYPES, block, plus, times
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.convolution.conv_f32 import inner_columns
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot, spatial
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, over, slot, spatial
 from codegen_c.operators.kinds import Array, QConv2d
 from codegen_c.targets.helium.kernels.helium import (
     PRODUCT_INCLUDES,
@@ -183,7 +183,7 @@ def _others(operator: QConv2d, stored: StoredRows, image: str, patch: Im2col, be
         behind = f"{done} + {i}" if done else i
         return f"({i} < {begin} ? {i} : {behind})" if begin and done else behind
 
-    second, count = f"&patches[{padded(patch.num_bytes)}]", f"{columns} - {done}" if done else str(columns)
+    second, count = f"&patches[{padded(patch.num_bytes)}]", f"{columns} - {done}" if done else columns
     places = [f"&row[{times(w, _pitch(operator, stored))}]" for w in ("w0", "w1")]
     pair = [
         f"const int32_t w0 = {column('i')};",
@@ -192,7 +192,7 @@ def _others(operator: QConv2d, stored: StoredRows, image: str, patch: Im2col, be
         f"$_patch({second}, {image}, h, w1);",
         f"$_two(patches, {second}, 0, {', '.join(places)}, weights, factors);",
     ]
-    return [f"for (int32_t i = 0; i < {count}; i += 2) {{", block(pair), "}"]
+    return over("i", 0, count, pair, step=2)
 
 
 def _in_place(operator: QConv2d, stored: StoredRows, image: str, span: tuple[int, int], *, always: bool) -> list[str]:
@@ -212,17 +212,13 @@ def _in_place(operator: QConv2d, stored: StoredRows, image: str, span: tuple[int
     left = begin * window.strides[1] - window.padding[1]
     step = window.strides[1] * depth
     first = plus(times(f"({slot('top', kept)})", columns), left)
+    pair = [
+        f"{C_TYPES[operator.output.dtype]} *y = &row[{times('w', apart)}];",
+        f"$_two(x, x + {step}, {pitch - window.kernel[1] * depth}, y, y + {apart}, weights, factors);",
+    ]
     pairs = [
         f"const int8_t *x = &{image}[{times(first, depth)}];",
-        f"for (int32_t w = {begin}; w < {end}; w += 2) {{",
-        block(
-            [
-                f"{C_TYPES[operator.output.dtype]} *y = &row[{times('w', apart)}];",
-                f"$_two(x, x + {step}, {pitch - window.kernel[1] * depth}, y, y + {apart}, weights, factors);",
-                f"x += {2 * step};",
-            ]
-        ),
-        "}",
+        *over("w", begin, end, pair, step=2, between=[f"x += {2 * step};"]),
     ]
     if always:
         return [f"const int32_t top = {top};", *pairs]

@@ -22,7 +22,7 @@ from codegen_c.kernels.contract import (
 )
 from codegen_c.kernels.dense import qdense
 from codegen_c.kernels.dense.dense_rows import in_rows, num_calls, over_parts
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, accumulated
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, accumulated, over
 from codegen_c.operators.kinds import Array, QDense, TensorType
 from codegen_c.targets.helium.kernels.helium import (
     LANES,
@@ -119,7 +119,7 @@ def _body(operator: QDense, num_rows: int, copies: bool) -> str:
         pair += [copy(operator.inputs[0], name, source, depth) for name, source in zip(names, sources, strict=True)]
         sources = names
     pair += [f"$_two({', '.join(sources)}, 0, y, y + next * {channels}, weights, factors);"]
-    return "\n".join([*lines, f"for (int32_t m = 0; m < {num_rows}; m += 2) {{", block(pair), "}"])
+    return "\n".join([*lines, *over("m", 0, num_rows, pair, step=2)])
 
 
 def _accumulating(operator: QDense, rescale: Rescale, target: Target) -> Accumulating | None:
@@ -148,23 +148,22 @@ def _in_parts(operator: QDense, rescale: Rescale, target: Target, count: int, st
     elements = "const int8_t *x0 = x;"
     if flip(source) != 0:
         elements = f"{copy(source, 'scratch_x', 'x', part)}\nconst int8_t *x0 = scratch_x;"
+    tile = [
+        "tvm_ext_i32x4 sum0 = tvm_ext_i32x4_load(row_begin > 0 ? &sums[k] : factors);",
+        *over_parts(count, depth, C_TYPES[source.dtype], stored, [elements, *product.sums(1)]),
+        "tvm_ext_i32x4_store(&sums[k], sum0);",
+        f"if (row_end == {count}) {{",
+        block(product.finish(["output"])),
+        "}",
+    ]
+    between = [
+        f"factors += {3 * LANES};",
+        f"weights += {times(f'({count} - (row_end - row_begin))', weights_bytes)};",
+    ]
     lines = [
         *(["int8_t *scratch_x = (int8_t *)scratch;"] if flip(source) else []),
         f"weights += {times('row_begin', weights_bytes)};",
-        f"for (int32_t k = 0; k < {channels}; k += {CHANNEL_BLOCK}) {{",
-        block(
-            [
-                "tvm_ext_i32x4 sum0 = tvm_ext_i32x4_load(row_begin > 0 ? &sums[k] : factors);",
-                *over_parts(count, depth, C_TYPES[source.dtype], stored, [elements, *product.sums(1)]),
-                "tvm_ext_i32x4_store(&sums[k], sum0);",
-                f"if (row_end == {count}) {{",
-                block(product.finish(["output"])),
-                "}",
-                f"factors += {3 * LANES};",
-                f"weights += {times(f'({count} - (row_end - row_begin))', weights_bytes)};",
-            ]
-        ),
-        "}",
+        *over("k", 0, channels, tile, step=CHANNEL_BLOCK, between=between),
     ]
     calls, copying = num_calls(count, stored), blocks * (8 + depth // 4) if flip(source) else 0
 

@@ -18,7 +18,7 @@ from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.convolution.conv_f32 import inner_columns
 from codegen_c.kernels.convolution.qdepthwise import is_depthwise, pack
 from codegen_c.kernels.shared.requantize import signed
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot, spatial
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, over, slot, spatial
 from codegen_c.operators.kinds import Array, QConv2d
 from codegen_c.targets.helium.kernels.helium import LANES, PRODUCT_INCLUDES, OutputRange, Rescale, flip
 from codegen_c.targets.helium.kernels.im2col_helium import Im2col
@@ -190,9 +190,8 @@ def _pixel(operator: QConv2d, groups: list[list[int]], finish: Rescale, limits: 
     store = "tvm_ext_i8x16_store_first" if count else "tvm_ext_i8x16_store"
     lines += [
         f"{store}(&y[k], {limits.bytes(*narrow)}{count});",
-        f"weights += {position * VECTOR};",
-        f"factors += {3 * VECTOR};",
     ]
+    between = [f"weights += {position * VECTOR};", f"factors += {3 * VECTOR};"]
     parameters = [
         "const int8_t *x",
         "int32_t pitch",
@@ -201,7 +200,7 @@ def _pixel(operator: QConv2d, groups: list[list[int]], finish: Rescale, limits: 
         "const int32_t *restrict factors",
         *(["int32_t count"] if pixels > 1 else []),
     ]
-    body = [f"for (int32_t k = 0; k < {num_channels}; k += {VECTOR}) {{", block(lines), "}"]
+    body = over("k", 0, num_channels, lines, step=VECTOR, between=between)
     unused = ["(void)pitch;"] if kernel_rows == 1 else []
     head = "TVM_EXT_STEP void $_pixel(\n" + block(",\n".join(parameters)) + ")"
     return f"{head}\n{{\n{block([*unused, *body])}\n}}\n"
@@ -248,7 +247,7 @@ def _body(operator: QConv2d, stored: StoredRows, patch: Im2col | None) -> str:
         tests = [*(["whole"] if whole else []), *([f"w >= {begin}"] if begin else [])]
         tests += [f"w + {pixels} <= {end}"] if pixels > 1 or end < output[2] else []
         pixel = [f"if ({' && '.join(tests)}) {{", block(direct), "} else {", block(pixel), "}"] if patch else [direct]
-    lines += [f"for (int32_t w = 0; w < {output[2]}; w += {pixels}) {{", block(pixel), "}"]
+    lines += over("w", 0, output[2], pixel, step=pixels)
     lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"]
     lines = ["int8_t *patch = (int8_t *)scratch;", *lines] if patch else lines
     if batch > 1:

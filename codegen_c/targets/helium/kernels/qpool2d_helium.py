@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, block, times
+from codegen_c.c_text.text import C_TYPES, times
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.convolution.qconv2d import input_row, pixel_offset
 from codegen_c.kernels.pooling import qpool2d
@@ -17,6 +17,7 @@ from codegen_c.kernels.pooling.pool_sums import average, counted_taps, reference
 from codegen_c.kernels.shared.window import (
     ROW_PARAMETERS,
     clip,
+    num_taps,
     offset,
     over,
     over_pixels,
@@ -94,7 +95,7 @@ def _body(operator: QPool2d, stored: StoredRows, finish: Rescale | None) -> str:
     if finish:
         lines += _factors(operator, finish)
     tile = _tile(operator, stored, finish)
-    lines += [f"for (int32_t k = 0; k < {channels}; k += {VECTOR}) {{", block(tile), "}"]
+    lines += over("k", 0, channels, tile, step=VECTOR)
     rows = clip(0, window, height, "h", names=("top", "r_begin", "r_end"))
     return over_pixels(rows, lines, operator.output.shape)
 
@@ -102,11 +103,11 @@ def _body(operator: QPool2d, stored: StoredRows, finish: Rescale | None) -> str:
 def _factors(operator: QPool2d, finish: Rescale) -> list[str]:
     """Declarations of what depends on how many taps lie inside the input: start of the sums, vectors of factors."""
     spans = [
-        end if begin == "0" else f"({end} - {begin})"
+        num_taps(begin, end)
         for axis, names in enumerate((("r_begin", "r_end"), ("s_begin", "s_end")))
         for begin, end in [tap_range(axis, operator.window, names)]
     ]
-    inside, taken = " * ".join(spans), -signed_zero_point(operator.inputs[0])
+    inside, taken = " * ".join(map(str, spans)), -signed_zero_point(operator.inputs[0])
     if finish.requantize.is_uniform:
         multiplier, shift = (str(array[0]) for array in finish.factors())
     else:

@@ -1,9 +1,11 @@
 /* Vectors of 4 floats for generated kernels: Helium with floats, plain C everywhere else.
- * Each lane computes what one float would (TVM_EXT_FMA included), so results do not depend on which it is. */
+ * Each lane computes the same as a single float (TVM_EXT_FMA included), so both give the same results. */
 #ifndef TVM_EXT_F32X4_H
 #define TVM_EXT_F32X4_H
 
 #include "tvm_ext_kernels.h"
+
+#define TVM_EXT_F32X4_LANES 4
 
 #if defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 2)
 

@@ -110,7 +110,7 @@ static inline tvm_ext_i16x8 tvm_ext_i16x8_narrow(tvm_ext_i32x4 a, tvm_ext_i32x4 
     return result;
 }
 
-/* The low byte of each lane is a, limited to int8_t; the high byte is not to be read. */
+/* The low byte of each lane is a, limited to int8_t; the high byte is undefined. */
 static inline tvm_ext_i16x8 tvm_ext_i16x8_limited(tvm_ext_i16x8 a)
 {
     int16x8_t result;

@@ -1,4 +1,4 @@
-/* Plain C in the place of Helium: what tvm_ext_helium.h includes, and explains, where there are no vectors. */
+/* Plain C in the place of Helium, for compilers without it; tvm_ext_helium.h includes and explains these functions. */
 #ifndef TVM_EXT_HELIUM_PLAIN_H
 #define TVM_EXT_HELIUM_PLAIN_H
 

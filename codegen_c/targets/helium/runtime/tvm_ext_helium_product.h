@@ -104,7 +104,7 @@ static inline void tvm_ext_fill_i8(int8_t *target, int8_t value, int32_t count)
                      : "lr", "cc", "memory");
 }
 
-/* Fixes the order of what is before and behind it: loads ahead of their use would not find registers. */
+/* Keeps the order of statements before and behind it: loads ahead of their use would not find registers. */
 #define TVM_EXT_IN_ORDER(a, b) __asm__ volatile("" : "+w"(a), "+w"(b) : : "memory")
 
 /* Products of 16 bytes at `x` and `f`, of even and of odd lanes. */

@@ -1,9 +1,11 @@
 /* Vectors of 8 floats for generated kernels: AVX2 with FMA, plain C everywhere else.
- * Each lane computes what one float would (TVM_EXT_FMA included), so results do not depend on which it is. */
+ * Each lane computes the same as a single float (TVM_EXT_FMA included), so both give the same results. */
 #ifndef TVM_EXT_F32X8_H
 #define TVM_EXT_F32X8_H
 
 #include "tvm_ext_kernels.h"
+
+#define TVM_EXT_F32X8_LANES 8
 
 #if defined(__AVX2__) && defined(__FMA__)
 

@@ -9,23 +9,25 @@
 #include "integer_network.h"
 #include "integer_network_memory.h"
 #include "integer_network_weights.h"
-#include <math.h>
+#include "tvm_ext_convert.h"
 #include "tvm_ext_dsp.h"
 #include "tvm_ext_kernels.h"
+#include "tvm_ext_layer.h"
+#include "tvm_ext_qblock.h"
+#include "tvm_ext_qconv2d.h"
 #include "tvm_ext_requantize.h"
+#include "tvm_ext_requantize_tflite.h"
 
 /* QuantizeLinear quantize: float32[1, 3, 5, 5] -> int8[1, 3, 5, 5]; kernel convert_quantized. */
+static const tvm_ext_convert_layer integer_network_quantize_layer = {
+    .input = {.images = 1, .rows = 3, .columns = 5, .channels = 5, .pitch = 5},
+    .output = {.images = 1, .rows = 3, .columns = 5, .channels = 5, .pitch = 5, .zero_point = 3},
+    .scale = 0.125f,
+};
+
 TVM_EXT_STEP void integer_network_quantize(const float *input, int8_t *output, int32_t row_begin, int32_t row_end)
 {
-    for (int32_t h = row_begin; h < row_end; ++h) {
-        const int32_t source = h * 25;
-        const int32_t target = h * 25;
-        for (int32_t i = 0; i < 25; ++i) {
-            const float value = rintf(input[source + i] / 0.125f) + 3.0f;
-            const float raised = value > (-128.0f) ? value : (-128.0f);
-            output[target + i] = (int8_t)(raised < 127.0f ? raised : 127.0f);
-        }
-    }
+    tvm_ext_quantize(&integer_network_quantize_layer, input, output, row_begin, row_end);
 }
 
 /* permute_dims_x_q_nhwc: int8[1, 3, 5, 5] -> int8[1, 5, 5, 3]; kernel permute. */
@@ -35,23 +37,31 @@ TVM_EXT_STEP void integer_network_permute_dims_x_q_nhwc(
     int32_t row_begin,
     int32_t row_end)
 {
+    const int32_t c_stride = 25;
+    const int32_t h_stride = 5;
+    const int32_t row_elements = 15;
     for (int32_t h = row_begin; h < row_end; ++h) {
-        int8_t *row = &output[h * 15];
+        int8_t *row = &output[h * row_elements];
         for (int32_t w = 0; w < 5; ++w) {
             for (int32_t c = 0; c < 3; ++c) {
-                *row++ = input[c * 25 + h * 5 + w];
+                *row++ = input[c * c_stride + h * h_stride + w];
             }
         }
     }
 }
 
 /* conv: int8[1, 5, 5, 3] -> int8[1, 5, 5, 3]; kernel qconv2d_i8. */
-static inline int8_t integer_network_conv_requantize(int32_t sum, int32_t multiplier, int32_t shift)
-{
-    const int32_t zero_point = 3;
-    const int32_t value = tvm_ext_requantize(sum, multiplier, shift) + zero_point;
-    return (int8_t)tvm_ext_clamp(value, -128, 127);
-}
+static const tvm_ext_qconv2d_layer integer_network_conv_layer = {
+    .input = {.images = 1, .rows = 5, .columns = 5, .channels = 3, .pitch = 3, .zero_point = 3},
+    .output = {.images = 1, .rows = 5, .columns = 5, .channels = 3, .pitch = 3, .zero_point = 3},
+    .window = {
+        .rows = 3, .columns = 3, .row_stride = 1, .column_stride = 1, .row_dilation = 1,
+        .column_dilation = 1, .top = 1, .left = 1, .bottom = 1, .right = 1,
+    },
+    .groups = 1,
+    .block = 4,
+    .rescale = {.rounds_twice = false, .channel_step = 1, .zero_point = 3, .low = -128, .high = 127},
+};
 
 TVM_EXT_STEP void integer_network_conv(
     const int8_t *input,
@@ -63,39 +73,7 @@ TVM_EXT_STEP void integer_network_conv(
     int32_t row_begin,
     int32_t row_end)
 {
-    const int32_t zero_point = 3;
-    for (int32_t h = row_begin; h < row_end; ++h) {
-        const int32_t top = h - 1;
-        const int32_t r_begin = top < 0 ? -top : 0;
-        const int32_t r_end = top + 2 >= 5 ? (5 - top) : 3;
-        for (int32_t w = 0; w < 5; ++w) {
-            const int32_t left = w - 1;
-            const int32_t s_begin = left < 0 ? -left : 0;
-            const int32_t s_end = left + 2 >= 5 ? (5 - left) : 3;
-            const int32_t pixel = (h * 5 + w) * 3;
-            {
-                const int32_t k = 0;
-                const int8_t *restrict filter = &weights[k * 27];
-                int32_t sum0 = bias[k];
-                int32_t sum1 = bias[k + 1];
-                int32_t sum2 = bias[k + 2];
-                for (int32_t r = r_begin; r < r_end; ++r) {
-                    const int8_t *x = &input[((top + r) * 5 + left + s_begin) * 3];
-                    const int8_t *restrict f = &filter[(r * 3 + s_begin) * 9];
-                    for (int32_t c = 0; c < (s_end - s_begin) * 3; ++c) {
-                        const int32_t v = x[c] - zero_point;
-                        sum0 += v * f[0];
-                        sum1 += v * f[1];
-                        sum2 += v * f[2];
-                        f += 3;
-                    }
-                }
-                output[pixel + k] = integer_network_conv_requantize(sum0, multiplier[k], shift[k]);
-                output[pixel + k + 1] = integer_network_conv_requantize(sum1, multiplier[k + 1], shift[k + 1]);
-                output[pixel + k + 2] = integer_network_conv_requantize(sum2, multiplier[k + 2], shift[k + 2]);
-            }
-        }
-    }
+    tvm_ext_qconv2d(&integer_network_conv_layer, input, output, weights, bias, multiplier, shift, row_begin, row_end);
 }
 
 /* Add residual: int8[1, 5, 5, 3], int8[1, 5, 5, 3] -> int8[1, 5, 5, 3]; kernel qbinary_dsp. */
@@ -104,7 +82,7 @@ static inline int8_t integer_network_residual_apply(int32_t a, int32_t b)
     const int32_t first = tvm_ext_dsp_high_product(a * 4194304, 1073741824, -2621439);
     const int32_t sum = tvm_ext_dsp_high_product(b * 4194304, 1073741824, first);
     const int32_t value = sum >> 20;
-    return (int8_t)tvm_ext_dsp_saturate_s8(value);
+    return (int8_t)tvm_ext_saturate_s8(value);
 }
 
 TVM_EXT_STEP void integer_network_residual(
@@ -128,24 +106,26 @@ TVM_EXT_STEP void integer_network_residual(
 }
 
 /* DequantizeLinear sum_dequantize: int8[1, 5, 5, 3] -> float32[1, 5, 5, 3]; kernel convert_quantized. */
+static const tvm_ext_convert_layer integer_network_sum_dequantize_layer = {
+    .input = {.images = 1, .rows = 5, .columns = 5, .channels = 3, .pitch = 3, .zero_point = 3},
+    .output = {.images = 1, .rows = 5, .columns = 5, .channels = 3, .pitch = 3},
+    .scale = 0.125f,
+};
+
 TVM_EXT_STEP void integer_network_sum_dequantize(const int8_t *input, float *output, int32_t row_begin, int32_t row_end)
 {
-    for (int32_t h = row_begin; h < row_end; ++h) {
-        const int32_t source = h * 15;
-        const int32_t target = h * 15;
-        for (int32_t i = 0; i < 15; ++i) {
-            output[target + i] = (float)((int32_t)input[source + i] - 3) * 0.125f;
-        }
-    }
+    tvm_ext_dequantize(&integer_network_sum_dequantize_layer, input, output, row_begin, row_end);
 }
 
 /* permute_dims_y: float32[1, 5, 5, 3] -> float32[1, 3, 5, 5]; kernel permute. */
 TVM_EXT_STEP void integer_network_permute_dims_y(const float *input, float *output)
 {
+    const int32_t i2_stride = 15;
+    const int32_t i3_stride = 3;
     for (int32_t i1 = 0; i1 < 3; ++i1) {
         for (int32_t i2 = 0; i2 < 5; ++i2) {
             for (int32_t i3 = 0; i3 < 5; ++i3) {
-                *output++ = input[i1 + i2 * 15 + i3 * 3];
+                *output++ = input[i1 + i2 * i2_stride + i3 * i3_stride];
             }
         }
     }

@@ -9,9 +9,28 @@
 #include "streamed_network.h"
 #include "streamed_network_memory.h"
 #include "streamed_network_weights.h"
+#include "tvm_ext_conv2d_f32.h"
+#include "tvm_ext_conv2d_f32x1.h"
+#include "tvm_ext_f32x1.h"
 #include "tvm_ext_kernels.h"
+#include "tvm_ext_layer.h"
+#include "tvm_ext_softmax_f32.h"
+#include "tvm_ext_tile_f32x1.h"
 
 /* conv1, relu1: float32[1, 6, 6, 2] -> float32[1, 6, 6, 4]; kernel conv2d_f32. */
+static const tvm_ext_conv2d_f32_layer streamed_network_conv1_layer = {
+    .input = {
+        .images = 1, .rows = 6, .columns = 6, .channels = 2, .pitch = 2, .is_ring = true, .ring_rows = 4,
+        .ring_shift = 0,
+    },
+    .output = {.images = 1, .rows = 6, .columns = 6, .channels = 4, .pitch = 4},
+    .window = {
+        .rows = 3, .columns = 3, .row_stride = 1, .column_stride = 1, .row_dilation = 1,
+        .column_dilation = 1, .top = 1, .left = 1, .bottom = 1, .right = 1,
+    },
+    .groups = 1,
+};
+
 static inline float streamed_network_conv1_finish(float value)
 {
     const float v1 = value < 0.0f ? 0.0f : value;
@@ -21,120 +40,46 @@ static inline float streamed_network_conv1_finish(float value)
 static inline void streamed_network_conv1_pixel(const float *input, float *output, const float *restrict weights,
     const float *restrict bias, int32_t h, int32_t w)
 {
-    const int32_t top = h - 1;
-    const int32_t r_begin = top < 0 ? -top : 0;
-    const int32_t r_end = top + 2 >= 6 ? (6 - top) : 3;
-    const int32_t left = w - 1;
-    const int32_t s_begin = left < 0 ? -left : 0;
-    const int32_t s_end = left + 2 >= 6 ? (6 - left) : 3;
-    const int32_t pixel = (h * 6 + w) * 4;
+    const int32_t output_columns = 6;
+    const int32_t pitch = 4;
+    const int32_t pixel = (h * output_columns + w) * pitch;
     {
         const int32_t k = 0;
-        const float *restrict filter = &weights[k * 18];
-        float sum00 = bias[k];
-        float sum01 = bias[k + 1];
-        float sum02 = bias[k + 2];
-        float sum03 = bias[k + 3];
-        for (int32_t r = r_begin; r < r_end; ++r) {
-            const float *x0 = &input[(((top + r) % 4) * 6 + left + s_begin) * 2];
-            const float *restrict f = &filter[(r * 3 + s_begin) * 8];
-            for (int32_t c = 0; c < (s_end - s_begin) * 2; ++c) {
-                const float a0 = x0[c];
-                const float f0 = f[0];
-                const float f1 = f[1];
-                const float f2 = f[2];
-                const float f3 = f[3];
-                sum00 = TVM_EXT_FMA(a0, f0, sum00);
-                sum01 = TVM_EXT_FMA(a0, f1, sum01);
-                sum02 = TVM_EXT_FMA(a0, f2, sum02);
-                sum03 = TVM_EXT_FMA(a0, f3, sum03);
-                f += 4;
-            }
-        }
-        output[pixel + k] = streamed_network_conv1_finish(sum00);
-        output[pixel + k + 1] = streamed_network_conv1_finish(sum01);
-        output[pixel + k + 2] = streamed_network_conv1_finish(sum02);
-        output[pixel + k + 3] = streamed_network_conv1_finish(sum03);
+        float sums[1 * 4]; /* pixels by vectors */
+        tvm_ext_conv2d_f32x1(&streamed_network_conv1_layer, sums, input, weights, bias, 0, h, w, k, 1, 4);
+        output[pixel + k] = streamed_network_conv1_finish(sums[0]);
+        output[pixel + k + 1] = streamed_network_conv1_finish(sums[1]);
+        output[pixel + k + 2] = streamed_network_conv1_finish(sums[2]);
+        output[pixel + k + 3] = streamed_network_conv1_finish(sums[3]);
     }
 }
 
 static inline void streamed_network_conv1_4_pixels(const float *input, float *output, const float *restrict weights,
     const float *restrict bias, int32_t h, int32_t w)
 {
-    const int32_t top = h - 1;
-    const int32_t r_begin = top < 0 ? -top : 0;
-    const int32_t r_end = top + 2 >= 6 ? (6 - top) : 3;
-    const int32_t left = w - 1;
-    const int32_t pixel = (h * 6 + w) * 4;
+    const int32_t output_columns = 6;
+    const int32_t pitch = 4;
+    const int32_t pixel = (h * output_columns + w) * pitch;
     {
         const int32_t k = 0;
-        const float *restrict filter = &weights[k * 18];
-        float sum00 = bias[k];
-        float sum01 = bias[k + 1];
-        float sum02 = bias[k + 2];
-        float sum03 = bias[k + 3];
-        float sum10 = bias[k];
-        float sum11 = bias[k + 1];
-        float sum12 = bias[k + 2];
-        float sum13 = bias[k + 3];
-        float sum20 = bias[k];
-        float sum21 = bias[k + 1];
-        float sum22 = bias[k + 2];
-        float sum23 = bias[k + 3];
-        float sum30 = bias[k];
-        float sum31 = bias[k + 1];
-        float sum32 = bias[k + 2];
-        float sum33 = bias[k + 3];
-        for (int32_t r = r_begin; r < r_end; ++r) {
-            const float *x0 = &input[(((top + r) % 4) * 6 + left) * 2];
-            const float *x1 = x0 + 2;
-            const float *x2 = x0 + 4;
-            const float *x3 = x0 + 6;
-            const float *restrict f = &filter[(r * 3) * 8];
-            for (int32_t c = 0; c < 6; ++c) {
-                const float a0 = x0[c];
-                const float a1 = x1[c];
-                const float a2 = x2[c];
-                const float a3 = x3[c];
-                const float f0 = f[0];
-                const float f1 = f[1];
-                const float f2 = f[2];
-                const float f3 = f[3];
-                sum00 = TVM_EXT_FMA(a0, f0, sum00);
-                sum01 = TVM_EXT_FMA(a0, f1, sum01);
-                sum02 = TVM_EXT_FMA(a0, f2, sum02);
-                sum03 = TVM_EXT_FMA(a0, f3, sum03);
-                sum10 = TVM_EXT_FMA(a1, f0, sum10);
-                sum11 = TVM_EXT_FMA(a1, f1, sum11);
-                sum12 = TVM_EXT_FMA(a1, f2, sum12);
-                sum13 = TVM_EXT_FMA(a1, f3, sum13);
-                sum20 = TVM_EXT_FMA(a2, f0, sum20);
-                sum21 = TVM_EXT_FMA(a2, f1, sum21);
-                sum22 = TVM_EXT_FMA(a2, f2, sum22);
-                sum23 = TVM_EXT_FMA(a2, f3, sum23);
-                sum30 = TVM_EXT_FMA(a3, f0, sum30);
-                sum31 = TVM_EXT_FMA(a3, f1, sum31);
-                sum32 = TVM_EXT_FMA(a3, f2, sum32);
-                sum33 = TVM_EXT_FMA(a3, f3, sum33);
-                f += 4;
-            }
-        }
-        output[pixel + k] = streamed_network_conv1_finish(sum00);
-        output[pixel + k + 1] = streamed_network_conv1_finish(sum01);
-        output[pixel + k + 2] = streamed_network_conv1_finish(sum02);
-        output[pixel + k + 3] = streamed_network_conv1_finish(sum03);
-        output[pixel + 4 + k] = streamed_network_conv1_finish(sum10);
-        output[pixel + 4 + k + 1] = streamed_network_conv1_finish(sum11);
-        output[pixel + 4 + k + 2] = streamed_network_conv1_finish(sum12);
-        output[pixel + 4 + k + 3] = streamed_network_conv1_finish(sum13);
-        output[pixel + 8 + k] = streamed_network_conv1_finish(sum20);
-        output[pixel + 8 + k + 1] = streamed_network_conv1_finish(sum21);
-        output[pixel + 8 + k + 2] = streamed_network_conv1_finish(sum22);
-        output[pixel + 8 + k + 3] = streamed_network_conv1_finish(sum23);
-        output[pixel + 12 + k] = streamed_network_conv1_finish(sum30);
-        output[pixel + 12 + k + 1] = streamed_network_conv1_finish(sum31);
-        output[pixel + 12 + k + 2] = streamed_network_conv1_finish(sum32);
-        output[pixel + 12 + k + 3] = streamed_network_conv1_finish(sum33);
+        float sums[4 * 4]; /* pixels by vectors */
+        tvm_ext_conv2d_f32x1(&streamed_network_conv1_layer, sums, input, weights, bias, 0, h, w, k, 4, 4);
+        output[pixel + k] = streamed_network_conv1_finish(sums[0]);
+        output[pixel + k + 1] = streamed_network_conv1_finish(sums[1]);
+        output[pixel + k + 2] = streamed_network_conv1_finish(sums[2]);
+        output[pixel + k + 3] = streamed_network_conv1_finish(sums[3]);
+        output[pixel + pitch + k] = streamed_network_conv1_finish(sums[4]);
+        output[pixel + pitch + k + 1] = streamed_network_conv1_finish(sums[5]);
+        output[pixel + pitch + k + 2] = streamed_network_conv1_finish(sums[6]);
+        output[pixel + pitch + k + 3] = streamed_network_conv1_finish(sums[7]);
+        output[pixel + 2 * pitch + k] = streamed_network_conv1_finish(sums[8]);
+        output[pixel + 2 * pitch + k + 1] = streamed_network_conv1_finish(sums[9]);
+        output[pixel + 2 * pitch + k + 2] = streamed_network_conv1_finish(sums[10]);
+        output[pixel + 2 * pitch + k + 3] = streamed_network_conv1_finish(sums[11]);
+        output[pixel + 3 * pitch + k] = streamed_network_conv1_finish(sums[12]);
+        output[pixel + 3 * pitch + k + 1] = streamed_network_conv1_finish(sums[13]);
+        output[pixel + 3 * pitch + k + 2] = streamed_network_conv1_finish(sums[14]);
+        output[pixel + 3 * pitch + k + 3] = streamed_network_conv1_finish(sums[15]);
     }
 }
 
@@ -167,12 +112,16 @@ TVM_EXT_STEP void streamed_network_pool_2(const float *input, float *output, int
         for (int32_t w = 0; w < 3; ++w) {
             const int32_t top = h * 2;
             const int32_t left = w * 2;
-            const int32_t pixel = (h * 3 + w) * 4;
-            for (int32_t k = 0; k < 4; ++k) {
+            const int32_t input_columns = 6;
+            const int32_t input_channels = 4;
+            const int32_t output_columns = 3;
+            const int32_t pitch = 4;
+            const int32_t pixel = (h * output_columns + w) * pitch;
+            for (int32_t k = 0; k < input_channels; ++k) {
                 float value = -INFINITY;
                 for (int32_t r = 0; r < 2; ++r) {
                     for (int32_t s = 0; s < 2; ++s) {
-                        const float x = input[((top + r) * 6 + left + s) * 4 + k];
+                        const float x = input[((top + r) * input_columns + left + s) * input_channels + k];
                         value = value > x ? value : x;
                     }
                 }
@@ -189,41 +138,25 @@ TVM_EXT_STEP void streamed_network_dense(
     const float *restrict weights,
     const float *restrict bias)
 {
+    const int32_t depth = 36;
+    const int32_t pitch = 3;
     const int32_t m = 0;
-    const float *x0 = &input[m * 36];
-    const int32_t row = m * 3;
+    const float *x = &input[m * depth];
+    const int32_t row = m * pitch;
     for (int32_t k = 0; k < 3; k += 1) {
-        const float *restrict f = &weights[k * 36];
-        float sum00 = bias[k];
-        for (int32_t c = 0; c < 36; ++c) {
-            const float a0 = x0[c];
-            const float f0 = f[0];
-            sum00 = TVM_EXT_FMA(a0, f0, sum00);
-            f += 1;
-        }
-        output[row + k] = sum00;
+        float sums[1 * 1]; /* pixels by vectors */
+        tvm_ext_tile_f32x1_start(sums, &bias[k], 1, 1);
+        tvm_ext_tile_f32x1_add(sums, x, depth, &weights[k * depth], depth, 1, 1);
+        output[row + k] = sums[0];
     }
 }
 
 /* softmax: float32[1, 3] -> float32[1, 3]; kernel softmax_f32. */
 TVM_EXT_STEP void streamed_network_softmax(const float *input, float *output)
 {
-    for (int32_t i = 0; i < 3; i += 3) {
-        const float *x = &input[i];
-        float *y = &output[i];
-        float maximum = x[0];
-        for (int32_t k = 1; k < 3; ++k) {
-            maximum = maximum < x[k] ? x[k] : maximum;
-        }
-        float total = 0.0f;
-        for (int32_t k = 0; k < 3; ++k) {
-            y[k] = expf(x[k] - maximum);
-            total += y[k];
-        }
-        for (int32_t k = 0; k < 3; ++k) {
-            y[k] /= total;
-        }
-    }
+    const int32_t count = 1;
+    const int32_t length = 3;
+    tvm_ext_softmax_f32(input, output, count, length);
 }
 
 /* conv1 by rows, in sequence_0. */

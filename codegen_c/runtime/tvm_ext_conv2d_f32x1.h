@@ -1,0 +1,48 @@
+/* Convolution of float images: sums of a tile, some pixels of a row by a block of output channels.
+ *
+ * Products outside the image are left out, so that pixels whose windows reach there are computed alone. Weights are
+ * packed block after block of channels, [rows of the window][columns][channels of a group][channels of the block] each.
+ * Written for single floats, and copied for vectors of each length under their names. */
+#ifndef TVM_EXT_CONV2D_F32X1_H
+#define TVM_EXT_CONV2D_F32X1_H
+
+#include "tvm_ext_conv2d_f32.h"
+#include "tvm_ext_layer.h"
+#include "tvm_ext_tile_f32x1.h"
+
+/* Sums, [pixels][vectors], of the channels from k on of the pixels from row h and column w of image n on. */
+TVM_EXT_INLINE void tvm_ext_conv2d_f32x1(const tvm_ext_conv2d_f32_layer *layer, tvm_ext_f32x1 *sums, const float *input,
+                                         const float *restrict weights, const float *restrict bias, int32_t n,
+                                         int32_t h, int32_t w, int32_t k, int32_t pixels, int32_t vectors)
+{
+    const tvm_ext_image *const image = &layer->input;
+    const tvm_ext_window *const window = &layer->window;
+    const int32_t depth = image->channels / layer->groups;
+    const int32_t channel = k / (layer->output.channels / layer->groups) * depth;
+    const int32_t block = vectors * TVM_EXT_F32X1_LANES;
+    const int32_t step = window->column_stride * image->channels;
+    const int32_t top = (h * window->row_stride) - window->top;
+    const int32_t left = (w * window->column_stride) - window->left;
+    const tvm_ext_taps all = {0, window->columns};
+    const tvm_ext_taps rows = tvm_ext_row_taps(window, image, top);
+    const tvm_ext_taps columns = pixels > 1 ? all : tvm_ext_column_taps(window, image, left);
+    const float *const filter = &weights[k * window->rows * window->columns * depth];
+    tvm_ext_tile_f32x1_start(sums, &bias[k], pixels, vectors);
+    for (int32_t r = rows.begin; r < rows.end; ++r) {
+        const float *const row = &input[tvm_ext_row(image, n, top + (r * window->row_dilation)) + channel];
+        const float *const taps = &filter[r * window->columns * depth * block];
+        if (window->column_dilation == 1 && layer->groups == 1) {
+            tvm_ext_tile_f32x1_add(sums, &row[(left + columns.begin) * depth], step,
+                                   &taps[columns.begin * depth * block], (columns.end - columns.begin) * depth, pixels,
+                                   vectors);
+        } else {
+            for (int32_t s = columns.begin; s < columns.end; ++s) {
+                const int32_t x = left + (s * window->column_dilation);
+                tvm_ext_tile_f32x1_add(sums, &row[x * image->channels], step, &taps[s * depth * block], depth, pixels,
+                                       vectors);
+            }
+        }
+    }
+}
+
+#endif

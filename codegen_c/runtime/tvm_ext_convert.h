@@ -1,0 +1,52 @@
+/* Floats to quantized elements and back in plain C, by one scale and zero point for the whole image. */
+#ifndef TVM_EXT_CONVERT_H
+#define TVM_EXT_CONVERT_H
+
+#include "tvm_ext_kernels.h"
+#include "tvm_ext_layer.h"
+
+typedef struct {
+    tvm_ext_image input;
+    tvm_ext_image output;
+    float scale;
+} tvm_ext_convert_layer;
+
+/* Element nearest to x / scale, halves to even; not a number becomes the least element. */
+TVM_EXT_INLINE uint8_t tvm_ext_quantized(const tvm_ext_convert_layer *layer, float x)
+{
+    const int32_t least = layer->output.is_unsigned ? 0 : INT8_MIN;
+    const int32_t largest = layer->output.is_unsigned ? UINT8_MAX : INT8_MAX;
+    const float value = rintf(x / layer->scale) + (float)layer->output.zero_point;
+    const float raised = value > (float)least ? value : (float)least;
+    return (uint8_t)(int32_t)(raised < (float)largest ? raised : (float)largest);
+}
+
+/* Output rows [row_begin, row_end) of one image, quantized. */
+TVM_EXT_INLINE void tvm_ext_quantize(const tvm_ext_convert_layer *layer, const float *input, void *output,
+                                     int32_t row_begin, int32_t row_end)
+{
+    const int32_t length = layer->output.columns * layer->output.channels;
+    for (int32_t h = row_begin; h < row_end; ++h) {
+        const float *const x = &input[tvm_ext_row(&layer->input, 0, h)];
+        uint8_t *const y = &((uint8_t *)output)[tvm_ext_row(&layer->output, 0, h)];
+        for (int32_t i = 0; i < length; ++i) {
+            y[i] = tvm_ext_quantized(layer, x[i]);
+        }
+    }
+}
+
+/* Output rows [row_begin, row_end) of one image, as floats. */
+TVM_EXT_INLINE void tvm_ext_dequantize(const tvm_ext_convert_layer *layer, const void *input, float *output,
+                                       int32_t row_begin, int32_t row_end)
+{
+    const int32_t length = layer->output.columns * layer->output.channels;
+    for (int32_t h = row_begin; h < row_end; ++h) {
+        const uint8_t *const x = &((const uint8_t *)input)[tvm_ext_row(&layer->input, 0, h)];
+        float *const y = &output[tvm_ext_row(&layer->output, 0, h)];
+        for (int32_t i = 0; i < length; ++i) {
+            y[i] = (float)(tvm_ext_element(&layer->input, &x[i]) - layer->input.zero_point) * layer->scale;
+        }
+    }
+}
+
+#endif

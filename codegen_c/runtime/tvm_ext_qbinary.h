@@ -1,0 +1,98 @@
+/* Sums, differences and products of two quantized images in plain C, element by element. */
+#ifndef TVM_EXT_QBINARY_H
+#define TVM_EXT_QBINARY_H
+
+#include "tvm_ext_layer.h"
+#include "tvm_ext_requantize.h"
+#include "tvm_ext_requantize_tflite.h"
+
+/* Bits after the point of sums as TensorFlow Lite adds them, in units of twice the larger input scale. */
+#define TVM_EXT_QBINARY_BITS 20
+
+/* Constants of a function of two elements. Factors are multiplier / 2^shift.
+ *
+ * A product has a factor of its own. A sum that is rounded once brings both elements to the output's scale in one
+ * shift; one that is rounded twice brings both to a common scale, by factors of their own, and then the sum to the
+ * output's. */
+typedef struct {
+    bool is_product;
+    bool is_difference;
+    bool rounds_twice;
+    int32_t first_zero_point;
+    int32_t second_zero_point;
+    int32_t first_multiplier; /* of the first element in a sum */
+    int32_t first_shift;
+    int32_t second_multiplier;
+    int32_t second_shift;
+    int32_t multiplier; /* of the result */
+    int32_t shift;
+    int32_t zero_point;
+    int32_t low;
+    int32_t high;
+} tvm_ext_qbinary;
+
+typedef struct {
+    tvm_ext_image first;
+    tvm_ext_image second;
+    tvm_ext_image output;
+    tvm_ext_qbinary function;
+} tvm_ext_qbinary_layer;
+
+/* (a - b) or (a + b) before the zero point of the output is added. */
+TVM_EXT_INLINE int32_t tvm_ext_qbinary_sum(const tvm_ext_qbinary *function, int32_t a, int32_t b)
+{
+    if (function->rounds_twice) {
+        const int32_t first = tvm_ext_requantize_tflite((a - function->first_zero_point) * (1 << TVM_EXT_QBINARY_BITS),
+                                                        function->first_multiplier, function->first_shift);
+        const int32_t second =
+            tvm_ext_requantize_tflite((b - function->second_zero_point) * (1 << TVM_EXT_QBINARY_BITS),
+                                      function->second_multiplier, function->second_shift);
+        const int32_t sum = function->is_difference ? first - second : first + second;
+        return tvm_ext_requantize_tflite(sum, function->multiplier, function->shift);
+    }
+    const int64_t first = function->first_multiplier;
+    const int64_t second =
+        function->is_difference ? -(int64_t)function->second_multiplier : function->second_multiplier;
+    const int64_t start = -((function->first_zero_point * first) + (function->second_zero_point * second));
+    return tvm_ext_round_shift((a * first) + (b * second) + start, function->shift);
+}
+
+/* Element of the output. */
+TVM_EXT_INLINE uint8_t tvm_ext_qbinary_element(const tvm_ext_qbinary *function, int32_t a, int32_t b)
+{
+    int32_t value;
+    if (function->is_product) {
+        const int32_t product = (a - function->first_zero_point) * (b - function->second_zero_point);
+        value = function->rounds_twice ? tvm_ext_requantize_tflite(product, function->multiplier, function->shift)
+                                       : tvm_ext_requantize(product, function->multiplier, function->shift);
+    } else {
+        value = tvm_ext_qbinary_sum(function, a, b);
+    }
+    return (uint8_t)tvm_ext_limited(value + function->zero_point, function->low, function->high);
+}
+
+/* Output rows [row_begin, row_end) of one image: in runs of a row, or of a pixel where pixels lie apart. */
+TVM_EXT_INLINE void tvm_ext_qbinary_rows(const tvm_ext_qbinary_layer *layer, const void *first, const void *second,
+                                         void *output, int32_t row_begin, int32_t row_end)
+{
+    const int32_t channels = layer->output.channels;
+    const bool is_one_run = layer->output.pitch == channels;
+    const int32_t runs = is_one_run ? 1 : layer->output.columns;
+    const int32_t length = is_one_run ? layer->output.columns * channels : channels;
+    for (int32_t h = row_begin; h < row_end; ++h) {
+        const uint8_t *a = &((const uint8_t *)first)[tvm_ext_row(&layer->first, 0, h)];
+        const uint8_t *b = &((const uint8_t *)second)[tvm_ext_row(&layer->second, 0, h)];
+        uint8_t *y = &((uint8_t *)output)[tvm_ext_row(&layer->output, 0, h)];
+        for (int32_t w = 0; w < runs; ++w) {
+            for (int32_t i = 0; i < length; ++i) {
+                y[i] = tvm_ext_qbinary_element(&layer->function, tvm_ext_element(&layer->first, &a[i]),
+                                               tvm_ext_element(&layer->second, &b[i]));
+            }
+            a += length;
+            b += length;
+            y += layer->output.pitch;
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,97 @@
+/* Convolution of quantized images in plain C: one output pixel by up to four channels at a time.
+ *
+ * Products outside the image are left out. Where windows reach there, the zero point is taken off each element;
+ * otherwise a bias includes its share of the channel's sums. Weights are packed block after block of channels,
+ * [rows of the window][columns][channels of a group][channels of the block] each. */
+#ifndef TVM_EXT_QCONV2D_H
+#define TVM_EXT_QCONV2D_H
+
+#include "tvm_ext_layer.h"
+#include "tvm_ext_qblock.h"
+
+typedef struct {
+    tvm_ext_image input;
+    tvm_ext_image output;
+    tvm_ext_window window;
+    int32_t groups;
+    int32_t block; /* channels side by side, none of two groups */
+    tvm_ext_rescale rescale;
+} tvm_ext_qconv2d_layer;
+
+/* A pixel of the output: where its window begins, and its taps inside the image. */
+typedef struct {
+    int32_t image;
+    int32_t top;
+    int32_t left;
+    tvm_ext_taps rows;
+    tvm_ext_taps columns;
+} tvm_ext_qconv2d_place;
+
+/* `count` channels of one pixel from channel k on. */
+TVM_EXT_INLINE void tvm_ext_qconv2d_block(const tvm_ext_qconv2d_layer *layer, const tvm_ext_qconv2d_place *place,
+                                          const uint8_t *input, uint8_t *pixel, const int8_t *restrict weights,
+                                          const int32_t *restrict bias, const int32_t *restrict multipliers,
+                                          const uint8_t *restrict shifts, int32_t k, int32_t count)
+{
+    const tvm_ext_image *const image = &layer->input;
+    const tvm_ext_window *const window = &layer->window;
+    const int32_t zero_point = tvm_ext_is_padded(window) ? image->zero_point : 0;
+    const int32_t depth = image->channels / layer->groups;
+    const int32_t channel = k / (layer->output.channels / layer->groups) * depth;
+    const bool is_one_run = window->column_dilation == 1 && layer->groups == 1;
+    const int8_t *const filter = &weights[k * window->rows * window->columns * depth];
+    int32_t sums[TVM_EXT_QBLOCK];
+    tvm_ext_qblock_copy(sums, &bias[k], count);
+    for (int32_t r = place->rows.begin; r < place->rows.end; ++r) {
+        const int32_t y = place->top + (r * window->row_dilation);
+        const uint8_t *const row = &input[tvm_ext_row(image, place->image, y) + channel];
+        const int8_t *const taps = &filter[r * window->columns * depth * count];
+        if (is_one_run) {
+            const int32_t length = (place->columns.end - place->columns.begin) * depth;
+            tvm_ext_qblock_add(sums, image, &row[(place->left + place->columns.begin) * depth], zero_point,
+                               &taps[place->columns.begin * depth * count], length, count);
+        } else {
+            for (int32_t s = place->columns.begin; s < place->columns.end; ++s) {
+                const int32_t x = place->left + (s * window->column_dilation);
+                tvm_ext_qblock_add(sums, image, &row[x * image->channels], zero_point, &taps[s * depth * count], depth,
+                                   count);
+            }
+        }
+    }
+    tvm_ext_qblock_store(&layer->rescale, pixel, sums, multipliers, shifts, k, count);
+}
+
+/* Output rows [row_begin, row_end) of all images. */
+TVM_EXT_INLINE void tvm_ext_qconv2d(const tvm_ext_qconv2d_layer *layer, const void *input, void *output,
+                                    const int8_t *restrict weights, const int32_t *restrict bias,
+                                    const int32_t *restrict multipliers, const uint8_t *restrict shifts,
+                                    int32_t row_begin, int32_t row_end)
+{
+    const tvm_ext_window *const window = &layer->window;
+    const int32_t channels = layer->output.channels;
+    const int32_t full = channels - (channels % layer->block);
+    for (int32_t n = 0; n < layer->output.images; ++n) {
+        for (int32_t h = row_begin; h < row_end; ++h) {
+            uint8_t *const row = &((uint8_t *)output)[tvm_ext_row(&layer->output, n, h)];
+            tvm_ext_qconv2d_place place;
+            place.image = n;
+            place.top = (h * window->row_stride) - window->top;
+            place.rows = tvm_ext_row_taps(window, &layer->input, place.top);
+            for (int32_t w = 0; w < layer->output.columns; ++w) {
+                uint8_t *const pixel = &row[w * layer->output.pitch];
+                place.left = (w * window->column_stride) - window->left;
+                place.columns = tvm_ext_column_taps(window, &layer->input, place.left);
+                for (int32_t k = 0; k < full; k += layer->block) {
+                    tvm_ext_qconv2d_block(layer, &place, (const uint8_t *)input, pixel, weights, bias, multipliers,
+                                          shifts, k, layer->block);
+                }
+                if (full < channels) {
+                    tvm_ext_qconv2d_block(layer, &place, (const uint8_t *)input, pixel, weights, bias, multipliers,
+                                          shifts, full, channels - full);
+                }
+            }
+        }
+    }
+}
+
+#endif
