@@ -177,7 +177,7 @@ def _rungs(known: Searched, least_bytes: int) -> tuple[Offer, ...]:
     if not waiting:
         return ()
     whole = max(live_bytes(graph, range(len(graph.nodes))))
-    cheapest, least = min(waiting) // 2, max(least_bytes, whole // LOWEST)
+    cheapest, least = min(waiting) // 2, max(1, least_bytes, whole // LOWEST)
     offers: list[Offer] = []
     budget = _share(whole, RUNG)
     while budget >= least:

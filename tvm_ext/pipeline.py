@@ -39,7 +39,7 @@ from relay_passes.streams.stream_windows import StreamWindows
 from tvm_ext import guide
 from tvm_ext.calibration import Calibration, Source, read_calibration
 from tvm_ext.core.decisions.composites import Region
-from tvm_ext.core.decisions.models import HopCost, KeptStates, ModelOrigin, PortNames, WarmUp
+from tvm_ext.core.decisions.models import HopCost, KeptStates, LinkedInputs, ModelOrigin, PortNames, WarmUp
 from tvm_ext.core.decisions.outcomes import SchedulePeak, SplitCost
 from tvm_ext.core.errors import BadOptions, UnsupportedModel
 from tvm_ext.core.model_states import with_next_names
@@ -270,6 +270,7 @@ def _compiled(
     compiled = compile_region(
         region, platform, options, origin(source, platform), model=model, input_names=names.inputs,
         output_names=names.outputs, states=states, warm_up_runs=warm_up.runs,
+        linked=LinkedInputs.read(fitting).inputs,
         lower=backend.lower,
     )  # fmt: skip
     peak = SchedulePeak.read(lowered["main"])
@@ -359,6 +360,11 @@ def relax_pipeline(
             "pin and keep: inside tvm.compile the caller holds inputs and outputs; build a package instead."
         )
 
+    if chosen.context == "caller":
+        raise BadOptions(
+            "context = 'caller': TVM calls compiled code without an instance; inside tvm.compile use context = "
+            "'static', or build a package."
+        )
     if chosen.hop:
         raise BadOptions("hop: inside tvm.compile the caller holds what runs keep; build a package instead.")
     if chosen.io == "stream":

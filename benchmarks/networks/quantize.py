@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import TensorProto
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
@@ -25,8 +24,8 @@ class _NormalInputs(CalibrationDataReader):
         return {"input": self._left.pop()} if self._left else None
 
 
-def quantized(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The same network with int8 weights (symmetric), activations, input and output.
+def quantized(model: onnx.ModelProto, *, activations: QuantType = QuantType.QInt8) -> onnx.ModelProto:
+    """The same network with int8 weights (symmetric), and activations, input and output of one type of 8 bits.
 
     Ranges are the least and greatest values that a few random inputs give.
     """
@@ -36,17 +35,17 @@ def quantized(model: onnx.ModelProto) -> onnx.ModelProto:
         quant_pre_process(model, float_path, skip_optimization=True, skip_symbolic_shape=True)
         quantize_static(
             float_path, path, _NormalInputs(shape), quant_format=QuantFormat.QDQ, per_channel=True,
-            activation_type=QuantType.QInt8, weight_type=QuantType.QInt8,
+            activation_type=activations, weight_type=QuantType.QInt8,
             extra_options={"WeightSymmetric": True, "ActivationSymmetric": False},
         )  # fmt: skip
         result = onnx.load(path)
-    return _int8_ports(result)
+    return _integer_ports(result, activations)
 
 
-def _int8_ports(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The quantizer keeps float ports; their QuantizeLinear and DequantizeLinear go, and the ports become int8.
+def _integer_ports(model: onnx.ModelProto, activations: QuantType) -> onnx.ModelProto:
+    """The quantizer keeps float ports; their QuantizeLinear and DequantizeLinear go, and the ports become integers.
 
-    A Transpose that stands before the QuantizeLinear moves int8 then.
+    A Transpose that stands before the QuantizeLinear moves these then.
     """
     graph = model.graph
     del graph.value_info[:]
@@ -63,7 +62,7 @@ def _int8_ports(model: onnx.ModelProto) -> onnx.ModelProto:
         node.input[:] = [renamed.get(name, name) for name in node.input]
         node.output[:] = [renamed.get(name, name) for name in node.output]
     for port in (graph.input[0], graph.output[0]):
-        port.type.tensor_type.elem_type = TensorProto.INT8
+        port.type.tensor_type.elem_type = activations.tensor_type
     onnx.checker.check_model(model, full_check=True)
     return model
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from codegen_c.program.program import Program, Tensor, parts_of, reads, writes
+from codegen_c.program.program import KeptState, Program, Tensor, parts_of, reads, writes
 
 
 def lifetimes(program: Program) -> dict[str, tuple[int, int]]:
@@ -41,10 +41,25 @@ def _own_lifetimes(program: Program) -> dict[str, tuple[int, int]]:
 
 
 def extents(program: Program) -> dict[str, list[tuple[int, int]]]:
-    """Bytes [low, high) that matter at each step of its life, for each tensor that has parts and is no state."""
-    return {
+    """Bytes [low, high) that matter at each step of its life, for each tensor that has parts, and for states."""
+    found = {
         name: _extents(program, name, parts) for name, parts in parts_of(program).items() if name not in program.kept
     }
+    return found | {state.tensor: _extents_of_state(program, state) for state in program.states}
+
+
+def _extents_of_state(program: Program, state: KeptState) -> list[tuple[int, int]]:
+    """Bytes that the next run finds matter always, others from the first step that touches them to the last."""
+    whole, kept = program.tensors[state.tensor], program.kept_bytes(state)
+    parts = [tensor for tensor in program.tensors.values() if tensor.part and tensor.part.tensor == whole.name]
+    beyond = {whole.name} | {
+        tensor.name
+        for tensor in parts
+        if tensor.part and tensor.part.first * tensor.element_bytes + tensor.num_bytes > kept
+    }
+    touched = [i for i, step in enumerate(program.steps) if beyond & {*reads(step), *writes(step)}]
+    span = range(touched[0], touched[-1] + 1) if touched else range(0)
+    return [(0, whole.num_bytes if index in span else kept) for index in range(max(len(program.steps), 1))]
 
 
 def _extents(program: Program, whole: str, parts: list[Tensor]) -> list[tuple[int, int]]:

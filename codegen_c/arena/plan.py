@@ -8,6 +8,7 @@ from itertools import permutations
 
 from codegen_c.arena.bound import live_bytes
 from codegen_c.arena.direction import with_directions
+from codegen_c.arena.guests import with_guests
 from codegen_c.arena.lifetimes import extents, lifetimes
 from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement, peak_placements, scratch_name
 from codegen_c.arena.overlap import Overlaps, overlaps, too_near
@@ -46,6 +47,22 @@ def plan_memory(
     pins, outside = pinned or {}, set(held_by_caller)
     alive = {name: span for name, span in lifetimes(program).items() if name not in outside}
     alive |= {name: (0, max(len(program.steps), 1)) for name in kept}
+    planned = _planned(program, alive, activations, pins, kept)
+    sharing = with_guests(program, alive, {*pins, *kept})
+    if sharing is program:
+        return planned
+    shared = _planned(sharing, alive, activations, pins, kept)
+    return min(planned, shared, key=lambda found: found[1].arena_bytes)
+
+
+def _planned(
+    program: Program,
+    alive: Mapping[str, tuple[int, int]],
+    activations: str,
+    pins: Mapping[str, int],
+    kept: Collection[str],
+) -> tuple[Program, MemoryPlan]:
+    """The plan with every tensor in the memory that it names."""
     items = [*_tensors(program, alive, pins), *_scratch(program, activations)]
     near = [step.without(kept) for step in overlaps(program)]
     apart: set[tuple[str, str]] = set()
@@ -93,7 +110,7 @@ def _placed(
                 lower_bound_bytes=max(live),
                 proved=found.proved and (not apart or found.num_bytes == max(live)),
                 peak_step=live.index(max(live)),
-                home=program.state_home if memory == STATE_MEMORY else "",
+                home=home if (home := program.home(memory)) != memory else "",
             )
         )
     return placements, arenas
@@ -112,7 +129,8 @@ def _tensors(program: Program, alive: Mapping[str, tuple[int, int]], pins: Mappi
             for index, (low, high) in enumerate(needed.get(name, ()))
             if high - low < tensor.num_bytes
         )
-        alignment = max(STATE_ALIGNMENT_BYTES, tensor.element_bytes) if tensor.role == "state" else ALIGNMENT_BYTES
+        least = STATE_ALIGNMENT_BYTES if tensor.memory == STATE_MEMORY else ALIGNMENT_BYTES
+        alignment = max(least, tensor.element_bytes)
         buffer = Buffer(
             begin=begin, end=end, size=tensor.num_bytes, alignment=alignment, offset=pins.get(name), gaps=gaps
         )
@@ -181,7 +199,8 @@ def check_capacity(
         beside = f" beside {needed - arena.num_bytes} B of others" if needed > arena.num_bytes else ""
         raise DoesNotFit(
             f"{step}: {arena.lower_bound_bytes} B are alive at step {arena.peak_step} ({listed}) and the "
-            f"{'state' if arena.home else 'arena'} needs {arena.num_bytes} B{beside}; {memory.name} of {platform.name} "
+            f"{arena.memory if arena.home else 'arena'} "
+            f"needs {arena.num_bytes} B{beside}; {memory.name} of {platform.name} "
             f"{'holds' if limit == memory.capacity_bytes else 'may give'} {limit} B, {needed - limit} B less. "
             "Try a larger memory, a smaller input, or an int8 model."
         )

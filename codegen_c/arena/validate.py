@@ -44,16 +44,18 @@ def validate(program: Program, plan: MemoryPlan) -> None:
 
     flights = Flights(lambda name: bytes_of(name) if name in plan.placements else None)
 
-    def require(name: str, where: str) -> None:
-        lost = bytes_of(name)[bytes_of(name) != numbers[name]] if name in plan.placements else np.empty(0)
+    def require(name: str, where: str, first_bytes: int | None = None) -> None:
+        held = bytes_of(name)[:first_bytes] if name in plan.placements else np.empty(0)
+        lost = held[held != numbers.get(name)]
         if lost.size:
             missing = "nothing (it was never written)" if lost[0] == NOBODY else "what is still on its way"
             thief = names[int(lost[0])] if lost[0] >= 0 else missing
             raise PlanRejected(f"{where}: {lost.size} B of {name} are not its own any more but hold {thief}.")
 
+    found = {state.tensor: program.kept_bytes(state) for state in program.states}
     for name in (*program.inputs, *program.kept):
         if name in plan.placements:
-            bytes_of(name)[:] = numbers[name]
+            bytes_of(name)[: found.get(name)] = numbers[name]
     for index, step in enumerate(program.steps):
         where = f"step {index} ({step.name})"
         if isinstance(step, RowSteps):
@@ -78,7 +80,7 @@ def validate(program: Program, plan: MemoryPlan) -> None:
                     require(name, where)
     flights.finish()
     for name in (*program.outputs, *program.kept):
-        require(name, "the end")
+        require(name, "the end", found.get(name))
 
 
 def _require_places(program: Program, plan: MemoryPlan) -> None:

@@ -23,8 +23,8 @@ def emit_readme(interface: Interface, report: Mapping[str, Any]) -> str:
     sources = [*(f"`{model}{part}.c`" for part in parts), "and the headers beside them"]
     return render(
         "README.md.j2", model=model, generator=report["generator"], source=report["model"]["source"],
-        sha256=report["model"]["sha256"], platform=report["platform"], verified=_verified(verify),
-        usage=_usage(interface),
+        sha256=report["model"]["sha256"], platform=report["platform"], verified=verified(verify),
+        usage=usage(interface),
         state=_state(interface, report) if report["states"] else None,
         ports=ports, files=", ".join(sources), board=report["artifacts"]["elf"] is not None, memories=used,
         arena_bytes=report["arena_bytes"], lower_bound_bytes=report["lower_bound_bytes"],
@@ -34,7 +34,7 @@ def emit_readme(interface: Interface, report: Mapping[str, Any]) -> str:
     )  # fmt: skip
 
 
-def _verified(verify: Mapping[str, Any]) -> str:
+def verified(verify: Mapping[str, Any]) -> str:
     """One sentence for each place where the package was run, or nothing; and whose reading it was compared with."""
     places = {"host": "the host", "qemu": "the board in QEMU"}
     ran = {target: result for target, result in verify.items() if result}
@@ -49,18 +49,32 @@ def _verified(verify: Mapping[str, Any]) -> str:
     return " ".join(sentences)
 
 
-def _usage(interface: Interface) -> str:
+def usage(interface: Interface) -> str:
+    """Example of a call; of an instance of its own, one for each stream, thread or task, where callers hold them."""
+    if not interface.holds_context:
+        return _calls(interface)
+    lines = [f"static {interface.context_type} context;  /* one for each stream, thread or task */"]
+    lines += [f"{interface.reset}(&context);"] if interface.state_bytes else []
+    return "\n".join([*lines, "", _calls(interface)])
+
+
+def _calls(interface: Interface) -> str:
+    context = ["&context"] if interface.holds_context else []
     if interface.io == "caller":
         buffers = [
             f"static {p.c_type} {p.name}[{interface.size_macro(p)}];" for p in (*interface.inputs, *interface.outputs)
         ]
-        arguments = ", ".join(p.name for p in (*interface.inputs, *interface.outputs))
+        arguments = ", ".join([*context, *(p.name for p in (*interface.inputs, *interface.outputs))])
         return "\n".join([*buffers, "", f"int32_t status = {interface.run}({arguments});  /* 0: done */"])
     if interface.io == "stream":
         return _stream_usage(interface)
-    lines = [f"{p.c_type} *{p.name} = {interface.accessor(p)}();  /* fill before each run */" for p in interface.inputs]
-    lines.append(f"int32_t status = {interface.run}();  /* 0: done */")
-    lines += [f"const {p.c_type} *{p.name} = {interface.accessor(p)}();" for p in interface.outputs]
+
+    def accessor(port: Port) -> str:
+        return f"{interface.accessor(port)}({''.join(context)})"
+
+    lines = [f"{p.c_type} *{p.name} = {accessor(p)};  /* fill before each run */" for p in interface.inputs]
+    lines.append(f"int32_t status = {interface.run}({''.join(context)});  /* 0: done */")
+    lines += [f"const {p.c_type} *{p.name} = {accessor(p)};" for p in interface.outputs]
     return "\n".join(lines)
 
 
@@ -100,7 +114,8 @@ def _stream_usage(interface: Interface) -> str:
         texts.append(f"/* {note} */\nstatic {signature}\n{{\n{block(loop)}\n}}\n")
     members = [f".{direction}_{port.name} = {direction}_{port.name}," for direction, port in streamed(interface)]
     struct = f"const {interface.io_struct} io = {{\n{block(members)}\n}};"
-    return "\n".join([*texts, struct, f"int32_t status = {interface.run}(&io);  /* 0: done */"])
+    arguments = "&context, &io" if interface.holds_context else "&io"
+    return "\n".join([*texts, struct, f"int32_t status = {interface.run}({arguments});  /* 0: done */"])
 
 
 def _describe(port: Port) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 
 import numpy as np
 
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.c_text.text import C_TYPES, block, comment, filled, literal
 from codegen_c.emit.banner import Origin, banner
-from codegen_c.emit.memory import union_name
+from codegen_c.emit.header import reset_signature, state_place_signature
+from codegen_c.emit.memory import arena_object, instance_pointer, union_name
 from codegen_c.program.interface import Interface
 from codegen_c.program.program import KeptState, Program, Tensor
 from tvm_ext.core.platform import STATE_MEMORY
@@ -17,11 +19,23 @@ from tvm_ext.core.platform import STATE_MEMORY
 _LINE_LENGTH = 100
 
 
-def emit_state(program: Program, plan: MemoryPlan, interface: Interface, origin: Origin) -> dict[str, str]:
-    """Text of `<model>_state.c`; no file for a model without states."""
+def emit_state(
+    program: Program,
+    plan: MemoryPlan,
+    interface: Interface,
+    origin: Origin,
+    shared: Mapping[str, str] | None = None,
+    bundle: str = "",
+) -> dict[str, str]:
+    """Text of `<model>_state.c`; no file for a model without states. shared, bundle: as `emit_memory` takes them."""
     if not program.states:
         return {}
-    model, held = interface.model, f"{union_name(interface.model, STATE_MEMORY)}"
+    model = interface.model
+    common = shared or {}
+    held = arena_object(interface, STATE_MEMORY, common)
+    found = instance_pointer(interface)
+    tag = union_name(model, STATE_MEMORY)
+    size = f"sizeof ((union {tag} *)0)->bytes" if interface.holds_context else f"sizeof {held}.bytes"
     tables: list[str] = []
     lines: list[str] = []
     for state in program.states:
@@ -39,10 +53,10 @@ def emit_state(program: Program, plan: MemoryPlan, interface: Interface, origin:
     text = "\n".join(
         [
             banner(origin, f"{model}: what runs keep."),
-            "\n".join([*includes, ""]),
-            f'_Static_assert(sizeof {held}.bytes == {interface.state_bytes_name}, "state");\n',
-            f"void {interface.reset}(void)\n{{\n{block([*tables, *lines])}\n}}\n",
-            f"void *{interface.state_place}(void)\n{{\n{block(f'return {held}.bytes;')}\n}}\n",
+            "\n".join([*includes, *([f'#include "{bundle}_memory.h"'] if STATE_MEMORY in common else []), ""]),
+            f'_Static_assert({size} == {interface.state_bytes_name}, "state");\n',
+            f"{reset_signature(interface)}\n{{\n{block([*tables, *found, *lines])}\n}}\n",
+            f"{state_place_signature(interface)}\n{{\n{block([*found, f'return {held}.bytes;'])}\n}}\n",
         ]
     )
     return {f"{model}_state.c": text}

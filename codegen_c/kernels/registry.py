@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from pkgutil import walk_packages
+from typing import Self
 
 from codegen_c.kernels.contract import Alternative, Constraint, Implementation, Kernel, Refusal, StoredRows, Target
+from codegen_c.kernels.shared.one_pixel import as_dense
 from codegen_c.kernels.shared.vector_rows import as_image
 from codegen_c.operators.kinds import Operator
 from codegen_c.targets.instruction_set import InstructionSet
@@ -66,20 +68,43 @@ def select(
 
     Where the target asks for the least scratch, that comes first.
     """
-    candidates = [kernel for kernel in kernels() if kernel.operator is type(operator)]
-    refusals = [refusal for kernel in candidates if (refusal := kernel.refuses(operator, target))]
+    dense = as_dense(operator) if stored is None else None
+    forms = [operator, dense] if dense else [operator]
+    candidates = [(kernel, form) for form in forms for kernel in kernels() if kernel.operator is type(form)]
+    refusals = [refusal for kernel, form in candidates if (refusal := kernel.refuses(form, target))]
     refused = {refusal.kernel for refusal in refusals}
-    accepted = [(k, k.implement(operator, target, stored or StoredRows())) for k in candidates if k.name not in refused]
+    accepted = [_Candidate.of(k, form, target, stored) for k, form in candidates if k.name not in refused]
     if not accepted:
         return tuple(refusals)
-    scratch = [pair[1].scratch_bytes if target.least_scratch else 0 for pair in accepted]
-    _, (kernel, best) = min(zip(scratch, accepted, strict=True), key=lambda pair: (pair[0], pair[1][1].instructions))
-    dearer = [Alternative(kernel=a.kernel, instructions=a.instructions) for _, a in accepted if a is not best]
+    best = min(accepted, key=lambda candidate: candidate.cost(target))
+    dearer = [Alternative(kernel=c.kernel.name, instructions=c.made.instructions) for c in accepted if c is not best]
     unfit = [Alternative(kernel=refusal.kernel, reason=refusal.reason) for refusal in refusals]
-    by_rows = best.in_rows or _elementwise_in_rows(kernel, operator, target, best)
-    return replace(
-        best, alternatives=(*dearer, *unfit), keeping=partial(kernel.implement, operator, target), in_rows=by_rows
-    )
+    made = replace(best.made, alternatives=(*dearer, *unfit), keeping=best.keeping(target))
+    if best.form is operator:
+        return replace(made, in_rows=made.in_rows or _elementwise_in_rows(best.kernel, operator, target, made))
+    by_rows = [candidate for candidate in accepted if candidate.form is operator]
+    cheapest = min(by_rows, key=lambda candidate: candidate.cost(target), default=None)
+    return replace(made, accumulating=None, in_rows=cheapest.keeping(target) if cheapest else None)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Candidate:
+    """A kernel that takes the operator, or another form of it, and what it makes."""
+
+    kernel: Kernel
+    form: Operator
+    made: Implementation
+
+    @classmethod
+    def of(cls, kernel: Kernel, form: Operator, target: Target, stored: StoredRows | None) -> Self:
+        return cls(kernel=kernel, form=form, made=kernel.implement(form, target, stored or StoredRows()))
+
+    def cost(self, target: Target) -> tuple[int, int]:
+        """Bytes of scratch where these come first, and modelled instructions."""
+        return (self.made.scratch_bytes if target.least_scratch else 0, self.made.instructions)
+
+    def keeping(self, target: Target) -> Callable[[StoredRows], Implementation]:
+        return partial(self.kernel.implement, self.form, target)
 
 
 def _elementwise_in_rows(

@@ -33,6 +33,8 @@ from tvm_ext.core.names import unique
 from tvm_ext.core.platform import STATE_MEMORY
 
 TURN_DTYPE = "uint16"
+MOVE_INSTRUCTIONS = 0.75
+"""Per byte that is moved up inside a window."""
 _MOST_SLOTS = (1 << 16) - 1
 
 
@@ -191,6 +193,10 @@ def _ring(program: Program, pair: KeptPair, window: _Window, taken: set[str]) ->
     if any(call is None for call in turned):
         return None
     calls = {call.name: call for call in turned if call}
+    dearer = sum(call.implementation.instructions for call in calls.values())
+    dearer -= sum(step.implementation.instructions for step in readers if isinstance(step, KernelCall))
+    if dearer > MOVE_INSTRUCTIONS * program.tensors[pair.found].num_bytes:
+        return None
     ring = Ring(rows=window.rows, stored=stored, shift=shift, turn=turn)
     placed, steps = _pushed_into(program, window, row * (window.rows - window.pushed), taken)
     kept = _kept(placed, pair, left=window.whole.name, update="ring", tensor=replace(window.whole, ring=ring))

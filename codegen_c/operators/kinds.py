@@ -143,7 +143,11 @@ class QConv2dTranspose(QConv2d):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QDense(Operator):
-    """int8 or uint8[..., C] times weight: int8[K, C] of a QDQ chain; fields as in QConv2d."""
+    """int8 or uint8[..., C] times weight: int8[K, C] of a QDQ chain; fields as in QConv2d.
+
+    scale_product: precision in which "tflite" rounding multiplies the scales of input and weights, where all channels
+    share one: single for fully connected layers, double for convolutions.
+    """
 
     weight: Array
     weight_scale: Array
@@ -151,6 +155,7 @@ class QDense(Operator):
     low: int
     high: int
     rounding: Rounding = "onnx"
+    scale_product: Literal["single", "double"] = "single"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -15,7 +15,7 @@ import numpy as np
 
 from codegen_c.kernels.contract import Implementation
 from codegen_c.operators.quantization import Quantization
-from tvm_ext.core.platform import STATE_MEMORY
+from tvm_ext.core.platform import LINKED_MEMORY, STATE_MEMORY
 from tvm_ext.core.row_schedule import Schedule, in_turn
 from tvm_ext.core.row_sequence import RowCall
 
@@ -70,7 +70,7 @@ class Tensor:
     empty where both are the same. ring: which rows are kept at a time, None for all; the shape is that of the whole.
     part: where it lies inside another tensor, whose bytes it shares; written once, as itself or as that tensor.
     strip: which columns of one of the model's tensors it holds, None for one of its own.
-    A state keeps its elements from one run to the next, and its bytes are never another tensor's.
+    A state keeps its elements from one run to the next; only bytes that it does not keep are ever another tensor's.
     """
 
     name: str
@@ -304,7 +304,7 @@ class Program:
 
     def home(self, memory: str) -> str:
         """The platform's memory that one of the program's lies in."""
-        return self.state_home if memory == STATE_MEMORY else memory
+        return self.state_home if memory in (STATE_MEMORY, LINKED_MEMORY) else memory
 
     def turns(self, name: str) -> bool:
         """True where a tensor lies elsewhere in each run: it is new rows of a ring that runs keep."""
@@ -313,9 +313,18 @@ class Program:
         return ring is not None and ring.turn != ""
 
     @property
+    def linked(self) -> tuple[str, ...]:
+        """Inputs whose bytes nothing else ever takes, in any model of a bundle: others write to them."""
+        return tuple(name for name in self.inputs if self.tensors[name].memory == LINKED_MEMORY)
+
+    @property
     def kept(self) -> tuple[str, ...]:
         """Tensors whose bytes runs keep, those of turns among them."""
         return tuple(tensor.name for tensor in self.tensors.values() if tensor.role == "state")
+
+    def kept_bytes(self, state: KeptState) -> int:
+        """Bytes at the begin of a state's tensor that the next run finds; of a window that moves up not all."""
+        return self.tensors[state.left if state.update == "shift" else state.tensor].num_bytes
 
     def memory_of_source(self, transfer: Transfer) -> str:
         held: dict[str, Constant] | dict[str, Tensor] = self.constants if transfer.source_is_constant else self.tensors

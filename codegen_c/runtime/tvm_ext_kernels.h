@@ -10,12 +10,13 @@
 /* Steps are not inlined into each other: tensors of different types share bytes by plan. Nor copied with their places
    put in: GCC may then write addresses as differences to a base of 0, and drop calls as if they wrote nothing. */
 #if defined(__clang__)
-#define TVM_EXT_STEP static __attribute__((noinline))
+#define TVM_EXT_APART __attribute__((noinline))
 #elif defined(__GNUC__)
-#define TVM_EXT_STEP static __attribute__((noinline, noclone))
+#define TVM_EXT_APART __attribute__((noinline, noclone))
 #else
-#define TVM_EXT_STEP static
+#define TVM_EXT_APART
 #endif
+#define TVM_EXT_STEP static TVM_EXT_APART
 
 #define TVM_EXT_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define TVM_EXT_MAX(a, b) ((a) > (b) ? (a) : (b))
@@ -26,5 +27,22 @@
 #else
 #define TVM_EXT_FMA(a, b, c) ((a) * (b) + (c))
 #endif
+
+/* Moves bytes to a place at least 16 bytes below. Both places, and the number, are multiples of four. */
+static inline void tvm_ext_move_up(void *target, const void *source, uint32_t num_bytes)
+{
+    uint8_t *to = (uint8_t *)target;
+    const uint8_t *from = (const uint8_t *)source;
+    for (; num_bytes >= 16u; num_bytes -= 16u) {
+#if defined(__GNUC__)
+        (void)memcpy(__builtin_assume_aligned(to, 4), __builtin_assume_aligned(from, 4), 16);
+#else
+        (void)memcpy(to, from, 16);
+#endif
+        to += 16;
+        from += 16;
+    }
+    (void)memcpy(to, from, num_bytes);
+}
 
 #endif

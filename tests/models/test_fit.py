@@ -18,7 +18,7 @@ from codegen_c.arena.validate import validate
 from codegen_c.backend import build as building
 from codegen_c.backend.build import Compiled
 from codegen_c.program.program import Program, RowSteps
-from tests.support.onnx_models import saved
+from tests.support.onnx_models import model_of, saved
 from tvm_ext import BuildOptions
 from tvm_ext.cli import app
 from tvm_ext.core.errors import DefectNotice, DoesNotFit, PlanRejected
@@ -155,3 +155,18 @@ def test_one_byte_less_than_an_arena_is_no_reason_for_slower_kernels(tmp_path: P
     some, less = within(25_600), within(25_599)
     assert some.plan.arena_bytes == 25_600 and less.plan.arena_bytes < 25_600
     assert less.modelled_instructions < some.modelled_instructions * 1.001
+
+
+def test_a_network_of_a_few_bytes_has_few_offers(tmp_path: Path) -> None:
+    """Searches are asked for less and less down to one byte, not for nothing over and over."""
+    nodes = [
+        onnx.helper.make_node("Abs", ["x"], ["a"]),
+        onnx.helper.make_node("Neg", ["a"], ["b"]),
+        onnx.helper.make_node("Sign", ["b"], ["c"]),
+        onnx.helper.make_node("Max", ["a", "c"], ["y"]),
+    ]
+    module = tvm_ext.load(
+        saved(model_of(nodes, {"x": ((3,), onnx.TensorProto.INT8)}, [("y", onnx.TensorProto.INT8)]), tmp_path)
+    )
+    with pytest.raises(DoesNotFit, match=r"may give 1 B"):
+        compile_module(module, Platform.load(BOARD), BuildOptions(ram=1))

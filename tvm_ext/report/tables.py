@@ -70,6 +70,8 @@ def _check_depth(report: Any) -> None:
 def report_tables(report: Report) -> list[RenderableType]:
     """Everything a report says: totals, memories, steps, quantization, verification. Raises BadPackage if damaged."""
     try:
+        if "bundle" in report and "model" not in report:
+            return bundle_tables(report)
         quantized = [_quantization(report["quantization"])] if report.get("quantization") else []
         floats = [_float_operations(report["float_operations"])] if report.get("float_operations") else []
         moved = report.get("prediction", {}).get("moved", [])
@@ -79,6 +81,35 @@ def report_tables(report: Report) -> list[RenderableType]:
         return [*tables, _verification(report)]
     except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, ConsoleError) as error:
         raise BadPackage(f"report.json: is damaged at {error}. Compile the model again.") from None
+
+
+def bundle_tables(report: Report) -> list[RenderableType]:
+    """What models of a bundle share and save, then each model's totals, and how it was verified."""
+    named = report["bundle"]
+    title = f"{named['name']} on {report['platform']}: {', '.join(named['models'])}"
+    table = Table("shared", "models", title=escape(title), title_justify="left")
+    for heading in ("B", "saved B"):
+        table.add_column(heading, justify="right")
+    for arena in report["arenas"]:
+        models = ", ".join(one["model"] for one in arena["arenas"])
+        row = (_number(arena["num_bytes"]), _number(arena["saved_bytes"]))
+        table.add_row(escape(f"arenas in {arena['memory']}"), escape(models), *row)
+    for what, key in (("function", "shared_functions"), ("constant", "shared_constants")):
+        for one in report[key]:
+            row = (_number(one["num_bytes"]), _number(one["saved_bytes"]))
+            table.add_row(escape(f"{what} {one['name']}"), escape(", ".join(one["models"])), *row)
+    for link in report.get("links", ()):
+        cost = _number(link["constant_bytes"])
+        table.add_row(escape(f"link to {link['target']}, {link['mapping']}"), escape(link["source"]), cost, "-")
+    kept = (("state", "states"), ("linked inputs", "linked_inputs"), ("instance, the caller's", "instances"))
+    for what, key in kept:
+        for one in report.get(key, ()):
+            table.add_row(what, escape(one["model"]), _number(one["num_bytes"]), "-")
+    table.add_row("weights", "", _number(report["weights_bytes"]), "-")
+    table.add_row("code", "", _number(report["code_bytes"]), "-")
+    table.add_row("statements the self-test covers", "", _coverage(report.get("selftest_coverage") or {}), "")
+    each = [part for own in report["models"].values() for part in (_totals(own), _verification(own))]
+    return [table, _memories(report), *each]
 
 
 def platform_table(platforms: Iterable[Platform]) -> Table:

@@ -71,10 +71,11 @@ def requantize(operator: QDense) -> Requantize:
 def layer_factors(operator: QDense) -> np.ndarray:
     """Output steps of one unit of each channel's sum, float64[K].
 
-    TensorFlow Lite multiplies the two scales of a layer in single precision where all channels share them.
+    TensorFlow Lite multiplies the two scales of a fully connected layer in single precision where all channels share
+    them.
     """
     scale = operator.weight_scale
-    if operator.rounding == "onnx" or np.unique(scale).size > 1:
+    if operator.rounding == "onnx" or operator.scale_product == "double" or np.unique(scale).size > 1:
         return channel_factors(operator)
     products = np.float32(scale_of(operator.inputs[0])) * scale
     return products.astype(np.float64) / scale_of(operator.output)

@@ -88,6 +88,13 @@ class KeptStates(Decision):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LinkedInputs(Decision):
+    """The model's own names of inputs that other models of its bundle write to."""
+
+    inputs: tuple[str, ...] = json_attribute("tvm_ext.linked_inputs", (), read=_names)
+
+
+@dataclass(frozen=True, kw_only=True)
 class WarmUp(Decision):
     """Runs behind a reset whose outputs are no answers yet: a window of time is not full before."""
 

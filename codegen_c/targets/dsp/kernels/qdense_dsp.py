@@ -1,7 +1,8 @@
 """Dense layer of a QDQ chain by the DSP extension: one row by four output channels at a time.
 
 int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], sums in int32. A row is expanded to 16-bit pairs in
-scratch once, then each weight is read once. The zero point is in the bias. Rounding "onnx": once, halves to even.
+scratch once, then each weight is read once; with few channels, or where scratch is dear, pairs are made as they are
+needed ("direct"). The zero point is in the bias. Rounding "onnx": once, halves to even.
 """
 
 from __future__ import annotations
@@ -35,12 +36,15 @@ WIDTH = 4
 UNIT = 4
 """Elements of the input that are multiplied together; a part of it is a multiple of them."""
 EXPAND_INSTRUCTIONS = 1.7
+WIDEN_INSTRUCTIONS = 2
+"""Per unit of a block: what bytes take more than cells."""
 SCRATCH = Parameter(name="scratch", ctype="uint8_t", role="scratch")
 SUMS = Parameter(name="sums", ctype="int32_t", role="output")
 
 
 def implement(operator: QDense, target: Target, stored: StoredRows) -> Implementation:
     layer, (channels, depth) = _Layer.of(operator), operator.weight.shape
+    layer = layer.at_best(channels, least_scratch=target.least_scratch)
     rows = operator.output.num_elements // channels
 
     def row(part: QDense, rows: Rows) -> Implementation:
@@ -51,10 +55,10 @@ def implement(operator: QDense, target: Target, stored: StoredRows) -> Implement
         function=_function(operator, layer),
         reference=lambda inputs: qdense.reference(operator, inputs),
         constants=layer.constants(),
-        scratch_bytes=4 * layer.paired.num_cells,
+        scratch_bytes=0 if layer.is_direct else 4 * layer.paired.num_cells,
         macs=operator.output.num_elements * depth,
         instructions=rows * layer.row_instructions(channels),
-        passes=Passes(constants=max(1.0, rows), scratch=rows * (1 + channels / WIDTH)),
+        passes=layer.passes(rows, channels),
         accumulation="exact",
         exact=True,
         accumulating=_accumulating(operator, layer),
@@ -64,11 +68,12 @@ def implement(operator: QDense, target: Target, stored: StoredRows) -> Implement
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Layer:
-    """Constants of a layer, and how its sums are finished."""
+    """Constants of a layer, and how its sums are finished. is_direct: products of bytes, without scratch."""
 
     depth: int
     paired: PairedWeights
     finish: FastRequantize
+    is_direct: bool = False
 
     @classmethod
     def of(cls, operator: QDense) -> Self:
@@ -79,6 +84,18 @@ class _Layer:
             paired=PairedWeights.of(operator.weight[:, np.newaxis, :], begin, source, pixels=1, width=WIDTH),
             finish=FastRequantize.of(qdense.requantize(operator), *qdense.products(operator).range()),
         )
+
+    def at_best(self, channels: int, *, least_scratch: bool) -> _Layer:
+        """The layer as it is, or direct: where that is cheaper, or takes the least scratch. Whole units only."""
+        direct = replace(self, is_direct=True)
+        cheaper = direct.row_instructions(channels) <= self.row_instructions(channels)
+        return direct if self.depth % UNIT == 0 and (cheaper or least_scratch) else self
+
+    def passes(self, rows: int, channels: int) -> Passes:
+        blocks = channels / WIDTH
+        if self.is_direct:
+            return Passes(constants=max(1.0, rows), input=max(1.0, blocks), scratch=0.0)
+        return Passes(constants=max(1.0, rows), scratch=rows * (1 + blocks))
 
     def constants(self) -> tuple[tuple[str, np.ndarray], ...]:
         return (("weights", self.paired.weights), ("bias", self.paired.bias), *self.finish.constants())
@@ -93,7 +110,9 @@ class _Layer:
     def row_instructions(self, channels: int) -> int:
         """Modelled instructions of so many channels of one row."""
         block_instructions = self.paired.instructions() + WIDTH * (self.finish.instructions + 2)
-        return int(EXPAND_INSTRUCTIONS * self.depth) + 20 + -(-channels // WIDTH) * block_instructions
+        expand = 0 if self.is_direct else int(EXPAND_INSTRUCTIONS * self.depth) + 20
+        widen = WIDEN_INSTRUCTIONS * self.paired.units if self.is_direct else 0
+        return expand + -(-channels // WIDTH) * (block_instructions + widen)
 
     def c_function(self, operator: QDense, body: str, *outputs: Parameter) -> CFunction:
         return CFunction(
@@ -102,7 +121,7 @@ class _Layer:
                 Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
                 *outputs,
                 *self.constant_parameters(),
-                SCRATCH,
+                *(() if self.is_direct else (SCRATCH,)),
             ),
             body=body,
             includes=("tvm_ext_dsp_dense.h", *INCLUDES, *HEADERS),
@@ -116,7 +135,8 @@ def _function(operator: QDense, layer: _Layer) -> CFunction:
 
 def _body(operator: QDense, rows: int, layer: _Layer) -> str:
     """The layer's shapes, and the loops of tvm_ext_dsp_dense.h."""
-    call = "tvm_ext_dsp_dense(&layer, input, output, weights, bias, multiplier, shift, scratch);"
+    scratch = "NULL" if layer.is_direct else "scratch"
+    call = f"tvm_ext_dsp_dense(&layer, input, output, weights, bias, multiplier, shift, {scratch});"
     return "\n".join([*_shapes(operator, rows, layer), call])
 
 
@@ -124,8 +144,10 @@ def _shapes(operator: QDense, rows: int, layer: _Layer) -> list[str]:
     source, (channels, depth) = operator.inputs[0], operator.weight.shape
     members: dict[str, Value] = {
         "rows": rows, "depth": depth, "channels": channels, "has_unsigned_input": source.dtype == "uint8",
-        "has_joined_weights": layer.paired.joined, "requantize": layer.finish.members(),
+        "has_joined_weights": layer.paired.joined,
     }  # fmt: skip
+    members |= {"is_direct": True} if layer.is_direct else {}
+    members |= {"requantize": layer.finish.members()}
     return [*structure("tvm_ext_dsp_dense_layer", "layer", members), *layer.finish.tables()]
 
 
@@ -144,6 +166,7 @@ def _accumulating(operator: QDense, layer: _Layer) -> Accumulating | None:
 
 def _in_parts(operator: QDense, layer: _Layer, count: int, stored: StoredRows) -> Implementation:
     """Sums of `count` equal parts of the input, in blocks of WIDTH channels; the last call finishes them."""
+    layer = replace(layer, is_direct=False)
     source, paired, channels = operator.inputs[0], layer.paired, operator.weight.shape[0]
     part = layer.depth // count
     padded = len(paired.bias)

@@ -196,4 +196,27 @@ static inline int32_t tvm_ext_dsp_saturate_u8(int32_t value)
 #endif
 }
 
+/* The nearest number of 8 bits to the floor of a half. */
+static inline int32_t tvm_ext_dsp_saturate_half_s8(int32_t value)
+{
+#if TVM_EXT_DSP
+    int32_t result;
+    __asm__("ssat %0, #8, %1, asr #1" : "=r"(result) : "r"(value));
+    return result;
+#else
+    return tvm_ext_dsp_saturate_s8(value >> 1);
+#endif
+}
+
+static inline int32_t tvm_ext_dsp_saturate_half_u8(int32_t value)
+{
+#if TVM_EXT_DSP
+    int32_t result;
+    __asm__("usat %0, #8, %1, asr #1" : "=r"(result) : "r"(value));
+    return result;
+#else
+    return tvm_ext_dsp_saturate_u8(value >> 1);
+#endif
+}
+
 #endif

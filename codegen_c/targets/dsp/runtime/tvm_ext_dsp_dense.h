@@ -1,9 +1,12 @@
 /* Dense layers by the DSP extension: one row by four output channels at a time.
  *
- * A row is expanded to cells in scratch (tvm_ext_dsp_product.h), once; then each weight is read once. A bias holds what
- * the zero point adds to the sums of its channel. */
+ * A row is expanded to cells in scratch (tvm_ext_dsp_product.h), once; then each weight is read once. Rows of whole
+ * units may be multiplied as they are instead, without scratch. A bias holds what the zero point adds to the sums of
+ * its channel. */
 #ifndef TVM_EXT_DSP_DENSE_H
 #define TVM_EXT_DSP_DENSE_H
+
+#include <stddef.h>
 
 #include "tvm_ext_dsp_product.h"
 #include "tvm_ext_dsp_requantize.h"
@@ -17,6 +20,7 @@ typedef struct {
     int32_t channels;        /* elements of a row of the output */
     bool has_unsigned_input; /* uint8, otherwise int8 */
     bool has_joined_weights; /* as tvm_ext_dsp_product.h says */
+    bool is_direct;          /* products of a row's bytes, not of cells */
     tvm_ext_dsp_requantize requantize;
 } tvm_ext_dsp_dense_layer;
 
@@ -34,15 +38,28 @@ TVM_EXT_INLINE uint32_t *tvm_ext_dsp_dense_expand(const tvm_ext_dsp_dense_layer 
                                      : tvm_ext_dsp_expand_1_s8(cell, (const int8_t *)elements, count);
 }
 
-/* Sums of four channels, which begin at `start`. */
-TVM_EXT_INLINE void tvm_ext_dsp_dense_product(const tvm_ext_dsp_dense_layer *layer, int32_t *sums,
-                                              const uint32_t *cells, const int8_t *weights, const int32_t *start,
-                                              int32_t units)
+/* Sums of four channels, which begin at `start`. x: cells, or bytes where the layer is direct. */
+TVM_EXT_INLINE void tvm_ext_dsp_dense_product(const tvm_ext_dsp_dense_layer *layer, int32_t *sums, const void *x,
+                                              const int8_t *weights, const int32_t *start, int32_t units)
 {
-    if (layer->has_joined_weights) {
-        tvm_ext_dsp_product_1x4_joined(sums, cells, weights, start, units);
+    if (!layer->is_direct) {
+        if (layer->has_joined_weights) {
+            tvm_ext_dsp_product_1x4_joined(sums, x, weights, start, units);
+        } else {
+            tvm_ext_dsp_product_1x4(sums, x, weights, start, units);
+        }
+    } else if (layer->has_unsigned_input) {
+        if (layer->has_joined_weights) {
+            tvm_ext_dsp_product_1x4_u8_joined(sums, x, weights, start, units);
+        } else {
+            tvm_ext_dsp_product_1x4_u8(sums, x, weights, start, units);
+        }
     } else {
-        tvm_ext_dsp_product_1x4(sums, cells, weights, start, units);
+        if (layer->has_joined_weights) {
+            tvm_ext_dsp_product_1x4_s8_joined(sums, x, weights, start, units);
+        } else {
+            tvm_ext_dsp_product_1x4_s8(sums, x, weights, start, units);
+        }
     }
 }
 
@@ -54,11 +71,12 @@ TVM_EXT_INLINE void tvm_ext_dsp_dense_finish(const tvm_ext_dsp_dense_layer *laye
     for (int32_t j = 0; j < count; ++j) {
         const int32_t multiplier = tvm_ext_dsp_multiplier(&layer->requantize, multipliers, k + j);
         const int32_t shift = tvm_ext_dsp_shift(&layer->requantize, shifts, k + j);
-        output[k + j] = (uint8_t)tvm_ext_dsp_element(&layer->requantize, sums[j], multiplier, shift);
+        output[k + j] = (uint8_t)tvm_ext_dsp_element_once(&layer->requantize, sums[j], multiplier, shift);
     }
 }
 
-/* All rows of the output. weights: channels in fours, as tvm_ext_dsp_product.h says. scratch: cells of a row. */
+/* All rows of the output. weights: channels in fours, as tvm_ext_dsp_product.h says. scratch: cells of a row; NULL
+ * where the layer is direct. */
 TVM_EXT_INLINE void tvm_ext_dsp_dense(const tvm_ext_dsp_dense_layer *layer, const void *input, void *output,
                                       const int8_t *restrict weights, const int32_t *restrict bias,
                                       const int32_t *restrict multipliers, const uint8_t *restrict shifts,
@@ -66,17 +84,20 @@ TVM_EXT_INLINE void tvm_ext_dsp_dense(const tvm_ext_dsp_dense_layer *layer, cons
 {
     const int32_t units = tvm_ext_dsp_dense_units(layer);
     const int32_t full = layer->channels - (layer->channels % TVM_EXT_DSP_WIDTH);
-    uint32_t *const cells = (uint32_t *)scratch;
     for (int32_t m = 0; m < layer->rows; ++m) {
         uint8_t *const row = &((uint8_t *)output)[m * layer->channels];
+        const void *x = &((const uint8_t *)input)[m * layer->depth];
         int32_t sums[TVM_EXT_DSP_WIDTH];
-        (void)tvm_ext_dsp_dense_expand(layer, cells, &((const uint8_t *)input)[m * layer->depth], layer->depth);
+        if (!layer->is_direct) {
+            (void)tvm_ext_dsp_dense_expand(layer, (uint32_t *)scratch, x, layer->depth);
+            x = scratch;
+        }
         for (int32_t k = 0; k < full; k += TVM_EXT_DSP_WIDTH) {
-            tvm_ext_dsp_dense_product(layer, sums, cells, &weights[k * units * 4], &bias[k], units);
+            tvm_ext_dsp_dense_product(layer, sums, x, &weights[k * units * 4], &bias[k], units);
             tvm_ext_dsp_dense_finish(layer, row, sums, multipliers, shifts, k, TVM_EXT_DSP_WIDTH);
         }
         if (full < layer->channels) {
-            tvm_ext_dsp_dense_product(layer, sums, cells, &weights[full * units * 4], &bias[full], units);
+            tvm_ext_dsp_dense_product(layer, sums, x, &weights[full * units * 4], &bias[full], units);
             tvm_ext_dsp_dense_finish(layer, row, sums, multipliers, shifts, full, layer->channels - full);
         }
     }

@@ -113,18 +113,20 @@ TVM_EXT_DSP_SHARED uint32_t *tvm_ext_dsp_fill_3(uint32_t *cell, uint32_t pair, i
     "sxtb16 " W ", " W ", ror #8\n\t" TVM_EXT_DSP_SMLAD(B, X, W)
 #define TVM_EXT_DSP_1X4_JOINED_WORD(X, W, A, B)                                                                       \
     TVM_EXT_DSP_SMLAD(B, X, W) "sxtb16 " W ", " W "\n\t" TVM_EXT_DSP_SMLAD(A, X, W)
-#define TVM_EXT_DSP_1X4_UNIT(WORD)                                                                                    \
+/* X: loads two cells into r0 and r3. */
+#define TVM_EXT_DSP_1X4_CELLS "ldrd r0, r3, [r1], #8\n\t"
+#define TVM_EXT_DSP_1X4_BYTES(WIDEN) "ldr r3, [r1], #4\n\t" WIDEN " r0, r3\n\t" WIDEN " r3, r3, ror #8\n\t"
+#define TVM_EXT_DSP_1X4_UNIT(X, WORD)                                                                                 \
     "ldmia r2!, {r4, r5, r6, r11}\n\t"                                                                                \
-    "ldrd r0, r3, [r1], #8\n\t"                                                                                       \
-    WORD("r0", "r4", "r7", "r8") WORD("r0", "r5", "r9", "r10")                                                        \
+    X WORD("r0", "r4", "r7", "r8") WORD("r0", "r5", "r9", "r10")                                                      \
     WORD("r3", "r6", "r7", "r8") WORD("r3", "r11", "r9", "r10")
 
 #define TVM_EXT_DSP_PRODUCT(NAME, TEXT)                                                                               \
     TVM_EXT_DSP_SHARED void NAME(                                                                                     \
-        int32_t *sums, const uint32_t *cells, const int8_t *weights, const int32_t *bias, int32_t units)              \
+        int32_t *sums, const void *x, const int8_t *weights, const int32_t *bias, int32_t units)              \
     {                                                                                                                 \
         register int32_t *r0 __asm__("r0") = sums;                                                                    \
-        register const uint32_t *r1 __asm__("r1") = cells;                                                            \
+        register const void *r1 __asm__("r1") = x;                                                                    \
         register const int8_t *r2 __asm__("r2") = weights;                                                            \
         register const int32_t *r3 __asm__("r3") = bias;                                                              \
         register int32_t r12 __asm__("r12") = units;                                                                  \
@@ -170,32 +172,38 @@ TVM_EXT_DSP_PRODUCT(
     TVM_EXT_DSP_LEAVE)
 
 /* Sums of 1 pixel by channels A, B, C and D. weights: a word of A and B, one of C and D, 16 bytes a unit. */
-TVM_EXT_DSP_PRODUCT(
-    tvm_ext_dsp_product_1x4,
-    TVM_EXT_DSP_ENTER("72", "4")
-    "ldm r3, {r7, r8, r9, r10}\n\t"
-    TVM_EXT_DSP_LOOP(TVM_EXT_DSP_1X4_UNIT(TVM_EXT_DSP_1X4_WORD))
-    "ldr r0, [sp]\n\t"
-    "stm r0, {r7, r8, r9, r10}\n\t"
-    TVM_EXT_DSP_LEAVE)
+#define TVM_EXT_DSP_PRODUCT_1X4(NAME, UNIT_BYTES, X)                                                                  \
+    TVM_EXT_DSP_PRODUCT(NAME, TVM_EXT_DSP_ENTER(UNIT_BYTES, "4")                                                      \
+                        "ldm r3, {r7, r8, r9, r10}\n\t"                                                               \
+                        TVM_EXT_DSP_LOOP(TVM_EXT_DSP_1X4_UNIT(X, TVM_EXT_DSP_1X4_WORD))                               \
+                        "ldr r0, [sp]\n\t"                                                                            \
+                        "stm r0, {r7, r8, r9, r10}\n\t"                                                               \
+                        TVM_EXT_DSP_LEAVE)
+#define TVM_EXT_DSP_PRODUCT_1X4_JOINED(NAME, UNIT_BYTES, X)                                                           \
+    TVM_EXT_DSP_PRODUCT(NAME, TVM_EXT_DSP_ENTER(UNIT_BYTES, "4")                                                      \
+                        "ldr r7, [r3]\n\t"                                                                            \
+                        "ldr r9, [r3, #8]\n\t"                                                                        \
+                        "mov r8, r7\n\t"                                                                              \
+                        "mov r10, r9\n\t"                                                                             \
+                        TVM_EXT_DSP_LOOP(TVM_EXT_DSP_1X4_UNIT(X, TVM_EXT_DSP_1X4_JOINED_WORD))                        \
+                        "ldrd r0, r3, [sp]\n\t"                                                                       \
+                        "ldr r4, [r3, #4]\n\t"                                                                        \
+                        "ldr r5, [r3, #12]\n\t"                                                                       \
+                        "sub r8, r8, r7\n\t"                                                                          \
+                        "sub r10, r10, r9\n\t"                                                                        \
+                        "add r8, r4, r8, asr #8\n\t"                                                                  \
+                        "add r10, r5, r10, asr #8\n\t"                                                                \
+                        "stm r0, {r7, r8, r9, r10}\n\t"                                                               \
+                        TVM_EXT_DSP_LEAVE)
 
-TVM_EXT_DSP_PRODUCT(
-    tvm_ext_dsp_product_1x4_joined,
-    TVM_EXT_DSP_ENTER("56", "4")
-    "ldr r7, [r3]\n\t"
-    "ldr r9, [r3, #8]\n\t"
-    "mov r8, r7\n\t"
-    "mov r10, r9\n\t"
-    TVM_EXT_DSP_LOOP(TVM_EXT_DSP_1X4_UNIT(TVM_EXT_DSP_1X4_JOINED_WORD))
-    "ldrd r0, r3, [sp]\n\t"
-    "ldr r4, [r3, #4]\n\t"
-    "ldr r5, [r3, #12]\n\t"
-    "sub r8, r8, r7\n\t"
-    "sub r10, r10, r9\n\t"
-    "add r8, r4, r8, asr #8\n\t"
-    "add r10, r5, r10, asr #8\n\t"
-    "stm r0, {r7, r8, r9, r10}\n\t"
-    TVM_EXT_DSP_LEAVE)
+TVM_EXT_DSP_PRODUCT_1X4(tvm_ext_dsp_product_1x4, "72", TVM_EXT_DSP_1X4_CELLS)
+TVM_EXT_DSP_PRODUCT_1X4_JOINED(tvm_ext_dsp_product_1x4_joined, "56", TVM_EXT_DSP_1X4_CELLS)
+
+/* The same from the pixel's bytes as they are, at any address, instead of cells. */
+TVM_EXT_DSP_PRODUCT_1X4(tvm_ext_dsp_product_1x4_s8, "80", TVM_EXT_DSP_1X4_BYTES("sxtb16"))
+TVM_EXT_DSP_PRODUCT_1X4(tvm_ext_dsp_product_1x4_u8, "80", TVM_EXT_DSP_1X4_BYTES("uxtb16"))
+TVM_EXT_DSP_PRODUCT_1X4_JOINED(tvm_ext_dsp_product_1x4_s8_joined, "64", TVM_EXT_DSP_1X4_BYTES("sxtb16"))
+TVM_EXT_DSP_PRODUCT_1X4_JOINED(tvm_ext_dsp_product_1x4_u8_joined, "64", TVM_EXT_DSP_1X4_BYTES("uxtb16"))
 
 #else
 
@@ -223,17 +231,41 @@ static inline void tvm_ext_dsp_product(int32_t *sums, const uint32_t *cells, con
     }
 }
 
+/* The same for 1 pixel by 4 channels from bytes. */
+static inline void tvm_ext_dsp_product_bytes(int32_t *sums, const uint8_t *x, const int8_t *weights,
+                                             const int32_t *bias, int32_t units, int32_t is_unsigned, int32_t joined)
+{
+    const int32_t *start = bias;
+    for (int32_t u = 0; u < units; ++u) {
+        const uint32_t word = tvm_ext_dsp_load(&x[4 * u]);
+        const uint32_t cells[2] = {is_unsigned ? tvm_ext_dsp_even_u8(word) : tvm_ext_dsp_even_s8(word),
+                                   is_unsigned ? tvm_ext_dsp_odd_u8(word) : tvm_ext_dsp_odd_s8(word)};
+        tvm_ext_dsp_product(sums, cells, &weights[16 * u], start, 1, 1, 4, joined);
+        start = sums;
+    }
+}
+
 #define TVM_EXT_DSP_PRODUCT(NAME, PIXELS, CHANNELS, JOINED)                                                           \
     static inline void NAME(                                                                                         \
-        int32_t *sums, const uint32_t *cells, const int8_t *weights, const int32_t *bias, int32_t units)             \
+        int32_t *sums, const void *cells, const int8_t *weights, const int32_t *bias, int32_t units)                 \
     {                                                                                                                \
-        tvm_ext_dsp_product(sums, cells, weights, bias, units, PIXELS, CHANNELS, JOINED);                            \
+        tvm_ext_dsp_product(sums, (const uint32_t *)cells, weights, bias, units, PIXELS, CHANNELS, JOINED);          \
+    }
+#define TVM_EXT_DSP_PRODUCT_BYTES(NAME, IS_UNSIGNED, JOINED)                                                          \
+    static inline void NAME(                                                                                         \
+        int32_t *sums, const void *x, const int8_t *weights, const int32_t *bias, int32_t units)                     \
+    {                                                                                                                \
+        tvm_ext_dsp_product_bytes(sums, (const uint8_t *)x, weights, bias, units, IS_UNSIGNED, JOINED);              \
     }
 
 TVM_EXT_DSP_PRODUCT(tvm_ext_dsp_product_3x2, 3, 2, 0)
 TVM_EXT_DSP_PRODUCT(tvm_ext_dsp_product_3x2_joined, 3, 2, 1)
 TVM_EXT_DSP_PRODUCT(tvm_ext_dsp_product_1x4, 1, 4, 0)
 TVM_EXT_DSP_PRODUCT(tvm_ext_dsp_product_1x4_joined, 1, 4, 1)
+TVM_EXT_DSP_PRODUCT_BYTES(tvm_ext_dsp_product_1x4_s8, 0, 0)
+TVM_EXT_DSP_PRODUCT_BYTES(tvm_ext_dsp_product_1x4_u8, 1, 0)
+TVM_EXT_DSP_PRODUCT_BYTES(tvm_ext_dsp_product_1x4_s8_joined, 0, 1)
+TVM_EXT_DSP_PRODUCT_BYTES(tvm_ext_dsp_product_1x4_u8_joined, 1, 1)
 
 #endif
 

@@ -63,4 +63,33 @@ TVM_EXT_INLINE int32_t tvm_ext_dsp_element(const tvm_ext_dsp_requantize *layer, 
     return value;
 }
 
+/* The same for a multiplier and a shift that are used once: nothing is made ready for the next sum. By
+ * floor((h + (2 z + 1) 2^s) / 2^(s + 1)) = floor((floor(h / 2^s) + 2 z + 1) / 2), h a high product, z the zero point.
+ */
+TVM_EXT_INLINE int32_t tvm_ext_dsp_element_once(const tvm_ext_dsp_requantize *layer, int32_t sum, int32_t multiplier,
+                                                int32_t shift)
+{
+    int32_t product;
+    int32_t value;
+    if (!layer->by_high_product) {
+        value = tvm_ext_dsp_element(layer, sum, multiplier, shift);
+    } else {
+        if (layer->rounds_twice) {
+            product = tvm_ext_dsp_high_product_rounded(sum * 2, multiplier, 0);
+            product += layer->low >= layer->zero_point ? 0 : sum >> 31;
+        } else {
+            product = tvm_ext_dsp_high_product(sum, multiplier, 0);
+        }
+        value = (product >> shift) + (2 * layer->zero_point) + 1;
+        if (!layer->is_unsigned && layer->low == INT8_MIN && layer->high == INT8_MAX) {
+            value = tvm_ext_dsp_saturate_half_s8(value);
+        } else if (layer->is_unsigned && layer->low == 0 && layer->high == UINT8_MAX) {
+            value = tvm_ext_dsp_saturate_half_u8(value);
+        } else {
+            value = tvm_ext_clamp(value >> 1, layer->low, layer->high);
+        }
+    }
+    return value;
+}
+
 #endif

@@ -1,0 +1,75 @@
+"""Intermediates where states have bytes that they do not keep."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from codegen_c.arena.guests import with_guests
+from codegen_c.arena.lifetimes import extents, lifetimes
+from codegen_c.arena.memory_plan import MemoryPlan
+from codegen_c.arena.plan import plan_memory
+from codegen_c.arena.validate import validate
+from codegen_c.program.program import Program, Transfer
+from tests.arena.programs import call, program
+from tests.arena.test_validate_states import kept
+from tvm_ext.core.errors import PlanRejected
+from tvm_ext.core.platform import STATE_MEMORY
+
+
+def moving_up(*, before: int = 4, behind: int = 4) -> Program:
+    """x -> b -> n, the last four bytes of s; s -> a; s moves up; a -> c -> y. before, behind: bytes of b and c."""
+    sizes = {"x": 4, "b": before, "n": 4, "s": 16, "a": 4, "c": behind, "y": 4, "old": 12, "end": 12}
+    steps = (
+        call("first", "x", "b"), call("push", "b", "n"), call("read", "s", "a"),
+        Transfer(name="move", source="end", target="old"), call("behind", "a", "c"), call("last", "c", "y"),
+    )  # fmt: skip
+    parts = {"n": (12, 4), "old": (0, 12), "end": (4, 12)}
+    return kept(program(sizes, *steps), "shift", "old", parts)
+
+
+def planned(made: Program) -> tuple[Program, MemoryPlan]:
+    found, plan = plan_memory(made, activations="ram")
+    validate(found, plan)
+    return found, plan
+
+
+def test_bytes_beyond_what_is_kept_matter_from_their_write_to_the_move() -> None:
+    assert extents(moving_up())["s"] == [(0, 12), (0, 16), (0, 16), (0, 16), (0, 12), (0, 12)]
+
+
+def test_what_lives_behind_the_move_lies_there() -> None:
+    found, plan = planned(moving_up())
+    guests = [
+        name for name, tensor in found.tensors.items() if tensor.memory == STATE_MEMORY and tensor.role != "state"
+    ]
+    assert "c" in guests and "b" not in guests and "a" not in guests, "b and a live while the new rows do"
+    assert plan.state_bytes == 16 and plan.placements["c"].offset == 12
+
+
+def test_what_is_larger_than_the_room_stays() -> None:
+    found, _ = planned(moving_up(behind=8))
+    assert found.tensors["c"].memory == "ram"
+
+
+def test_pinned_tensors_stay() -> None:
+    made = moving_up()
+    assert with_guests(made, lifetimes(made), {"c"}).tensors["c"].memory == "ram"
+
+
+def test_a_state_in_another_memory_has_no_guests() -> None:
+    made = replace(moving_up(), state_home="retained")
+    assert with_guests(made, lifetimes(made), ()).tensors["c"].memory == "ram"
+
+
+@pytest.mark.parametrize(("name", "what"), [("c", "over what is kept"), ("a", "over the new rows")])
+def test_a_guest_over_bytes_that_matter_is_rejected(name: str, what: str) -> None:
+    made = moving_up()
+    guest = replace(made.tensors[name], memory=STATE_MEMORY)
+    made = replace(made, tensors={**made.tensors, name: guest})
+    _, plan = plan_memory(made, activations="ram")
+    offset = 0 if what == "over what is kept" else 12
+    moved = replace(plan.placements[name], offset=offset)
+    with pytest.raises(PlanRejected, match=r"of (s|old|end|n|a) are not its own any more but hold"):
+        validate(made, replace(plan, placements={**plan.placements, name: moved}))
