@@ -67,7 +67,7 @@ def _calibration(
         )
     if options.io_type == "float32" and platform.processor.fpu == "none":
         raise BadOptions(f"io_type = 'float32': {platform.name} has no FPU; leave inputs and outputs int8.")
-    params = mod["main"].params
+    params = mod["main"].params[: len(mod["main"].params) - len(KeptStates.read(mod).states)]
     return read_calibration(calibration, {p.name: (static_shape(p), str(p.ty.dtype)) for p in params})
 
 
@@ -78,8 +78,8 @@ def _quantized(mod: tvm.IRModule, platform: Platform, options: BuildOptions, dat
         FoldConstants(),
         FoldBatchNorm(),
         QuantizeInt8(
-            data.samples, labels=data.labels, elementwise=backend.elementwise, float_allowed=has_fpu,
-            float_io=options.io_type == "float32", min_snr_db=options.min_snr_db,
+            data.samples, labels=data.labels, resets=data.resets, elementwise=backend.elementwise,
+            float_allowed=has_fpu, float_io=options.io_type == "float32", min_snr_db=options.min_snr_db,
         ),
     ]  # fmt: skip
     return tvm.transform.Sequential(stages)(mod)
@@ -375,7 +375,8 @@ def relax_pipeline(
 
     @tvm.transform.module_pass(opt_level=0, name=f"tvm_ext.{board.name}")
     def pipeline(mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
-        forms = _forms(load(mod), board, chosen, calibration)
+        loaded_forms = _forms(load(mod), board, chosen, calibration)
+        forms = cache(lambda quantize: _with_states_as_ports(loaded_forms(quantize)))
         decides = chosen.ram is not None or chosen.quantize == "auto"
         decided = fit(_fitter(forms, board, chosen), board, chosen)[1] if decides else None
         way = decided or Way(method="whole", options=chosen)
@@ -388,6 +389,16 @@ def relax_pipeline(
         return relax.get_pipeline("default_build")(lowered)
 
     return pipeline
+
+
+def _with_states_as_ports(mod: tvm.IRModule) -> tvm.IRModule:
+    """The module whose caller holds its states: they are the last inputs and outputs, of the shapes they have there."""
+    states, names = KeptStates.read(mod).states, PortNames.read(mod)
+    if not states:
+        return mod
+    every = [*names.inputs, *(state.name for state in states)]
+    ports = PortNames(inputs=tuple(every), outputs=tuple(with_next_names(names.outputs, states)))
+    return KeptStates().write(ports.write(mod))
 
 
 def register_pipelines() -> None:

@@ -95,6 +95,24 @@ def counter() -> onnx.ModelProto:
                     {"two": np.array(2, np.int32)})  # fmt: skip
 
 
+def integrator() -> onnx.ModelProto:
+    """A slow mean of what comes in, which a coarse state never reaches: x, h float32[1, 8] -> y, h.next."""
+    nodes = [
+        NODE("Mul", ["h", "most"], ["kept"]),
+        NODE("Mul", ["x", "little"], ["added"]),
+        NODE("Add", ["kept", "added"], ["h.next"]),
+        NODE("Mul", ["h.next", "two"], ["y"]),
+    ]
+    constants = {"most": np.float32(0.995), "little": np.float32(0.005), "two": np.float32(2)}
+    return model_of(nodes, {"x": (1, 8), "h": (1, 8)}, ["y", "h.next"], constants)
+
+
+def growing() -> onnx.ModelProto:
+    """A sum of all that came in: x, h float32[1, 8] -> y, h.next."""
+    nodes = [NODE("Add", ["h", "x"], ["h.next"]), NODE("Relu", ["h.next"], ["y"])]
+    return model_of(nodes, {"x": (1, 8), "h": (1, 8)}, ["y", "h.next"])
+
+
 def set_to_constant() -> onnx.ModelProto:
     """A state that is read in the first run only: each run leaves the same in it."""
     nodes = [NODE("Add", ["x", "h"], ["y"]), NODE("Identity", ["three"], ["h.next"])]

@@ -287,8 +287,13 @@ def _quantization(quantization: Report) -> RenderableType:
         name = operator["name"]
         reason = reasons.get(name, "") if operator["dtype"] != "int8" else ""
         table.add_row(escape(name), escape(operator["dtype"]), f"{operator['snr_db']:.2f} dB", escape(reason))
+    for state in quantization.get("states", []):
+        reason = reasons.get(state["name"], "") if state["dtype"] != "int8" else ""
+        table.add_row(escape(state["name"]), escape(state["dtype"]), f"{state['snr_db']:.2f} dB", escape(reason))
     before, after = (_percent(quantization[key]) for key in ("accuracy_float", "accuracy_int8"))
     summary = f"{quantization['samples']} calibration samples; accuracy on them: float {before}, quantized {after}"
+    if "carried_snr_db" in quantization:
+        summary += f"; outputs with states carried over all of them: {quantization['carried_snr_db']:.2f} dB"
     return Group(table, Text(summary))
 
 
