@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tvm_ext.builder import build
+    from tvm_ext.bundle_package import BundlePackage
+    from tvm_ext.bundler import bundle
     from tvm_ext.core import errors
     from tvm_ext.core.limits import Limits
     from tvm_ext.core.options import BuildOptions
@@ -24,14 +26,19 @@ if TYPE_CHECKING:
     from tvm_ext.package import Package
     from tvm_ext.pipeline import relax_pipeline
 
-__all__ = ["BuildOptions", "Limits", "Package", "Platform", "build", "errors", "load", "relax_pipeline"]
+__all__ = [
+    "BuildOptions", "BundlePackage", "Limits", "Package", "Platform", "build", "bundle", "errors", "load",
+    "relax_pipeline",
+]  # fmt: skip
 
 _HOMES = {
     "BuildOptions": "tvm_ext.core.options",
+    "BundlePackage": "tvm_ext.bundle_package",
     "Limits": "tvm_ext.core.limits",
     "Package": "tvm_ext.package",
     "Platform": "tvm_ext.core.platform",
     "build": "tvm_ext.builder",
+    "bundle": "tvm_ext.bundler",
     "errors": "tvm_ext.core",
     "load": "tvm_ext.load",
     "relax_pipeline": "tvm_ext.pipeline",

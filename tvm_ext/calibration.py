@@ -20,15 +20,19 @@ Source = str | Path | Mapping[str, Array] | Iterable[Mapping[str, Array]]
 # Per input: shape and dtype.
 Specs = Mapping[str, tuple[tuple[int, ...], str]]
 
-LABELS = "labels"
+LABELS, RESETS = "labels", "resets"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Calibration:
-    """Samples by the model's input names, of exactly its shapes and types; labels: one integer per sample, or None."""
+    """Samples by the model's input names, of exactly its shapes and types, in order.
+
+    labels: one integer per sample, or None. resets: samples before which states begin anew.
+    """
 
     samples: Sequence[Mapping[str, Array]]
     labels: Sequence[int] | None = None
+    resets: frozenset[int] = frozenset()
 
 
 def read_calibration(source: Source, inputs: Specs) -> Calibration:
@@ -37,13 +41,14 @@ def read_calibration(source: Source, inputs: Specs) -> Calibration:
     source: path of an .npz file or a dict, with one array a name: the input's shape behind an axis of samples (where
     the input's first extent is 1, that axis may also take its place); or an iterable of dicts, one per sample, with
     arrays of the input's shape. `labels` holds one integer per sample: the index of the largest element of the model's
-    first output. Names that are no input's are ignored.
+    first output. Samples of a model with states are steps in order, over which states are carried; `resets` holds one
+    integer per sample, not 0 where a new sequence begins. Names that are no input's are ignored.
 
     Raises BadInput for an unreadable file, a missing input, another shape or type, NaN or infinity, no samples, and
-    labels that are not one integer per sample.
+    labels or resets that are not one integer per sample.
     """
     if isinstance(source, str | Path):
-        where, arrays = str(source), read_arrays(Path(source), {*inputs, LABELS})
+        where, arrays = str(source), read_arrays(Path(source), {*inputs, LABELS, RESETS})
     elif isinstance(source, Mapping):
         where, arrays = "calibration data", dict(source)
     else:
@@ -54,9 +59,12 @@ def read_calibration(source: Source, inputs: Specs) -> Calibration:
         listed = ", ".join(f"{name}: {count}" for name, count in counts.items())
         raise BadInput(f"{where}: the inputs differ in their number of samples ({listed}); give as many of each.")
     count = next(iter(counts.values()))
-    labels = None if LABELS in inputs else _labels(where, arrays.get(LABELS), count)
+    labels, resets = (
+        None if name in inputs else _integers(where, name, arrays.get(name), count) for name in (LABELS, RESETS)
+    )
     samples = [{name: array[index] for name, array in stacked.items()} for index in range(count)]
-    return Calibration(samples=samples, labels=labels)
+    begun = frozenset(index for index, number in enumerate(resets or ()) if number)
+    return Calibration(samples=samples, labels=labels, resets=begun)
 
 
 def _stacked(samples: Iterable[Mapping[str, Array]], inputs: Specs) -> dict[str, Array]:
@@ -67,7 +75,7 @@ def _stacked(samples: Iterable[Mapping[str, Array]], inputs: Specs) -> dict[str,
     if not listed:
         raise BadInput("calibration data: holds no sample; give at least one, better a hundred.")
     found: dict[str, Array] = {}
-    for name in (*inputs, LABELS):
+    for name in (*inputs, LABELS, RESETS):
         missing = [index for index, sample in enumerate(listed) if name not in sample]
         if missing and (name in inputs or len(missing) < len(listed)):
             raise BadInput(f"calibration data: sample {missing[0]} has no {name!r}; every sample needs one.")
@@ -105,15 +113,15 @@ def _checked(where: str, name: str, arrays: Mapping[str, Array], shape: tuple[in
     return array
 
 
-def _labels(where: str, labels: Array | None, count: int) -> Sequence[int] | None:
-    if labels is None:
+def _integers(where: str, name: str, given: Array | None, count: int) -> Sequence[int] | None:
+    if given is None:
         return None
-    labels = _array(where, LABELS, labels)
-    if labels.dtype.kind not in "iu" or labels.ndim != 1:
-        raise BadInput(f"{where}: labels are {labels.dtype}{list(labels.shape)}; one integer a sample is needed.")
-    if len(labels) != count:
-        raise BadInput(f"{where}: {len(labels)} labels for {count} samples; one for each is needed.")
-    return [int(label) for label in labels]
+    numbers = _array(where, name, given)
+    if numbers.dtype.kind not in "iu" or numbers.ndim != 1:
+        raise BadInput(f"{where}: {name} are {numbers.dtype}{list(numbers.shape)}; one integer a sample is needed.")
+    if len(numbers) != count:
+        raise BadInput(f"{where}: {len(numbers)} {name} for {count} samples; one for each is needed.")
+    return [int(number) for number in numbers]
 
 
 def _array(where: str, name: str, value: object) -> Array:

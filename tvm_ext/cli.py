@@ -1,4 +1,4 @@
-"""The command line: `tvm-ext compile | run | report | pareto | platforms`.
+"""The command line: `tvm-ext compile | bundle | run | report | pareto | platforms`.
 
 Results go to stdout, as tables or with `--json` as one JSON value; progress and errors go to stderr.
 Exit status: 0 done and verified as asked, 1 the model or platform cannot be done or verification failed,
@@ -29,7 +29,7 @@ from tvm_ext.core.files.arrays import holds_arrays, read_arrays, write_arrays
 from tvm_ext.core.files.output_folder import check_output
 from tvm_ext.core.files.staging import staged
 from tvm_ext.core.limits import Limits
-from tvm_ext.core.options import BuildOptions, Guide, Io, IoType, Memories, Optimize, Quantize, Target
+from tvm_ext.core.options import BuildOptions, Context, Guide, Io, IoType, Memories, Optimize, Quantize, Target
 from tvm_ext.core.platform import Platform
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.report.tables import pareto_table, platform_table, read_report, report_tables
@@ -91,6 +91,9 @@ def compile_command(
     io: Annotated[
         Io, typer.Option(help="Inputs and outputs in the arena, in the caller's memory, or row by row.")
     ] = "arena",
+    context: Annotated[
+        Context, typer.Option(help="Arenas and state as variables of the package, or in a block that callers hold.")
+    ] = "static",
     verify: Annotated[
         str | None,
         typer.Option(
@@ -159,8 +162,8 @@ def compile_command(
     with _errors_reported(as_json, debug):
         board = Platform.load(platform)
         options = BuildOptions(
-            optimize=optimize, io=io, verify=targets, name=name, quantize=quantize, io_type=io_type, min_snr_db=min_snr,
-            guide=guide,
+            optimize=optimize, io=io, context=context, verify=targets, name=name, quantize=quantize,
+            io_type=io_type, min_snr_db=min_snr, guide=guide,
             ram={name or board.activations: size for name, size in limits.items()} or None,
             memories=memories, pin=pins, keep=tuple(keep or ()), hop=hops,
             hop_axis=hop_axes,
@@ -178,18 +181,48 @@ def compile_command(
         _show_report(package.report, as_json)
 
 
+@app.command("bundle")
+def bundle_command(
+    file: Annotated[Path, typer.Argument(metavar="BUNDLE.toml", help="Models, each with options of its own.")],
+    platform: Annotated[str, typer.Option("--platform", "-p", help="A shipped platform's name, or a .toml file.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the package; replaced.")],
+    verify: Annotated[
+        str | None,
+        typer.Option(
+            metavar="host,qemu|host|none",
+            help="Where to run and compare. Default: host, and qemu where the platform has a board and QEMU is there.",
+        ),
+    ] = None,
+    limit: Limit = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Compile several models to one package: arenas over each other, equal kernels and weights once."""
+    targets = _parse_verify(verify)
+    with _errors_reported(as_json, debug):
+        board = Platform.load(platform)
+        check_output(output)
+        with _stderr.status(f"Loading {escape(file.name)}") as status:
+            package = tvm_ext.bundle(
+                file, board, output, verify=targets, limits=Limits().changed(limit or []),
+                progress=lambda stage: status.update(escape(stage)),
+            )  # fmt: skip
+        _show_report(package.report, as_json)
+
+
 @app.command("run")
 def run_command(
     folder: Folder,
     inputs: Annotated[Path, typer.Option(metavar="IN.npz", help="One array per input, under the model's names.")],
     outputs: Annotated[Path, typer.Option(metavar="OUT.npz", help="Where the outputs go.")],
     on: Annotated[Target, typer.Option(help="Where to run.")] = "host",
+    model: Annotated[str | None, typer.Option(help="Of a bundle, the model to run.")] = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Run a package on inputs of your own."""
     with _errors_reported(as_json, debug):
-        package = tvm_ext.Package.load(folder)
+        package = tvm_ext.Package.load(folder) if model is None else _bundled(folder, model)
         _check_result_file(outputs)
         arrays = read_arrays(inputs)
         with _stderr.status(f"Running on {on}"):
@@ -255,6 +288,14 @@ def platforms_command(as_json: AsJson = False, debug: Debug = False) -> None:
             _print_json([json.loads(platform.to_json()) for platform in platforms])
         else:
             _stdout.print(platform_table(platforms))
+
+
+def _bundled(folder: Path, model: str) -> tvm_ext.Package:
+    """A model of a bundle. Raises BadPackage, and BadInput for a name that is none of its models'."""
+    models = tvm_ext.BundlePackage.load(folder).models
+    if model not in models:
+        raise BadInput(f"--model {model}: is no model of {folder}; there are {', '.join(models)}.")
+    return models[model]
 
 
 def _parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:

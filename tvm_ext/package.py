@@ -12,8 +12,9 @@ import numpy as np
 from codegen_c.program.interface import Interface, Port
 from tvm_ext.core.errors import BadInput, BadPackage, BadPlatform, RunFailed
 from tvm_ext.core.platform import Platform
+from tvm_ext.execution.bundle_runner import run_bundle_on_board
 from tvm_ext.execution.runner import HostModel, QemuResult, Sample, board_seconds, run_host, run_qemu
-from tvm_ext.report.interface import check_header, firmware_of, interface_of, modelled_instructions
+from tvm_ext.report.interface import bundle_names, check_header, firmware_of, interface_of, modelled_instructions
 from tvm_ext.report.tables import read_report
 
 PLATFORM_FILE = "platform.json"
@@ -40,6 +41,11 @@ class Package:
     def load(cls, folder: str | Path) -> Self:
         """Open a package that a build left earlier. Raises BadPackage, also where report and header disagree."""
         package = cls(folder=Path(folder), report=read_report(Path(folder)))
+        if "model" not in package.report and "bundle" in package.report:
+            raise BadPackage(
+                f"{folder}: is a bundle of several models; name one with --model, or open it with "
+                "tvm_ext.BundlePackage.load."
+            )
         check_header(package.folder, package.interface)
         return package
 
@@ -77,7 +83,7 @@ class Package:
         if not isinstance(inputs, Mapping):
             raise BadInput(f"inputs are a {type(inputs).__name__}; a dict of arrays by name is needed.")
         if on == "host":
-            return run_host(self.folder, self.interface, inputs)
+            return run_host(self.folder, self.interface, inputs, beside=self._beside)
         return dict(self.run_board([inputs]).outputs[0])
 
     def session(self) -> HostModel:
@@ -85,7 +91,7 @@ class Package:
 
         It has `run(inputs)`, `reset()`, `state()` and `restore(state)`. Raises as `run` does.
         """
-        return HostModel(self.folder, self.interface)
+        return HostModel(self.folder, self.interface, beside=self._beside)
 
     def run_board(self, samples: Sequence[Sample]) -> QemuResult:
         """Several inferences in one run of the board in QEMU, with executed instructions and stack.
@@ -99,7 +105,20 @@ class Package:
                 "when the package was built."
             )
         limit = board_seconds(modelled_instructions(self.report), len(samples))
-        return run_qemu(elf, self.platform, self.interface, samples, time_limit_s=limit)
+        bundle, interface = bundle_names(self.report), self.interface
+        if bundle is None:
+            return run_qemu(elf, self.platform, interface, samples, time_limit_s=limit)
+        found = run_bundle_on_board(
+            elf, self.platform, bundle.models, {interface.model: interface}, {interface.model: samples},
+            time_limit_s=limit,
+        )  # fmt: skip
+        return found[interface.model]
+
+    @property
+    def _beside(self) -> tuple[str, ...]:
+        """Names of what else has self-tests in the folder: of a bundle, and its other models."""
+        bundle = bundle_names(self.report)
+        return (bundle.name, *bundle.models) if bundle else ()
 
 
 def _specs(ports: Sequence[Port]) -> dict[str, TensorSpec]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -38,7 +39,7 @@ from relay_passes.streams.stream_windows import StreamWindows
 from tvm_ext import guide
 from tvm_ext.calibration import Calibration, Source, read_calibration
 from tvm_ext.core.decisions.composites import Region
-from tvm_ext.core.decisions.models import KeptStates, ModelOrigin, PortNames, WarmUp
+from tvm_ext.core.decisions.models import HopCost, KeptStates, LinkedInputs, ModelOrigin, PortNames, WarmUp
 from tvm_ext.core.decisions.outcomes import SchedulePeak, SplitCost
 from tvm_ext.core.errors import BadOptions, UnsupportedModel
 from tvm_ext.core.model_states import with_next_names
@@ -47,6 +48,7 @@ from tvm_ext.core.platform import Platform
 from tvm_ext.fit import fit
 from tvm_ext.fit_methods import MemoryPass
 from tvm_ext.fitter import Fitter, Stages, Way
+from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.load import load
 
 
@@ -65,7 +67,7 @@ def _calibration(
         )
     if options.io_type == "float32" and platform.processor.fpu == "none":
         raise BadOptions(f"io_type = 'float32': {platform.name} has no FPU; leave inputs and outputs int8.")
-    params = mod["main"].params
+    params = mod["main"].params[: len(mod["main"].params) - len(KeptStates.read(mod).states)]
     return read_calibration(calibration, {p.name: (static_shape(p), str(p.ty.dtype)) for p in params})
 
 
@@ -76,8 +78,8 @@ def _quantized(mod: tvm.IRModule, platform: Platform, options: BuildOptions, dat
         FoldConstants(),
         FoldBatchNorm(),
         QuantizeInt8(
-            data.samples, labels=data.labels, elementwise=backend.elementwise, float_allowed=has_fpu,
-            float_io=options.io_type == "float32", min_snr_db=options.min_snr_db,
+            data.samples, labels=data.labels, resets=data.resets, elementwise=backend.elementwise,
+            float_allowed=has_fpu, float_io=options.io_type == "float32", min_snr_db=options.min_snr_db,
         ),
     ]  # fmt: skip
     return tvm.transform.Sequential(stages)(mod)
@@ -206,7 +208,26 @@ def _streamed(forms: Callable[[Quantize], tvm.IRModule], options: BuildOptions) 
     ((name, hop),) = options.hop.items()
     axis = (options.hop_axis or {}).get(name)
     stages = [FoldConstants(), FoldBatchNorm(), FoldPads(), SliceSplits(), StreamWindows(name, hop, axis)]
-    return cache(lambda quantize: tvm.transform.Sequential(stages)(forms(quantize)))
+
+    @cache
+    def form(quantize: Quantize) -> tvm.IRModule:
+        streamed = tvm.transform.Sequential(stages)(forms(quantize))
+        _say_hop_cost(f"hop {name}={hop}", HopCost.read(streamed))
+        return streamed
+
+    return form
+
+
+def _say_hop_cost(hop: str, cost: HopCost) -> None:
+    """A notice where a hop computes more than what is new."""
+    if cost.remarks:
+        pays = "" if cost.macs < cost.window_macs else " This hop does not pay: leave it out."
+        warnings.warn(
+            f"{hop}: a run computes {cost.macs:,} multiply-accumulates, a whole window {cost.window_macs:,}; "
+            f"{'; '.join(cost.remarks)}.{pays}",
+            ModelNotice,
+            stacklevel=2,
+        )
 
 
 def _fitter(forms: Callable[[Quantize], tvm.IRModule], platform: Platform, options: BuildOptions) -> Fitter:
@@ -249,6 +270,7 @@ def _compiled(
     compiled = compile_region(
         region, platform, options, origin(source, platform), model=model, input_names=names.inputs,
         output_names=names.outputs, states=states, warm_up_runs=warm_up.runs,
+        linked=LinkedInputs.read(fitting).inputs,
         lower=backend.lower,
     )  # fmt: skip
     peak = SchedulePeak.read(lowered["main"])
@@ -338,6 +360,11 @@ def relax_pipeline(
             "pin and keep: inside tvm.compile the caller holds inputs and outputs; build a package instead."
         )
 
+    if chosen.context == "caller":
+        raise BadOptions(
+            "context = 'caller': TVM calls compiled code without an instance; inside tvm.compile use context = "
+            "'static', or build a package."
+        )
     if chosen.hop:
         raise BadOptions("hop: inside tvm.compile the caller holds what runs keep; build a package instead.")
     if chosen.io == "stream":
@@ -348,7 +375,8 @@ def relax_pipeline(
 
     @tvm.transform.module_pass(opt_level=0, name=f"tvm_ext.{board.name}")
     def pipeline(mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
-        forms = _forms(load(mod), board, chosen, calibration)
+        loaded_forms = _forms(load(mod), board, chosen, calibration)
+        forms = cache(lambda quantize: _with_states_as_ports(loaded_forms(quantize)))
         decides = chosen.ram is not None or chosen.quantize == "auto"
         decided = fit(_fitter(forms, board, chosen), board, chosen)[1] if decides else None
         way = decided or Way(method="whole", options=chosen)
@@ -361,6 +389,16 @@ def relax_pipeline(
         return relax.get_pipeline("default_build")(lowered)
 
     return pipeline
+
+
+def _with_states_as_ports(mod: tvm.IRModule) -> tvm.IRModule:
+    """The module whose caller holds its states: they are the last inputs and outputs, of the shapes they have there."""
+    states, names = KeptStates.read(mod).states, PortNames.read(mod)
+    if not states:
+        return mod
+    every = [*names.inputs, *(state.name for state in states)]
+    ports = PortNames(inputs=tuple(every), outputs=tuple(with_next_names(names.outputs, states)))
+    return KeptStates().write(ports.write(mod))
 
 
 def register_pipelines() -> None:

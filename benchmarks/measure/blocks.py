@@ -147,6 +147,27 @@ def hierarchy() -> str:
     return f"{table(heads, rows)}\nOn random graphs {bound} that ortools proves.\n"
 
 
+def streams() -> str:
+    """Models that run all day: a run of each, and what its whole window costs."""
+    rows = []
+    for name, case in _result("streams")["cases"].items():
+        for platform in ("cortex_m4", "cortex_m55"):
+            one = case[platform]
+            window = one.get("window", {})
+            rows.append(
+                (
+                    name if platform == "cortex_m4" else "", f"`{platform}`", _count(one.get("instructions")),
+                    _count(one.get("ram_bytes")), _count(one.get("state_bytes")), _count(window.get("instructions")),
+                    _count(window.get("ram_bytes")),
+                )
+            )  # fmt: skip
+    heads = ("model", "board", "instructions a run", "RAM, B", "of it states", "whole window", "RAM, B")
+    runs = {case["compared_runs"] for case in _result("streams")["cases"].values()}
+    differing = sum(case["differing_runs"] for case in _result("streams")["cases"].values())
+    said = f"Over {min(runs)} runs of each, {differing or 'none'} differ in a byte from TensorFlow Lite Micro's answer."
+    return f"{table(heads, rows)}\n{said}\n"
+
+
 def side_by_side() -> str:
     """Our code beside other compilers', of two networks of MLPerf Tiny."""
     records = read_records(RESULTS / "side_by_side.json")
@@ -170,7 +191,7 @@ def side_by_side() -> str:
 BLOCKS: Mapping[str, Callable[[], str]] = {
     block.__name__: block
     for block in (
-        arenas, budgets, ways, monotonic, guide_costs, guide_plans, hierarchy, side_by_side
+        arenas, budgets, ways, monotonic, guide_costs, guide_plans, hierarchy, streams, side_by_side
     )
 }  # fmt: skip
 """Name of a block in a document -> its text, which ends with a line break."""

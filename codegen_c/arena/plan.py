@@ -110,7 +110,7 @@ def _placed(
                 lower_bound_bytes=max(live),
                 proved=found.proved and (not apart or found.num_bytes == max(live)),
                 peak_step=live.index(max(live)),
-                home=program.state_home if memory == STATE_MEMORY else "",
+                home=home if (home := program.home(memory)) != memory else "",
             )
         )
     return placements, arenas
@@ -199,7 +199,8 @@ def check_capacity(
         beside = f" beside {needed - arena.num_bytes} B of others" if needed > arena.num_bytes else ""
         raise DoesNotFit(
             f"{step}: {arena.lower_bound_bytes} B are alive at step {arena.peak_step} ({listed}) and the "
-            f"{'state' if arena.home else 'arena'} needs {arena.num_bytes} B{beside}; {memory.name} of {platform.name} "
+            f"{arena.memory if arena.home else 'arena'} "
+            f"needs {arena.num_bytes} B{beside}; {memory.name} of {platform.name} "
             f"{'holds' if limit == memory.capacity_bytes else 'may give'} {limit} B, {needed - limit} B less. "
             "Try a larger memory, a smaller input, or an int8 model."
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tvm import relax
@@ -12,7 +12,9 @@ from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.composites.lower_operator import Lower, lower_operator
 from codegen_c.emit.banner import Origin
-from codegen_c.emit.model import RESERVED
+from codegen_c.emit.function_names import CONTEXT_NAMES, RESERVED
+from codegen_c.emit.memory import context_bytes
+from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.sources import emit_sources
 from codegen_c.emit.trace import emit_trace
 from codegen_c.kernels.contract import Callback
@@ -26,7 +28,7 @@ from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.core.model_states import ModelState
 from tvm_ext.core.options import BuildOptions
-from tvm_ext.core.platform import STATE_MEMORY, Platform
+from tvm_ext.core.platform import LINKED_MEMORY, STATE_MEMORY, Platform
 from tvm_ext.core.row_schedule import RowLoop, Schedule
 
 
@@ -49,7 +51,7 @@ class Compiled:
 
     schedule_peak_bytes, schedule_proved: live bytes at the peak of the order chosen before lowering, and whether no
     order has fewer; None where that is not known. added_instructions: modelled, that splitting costs.
-    attempts: all that was tried to make it fit, in order, what came to this last.
+    attempts: all that was tried to make it fit, in order, what came to this last. sharing: with others of a bundle.
     """
 
     program: Program
@@ -61,6 +63,7 @@ class Compiled:
     schedule_proved: bool | None = None
     added_instructions: int = 0
     attempts: tuple[Attempt, ...] = ()
+    sharing: Sharing = ALONE
 
     @property
     def modelled_instructions(self) -> int:
@@ -77,11 +80,12 @@ class Compiled:
     def sources(self, *, after_step: bool = False) -> dict[str, str]:
         """File name -> C text; after_step as in `emit_model`."""
         parts = (self.program, self.plan, self.interface, self.origin, self.platform)
-        return emit_sources(*parts, after_step=after_step)
+        return emit_sources(*parts, after_step=after_step, sharing=self.sharing)
 
     def trace(self, nodes: Sequence[ModelNode]) -> str:
         """Text of `trace.json`; nodes: the model's, in order."""
-        return emit_trace(self.program, self.plan, self.interface, self.origin, self.platform, nodes)
+        parts = (self.program, self.plan, self.interface, self.origin, self.platform)
+        return emit_trace(*parts, nodes, self.sharing)
 
 
 def compile_region(
@@ -95,20 +99,25 @@ def compile_region(
     output_names: Sequence[str] = (),
     states: Sequence[ModelState] = (),
     warm_up_runs: int = 0,
+    linked: Sequence[str] = (),
     lower: Lower = lower_operator,
 ) -> Compiled:
     """Lower, plan, validate.
 
     input_names, output_names: the model's own, in the region's order; by default the variables' names. states: the
-    parameters behind the inputs, and the results behind the outputs. warm_up_runs: as `lower_region` takes them. lower:
-    as in `CodegenBackend`.
+    parameters behind the inputs, and the results behind the outputs. warm_up_runs: as `lower_region` takes them.
+    linked: inputs, by the model's own names, that other models of a bundle write to. lower: as in `CodegenBackend`.
     Whether it fits is another question: `check_capacity`. Raises UnsupportedModel, PlanRejected.
     """
     target = target_of(platform.processor, optimize=options.optimize, least_scratch=options.least_scratch)
-    reserved = {*RESERVED, STATE_MEMORY, *(memory.name for memory in platform.memories)}
+    reserved = {*RESERVED, STATE_MEMORY, LINKED_MEMORY, *(memory.name for memory in platform.memories)}
+    reserved |= CONTEXT_NAMES if options.context == "caller" else set[str]()
     program = lower_region(
         region, platform, target, reserved=reserved, lower=lower, states=states, warm_up_runs=warm_up_runs
     )
+    program = _with_linked(program, dict(zip(input_names, program.inputs, strict=True)) if linked else {}, linked)
+    if options.context == "caller":  # the state lies with the arena, wherever the caller puts the instance
+        program = replace(program, state_home=platform.activations)
     program, plan = _planned(program, platform, options)
     # A plan larger than the memory itself is not checked byte by byte: nothing is built from it.
     if all(arena.num_bytes <= platform.memory(arena.inside).capacity_bytes for arena in plan.arenas):
@@ -120,6 +129,8 @@ def compile_region(
         outputs=_ports(program, program.outputs, output_names),
         state_bytes=plan.state_bytes,
         warm_up_runs=warm_up_runs,
+        context=options.context,
+        context_bytes=context_bytes(plan) if options.context == "caller" else 0,
     )
     used = {arena.inside: plan.bytes_in(arena.inside) for arena in plan.arenas}
     used[platform.weights] = used.get(platform.weights, 0) + program.weights_bytes
@@ -131,7 +142,7 @@ def _planned(program: Program, platform: Platform, options: BuildOptions) -> tup
     """Program and plan, with copies saved and calls merged or as it is: whichever takes fewer bytes."""
     held = {*program.inputs, *program.outputs} if options.io != "arena" else set[str]()
     pinned = {tensor_named(program, name): offset for name, offset in (options.pin or {}).items()}
-    kept = {tensor_named(program, name) for name in options.keep}
+    kept = {tensor_named(program, name) for name in options.keep} | {*program.linked}
     viewed = with_views(program, apart={*pinned, *kept})
     ways = dict.fromkeys([merge_steps(viewed), viewed, program])
     plans = [
@@ -139,6 +150,12 @@ def _planned(program: Program, platform: Platform, options: BuildOptions) -> tup
         for way in ways
     ]
     return min(plans, key=lambda planned: planned[1].arena_bytes)
+
+
+def _with_linked(program: Program, inputs: Mapping[str, str], linked: Sequence[str]) -> Program:
+    """The program with some inputs in a struct of their own. inputs: tensor of each by the model's own name."""
+    moved = {inputs[name]: replace(program.tensors[inputs[name]], memory=LINKED_MEMORY) for name in linked}
+    return replace(program, tensors={**program.tensors, **moved}) if moved else program
 
 
 def tensor_named(program: Program, source: str) -> str:

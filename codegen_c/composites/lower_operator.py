@@ -22,7 +22,7 @@ from codegen_c.kernels.registry import select
 from codegen_c.operators.kinds import Generic, Operator, Permute, Reshape, Stream
 from codegen_c.tir.composite import lower_composite
 from codegen_c.tir.plain_c import NoPlainC
-from codegen_c.tir.reference import run_reference
+from codegen_c.tir.reference import reference_of
 from tvm_ext.core.decisions.composites import PrimFuncs
 from tvm_ext.core.decisions.execution import StreamDirection
 
@@ -108,15 +108,12 @@ def _generic(composite: Composite, target: Target, passed: tuple[Alternative, ..
     if isinstance(plain, NoPlainC):
         return Refusal(kernel="generic", reason=plain.reason)
 
-    def reference(inputs: list[np.ndarray]) -> list[np.ndarray]:
-        return run_reference(function, inputs, module)
-
     operator = Generic(
         inputs=composite.inputs,
         outputs=composite.outputs,
         name="+".join(call.name for call in composite.calls),
         plain=plain,
-        reference=reference,
+        reference=reference_of(function, module),
     )
     chosen = select(operator, target)
     if not isinstance(chosen, Implementation):

@@ -12,12 +12,24 @@ from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import LANGUAGE_FLAGS, WARNING_FLAGS
 
 
-def emit_build_files(model: str, sources: Sequence[str], platform: Platform, optimize: Optimize) -> dict[str, str]:
+def emit_build_files(
+    model: str,
+    sources: Sequence[str],
+    platform: Platform,
+    optimize: Optimize,
+    *,
+    tested: Sequence[str] = (),
+    otherwise: Sequence[str] = (),
+) -> dict[str, str]:
     """Build files that work wherever the folder is copied.
 
-    sources: the library's C files, relative names; the self-test and `board/` are added here.
+    sources: the library's C files, relative names; the self-test and `board/` are added here. tested: of a bundle its
+    models, whose self-tests and firmware come with its own. otherwise: sources that are optimized for the other aim.
     """
     toolchain, board = platform.toolchain, platform.board
+    flags = {"speed": toolchain.speed_flags, "size": toolchain.size_flags}
+    tests = [f"{model}_selftest.c", *(f"{one}_selftest.c" for one in tested)]
+    tests += [f"{one}_vectors.c" for one in tested or (model,)]
     values = {
         "model": model,
         "platform": platform.name,
@@ -26,7 +38,11 @@ def emit_build_files(model: str, sources: Sequence[str], platform: Platform, opt
         "language_flags": LANGUAGE_FLAGS,
         "warning_flags": WARNING_FLAGS,
         "platform_flags": toolchain.flags,
-        "optimize_flags": toolchain.speed_flags if optimize == "speed" else toolchain.size_flags,
+        "optimize_flags": flags[optimize],
+        "other_flags": flags["size" if optimize == "speed" else "speed"],
+        "otherwise": sorted(otherwise),
+        "tests": tests,
+        "firmware": [*(f"board/firmware_{one}.c" for one in tested), "board/firmware.c", "board/startup.c"],
         "board": board is not None,
         "emulator": startup_of(platform).emulator if board else "",
         "qemu": qemu_arguments(board, shift=instruction_shift(board)) if board else [],

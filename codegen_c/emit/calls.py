@@ -8,8 +8,9 @@ from textwrap import wrap
 
 from codegen_c.arena.memory_plan import MemoryPlan, scratch_name
 from codegen_c.emit.memory import place
+from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.stream import RowBounds, callback_lines
-from codegen_c.program.interface import Port
+from codegen_c.program.interface import Interface, Port
 from codegen_c.program.program import AffineRow, Call, KernelCall, Program, Transfer, Turned, Wait
 from tvm_ext.core.platform import STATE_MEMORY
 
@@ -27,11 +28,23 @@ class Calls:
 
     program: Program
     plan: MemoryPlan
-    model: str
+    interface: Interface
     names: Mapping[str, str]
     ports: Mapping[str, Port]
     row_names: Mapping[str, str]
     under_way: int | None = None
+    sharing: Sharing = ALONE
+
+    @property
+    def model(self) -> str:
+        return self.interface.model
+
+    def _function(self, call: KernelCall) -> str:
+        """C name of the function that a call calls."""
+        return self.sharing.functions.get(call.implementation.function, f"{self.model}_{self.names[call.name]}")
+
+    def _constant(self, name: str) -> str:
+        return self.sharing.constants.get(name, f"{self.model}_{name}")
 
     def lines(self, call: Call, step_name: str, bounds: RowBounds | None = None) -> list[str]:
         """Lines of a call. bounds: rows that a kernel computes; by default its own."""
@@ -43,15 +56,19 @@ class Calls:
         if call.implementation.callback:
             return self._callback(call, bounds)
         arguments = ", ".join(self._arguments(call, step_name, bounds))
-        text = f"{self.model}_{self.names[call.name]}({arguments});"
-        return wrapped(text)
+        return wrapped(f"{self._function(call)}({arguments});")
 
     def row_lines(self, call: KernelCall, step_name: str, bounds: RowBounds) -> list[str]:
         """Lines of a call for some rows in a sequence."""
         if call.name not in self.row_names:
             return self.lines(call, step_name, bounds)
-        arguments = ", ".join([*self.handed_in(call), bounds.begin, bounds.end])
+        handed_in = [*self.arenas_handed_in(call, step_name), *self.handed_in(call)]
+        arguments = ", ".join([*handed_in, bounds.begin, bounds.end])
         return wrapped(f"{self.model}_{self.row_names[call.name]}({arguments});")
+
+    def arenas_handed_in(self, call: Call, step_name: str) -> list[str]:
+        """Memories whose arenas a function for some rows of a call is given: those of the caller's instance."""
+        return self.memories(call, step_name) if self.interface.holds_context else []
 
     def handed_in(self, call: KernelCall) -> list[str]:
         """Tensors of a call that lie in the caller's memory."""
@@ -77,7 +94,7 @@ class Calls:
 
     def _transfer(self, step: Transfer) -> str:
         target = place(self.program, self.plan, step.target)
-        source = f"{self.model}_{step.source}" if step.source_is_constant else self._place(step.source)
+        source = self._constant(step.source) if step.source_is_constant else self._place(step.source)
         operands = f"{target}, {source}, {self.program.tensors[step.target].num_bytes}u"
         if step.number is not None:
             return f"tvm_ext_dma_start({step.number}u, {operands});"
@@ -116,7 +133,7 @@ class Calls:
                 arguments.append(self._place(next(outputs)))
             elif parameter.role == "constant":
                 name = next(constants)
-                arguments.append(self._place(fetched[name]) if name in fetched else f"{self.model}_{name}")
+                arguments.append(self._place(fetched[name]) if name in fetched else self._constant(name))
             elif parameter.role == "scratch":
                 arguments.append(self._place(scratch_name(step_name)))
             elif parameter.role == "ring":

@@ -6,8 +6,10 @@ ram is zeroed at start, constants of rom are loaded in place, constants in ram a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import gcd
 
+from codegen_c.emit.memory import define_section, section_macro
 from codegen_c.emit.selftest import ports, run_arguments, streams
 from codegen_c.emit.templates import render
 from codegen_c.program.interface import Interface
@@ -31,17 +33,20 @@ def emit_firmware(
     moves: whether the model copies between memories; the firmware then counts the bytes.
     compares: whether the self-test does.
     """
+    _board(platform)
+    generated = {"firmware.c": firmware_part(interface, platform, moves=moves, compares=compares)}
+    return board_files(platform, generated, moves=moves)
+
+
+def board_files(platform: Platform, generated: Mapping[str, str], *, moves: bool) -> dict[str, str]:
+    """Files under `board/`: those that only the platform decides, and `generated`. Raises as `emit_firmware` does."""
     board, startup = _board(platform), startup_of(platform)
     copied = {name: startup_text(name, startup) for name in ("startup.c", "semihosting.h", "measure.h")}
     copied["timer.h"] = _timer(board, startup)
     if moves:
         copied |= {name: runtime_text(name, instruction_set_of(platform.processor)) for name in DMA_COUNT}
-    generated = {
-        "board.h": _board_header(platform, board, moves),
-        "link.ld": _linker_script(platform, board),
-        "firmware.c": _main(interface, startup, moves, compares),
-    }
-    return {f"board/{name}": text for name, text in sorted((copied | generated).items())}
+    copied |= {"board.h": _board_header(platform, board, moves), "link.ld": _linker_script(platform, board)}
+    return {f"board/{name}": text for name, text in sorted((copied | {**generated}).items())}
 
 
 def instruction_shift(board: Board) -> int:
@@ -141,23 +146,33 @@ def _part(memory: Memory) -> dict[str, object]:
     }
 
 
-def _main(interface: Interface, startup: Startup, moves: bool, compares: bool) -> str:
+def firmware_part(
+    interface: Interface, platform: Platform, *, moves: bool, compares: bool = True, in_bundle: bool = False
+) -> str:
+    """The part of firmware that runs one model: all of it, or in a bundle what its other part calls."""
+    startup = startup_of(platform)
     types = [f"const {port.c_type} *" for port in interface.inputs] + [f"{p.c_type} *" for p in interface.outputs]
-    parameters = {"arena": "void", "caller": ", ".join(types), "stream": f"const {interface.io_struct} *"}
+    types = {"arena": [], "caller": types, "stream": [f"const {interface.io_struct} *"]}[interface.io]
+    types = [f"{interface.context_type} *", *types] if interface.holds_context else types
+    memory = platform.memory(platform.activations)
     return render(
         "firmware.c.j2",
         model=interface.model,
+        bundle=in_bundle,
         io=interface.io,
         counts=moves,
         compares=compares,
         resets=interface.state_bytes > 0,
         warms_up=interface.warm_up_runs > 0,
         read_stack_pointer=startup.read_stack_pointer,
-        parameters=parameters[interface.io],
+        parameters=", ".join(types) or "void",
+        context=interface.holds_context,
+        section=define_section(interface.model, memory, zeroed=True).strip(),
+        section_macro=section_macro(interface.model, memory.name),
         streams=streams(interface),
         input_bytes=sum(port.num_bytes for port in interface.inputs),
         output_bytes=sum(port.num_bytes for port in interface.outputs),
-        arguments=run_arguments(interface, "input_", "output_"),
-        inputs=ports(interface, "inputs", "input_"),
-        outputs=ports(interface, "outputs", "output_"),
+        arguments=run_arguments(interface, "input_", "output_", "&instance"),
+        inputs=ports(interface, "inputs", "input_", "&instance"),
+        outputs=ports(interface, "outputs", "output_", "&instance"),
     )

@@ -7,6 +7,7 @@ from codegen_c.c_text.text import block, comment
 from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.stream import callback_signature, describe_rows, streamed
 from codegen_c.program.interface import NOT_READY, NOT_RESET, Interface, Port
+from tvm_ext.core.alignment import ALIGNMENT_BYTES
 
 
 def emit_header(interface: Interface, origin: Origin) -> str:
@@ -34,6 +35,7 @@ def emit_header(interface: Interface, origin: Origin) -> str:
             "/* Numbers of elements. */",
             *sizes,
             "",
+            *([_context_api(interface)] if interface.holds_context else []),
             api(interface),
             *([_state_api(interface)] if interface.state_bytes else []),
             "#ifdef __cplusplus\n}\n#endif\n",
@@ -59,22 +61,39 @@ def describe_type(port: Port) -> str:
 
 def signature(interface: Interface) -> str:
     """`int32_t <model>_run(...)` without the semicolon."""
-    if interface.io == "arena":
-        return f"int32_t {interface.run}(void)"
+    arguments: list[str] = []
     if interface.io == "stream":
-        return f"int32_t {interface.run}(const {interface.io_struct} *io)"
-    arguments = [f"const {port.c_type} *{port.name}" for port in interface.inputs]
-    arguments += [f"{port.c_type} *{port.name}" for port in interface.outputs]
-    one_line = f"int32_t {interface.run}({', '.join(arguments)})"
+        arguments = [f"const {interface.io_struct} *io"]
+    elif interface.io == "caller":
+        arguments = [f"const {port.c_type} *{port.name}" for port in interface.inputs]
+        arguments += [f"{port.c_type} *{port.name}" for port in interface.outputs]
+    one_line = f"int32_t {interface.run}({_parameters(interface, *arguments)})"
     if len(one_line) <= 100:
         return one_line
-    return f"int32_t {interface.run}(\n" + block(",\n".join(arguments)) + ")"
+    return f"int32_t {interface.run}(\n" + block(_parameters(interface, *arguments).replace(", ", ",\n")) + ")"
 
 
 def accessor_signature(interface: Interface, port: Port) -> str:
     """`float *<model>_<input>(void)`; outputs are const."""
-    const = "const " if port in interface.outputs else ""
-    return f"{const}{port.c_type} *{interface.accessor(port)}(void)"
+    if port in interface.outputs:
+        return f"const {port.c_type} *{interface.accessor(port)}({_parameters(interface, const=True)})"
+    return f"{port.c_type} *{interface.accessor(port)}({_parameters(interface)})"
+
+
+def reset_signature(interface: Interface) -> str:
+    """`void <model>_reset(void)`."""
+    return f"void {interface.reset}({_parameters(interface)})"
+
+
+def state_place_signature(interface: Interface) -> str:
+    """`void *<model>_state_place(void)`."""
+    return f"void *{interface.state_place}({_parameters(interface)})"
+
+
+def _parameters(interface: Interface, *others: str, const: bool = False) -> str:
+    """Parameters of a function, the instance first where the caller holds it."""
+    own = [f"{'const ' if const else ''}{interface.context_type} *context"] if interface.holds_context else []
+    return ", ".join([*own, *others]) or "void"
 
 
 def _arena_api(interface: Interface) -> str:
@@ -84,14 +103,14 @@ def _arena_api(interface: Interface) -> str:
     accessors = [f"{comment_block([note])}\n{accessor_signature(interface, port)};\n" for port, note in ports]
     run = (
         "/* One inference, 0 when done. It uses the inputs' memory for its own values: write them again before the\n"
-        "   next run. Not reentrant: the arenas are static. */\n"
+        f"   next run. {_reentrancy(interface)} */\n"
     )
     return "\n".join([*accessors, f"{run}{signature(interface)};\n"])
 
 
 def _caller_api(interface: Interface) -> str:
     notes = [f"{port.name}: {describe(port)}." for port in (*interface.inputs, *interface.outputs)]
-    head = "One inference, 0 when done. Inputs and outputs must not overlap. Not reentrant: the arenas are static."
+    head = f"One inference, 0 when done. Inputs and outputs must not overlap. {_reentrancy(interface)}"
     return f"{comment_block([head, *notes])}\n{signature(interface)};\n"
 
 
@@ -111,23 +130,47 @@ def _stream_api(interface: Interface) -> str:
     struct = f"{head}typedef struct {{\n{block(members)}\n}} {interface.io_struct};\n"
     run = (
         "/* One inference, 0 when done. It calls the functions of `io` as rows are needed or made.\n"
-        "   Not reentrant: the arenas are static. */\n"
+        f"   {_reentrancy(interface)} */\n"
     )
     return f"{struct}\n{run}{signature(interface)};\n"
 
 
-def _state_api(interface: Interface) -> str:
+def _reentrancy(interface: Interface) -> str:
+    if interface.holds_context:
+        return "Reentrant: one run at a time on an instance, any number on different ones."
+    return "Not reentrant: the arenas are static."
+
+
+def _context_api(interface: Interface) -> str:
+    kept = f" and the state of {interface.state_bytes} B" if interface.state_bytes else ""
+    alignment, member = ALIGNMENT_BYTES, f"uint8_t bytes[{interface.context_bytes_name}];"
     return (
-        f"/* State: {interface.state_bytes} B that a run keeps for the next one. Call {interface.reset}()\n"
+        f"/* An instance of the model: the arenas{kept}, for one stream, thread or task. Declare one for each,\n"
+        "   wherever memory is aligned so; every function works on the one it is given, and on constants.\n"
+        f"   {'It begins with a reset.' if interface.state_bytes else 'It needs no first value.'} */\n"
+        f"#define {interface.context_bytes_name} {interface.context_bytes}u\n"
+        f"#define {interface.context_alignment_name} {alignment}u\n"
+        "typedef struct {\n#ifdef __cplusplus\n"
+        f"    alignas({interface.context_alignment_name}) {member}\n#else\n"
+        f"    _Alignas({interface.context_alignment_name}) {member}\n#endif\n"
+        f"}} {interface.context_type};\n"
+    )
+
+
+def _state_api(interface: Interface) -> str:
+    instance = "context" if interface.holds_context else ""
+    return (
+        f"/* State: {interface.state_bytes} B that a run keeps for the next one. Call {interface.reset}({instance})\n"
         f"   before the first run, and to begin anew; before that, a run answers {interface.not_reset}.\n"
         "   A run that fails leaves the state as it was then: begin anew, or restore it.\n"
         "   To save the state, copy all its bytes; to restore it, copy them back:\n"
-        f"   memcpy(saved, {interface.state_place}(), {interface.state_bytes_name});\n"
+        f"   memcpy(saved, {interface.state_place}({instance}), {interface.state_bytes_name});\n"
         "   States fit the build that made them; a run refuses those of another layout. */\n"
-        f"enum {{ {interface.state_bytes_name} = {interface.state_bytes}, {interface.not_reset} = {NOT_RESET} }};\n"
+        f"#define {interface.state_bytes_name} {interface.state_bytes}u\n"
+        f"#define {interface.not_reset} ({NOT_RESET})\n"
         f"{_warm_up(interface)}"
-        f"void {interface.reset}(void);\n"
-        f"void *{interface.state_place}(void);\n"
+        f"{reset_signature(interface)};\n"
+        f"{state_place_signature(interface)};\n"
     )
 
 
@@ -137,5 +180,6 @@ def _warm_up(interface: Interface) -> str:
     return (
         f"/* The first {interface.warm_up_runs} runs behind a reset answer {interface.not_ready}:\n"
         "   the window is not full, and outputs mean nothing. From then on a run answers as the whole window. */\n"
-        f"enum {{ {interface.warm_up_name} = {interface.warm_up_runs}, {interface.not_ready} = {NOT_READY} }};\n"
+        f"#define {interface.warm_up_name} {interface.warm_up_runs}\n"
+        f"#define {interface.not_ready} ({NOT_READY})\n"
     )

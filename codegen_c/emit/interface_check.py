@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codegen_c.emit.header import accessor_signature, signature
+from codegen_c.emit.header import accessor_signature, reset_signature, signature, state_place_signature
 from codegen_c.emit.stream import callback_signature, streamed
 from codegen_c.program.interface import Interface
 
@@ -16,7 +16,10 @@ def emit_interface_check(interface: Interface) -> str:
     if interface.state_bytes:
         lines += [_equal(interface.state_bytes_name, interface.state_bytes)]
         lines += [_equal(interface.warm_up_name, interface.warm_up_runs)] if interface.warm_up_runs else []
-        lines += [f"void {interface.reset}(void);", f"void *{interface.state_place}(void);"]
+        lines += [f"{reset_signature(interface)};", f"{state_place_signature(interface)};"]
+    if interface.holds_context:
+        lines += [_equal(interface.context_bytes_name, interface.context_bytes)]
+        lines += [_equal(f"sizeof({interface.context_type})", interface.context_bytes)]
     if interface.io == "arena":
         lines += [f"{accessor_signature(interface, port)};" for port in ports]
     if interface.io == "stream":

@@ -1,6 +1,11 @@
-"""`<model>_memory.h` and `.c`: one static union per memory, every tensor in it by name at its planned offset."""
+"""`<model>_memory.h` and `.c`: one union per memory, every tensor in it by name at its planned offset.
+
+They are static objects, or members of an instance that the caller holds.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 from codegen_c.arena.memory_plan import MemoryPlan, Placement
 from codegen_c.c_text.lines import MOST_COLUMNS, comment_block
@@ -13,10 +18,39 @@ from tvm_ext.core.alignment import ALIGNMENT_BYTES, aligned
 from tvm_ext.core.platform import Memory, Platform
 from tvm_ext.core.section_names import zeroed_by_name
 
+INSTANCE = "instance"
+"""Name of an instance as generated functions see it, and of its type behind the model's."""
+
 
 def union_name(model: str, memory: str) -> str:
     """Tag of a memory's union, and name of the one object of that type."""
     return f"{model}_{memory}"
+
+
+def arena_object(interface: Interface, memory: str, shared: Mapping[str, str]) -> str:
+    """C expression of a memory's arena. shared: memory -> what a bundle has for it."""
+    if interface.holds_context:
+        return f"{INSTANCE}->{memory}"
+    return shared.get(memory, union_name(interface.model, memory))
+
+
+def arena_pointer(interface: Interface, memory: str, shared: Mapping[str, str]) -> str:
+    """Declaration, without the semicolon, of a pointer to a memory's arena that is named as the memory."""
+    tag = union_name(interface.model, memory)
+    return f"union {tag} *const {memory} = &{arena_object(interface, memory, shared)}"
+
+
+def instance_pointer(interface: Interface, *, const: bool = False) -> list[str]:
+    """Lines that make an instance out of the caller's block; none where there is none."""
+    if not interface.holds_context:
+        return []
+    qualifier = "const " if const else ""
+    return [f"{qualifier}struct {interface.model}_{INSTANCE} *const {INSTANCE} = ({qualifier}void *)context->bytes;"]
+
+
+def context_bytes(plan: MemoryPlan) -> int:
+    """Bytes of an instance with all arenas and states of a plan; C has no empty one."""
+    return max(sum(aligned(arena.num_bytes) for arena in plan.arenas), ALIGNMENT_BYTES)
 
 
 def section_macro(model: str, memory: str) -> str:
@@ -44,10 +78,19 @@ def define_section(model: str, memory: Memory, *, zeroed: bool) -> str:
 
 
 def emit_memory(
-    program: Program, plan: MemoryPlan, interface: Interface, origin: Origin, platform: Platform
+    program: Program,
+    plan: MemoryPlan,
+    interface: Interface,
+    origin: Origin,
+    platform: Platform,
+    shared: Mapping[str, str] | None = None,
+    bundle: str = "",
 ) -> dict[str, str]:
-    """Texts of `<model>_memory.h` and `<model>_memory.c`."""
-    model = interface.model
+    """Texts of `<model>_memory.h` and `<model>_memory.c`.
+
+    shared: memory -> the arena's object in the memory of a bundle, of that name.
+    """
+    model, shared = interface.model, shared or {}
     guard = f"{model.upper()}_MEMORY_H"
     memories = [arena.memory for arena in plan.arenas if arena.num_bytes]
     homes = {arena.memory: arena.inside for arena in plan.arenas}
@@ -55,14 +98,27 @@ def emit_memory(
         banner(origin, f"{model}: the arenas, every tensor at its planned place."),
         f"#ifndef {guard}\n#define {guard}\n",
         "#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n",
-        *(_union(program, plan, model, memory) for memory in memories),
+        *(
+            _union(program, plan, model, memory, is_own=not interface.holds_context and memory not in shared)
+            for memory in memories
+        ),
+        *([_instance(interface, memories)] if interface.holds_context else []),
         "#endif\n",
     ]
     source = [
         banner(origin, f"{model}: the arenas."),
         f'#include "{model}_memory.h"\n#include "{model}.h"\n',
-        *(_definition(model, memory, platform.memory(homes[memory])) for memory in memories),
-        *(_accessors(program, plan, interface) if interface.io == "arena" else ()),
+        *([f'#include "{bundle}_memory.h"\n'] if shared else []),
+        *(
+            [f'_Static_assert(sizeof(struct {model}_{INSTANCE}) == sizeof({interface.context_type}), "instance");\n']
+            if interface.holds_context
+            else [
+                arena_definition(model, memory, platform.memory(homes[memory]))
+                for memory in memories
+                if memory not in shared
+            ]
+        ),
+        *(_accessors(plan, interface, shared) if interface.io == "arena" else ()),
     ]
     return {f"{model}_memory.h": "\n".join(header), f"{model}_memory.c": "\n".join(source)}
 
@@ -82,7 +138,15 @@ def place(program: Program, plan: MemoryPlan, name: str) -> str:
     return f"&{part.tensor}[{part.first}]" if part else name
 
 
-def _union(program: Program, plan: MemoryPlan, model: str, memory: str) -> str:
+def _instance(interface: Interface, memories: Sequence[str]) -> str:
+    """The struct of everything that one instance writes to."""
+    members = [f"union {union_name(interface.model, memory)} {memory};" for memory in memories]
+    unused = f"_Alignas({ALIGNMENT_BYTES}) uint8_t unused[{ALIGNMENT_BYTES}];"
+    note = "/* An instance, which the caller holds. */"
+    return f"{note}\nstruct {interface.model}_{INSTANCE} {{\n{block(members or [unused])}\n}};\n"
+
+
+def _union(program: Program, plan: MemoryPlan, model: str, memory: str, *, is_own: bool) -> str:
     arena = next(arena for arena in plan.arenas if arena.memory == memory)
     placements = sorted((p for p in plan.placements.values() if p.memory == memory), key=lambda p: (p.begin, p.offset))
     tag = union_name(model, memory)
@@ -96,7 +160,8 @@ def _union(program: Program, plan: MemoryPlan, model: str, memory: str) -> str:
     peak = program.steps[arena.peak_step].name if program.steps else model
     bound = arena.lower_bound_bytes
     note = f"/* {arena.num_bytes} B; no plan of these lifetimes needs fewer than {bound} B (at {peak}). */"
-    return "\n".join([note, f"union {tag} {{", block(members), "};", f"extern union {tag} {tag};", *asserts, ""])
+    declared = [f"extern union {tag} {tag};"] if is_own else []
+    return "\n".join([note, f"union {tag} {{", block(members), "};", *declared, *asserts, ""])
 
 
 def _member(program: Program, placement: Placement) -> list[str]:
@@ -123,7 +188,7 @@ def _member(program: Program, placement: Placement) -> list[str]:
     return [*comment_block([f"{note}; {alive}"]).split("\n"), *struct]
 
 
-def _definition(model: str, arena: str, memory: Memory) -> str:
+def arena_definition(model: str, arena: str, memory: Memory) -> str:
     """The arena's object, in the section of the memory that it lies in."""
     tag = union_name(model, arena)
     text = f"{define_section(model, memory, zeroed=True)}{section_macro(model, memory.name)} union {tag} {tag};\n"
@@ -132,10 +197,11 @@ def _definition(model: str, arena: str, memory: Memory) -> str:
     return text
 
 
-def _accessors(program: Program, plan: MemoryPlan, interface: Interface) -> list[str]:
+def _accessors(plan: MemoryPlan, interface: Interface, shared: Mapping[str, str]) -> list[str]:
     texts: list[str] = []
     for port in (*interface.inputs, *interface.outputs):
         memory = plan.placements[port.name].memory
-        body = block(f"return {union_name(interface.model, memory)}.{port.name};")
-        texts.append(f"{accessor_signature(interface, port)}\n{{\n{body}\n}}\n")
+        where = arena_object(interface, memory, shared)
+        lines = [*instance_pointer(interface, const=port in interface.outputs), f"return {where}.{port.name};"]
+        texts.append(f"{accessor_signature(interface, port)}\n{{\n{block(lines)}\n}}\n")
     return texts

@@ -53,7 +53,8 @@ def _memory(program: Program, plan: MemoryPlan, arena: Arena, live: list[int], s
     curve = " ".join(f"{x(i)},{y(value)} {x(i + 1)},{y(value)}" for i, value in enumerate(live))
     every = max(1, -(-steps // 16))
     return {
-        "name": _visible(arena.memory),
+        "name": _visible(f"{arena.memory}, in {arena.home}" if arena.home else arena.memory),
+        "is_state": bool(arena.home),
         "num_bytes": arena.num_bytes,
         "bound": arena.lower_bound_bytes,
         "arena_y": y(arena.num_bytes),
@@ -98,12 +99,12 @@ def _box(
             row["type"],
             row["made_by"],
             f"{place.num_bytes:,} bytes at offset {place.offset:,}",
-            f"steps {place.begin} to {place.end - 1}",
+            "kept from run to run" if row["kind"] == "state" else f"steps {place.begin} to {place.end - 1}",
         )
         if line
     )
     # Inputs and outputs lie over what they share bytes with: their labels stand at the other end.
-    below = min(height / 2 + 4, 16) if row["kind"] in ("inner", "scratch") else max(height / 2 + 4, height - 6)
+    below = min(height / 2 + 4, 16) if row["kind"] in ("inner", "scratch", "state") else max(height / 2 + 4, height - 6)
     return _Box(
         kind=row["kind"], x=across[0], y=up[1], width=width, height=height, label=label,
         label_y=round(up[1] + below, 2), facts=facts,
@@ -123,16 +124,19 @@ def _row(program: Program, place: Placement, maker: Step | None) -> dict[str, st
             "made_by": "",
         }
     tensor = program.tensors[place.name]
+    kept = next((state.source for state in program.states if state.tensor == place.name), tensor.source)
     return common | {
-        "kind": {"input": "input", "output": "output"}.get(_role(program, place.name), "inner"),
+        "kind": _role(program, place.name),
         "name": _visible(place.name),
-        "source": _visible(tensor.source),
+        "source": _visible(kept),
         "type": f"{tensor.dtype}[{', '.join(map(str, tensor.shape))}]",
         "made_by": f"made by {_visible(maker.name)}" if maker else "",
     }
 
 
 def _role(program: Program, name: str) -> str:
+    if program.tensors[name].role == "state":
+        return "state"
     return "output" if name in program.outputs else "input" if name in program.inputs else "inner"
 
 

@@ -10,16 +10,17 @@ from codegen_c.c_text.lines import folded
 from codegen_c.c_text.text import block
 from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.calls import Calls
+from codegen_c.emit.function_names import function_names
 from codegen_c.emit.functions import definition
 from codegen_c.emit.header import signature
 from codegen_c.emit.layers import function_comment
-from codegen_c.emit.memory import union_name
+from codegen_c.emit.memory import arena_pointer, instance_pointer
 from codegen_c.emit.pieces import Piece, joined
 from codegen_c.emit.row_functions import row_function_names, row_functions
 from codegen_c.emit.sequence import sequence_lines
+from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.state import run_begins, run_ends
 from codegen_c.emit.stream import streamed
-from codegen_c.kernels.contract import CFunction
 from codegen_c.program.interface import Interface
 from codegen_c.program.program import (
     KernelCall,
@@ -32,25 +33,33 @@ from codegen_c.program.program import (
     calls,
     reads,
 )
-from tvm_ext.core.names import unique
 from tvm_ext.core.platform import STATE_MEMORY
-
-RESERVED = frozenset({"run", "after_step", "bytes", "i", "io", "row", "status", "reset", "not_reset"})
-"""Names of the model's own that nothing else of it may have."""
 
 RUNTIME_HEADER = "tvm_ext_kernels.h"
 DMA_HEADER = "tvm_ext_dma.h"
 
 
 def emit_model(
-    program: Program, plan: MemoryPlan, interface: Interface, origin: Origin, *, after_step: bool = False
+    program: Program,
+    plan: MemoryPlan,
+    interface: Interface,
+    origin: Origin,
+    *,
+    after_step: bool = False,
+    sharing: Sharing = ALONE,
 ) -> str:
     """Text of `<model>.c`. after_step: call the function pointer `<model>_after_step` behind each step (for tests)."""
-    return joined(model_pieces(program, plan, interface, origin, after_step=after_step))
+    return joined(model_pieces(program, plan, interface, origin, after_step=after_step, sharing=sharing))
 
 
 def model_pieces(
-    program: Program, plan: MemoryPlan, interface: Interface, origin: Origin, *, after_step: bool = False
+    program: Program,
+    plan: MemoryPlan,
+    interface: Interface,
+    origin: Origin,
+    *,
+    after_step: bool = False,
+    sharing: Sharing = ALONE,
 ) -> list[Piece]:
     """`<model>.c` in pieces: what stands above, a function for one or more steps, the steps of the run."""
     model = interface.model
@@ -59,9 +68,14 @@ def model_pieces(
     includes += [
         f'#include "{name}"' if name.startswith("tvm_ext_") else f"#include <{name}>" for name in headers(program)
     ]
+    if sharing.arenas:
+        includes.insert(1, f'#include "{sharing.bundle}_memory.h"')
+    if any(call.implementation.function in sharing.functions for call in program.kernel_calls()):
+        includes.insert(1, f'#include "{sharing.bundle}_kernels.h"')
     names = function_names(program)
     users = {name: [call for call in program.kernel_calls() if names.get(call.name) == name] for name in names.values()}
-    functions = _functions(program, model, users, origin.operators)
+    own = {name: same for name, same in users.items() if same[0].implementation.function not in sharing.functions}
+    functions = _functions(program, model, own, origin.operators)
     head = [
         banner(origin, f"{model}: layers, and the run that calls them in order."),
         "\n".join(includes),
@@ -70,8 +84,9 @@ def model_pieces(
     ]
     ports = {port.name: port for port in (*interface.inputs, *interface.outputs)}
     written = Calls(
-        program=program, plan=plan, model=model, names=names, ports=ports, row_names=row_function_names(program)
-    )
+        program=program, plan=plan, interface=interface, names=names, ports=ports,
+        row_names=row_function_names(program), sharing=sharing,
+    )  # fmt: skip
     run = _run(written, interface, after_step)
     pieces = [*(Piece(text=text) for text in head), *functions, *row_functions(written), *run]
     return [replace(piece, text=folded(piece.text)) for piece in pieces]
@@ -110,38 +125,27 @@ def headers(program: Program) -> list[str]:
     return sorted({RUNTIME_HEADER, *used, *([DMA_HEADER] if program.moves() else [])})
 
 
-def function_names(program: Program) -> dict[str, str]:
-    """Name of each kernel call's function: layers of one shape share it, then it is named for what it computes.
-
-    Calls of the application's functions have none.
-    """
-    users: dict[CFunction, list[KernelCall]] = {}
-    for call in program.kernel_calls():
-        if not call.implementation.callback:
-            users.setdefault(call.implementation.function, []).append(call)
-    calls_of = {call.name for call in program.kernel_calls()}
-    taken = {*RESERVED, *calls_of, *program.tensors, *program.constants}
-    taken |= {tensor.memory for tensor in program.tensors.values()}
-    names: dict[str, str] = {}
-    for same in users.values():
-        layers = {call.source_nodes or (call.name,) for call in same}
-        name = unique(same[0].computes, taken) if len(layers) > 1 and same[0].computes else same[0].name
-        names |= {call.name: name for call in same}
-    return names
-
-
 def _run(written: Calls, interface: Interface, after_step: bool) -> list[Piece]:
     model, program = interface.model, written.program
-    direct = [(call, step) for step in program.steps for call in calls(step) if call.name not in written.row_names]
-    named = [memory for call, step in direct for memory in written.memories(call, step.name)]
+    named = [
+        memory
+        for step in program.steps
+        for call in calls(step)
+        for memory in written.memories(call, step.name)
+        if interface.holds_context or call.name not in written.row_names
+    ]
     used = dict.fromkeys([*named, STATE_MEMORY] if program.states else named)
-    lines = [f"union {union_name(model, memory)} *const {memory} = &{union_name(model, memory)};" for memory in used]
+    lines = [
+        *(instance_pointer(interface) if used else []),
+        *(f"{arena_pointer(interface, name, written.sharing.arenas)};" for name in used),
+    ]
     lines += ["int32_t status = 0;"] if streamed(interface) else []
     lines += [""] if lines else []
     lines += run_begins(program, written.plan, interface)
     read = {name for step in program.steps for name in reads(step)}
     unread = [port.name for port in interface.inputs if port.name not in read]
     lines += [f"(void){name}; /* no step reads it */" for name in unread if interface.io == "caller"]
+    lines += ["(void)context; /* no step keeps anything there */"] if interface.holds_context and not used else []
     pieces = [Piece(text="\n".join([f"{signature(interface)}\n{{", *([block(lines)] if lines else [])]))]
     for index, step in enumerate(program.steps):
         lines = _step(written, step)

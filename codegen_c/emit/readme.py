@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from codegen_c.c_text.text import block
+from codegen_c.c_text.text import block, comment
 from codegen_c.emit.header import describe
 from codegen_c.emit.memory import section_macro
 from codegen_c.emit.stream import callback_signature, describe_rows, streamed
@@ -19,11 +19,13 @@ def emit_readme(interface: Interface, report: Mapping[str, Any]) -> str:
     used = [(memory["name"], memory["used_bytes"]) for memory in report["memories"] if memory["used_bytes"]]
     arenas = [memory["name"] for memory in report["memories"] if memory["used_bytes"] and memory["kind"] == "ram"]
     ports = [{"name": p.name, "description": _describe(p)} for p in (*interface.inputs, *interface.outputs)]
-    sources = [f"`{model}.c`", f"`{model}_memory.c`", f"`{model}_weights.c`", "and the headers beside them"]
+    parts = ["", "_memory", "_weights", *(["_state"] if report["states"] else [])]
+    sources = [*(f"`{model}{part}.c`" for part in parts), "and the headers beside them"]
     return render(
         "README.md.j2", model=model, generator=report["generator"], source=report["model"]["source"],
-        sha256=report["model"]["sha256"], platform=report["platform"], verified=_verified(verify),
-        usage=_usage(interface),
+        sha256=report["model"]["sha256"], platform=report["platform"], verified=verified(verify),
+        usage=usage(interface),
+        state=_state(interface, report) if report["states"] else None,
         ports=ports, files=", ".join(sources), board=report["artifacts"]["elf"] is not None, memories=used,
         arena_bytes=report["arena_bytes"], lower_bound_bytes=report["lower_bound_bytes"],
         code_bytes=report["code_bytes"], stack_bytes=report["stack_bytes"],
@@ -32,7 +34,7 @@ def emit_readme(interface: Interface, report: Mapping[str, Any]) -> str:
     )  # fmt: skip
 
 
-def _verified(verify: Mapping[str, Any]) -> str:
+def verified(verify: Mapping[str, Any]) -> str:
     """One sentence for each place where the package was run, or nothing; and whose reading it was compared with."""
     places = {"host": "the host", "qemu": "the board in QEMU"}
     ran = {target: result for target, result in verify.items() if result}
@@ -47,19 +49,46 @@ def _verified(verify: Mapping[str, Any]) -> str:
     return " ".join(sentences)
 
 
-def _usage(interface: Interface) -> str:
+def usage(interface: Interface) -> str:
+    """Example of a call; of an instance of its own, one for each stream, thread or task, where callers hold them."""
+    if not interface.holds_context:
+        return _calls(interface)
+    lines = [f"static {interface.context_type} context;  /* one for each stream, thread or task */"]
+    lines += [f"{interface.reset}(&context);"] if interface.state_bytes else []
+    return "\n".join([*lines, "", _calls(interface)])
+
+
+def _calls(interface: Interface) -> str:
+    context = ["&context"] if interface.holds_context else []
     if interface.io == "caller":
         buffers = [
             f"static {p.c_type} {p.name}[{interface.size_macro(p)}];" for p in (*interface.inputs, *interface.outputs)
         ]
-        arguments = ", ".join(p.name for p in (*interface.inputs, *interface.outputs))
+        arguments = ", ".join([*context, *(p.name for p in (*interface.inputs, *interface.outputs))])
         return "\n".join([*buffers, "", f"int32_t status = {interface.run}({arguments});  /* 0: done */"])
     if interface.io == "stream":
         return _stream_usage(interface)
-    lines = [f"{p.c_type} *{p.name} = {interface.accessor(p)}();  /* fill before each run */" for p in interface.inputs]
-    lines.append(f"int32_t status = {interface.run}();  /* 0: done */")
-    lines += [f"const {p.c_type} *{p.name} = {interface.accessor(p)}();" for p in interface.outputs]
+
+    def accessor(port: Port) -> str:
+        return f"{interface.accessor(port)}({''.join(context)})"
+
+    lines = [f"{p.c_type} *{p.name} = {accessor(p)};  /* fill before each run */" for p in interface.inputs]
+    lines.append(f"int32_t status = {interface.run}({''.join(context)});  /* 0: done */")
+    lines += [f"const {p.c_type} *{p.name} = {accessor(p)};" for p in interface.outputs]
     return "\n".join(lines)
+
+
+def _state(interface: Interface, report: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of the section on what runs keep."""
+    states = report["states"]
+    return {
+        "reset": interface.reset, "run": interface.run, "place": interface.state_place,
+        "bytes_name": interface.state_bytes_name, "not_reset": interface.not_reset, "not_ready": interface.not_ready,
+        "warm_up_name": interface.warm_up_name, "warm_up_runs": interface.warm_up_runs,
+        "num_bytes": interface.state_bytes, "memory": states[0]["memory"], "retained": states[0]["retained"],
+        "section": section_macro(interface.model, states[0]["memory"]), 
+        "rows": [{**state, "name": comment(state["name"]).replace("|", "/")} for state in states],
+    }  # fmt: skip
 
 
 def _stream_usage(interface: Interface) -> str:
@@ -85,7 +114,8 @@ def _stream_usage(interface: Interface) -> str:
         texts.append(f"/* {note} */\nstatic {signature}\n{{\n{block(loop)}\n}}\n")
     members = [f".{direction}_{port.name} = {direction}_{port.name}," for direction, port in streamed(interface)]
     struct = f"const {interface.io_struct} io = {{\n{block(members)}\n}};"
-    return "\n".join([*texts, struct, f"int32_t status = {interface.run}(&io);  /* 0: done */"])
+    arguments = "&context, &io" if interface.holds_context else "&io"
+    return "\n".join([*texts, struct, f"int32_t status = {interface.run}({arguments});  /* 0: done */"])
 
 
 def _describe(port: Port) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from codegen_c.c_text.text import C_TYPES, block
 from codegen_c.emit.calls import Calls, wrapped
-from codegen_c.emit.memory import union_name
+from codegen_c.emit.memory import arena_pointer, union_name
 from codegen_c.emit.pieces import Piece
 from codegen_c.emit.stream import RowBounds
 from codegen_c.program.program import KernelCall, Program, RowSteps
@@ -60,15 +60,18 @@ def row_functions(written: Calls) -> list[Piece]:
 
 def _definition(written: Calls, call: KernelCall, step_name: str) -> str:
     model, tensors = written.model, written.program.tensors
-    parameters = [
+    given = written.arenas_handed_in(call, step_name)
+    parameters = [f"union {union_name(model, memory)} *{memory}" for memory in given]
+    parameters += [
         f"{'' if name in call.outputs else 'const '}{C_TYPES[tensors[name].dtype]} *{name}"
         for name in written.handed_in(call)
     ]
     head = f"TVM_EXT_STEP void {model}_{written.row_names[call.name]}("
     lines = [
         *(
-            f"union {union_name(model, memory)} *const {memory} = &{union_name(model, memory)};"
+            f"{arena_pointer(written.interface, memory, written.sharing.arenas)};"
             for memory in written.memories(call, step_name)
+            if memory not in given
         ),
         *written.lines(call, step_name, BOUNDS),
     ]

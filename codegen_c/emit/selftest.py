@@ -66,6 +66,7 @@ def emit_selftest(interface: Interface, *, tolerance: float = 1e-4, compares: bo
     values = {
         "model": model,
         "io": interface.io,
+        "context": interface.holds_context,
         "compares": compares,
         "resets": interface.state_bytes > 0,
         "warm_up_runs": interface.warm_up_runs,
@@ -86,14 +87,19 @@ def emit_selftest(interface: Interface, *, tolerance: float = 1e-4, compares: bo
         "arguments": run_arguments(interface, "vector->in_", "output_"),
     }
     return {
-        f"{model}_selftest.h": render("selftest.h.j2", model=model, compares=compares),
+        f"{model}_selftest.h": render("selftest.h.j2", model=model, context=interface.holds_context, compares=compares),
         f"{model}_selftest.c": render("selftest.c.j2", **values),
-        f"{model}_selftest_main.c": render("selftest_main.c.j2", model=model, compares=compares),
+        f"{model}_selftest_main.c": render(
+            "selftest_main.c.j2", model=model, context=interface.holds_context, compares=compares
+        ),
     }
 
 
-def ports(interface: Interface, side: Side, caller_prefix: str) -> list[dict[str, str]]:
-    """Fields of ports for the templates; `place`: C expression of where a port's elements are."""
+def ports(interface: Interface, side: Side, caller_prefix: str, instance: str = "context") -> list[dict[str, str]]:
+    """Fields of ports for the templates; `place`: C expression of where a port's elements are.
+
+    instance: C expression of a pointer to the instance, where there are any.
+    """
     arena = interface.io == "arena"
     return [
         {
@@ -102,7 +108,9 @@ def ports(interface: Interface, side: Side, caller_prefix: str) -> list[dict[str
             "c_type": port.c_type,
             "size": interface.size_macro(port),
             "member": _member(port, side),
-            "place": f"{interface.accessor(port)}()" if arena else f"{caller_prefix}{port.name}",
+            "place": f"{interface.accessor(port)}({instance if interface.holds_context else ''})"
+            if arena
+            else f"{caller_prefix}{port.name}",
         }
         for port in getattr(interface, side)
     ]
@@ -132,12 +140,15 @@ def streams(interface: Interface) -> list[dict[str, str | int | tuple[int, ...]]
     return found
 
 
-def run_arguments(interface: Interface, input_prefix: str, output_prefix: str) -> str:
+def run_arguments(interface: Interface, input_prefix: str, output_prefix: str, instance: str = "context") -> str:
     """The C arguments of `<model>_run` where its buffers are named prefix + port name."""
-    if interface.io != "caller":
-        return "&io" if interface.io == "stream" else ""
-    names = [input_prefix + port.name for port in interface.inputs]
-    return ", ".join([*names, *(output_prefix + port.name for port in interface.outputs)])
+    names = [instance] if interface.holds_context else []
+    if interface.io == "stream":
+        names += ["&io"]
+    elif interface.io == "caller":
+        names += [input_prefix + port.name for port in interface.inputs]
+        names += [output_prefix + port.name for port in interface.outputs]
+    return ", ".join(names)
 
 
 def _member(port: Port, side: Side) -> str:

@@ -8,6 +8,7 @@ from codegen_c.emit.banner import Origin
 from codegen_c.emit.header import emit_header
 from codegen_c.emit.memory import emit_memory
 from codegen_c.emit.model import DMA_HEADER, emit_model, headers
+from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.state import emit_state
 from codegen_c.emit.weights import emit_weights
 from codegen_c.program.interface import Interface
@@ -24,6 +25,7 @@ def emit_sources(
     platform: Platform,
     *,
     after_step: bool = False,
+    sharing: Sharing = ALONE,
 ) -> dict[str, str]:
     """File name -> text. after_step as in `emit_model`."""
     model = interface.model
@@ -36,10 +38,10 @@ def emit_sources(
     }
     generated = {
         f"{model}.h": emit_header(interface, origin),
-        f"{model}.c": emit_model(program, plan, interface, origin, after_step=after_step),
-        **emit_memory(program, plan, interface, origin, platform),
-        **emit_state(program, plan, interface, origin),
-        **emit_weights(program, model, origin, platform),
+        f"{model}.c": emit_model(program, plan, interface, origin, after_step=after_step, sharing=sharing),
+        **emit_memory(program, plan, interface, origin, platform, sharing.arenas, sharing.bundle),
+        **emit_state(program, plan, interface, origin, sharing.arenas, sharing.bundle),
+        **emit_weights(program, model, origin, platform, sharing),
     }
     return {
         **{name: folded(text) for name, text in generated.items()},

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 
 import numpy as np
 
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.c_text.text import C_TYPES, block, comment, filled, literal
 from codegen_c.emit.banner import Origin, banner
-from codegen_c.emit.memory import union_name
+from codegen_c.emit.header import reset_signature, state_place_signature
+from codegen_c.emit.memory import arena_object, instance_pointer, union_name
 from codegen_c.program.interface import Interface
 from codegen_c.program.program import KeptState, Program, Tensor
 from tvm_ext.core.platform import STATE_MEMORY
@@ -17,29 +19,44 @@ from tvm_ext.core.platform import STATE_MEMORY
 _LINE_LENGTH = 100
 
 
-def emit_state(program: Program, plan: MemoryPlan, interface: Interface, origin: Origin) -> dict[str, str]:
-    """Text of `<model>_state.c`; no file for a model without states."""
+def emit_state(
+    program: Program,
+    plan: MemoryPlan,
+    interface: Interface,
+    origin: Origin,
+    shared: Mapping[str, str] | None = None,
+    bundle: str = "",
+) -> dict[str, str]:
+    """Text of `<model>_state.c`; no file for a model without states. shared, bundle: as `emit_memory` takes them."""
     if not program.states:
         return {}
-    model, held = interface.model, f"{union_name(interface.model, STATE_MEMORY)}"
-    tables = {state.tensor: _table(program, state, model) for state in program.states if not _is_even(state.initial)}
+    model = interface.model
+    common = shared or {}
+    held = arena_object(interface, STATE_MEMORY, common)
+    found = instance_pointer(interface)
+    tag = union_name(model, STATE_MEMORY)
+    size = f"sizeof ((union {tag} *)0)->bytes" if interface.holds_context else f"sizeof {held}.bytes"
+    tables: list[str] = []
     lines: list[str] = []
     for state in program.states:
         tensor = program.tensors[state.tensor]
-        lines += [f"/* {comment(state.source)} */", *_begun(tensor, state, held, model)]
+        elements = _elements(tensor, state)
+        tables += _table(tensor, elements)
+        lines += [f"/* {comment(state.source)} */", *_begun(tensor, elements, held)]
         if tensor.ring:
             lines.append(f"{held}.{tensor.ring.turn}[0] = 0u;")
     if program.warmed_up:
         lines.append(f"{held}.{program.warmed_up}[0] = 0u;")
     lines.append(f"{held}.{program.ready}[0] = {signature(program, plan)};")
+    finite = all(np.isfinite(state.initial).all() for state in program.states if state.initial.dtype.kind == "f")
+    includes = [*([] if finite else ["#include <math.h>", ""]), f'#include "{model}.h"', f'#include "{model}_memory.h"']
     text = "\n".join(
         [
             banner(origin, f"{model}: what runs keep."),
-            f'#include <string.h>\n\n#include "{model}.h"\n#include "{model}_memory.h"\n',
-            f'_Static_assert(sizeof {held}.bytes == {interface.state_bytes_name}, "state");\n',
-            *(table for table in tables.values()),
-            f"void {interface.reset}(void)\n{{\n{block(lines)}\n}}\n",
-            f"void *{interface.state_place}(void)\n{{\n{block(f'return {held}.bytes;')}\n}}\n",
+            "\n".join([*includes, *([f'#include "{bundle}_memory.h"'] if STATE_MEMORY in common else []), ""]),
+            f'_Static_assert({size} == {interface.state_bytes_name}, "state");\n',
+            f"{reset_signature(interface)}\n{{\n{block([*tables, *found, *lines])}\n}}\n",
+            f"{state_place_signature(interface)}\n{{\n{block([*found, f'return {held}.bytes;'])}\n}}\n",
         ]
     )
     return {f"{model}_state.c": text}
@@ -77,31 +94,34 @@ def run_ends(program: Program, interface: Interface) -> list[str]:
     return lines
 
 
-def _is_even(initial: np.ndarray) -> bool:
-    """True where all bytes of a state have the same initial value."""
-    data = np.ascontiguousarray(initial).reshape(-1).view(np.uint8)
+def _is_even(elements: np.ndarray) -> bool:
+    """True where all elements have the same bytes."""
+    data = elements.view(np.uint8).reshape(elements.size, -1)
     return bool((data == data[:1]).all())
 
 
-def _begun(tensor: Tensor, state: KeptState, held: str, model: str) -> list[str]:
+def _begun(tensor: Tensor, elements: np.ndarray, held: str) -> list[str]:
+    value = literal(elements[:1])[0] if _is_even(elements) else f"{tensor.name}_begins[i]"
     place = f"{held}.{tensor.name}"
-    if _is_even(state.initial):
-        data = np.ascontiguousarray(state.initial).reshape(-1).view(np.uint8)
-        return [f"(void)memset({place}, 0x{int(data[0]) if data.size else 0:02x}, sizeof {place});"]
-    return [f"(void)memcpy({place}, {model}_{tensor.name}_begins, sizeof {place});"]
+    return [f"for (size_t i = 0u; i < {elements.size}u; i++) {{", block(f"{place}[i] = {value};"), "}"]
 
 
-def _table(program: Program, state: KeptState, model: str) -> str:
-    """The elements that a state begins with, where they lie before the first run."""
-    tensor = program.tensors[state.tensor]
-    elements = np.ascontiguousarray(state.initial).reshape(-1)
-    if tensor.ring:
-        rows = np.ascontiguousarray(state.initial).reshape(tensor.ring.rows, -1)
-        slots = np.zeros((tensor.ring.stored, rows.shape[1]), rows.dtype)
-        found = np.roll(rows, -state.pushed, axis=0)
-        for row in range(tensor.ring.rows):
-            slots[(row + tensor.ring.shift) % tensor.ring.stored] = found[row]
-        elements = slots.reshape(-1)
-    ctype = C_TYPES[str(elements.dtype)]
+def _table(tensor: Tensor, elements: np.ndarray) -> list[str]:
+    """The elements that a state begins with, where they are not all the same."""
+    if _is_even(elements):
+        return []
+    name = f"{tensor.name}_begins[{elements.size}]"
     lines = filled(literal(elements), _LINE_LENGTH)
-    return f"static const {ctype} {model}_{tensor.name}_begins[{elements.size}] = {{\n{block(lines)}\n}};\n"
+    return [f"static const {C_TYPES[str(elements.dtype)]} {name} = {{", block(lines), "};"]
+
+
+def _elements(tensor: Tensor, state: KeptState) -> np.ndarray:
+    """The elements that a state begins with, where they lie before the first run."""
+    if not tensor.ring:
+        return np.ascontiguousarray(state.initial).reshape(-1)
+    rows = np.ascontiguousarray(state.initial).reshape(tensor.ring.rows, -1)
+    slots = np.zeros((tensor.ring.stored, rows.shape[1]), rows.dtype)
+    found = np.roll(rows, -state.pushed, axis=0)
+    for row in range(tensor.ring.rows):
+        slots[(row + tensor.ring.shift) % tensor.ring.stored] = found[row]
+    return slots.reshape(-1)

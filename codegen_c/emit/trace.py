@@ -10,6 +10,7 @@ from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.model import model_pieces
 from codegen_c.emit.pieces import Piece, line_ranges
+from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.weights import weights_pieces
 from codegen_c.program.interface import Interface
 from codegen_c.program.program import Call, KernelCall, Program, calls, transfers_of
@@ -26,6 +27,7 @@ def emit_trace(
     origin: Origin,
     platform: Platform,
     nodes: Sequence[ModelNode],
+    sharing: Sharing = ALONE,
 ) -> str:
     """JSON. nodes: of the model, in order of execution.
 
@@ -36,8 +38,8 @@ def emit_trace(
     move elements.
     """
     files = {
-        f"{interface.model}.c": model_pieces(program, plan, interface, origin),
-        f"{interface.model}_weights.c": weights_pieces(program, interface.model, origin, platform),
+        f"{interface.model}.c": model_pieces(program, plan, interface, origin, sharing=sharing),
+        f"{interface.model}_weights.c": weights_pieces(program, interface.model, origin, platform, sharing),
     }
     owners = _Owners(program, nodes)
     code = [entry for file, pieces in files.items() for entry in _code(file, pieces, owners)]

@@ -12,6 +12,7 @@ from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.layers import layer_names
 from codegen_c.emit.memory import define_section, section_macro
 from codegen_c.emit.pieces import Piece, joined
+from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.program.program import Constant, Program
 from tvm_ext.core.alignment import ALIGNMENT_BYTES
 from tvm_ext.core.platform import Platform
@@ -19,7 +20,9 @@ from tvm_ext.core.platform import Platform
 _LINE_LENGTH = 108
 
 
-def emit_weights(program: Program, model: str, origin: Origin, platform: Platform) -> dict[str, str]:
+def emit_weights(
+    program: Program, model: str, origin: Origin, platform: Platform, sharing: Sharing = ALONE
+) -> dict[str, str]:
     """Texts of `<model>_weights.h` and `<model>_weights.c`."""
     constants = list(program.constants.values())
     guard = f"{model.upper()}_WEIGHTS_H"
@@ -27,16 +30,24 @@ def emit_weights(program: Program, model: str, origin: Origin, platform: Platfor
         banner(origin, f"{model}: weights."),
         f"#ifndef {guard}\n#define {guard}\n",
         "#include <stdbool.h>\n#include <stdint.h>\n",
-        *(f"extern {declaration(constant, model)};" for constant in constants),
+        *(
+            f"extern {declaration(constant, symbol)};"
+            for symbol, constant in {
+                sharing.constants.get(constant.name, f"{model}_{constant.name}"): constant for constant in constants
+            }.items()
+        ),
         "\n#endif\n",
     ]
-    source = joined(weights_pieces(program, model, origin, platform))
+    source = joined(weights_pieces(program, model, origin, platform, sharing))
     return {f"{model}_weights.h": "\n".join(header), f"{model}_weights.c": source}
 
 
-def weights_pieces(program: Program, model: str, origin: Origin, platform: Platform) -> list[Piece]:
-    """`<model>_weights.c` in pieces: what stands above, then each constant."""
-    memories = dict.fromkeys(constant.memory for constant in program.constants.values())
+def weights_pieces(
+    program: Program, model: str, origin: Origin, platform: Platform, sharing: Sharing = ALONE
+) -> list[Piece]:
+    """`<model>_weights.c` in pieces: what stands above, then each constant that no bundle has for several models."""
+    own = [constant for constant in program.constants.values() if constant.name not in sharing.constants]
+    memories = dict.fromkeys(constant.memory for constant in own)
     head = [
         banner(origin, f"{model}: weights."),
         f'#include "{model}_weights.h"\n\n#include <math.h>\n',
@@ -50,24 +61,26 @@ def weights_pieces(program: Program, model: str, origin: Origin, platform: Platf
             owners.setdefault(name, layer_names(call, origin.operators))
     constants = [
         Piece(
-            text=folded(_definition(constant, model, owners.get(constant.name, constant.name))), kind="constant",
+            text=folded(constant_definition(constant, f"{model}_{constant.name}",
+                section_macro(model, constant.memory), owners.get(constant.name, constant.name))), kind="constant",
             name=f"{model}_{constant.name}", steps=tuple(readers[constant.name]),
         )
-        for constant in program.constants.values()
+        for constant in own
     ]  # fmt: skip
     return [*(Piece(text=text) for text in head), *constants]
 
 
-def declaration(constant: Constant, model: str) -> str:
-    """`const float <model>_<name>[n]`."""
+def declaration(constant: Constant, symbol: str) -> str:
+    """`const float <symbol>[n]`."""
     ctype = C_TYPES[str(constant.data.dtype)]
-    return f"const {ctype} {model}_{constant.name}[{max(constant.data.size, 1)}]"
+    return f"const {ctype} {symbol}[{max(constant.data.size, 1)}]"
 
 
-def _definition(constant: Constant, model: str, layers: str) -> str:
+def constant_definition(constant: Constant, symbol: str, section: str, layers: str) -> str:
+    """A constant under `symbol`. section: macro that says where it lies."""
     values = _lines(constant.data.reshape(-1))
     note = comment_block([comment(f"{layers}: {constant.note}, {constant.data.nbytes} B")])
-    head = f"{section_macro(model, constant.memory)} _Alignas({ALIGNMENT_BYTES}) {declaration(constant, model)} = {{"
+    head = f"{section} _Alignas({ALIGNMENT_BYTES}) {declaration(constant, symbol)} = {{"
     return "\n".join([note, head, block(values), "};", ""])
 
 

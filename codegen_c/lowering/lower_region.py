@@ -25,7 +25,7 @@ from codegen_c.operators.titles import title
 from codegen_c.program.program import Constant, KernelCall, Program, Step, Strip, Tensor, Transfer
 from codegen_c.program.sequences import fold_sequences, in_sequence
 from tvm_ext.core.decisions.composites import ModelTensor, Region, SourceNodes, StorageLayout, Symbol
-from tvm_ext.core.decisions.execution import ColumnStrip, RepeatOf, RowSplit
+from tvm_ext.core.decisions.execution import ColumnStrip, RowSplit
 from tvm_ext.core.decisions.places import MoveTarget, OperatorMemories
 from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.core.model_states import ModelState
@@ -70,7 +70,7 @@ class _Lowering:
         self.model_names: dict[Any, str] = {}
         self.composites: dict[Any, relax.Function] = {}
         self.splits: dict[str, RowSplit] = {}
-        self.constants_of: dict[tuple[str, str], list[str]] = {}
+        self.constants_of: dict[tuple[str, tuple[int, ...], bytes], str] = {}
         self.handed_over: list[tuple[str, str]] = []
         self.moves: list[Move] = []
         self.fetches: dict[str, Fetch] = {}
@@ -173,10 +173,7 @@ class _Lowering:
         if implementation.sums is not None:
             outputs = [*outputs, self._tensor(f"{name}_sums", implementation.sums)]
         source_nodes = SourceNodes.read(composite).nodes
-        first_run = RepeatOf.read(composite).function or call.op.name
-        constants = [
-            self._constant((first_run, role), array, f"{name}_{role}", role) for role, array in implementation.constants
-        ]
+        constants = [self._constant(array, f"{name}_{role}", role) for role, array in implementation.constants]
         if split.sequence:
             self.splits[name] = split
         if placement.weights_memory and constants:
@@ -189,20 +186,16 @@ class _Lowering:
             computes=title(lowered.operator),
         )  # fmt: skip
 
-    def _constant(self, purpose: tuple[str, str], array: np.ndarray, name: str, note: str) -> str:
-        """A constant's name; a composite that runs again reads that of its first run, where it is packed the same.
-
-        purpose: the first run, and the constant's role in it.
-        """
+    def _constant(self, array: np.ndarray, name: str, role: str) -> str:
+        """A constant's name; those that are packed the same stand once, whoever reads them."""
         data = np.ascontiguousarray(array)
-        for known in self.constants_of.setdefault(purpose, []):
-            if np.array_equal(self.constants[known].data.view(np.uint8), data.view(np.uint8)):
-                return known
-        constant = unique(name, self.taken)
-        note = f"{note}, {TensorType(shape=data.shape, dtype=str(data.dtype))}"
-        self.constants[constant] = Constant(name=constant, data=data, memory=self.platform.weights, note=note)
-        self.constants_of[purpose].append(constant)
-        return constant
+        key = (str(data.dtype), data.shape, data.tobytes())
+        if key not in self.constants_of:
+            constant = unique(name, self.taken)
+            note = f"{role}, {TensorType(shape=data.shape, dtype=str(data.dtype))}"
+            self.constants[constant] = Constant(name=constant, data=data, memory=self.platform.weights, note=note)
+            self.constants_of[key] = constant
+        return self.constants_of[key]
 
     def _argument(self, expr: relax.Expr) -> _View:
         view = self.views[expr]
@@ -267,9 +260,7 @@ class _Lowering:
         return tensor.name if tensor.source == source else self._rename(tensor.name, source)
 
     def _left(self, expr: relax.Expr) -> str:
-        """The tensor of a state's next value."""
-        if isinstance(expr, tvm.ir.GenericConst):
-            raise UnsupportedModel("a state of the model is set to a constant in each run; make it a constant.")
+        """The tensor of a state's next value; CopyResults made one of constants."""
         return self._argument(expr).tensor
 
     def _rename(self, old: str, source: str) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from codegen_c.c_text.text import C_TYPES
 from codegen_c.operators.quantization import Quantization
-from tvm_ext.core.options import Io
+from tvm_ext.core.options import Context, Io
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +80,7 @@ class Interface:
     io `stream`: `int32_t <model>_run(const <model>_io *io)`, a struct of functions `read_<input>`, `write_<output>`.
     state_bytes: of what runs keep, 0 where they keep nothing; then there is no `void <model>_reset(void)`.
     warm_up_runs: runs behind a reset that answer `<model>_not_ready`, while a window of time is not full.
+    context `caller`: each function takes a `<model>_context *` first, a block of `context_bytes` with arena and state.
     """
 
     model: str
@@ -88,6 +89,8 @@ class Interface:
     outputs: tuple[Port, ...]
     state_bytes: int = 0
     warm_up_runs: int = 0
+    context: Context = "static"
+    context_bytes: int = 0
 
     def accessor(self, port: Port) -> str:
         """Name of the C function that gives a port's place in the arena."""
@@ -104,6 +107,24 @@ class Interface:
     def row_macro(self, port: Port) -> str:
         """Name of the C macro that holds the number of elements of such a row."""
         return f"{self.model}_{port.name}_ROW_SIZE".upper()
+
+    @property
+    def holds_context(self) -> bool:
+        """True where the caller holds arenas and states."""
+        return self.context == "caller"
+
+    @property
+    def context_type(self) -> str:
+        """Name of the type of an instance, as callers see it."""
+        return f"{self.model}_context"
+
+    @property
+    def context_bytes_name(self) -> str:
+        return f"{self.model}_context_bytes"
+
+    @property
+    def context_alignment_name(self) -> str:
+        return f"{self.model}_context_alignment"
 
     @property
     def io_struct(self) -> str:

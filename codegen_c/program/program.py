@@ -15,7 +15,7 @@ import numpy as np
 
 from codegen_c.kernels.contract import Implementation
 from codegen_c.operators.quantization import Quantization
-from tvm_ext.core.platform import STATE_MEMORY
+from tvm_ext.core.platform import LINKED_MEMORY, STATE_MEMORY
 from tvm_ext.core.row_schedule import Schedule, in_turn
 from tvm_ext.core.row_sequence import RowCall
 
@@ -304,13 +304,18 @@ class Program:
 
     def home(self, memory: str) -> str:
         """The platform's memory that one of the program's lies in."""
-        return self.state_home if memory == STATE_MEMORY else memory
+        return self.state_home if memory in (STATE_MEMORY, LINKED_MEMORY) else memory
 
     def turns(self, name: str) -> bool:
         """True where a tensor lies elsewhere in each run: it is new rows of a ring that runs keep."""
         part = self.tensors[name].part
         ring = self.tensors[part.tensor].ring if part else None
         return ring is not None and ring.turn != ""
+
+    @property
+    def linked(self) -> tuple[str, ...]:
+        """Inputs whose bytes nothing else ever takes, in any model of a bundle: others write to them."""
+        return tuple(name for name in self.inputs if self.tensors[name].memory == LINKED_MEMORY)
 
     @property
     def kept(self) -> tuple[str, ...]:

@@ -11,12 +11,13 @@
    their addresses put in: GCC may then write addresses as differences to a base of 0, and drop calls as if they wrote
    nothing. */
 #if defined(__clang__)
-#define TVM_EXT_STEP static __attribute__((noinline))
+#define TVM_EXT_APART __attribute__((noinline))
 #elif defined(__GNUC__)
-#define TVM_EXT_STEP static __attribute__((noinline, noclone))
+#define TVM_EXT_APART __attribute__((noinline, noclone))
 #else
-#define TVM_EXT_STEP static
+#define TVM_EXT_APART
 #endif
+#define TVM_EXT_STEP static TVM_EXT_APART
 
 #define TVM_EXT_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define TVM_EXT_MAX(a, b) ((a) > (b) ? (a) : (b))

@@ -42,13 +42,15 @@ class _Range:
             self.counts += np.histogram(array, NUM_BINS, (self.low, self.high))[0]
 
 
-def calibrate(runner: UnitRunner, samples: Sequence[Sample]) -> dict[relax.Var, AffineQuantization]:
-    """Parameters of every activation an int8 unit might read or write.
+def calibrate(
+    runner: UnitRunner, samples: Sequence[Sample], ties: Sequence[tuple[relax.Var, relax.Var]] = ()
+) -> dict[relax.Var, AffineQuantization]:
+    """Parameters of every activation an int8 unit might read or write, and of tied values.
 
-    Values that are the same numbers in other places share theirs. Raises UnsupportedModel for a value that is not
-    finite on some sample.
+    Values that are the same numbers in other places share theirs, and so do those of a tie. Raises UnsupportedModel for
+    a value that is not finite on some sample.
     """
-    groups = _groups(runner.units)
+    groups = _groups(runner.units, ties)
     ranges: dict[relax.Var, _Range] = {group: _Range() for group in groups.values()}
     for var, array in _values(runner, samples, groups):
         if not np.isfinite(array).all():
@@ -84,8 +86,8 @@ def choose_range(counts: Array, low: float, high: float) -> AffineQuantization:
     return best
 
 
-def _groups(units: Sequence[Unit]) -> dict[relax.Var, relax.Var]:
-    """Per value its group, named by one of its members: a union of what moves and choices of numbers connect."""
+def _groups(units: Sequence[Unit], ties: Sequence[tuple[relax.Var, relax.Var]]) -> dict[relax.Var, relax.Var]:
+    """Per value its group, named by one of its members: a union of what moves, choices of numbers and ties connect."""
     parent: dict[relax.Var, relax.Var] = {}
 
     def root(var: relax.Var) -> relax.Var:
@@ -101,6 +103,8 @@ def _groups(units: Sequence[Unit]) -> dict[relax.Var, relax.Var]:
         if unit.keeps_parameters:
             for var in unit.inputs:
                 parent[root(var)] = root(unit.result)
+    for one, other in ties:
+        parent[root(one)] = root(other)
     return {var: root(var) for var in parent}
 
 

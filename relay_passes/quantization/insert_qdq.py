@@ -12,12 +12,14 @@ from relay_passes.analysis.run_units import Int8Choice, bias_shape, linear_bindi
 from relay_passes.dataflow import build, constant, infer, live, outputs, substitute, with_span
 
 
-def insert_qdq(func: relax.Function, units: list[Unit], choice: Int8Choice, *, int8_results: bool) -> relax.Function:
+def insert_qdq(
+    func: relax.Function, units: list[Unit], choice: Int8Choice, *, int8_results: bool, num_states: int = 0
+) -> relax.Function:
     """`func` as QDQ. An int8 value has the name its float value had; int8_results: results of int8 units stay int8.
 
-    Parameters in `choice.inputs` become int8.
+    Parameters in `choice.inputs` become int8. num_states: last parameters and results that have one type.
     """
-    return _Writer(func, units, choice).run(int8_results)
+    return _Writer(func, units, choice).run(int8_results, num_states)
 
 
 class _Writer:
@@ -30,11 +32,16 @@ class _Writer:
         self.integers: dict[relax.Var, relax.Var] = {}
         self.dequantized: dict[relax.Var, relax.Var] = {}
 
-    def run(self, int8_results: bool) -> relax.Function:
+    def run(self, int8_results: bool, num_states: int) -> relax.Function:
         params = [self._param(param) for param in self.func.params]
         for index, unit in enumerate(self.units):
             self._unit(index, unit)
-        results = [self._result(result, int8_results) for result in outputs(self.func)]
+        given, states = outputs(self.func), self.func.params[len(self.func.params) - num_states :]
+        count = len(given) - num_states
+        results = [
+            *(self._result(result, int8_results) for result in given[:count]),
+            *(self._left(param, result) for param, result in zip(states, given[count:], strict=True)),
+        ]
         as_tuple = isinstance(self.func.body.body, relax.Tuple)
         return build(params, live(self.sequence, results), results, attrs=self.func.attrs, as_tuple=as_tuple)
 
@@ -116,6 +123,13 @@ class _Writer:
         if int8_results and result in self.integers and result not in self.floats:
             return self.integers[result]
         return self._float(result)
+
+    def _left(self, param: relax.Var, result: relax.Expr) -> relax.Expr:
+        """A state's next value, of the type that the state has."""
+        if param not in self.choice.inputs:
+            return self._result(result, False)
+        assert isinstance(result, relax.Var), "states that become constants stay as they are"
+        return self._integer(result)
 
     def _parameters(self, var: relax.Var) -> tuple[relax.Expr, relax.Expr]:
         affine = self.choice.activations[var]

@@ -7,20 +7,24 @@ Rewrite:
     the product of both scales. relu and clip stand before the quantize. What only moves numbers, or picks some of
     them, keeps their parameters; moves work on int8 itself. Inputs and outputs become int8 where what reads or
     gives them is, unless they are to stay float32.
-    Module attribute `tvm_ext.quantization`: what was measured, as JSON.
+    A state has one scale where a run finds it and where it leaves it; states become int8 whatever inputs do, or stay
+    float where over all samples, in order, outputs else lose too much. Module attributes: how int8 states begin, and
+    `tvm_ext.quantization`, what was measured, as JSON.
 Leaves alone: operators with no int8 form, those that lose too much, what is no float32. A value between int8 and
 float is quantized or dequantized once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from dataclasses import replace
 from typing import Any
 
 import tvm
 from tvm import relax
 
 from relay_passes.analysis.calibrate import calibrate
+from relay_passes.analysis.carry_states import CarriedError, Steps, carried_error, fed, ties_of, units_between
 from relay_passes.analysis.choose_float import (
     LeftFloat,
     Measured,
@@ -35,18 +39,20 @@ from relay_passes.analysis.run_units import Int8Choice, Sample, UnitRunner
 from relay_passes.dataflow import bindings, op_name
 from relay_passes.quantization.insert_qdq import insert_qdq
 from relay_passes.simplify.expose_gathers import ExposeGathers
-from tvm_ext.core.decisions.models import QuantizationMeasured
+from tvm_ext.core.decisions.models import KeptStates, QuantizationMeasured
 from tvm_ext.core.errors import UnsupportedModel
+from tvm_ext.core.model_states import ModelState
 
 
 @tvm.transform.module_pass(opt_level=0, name="QuantizeInt8")
 class QuantizeInt8:
     """Quantizes a float model to int8 in QDQ form, by samples of its inputs.
 
-    samples: arrays by the names of main's parameters. labels: per sample the index of the largest element the first
-    output should have. elementwise: operators the backend computes element by element. float_io: inputs and outputs
-    stay float32. min_snr_db: how good every output must be; operators are left float until it is. float_allowed:
-    False where nothing may be left float.
+    samples: arrays by the names of main's parameters; of a model with states they are steps in order, without states.
+    resets: samples before which states begin anew. labels: per sample the index of the largest element the first output
+    should have. elementwise: operators the backend computes element by element. float_io: inputs and outputs stay
+    float32. min_snr_db: how good every output must be; operators are left float until it is. float_allowed: False where
+    nothing may be left float.
 
     Raises UnsupportedModel for a model that is quantized already, computes nothing in float, or, where float is not
     allowed, holds operators without an int8 form.
@@ -58,11 +64,12 @@ class QuantizeInt8:
         *,
         elementwise: frozenset[str],
         labels: Sequence[int] | None = None,
+        resets: Set[int] = frozenset(),
         float_io: bool = False,
         min_snr_db: float = 10.0,
         float_allowed: bool = True,
     ) -> None:
-        self.samples, self.labels, self.elementwise = samples, labels, elementwise
+        self.samples, self.labels, self.resets, self.elementwise = samples, labels, resets, elementwise
         self.float_io, self.min_snr_db, self.float_allowed = float_io, min_snr_db, float_allowed
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
@@ -79,21 +86,62 @@ class QuantizeInt8:
         if all(unit.kind in ("float", "move") for unit in units):
             raise UnsupportedModel("quantize = int8: the model holds no float operator that has an int8 form.")
         runner = UnitRunner(mod, units)
-        activations = calibrate(runner, self.samples)
-        params = [] if self.float_io else [p for p in func.params if is_float_tensor(p) and p in activations]
+        steps = Steps(samples=self.samples, states=KeptStates.read(mod).states, resets=self.resets)
+        ties, samples = ties_of(runner, steps.states), fed(runner, steps)
+        activations = calibrate(runner, samples, ties)
+        states = [param for param, _ in ties]
+        ports = list(func.params[: len(func.params) - len(steps.states)])
+        params = [p for p in [*([] if self.float_io else ports), *states] if is_float_tensor(p) and p in activations]
         int8 = frozenset(index for index, unit in enumerate(units) if unit.kind != "float")
         everything = follow_neighbours(runner, Int8Choice(units=int8, activations=activations), params)
-        linear = correct_biases(runner, self.samples, activations, everything.inputs)
+        linear = correct_biases(runner, samples, activations, everything.inputs)
         everything = Int8Choice(units=int8, activations=activations, linear=linear, inputs=everything.inputs)
         choice = follow_neighbours(runner, everything, params)
         if self.float_allowed:
-            choice, chosen = choose(runner, self.samples, everything, params, min_snr_db=self.min_snr_db)
+            choice, chosen = self._chosen(runner, steps, samples, everything, params)
             left += chosen
-        measured = measure(runner, self.samples, choice)
+        measured = measure(runner, samples, choice)
         changed = mod.clone()
-        rewritten = insert_qdq(func, units, choice, int8_results=not self.float_io)
+        rewritten = insert_qdq(func, units, choice, int8_results=not self.float_io, num_states=len(steps.states))
         changed.update_func(mod.get_global_var("main"), rewritten)
-        return QuantizationMeasured(report=self._report(runner, choice, measured, left)).write(changed)
+        begun = _begun(func, steps.states, choice)
+        report = self._report(runner, choice, measured, left)
+        if steps.states:
+            report |= _carried_report(carried_error(runner, steps, choice), begun)
+        return QuantizationMeasured(report=report).write(KeptStates(states=begun).write(changed))
+
+    def _chosen(
+        self,
+        runner: UnitRunner,
+        steps: Steps,
+        samples: Sequence[Sample],
+        everything: Int8Choice,
+        params: Sequence[relax.Var],
+    ) -> tuple[Int8Choice, list[LeftFloat]]:
+        """What computes in int8. States and what changes them stay float where outputs are else too far off at the end.
+
+        A state that is carried adds up errors, which no sample alone shows.
+        """
+        found = choose(runner, samples, everything, params, min_snr_db=self.min_snr_db)
+        states = [param for param, _ in ties_of(runner, steps.states) if param in found[0].inputs]
+        if not states:
+            return found
+        reached = carried_error(runner, steps, found[0]).outputs_db
+        if reached >= self.min_snr_db:
+            return found
+        changing = units_between(runner, ties_of(runner, steps.states))
+        others = [param for param in params if param not in states]
+        rest = replace(everything, units=everything.units - changing)
+        other = choose(runner, samples, rest, others, min_snr_db=self.min_snr_db)
+        without = carried_error(runner, steps, other[0]).outputs_db
+        if without <= reached:
+            return found
+        reason = (
+            f"a state, or changes one; in int8 outputs reach {reached:g} dB over {len(steps.samples)} steps, in float "
+            f"{without:g} dB, and {self.min_snr_db:g} dB are asked for"
+        )
+        names = [*(state.name for state in states), *(runner.units[index].name for index in sorted(changing))]
+        return other[0], [*other[1], *(LeftFloat(name=name, reason=reason) for name in dict.fromkeys(names))]
 
     def _report(
         self, runner: UnitRunner, choice: Int8Choice, measured: Measured, left: Sequence[LeftFloat]
@@ -119,6 +167,25 @@ class QuantizeInt8:
         if self.labels is None or len(guesses) != len(self.labels):
             return None
         return sum(int(a) == int(b) for a, b in zip(guesses, self.labels, strict=True)) / len(guesses)
+
+
+def _begun(func: relax.Function, states: Sequence[ModelState], choice: Int8Choice) -> tuple[ModelState, ...]:
+    """The states, as those that are int8 now begin."""
+    params = func.params[len(func.params) - len(states) :]
+    return tuple(
+        replace(state, initial=choice.activations[param].quantize(state.initial)) if param in choice.inputs else state
+        for state, param in zip(states, params, strict=True)
+    )
+
+
+def _carried_report(error: CarriedError, states: Sequence[ModelState]) -> dict[str, Any]:
+    return {
+        "carried_snr_db": error.outputs_db,
+        "states": [
+            {"name": state.name, "dtype": str(state.initial.dtype), "snr_db": error.states_db[state.name]}
+            for state in states
+        ],
+    }
 
 
 def _refuse_quantized(func: relax.Function) -> None:

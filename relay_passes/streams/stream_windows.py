@@ -24,9 +24,10 @@ import tvm
 from tvm import relax
 
 from relay_passes.dataflow import bindings, build, constant, infer, live, operands, outputs, static_shape
+from relay_passes.streams.hop_costs import cost_of_window, label, reached, remarks, total
 from relay_passes.streams.time_rules import Known, Rule, Slide, Unruly, rule_of
 from tvm_ext.core.decisions.composites import InputCount
-from tvm_ext.core.decisions.models import KeptStates, WarmUp
+from tvm_ext.core.decisions.models import HopCost, KeptStates, WarmUp
 from tvm_ext.core.errors import BadOptions, UnsupportedModel
 from tvm_ext.core.model_states import ModelState
 
@@ -50,10 +51,15 @@ class StreamWindows:
         draft.run()
         written = _Rewriter(main, times, self.hop, draft.needed)
         func, kept = written.run()
+        cost = HopCost(
+            macs=total(written.sequence), window_macs=total(reached(main)),
+            remarks=remarks(written.sequence, times.whole, written.whole, written.borders),
+        )  # fmt: skip
         changed = mod.clone()
         changed.update_func(changed.get_global_var("main"), func)
         states = (*KeptStates.read(mod).states, *kept)
-        return WarmUp(runs=-(-frames // self.hop) - 1).write(KeptStates(states=states).write(changed))
+        warm_up = WarmUp(runs=-(-frames // self.hop) - 1)
+        return cost.write(warm_up.write(KeptStates(states=states).write(changed)))
 
 
 def _input(main: relax.Function, name: str, num_states: int) -> relax.Var:
@@ -81,8 +87,8 @@ def _times(main: relax.Function, param: relax.Var, hop: int, axis: int | None) -
     if not possible:
         reasons = {f"{name} {reason}" for times in found.values() for name, reason in times.whole.items()}
         raise UnsupportedModel(
-            f"input {param.name!r} cannot be turned into a stream: {'; '.join(sorted(reasons))[:600]}. The model takes "
-            "the window whole without a hop."
+            f"input {param.name!r} cannot be turned into a stream: {'; '.join(sorted(reasons))[:600]}. Leave the hop "
+            f"out for the model to take the window whole: {cost_of_window(main, param)}."
         )
     ((chosen, times),) = possible.items()
     if not 0 < hop <= shape[chosen]:
@@ -135,7 +141,7 @@ def times_of(main: relax.Function, param: relax.Var, axis: int) -> Times:
         rule = rule_of(binding.value, known)
         time = rule if isinstance(rule, Unruly) else _over_time(binding.value, rule, over)
         if isinstance(time, Unruly):
-            whole[binding.var.name] = time.reason
+            whole[label(binding)] = time.reason
             continue
         assert isinstance(rule, Rule), "it has a time"
         over[binding.var], rules[binding.var] = time, rule
@@ -167,16 +173,23 @@ def _over_time(value: relax.Expr, rule: Rule, over: Mapping[relax.Var, OverTime]
 
 
 class _Rewriter:
-    """Writes the new function. needed: rows of the middle that are read at once, as an earlier writing found."""
+    """Writes the new function. needed: rows of the middle that are read at once, as an earlier writing found.
+
+    whole, borders: values it made of whole windows, and of rows that padding touches, with their operators.
+    """
 
     def __init__(self, main: relax.Function, times: Times, hop: int, needed: Mapping[relax.Var, int]) -> None:
         self.main, self.times, self.hop, self.most = main, times, hop, needed
+        self.input = next(iter(times.over))
         self.values = {binding.var: binding.value for binding in bindings(main)}
         self.needed: dict[relax.Var, int] = {}
         self.sequence: list[relax.VarBinding] = []
         self.params: dict[relax.Var, relax.Var] = {}
         self.states: list[tuple[relax.Var, relax.Var, relax.Var]] = []  # of what, as found, as left
         self.made: dict[object, relax.Var] = {}
+        self.whole: set[relax.Var] = set()
+        self.borders: dict[relax.Var, str] = {}
+        self.labels = {binding.var: label(binding) for binding in bindings(main)}
         self.taken = {param.name for param in main.params} | {binding.var.name for binding in bindings(main)}
 
     def run(self) -> tuple[relax.Function, list[ModelState]]:
@@ -196,7 +209,8 @@ class _Rewriter:
         returned = [*results, *(left for _, _, left in self.states[:old])]
         params = [self.params[param] for param in self.main.params] + [found for _, found, _ in self.states]
         counted = InputCount.read(self.main)
-        func = build(params, live(self.sequence, returned), returned, attrs=self.main.attrs, as_tuple=True)
+        self.sequence = live(self.sequence, returned)
+        func = build(params, self.sequence, returned, attrs=self.main.attrs, as_tuple=True)
         if counted.count is not None:
             func = InputCount(count=len(params)).write(func)
         kept = [
@@ -214,7 +228,9 @@ class _Rewriter:
             self.sequence.append(binding)
             return binding.var
         replaced = {leaf: self._in_whole(leaf) for leaf in operands(value) if isinstance(leaf, relax.Var)}
-        return self._bind(binding.var.name, _with(value, replaced), keep_name=True)
+        made = self._bind(binding.var.name, _with(value, replaced), keep_name=True)
+        self.whole.add(made)
+        return made
 
     def _in_whole(self, expr: relax.Expr) -> relax.Expr:
         if not isinstance(expr, relax.Var):
@@ -335,12 +351,17 @@ class _Rewriter:
                 self.made[key] = self._filled(var, rule, end - begin)
                 return self.made[key]
             blocks[source] = self._rows(source, first, last)
-        self.made[key] = self._apply(var, rule, blocks, rule.slide, padding)
-        return self.made[key]
+        self.made[key] = made = self._apply(var, rule, blocks, rule.slide, padding)
+        self.borders[made] = self.labels[var]
+        return made
 
     def _filled(self, var: relax.Var, rule: Rule, rows: int) -> relax.Var:
         if rule.fill is None:
-            raise UnsupportedModel(f"{var.name}: {rows} of its rows are computed from padding alone.")
+            raise UnsupportedModel(
+                f"{self.labels[var]}: {rows} of its rows in a window are computed from padding alone, which is "
+                "possible in a stream for pads of a constant only. Leave the hop out for the model to take the window "
+                f"whole: {cost_of_window(self.main, self.input)}."
+            )
         shape = list(static_shape(var))
         shape[rule.axis] = rows
         array = np.full(shape, rule.fill, str(var.ty.dtype))

@@ -7,7 +7,7 @@ import subprocess
 import numpy as np
 import pytest
 
-import tvm_ext.builder
+import tvm_ext.subject
 from tests.support.onnx_models import saved
 from tests.support.packages import Packages
 from tests.support.random_models import random_model
@@ -80,7 +80,7 @@ def test_a_fast_memory_that_holds_the_stack_too(packages: Packages) -> None:
 
 
 def test_a_board_that_moves_something_else_fails_verification(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(tvm_ext.builder, "moved_bytes", lambda _: {("sram", "dtcm"): 1})
+    monkeypatch.setattr(tvm_ext.subject, "moved_bytes", lambda _: {("sram", "dtcm"): 1})
     mod = tvm_ext.load(saved(random_model(1), tmp_path))
     with pytest.raises(VerificationFailed, match=r"board: moved .*, planned was \{\('sram', 'dtcm'\): 1\}"):
         tvm_ext.build(mod, "always_on", tmp_path / "out", VERIFIED)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import tvm
 from tvm import relax
 from tvm.script import tirx as T
 
 from tests.passes.modules import module_of
+from tvm_ext.core.decisions.models import KeptStates
 from tvm_ext.core.errors import BadModel, UnsupportedModel
+from tvm_ext.core.model_states import ModelState
 from tvm_ext.load import load
 
 
@@ -65,3 +68,13 @@ def test_relax_module_with_control_flow() -> None:
         builder.emit_func_output(builder.emit(choice))
     with pytest.raises(UnsupportedModel, match="not one dataflow block"):
         load(builder.get())
+
+
+@pytest.mark.parametrize("num_states", [1, 2])
+def test_relax_module_that_lists_states_it_does_not_have(num_states: int) -> None:
+    """One parameter and one result: a state more would leave no output, or no parameter."""
+    mod = relax_module(x=relax.TensorType((2,), "float32"))
+    states = tuple(ModelState(name=f"s{place}", initial=np.zeros(2, "float32")) for place in range(num_states))
+    message = rf"lists {num_states} states; 'main' has 1 parameters and 1 results, of which the last are the states"
+    with pytest.raises(BadModel, match=message):
+        load(KeptStates(states=states).write(mod))

@@ -96,6 +96,8 @@ def test_unknown_platform(tmp_path: Path) -> None:
         ("flags = []", 'flags = ["-fplugin=evil.so"]', r"toolchain\.flags\[0\] = '-fplugin=evil\.so'"),
         ("flags = []", 'flags = ["-mcpu=x; rm -rf /"]', r"toolchain\.flags\[0\]"),
         ("flags = []", 'flags = ["@response"]', r"toolchain\.flags\[0\]"),
+        ('kind = "rom"', 'kind = "rom"\nretained = true', r"memories\.rom\.retained = true: a rom keeps what it holds"),
+        ('name = "rom"', 'name = "state"', r"name = 'state' is the name of what models keep between runs"),
         ('name = "mine"', "name = ", r"is not TOML"),
         ('name = "mine"', 'name = "../up"', r"name = '\.\./up'"),
     ],

@@ -16,6 +16,7 @@ from rich.console import Console
 
 import tvm_ext
 from tests.support.onnx_models import NODE, model_of, saved, weights
+from tests.support.state_models import counter
 from tvm_ext import BuildOptions, Package
 from tvm_ext.core.errors import BadPackage, TvmExtError
 from tvm_ext.report.tables import read_report, report_tables
@@ -160,6 +161,17 @@ def test_a_platform_with_sections_that_are_run(package: Package) -> None:
 def test_a_report_that_is_not_the_headers(package: Package, path: tuple[Any, ...], value: Any, says: str) -> None:
     (package.folder / "report.json").write_text(json.dumps(changed(package.report, path, value)))
     with pytest.raises(BadPackage, match=says):
+        Package.load(package.folder)
+
+
+@pytest.mark.parametrize(("old", "new"), [("_state_bytes 16u", "_state_bytes 12u"), ("_state_bytes 16u", "_kept 16u")])
+def test_a_header_with_another_state(old: str, new: str, tmp_path: Path) -> None:
+    module = tvm_ext.load(saved(counter(), tmp_path), states={"count": "count.next"})
+    package = tvm_ext.build(module, "host", tmp_path / "package", BuildOptions(verify=()))
+    (header,) = (path for path in package.folder.glob("*.h") if "_state_bytes" in path.read_text())
+    assert old in header.read_text()
+    header.write_text(header.read_text().replace(old, new))
+    with pytest.raises(BadPackage, match=r"does not say what report\.json says: \w+_state_bytes = 16"):
         Package.load(package.folder)
 
 

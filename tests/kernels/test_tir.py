@@ -21,7 +21,7 @@ from codegen_c.c_text.literals import number
 from codegen_c.emit.functions import definition
 from codegen_c.tir.composite import lower_composite
 from codegen_c.tir.plain_c import NoPlainC, PlainC
-from codegen_c.tir.reference import run_reference
+from codegen_c.tir.reference import reference_of
 from tests.kernels import tir_cases
 from tests.kernels.tir_cases import CASES, Case
 
@@ -297,7 +297,7 @@ def test_a_function_that_states_no_accesses_keeps_its_producers(tmp_path: Path) 
     compile_c("gcc", ["-O2", "-shared", "-fPIC", str(source), "-o", str(library), "-lm"])
     inputs, outputs = [np.array([0, 0.5, -1.5, 3], np.float32)], [np.zeros(4, np.float32)]
     call(ctypes.CDLL(str(library)), "opaque", arguments_of(plain, inputs, outputs))
-    assert_equal(outputs, run_reference(module["main"], inputs, module))
+    assert_equal(outputs, reference_of(module["main"], module)(inputs))
 
 
 @pytest.mark.parametrize(("reduce", "worst"), [(op.max, -np.inf), (op.min, np.inf)])

@@ -13,7 +13,7 @@ import pytest
 
 import tvm_ext
 from codegen_c.program.interface import Interface
-from tests.support.onnx_models import SMALL_MODELS, gathers, nasty_names, saved, symbolic_batch
+from tests.support.onnx_models import NODE, SMALL_MODELS, gathers, model_of, nasty_names, saved, symbolic_batch, weights
 from tests.support.packages import Packages, assert_close, sample
 from tvm_ext import BuildOptions, Package
 from tvm_ext.execution.runner import library_sources
@@ -46,6 +46,16 @@ def test_arenas_are_small(packages: Packages, name: str, alive_bytes: int) -> No
     assert report["arena_bytes"] <= alive_bytes + 256
     assert report["lower_bound_bytes"] <= report["arena_bytes"]
     assert next(m for m in report["memories"] if m["name"] == "ram")["used_bytes"] == report["arena_bytes"]
+
+
+def test_equal_weights_stand_once(tmp_path: Path) -> None:
+    """Three layers, two of one matrix; their biases are all zeros."""
+    nodes = [NODE("Gemm", [source, matrix, "b"], [target], name=target)
+             for source, matrix, target in (("x", "v", "h"), ("h", "w", "i"), ("i", "v", "y"))]  # fmt: skip
+    constants = {"v": weights(8, 8, seed=1), "w": weights(8, 8, seed=2), "b": np.zeros(8, np.float32)}
+    path = saved(model_of(nodes, {"x": (1, 8)}, ["y"], constants), tmp_path)
+    package = tvm_ext.build(path, "host", tmp_path / "package", BuildOptions())
+    assert package.report["verify"]["host"]["passed"] and package.report["weights_bytes"] == (2 * 64 + 8) * 4
 
 
 def test_int8_specs_carry_scale_and_zero_point(packages: Packages) -> None:

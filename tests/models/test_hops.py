@@ -9,20 +9,15 @@ import pytest
 
 import tvm_ext
 from tests.support.peers import peer
-from tests.support.tflite_models import RELU, SAME, VALID, Network
+from tests.support.state_models import over_time
+from tests.support.tflite_models import SAME, VALID
 from tests.support.tflite_runners import saved_tflite
-from tvm_ext import BuildOptions
+from tvm_ext import BuildOptions, Platform
 from tvm_ext.core.errors import BadOptions, NotReady
-
-
-def over_time(*, padding: int = VALID) -> bytes:
-    """int8[1, 12, 1, 8]: convolutions and a depthwise one over frames, a dense layer over what is left of them."""
-    net = Network(int8=True, seed=padding + 3)
-    x = net.input((1, 12, 1, 8), "frames")
-    y = net.conv(x, 16, (3, 1), "first", padding=padding, activation=RELU)
-    z = net.depthwise(y, (4, 1), "second", padding=padding)
-    flat = net.reshape(z, (1, int(np.prod(net.shape(z)))), "flat")
-    return net.writer.finish([net.dense(flat, 3, "head")])
+from tvm_ext.frontends.shapes import ModelNotice
+from tvm_ext.pipeline import compile_module
+from tvm_ext.verification.windows import against_windows, inner_of
+from tvm_ext.verification.witnesses.ask import ask
 
 
 @pytest.mark.board
@@ -72,6 +67,34 @@ def test_the_streaming_wake_word(shared_streaming: Path, tmp_path: Path) -> None
     assert all(package.report["verify"][target]["passed"] for target in ("host", "qemu"))
     assert {state["update"] for state in package.report["states"]} == {"shift"}
     assert package.report["instructions"] <= 70_000
+
+
+@pytest.mark.parametrize(("hop", "pays"), [(1, ""), (12, r" This hop does not pay: leave it out\.")])
+def test_a_hop_that_computes_more_than_what_is_new_says_so(hop: int, pays: str, tmp_path: Path) -> None:
+    module = tvm_ext.load(saved_tflite(over_time(padding=SAME), tmp_path))
+    options = BuildOptions(hop={"frames": hop}, hop_axis={"frames": 1}, verify=())
+    text = (
+        rf"hop frames={hop}: a run computes [\d,]+ multiply-accumulates, a whole window 5,952; RESHAPE_2 \(reshape\) "
+        rf"mixes time with other axes: .*; rows that padding touches .* by "
+        rf"CONV_2D_0 \(conv2d\) 768, DEPTHWISE_CONV_2D_1 \(conv2d\) 320\.{pays}$"
+    )
+    with pytest.warns(ModelNotice, match=text):
+        compile_module(module, Platform.load("host"), options)
+
+
+def test_a_window_that_differs_is_named(tmp_path: Path) -> None:
+    """Outputs of one hop with a bit turned."""
+    peer("tflite_micro")
+    module = tvm_ext.load(saved_tflite(over_time(), tmp_path))
+    random = np.random.default_rng(3)
+    windows = [{"frames": random.integers(-128, 128, (1, 12, 1, 8)).astype(np.int8)} for _ in range(4)]
+    said = ask(module, windows, inner_of(module), quantized_here=False)
+    given = [dict(sample) for sample in said.outputs]
+    assert against_windows(module, given, windows, said)[0] == []
+    ((name, array),) = given[3].items()
+    given[3][name] = array ^ 1
+    errors, compared = against_windows(module, given, windows, said)
+    assert errors == [f"output {name} of window 3 differs from that of the whole window"] and compared > 0
 
 
 def test_hops_of_several_inputs_are_refused() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +44,7 @@ CASES = {
     "one frame": (models.frames(), {"before": "before.next"}, {"before": "ring"}),
     "two of seven": (models.frames(pushed=2, rows=7), {"before": "before.next"}, {"before": "ring"}),
     "four of six": (models.frames(pushed=4, rows=6), {"before": "before.next"}, {"before": "shift"}),
+    "set to a constant": (models.set_to_constant(), {"h": "h.next"}, {"h": "in place"}),
     "no kernel by rows": (models.frames(then="ReduceMax"), {"before": "before.next"}, {"before": "in place"}),
 }
 
@@ -209,6 +210,57 @@ def test_resource_variables_that_cannot_be_are_refused(tmp_path: Path) -> None:
         tvm_ext.load(
             saved_tflite(net.finish([result], others=[models.set_once("v", np.zeros((1, 4), np.float32))]), tmp_path)
         )
+
+
+def _assigned(value: Callable[[TfliteWriter], int], read_as: Sequence[int] = (1, 4), dtype: str = "float32") -> bytes:
+    """A graph that reads a variable, and one that sets it once: to what `value` makes."""
+    net, first = TfliteWriter(), TfliteWriter()
+    source = net.input("x", (1, 4))
+    models.call_once(net)
+    seen = net.tensor("seen", read_as, dtype)
+    net.operator("READ_VARIABLE", [models.handle(net, "v")], seen)
+    models.assign(first, models.handle(first, "v"), value(first))
+    return net.finish([net.operator("RELU", [source], net.tensor("y", (1, 4)))], others=[first])
+
+
+def _computed(writer: TfliteWriter) -> int:
+    value = writer.constant("begins", np.ones((1, 4), np.float32))
+    return writer.operator("RELU", [value], writer.tensor("computed", (1, 4)))
+
+
+def _four(writer: TfliteWriter) -> int:
+    return writer.constant("begins", np.ones((1, 4), np.float32))
+
+
+def _misread(operands: int) -> bytes:
+    net = TfliteWriter()
+    source, variable = net.input("x", (1, 4)), models.handle(net, "v")
+    net.operator("READ_VARIABLE", [variable] * operands, net.tensor("seen", (1, 4)))
+    return net.finish([net.operator("RELU", [source], net.tensor("y", (1, 4)))])
+
+
+def _misassigned() -> bytes:
+    net = TfliteWriter()
+    source, variable = net.input("x", (1, 3)), models.handle(net, "v")
+    seen = net.tensor("seen", (1, 4))
+    net.operator("READ_VARIABLE", [variable], seen)
+    models.assign(net, variable, source)
+    return net.finish([net.operator("RELU", [seen], net.tensor("y", (1, 4)))])
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "message"),
+    [
+        (_assigned(_four, dtype="string"), UnsupportedModel, r"variable 'v' has elements of type STRING"),
+        (_assigned(_computed), UnsupportedModel,
+         r"RELU_1 stands in the subgraph that sets variables once; only constants can be assigned"),
+        (_misread(2), BadModel, r"READ_VARIABLE_1 has 2 inputs and 1 outputs"),
+        (_misassigned(), BadModel, r"'v' is assigned float32\[1, 3\], and read as float32\[1, 4\]"),
+    ],
+)  # fmt: skip
+def test_variables_that_cannot_be_states(data: bytes, error: type[Exception], message: str, tmp_path: Path) -> None:
+    with pytest.raises(error, match=message):
+        tvm_ext.load(saved_tflite(data, tmp_path))
 
 
 def test_buffers_that_pytorch_changes_are_states(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import tvm_ext
 from tests.support.onnx_models import SMALL_MODELS, model_of, saved, weights
 from tests.support.packages import assert_close
 from tests.support.refusing import refuse
+from tests.support.state_models import frames
 from tvm_ext import BuildOptions, errors
 from tvm_ext.verification.input_ranges import random_inputs
 from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs
@@ -133,3 +134,20 @@ def test_an_output_that_is_an_input_and_one_that_is_constant(tmp_path: Path) -> 
 
 def _params(mod: tvm.IRModule) -> list[relax.Var]:
     return list(mod["main"].params)
+
+
+@pytest.mark.parametrize("ram", [None, 4096])
+def test_states_are_the_callers(ram: int | None, tmp_path: Path) -> None:
+    """Inputs and outputs behind the others, in the layout of the model, which a package would turn; over 20 steps."""
+    model = frames()
+    mod = tvm_ext.load(saved(model, tmp_path), states={"before": "before.next"})
+    pipeline = tvm_ext.relax_pipeline("host", BuildOptions(ram=ram, name="stepped"))
+    executable = tvm.compile(mod, target="llvm", relax_pipeline=pipeline)
+    random = np.random.default_rng(0)
+    samples = [{"x": random.standard_normal((1, 8, 1, 1)).astype(np.float32)} for _ in range(20)]
+    held = np.zeros((1, 8, 4, 1), np.float32)
+    wanted = onnx_outputs(model, samples, (), [{"name": "before", "output": "before.next", "initial": held}])
+    for sample, expected in zip(samples, wanted, strict=True):
+        (found, held), called = run(executable, [sample["x"], held])
+        assert called == ["stepped"] and held.shape == (1, 8, 4, 1)
+        assert_close({"y": found}, {"y": expected["y"]})

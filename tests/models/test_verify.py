@@ -16,7 +16,7 @@ from onnx import numpy_helper
 from rich.console import Console
 
 import tvm_ext
-import tvm_ext.builder
+import tvm_ext.subject
 from codegen_c.backend.build import Compiled
 from codegen_c.program import reference
 from tests.support.onnx_models import SMALL_MODELS, saved
@@ -195,7 +195,7 @@ def _replace_compile(monkeypatch: pytest.MonkeyPatch, change: Callable[[Compiled
         module, compiled = compile_model(*arguments)
         return module, change(compiled)
 
-    monkeypatch.setattr(tvm_ext.builder, "compile_model", changed)
+    monkeypatch.setattr(tvm_ext.subject, "compile_model", changed)
 
 
 def _shown(report: dict[str, object]) -> str:

@@ -146,8 +146,8 @@ def test_with_verify_none_nobody_is_asked(tmp_path: Path, monkeypatch: pytest.Mo
     def nobody(*_: object, **__: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("tvm_ext.builder.ask", nobody)
-    monkeypatch.setattr("tvm_ext.builder.reference", None)
+    monkeypatch.setattr("tvm_ext.subject.ask", nobody)
+    monkeypatch.setattr("tvm_ext.subject.reference", None)
     mod = tvm_ext.load(saved(SMALL_MODELS["branches"](), tmp_path))
     package = tvm_ext.build(mod, "host", tmp_path / "out", tvm_ext.BuildOptions(verify=()))
     name = package.report["model"]["name"]

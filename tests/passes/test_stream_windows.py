@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -15,7 +16,7 @@ from codegen_c.tir.llvm import compiled_with_llvm
 from relay_passes.dataflow import static_shape
 from relay_passes.streams.stream_windows import StreamWindows
 from tests.passes.modules import module_of, without_spans
-from tvm_ext.core.decisions.models import KeptStates, WarmUp
+from tvm_ext.core.decisions.models import HopCost, KeptStates, WarmUp
 from tvm_ext.core.errors import BadOptions, UnsupportedModel
 
 Body = Callable[[relax.BlockBuilder, relax.Var], relax.Expr]
@@ -148,8 +149,22 @@ def test_what_cannot_be_a_stream_says_why() -> None:
     def mixed(b: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
         return relax.op.nn.softmax(relax.op.reshape(x, [1, 40]), -1)
 
-    with pytest.raises(UnsupportedModel, match=r"'x' cannot be turned into a stream: .* mixes time with other axes"):
+    with pytest.raises(
+        UnsupportedModel,
+        match=r"'x' cannot be turned into a stream: \w+ \(reshape\) mixes time with other axes\. Leave the hop out .*: "
+        r"160 B of x and 0 multiply-accumulates in each run",
+    ):
         StreamWindows("x", 1, 1)(module_with(mixed))
+
+    def padding_alone(b: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
+        return relax.op.max(b.emit(conv(x, 1, 4, 1, padding=(3, 0, 0, 0))), [1])
+
+    with pytest.raises(
+        UnsupportedModel,
+        match=r"\w+ \(conv2d\): 3 of its rows in a window are computed from padding alone.* Leave the hop out .*: "
+        r"160 B of x and 184 multiply-accumulates in each run",
+    ):
+        StreamWindows("x", 1, 1)(module_with(padding_alone))
     with pytest.raises(BadOptions, match=r"'y' is no input; there are x"):
         StreamWindows("y", 1, 1)(module_with(padded))
     with pytest.raises(BadOptions, match=r"there is no axis 7"):
@@ -158,3 +173,25 @@ def test_what_cannot_be_a_stream_says_why() -> None:
         StreamWindows("x", 21, 1)(module_with(padded))
     with pytest.raises(BadOptions, match=r"may go over axes 1 \(20\), 3 \(2\); say which one is time"):
         StreamWindows("x", 1)(module_with(lambda b, x: relax.op.nn.relu(x)))
+
+
+def test_a_hop_says_what_it_computes_again() -> None:
+    """Two convolutions, taps 3 and 5, 2 -> 4 -> 3 channels, of 20 rows, one of them new; then a dense layer."""
+
+    def body(b: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
+        y = b.emit(conv(x, 3, 4, 1, padding=(1, 0, 1, 0)))
+        z = b.emit(conv(y, 5, 3, 2, padding=(2, 0, 2, 0)))
+        flat = b.emit(relax.op.reshape(z, [1, 60]))
+        return relax.op.matmul(flat, relax.const(np.ones((60, 7), "float32")))
+
+    cost = HopCost.read(StreamWindows("x", 1, 1)(module_with(body)))
+    first, second, head = 3 * 2 * 4, 5 * 4 * 3, 60 * 7
+    assert cost.window_macs == 20 * (first + second) + head
+    borders = 2 * first + 6 * second  # one row of the first at each end, three of the second
+    assert cost.macs == first + second + head + borders
+    whole, padded_rows = cost.remarks
+    assert whole.endswith(f"(reshape) mixes time with other axes: computed for the whole window in each run, {head} "
+                          "multiply-accumulates")  # fmt: skip
+    assert f"computed again in each run, {borders} multiply-accumulates, most of them by" in padded_rows
+    assert re.search(rf"\(conv2d\) {6 * second}, \w+ \(conv2d\) {2 * first}$", padded_rows)
+    assert not HopCost.read(StreamWindows("x", 1, 1)(module_with(lambda b, x: relax.op.nn.relu(x)))).remarks

@@ -50,8 +50,8 @@ def copied_sources(package: Package, folder: Path) -> Path:
 
 
 def own_sources(folder: Path, *, whole: bool) -> list[str]:
-    """C files to look at: the model, its arenas, DMA; with `whole` also weights, vectors, self-test and firmware."""
-    names = [f"{MODEL}.c", f"{MODEL}_memory.c", "tvm_ext_dma.c"]
+    """C files to look at: model, arenas, states, DMA; with `whole` also weights, vectors, self-test and firmware."""
+    names = [f"{MODEL}.c", f"{MODEL}_memory.c", f"{MODEL}_state.c", "tvm_ext_dma.c"]
     if whole:
         names += [f"{MODEL}_{part}.c" for part in ("weights", "vectors", "selftest", "selftest_main")]
         names += [f"board/{part}.c" for part in ("firmware", "startup", "dma_count")]

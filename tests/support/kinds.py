@@ -1,4 +1,4 @@
-"""Packages of every kind, small: element type, processor, io, split, patches, several memories, TVM's operators.
+"""Packages of every kind, small: element type, processor, io, split, patches, memories, TVM's operators, states.
 
 What is said of "the generated C" (findings of analyzers, stack bounds, coverage, the map from nodes to lines) is
 tested over these.
@@ -7,10 +7,12 @@ tested over these.
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import onnx
 
 import tvm_ext
@@ -20,6 +22,7 @@ from tests.support.image_networks import image_network
 from tests.support.memory_problems import always_on
 from tests.support.onnx_models import SMALL_MODELS, saved
 from tests.support.random_models import random_model
+from tests.support.state_models import gate, over_time, streaming_layer
 from tests.support.tflite_models import ds_cnn, resnet
 from tests.support.tflite_runners import saved_tflite
 from tvm_ext import BuildOptions, Package
@@ -31,11 +34,12 @@ Source = Callable[[Path], Path]
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """One package: the model's file, the platform, and what its build may decide."""
+    """One package: the model's file, the platform, what its build may decide, and pairs that are states."""
 
     source: Source
     platform: Platform
     options: BuildOptions
+    states: Mapping[str, str] | None = None
 
 
 def _onnx(make: Callable[[], onnx.ModelProto], *, int8: bool = False) -> Source:
@@ -60,12 +64,14 @@ def image(seed: int, *, int8: bool = False, aspect: int = 1) -> Source:
     return _onnx(lambda: image_network(seed, aspect=aspect), int8=int8)
 
 
-def _tflite(make: Callable[..., bytes]) -> Source:
-    return lambda folder: saved_tflite(make(int8=True), folder, "net")
+def _tflite(make: Callable[..., bytes], **options: Any) -> Source:
+    return lambda folder: saved_tflite(make(**{"int8": True, **options}), folder, "net")
 
 
 DEFAULT = BuildOptions()
 CALLER, STREAM = replace(DEFAULT, io="caller"), replace(DEFAULT, io="stream")
+BEGINS = np.arange(32, dtype=np.int8).reshape(1, 4, 1, 8)
+"""Elements of a variable before the first run; not all alike, so that a table holds them."""
 ONE_MEMORY = replace(DEFAULT, memories="default")
 
 KINDS: dict[str, Kind] = {
@@ -86,6 +92,15 @@ KINDS: dict[str, Kind] = {
     "tir_moves": Kind(source=_small("moves_data"), platform=Platform.load("host"), options=CALLER),
     "tflite_m33": Kind(source=_tflite(ds_cnn), platform=Platform.load("cortex_m33"), options=DEFAULT),
     "tflite_host": Kind(source=_tflite(resnet), platform=Platform.load("host"), options=STREAM),
+    "states": Kind(source=_onnx(gate), platform=Platform.load("cortex_m4"), options=CALLER, states={"h": "hn"}),
+    "states_begun": Kind(
+        source=_tflite(streaming_layer, begins=BEGINS), platform=Platform.load("cortex_m4"), options=STREAM
+    ),
+    "hop": Kind(
+        source=_tflite(lambda int8: over_time()),
+        platform=Platform.load("cortex_m55"),
+        options=replace(DEFAULT, hop={"frames": 1}, hop_axis={"frames": 1}),
+    ),
 }
 
 
@@ -100,5 +115,6 @@ def built_kind(name: str, folder: Path) -> Package:
     with (place / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (place / "package").exists():
-            tvm_ext.build(kind.source(place), kind.platform, place / "package", replace(kind.options, name=MODEL))
+            module = tvm_ext.load(kind.source(place), states=kind.states)
+            tvm_ext.build(module, kind.platform, place / "package", replace(kind.options, name=MODEL))
     return Package.load(place / "package")

@@ -14,10 +14,17 @@ from tvm_ext.assurance.stack_bound import StackBound, firmware_bound
 
 
 def measured_assurance(
-    folder: Path, compiled: Compiled, elf: Path | None, targets: Sequence[str], say: Callable[[str], None]
+    folder: Path,
+    compiled: Compiled,
+    elf: Path | None,
+    targets: Sequence[str],
+    say: Callable[[str], None],
+    *,
+    in_bundle: bool = False,
 ) -> dict[str, Any]:
     """Entries of the report: `stack_bound`, and `selftest_coverage`, None where the package is not run on the host.
 
+    in_bundle: the model's self-test is part of one for several models, whose coverage is counted by itself.
     elf: the linked firmware, None where there is no board.
     """
     interface = compiled.interface
@@ -29,7 +36,7 @@ def measured_assurance(
         else StackBound(num_bytes=None, reason=f"code of {compiled.platform.processor.isa} is not read here")
     )
     coverage = None
-    if "host" in targets:
+    if "host" in targets and not in_bundle:
         say("counting what the self-test covers")
         macs = sum(call.implementation.macs for call in compiled.program.kernel_calls())
         coverage = selftest_coverage(folder, interface.model, macs=macs).to_json()

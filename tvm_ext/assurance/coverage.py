@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -45,8 +45,8 @@ class Coverage:
         return asdict(self)
 
 
-def selftest_coverage(folder: Path, model: str, *, macs: int) -> Coverage:
-    """Coverage of a package's C by its self-test; macs: of one run."""
+def selftest_coverage(folder: Path, model: str, *, macs: int, tested: Sequence[str] = ()) -> Coverage:
+    """Coverage of a package's C by its self-test; macs: of one run. tested: of a bundle, its models."""
     if macs > MOST_MACS:
         return _unknown(
             f"one run takes {macs:,} multiply-accumulates; up to {MOST_MACS:,} are run without optimisation"
@@ -60,7 +60,7 @@ def selftest_coverage(folder: Path, model: str, *, macs: int) -> Coverage:
     with TemporaryDirectory(prefix="tvm_ext_") as name:
         built = Path(name).resolve()
         try:
-            return _counted(_run(folder, model, built), gcov, built)
+            return _counted(_run(folder, model, tested, built), gcov, built)
         except (BuildFailed, MissingTool) as error:
             return _unknown(str(error).splitlines()[0])
 
@@ -99,10 +99,14 @@ def _gcov() -> str | None:
     return shutil.which(f"gcov{compiler[1]}") if compiler else None
 
 
-def _run(folder: Path, model: str, built: Path) -> list[Path]:
+def _run(folder: Path, model: str, tested: Sequence[str], built: Path) -> list[Path]:
     """Build the self-test in `built`, run it, and name the files where gcov looks."""
-    library = [path for path in library_sources(folder, model) if path.name != f"{model}_weights.c"]
-    data = [folder / f"{model}_{part}.c" for part in ("weights", "vectors", "selftest", "selftest_main")]
+    names = list(dict.fromkeys([model, *tested]))
+    every = library_sources(folder, *names)
+    data = [path for path in every if path.name in {f"{name}_weights.c" for name in names}]
+    library = [path for path in every if path not in data]
+    data += [folder / f"{name}_selftest.c" for name in names] + [folder / f"{model}_selftest_main.c"]
+    data += [folder / f"{name}_vectors.c" for name in tested or names]
     counted = compile_objects(library, built / "counted", HOST_TOOLCHAIN, flags=["-O0", "--coverage"])
     plain = compile_objects(data, built / "plain", HOST_TOOLCHAIN, flags=["-O0"])
     program = host_program([*counted, *plain], built / "selftest", HOST_TOOLCHAIN, flags=["--coverage"])

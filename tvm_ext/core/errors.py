@@ -17,6 +17,10 @@ class BadOptions(TvmExtError):
     """Build options that contradict each other, the model, or the platform."""
 
 
+class BadBundle(TvmExtError):
+    """A bundle's file that cannot be used: unknown key, impossible value, names or paths that cannot be."""
+
+
 class BadModel(TvmExtError):
     """A model file that cannot be read: missing, not of its format, truncated, unsafe."""
 

@@ -20,6 +20,7 @@ _MOST_DECIBELS = 1000
 
 Optimize = Literal["speed", "size"]
 Io = Literal["arena", "caller", "stream"]
+Context = Literal["static", "caller"]
 Target = Literal["host", "qemu"]
 Quantize = Literal["none", "int8", "auto"]
 IoType = Literal["int8", "float32"]
@@ -34,6 +35,8 @@ class BuildOptions:
     optimize: `speed` or `size`; chooses compiler flags and kernel variants.
     io: `arena` keeps inputs and outputs in the planned arena, `caller` takes pointers at each run, `stream` takes
         inputs, and hands outputs out, row by row through functions of the application.
+    context: `static` gives the model its arenas and states as variables of its own; `caller` takes them in one block by
+        pointer, at each call, so that the model runs for several streams, threads or tasks at once.
     verify: where the package is run and compared; None means the host, and QEMU where the platform
         has a board and QEMU is installed. An empty tuple verifies nothing, and the package says so.
     name: C prefix of everything generated; None derives it from the model file's name.
@@ -60,6 +63,7 @@ class BuildOptions:
 
     optimize: Optimize = "speed"
     io: Io = "arena"
+    context: Context = "static"
     verify: tuple[Target, ...] | None = None
     name: str | None = None
     quantize: Quantize = "none"
@@ -78,6 +82,7 @@ class BuildOptions:
         choices = {
             "optimize": ("speed", "size"),
             "io": ("arena", "caller", "stream"),
+            "context": ("static", "caller"),
             "quantize": ("none", "int8", "auto"),
             "io_type": ("int8", "float32"),
             "guide": ("none", "learned"),
@@ -144,7 +149,10 @@ class BuildOptions:
                 raise BadOptions(f"{key} = {_shown(value)}: {wanted} is needed.")
 
     def limit_bytes(self, platform: Platform) -> int:
-        """Bytes that tensors may take in the platform's default memory. Raises BadOptions for an unknown memory."""
+        """Bytes that tensors may take in the platform's default memory.
+
+        Raises BadOptions for an unknown memory, and where an instance would lie in several memories.
+        """
         memory = platform.memory(platform.activations)
         asked = self.ram if isinstance(self.ram, Mapping) else {memory.name: self.ram} if self.ram else {}
         known = [other.name for other in platform.memories if other.kind == "ram"]
@@ -152,6 +160,12 @@ class BuildOptions:
         if unknown:
             raise BadOptions(
                 f"ram: {platform.name} has no memory {unknown[0]!r} for tensors; it has {', '.join(known)}."
+            )
+        reached = [name for name in known if platform.reached_by(platform.processor.name, name)]
+        if self.context == "caller" and self.memories == "all" and len(reached) > 1:
+            raise BadOptions(
+                f"context = 'caller': an instance is one block of memory, and memories = 'all' spreads tensors over "
+                f"{', '.join(reached)} of {platform.name}. Choose memories = 'default', or context = 'static'."
             )
         most = max(other.capacity_bytes for other in platform.memories if other.kind == "ram")
         for name, offset in (self.pin or {}).items():

@@ -30,6 +30,9 @@ _TIMER_BYTES = 16
 STATE_MEMORY = "state"
 """Name, in programs and plans, of the struct that holds what a model keeps between runs: no memory has it."""
 
+LINKED_MEMORY = "linked"
+"""Name, there, of the struct that holds inputs which other models of a bundle write to; no memory has it either."""
+
 NO_SIMD = "none"
 """`simd` of a processor on which plain C runs."""
 
@@ -236,8 +239,9 @@ class Platform:
     def _contradiction(self) -> str | None:
         """Contradictions between values: names used twice or not at all, memories nobody reaches; None without."""
         names = [part.name for part in (*self.processors, *self.memories)]
-        if STATE_MEMORY in names:
-            return f"name = {STATE_MEMORY!r} is the name of what models keep between runs; choose another one."
+        for taken in (STATE_MEMORY, LINKED_MEMORY):
+            if taken in names:
+                return f"name = {taken!r} is the name of what models keep between runs; choose another one."
         for name in names:
             if names.count(name) > 1:
                 return f"name = {name!r} is used more than once; processors and memories need names of their own."

@@ -185,6 +185,15 @@ def section_sizes(objects: Sequence[Path], toolchain: Toolchain) -> dict[str, Se
     return {name: SectionSizes(**sizes) for name, sizes in found.items()}
 
 
+def symbol_sizes(objects: Sequence[Path], toolchain: Toolchain) -> dict[str, int]:
+    """Bytes of each function and variable that objects define for others, by name."""
+    if not objects:
+        return {}
+    command = [find_program(f"{toolchain.prefix}nm"), "-S", "--defined-only", "--extern-only", *_absolute(objects)]
+    text = _run(command, objects[0].parent, reads=objects)
+    return {name: int(size, 16) for size, name in re.findall(r"^[0-9a-f]+ ([0-9a-f]+) \S (\S+)$", text, re.MULTILINE)}
+
+
 def _kind(section_flags: str) -> str | None:
     """Size that a section counts towards; None for a section that is not in the target's memory."""
     flags = set(re.split(r",\s*", section_flags.strip()))

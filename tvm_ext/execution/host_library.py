@@ -22,7 +22,9 @@ OUT_OF_ORDER = 1000
 
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32)
 _HOOK = ctypes.CFUNCTYPE(None, ctypes.c_int32)
+_ALIGNMENT_BYTES = 64
 _loaded: dict[str, ctypes.CDLL] = {}
+_instances: dict[str, Array] = {}
 
 
 def load(path: str) -> None:
@@ -33,56 +35,76 @@ def load(path: str) -> None:
         raise BadPackage(f"the host library cannot be loaded: {error}.") from None
 
 
-def call(symbol: str) -> None:
-    """Call a function without arguments."""
+def hold(instance: str, num_bytes: int) -> None:
+    """Make memory for an instance, under a name by which the other functions are told of it."""
+    _instances[instance] = np.zeros(num_bytes + _ALIGNMENT_BYTES, np.uint8)
+
+
+def call(symbol: str, instance: str = "") -> None:
+    """Call a function without arguments but the instance."""
     function = getattr(_loaded["library"], symbol)
     function.restype = None
-    function()
+    function(*_handed_in(instance))
 
 
-def read_bytes(symbol: str, num_bytes: int) -> bytes:
+def read_bytes(symbol: str, num_bytes: int, instance: str = "") -> bytes:
     """Bytes from where a function points to."""
-    return ctypes.string_at(_address(_loaded["library"], {"symbol": symbol}), num_bytes)
+    return ctypes.string_at(_address(_loaded["library"], symbol, instance), num_bytes)
 
 
-def write_bytes(symbol: str, data: bytes) -> None:
+def write_bytes(symbol: str, data: bytes, instance: str = "") -> None:
     """Put bytes to where a function points to."""
-    ctypes.memmove(_address(_loaded["library"], {"symbol": symbol}), data, len(data))
+    ctypes.memmove(_address(_loaded["library"], symbol, instance), data, len(data))
 
 
 def run(call: dict[str, Value], ask: Callable[..., Value] | None = None) -> dict[str, Value]:
     """Status, outputs as flat arrays, and what was copied out on the way.
 
-    call: `symbol` of the run function; `io`; `inputs` with `symbol` (accessor), `name`, `rows` and `elements`;
-    `outputs` with `num_elements` and `dtype` instead of elements; `watch`, or None, as `_watch` reads it.
+    call: `symbol` of the run function; `io`; `instance`, empty for none; `inputs` with `symbol` (accessor), `name`,
+    `rows` and `elements`; `outputs` with `num_elements` and `dtype` instead of elements; `watch`, or None, as
+    `_watch` reads it.
     """
     library = _loaded["library"]
     function = getattr(library, call["symbol"])
     function.restype = ctypes.c_int32
     inputs: list[dict[str, Value]] = call["inputs"]
     outputs = [{**out, "elements": np.zeros(out["num_elements"], out["dtype"])} for out in call["outputs"]]
+    instance: str = call["instance"]
+    own = _handed_in(instance)
     seen: dict[str, Array] = {}
     hook = _watch(library, call["watch"], seen, ask) if call["watch"] else None
     if call["io"] == "stream":
         io, functions = _io_struct(inputs, outputs)
-        status = function(ctypes.byref(io))
+        status = function(*own, ctypes.byref(io))
         functions.clear()
     elif call["io"] == "caller":
-        status = function(*(ctypes.c_void_p(port["elements"].ctypes.data) for port in (*inputs, *outputs)))
+        status = function(*own, *(ctypes.c_void_p(port["elements"].ctypes.data) for port in (*inputs, *outputs)))
     else:
         for port in inputs:
-            ctypes.memmove(_address(library, port), port["elements"].ctypes.data, port["elements"].nbytes)
-        status = function()
+            ctypes.memmove(
+                _address(library, port["symbol"], instance), port["elements"].ctypes.data, port["elements"].nbytes
+            )
+        status = function(*own)
         for port in outputs:
-            ctypes.memmove(port["elements"].ctypes.data, _address(library, port), port["elements"].nbytes)
+            ctypes.memmove(
+                port["elements"].ctypes.data, _address(library, port["symbol"], instance), port["elements"].nbytes
+            )
     del hook
     return {"status": status, "outputs": [port["elements"] for port in outputs], "seen": seen}
 
 
-def _address(library: ctypes.CDLL, port: dict[str, Value]) -> int:
-    accessor = getattr(library, port["symbol"])
+def _handed_in(instance: str) -> list[ctypes.c_void_p]:
+    """The first argument of each function of a model whose instances the caller holds."""
+    if not instance:
+        return []
+    begin = int(_instances[instance].ctypes.data)
+    return [ctypes.c_void_p(-(-begin // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES)]
+
+
+def _address(library: ctypes.CDLL, symbol: str, instance: str) -> int:
+    accessor = getattr(library, symbol)
     accessor.restype = ctypes.c_void_p
-    return accessor()
+    return accessor(*_handed_in(instance))
 
 
 def _io_struct(inputs: list[dict[str, Value]], outputs: list[dict[str, Value]]) -> tuple[ctypes.Structure, list[Any]]:

@@ -14,6 +14,7 @@ import numpy as np
 from codegen_c.arena.plan import plan_memory
 from codegen_c.backend.build import Compiled
 from codegen_c.emit.memory import union_name
+from codegen_c.emit.sharing import ALONE
 from codegen_c.program.program import writes
 from tvm_ext.core.processes.wire import Value
 from tvm_ext.execution.runner import HostModel
@@ -29,7 +30,7 @@ class InstrumentedModel:
     """
 
     def __init__(self, compiled: Compiled) -> None:
-        self.compiled = with_ports_in_arena(compiled)
+        self.compiled = with_ports_in_arena(_static(compiled))
         with TemporaryDirectory(prefix="tvm_ext_") as name:
             folder = Path(name)
             for file_name, text in self.compiled.sources(after_step=True).items():
@@ -100,6 +101,11 @@ def run_instrumented(
     """`InstrumentedModel.run`, built for one run."""
     with InstrumentedModel(compiled) as model:
         return model.run(inputs, after_step)
+
+
+def _static(compiled: Compiled) -> Compiled:
+    """The same program and plan with arenas of its own, which others can look into by name."""
+    return replace(compiled, interface=replace(compiled.interface, context="static", context_bytes=0), sharing=ALONE)
 
 
 def with_ports_in_arena(compiled: Compiled) -> Compiled:

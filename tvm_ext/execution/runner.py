@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -53,7 +53,7 @@ class QemuResult:
 class HostModel:
     """A package's C, compiled for the host and loaded in a process of its own for many runs.
 
-    A model with states carries them from run to run; it begins reset.
+    A model with states carries them from run to run; it begins reset. beside: as `host_library` takes it.
 
     Built in a temporary folder, so the package stays untouched and a changed one loads anew. What crashes, hangs or
     takes too much there is ChildFailed here. Use as a context manager, or call `close`.
@@ -69,18 +69,34 @@ class HostModel:
         optimize: Optimize = "speed",
         flags: Sequence[str] = (),
         limits: ChildLimits = HOST_LIMITS,
+        beside: Sequence[str] = (),
     ) -> None:
-        self.interface = interface
         with ExitStack() as held:
             built = Path(held.enter_context(TemporaryDirectory(prefix="tvm_ext_")))
-            library = host_library(folder, interface, built, toolchain=toolchain, optimize=optimize, flags=flags)
-            self._child = held.enter_context(Child("tvm_ext.execution.host_library", limits=limits))
-            try:
-                self._child.call("load", str(library))
-            except BadPackage as error:
-                raise BadPackage(f"{folder}: {error}") from None
-            self.reset()
+            library = host_library(
+                folder, interface, built, beside=beside, toolchain=toolchain, optimize=optimize, flags=flags
+            )
+            child = held.enter_context(loaded_library(folder, library, limits))
+            self._begin(child, interface)
             self._held = held.pop_all()
+
+    @classmethod
+    def inside(cls, child: Child, interface: Interface, run: str = "") -> Self:
+        """A model of a library that is loaded there already, with others of its bundle. Closing it changes nothing.
+
+        run: function that is called in place of the model's own.
+        """
+        model = cls.__new__(cls)
+        model._held = ExitStack()
+        model._begin(child, interface, run)
+        return model
+
+    def _begin(self, child: Child, interface: Interface, run: str = "") -> None:
+        self.interface, self._child, self._symbol = interface, child, run or interface.run
+        self._instance = interface.model if interface.holds_context else ""
+        if self._instance:
+            child.call("hold", self._instance, interface.context_bytes)
+        self.reset()
 
     def run(self, inputs: Sample) -> dict[str, np.ndarray]:
         """Outputs of one sample.
@@ -102,7 +118,8 @@ class HostModel:
         went = [
             {**_called(ports, port), "num_elements": port.num_elements, "dtype": port.dtype} for port in ports.outputs
         ]
-        call = {"symbol": ports.run, "io": ports.io, "inputs": came, "outputs": went, "watch": watch}
+        call = {"symbol": self._symbol, "io": ports.io, "inputs": came, "outputs": went, "watch": watch}
+        call["instance"] = self._instance
         try:
             result = self._child.call("run", call, ask=ask)
         except ChildFailed as error:
@@ -117,13 +134,14 @@ class HostModel:
     def reset(self) -> None:
         """Begin anew: the next run finds the states as the model begins with them."""
         if self.interface.state_bytes:
-            self._child.call("call", self.interface.reset)
+            self._child.call("call", self.interface.reset, self._instance)
 
     def state(self) -> bytes:
         """State that the last run left for the next one; empty for a model that keeps nothing."""
         if not self.interface.state_bytes:
             return b""
-        return self._child.call("read_bytes", self.interface.state_place, self.interface.state_bytes)
+        place, num_bytes = self.interface.state_place, self.interface.state_bytes
+        return self._child.call("read_bytes", place, num_bytes, self._instance)
 
     def restore(self, state: bytes) -> None:
         """Go on from what `state` gave, of a session with the same package. Raises BadInput."""
@@ -132,7 +150,7 @@ class HostModel:
                 f"the state of {self.interface.model} is {self.interface.state_bytes} B; {len(state)} B are given."
             )
         if state:
-            self._child.call("write_bytes", self.interface.state_place, state)
+            self._child.call("write_bytes", self.interface.state_place, state, self._instance)
 
     def close(self) -> None:
         """End the process and remove the temporary folder."""
@@ -147,39 +165,56 @@ class HostModel:
         self.close()
 
 
+@contextmanager
+def loaded_library(folder: Path, library: Path, limits: ChildLimits) -> Generator[Child]:
+    """A process that holds the library of a package. Raises BadPackage."""
+    with Child("tvm_ext.execution.host_library", limits=limits) as child:
+        try:
+            child.call("load", str(library))
+        except BadPackage as error:
+            raise BadPackage(f"{folder}: {error}") from None
+        yield child
+
+
 def host_library(
     folder: Path,
     interface: Interface,
     out_dir: Path,
     *,
+    others: Sequence[Interface] = (),
+    beside: Sequence[str] = (),
     toolchain: Toolchain = HOST_TOOLCHAIN,
     optimize: Optimize = "speed",
     flags: Sequence[str] = (),
 ) -> Path:
     """The package's C as a shared library in `out_dir`. Nothing is run here.
 
+    others: models of the package, a bundle, that are checked, too. beside: names of what else has self-tests there.
     Raises MissingTool, BuildFailed, and BadPackage where the interface is not that of the package's header.
     """
-    sources = library_sources(folder, interface.model)
+    sources = library_sources(folder, interface.model, *(other.model for other in others), *beside)
     out_dir.mkdir(parents=True, exist_ok=True)
-    check = out_dir / "tvm_ext_interface_check.c"
-    check.write_text(emit_interface_check(interface), encoding="utf-8")
-    try:
-        compile_objects([check], out_dir / "check", toolchain, include_dirs=[folder])
-    except BuildFailed as error:
-        raise BadPackage(
-            f"{folder}: report.json does not describe {interface.model}.h; compile the model again. {error}"
-        ) from None
+    for one in (interface, *others):
+        check = out_dir / "tvm_ext_interface_check.c"
+        check.write_text(emit_interface_check(one), encoding="utf-8")
+        try:
+            compile_objects([check], out_dir / "check", toolchain, include_dirs=[folder])
+        except BuildFailed as error:
+            raise BadPackage(
+                f"{folder}: report.json does not describe {one.model}.h; compile the model again. {error}"
+            ) from None
     objects = compile_objects(
         sources, out_dir / "objects", toolchain, optimize=optimize, flags=["-fPIC", *flags], include_dirs=[folder]
     )
     return shared_library(objects, out_dir / f"lib{interface.model}.so", toolchain, flags=flags)
 
 
-def run_host(folder: Path, interface: Interface, inputs: Sample) -> dict[str, np.ndarray]:
+def run_host(
+    folder: Path, interface: Interface, inputs: Sample, *, beside: Sequence[str] = ()
+) -> dict[str, np.ndarray]:
     """Build the package for the host, run one sample, clean up. Raises as HostModel does."""
     check_inputs(interface, inputs)
-    with HostModel(folder, interface) as model:
+    with HostModel(folder, interface, beside=beside) as model:
         return model.run(inputs)
 
 
@@ -208,19 +243,46 @@ def run_qemu(
         for sample in samples
         for port, array in zip(interface.inputs, check_inputs(interface, sample), strict=True)
     ]
+    came = np.uint32(len(samples)).tobytes() + b"".join(array.tobytes() for array in flat)
+    ((fields, coarse),), data = booted(elf, platform, came, [""], time_limit_s)
+    return qemu_result(elf, platform, interface, len(samples), data, fields, coarse)
+
+
+Fields = dict[str, int]
+
+
+def booted(
+    elf: Path, platform: Platform, came: bytes, prefixes: Sequence[str], time_limit_s: float
+) -> tuple[list[tuple[Fields, Fields]], bytes]:
+    """One start of a board over a file of inputs: for each prefix the fields of the line that it begins, and outputs.
+
+    Fields come twice, from the start at which instructions can be told apart, and, where the timer wrapped in it, from
+    another one at which it does not; else the same. Raises as `run_qemu` does.
+    """
+    assert platform.board is not None, "the caller has looked"
     with TemporaryDirectory(prefix="tvm_ext_") as name:
         folder = Path(name)
-        (folder / "in.bin").write_bytes(np.uint32(len(samples)).tobytes() + b"".join(array.tobytes() for array in flat))
+        (folder / "in.bin").write_bytes(came)
         emulator, shift = startup_of(platform).emulator, instruction_shift(platform.board)
         seconds = allowed_seconds(time_limit_s)
-        fields = _boot(elf, emulator, platform.board, shift, folder, seconds)
+        fine = _boot(elf, emulator, platform.board, shift, folder, seconds, prefixes)
         written = folder / "out.bin"
-        outputs = _split(written.read_bytes() if written.is_file() else b"", interface, len(samples), elf)
-        if fields["wrapped"]:
-            coarse = _boot(elf, emulator, platform.board, 0, folder, seconds)
-            instructions = unwrap_instructions(fields, coarse, platform.board, shift)
-        else:
-            instructions = _field(fields, "instructions", elf)
+        data = written.read_bytes() if written.is_file() else b""
+        wrapped = any(fields["wrapped"] for fields in fine)
+        coarse = _boot(elf, emulator, platform.board, 0, folder, seconds, prefixes) if wrapped else fine
+    return list(zip(fine, coarse, strict=True)), data
+
+
+def qemu_result(
+    elf: Path, platform: Platform, interface: Interface, num_samples: int, data: bytes, fields: Fields, coarse: Fields
+) -> QemuResult:
+    """Figures and outputs of one model. data: its outputs as the board wrote them; fields, coarse: of `booted`."""
+    outputs = _split(data, interface, num_samples, elf)
+    assert platform.board is not None, "the caller has looked"
+    if fields["wrapped"]:
+        instructions = unwrap_instructions(fields, coarse, platform.board, instruction_shift(platform.board))
+    else:
+        instructions = _field(fields, "instructions", elf)
     return QemuResult(
         outputs=outputs, instructions=instructions, stack_bytes=fields["stack"], moved_bytes=_moved(fields, platform)
     )
@@ -250,9 +312,12 @@ def unwrap_instructions(fine: Mapping[str, int], coarse: Mapping[str, int], boar
     return instructions(fine["ticks"] + (wraps << 32)) - instructions(fine["empty_ticks"]) + EMPTY_INSTRUCTIONS
 
 
-def library_sources(folder: Path, model: str) -> list[Path]:
-    """The package's C files that make the library, sorted: all but the self-test. Raises BadPackage."""
-    test = re.compile(rf"{re.escape(model)}_(selftest|selftest_main|vectors)\.c")
+def library_sources(folder: Path, *models: str) -> list[Path]:
+    """The package's C files that make the library, sorted: all but self-tests. Raises BadPackage.
+
+    models: names that files of self-tests begin with; of a bundle its own name, too.
+    """
+    test = re.compile(rf"({'|'.join(map(re.escape, models))})_(selftest|selftest_main|vectors)\.c")
     sources = sorted(path for path in folder.glob("*.c") if not test.fullmatch(path.name))
     if not sources:
         raise BadPackage(f"{folder}: holds no C sources of a package.")
@@ -279,8 +344,10 @@ def check_inputs(interface: Interface, inputs: Sample) -> list[np.ndarray]:
     return arrays
 
 
-def _boot(elf: Path, emulator: str, board: Board, shift: int, folder: Path, seconds: float) -> dict[str, int]:
-    """One start of the board over `folder/in.bin`; the fields of its report line."""
+def _boot(
+    elf: Path, emulator: str, board: Board, shift: int, folder: Path, seconds: float, prefixes: Sequence[str]
+) -> list[Fields]:
+    """One start of the board over `folder/in.bin`; the fields of each of its report lines."""
     words = "".join(f",arg={word}" for word in ("run", "in.bin", "out.bin"))
     command = [
         find_program(emulator), *qemu_arguments(board, shift=shift),
@@ -291,19 +358,23 @@ def _boot(elf: Path, emulator: str, board: Board, shift: int, folder: Path, seco
     except OSError as error:
         raise RunFailed(f"{emulator} could not be started: {error.strerror}.") from None
     said = (done.stdout + done.stderr).strip()
-    line = re.search(r"^instructions=.*$", said, re.MULTILINE)
-    if done.problem or done.status or line is None:
+    lines = [re.search(rf"^{re.escape(one)}instructions=.*$", said, re.MULTILINE) for one in prefixes]
+    if done.problem or done.status or None in lines:
         tail = "\n".join([":", *(text[:1000] for text in said.splitlines()[-12:])])
         silent = " and said nothing; look for an endless loop, or for what keeps it from starting."
         raise RunFailed(f"{elf.name} on {board.qemu_machine} {done.left}{tail if said else silent}")
-    fields = {key: int(value) for key, value in re.findall(r"\b(\w+)=(\d{1,20})\b", line[0])}
+    return [_fields(line[0], elf, board) for line in lines if line]
+
+
+def _fields(line: str, elf: Path, board: Board) -> Fields:
+    fields = {key: int(value) for key, value in re.findall(r"\b(\w+)=(\d{1,20})\b", line)}
     absent = [key for key in ("ticks", "empty_ticks", "wrapped", "stack") if key not in fields]
     if absent:
         raise RunFailed(f"{elf.name} on {board.qemu_machine} reported no {absent[0]}; compile the model again.")
     return fields
 
 
-def _moved(fields: Mapping[str, int], platform: Platform) -> dict[tuple[str, str], int]:
+def _moved(fields: Fields, platform: Platform) -> dict[tuple[str, str], int]:
     """Bytes moved per (source, target), from fields `moved_<from>_<to>` by number of memory; 0 left out."""
     pairs = itertools.product(enumerate(platform.memories), repeat=2)
     return {
@@ -313,7 +384,7 @@ def _moved(fields: Mapping[str, int], platform: Platform) -> dict[tuple[str, str
     }
 
 
-def _field(fields: Mapping[str, int], key: str, elf: Path) -> int:
+def _field(fields: Fields, key: str, elf: Path) -> int:
     if key not in fields:
         raise RunFailed(
             f"{elf.name} could not tell its {key}: the timer and QEMU's clock do not agree on the platform."

@@ -21,7 +21,7 @@ from codegen_c.emit.stream import streamed
 from codegen_c.operators.quantization import Quantization
 from codegen_c.program.interface import Interface, Port, StreamedPort
 from tvm_ext.core.errors import BadPackage
-from tvm_ext.core.options import Io
+from tvm_ext.core.options import Context, Io
 
 _CONFIG = ConfigDict(extra="ignore", strict=True)
 _MOST_BYTES = 1 << 31
@@ -58,6 +58,7 @@ class _Model:
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
 class _Options:
     io: Io
+    context: Context = "static"
 
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
@@ -71,6 +72,14 @@ class _Step:
 
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class BundleNames:
+    """Names of a bundle and its models, in its order, as the report of each of them has them."""
+
+    name: Identifier
+    models: Annotated[tuple[Identifier, ...], Field(min_length=1, max_length=256)]
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
 class _Report:
     model: _Model
     platform: str
@@ -81,6 +90,8 @@ class _Report:
     steps: tuple[_Step, ...]
     state_bytes: Annotated[int, Field(ge=0, lt=_MOST_BYTES)] = 0
     warm_up_runs: Annotated[int, Field(ge=0, lt=1 << 31)] = 0
+    context_bytes: Annotated[int, Field(ge=0, lt=_MOST_BYTES)] = 0
+    bundle: BundleNames | None = None
 
 
 def interface_of(report: Mapping[str, Any]) -> Interface:
@@ -90,6 +101,7 @@ def interface_of(report: Mapping[str, Any]) -> Interface:
         model=checked.model.name, io=checked.options.io,
         inputs=tuple(map(_port, checked.inputs)), outputs=tuple(map(_port, checked.outputs)),
         state_bytes=checked.state_bytes, warm_up_runs=checked.warm_up_runs,
+        context=checked.options.context, context_bytes=checked.context_bytes,
     )  # fmt: skip
     for what in ("name", "source"):
         sides = [interface.inputs + interface.outputs] if what == "name" else [interface.inputs, interface.outputs]
@@ -99,12 +111,19 @@ def interface_of(report: Mapping[str, Any]) -> Interface:
                 raise _damaged(f"an input or output is there twice: {', '.join(names)}")
     if interface.io == "stream" and not streamed(interface):
         raise _damaged("io = 'stream', and no input or output is streamed")
+    if interface.holds_context != (interface.context_bytes > 0):
+        raise _damaged(f"context = {interface.context!r}, and an instance of {interface.context_bytes} B")
     return interface
 
 
 def modelled_instructions(report: Mapping[str, Any]) -> int:
     """Instructions of one run, by the kernels' own estimates. Raises BadPackage."""
     return sum(step.modelled_instructions or 0 for step in _checked(report).steps)
+
+
+def bundle_names(report: Mapping[str, Any]) -> BundleNames | None:
+    """The bundle that a model is part of; None for a package of its own. Raises BadPackage."""
+    return _checked(report).bundle
 
 
 def firmware_of(folder: Path, report: Mapping[str, Any]) -> Path | None:
@@ -147,9 +166,12 @@ def check_header(folder: Path, interface: Interface) -> None:
     found = re.findall(rf"#define ({interface.model.upper()}_\w+_SIZE) (\d{{1,19}})\b", text)
     if {name: int(number) for name, number in found} != sizes:
         raise _disagrees(path, ", ".join(f"{name} {size}" for name, size in sizes.items()))
-    kept = re.findall(rf"\b{interface.state_bytes_name} = (\d{{1,19}})\b", text)
-    if list(map(int, kept)) != ([interface.state_bytes] if interface.state_bytes else []):
-        raise _disagrees(path, f"{interface.state_bytes_name} = {interface.state_bytes}")
+    for name, num_bytes in (
+        (interface.state_bytes_name, interface.state_bytes), (interface.context_bytes_name, interface.context_bytes),
+    ):  # fmt: skip
+        said = re.findall(rf"#define {name} (\d{{1,19}})u\b", text)
+        if list(map(int, said)) != ([num_bytes] if num_bytes else []):
+            raise _disagrees(path, f"{name} = {num_bytes}")
     # An input that nothing reads is not handed over, so a header of streams has no more than its size.
     described = [port for _, port in streamed(interface)] if interface.io == "stream" else ports
     for port in described:

@@ -33,6 +33,7 @@ def make_report(
 ) -> dict[str, Any]:
     """The report of a build as JSON-ready values; None where something was not measured.
 
+    context_bytes: of an instance that the caller holds, with arena and states; 0 where they are static.
     arena_bytes: states included. state_bytes, states: what runs keep, and how each is changed.
     inputs, outputs: `stream` says in how many rows they are handed over, how many of those are kept at a time, how many
     come in one call, and the order of axes of their elements; None where they are not streamed.
@@ -55,7 +56,12 @@ def make_report(
             "format": origin.source_format,
         },
         "platform": platform.name,
-        "options": {"optimize": options.optimize, "io": options.io, "quantize": options.quantize},
+        "options": {
+            "optimize": options.optimize,
+            "io": options.io,
+            "quantize": options.quantize,
+            "context": options.context,
+        },
         "memories": [
             {
                 "name": memory.name,
@@ -70,6 +76,7 @@ def make_report(
         "arena_proved": all(arena.proved for arena in plan.arenas),
         "state_bytes": plan.state_bytes,
         "warm_up_runs": compiled.interface.warm_up_runs,
+        "context_bytes": compiled.interface.context_bytes,
         "states": [_state(compiled, state) for state in program.states],
         "schedule": {"peak_bytes": compiled.schedule_peak_bytes, "proved": compiled.schedule_proved},
         "fit": {
@@ -118,6 +125,7 @@ def _state(compiled: Compiled, state: KeptState) -> dict[str, Any]:
         "shape": list(tensor.shape),
         "dtype": tensor.dtype,
         "memory": compiled.program.state_home,
+        "retained": compiled.platform.memory(compiled.program.state_home).retained,
         "offset": place.offset,
         "num_bytes": place.num_bytes,
         "update": state.update,

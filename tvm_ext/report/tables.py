@@ -21,6 +21,15 @@ NEWEST_SCHEMA = 1
 _MOST_BYTES = 1 << 28
 _MOST_DEPTH = 32
 
+_CHANGES = {
+    "ring": "pushes {rows} rows into a ring",
+    "shift": "moves rows up, adds new ones",
+    "in place": "writes it in place",
+    "copy": "copies the next value",
+    "none": "reads it only",
+}
+"""Ways in which a run changes a state, as the report names them."""
+
 Report = dict[str, Any]
 
 
@@ -61,14 +70,46 @@ def _check_depth(report: Any) -> None:
 def report_tables(report: Report) -> list[RenderableType]:
     """Everything a report says: totals, memories, steps, quantization, verification. Raises BadPackage if damaged."""
     try:
+        if "bundle" in report and "model" not in report:
+            return bundle_tables(report)
         quantized = [_quantization(report["quantization"])] if report.get("quantization") else []
         floats = [_float_operations(report["float_operations"])] if report.get("float_operations") else []
         moved = report.get("prediction", {}).get("moved", [])
         moves = [_moved(moved)] if moved else []
-        tables = [_totals(report), _memories(report), *moves, _steps(report["steps"]), *floats, *quantized]
+        states = [_states(report)] if report.get("states") else []
+        tables = [_totals(report), _memories(report), *states, *moves, _steps(report["steps"]), *floats, *quantized]
         return [*tables, _verification(report)]
     except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, ConsoleError) as error:
         raise BadPackage(f"report.json: is damaged at {error}. Compile the model again.") from None
+
+
+def bundle_tables(report: Report) -> list[RenderableType]:
+    """What models of a bundle share and save, then each model's totals, and how it was verified."""
+    named = report["bundle"]
+    title = f"{named['name']} on {report['platform']}: {', '.join(named['models'])}"
+    table = Table("shared", "models", title=escape(title), title_justify="left")
+    for heading in ("B", "saved B"):
+        table.add_column(heading, justify="right")
+    for arena in report["arenas"]:
+        models = ", ".join(one["model"] for one in arena["arenas"])
+        row = (_number(arena["num_bytes"]), _number(arena["saved_bytes"]))
+        table.add_row(escape(f"arenas in {arena['memory']}"), escape(models), *row)
+    for what, key in (("function", "shared_functions"), ("constant", "shared_constants")):
+        for one in report[key]:
+            row = (_number(one["num_bytes"]), _number(one["saved_bytes"]))
+            table.add_row(escape(f"{what} {one['name']}"), escape(", ".join(one["models"])), *row)
+    for link in report.get("links", ()):
+        cost = _number(link["constant_bytes"])
+        table.add_row(escape(f"link to {link['target']}, {link['mapping']}"), escape(link["source"]), cost, "-")
+    kept = (("state", "states"), ("linked inputs", "linked_inputs"), ("instance, the caller's", "instances"))
+    for what, key in kept:
+        for one in report.get(key, ()):
+            table.add_row(what, escape(one["model"]), _number(one["num_bytes"]), "-")
+    table.add_row("weights", "", _number(report["weights_bytes"]), "-")
+    table.add_row("code", "", _number(report["code_bytes"]), "-")
+    table.add_row("statements the self-test covers", "", _coverage(report.get("selftest_coverage") or {}), "")
+    each = [part for own in report["models"].values() for part in (_totals(own), _verification(own))]
+    return [table, _memories(report), *each]
 
 
 def platform_table(platforms: Iterable[Platform]) -> Table:
@@ -172,6 +213,24 @@ def _memories(report: Report) -> Table:
     return table
 
 
+def _states(report: Report) -> Table:
+    """One row per state; then what runs keep beside them."""
+    table = Table("state", "elements", title="Kept from run to run", title_justify="left")
+    table.add_column("B", justify="right")
+    table.add_column("at")
+    table.add_column("a run")
+    states: list[Report] = report["states"]
+    for state in states:
+        change = _CHANGES[state["update"]].format(rows=state["rows_pushed"])
+        kind = f"{state['dtype']}[{','.join(map(str, state['shape']))}]"
+        place = f"{state['memory']}, state+{state['offset']}"
+        table.add_row(escape(state["name"]), escape(kind), _number(state["num_bytes"]), escape(place), change)
+    marks = report["state_bytes"] - sum(state["num_bytes"] for state in states)
+    table.add_row("marks and places of rings", "", _number(marks), "", "")
+    table.add_row("in all", "", _number(report["state_bytes"]), "", "")
+    return table
+
+
 def _moved(moved: list[Report]) -> Table:
     table = Table("from", "to", title="Moved between memories in one run", title_justify="left")
     table.add_column("B", justify="right")
@@ -228,8 +287,13 @@ def _quantization(quantization: Report) -> RenderableType:
         name = operator["name"]
         reason = reasons.get(name, "") if operator["dtype"] != "int8" else ""
         table.add_row(escape(name), escape(operator["dtype"]), f"{operator['snr_db']:.2f} dB", escape(reason))
+    for state in quantization.get("states", []):
+        reason = reasons.get(state["name"], "") if state["dtype"] != "int8" else ""
+        table.add_row(escape(state["name"]), escape(state["dtype"]), f"{state['snr_db']:.2f} dB", escape(reason))
     before, after = (_percent(quantization[key]) for key in ("accuracy_float", "accuracy_int8"))
     summary = f"{quantization['samples']} calibration samples; accuracy on them: float {before}, quantized {after}"
+    if "carried_snr_db" in quantization:
+        summary += f"; outputs with states carried over all of them: {quantization['carried_snr_db']:.2f} dB"
     return Group(table, Text(summary))
 
 

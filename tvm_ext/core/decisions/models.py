@@ -88,7 +88,26 @@ class KeptStates(Decision):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LinkedInputs(Decision):
+    """The model's own names of inputs that other models of its bundle write to."""
+
+    inputs: tuple[str, ...] = json_attribute("tvm_ext.linked_inputs", (), read=_names)
+
+
+@dataclass(frozen=True, kw_only=True)
 class WarmUp(Decision):
     """Runs behind a reset whose outputs are no answers yet: a window of time is not full before."""
 
     runs: int = attribute("tvm_ext.warm_up_runs", 0, read=int)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HopCost(Decision):
+    """Multiply-accumulates of a run that takes what is new of a window, and of one that takes the window whole.
+
+    remarks: sentences on what such a run computes though the window only moved on.
+    """
+
+    macs: int = attribute("tvm_ext.hop_macs", 0, read=int)
+    window_macs: int = attribute("tvm_ext.window_macs", 0, read=int)
+    remarks: tuple[str, ...] = json_attribute("tvm_ext.hop_remarks", (), read=_names)

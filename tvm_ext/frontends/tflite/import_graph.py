@@ -28,6 +28,7 @@ from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTen
 from tvm_ext.frontends.tflite.refusals import WAY_OUT, refusal
 from tvm_ext.frontends.tflite.rescale import rescaled_to_int32
 from tvm_ext.frontends.tflite.resources import Variable
+from tvm_ext.frontends.tflite.variable_tensors import KEEPING
 
 # Operators that move numbers, add none of their own, and mean the same on integers of one scale.
 _MOVES = frozenset(
@@ -130,7 +131,7 @@ class _Importer:
         wanted = [self._file.tensors[index] for index in node.outputs]
 
         def make(builder: relax.BlockBuilder) -> relax.Expr:
-            moves = self._moves(node)
+            moves = self._moves(node) or node.operator in KEEPING  # these give elements of the file's own types
             result = builder.normalize(self._computed(node, builder, moves))
             fields = self._fields(result, len(wanted), builder)
             finished = [
@@ -161,6 +162,8 @@ class _Importer:
 
     def _computed(self, node: TfliteNode, builder: relax.BlockBuilder, moves: bool) -> relax.Expr:
         given = [None if index < 0 else self._operand(index) for index in node.inputs]
+        if node.operator in KEEPING:
+            return KEEPING[node.operator].convert(self._file, node, self._values, builder)
         if node.operator in LAYERS:
             return LAYERS[node.operator](node.table, given)
         values = {

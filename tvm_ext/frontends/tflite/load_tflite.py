@@ -16,11 +16,14 @@ from tvm_ext.frontends.tflite.check_graph import check_graph
 from tvm_ext.frontends.tflite.import_graph import import_graph
 from tvm_ext.frontends.tflite.read_file import read_tflite
 from tvm_ext.frontends.tflite.resources import variables_opened
+from tvm_ext.frontends.tflite.variable_tensors import variable_tensors_opened
 
 
 def load_tflite(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: Limits) -> Loaded:
     """Read, fix shapes, import. Raises BadModel, BadOptions, UnsupportedModel."""
-    file, variables = variables_opened(path, read_tflite(path, limits))
+    file, resources = variables_opened(path, read_tflite(path, limits))
+    file, tensors_kept = variable_tensors_opened(file)
+    variables = (*resources, *tensors_kept)
     kept = [variable.read for variable in variables], [variable.written for variable in variables]
     check_graph(path, file.tensors, file.nodes, (*file.inputs, *kept[0]), file.outputs, kept[1])
     tensors = [file.tensors[index] for index in file.inputs]

@@ -6,6 +6,7 @@ from tvm_ext.frontends.tflite.check_options import impossible
 from tvm_ext.frontends.tflite.check_rescaling import rescaling
 from tvm_ext.frontends.tflite.check_types import mistyped
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
+from tvm_ext.frontends.tflite.variable_tensors import KEEPING, refusal_of_keeping
 
 WAY_OUT = "Convert the model without them, with static shapes and built-in operators only."
 """Last line of the error that lists operators."""
@@ -30,6 +31,8 @@ def refusal(file: TfliteFile, node: TfliteNode) -> str | None:
         return "its result is random"
     if node.operator.startswith(_TABLES):
         return "it looks up a table that is filled at run time"
+    if node.operator in KEEPING:
+        return refusal_of_keeping(file, node)
     tensors = [file.tensors[index] for index in (*node.inputs, *node.outputs) if index >= 0]
     wide = [file.tensors[index] for index in node.inputs if index >= 0]
     wide += [file.tensors[index] for index in node.outputs if node.operator != "QUANTIZE"]

@@ -21,25 +21,42 @@ def rescaled_to_int32(builder: relax.BlockBuilder, value: relax.Expr, given: Sca
     factor = float(given.scale[0]) / float(wanted.scale[0])
     if factor * 256 >= _MOST_STEPS:
         raise Refused(f"its scales are a factor of {factor:g} apart, more than int32 holds")
-    mantissa, shift = fixed_point(factor)
-    left, right = max(31 - shift, 0), max(shift - 31, 0)
     offset, zero_point = int(given.zero_point[0]), int(wanted.zero_point[0])
-    limits = np.iinfo(np.int32)
 
     def compute(source: te.Tensor) -> te.Tensor:
-        def wide(number: int) -> tirx.Expr:
-            return tirx.const(number, "int64")
-
         def element(*at: tirx.Var) -> tirx.Expr:
-            steps = (tirx.Cast("int64", source(*at)) - wide(offset)) * wide(1 << left)
-            high = (steps * wide(mantissa) + wide(1 << 30)) >> wide(31)
-            mask = (1 << right) - 1
-            threshold = wide(mask >> 1) + tirx.Cast("int64", high < wide(0))
-            rounded = (high >> wide(right)) + tirx.Cast("int64", (high & wide(mask)) > threshold)
-            moved = rounded + wide(zero_point)
-            clamped = tirx.max(tirx.min(moved, wide(int(limits.max))), wide(int(limits.min)))
-            return tirx.Cast("int32", clamped)
+            steps = tirx.Cast("int64", source(*at)) - tirx.const(offset, "int64")
+            return clamped(rescaled(steps, factor) + tirx.const(zero_point, "int64"), "int32")
 
         return te.compute(static_shape(value), element, "rescaled")
 
     return builder.normalize(builder.call_te(compute, value, primfunc_name_hint="rescale"))
+
+
+def rescaled(steps: tirx.Expr, factor: float) -> tirx.Expr:
+    """int64 steps times a factor, rounded twice; |steps| times a factor above 1 must stay in int32."""
+    mantissa, shift = fixed_point(factor)
+    left, right = max(31 - shift, 0), max(shift - 31, 0)
+    high = (steps * _wide(1 << left) * _wide(mantissa) + _wide(1 << 30)) >> _wide(31)
+    if right == 0:
+        return high
+    mask = (1 << right) - 1
+    threshold = _wide(mask >> 1) + tirx.Cast("int64", high < _wide(0))
+    return (high >> _wide(right)) + tirx.Cast("int64", (high & _wide(mask)) > threshold)
+
+
+def clamped(steps: tirx.Expr, dtype: str) -> tirx.Expr:
+    """int64 steps as a narrower type, which keeps to its range."""
+    limits = np.iinfo(dtype)
+    return tirx.Cast(dtype, tirx.max(tirx.min(steps, _wide(int(limits.max))), _wide(int(limits.min))))
+
+
+def check_sums(most: np.ndarray, factor: float) -> None:
+    """Raises Refused where sums, or what the rounding makes of them, need more than int32. most: largest of each."""
+    largest = int(most.max(initial=0)) * max(1.0, 2 * factor)
+    if largest > np.iinfo(np.int32).max:
+        raise Refused(f"its sums reach {largest:.3g}, more than int32 holds")
+
+
+def _wide(number: int) -> tirx.Expr:
+    return tirx.const(number, "int64")

@@ -158,8 +158,8 @@ def _flat(operator: QConv2d, stored: StoredRows, patch: Im2col) -> list[str]:
     second = f"&patches[{padded(patch.num_bytes)}]"
     pair = [
         "const int32_t next = m + 1 < end ? m + 1 : m;",
-        f"$_patch(patches, input, m / {columns}, m % {columns});",
-        f"$_patch({second}, input, next / {columns}, next % {columns});",
+        f"$_patch(patches, input, {_row_and_column('m', columns)});",
+        f"$_patch({second}, input, {_row_and_column('next', columns)});",
         f"{C_TYPES[operator.output.dtype]} *y = &output[{times('m', pitch)}];",
         f"$_two(patches, {second}, 0, y, &output[{times('next', pitch)}], weights, factors);",
     ]
@@ -169,6 +169,10 @@ def _flat(operator: QConv2d, stored: StoredRows, patch: Im2col) -> list[str]:
         block(pair),
         "}",
     ]
+
+
+def _row_and_column(pixel: str, columns: int) -> str:
+    return f"{pixel} / {columns}, {pixel} % {columns}" if columns > 1 else f"{pixel}, 0"
 
 
 def _others(operator: QConv2d, stored: StoredRows, image: str, patch: Im2col, begin: int, done: str) -> list[str]:

@@ -1,0 +1,223 @@
+"""Files that models of a bundle have in common: overlaid arenas, shared functions and constants, one header for all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from codegen_c.arena.overlay import Overlay, overlay_of
+from codegen_c.c_text.lines import comment_block, folded
+from codegen_c.c_text.text import block, comment
+from codegen_c.emit.banner import Origin, banner
+from codegen_c.emit.functions import declaration, definition
+from codegen_c.emit.layers import layer_names
+from codegen_c.emit.links import ModelLink, emit_links
+from codegen_c.emit.memory import arena_definition, define_section, section_macro, union_name
+from codegen_c.emit.model import RUNTIME_HEADER
+from codegen_c.emit.sharing import (
+    Member,
+    SharedConstant,
+    SharedFunction,
+    Sharing,
+    shared_constants,
+    shared_functions,
+    sharing_of,
+)
+from codegen_c.emit.variants import VariantGroup, emit_variants
+from codegen_c.emit.weights import constant_definition
+from codegen_c.emit.weights import declaration as constant_declaration
+from codegen_c.kernels.contract import CFunction
+from tvm_ext.core.alignment import ALIGNMENT_BYTES
+from tvm_ext.core.options import Optimize
+from tvm_ext.core.platform import STATE_MEMORY, Platform
+
+_LINKAGE = "TVM_EXT_APART"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Bundle:
+    """Models of one package, and what they share."""
+
+    name: str
+    members: tuple[Member, ...]
+    overlays: tuple[Overlay, ...]
+    functions: tuple[SharedFunction, ...]
+    constants: tuple[SharedConstant, ...]
+    links: tuple[ModelLink, ...] = ()
+    variants: tuple[VariantGroup, ...] = ()
+
+    def sharing(self, member: Member) -> Sharing:
+        group = self.group_of(member.model)
+        states_in = group.name if group and member.interface.state_bytes else ""
+        return sharing_of(self.name, member, self.functions, self.constants, states_in)
+
+    def group_of(self, model: str) -> VariantGroup | None:
+        """The variants that a model is one of; None for one that does a task alone."""
+        return next((group for group in self.variants if model in [one.model for one in group.models]), None)
+
+    @property
+    def state_overlays(self) -> dict[str, Overlay]:
+        """States of variants, which lie over each other, by group; where there are any."""
+        sizes = {
+            group.name: {one.model: one.state_bytes for one in group.models if one.state_bytes}
+            for group in self.variants
+        }
+        return {name: overlay_of(STATE_MEMORY, states, ()) for name, states in sizes.items() if states}
+
+    @property
+    def weights_bytes(self) -> int:
+        """Bytes of all constants, each counted once."""
+        return sum(member.program.weights_bytes for member in self.members) - sum(c.saved_bytes for c in self.constants)
+
+
+def bundle_of(name: str, members: Sequence[Member], at_once: Sequence[Sequence[str]]) -> Bundle:
+    """A bundle with its arenas placed, and all found that stands once. at_once: groups of models that may meet."""
+    memories = dict.fromkeys(memory for member in members for memory in member.overlaid)
+    groups = [frozenset(group) for group in at_once]
+    overlays = [
+        overlay_of(memory, {m.model: m.overlaid[memory] for m in members if memory in m.overlaid}, groups)
+        for memory in memories
+    ]
+    return Bundle(
+        name=name, members=tuple(members), overlays=tuple(overlays),
+        functions=tuple(shared_functions(name, members)), constants=tuple(shared_constants(name, members)),
+    )  # fmt: skip
+
+
+def emit_bundle(bundle: Bundle, origin: Origin, origins: Mapping[str, Origin], platform: Platform) -> dict[str, str]:
+    """File name -> text. origins: of each model."""
+    texts = {f"{bundle.name}.h": _header(bundle, origin)}
+    texts |= emit_variants(bundle.name, bundle.variants, origin)
+    if bundle.overlays or bundle.state_overlays:
+        texts |= _memory(bundle, origin, platform)
+    if bundle.functions:
+        texts |= _kernels(bundle, origin, origins)
+    texts |= emit_links(bundle.name, bundle.links, origin)
+    if bundle.constants:
+        texts |= _weights(bundle, origin, origins, platform)
+    return {name: folded(text) for name, text in texts.items()}
+
+
+def _header(bundle: Bundle, origin: Origin) -> str:
+    names = [member.model for member in bundle.members]
+    notes = [f"Models of one package: {', '.join(names)}. Each is called by the functions of its own header."]
+    overlaid = [one for overlay in bundle.overlays for one in overlay.arenas if len(overlay.arenas) > 1]
+    if overlaid:
+        notes += [
+            f"Arenas of {', '.join(dict.fromkeys(overlaid))} share bytes: fill a model's inputs, run it, and read its "
+            "outputs before the next one's inputs are filled. States are never shared."
+        ]
+    guard = f"{bundle.name.upper()}_H"
+    includes = "\n".join(f'#include "{name}.h"' for name in names)
+    includes += f'\n#include "{bundle.name}_links.h"' if bundle.links else ""
+    includes += f'\n#include "{bundle.name}_variants.h"' if bundle.variants else ""
+    head = banner(origin, f"{bundle.name}: all its models.")
+    return f"{head}\n#ifndef {guard}\n#define {guard}\n\n{comment_block(notes)}\n{includes}\n\n#endif\n"
+
+
+def _memory(bundle: Bundle, origin: Origin, platform: Platform) -> dict[str, str]:
+    name, guard = bundle.name, f"{bundle.name.upper()}_MEMORY_H"
+    states = bundle.state_overlays
+    owners = dict.fromkeys(model for overlay in (*bundle.overlays, *states.values()) for model in overlay.arenas)
+    header = [
+        banner(origin, f"{name}: the arenas of its models, over each other where they never run at once."),
+        f"#ifndef {guard}\n#define {guard}\n",
+        "#include <stddef.h>\n#include <stdint.h>\n",
+        *(f'#include "{model}_memory.h"' for model in owners),
+        "",
+        *(_union(name, overlay) for overlay in bundle.overlays),
+        *(_union(group, overlay) for group, overlay in states.items()),
+        "#endif\n",
+    ]
+    source = [
+        banner(origin, f"{name}: the arenas of its models."),
+        f'#include "{name}_memory.h"\n',
+        *(arena_definition(name, overlay.memory, platform.memory(overlay.memory)) for overlay in bundle.overlays),
+        *(arena_definition(group, STATE_MEMORY, platform.memory(platform.states)) for group in states),
+    ]
+    return {f"{name}_memory.h": "\n".join(header), f"{name}_memory.c": "\n".join(source)}
+
+
+def _union(bundle: str, overlay: Overlay) -> str:
+    tag = union_name(bundle, overlay.memory)
+    members = [f"_Alignas({ALIGNMENT_BYTES}) uint8_t bytes[{overlay.num_bytes}];"]
+    asserts: list[str] = []
+    for model, offset in overlay.offsets.items():
+        own = f"union {union_name(model, overlay.memory)} {model};"
+        members.append(f"struct {{ uint8_t GAP_{model}[{offset}]; {own} }};" if offset else own)
+        asserts.append(f'_Static_assert(offsetof(union {tag}, {model}) == {offset}u, "{model}");')
+    asserts.append(f'_Static_assert(sizeof(union {tag}) == {overlay.num_bytes}u, "{tag}");')
+    note = f"/* {overlay.num_bytes} B; the models' own arenas have {overlay.alone_bytes} B in all. */"
+    return "\n".join([note, f"union {tag} {{", block(members), "};", f"extern union {tag} {tag};", *asserts, ""])
+
+
+def _kernels(bundle: Bundle, origin: Origin, origins: Mapping[str, Origin]) -> dict[str, str]:
+    """Functions of several models, a file for each aim that they are optimized for."""
+    name, guard = bundle.name, f"{bundle.name.upper()}_KERNELS_H"
+    declared = [f"{declaration(one.function, one.symbol, _LINKAGE)};" for one in bundle.functions]
+    title = f"{name}: functions that several of its models call."
+    header = [banner(origin, title), f"#ifndef {guard}\n#define {guard}\n", f'#include "{RUNTIME_HEADER}"\n', *declared]
+    texts = {f"{name}_kernels.h": "\n".join([*header, "\n#endif\n"])}
+    aims: list[Optimize] = [one.optimize for one in bundle.functions]
+    for optimize in dict.fromkeys(aims):
+        functions = [one for one in bundle.functions if one.optimize == optimize]
+        used = sorted({header for one in functions for header in one.function.includes} - {RUNTIME_HEADER})
+        includes = [f'#include "{name}_kernels.h"']
+        includes += [f'#include "{one}"' if one.startswith("tvm_ext_") else f"#include <{one}>" for one in used]
+        defined = _definitions(functions, origins)
+        texts[kernels_file(name, optimize)] = "\n".join([banner(origin, title), *includes, "", *defined])
+    return texts
+
+
+def kernels_file(bundle: str, optimize: Optimize) -> str:
+    """Name of the file of the functions that are shared among models optimized for one aim."""
+    return f"{bundle}_kernels_{optimize}.c"
+
+
+def _definitions(functions: Sequence[SharedFunction], origins: Mapping[str, Origin]) -> list[str]:
+    """Functions with their helpers, those that several have in common before the first of them."""
+    owners: dict[str, str] = {}
+    users: dict[str, list[CFunction]] = {}
+    for one in functions:
+        users.setdefault(one.function.helpers, []).append(one.function)
+    texts: list[str] = []
+    for one in functions:
+        helpers, helpers_of = one.function.helpers, ""
+        if helpers and len(users[helpers]) > 1:
+            if helpers not in owners:
+                owners[helpers] = one.symbol
+                texts.append(helpers.replace("$", one.symbol))
+            helpers_of = owners[helpers]
+        layers = {model: dict.fromkeys(layer_names(c, origins[model].operators) for m, c in one.calls if m == model)
+                  for model in one.models}  # fmt: skip
+        kernel = one.calls[0][1].implementation.kernel
+        notes = [f"Kernel {kernel}.", *(comment(f"{model}: {', '.join(names)}.") for model, names in layers.items())]
+        texts.append(f"{comment_block(notes)}\n{definition(one.function, one.symbol, helpers_of, _LINKAGE)}")
+    return texts
+
+
+def _weights(bundle: Bundle, origin: Origin, origins: Mapping[str, Origin], platform: Platform) -> dict[str, str]:
+    name = bundle.name
+    memories = dict.fromkeys(one.constant.memory for one in bundle.constants)
+    title = f"{name}: weights that several of its models read."
+    texts = [
+        banner(origin, title),
+        "#include <stdbool.h>\n#include <stdint.h>\n#include <math.h>\n",
+        *(define_section(name, platform.memory(memory), zeroed=False) for memory in memories),
+    ]
+    for one in bundle.constants:
+        section = section_macro(name, one.constant.memory)
+        texts.append(f"extern {constant_declaration(one.constant, one.symbol)};")
+        texts.append(constant_definition(one.constant, one.symbol, section, _readers(bundle, one, origins)))
+    return {f"{name}_weights.c": "\n".join(texts)}
+
+
+def _readers(bundle: Bundle, one: SharedConstant, origins: Mapping[str, Origin]) -> str:
+    """Models, each with the layers that read a constant."""
+    found: list[str] = []
+    for member in bundle.members:
+        names = {name for model, name in one.users if model == member.model}
+        calls = [call for call in member.program.kernel_calls() if names.intersection(call.constants)]
+        layers = dict.fromkeys(layer_names(call, origins[member.model].operators) for call in calls)
+        found += [f"{member.model}: {', '.join(layers)}"] if names else []
+    return "; ".join(found)

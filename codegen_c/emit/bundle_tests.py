@@ -1,0 +1,120 @@
+"""Self-test and firmware of a bundle: those of its models, called in turn, and looks at states in between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from codegen_c.c_text.text import C_TYPES, filled, float_literal, literal
+from codegen_c.emit.bundle import Bundle
+from codegen_c.emit.firmware import board_files, firmware_part
+from codegen_c.emit.links import run_symbol
+from codegen_c.emit.selftest import TestVector, ports
+from codegen_c.emit.templates import render
+from codegen_c.emit.variants import VariantGroup, select_cases
+from codegen_c.program.interface import Interface
+from tvm_ext.core.platform import Platform
+
+_LINE_LENGTH = 100
+
+
+def emit_bundle_selftest(
+    bundle: Bundle, vectors: Mapping[str, Sequence[TestVector]], *, tolerance: float, compares: bool
+) -> dict[str, str]:
+    """`<bundle>_selftest.h/.c`, and a program for the host. compares: whether the models' self-tests do.
+
+    vectors: of each model, by which links are tested. tolerance: of floats, as in `emit_selftest`.
+    """
+    interfaces = [member.interface for member in bundle.members]
+    values = {
+        "bundle": bundle.name,
+        "compares": compares,
+        "models": _models(interfaces),
+        "linked": [_linked(bundle, one, vectors[one.model], tolerance) for one in interfaces] if compares else [],
+        "variants": [_variants(group) for group in bundle.variants],
+        "kept": [
+            one.model
+            for one in interfaces
+            if one.state_bytes and not one.holds_context and bundle.group_of(one.model) is None
+        ],
+    }
+    names = ("selftest.h", "selftest.c", "selftest_main.c")
+    return {f"{bundle.name}_{name}": render(f"bundle_{name}.j2", **values) for name in names}
+
+
+def emit_bundle_firmware(bundle: Bundle, platform: Platform, *, compares: bool) -> dict[str, str]:
+    """Files under `board/`. Raises BadPlatform as `emit_firmware` does."""
+    moves = any(member.program.moves() for member in bundle.members)
+    values = {
+        "bundle": bundle.name,
+        "compares": compares,
+        "models": _models([m.interface for m in bundle.members]),
+    }
+    parts = {
+        f"firmware_{member.model}.c": firmware_part(
+            member.interface, platform, moves=bool(member.program.moves()), in_bundle=True
+        )
+        for member in bundle.members
+    }
+    own = {"firmware.c": render("bundle_firmware.c.j2", **values), "models.h": render("bundle_models.h.j2", **values)}
+    return board_files(platform, parts | own, moves=moves)
+
+
+def _linked(bundle: Bundle, source: Interface, vectors: Sequence[TestVector], tolerance: float) -> dict[str, object]:
+    """Fields of a model, of its links, and of what its first answer becomes by them."""
+    vector = vectors[source.warm_up_runs] if source.warm_up_runs < len(vectors) else vectors[-1]
+    links: list[dict[str, object]] = []
+    for link in bundle.links:
+        if link.source.model != source.model or vector.outputs is None:
+            continue
+        elements = link.mapping.reference(np.asarray(vector.outputs[link.port.source]).reshape(-1))
+        is_float = elements.dtype.kind == "f"
+        largest = float(np.abs(elements[np.isfinite(elements)]).max(initial=0)) if is_float else 0.0
+        links.append(
+            {
+                "symbol": link.symbol,
+                "place": link.place,
+                "count": link.tensor.num_elements,
+                "target": link.target.model,
+                "tensor": link.tensor.c_name,
+                "c_type": C_TYPES[link.mapping.target.dtype],
+                "is_float": is_float,
+                "limit": float_literal(tolerance * largest),
+                "lines": filled(literal(elements), _LINE_LENGTH),
+            }
+        )
+    return {
+        "name": source.model,
+        "run": run_symbol(bundle.name, source.model),
+        "resets": source.state_bytes > 0,
+        "runs": source.warm_up_runs + 1,
+        "inputs": ports(source, "inputs", ""),
+        "links": links,
+        "state_targets": list(dict.fromkeys(link.target.model for link in bundle.links if link.tensor.is_state)),
+    }
+
+
+def _variants(group: VariantGroup) -> dict[str, object]:
+    """Fields of models for one task."""
+    stateful = [(index, one.model) for index, one in enumerate(group.models) if one.state_bytes]
+    return {
+        "name": group.name,
+        "cases": select_cases(group),
+        "count": len(group.models),
+        "keeps": group.switch == "keep",
+        "stateful": stateful,
+    }
+
+
+def _models(interfaces: Sequence[Interface]) -> list[dict[str, str | int]]:
+    """Fields of models for the templates."""
+    return [
+        {
+            "name": one.model,
+            "context": one.holds_context,
+            "input_bytes": sum(port.num_bytes for port in one.inputs),
+            "output_bytes": sum(port.num_bytes for port in one.outputs),
+        }
+        for one in interfaces
+    ]

@@ -1,0 +1,150 @@
+"""`<bundle>_links.*`: runs that hand their outputs on, mapped, to inputs and states of other models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from codegen_c.c_text.text import C_TYPES, block, comment, filled, float_literal, literal
+from codegen_c.emit.banner import Origin, banner
+from codegen_c.program.interface import Interface, Port
+from codegen_c.program.mapping import Mapping
+from tvm_ext.core.platform import STATE_MEMORY
+
+_LINE_LENGTH = 100
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LinkedTensor:
+    """An input or a state that a link writes to. c_name: in the program; offset: of a state, bytes in its struct."""
+
+    name: str
+    c_name: str
+    is_state: bool
+    num_elements: int
+    offset: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ModelLink:
+    """An output of one model that becomes an input or a state of another, or of itself in its next run."""
+
+    number: int
+    bundle: str
+    source: Interface
+    port: Port
+    target: Interface
+    tensor: LinkedTensor
+    mapping: Mapping
+
+    @property
+    def symbol(self) -> str:
+        return f"{self.bundle}_link_{self.number}"
+
+    @property
+    def place(self) -> str:
+        """C expression of the target's first element."""
+        model, name = self.target.model, self.tensor.c_name
+        return f"{model}_{STATE_MEMORY}.{name}" if self.tensor.is_state else f"{model}_{name}()"
+
+    @property
+    def description(self) -> str:
+        ends = f"{self.source.model}.{self.port.source} -> {self.target.model}.{self.tensor.name}"
+        return comment(f"{ends}: {self.mapping.source} to {self.mapping.target}, by {self.mapping.kind}")
+
+
+def run_symbol(bundle: str, model: str) -> str:
+    """Name of the function that runs a model and hands its outputs on."""
+    return f"{bundle}_run_{model}"
+
+
+def emit_links(bundle: str, links: Sequence[ModelLink], origin: Origin) -> dict[str, str]:
+    """Texts of `<bundle>_links.h` and `.c`; no files without links."""
+    if not links:
+        return {}
+    sources = dict.fromkeys(link.source.model for link in links)
+    guard = f"{bundle.upper()}_LINKS_H"
+    declared: list[str] = []
+    for model in sources:
+        notes = [f"   {link.description}." for link in links if link.source.model == model]
+        head = f"/* {model}_run(), and behind a run that answers 0, what its outputs are linked to:"
+        declared.append("\n".join([head, *notes]) + f" */\nint32_t {run_symbol(bundle, model)}(void);\n")
+    header = [
+        banner(origin, f"{bundle}: runs that hand their outputs on."),
+        f"#ifndef {guard}\n#define {guard}\n\n#include <stdint.h>\n",
+        '#ifdef __cplusplus\nextern "C" {\n#endif\n',
+        "/* A linked input keeps its value until the next one comes, whatever runs meanwhile; it begins with zeros. A\n"
+        "   linked state is overwritten: reset its model before. */\n",
+        *declared,
+        "#ifdef __cplusplus\n}\n#endif\n\n#endif\n",
+    ]
+    includes = [f'#include "{bundle}_links.h"', "", "#include <math.h>", "#include <string.h>", ""]
+    includes += [f'#include "{name}.h"' for name in dict.fromkeys(_models(links))]
+    states = dict.fromkeys(link.target.model for link in links if link.tensor.is_state)
+    includes += [f'#include "{model}_memory.h"' for model in states]
+    source = [
+        banner(origin, f"{bundle}: runs that hand their outputs on."),
+        *includes,
+        "",
+        *(_function(link) for link in links),
+        *(_run(bundle, model, [link for link in links if link.source.model == model]) for model in sources),
+    ]
+    return {f"{bundle}_links.h": "\n".join(header), f"{bundle}_links.c": "\n".join(source)}
+
+
+def _models(links: Sequence[ModelLink]) -> list[str]:
+    return [model for link in links for model in (link.source.model, link.target.model)]
+
+
+def _run(bundle: str, model: str, links: Sequence[ModelLink]) -> str:
+    body = [
+        f"const int32_t status = {links[0].source.run}();",
+        "if (status == 0) {",
+        block([f"{link.symbol}();" for link in links]),
+        "}",
+        "return status;",
+    ]
+    return f"int32_t {run_symbol(bundle, model)}(void)\n{{\n{block(body)}\n}}\n"
+
+
+def _function(link: ModelLink) -> str:
+    mapping = link.mapping
+    kind, target = C_TYPES[mapping.source.dtype], C_TYPES[mapping.target.dtype]
+    count = link.tensor.num_elements
+    lines = [
+        f"const {kind} *const source = {link.source.accessor(link.port)}();",
+        f"{target} *const target = {link.place};",
+    ]
+    table = ""
+    if mapping.table is not None:
+        rows = filled(literal(mapping.table), _LINE_LENGTH)
+        table = f"static const {target} {link.symbol}_elements[256] = {{\n{block(rows)}\n}};\n\n"
+    if mapping.kind == "copy":
+        lines.append(f"(void)memcpy(target, source, {count}u * sizeof *target);")
+    else:
+        loop = [f"for (int32_t i = 0; i < {count}; ++i) {{", block(_element(link)), "}"]
+        lines += loop
+    return f"{table}/* {link.description}. */\nstatic void {link.symbol}(void)\n{{\n{block(lines)}\n}}\n"
+
+
+def _element(link: ModelLink) -> list[str]:
+    """Lines that map element i."""
+    mapping = link.mapping
+    factor, offset = float_literal(mapping.factor), float_literal(mapping.offset)
+    if mapping.kind == "table":
+        return [f"target[i] = {link.symbol}_elements[(uint8_t)source[i]];"]
+    if mapping.kind == "dequantize":
+        return [f"target[i] = {factor} * (float)((int32_t)source[i] - {_signed(mapping.zero_point)}) + {offset};"]
+    if mapping.kind == "scale":
+        return [f"target[i] = {factor} * source[i] + {offset};"]
+    least, most = ("-128", "127") if mapping.target.dtype == "int8" else ("0", "255")
+    kind = C_TYPES[mapping.target.dtype]
+    return [
+        f"const float value = {factor} * source[i] + {offset};",
+        f"const float limited = value < {most}.0f ? value : {most}.0f; /* also of what is no number: then the least */",
+        f"target[i] = ({kind})(value > {least}.0f ? (int32_t)rintf(limited) : {least});",
+    ]
+
+
+def _signed(number: int) -> str:
+    return f"({number})" if number < 0 else str(number)

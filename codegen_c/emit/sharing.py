@@ -1,0 +1,145 @@
+"""Objects that models of a bundle use together: overlaid arenas, equal functions and constants, and their C names."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from codegen_c.arena.memory_plan import MemoryPlan
+from codegen_c.emit.function_names import function_names
+from codegen_c.kernels.contract import CFunction
+from codegen_c.program.interface import Interface
+from codegen_c.program.program import Constant, KernelCall, Program
+from tvm_ext.core.names import unique
+from tvm_ext.core.options import Optimize
+from tvm_ext.core.platform import LINKED_MEMORY, STATE_MEMORY
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sharing:
+    """C names of what one model has in common with others of its bundle; by default nothing, of a model alone.
+
+    bundle: the prefix of what the bundle generates. arenas: memory -> the arena's object; those of states, and of
+    instances that callers hold, are never common. constants: name in the program -> symbol. functions: -> symbol.
+    """
+
+    bundle: str = ""
+    arenas: Mapping[str, str] = field(default_factory=dict[str, str])
+    constants: Mapping[str, str] = field(default_factory=dict[str, str])
+    functions: Mapping[CFunction, str] = field(default_factory=dict[CFunction, str])
+
+
+ALONE = Sharing()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Member:
+    """A model of a bundle, with what decides what it can share."""
+
+    program: Program
+    plan: MemoryPlan
+    interface: Interface
+    optimize: Optimize
+
+    @property
+    def model(self) -> str:
+        return self.interface.model
+
+    @property
+    def overlaid(self) -> dict[str, int]:
+        """Memory -> bytes of the arenas that the bundle places."""
+        if self.interface.holds_context:
+            return {}
+        apart = (STATE_MEMORY, LINKED_MEMORY)
+        return {a.memory: a.num_bytes for a in self.plan.arenas if a.num_bytes and a.memory not in apart}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SharedFunction:
+    """A function that several models call; those are compiled alike. calls: of all models."""
+
+    symbol: str
+    function: CFunction
+    optimize: Optimize
+    models: tuple[str, ...]
+    calls: tuple[tuple[str, KernelCall], ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SharedConstant:
+    """A constant that stands once for several layers of several models. users: (model, its name there)."""
+
+    symbol: str
+    constant: Constant
+    users: tuple[tuple[str, str], ...]
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(model for model, _ in self.users))
+
+    @property
+    def saved_bytes(self) -> int:
+        return self.constant.data.nbytes * (len(self.users) - 1)
+
+
+def shared_functions(bundle: str, members: Sequence[Member]) -> list[SharedFunction]:
+    """Functions of the same text in several models that are compiled with the same flags, in order of first use."""
+    users: dict[tuple[CFunction, Optimize], list[tuple[str, KernelCall]]] = {}
+    names: dict[tuple[CFunction, Optimize], str] = {}
+    for member in members:
+        own = function_names(member.program)
+        for call in member.program.kernel_calls():
+            if call.name in own:
+                key = (call.implementation.function, member.optimize)
+                users.setdefault(key, []).append((member.model, call))
+                names.setdefault(key, call.computes or own[call.name])
+    taken = {"arenas", "selftest", "kernels", "weights", "memory"}
+    found: list[SharedFunction] = []
+    for (function, optimize), calls in users.items():
+        models = tuple(dict.fromkeys(model for model, _ in calls))
+        if len(models) > 1:
+            symbol = f"{bundle}_{unique(names[function, optimize], taken)}"
+            found.append(
+                SharedFunction(symbol=symbol, function=function, optimize=optimize, models=models, calls=tuple(calls))
+            )
+    return found
+
+
+def shared_constants(bundle: str, members: Sequence[Member]) -> list[SharedConstant]:
+    """Constants of the same content hash, type and memory in several models, in order of first use."""
+    users: dict[tuple[str, str, str], list[tuple[str, Constant]]] = {}
+    for member in members:
+        for constant in member.program.constants.values():
+            digest = hashlib.sha256(constant.data.tobytes()).hexdigest()
+            key = (str(constant.data.dtype), digest, constant.memory)
+            users.setdefault(key, []).append((member.model, constant))
+    taken: set[str] = set()
+    found: list[SharedConstant] = []
+    for (_, digest, _), same in users.items():
+        if len({model for model, _ in same}) > 1:
+            symbol = f"{bundle}_weights_{unique(digest[:8], taken)}"
+            named = tuple((model, constant.name) for model, constant in same)
+            found.append(SharedConstant(symbol=symbol, constant=same[0][1], users=named))
+    return found
+
+
+def sharing_of(
+    bundle: str,
+    member: Member,
+    functions: Sequence[SharedFunction],
+    constants: Sequence[SharedConstant],
+    states_in: str = "",
+) -> Sharing:
+    """The names that one model has for what is common. states_in: group of variants with one place for states."""
+    states = {STATE_MEMORY: f"{states_in}_{STATE_MEMORY}.{member.model}"} if states_in else dict[str, str]()
+    return Sharing(
+        bundle=bundle,
+        arenas={memory: f"{bundle}_{memory}.{member.model}" for memory in member.overlaid} | states,
+        constants={name: one.symbol for one in constants for model, name in one.users if model == member.model},
+        functions={
+            one.function: one.symbol
+            for one in functions
+            if one.optimize == member.optimize and member.model in one.models
+        },
+    )

@@ -1,0 +1,76 @@
+"""Multiply-accumulates of a model over time: of a whole window, of one hop, and where a hop computes again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
+
+import numpy as np
+from tvm import relax
+
+from relay_passes.dataflow import bindings, live, op_name, outputs, static_shape
+
+_NAMED = 3
+"""Operators that a message names."""
+
+
+def label(binding: relax.VarBinding) -> str:
+    """The model's operator behind a binding, and the operator of Relax that it became."""
+    span, name = binding.value.span, op_name(binding.value) or type(binding.value).__name__
+    own = span.source_name.name if span is not None else binding.var.name
+    return f"{own} ({name.removeprefix('relax.').removeprefix('nn.')})"
+
+
+def multiply_accumulates(binding: relax.VarBinding) -> int:
+    """Products of a convolution or a matrix product; 0 of any other operator."""
+    name, call = op_name(binding.value) or "", binding.value
+    if name in ("relax.nn.conv1d", "relax.nn.conv2d"):
+        weight = static_shape(call.args[1])
+        each = int(np.prod(weight)) // weight[str(call.attrs.kernel_layout).index("O")]
+    elif name == "relax.matmul":
+        each = static_shape(call.args[0])[-1]
+    else:
+        return 0
+    return each * int(np.prod(static_shape(binding.var)))
+
+
+def total(sequence: Iterable[relax.VarBinding]) -> int:
+    return sum(map(multiply_accumulates, sequence))
+
+
+def reached(main: relax.Function) -> list[relax.VarBinding]:
+    """Bindings that results depend on."""
+    return live(bindings(main), outputs(main))
+
+
+def cost_of_window(main: relax.Function, param: relax.Var) -> str:
+    """What each run takes and computes that takes an input whole."""
+    num_bytes = int(np.prod(static_shape(param))) * np.dtype(str(param.ty.dtype)).itemsize
+    return f"{num_bytes} B of {param.name} and {total(reached(main)):,} multiply-accumulates in each run"
+
+
+def remarks(
+    sequence: Sequence[relax.VarBinding],
+    reasons: Mapping[str, str],
+    whole: Set[relax.Var],
+    borders: Mapping[relax.Var, str],
+) -> tuple[str, ...]:
+    """Sentences on what a hop computes though the window only moved on.
+
+    sequence: what a hop computes. reasons: operators that do not go along with time -> why. whole: values of the hop
+    that are computed for the whole window. borders: values that are rows which padding touches -> the operator.
+    """
+    found: list[str] = []
+    if reasons:
+        named = "; ".join(f"{name} {reason}" for name, reason in list(reasons.items())[:_NAMED])
+        count = total(binding for binding in sequence if binding.var in whole)
+        found.append(f"{named}: computed for the whole window in each run, {count:,} multiply-accumulates")
+    again: Counter[str] = Counter()
+    for binding in sequence:
+        if binding.var in borders and multiply_accumulates(binding):
+            again[borders[binding.var]] += multiply_accumulates(binding)
+    if again.total():
+        most = ", ".join(f"{name} {count:,}" for name, count in again.most_common(_NAMED))
+        found.append(f"rows that padding touches are computed again in each run, {again.total():,} "
+                     f"multiply-accumulates, most of them by {most}")  # fmt: skip
+    return tuple(found)

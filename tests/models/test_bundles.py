@@ -1,0 +1,200 @@
+"""Several models in one package: what they share stands once, and each gives what it gives alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import tvm_ext
+from tests.golden import models as plain
+from tests.support import state_models
+from tests.support.bundles import written
+from tvm_ext import BuildOptions, BundlePackage, Package
+from tvm_ext.cli import app
+from tvm_ext.core.errors import BadInput, BadPackage, RunFailed
+
+STATES = {"before": "before.next"}
+MODELS = {"plain": plain.float_network(), "frames": state_models.frames()}
+
+
+def passed(bundle: BundlePackage, *targets: str) -> bool:
+    return all(model.report["verify"][target]["passed"] for model in bundle.models.values() for target in targets)
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> BundlePackage:
+    """A model of each interface, one with states, one optimized for size, one whose instances callers hold."""
+    folder = tmp_path_factory.mktemp("mixed")
+    entries = {
+        "first": {"file": "plain.onnx", "options": {"io": "stream"}},
+        "second": {"file": "frames.onnx", "states": STATES},
+        "third": {"file": "frames.onnx", "states": STATES, "options": {"optimize": "size", "io": "caller"}},
+        "fourth": {"file": "frames.onnx", "states": STATES, "options": {"context": "caller"}},
+    }
+    return tvm_ext.bundle(written(folder, MODELS, entries), "host", folder / "package")
+
+
+def test_models_with_options_of_their_own(mixed: BundlePackage) -> None:
+    assert passed(mixed, "host") and list(mixed.models) == ["first", "second", "third", "fourth"]
+    report = mixed.report
+    (arenas,) = report["arenas"]
+    assert {one["offset"] for one in arenas["arenas"]} == {0}
+    assert arenas["num_bytes"] == max(-(-one["num_bytes"] // 16) * 16 for one in arenas["arenas"])
+    assert arenas["saved_bytes"] > 0
+    assert [one["model"] for one in report["states"]] == ["second", "third"]
+    assert [one["model"] for one in report["instances"]] == ["fourth"]
+    ram = next(one["used_bytes"] for one in report["memories"] if one["name"] == "ram")
+    parts = [arenas["num_bytes"], *(one["num_bytes"] for key in ("states", "instances") for one in report[key])]
+    assert ram == sum(parts)
+    # The third is compiled for size, so it shares constants with the others, and functions with none.
+    assert all("third" not in one["models"] for one in report["shared_functions"])
+    assert any(one["models"] == ["second", "third", "fourth"] for one in report["shared_constants"])
+    coverage = report["selftest_coverage"]
+    assert coverage["statements"] and not coverage["missed"], coverage
+    makefile = (mixed.folder / "Makefile").read_text()
+    assert "build/third.o: FLAGS" in makefile and "build/second.o: FLAGS" not in makefile
+
+
+def test_equal_text_stands_in_the_package_once(mixed: BundlePackage) -> None:
+    for one in mixed.report["shared_functions"]:
+        texts = [path.read_text() for path in mixed.folder.glob("*.c")]
+        assert sum(f"void {one['name']}(" in text for text in texts) == 1
+        assert one["saved_bytes"] == one["num_bytes"] * (len(one["models"]) - 1) > 0
+
+
+def test_each_gives_what_it_gives_alone_while_others_run_between(mixed: BundlePackage, tmp_path: Path) -> None:
+    random = np.random.default_rng(3)
+    with mixed.session() as session:
+        alone = {}
+        samples = {name: [random_sample(model, random) for _ in range(6)] for name, model in mixed.models.items()}
+        for name, model in mixed.models.items():
+            with model.session() as one:
+                alone[name] = [one.run(sample) for sample in samples[name]]
+        for index in range(6):
+            for name in mixed.models:
+                for key, value in session.models[name].run(samples[name][index]).items():
+                    np.testing.assert_array_equal(value, alone[name][index][key])
+        kept = session.models["second"].state()
+        assert kept and kept == session.models["second"].state() != session.models["third"].state()
+    one = mixed.models["second"]
+    assert one.run(samples["second"][0])["y"].tolist() == alone["second"][0]["y"].tolist()
+    with pytest.raises(RunFailed, match=r"has no firmware"):
+        one.run_board([samples["second"][0]])
+
+
+def random_sample(model: Package, random: np.random.Generator) -> dict[str, np.ndarray]:
+    return {name: random.standard_normal(spec.shape).astype(spec.dtype) for name, spec in model.inputs.items()}
+
+
+def test_build_files_build_it_anywhere(mixed: BundlePackage, tmp_path: Path) -> None:
+    folder = tmp_path / "elsewhere"
+    shutil.copytree(mixed.folder, folder)
+    done = subprocess.run(["make", "selftest", "all"], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "PASS 4 models" in done.stdout, done.stderr
+    if shutil.which("cmake"):
+        subprocess.run(["cmake", "-S", ".", "-B", "cmake"], cwd=folder, capture_output=True, check=True)
+        subprocess.run(["cmake", "--build", "cmake"], cwd=folder, capture_output=True, check=True)
+        done = subprocess.run([str(folder / "cmake" / "door_selftest")], capture_output=True, text=True, check=True)
+        assert "PASS 4 models" in done.stdout
+
+
+def test_the_self_test_sees_a_state_that_another_model_writes_to(mixed: BundlePackage, tmp_path: Path) -> None:
+    folder = tmp_path / "broken"
+    shutil.copytree(mixed.folder, folder)
+    text = (folder / "first.c").read_text()
+    fault = '#include "second.h"\n'
+    changed = text.replace("    return 0;\n}\n", "    ((uint8_t *)second_state_place())[20] ^= 1u;\n    return 0;\n}\n")
+    assert changed != text
+    (folder / "first.c").write_text(changed.replace('#include "first.h"\n', f'#include "first.h"\n{fault}'))
+    done = subprocess.run(["make", "selftest"], cwd=folder, capture_output=True, text=True, check=False)
+    assert "FAIL second, vector 0, output state" in done.stdout, done.stdout + done.stderr
+
+
+def test_what_may_run_at_once_shares_no_byte(tmp_path: Path) -> None:
+    entries = {name: {"file": "plain.onnx"} for name in ("first", "second", "third")}
+    path = written(tmp_path, MODELS, entries, at_once=[["first", "third"]])
+    bundle = tvm_ext.bundle(path, "host", tmp_path / "package", verify=())
+    (arenas,) = bundle.report["arenas"]
+    size = arenas["arenas"][0]["num_bytes"]
+    assert [one["offset"] for one in arenas["arenas"]] == [0, 0, -(-size // 16) * 16]
+    assert "first and third may run at once" in (tmp_path / "package" / "README.md").read_text()
+    assert "RAN; compared nothing" in (tmp_path / "package" / "door_selftest_main.c").read_text()
+
+
+@pytest.mark.board
+def test_two_copies_of_a_model_add_no_weights(tmp_path: Path) -> None:
+    entries = {name: {"file": "quantized.onnx"} for name in ("first", "second")}
+    path = written(tmp_path, {"quantized": plain.integer_network()}, entries)
+    bundle = tvm_ext.bundle(path, "cortex_m4", tmp_path / "package")
+    assert passed(bundle, "host", "qemu")
+    module = tvm_ext.load(tmp_path / "quantized.onnx")
+    alone = tvm_ext.build(module, "cortex_m4", tmp_path / "alone", BuildOptions(name="first", verify=()))
+    assert bundle.report["weights_bytes"] == alone.report["weights_bytes"] > 0
+    assert bundle.report["arenas"][0]["num_bytes"] == -(-alone.report["arena_bytes"] // 16) * 16
+    assert sum(one["saved_bytes"] for one in bundle.report["shared_functions"]) > 0
+    assert bundle.report["code_bytes"] < 1.6 * alone.report["code_bytes"]
+    sample = random_sample(bundle.models["first"], np.random.default_rng(5))
+    (board,) = bundle.models["second"].run_board([sample]).outputs
+    for key, value in bundle.models["first"].run(sample).items():
+        np.testing.assert_allclose(board[key], value, atol=1e-5)
+    with pytest.raises(BadInput, match=r"no samples to run"):
+        bundle.models["first"].run_board([])
+
+
+@pytest.mark.board
+def test_vad_kws_and_resnet_in_one_firmware(shared_streaming: Path, shared_models: Path, tmp_path: Path) -> None:
+    files = {"vad": shared_streaming / "vad_v2.tflite", "kws": shared_models / "kws_int8.tflite",
+             "resnet": shared_models / "resnet_int8.tflite"}  # fmt: skip
+    path = written(tmp_path, {}, {name: {"file": str(file.resolve())} for name, file in files.items()})
+    bundle = tvm_ext.bundle(path, "cortex_m4", tmp_path / "package")
+    assert passed(bundle, "host", "qemu")
+    (arenas,) = bundle.report["arenas"]
+    largest = max(one["num_bytes"] for one in arenas["arenas"])
+    states = sum(one["num_bytes"] for one in bundle.report["states"])
+    ram = next(one["used_bytes"] for one in bundle.report["memories"] if one["name"] == "sram")
+    assert ram <= -(-largest // 16) * 16 + states and arenas["saved_bytes"] >= 8000
+
+
+def test_bundles_on_the_command_line(tmp_path: Path) -> None:
+    entries = {"first": {"file": "plain.onnx"}, "second": {"file": "frames.onnx", "states": STATES}}
+    path, out = written(tmp_path, MODELS, entries), tmp_path / "package"
+    run = CliRunner().invoke
+    done = run(app, ["bundle", str(path), "-p", "host", "-o", str(out), "--verify", "none", "--json"])
+    assert done.exit_code == 0 and json.loads(done.stdout)["bundle"]["models"] == ["first", "second"], done.output
+    shown = run(app, ["report", str(out)])
+    assert shown.exit_code == 0 and "arenas in ram" in shown.stdout and "NOT VERIFIED" in shown.stdout
+    np.savez(tmp_path / "in.npz", x=np.ones((1, 8, 1, 1), np.float32))
+    arguments = ["run", str(out), "--inputs", str(tmp_path / "in.npz"), "--outputs", str(tmp_path / "out.npz")]
+    assert run(app, [*arguments, "--model", "second"]).exit_code == 0 and (tmp_path / "out.npz").is_file()
+    other = run(app, [*arguments, "--model", "third"])
+    assert other.exit_code == 1 and "is no model of" in other.output
+    without = run(app, arguments)
+    assert without.exit_code == 1 and "is a bundle of several models" in without.output
+
+
+def test_damaged_bundles_are_refused(mixed: BundlePackage, tmp_path: Path) -> None:
+    folder = tmp_path / "package"
+    shutil.copytree(mixed.folder, folder)
+    whole = json.loads((folder / "report.json").read_text())
+    first = whole["models"]["first"]
+    others = {name: own for name, own in whole["models"].items() if name != "first"}
+    other_bundle = {**first, "bundle": {"name": "door", "models": ["first"]}}
+    cases = [
+        (first, r"is the package of one model"),
+        ({**whole, "models": others}, r"it has no report of each model"),
+        ({**whole, "models": []}, r"it has no report of each model"),
+        ({**whole, "bundle": []}, r"it has no report of each model"),
+        ({**whole, "models": {"first": 1, **others}}, r"that of first is no table"),
+        ({**whole, "models": {"first": others["second"], **others}}, r"that of first is another's"),
+        ({**whole, "models": {"first": other_bundle, **others}}, r"first is of another bundle"),
+    ]
+    for report, text in cases:
+        (folder / "report.json").write_text(json.dumps(report))
+        with pytest.raises(BadPackage, match=text):
+            BundlePackage.load(folder)

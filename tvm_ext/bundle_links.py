@@ -1,0 +1,132 @@
+"""Links of a bundle: found among its compiled models, checked, and compared with what their runs hand on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import tvm
+
+from codegen_c.emit.bundle import Bundle
+from codegen_c.emit.links import LinkedTensor, ModelLink, run_symbol
+from codegen_c.emit.sharing import Member
+from codegen_c.program.mapping import Element, mapping_of
+from tvm_ext.core.bundle_file import BundledLink, BundledModel, BundleFile
+from tvm_ext.core.decisions.models import KeptStates, LinkedInputs, PortNames
+from tvm_ext.core.errors import BadBundle, NotReady
+from tvm_ext.execution.bundle_runner import HostBundle
+from tvm_ext.execution.runner import Sample
+
+
+def with_linked_inputs(module: tvm.IRModule, file: BundleFile, model: BundledModel) -> tvm.IRModule:
+    """A loaded module that knows which inputs others write to. Raises BadBundle for a target that is not there."""
+    inputs = PortNames.read(module).inputs
+    states = [state.name for state in KeptStates.read(module).states]
+    names: list[str] = []
+    for index, link in enumerate(file.links):
+        owner, tensor = link.ends[1]
+        if owner != model.name:
+            continue
+        if tensor not in (*inputs, *states):
+            raise BadBundle(
+                f"links[{index}].target = {link.target!r}: {model.name} has no such input or state; there are "
+                f"{', '.join((*inputs, *states))}."
+            )
+        names += [tensor] if tensor in inputs and tensor not in states else []
+    return LinkedInputs(inputs=tuple(names)).write(module) if names else module
+
+
+def links_of(file: BundleFile, members: Sequence[Member], modules: Sequence[tvm.IRModule]) -> list[ModelLink]:
+    """The links of compiled models. modules: of each, as loaded.
+
+    Raises BadBundle for an output that is not there, shapes or types that differ.
+    """
+    by_name = {member.model: member for member in members}
+    shapes = {
+        f"{member.model}.{state.name}": state.initial.shape
+        for member, module in zip(members, modules, strict=True)
+        for state in KeptStates.read(module).states
+    }
+    return [_link(file.name, number, link, by_name, shapes) for number, link in enumerate(file.links, 1)]
+
+
+def _link(
+    bundle: str,
+    number: int,
+    link: BundledLink,
+    members: Mapping[str, Member],
+    state_shapes: Mapping[str, tuple[int, ...]],
+) -> ModelLink:
+    where = f"links[{number - 1}]"
+    (one, output), (other, tensor) = link.ends
+    source, target = members[one], members[other]
+    port = next((port for port in source.interface.outputs if port.source == output), None)
+    if port is None:
+        outputs = ", ".join(port.source for port in source.interface.outputs)
+        raise BadBundle(f"{where}.source = {link.source!r}: {one} has no such output; there are {outputs}.")
+    found, element, shape = _target(target, tensor, state_shapes.get(link.target, ()), where)
+    if port.shape != shape:
+        raise BadBundle(
+            f"{where}: {link.source} is of shape {list(port.shape)}, {link.target} of {list(shape)}; shapes have to be "
+            "equal. Reshape in one of the models."
+        )
+    mapping = mapping_of(Element(dtype=port.dtype, quantization=port.quantization), element, link.scale, link.shift)
+    if isinstance(mapping, str):
+        raise BadBundle(f"{where}: {link.source} cannot become {link.target}: {mapping}.")
+    return ModelLink(
+        number=number, bundle=bundle, source=source.interface, port=port, target=target.interface, tensor=found,
+        mapping=mapping,
+    )  # fmt: skip
+
+
+def _target(
+    member: Member, name: str, state_shape: tuple[int, ...], where: str
+) -> tuple[LinkedTensor, Element, tuple[int, ...]]:
+    """An input or state by the model's own name, its type, and its shape. state_shape: as the model has it.
+
+    Raises BadBundle for a state whose elements may lie in another order than the model's.
+    """
+    port = next((port for port in member.interface.inputs if port.source == name), None)
+    if port is not None:
+        found = LinkedTensor(name=name, c_name=port.name, is_state=False, num_elements=port.num_elements)
+        return found, Element(dtype=port.dtype, quantization=port.quantization), port.shape
+    state = next(state for state in member.program.states if state.source == name)
+    tensor, place = member.program.tensors[state.tensor], member.plan.placements[state.tensor]
+    turns = len(state_shape) == 4 and state_shape[1] > 1 and state_shape[2] * state_shape[3] > 1
+    if tensor.ring or tensor.layout or turns:
+        form = "a ring of rows" if tensor.ring else "an image, which may be stored with its channels last"
+        raise BadBundle(f"{where}.target: the state {name!r} of {member.model} is {form}; link to an input instead.")
+    found = LinkedTensor(
+        name=name, c_name=tensor.name, is_state=True, num_elements=tensor.num_elements, offset=place.offset
+    )
+    return found, Element(dtype=tensor.dtype, quantization=tensor.quantization), state_shape
+
+
+def faults_of_links(folder: Path, common: Bundle, samples: Mapping[str, Sequence[Sample]]) -> list[str]:
+    """Differences, as sentences, of what runs on the host hand on from what their outputs map to."""
+    interfaces = [member.interface for member in common.members]
+    runs = {link.source.model: run_symbol(common.name, link.source.model) for link in common.links}
+    faults: list[str] = []
+    with HostBundle(folder, common.name, interfaces, runs) as host:
+        for model in runs:
+            for sample in samples[model]:
+                try:
+                    outputs = host.models[model].run(sample)
+                except NotReady:
+                    continue
+                faults += [
+                    f"link {link.number}, {link.description}: differs from what it maps to"
+                    for link in common.links
+                    if link.source.model == model and not _is_mapped(host, link, outputs)
+                ]
+    return list(dict.fromkeys(faults))
+
+
+def _is_mapped(host: HostBundle, link: ModelLink, outputs: Mapping[str, np.ndarray]) -> bool:
+    wanted = link.mapping.reference(np.ascontiguousarray(outputs[link.port.source]).reshape(-1)).tobytes()
+    if link.tensor.is_state:
+        begin = link.tensor.offset
+        return host.models[link.target.model].state()[begin : begin + len(wanted)] == wanted
+    symbol = f"{link.target.model}_{link.tensor.c_name}"
+    return host.bytes_at(symbol, len(wanted)) == wanted

@@ -1,0 +1,55 @@
+"""A package of several models: the folder that a bundle's build leaves, each model in it as a package of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self, cast
+
+from tvm_ext.core.errors import BadPackage
+from tvm_ext.execution.bundle_runner import HostBundle
+from tvm_ext.package import Package
+from tvm_ext.report.interface import bundle_names, check_header
+from tvm_ext.report.tables import read_report
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BundlePackage:
+    """A compiled bundle on disk; `report` is its report.json, `models` holds its models by name, in order."""
+
+    folder: Path
+    report: dict[str, Any]
+    models: dict[str, Package]
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Open a bundle that a build left earlier. Raises BadPackage."""
+        folder = Path(folder)
+        report = read_report(folder)
+        if "bundle" not in report or "model" in report:
+            raise BadPackage(f"{folder}: is the package of one model; open it with tvm_ext.Package.load.")
+        named, reports = report.get("bundle"), report.get("models")
+        names = cast("dict[str, Any]", named).get("models") if isinstance(named, dict) else None
+        if not isinstance(reports, dict) or list(cast("dict[str, Any]", reports)) != names:
+            raise BadPackage(f"{folder}: report.json is damaged: it has no report of each model. Compile again.")
+        models: dict[str, Package] = {}
+        for name, own in cast("dict[str, Any]", reports).items():
+            if not isinstance(own, dict):
+                raise BadPackage(f"{folder}: report.json is damaged: that of {name} is no table. Compile again.")
+            models[name] = Package(folder=folder, report=cast("dict[str, Any]", own))
+            if models[name].interface.model != name:
+                raise BadPackage(f"{folder}: report.json is damaged: that of {name} is another's. Compile again.")
+            check_header(folder, models[name].interface)
+            found = bundle_names(own)
+            if found is None or list(found.models) != names:
+                raise BadPackage(f"{folder}: report.json is damaged: {name} is of another bundle. Compile again.")
+        return cls(folder=folder, report=report, models=models)
+
+    def session(self) -> HostBundle:
+        """All models on the host in one process, for many runs; its `models` are sessions of each.
+
+        A context manager. Raises as `Package.run` does.
+        """
+        named = bundle_names(next(iter(self.models.values())).report)
+        assert named is not None, "its report was read"
+        return HostBundle(self.folder, named.name, [one.interface for one in self.models.values()])

@@ -1,0 +1,296 @@
+"""BUNDLE.toml: the models of a package, their options, and which may run at once; read, checked, trusted in nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import field, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, cast
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from tvm_ext.core.errors import BadBundle, BadOptions
+from tvm_ext.core.files.read_file import read_file
+from tvm_ext.core.names import hides_header
+from tvm_ext.core.options import BuildOptions, Context, Guide, Io, IoType, Memories, Optimize, Quantize
+
+MOST_MODELS = 32
+_MOST_BYTES = 1 << 20
+_LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){16}""")
+
+_CONFIG = ConfigDict(extra="forbid", strict=True)
+
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
+FileName = Annotated[str, Field(min_length=1, max_length=4096)]
+Tensor = Annotated[str, Field(min_length=1, max_length=1000)]
+Count = Annotated[int, Field(ge=0, lt=1 << 48)]
+Extent = Annotated[int, Field(ge=1, lt=1 << 31)]
+Names = Annotated[tuple[Tensor, ...], Field(max_length=256, strict=False)]
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class BundledOptions:
+    """Options of one model, as `BuildOptions` has them; its name and what is verified are the bundle's to say."""
+
+    optimize: Optimize = "speed"
+    io: Io = "arena"
+    context: Context = "static"
+    quantize: Quantize = "none"
+    io_type: IoType = "int8"
+    min_snr_db: Annotated[float, Field(strict=False)] = 10.0
+    ram: Count | dict[str, Count] | None = None
+    least_scratch: bool = False
+    guide: Guide = "learned"
+    memories: Memories = "all"
+    pin: dict[str, Count] | None = None
+    keep: Names = ()
+    hop: dict[str, Count] | None = None
+    hop_axis: dict[str, int] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class BundledModel:
+    """A model of a bundle. name: C prefix. file: of the model.
+
+    shapes, states: as `load` takes them. initial, calibration, verify_inputs: files of arrays, as the command line
+    takes them.
+    """
+
+    name: Name
+    file: FileName
+    shapes: dict[str, Annotated[tuple[Extent, ...], Field(max_length=64, strict=False)]] | None = None
+    states: dict[str, str] | None = None
+    initial: FileName | None = None
+    calibration: FileName | None = None
+    verify_inputs: FileName | None = None
+    options: BundledOptions = BundledOptions()
+
+    def build_options(self, verify: tuple[Any, ...] | None) -> BuildOptions:
+        """The options of its build. Raises BadOptions."""
+        values = {key: getattr(self.options, key) for key in BundledOptions.__dataclass_fields__}
+        return BuildOptions(name=self.name, verify=verify, **values)
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class BundledLink:
+    """An output that becomes an input or a state: real(target) = scale * real(source) + shift, element by element.
+
+    source: `model.output`; target: `model.input` or `model.state`, by the models' own names.
+    """
+
+    source: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}\..+$", max_length=1000)]
+    target: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}\..+$", max_length=1000)]
+    scale: Annotated[float, Field(strict=False, allow_inf_nan=False, gt=-1e30, lt=1e30)] = 1.0
+    shift: Annotated[float, Field(strict=False, allow_inf_nan=False, gt=-1e30, lt=1e30)] = 0.0
+
+    @property
+    def ends(self) -> tuple[tuple[str, str], tuple[str, str]]:
+        """(model, tensor) of the source and of the target."""
+        (one, _, output), (other, _, tensor) = self.source.partition("."), self.target.partition(".")
+        return (one, output), (other, tensor)
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class VariantLimits:
+    """Least charge of the battery and highest temperature at which a variant is chosen."""
+
+    battery_percent: Annotated[int, Field(ge=0, le=100)] = 0
+    temperature_c: Annotated[int, Field(ge=-100, le=1000)] = 1000
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class BundledVariants:
+    """Models for one task. name: C prefix of their choice. order: the models, the best first.
+
+    switch: whether a change keeps their common state, or begins the new one anew. hysteresis: fraction by which cycles
+    and bytes have to exceed the needs of a better variant than that in use; battery_margin_percent,
+    temperature_margin_c: the same of these. limits: by model.
+    """
+
+    name: Name
+    order: Annotated[tuple[Name, ...], Field(min_length=2, max_length=MOST_MODELS, strict=False)]
+    switch: Literal["keep", "reset"] = "reset"
+    hysteresis: Annotated[float, Field(strict=False, ge=0, le=10)] = 0.1
+    battery_margin_percent: Annotated[int, Field(ge=0, le=100)] = 5
+    temperature_margin_c: Annotated[int, Field(ge=0, le=1000)] = 5
+    limits: dict[str, VariantLimits] = field(default_factory=dict[str, VariantLimits])
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class BundleFile:
+    """The models of a package, in the order in which they are named.
+
+    name: C prefix of what they have in common. at_once: groups of models of which one may begin while another has not
+    ended; all others never do, and their arenas share bytes. links: outputs that are handed on. variants: models of
+    which one at a time does a task. folder: that files are looked for in.
+    """
+
+    name: Name
+    models: Annotated[tuple[BundledModel, ...], Field(min_length=1, max_length=MOST_MODELS, strict=False)]
+    at_once: Annotated[
+        tuple[Annotated[tuple[Name, ...], Field(min_length=2, max_length=MOST_MODELS, strict=False)], ...],
+        Field(max_length=256, strict=False),
+    ] = ()
+    links: Annotated[tuple[BundledLink, ...], Field(max_length=256, strict=False)] = ()
+    variants: Annotated[tuple[BundledVariants, ...], Field(max_length=MOST_MODELS, strict=False)] = ()
+    folder: str = ""
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a TOML file; files that it names by a relative path lie below its folder. Raises BadBundle."""
+        path = Path(path)
+        try:
+            text = read_file(path, most_bytes=_MOST_BYTES).decode("utf-8-sig")
+        except OSError as error:
+            raise BadBundle(
+                f"{path}: cannot be read: {error.strerror}; give the path of a bundle's .toml file."
+            ) from None
+        except UnicodeDecodeError:
+            raise BadBundle(f"{path}: is not UTF-8 text; a bundle is a TOML file.") from None
+        if _LONG_KEY.search(text):
+            raise BadBundle(f"{path}: holds a key of more than 16 parts; a bundle has no such key.")
+        try:
+            table = tomllib.loads(text)
+        except (ValueError, RecursionError) as error:
+            said = " ".join(str(error).split())[:200]
+            raise BadBundle(f"{path}: is not TOML that can be read: {said}.") from None
+        return replace(cls._check(table, str(path)), folder=str(path.absolute().parent))
+
+    @classmethod
+    def _check(cls, table: Mapping[str, object], where: str) -> Self:
+        if "folder" in table:
+            raise BadBundle(f"{where}: folder: unknown key; files are looked for in the folder of the bundle's file.")
+        try:
+            found = TypeAdapter(cls).validate_json(json.dumps(table))
+        except (TypeError, ValueError, RecursionError) as error:
+            if isinstance(error, ValidationError):
+                raise BadBundle(f"{where}: {_explained(error)}") from None
+            raise BadBundle(f"{where}: holds what no key of a bundle is: a date, a time, too deep a table.") from None
+        problem = found.contradiction()
+        if problem:
+            raise BadBundle(f"{where}: {problem}")
+        return found
+
+    def contradiction(self) -> str | None:
+        """Names that C cannot tell apart, groups of models that are not there; None where all is well."""
+        names = [model.name for model in self.models]
+        for name in (self.name, *names):
+            if hides_header(name):
+                return f"name = {name!r}: {name}.h would hide another header; choose another name."
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                return f"models[{index}].name = {name!r} is another model's; each needs a name of its own."
+        every = [self.name, *names, *(group.name for group in self.variants)]
+        for one in every:
+            for other in every:
+                if other.startswith(f"{one}_") or (one == other and every.count(one) > 1):
+                    return (
+                        f"names {one!r} and {other!r}: what is generated for one begins as what is for the other, so C "
+                        f"could take them for each other. Choose names none of which begins as another, such as "
+                        f"{one}_a and {one}_b."
+                    )
+        for index, group in enumerate(self.at_once):
+            for name in group:
+                if name not in names:
+                    return f"at_once[{index}]: {name!r} is no model of the bundle: {', '.join(names)}."
+            if len(set(group)) < len(group):
+                return f"at_once[{index}]: names a model twice; one model never runs at once with itself."
+        if problem := self._link_problem() or self._variant_problem():
+            return problem
+        for index, model in enumerate(self.models):
+            try:
+                model.build_options(())
+            except BadOptions as error:
+                return f"models[{index}].options ({model.name}): {error}"
+        return None
+
+    def _link_problem(self) -> str | None:
+        models = {model.name: model for model in self.models}
+        for index, link in enumerate(self.links):
+            where, ends = f"links[{index}]", [model for model, _ in link.ends]
+            for key, name in zip(("source", "target"), ends, strict=True):
+                if name not in models:
+                    return f"{where}.{key}: {name!r} is no model of the bundle: {', '.join(models)}."
+                options = models[name].options
+                if options.io != "arena" or options.context != "static":
+                    return (
+                        f"{where}.{key}: {name} has io = {options.io!r}, context = {options.context!r}: its caller "
+                        "holds what would be linked. Give it io = 'arena' and context = 'static', or hand the value on "
+                        "there."
+                    )
+            if link.target in [other.target for other in self.links[:index]]:
+                return f"{where}.target = {link.target!r} is another link's target; one value can come from one output."
+            if len(set(ends)) == 2 and any(set(ends) <= set(group) for group in self.at_once):
+                return (
+                    f"{where}: {ends[0]} and {ends[1]} may run at once, so a value could change while it is read. Take "
+                    "them out of at_once, or hand the value on where both rest."
+                )
+        return None
+
+    def _variant_problem(self) -> str | None:
+        models = {model.name: model for model in self.models}
+        seen: set[str] = set()
+        for index, group in enumerate(self.variants):
+            where = f"variants[{index}]"
+            for name in (*group.order, *group.limits):
+                if name not in models:
+                    return f"{where}: {name!r} is no model of the bundle: {', '.join(models)}."
+            if unordered := [name for name in group.limits if name not in group.order]:
+                return f"{where}.limits: {unordered[0]} is no variant of {group.name}: {', '.join(group.order)}."
+            for name in group.order:
+                if name in seen or group.order.count(name) > 1:
+                    return f"{where}.order: {name} is there already; a model is a variant of one task, once."
+                if models[name].options.context != "static":
+                    return f"{where}.order: {name} has context = 'caller'; variants share the bundle's memory."
+            seen |= {*group.order}
+            for number, together in enumerate(self.at_once):
+                if len(meet := [name for name in group.order if name in together]) > 1:
+                    return f"at_once[{number}]: {meet[0]} and {meet[1]} are variants of {group.name}; only one runs."
+        return None
+
+    def path_of(self, model: BundledModel, key: str) -> Path | None:
+        """Path of a file that a model names under `key`, None where it names none.
+
+        Raises BadBundle for a relative path that leads out of the bundle's folder, and for one that is not plain.
+        """
+        name = cast("str | None", getattr(model, key))
+        if name is None:
+            return None
+        path, folder = Path(name), Path(self.folder)
+        where = f"models.{model.name}.{key} = {name!r}"
+        if ".." in path.parts or "\0" in name or name.startswith("~"):
+            raise BadBundle(f"{where}: is no plain path; name a file below {folder}, or the whole path without `..`.")
+        if path.is_absolute():
+            return path
+        found = folder / path
+        try:
+            inside = found.resolve().is_relative_to(folder.resolve())
+        except (OSError, RuntimeError):
+            inside = False
+        if not inside:
+            raise BadBundle(f"{where}: leads out of {folder}; move the file there, or give its whole path.")
+        return found
+
+
+def _explained(error: ValidationError) -> str:
+    """The first problem, as key, value, and what is allowed."""
+    problems = error.errors(include_url=False)
+    unknown = [one for one in problems if one["type"] in ("unexpected_keyword_argument", "extra_forbidden")]
+    first = (unknown or problems)[0]
+    key = re.sub(r"\.(\d+)", r"[\1]", ".".join(map(str, first["loc"])))
+    if unknown:
+        place = [str(part) for part in first["loc"] if not isinstance(part, int)][:-1]
+        table = BundledOptions if "options" in place else BundledModel if "models" in place else BundleFile
+        table = BundledLink if "links" in place else BundledVariants if "variants" in place else table
+        table = VariantLimits if table is BundledVariants and "limits" in place else table
+        known = [name for name in table.__dataclass_fields__ if name != "folder"]
+        return f"{key}: unknown key; allowed here: {', '.join(known)}."
+    if first["type"] in ("missing", "missing_argument"):
+        return f"{key}: is missing."
+    value = repr(first["input"])
+    message = first["msg"][0].lower() + first["msg"][1:]
+    return f"{key} = {value if len(value) < 200 else value[:200] + ' ...'}: {message}."

@@ -1,0 +1,181 @@
+"""A model on its way to a package: compiled, its samples, what they mean, and the judgement of what the C gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+
+from codegen_c.backend.build import Compiled
+from codegen_c.costs.predict import moved_bytes
+from codegen_c.emit.selftest import TestVector
+from codegen_c.program import reference
+from tvm_ext.calibration import Source
+from tvm_ext.core.decisions.models import QuantizationMeasured
+from tvm_ext.core.errors import NotReady
+from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.platform import Platform
+from tvm_ext.execution.runner import HostModel, QemuResult
+from tvm_ext.pipeline import compile_model
+from tvm_ext.report.report import moved_table
+from tvm_ext.verification.account import sources
+from tvm_ext.verification.input_ranges import input_ranges, random_inputs
+from tvm_ext.verification.verify import BOARD_TOLERANCE, FLOAT_TOLERANCE, compare
+from tvm_ext.verification.verify_inputs import VerifyInputs, read_verify_inputs
+from tvm_ext.verification.verify_steps import check_steps
+from tvm_ext.verification.windows import against_windows, inner_of, windows_of
+from tvm_ext.verification.witnesses.ask import ask
+from tvm_ext.verification.witnesses.testimony import Testimony
+
+Progress = Callable[[str], None]
+Sample = Mapping[str, np.ndarray]
+NUM_SAMPLES = 3
+NUM_STEPS = 100
+"""Consecutive samples of a model with states."""
+NUM_STEPS_STORED = 4
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Expected:
+    """Samples as a model takes them, and what a witness makes of them.
+
+    asked: of a stream of hops, the window that ends with each sample, once it is full; else the samples.
+    """
+
+    asked: list[dict[str, np.ndarray]]
+    testimony: Testimony
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Subject:
+    """A compiled model and its samples. mod: whose answers it gives. expected: None where nothing is verified."""
+
+    mod: tvm.IRModule
+    options: BuildOptions
+    compiled: Compiled
+    samples: list[dict[str, np.ndarray]]
+    expected: Expected | None
+
+    @property
+    def model(self) -> str:
+        return self.compiled.interface.model
+
+
+def make_subject(
+    mod: tvm.IRModule,
+    platform: Platform,
+    options: BuildOptions,
+    *,
+    calibration: Source | None,
+    verify_inputs: VerifyInputs | None,
+    verifies: bool,
+    say: Progress,
+) -> Subject:
+    """Compile a module, choose samples, ask a witness what it makes of them where that is to be verified.
+
+    Raises as `build` does.
+    """
+    say("compiling the model to C" if options.quantize == "none" else "quantizing the model, compiling it to C")
+    mod, compiled = compile_model(mod, platform, options, calibration)
+    samples = _samples(mod, compiled, verify_inputs)
+    expected = _expect(mod, compiled, samples, say) if verifies else None
+    return Subject(mod=mod, options=options, compiled=compiled, samples=samples, expected=expected)
+
+
+def _samples(mod: tvm.IRModule, compiled: Compiled, given: VerifyInputs | None) -> list[dict[str, np.ndarray]]:
+    """The user's samples, or a few random ones in ranges that the model's operators can take."""
+    specs = {port.source: (port.shape, port.dtype) for port in compiled.interface.inputs}
+    if given is not None:
+        return read_verify_inputs(given, specs)
+    ranges = input_ranges(mod)
+    count = compiled.interface.warm_up_runs + NUM_STEPS if compiled.program.states else NUM_SAMPLES
+    return [random_inputs(specs, seed, ranges) for seed in range(count)]
+
+
+def _expect(mod: tvm.IRModule, compiled: Compiled, samples: list[dict[str, np.ndarray]], say: Progress) -> Expected:
+    """Results of the first witness that takes the model, those inside the model too where it is quantized."""
+    say("asking what the model means")
+    quantized_here = QuantizationMeasured.read(mod).report is not None
+    asked, hops = windows_of(mod, compiled.interface, samples), compiled.interface.warm_up_runs > 0
+    inner = (inner_of(mod) if hops else sources(compiled.program)) if compiled.is_quantized else []
+    testimony = ask(mod, asked, inner, quantized_here=quantized_here)
+    return Expected(asked=asked, testimony=testimony)
+
+
+def vectors_of(subject: Subject) -> list[TestVector]:
+    """A sample with what the self-test expects: the kernels' own bytes where the model is quantized.
+
+    Of a model with states, the first samples in order. No outputs where nothing is verified: then nothing is run to
+    know them.
+    """
+    compiled, expected = subject.compiled, subject.expected
+    warm_up = compiled.interface.warm_up_runs
+    stored = subject.samples[: warm_up + NUM_STEPS_STORED if compiled.program.states else 1]
+    if expected is None:
+        return [TestVector(inputs=sample, outputs=None) for sample in stored]
+    if not compiled.is_quantized:
+        nothing = {port.source: np.zeros(port.shape, port.dtype) for port in compiled.interface.outputs}
+        outputs = [nothing] * warm_up + expected.testimony.outputs
+        return [TestVector(inputs=sample, outputs=one) for sample, one in zip(stored, outputs, strict=False)]
+    interface, program, vectors = compiled.interface, compiled.program, list[TestVector]()
+    states = reference.first_states(program)
+    for sample in stored:
+        values = reference.run(program, {port.name: sample[port.source] for port in interface.inputs}, states)
+        outputs = {port.source: values[port.name] for port in interface.outputs}
+        vectors.append(TestVector(inputs=sample, outputs=outputs))
+        states = reference.next_states(program, values)
+    return vectors
+
+
+def host_outputs(model: HostModel, samples: Sequence[Sample]) -> list[dict[str, np.ndarray]]:
+    """Answers of a model to samples in order, without those of runs before a window over time is full."""
+    return [outputs for sample in samples if (outputs := answer(model, sample)) is not None]
+
+
+def answer(model: HostModel, sample: Sample) -> dict[str, np.ndarray] | None:
+    """Outputs of a run; None while a window over time is not full."""
+    try:
+        return model.run(sample)
+    except NotReady:
+        return None
+
+
+def judged(
+    subject: Subject, expected: Expected, host: list[dict[str, np.ndarray]], board: QemuResult | None
+) -> tuple[dict[str, Any], list[str]]:
+    """Results per target, None for the board where it was not run, and sentences on what is wrong.
+
+    host: outputs there; board: what it gave and counted.
+    """
+    compiled, said = subject.compiled, expected.testimony
+    quantized, results = compiled.is_quantized, dict[str, Any](host=None, qemu=None)
+    # A quantized model is judged by its steps, and by them what it gives end to end.
+    limit = np.inf if quantized else FLOAT_TOLERANCE
+    judged_host = compare(host, said.outputs, tolerance=limit, judge_integers=not quantized)
+    problems = (
+        [] if judged_host.passed else [f"host: outputs differ from {said.witness} by {judged_host.max_abs_error:g}"]
+    )
+    results["host"] = {**judged_host.to_json(), **said.to_json()}
+    if quantized and compiled.interface.warm_up_runs:
+        errors, results["host"]["tensors_compared"] = against_windows(subject.mod, host, expected.asked, said)
+        problems += errors
+    elif quantized:
+        steps = check_steps(compiled, subject.samples, said, host)
+        problems += [*steps.against_reference, *steps.against_witness]
+        results["host"]["tensors_compared"] = steps.tensors_compared
+    if board:
+        answers = board.outputs[compiled.interface.warm_up_runs :]
+        same = compare(answers, host, tolerance=BOARD_TOLERANCE)
+        against = compare(answers, said.outputs, tolerance=limit, judge_integers=not quantized)
+        problems += [] if same.passed else [f"board: outputs differ from the host's by {same.max_abs_error:g}"]
+        problems += (
+            [] if against.passed else [f"board: outputs differ from {said.witness} by {against.max_abs_error:g}"]
+        )
+        planned = moved_bytes(compiled.program)
+        problems += [] if board.moved_bytes == planned else [f"board: moved {board.moved_bytes}, planned was {planned}"]
+        results["qemu"] = {**against.to_json(), **said.to_json(), "instructions": board.instructions}
+        results["qemu"]["moved"] = moved_table(board.moved_bytes)
+    return results, problems
