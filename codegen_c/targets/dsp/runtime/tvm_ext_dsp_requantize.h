@@ -84,11 +84,11 @@ static inline int32_t tvm_ext_dsp_saturate_half_u8(int32_t value)
 TVM_EXT_INLINE int32_t tvm_ext_dsp_element_once(const tvm_ext_dsp_requantize *layer, int32_t sum, int32_t multiplier,
                                                 int32_t shift)
 {
-    int32_t product;
     int32_t value;
     if (!layer->by_high_product) {
         value = tvm_ext_dsp_element(layer, sum, multiplier, shift);
     } else {
+        int32_t product;
         if (layer->rounds_twice) {
             product = tvm_ext_dsp_high_product_rounded(sum * 2, multiplier, 0);
             product += layer->low >= layer->zero_point ? 0 : sum >> 31;
