@@ -83,6 +83,7 @@ def _state(interface: Interface, report: Mapping[str, Any]) -> dict[str, Any]:
     states = report["states"]
     return {
         "reset": interface.reset, "run": interface.run, "place": interface.state_place,
+        "instance": "&context" if interface.holds_context else "",
         "bytes_name": interface.state_bytes_name, "not_reset": interface.not_reset, "not_ready": interface.not_ready,
         "warm_up_name": interface.warm_up_name, "warm_up_runs": interface.warm_up_runs,
         "num_bytes": interface.state_bytes, "memory": states[0]["memory"], "retained": states[0]["retained"],

@@ -59,6 +59,14 @@ def test_the_readme_tells_of_hops(hop: Package) -> None:
     assert "It lies in `ram`, of which nothing says that it is kept in deep sleep" in text
 
 
+def test_states_of_instances_lie_in_their_contexts(tmp_path: Path) -> None:
+    options = BuildOptions(verify=(), name="net", context="caller")
+    module = tvm_ext.load(saved(delays(), tmp_path), states={"z1": "z1.next", "z2": "z2.next"})
+    text = readme(tvm_ext.build(module, "host", tmp_path / "p", options))
+    assert "(void)memcpy(saved, net_state_place(&context), net_state_bytes);" in text
+    assert "Call `net_reset(&context)` once" in text and "It lies in the context, wherever the application puts" in text
+
+
 def test_no_state_no_word_of_it(tmp_path: Path) -> None:
     module = tvm_ext.load(saved(frames(), tmp_path))
     package = tvm_ext.build(module, "host", tmp_path / "p", BuildOptions(verify=(), name="net"))
