@@ -10,7 +10,12 @@ from tvm_ext.core.names import unique
 CONTEXT_NAMES = frozenset({"context", "context_bytes", "context_alignment", INSTANCE})
 """Names that a model has, too, where the caller holds its instances."""
 
-RESERVED = frozenset({"run", "after_step", "bytes", "i", "io", "row", "status", "reset", "not_reset"})
+RESERVED = frozenset(
+    {
+        "run", "after_step", "bytes", "i", "io", "row", "status", "reset", "not_reset", "not_ready", "state_bytes",
+        "state_place", "warm_up_runs",
+    }
+)  # fmt: skip
 """Names of the model's own that nothing else of it may have."""
 
 

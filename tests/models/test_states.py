@@ -11,7 +11,7 @@ import pytest
 
 import tvm_ext
 from tests.support import state_models as models
-from tests.support.onnx_models import saved
+from tests.support.onnx_models import NODE, model_of, saved
 from tests.support.peers import peer
 from tests.support.tflite_file import TfliteWriter
 from tests.support.tflite_runners import saved_tflite
@@ -286,3 +286,12 @@ def test_buffers_that_pytorch_changes_are_states(tmp_path: Path) -> None:
     assert host["passed"] and host["reference"] == "PyTorch", host["refused_by"]
     assert list(package.inputs) == ["x"]
     assert set(updates(package)) == {"hidden", "count"}
+
+
+def test_names_of_the_functions_of_states_stay_free(tmp_path: Path) -> None:
+    """Outputs that are called as the generated functions and numbers are."""
+    outputs = ["state_place", "state_bytes", "not_ready", "warm_up_runs", "hn"]
+    nodes = [NODE("Add", ["x", "h"], ["hn"]), *(NODE("Mul", ["hn", "x"], [name]) for name in outputs[:-1])]
+    model = model_of(nodes, {"x": (1, 2), "h": (1, 2)}, outputs)
+    package = tvm_ext.build(tvm_ext.load(saved(model, tmp_path)), "host", tmp_path / "package")
+    assert package.report["verify"]["host"]["passed"] and [*package.outputs] == outputs[:-1]
