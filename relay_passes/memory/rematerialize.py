@@ -4,7 +4,7 @@ Rewrite:
     a = c1(x); b = c2(a); d = c3(b); e = c4(d, a)
       ->  a = c1(x); b = c2(a); d = c3(b); a.again = c1(x); e = c4(d, a.again)
     with the cheapest repeats found that keep live bytes within the budget. main carries what is `Recomputed` and the
-    `SchedulePeak`, the function of a repeat a `RepeatOf`.
+    `SchedulePeak`.
 Leaves alone: a function within the budget; one that no repeats bring within it; what each composite computes.
 Never let TVM's EliminateCommonSubexpr run after it: that undoes it.
 """
@@ -30,7 +30,6 @@ from relay_passes.solvers.liveness import peak_bytes
 from relay_passes.solvers.recompute.local import improve_locally
 from relay_passes.solvers.recompute.search import Rank, Recomputation, recompute
 from tvm_ext.core.decisions.composites import ModelTensor
-from tvm_ext.core.decisions.execution import RepeatOf
 from tvm_ext.core.decisions.outcomes import Recomputed, SchedulePeak
 from tvm_ext.core.names import unique
 
@@ -124,7 +123,7 @@ def with_repeats(mod: tvm.IRModule, operators: OperatorGraph, sequence: Sequence
             composite = composite_of(module, value) if index in ran else None
             if composite is not None:
                 name = value.op.name_hint
-                again = RepeatOf(function=name).write(ModelTensor().write(composite))
+                again = ModelTensor().write(composite)
                 value = call_new(module, unique(f"{name}_again", functions), again, value.args, value.span)
             if left[index] if var in returned else index in ran:
                 var = relax.DataflowVar(unique(f"{var.name}.again", taken), var.ty)

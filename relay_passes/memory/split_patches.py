@@ -7,9 +7,9 @@ Rewrite:
           x.columns_7_16 = strided_slice(x); b.columns_7_16 = c1_columns_7_16(x.columns_7_16)
           y.columns_8_16 = c2_columns_8_16(b.columns_7_16)
           y = concat(y.columns_0_8, y.columns_8_16)
-    A function that computes some columns carries a `ColumnStrip`, a `RepeatOf` and the image's `ModelTensor`; an
-    operator that cannot be cut computes all columns again in every strip. Then rows are split, as `SplitSequences`
-    does. main carries the number of `OperatorsInStrips`.
+    A function that computes some columns carries a `ColumnStrip` and the image's `ModelTensor`; an operator that cannot
+    be cut computes all columns again in every strip. Then rows are split, as `SplitSequences` does. main carries the
+    number of `OperatorsInStrips`.
 Leaves alone: a function that splits of rows alone bring within the budget, or that patches make no smaller; streamed
     inputs, whose rows come once; what each composite computes: no bit of its result changes.
 Never let TVM's EliminateCommonSubexpr run after it: it may join what is computed twice.
@@ -34,7 +34,7 @@ from relay_passes.solvers.split.search import cut
 from relay_passes.solvers.split.strip_columns import columns_made, columns_read
 from tvm_ext.core.columns import ColumnOperator, Columns
 from tvm_ext.core.decisions.composites import ModelTensor, SourceNodes, StorageLayout
-from tvm_ext.core.decisions.execution import ColumnStrip, RepeatOf
+from tvm_ext.core.decisions.execution import ColumnStrip
 from tvm_ext.core.decisions.outcomes import OperatorsInStrips
 from tvm_ext.core.names import identifier, strip_ending, unique
 
@@ -134,12 +134,11 @@ class _Rewriter:
         assert composite is not None, "what runs by rows is a composite"
         name = binding.value.op.name_hint
         if columns is None or operator is None:
-            again = RepeatOf(function=name).write(ModelTensor().write(composite))
+            again = ModelTensor().write(composite)
             return self._bind(f"{binding.var.name}.again", self._call(f"{name}_again", again, arguments))
         function = strip_composites.computing_strip(composite, operator, columns)
         assert function is not None, "whether it can was tried"
-        function = ColumnStrip(columns=columns).write(RepeatOf(function=name).write(function))
-        function = ModelTensor(name=self._tensor(binding.var)).write(function)
+        function = ModelTensor(name=self._tensor(binding.var)).write(ColumnStrip(columns=columns).write(function))
         call = self._call(f"{name}_{strip_ending(columns)}", function, arguments, binding.value.span)
         return self._bind(f"{binding.var.name}.{strip_ending(columns)}", call)
 

@@ -9,7 +9,7 @@ from tvm import relax
 from relay_passes.move import move
 from tvm_ext.core.decisions.composites import CompositeKind, ModelTensor, Region, SourceNodes, StorageLayout, Symbol
 from tvm_ext.core.decisions.decision import Decision
-from tvm_ext.core.decisions.execution import ColumnStrip, RepeatOf, RowSplit, StreamDirection
+from tvm_ext.core.decisions.execution import ColumnStrip, RowSplit, StreamDirection
 from tvm_ext.core.decisions.models import InputDemands, LoadLimits, ModelOrigin, PortNames, QuantizationMeasured
 from tvm_ext.core.decisions.outcomes import PredictedTime, Recomputed, SchedulePeak, SplitCost
 from tvm_ext.core.decisions.places import MoveTarget, OperatorMemories
@@ -19,7 +19,6 @@ from tvm_ext.core.model_nodes import ModelNode
 OF_FUNCTIONS = [
     RowSplit(sequence="sequence_0", rows_per_call=2, input_rows=12),
     ColumnStrip(columns=(0, 9)),
-    RepeatOf(function="conv"),
     StreamDirection(direction="read"),
     OperatorMemories(memory="dtcm", weights_memory="itcm", weights_ahead=3, scratch_memory="sram"),
     CompositeKind(kind="nn_conv2d", is_primitive=True),
@@ -83,9 +82,9 @@ def test_a_default_takes_back_what_was_written() -> None:
 
 
 def test_others_stay() -> None:
-    both = RepeatOf(function="conv").write(ColumnStrip(columns=(3, 7)).write(function()))
-    assert ColumnStrip.read(both).columns == (3, 7) and RepeatOf.read(both).function == "conv"
-    assert ColumnStrip.read(RepeatOf().write(both)).columns == (3, 7)
+    both = StreamDirection(direction="read").write(ColumnStrip(columns=(3, 7)).write(function()))
+    assert ColumnStrip.read(both).columns == (3, 7) and StreamDirection.read(both).direction == "read"
+    assert ColumnStrip.read(StreamDirection().write(both)).columns == (3, 7)
 
 
 def test_a_call_carries_its_target() -> None:

@@ -81,7 +81,6 @@ def test_strips_and_halos_stand_in_the_module(tmp_path: Path) -> None:
     for first, last in zip(firsts, lasts, strict=True):
         (a, b), (c, d) = (after[name].attrs["columns"] for name in (first, last))
         assert (int(a), int(b)) == (max(0, int(c) - 1), min(64, int(d) + 1)), "one column more on each side"
-        assert after[first].attrs["repeats"] == "conv_0"
         assert names.index(first) < names.index(last)
     assert int(after[lasts[0]].attrs["columns"][0]) == 0 and int(after[lasts[-1]].attrs["columns"][1]) == 64
     padding = [[int(width) for width in _window(after[name]).attrs.padding] for name in firsts]

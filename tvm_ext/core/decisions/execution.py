@@ -35,13 +35,6 @@ class ColumnStrip(Decision):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RepeatOf(Decision):
-    """Work of another function that a composite does again, for other columns or later; they share their weights."""
-
-    function: str = attribute("repeats", "")
-
-
-@dataclass(frozen=True, kw_only=True)
 class StreamDirection(Decision):
     """A composite through which an input comes in (`read`) or an output goes out (`write`), rows of it at a time."""
 
