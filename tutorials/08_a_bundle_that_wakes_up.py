@@ -20,8 +20,7 @@ import tvm_ext
 
 work = Path(tempfile.mkdtemp())
 SAMPLES, BANDS, SOUND, REST = 64, 8, 8, 2  # samples a frame, bands of its spectrum; frames of a sound, of the rest
-WINDOW, FILTERS = SOUND + REST, 24
-LABELS = ["rising", "falling", "steady"]
+WINDOW, FILTERS, LABELS = SOUND + REST, 24, ["rising", "falling", "steady"]
 NOISE, LOUD_DB, REST_DB = 0.002, -45, 15  # a sound is louder than that; the rest is quieter than the sound by so much
 random = np.random.default_rng(8)
 
@@ -91,7 +90,7 @@ def windows_of(signal: np.ndarray) -> np.ndarray:
 examples, wanted = [], np.arange(600) % len(LABELS)
 for label in wanted:
     signal = NOISE * random.standard_normal((WINDOW + 1) * SAMPLES)
-    begin = random.integers(0, SAMPLES)  # the window has all but the first few samples
+    begin = random.integers(0, SAMPLES + SAMPLES // 4)  # the window, from frame 1 on, may lack its first samples
     signal[begin : begin + SOUND * SAMPLES] += whistle(LABELS[label])
     examples.append(windows_of(signal)[1])
 loudness, _ = ReferenceEvaluator(str(detector)).run(None, {"frames": np.stack(examples)})
@@ -112,16 +111,13 @@ classifier = save(
 # %%
 (work / "BUNDLE.toml").write_text(f"""\
 name = "ears"
-
 [[models]]
 name = "detector"
 file = "detector.onnx"
 options = {{ hop = {{ frames = 1 }}, hop_axis = {{ frames = 2 }} }}
-
 [[models]]
 name = "classifier"
 file = "classifier.onnx"
-
 [[links]]
 source = "detector.loudness"
 target = "classifier.level"
@@ -130,10 +126,9 @@ scale = {TO_LEVEL}
 bundle = tvm_ext.bundle(work / "BUNDLE.toml", "host", work / "ears", verify=("host",))
 report, models = bundle.report, bundle.report["models"]
 (arenas,) = report["arenas"]
-for arena in arenas["arenas"]:
-    print(f"{arena['model']}: {arena['num_bytes']} B of RAM from byte {arena['offset']}")
-print(f"together {arenas['num_bytes']} B, {arenas['saved_bytes']} fewer than side by side; beside them")
-print(f"the detector's state, {report['states'][0]['num_bytes']} B; level, {report['linked_inputs'][0]['num_bytes']} B")
+print(*(f"{one['model']}: {one['num_bytes']} B of RAM from byte {one['offset']}" for one in arenas["arenas"]), sep="\n")
+print(f"together {arenas['num_bytes']} B, {arenas['saved_bytes']} fewer than side by side")
+print(f"beside them: state {report['states'][0]['num_bytes']} B, level {report['linked_inputs'][0]['num_bytes']} B")
 twice = sum(constant["saved_bytes"] for constant in report["shared_constants"])
 print(f"{report['weights_bytes']} B of weights, {twice} B fewer than in two packages")
 
@@ -142,7 +137,7 @@ print(f"{report['weights_bytes']} B of weights, {twice} B fewer than in two pack
 # the arenas share their bytes, outputs of the detector are read before the classifier's input is filled.
 
 # %%
-application = f"""\
+(work / "application.c").write_text(f"""\
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -150,69 +145,54 @@ application = f"""\
 #include "ears.h"
 
 enum {{ SAMPLES = {SAMPLES}, SOUND = {SOUND} * SAMPLES, WINDOW = {WINDOW} * SAMPLES }};
-
 static const char *const labels[] = {{"{'", "'.join(LABELS)}"}};
 static float last[WINDOW]; /* the newest frame at its end */
 
-/* Stands for the driver: waits for a frame. */
-static bool next_frame(void)
-{{
-    memmove(last, &last[SAMPLES], (WINDOW - SAMPLES) * sizeof *last);
-    return fread(&last[WINDOW - SAMPLES], sizeof *last, SAMPLES, stdin) == SAMPLES;
-}}
-
-static int32_t classify(int time, float loudness)
-{{
-    memcpy(classifier_frames(), last, SOUND * sizeof *last);
-    const int32_t status = classifier_run();
-    const float *const scores = classifier_scores();
-    int best = 0;
-    printf("%d %.9g", time, (double)loudness);
-    for (int label = 0; label < CLASSIFIER_SCORES_SIZE; ++label) {{
-        best = scores[label] > scores[best] ? label : best;
-        printf(" %.9g", (double)scores[label]);
-    }}
-    printf(" %s\\n", labels[best]);
-    return status;
-}}
-
 int main(void)
 {{
+    float *const newest = &last[WINDOW - SAMPLES];
     bool was_over = false;
     detector_reset();
-    for (int time = 0; next_frame(); ++time) {{
-        memcpy(detector_frames(), &last[WINDOW - SAMPLES], SAMPLES * sizeof *last);
+    for (int time = 0; fread(newest, sizeof *last, SAMPLES, stdin) == SAMPLES; ++time) {{ /* waits for a frame */
+        memcpy(detector_frames(), newest, SAMPLES * sizeof *last);
         int32_t status = ears_run_detector();
         const float loudness = detector_loudness()[0], rest = detector_rest()[0];
         const bool is_over = status == 0 && loudness > {LOUD_DB}.0f && loudness - rest > {REST_DB}.0f;
         if (is_over && !was_over) {{
-            status = classify(time, loudness);
+            memcpy(classifier_frames(), last, SOUND * sizeof *last);
+            status = classifier_run();
+            const float *const scores = classifier_scores();
+            int best = 0;
+            printf("%d %.9g", time, (double)loudness);
+            for (int label = 0; label < CLASSIFIER_SCORES_SIZE; ++label) {{
+                best = scores[label] > scores[best] ? label : best;
+                printf(" %.9g", (double)scores[label]);
+            }}
+            printf(" %s\\n", labels[best]);
         }}
         if (status != 0 && status != detector_not_ready) {{
             return (int)status;
         }}
         was_over = is_over;
+        memmove(last, &last[SAMPLES], (WINDOW - SAMPLES) * sizeof *last);
     }}
     return 0;
 }}
-"""
-(work / "application.c").write_text(application)
+""")
 program = work / "application"
 flags = ["-std=c11", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror", "-O2", f"-I{bundle.folder}"]
-library = bundle.folder / report["artifacts"]["library"]
-subprocess.run(["gcc", *flags, work / "application.c", library, "-lm", "-o", program], check=True)
+sources = [work / "application.c", bundle.folder / report["artifacts"]["library"]]
+subprocess.run(["gcc", *flags, *sources, "-lm", "-o", program], check=True)
 
 # %% [markdown]
 # Noise, with twelve whistles in it that neither network has met; the program reads it frame by frame.
 
 # %%
-signal, whistled = NOISE * random.standard_normal(400 * SAMPLES), []
-for number in range(12):
+signal, whistled = NOISE * random.standard_normal(400 * SAMPLES), random.permutation(LABELS * 4).tolist()
+for number, label in enumerate(whistled):
     begin = (10 + 32 * number) * SAMPLES + random.integers(0, 10 * SAMPLES)
-    whistled.append(str(random.choice(LABELS)))
-    signal[begin : begin + SOUND * SAMPLES] += whistle(whistled[-1])
-signal = signal.astype(np.float32)
-said = subprocess.run([program], check=True, capture_output=True, input=signal.tobytes()).stdout.decode()
+    signal[begin : begin + SOUND * SAMPLES] += whistle(label)
+said = subprocess.run([program], check=True, capture_output=True, input=np.float32(signal).tobytes()).stdout.decode()
 heard = [line.split() for line in said.splitlines()]
 for time, level, *_, label in heard:
     print(f"frame {time}: {label}, at {float(level):.0f} dB")
@@ -230,13 +210,10 @@ is_over = ((loudness > LOUD_DB) & (loudness - rest > REST_DB)).reshape(-1)
 woken = np.flatnonzero(is_over & ~np.concatenate([[False], is_over[:-1]]))
 sounds = {"frames": windows[woken, :, :SOUND], "level": np.float32(TO_LEVEL) * loudness[woken, :, None, None]}
 (scores,) = ReferenceEvaluator(str(classifier)).run(None, sounds)
-
-# %%
 assert [int(time) for time, *_ in heard] == (woken + WINDOW - 1).tolist()
 figures = np.array([line[1:-1] for line in heard], float)
 np.testing.assert_allclose(figures, np.concatenate([loudness[woken], scores], axis=1), atol=1e-3)
 assert [label for *_, label in heard] == whistled
 assert arenas["num_bytes"] == max(arena["num_bytes"] for arena in arenas["arenas"]) and arenas["saved_bytes"] > 0
 assert twice >= 4 * waves.size and spent * 5 < 400 * macs["classifier"]
-assert report["links"][0]["mapping"] == "scale"
-assert all(model["verify"]["host"]["passed"] for model in models.values())
+assert report["links"][0]["mapping"] == "scale" and all(model["verify"]["host"]["passed"] for model in models.values())
