@@ -21,7 +21,7 @@ import tvm_ext
 work = Path(tempfile.mkdtemp())
 SAMPLES, BANDS, SOUND, REST = 64, 8, 8, 2  # samples a frame, bands of its spectrum; frames of a sound, of the rest
 WINDOW, FILTERS, LABELS = SOUND + REST, 24, ["rising", "falling", "steady"]
-NOISE, LOUD_DB, REST_DB = 0.002, -45, 15  # a sound is louder than that; the rest is quieter than the sound by so much
+NOISE, LOUD_DB, REST_DB = 0.002, -50, 12  # a sound is louder than that; the rest is quieter than the sound by so much
 random = np.random.default_rng(8)
 
 
