@@ -24,7 +24,7 @@ def variants_of(file: BundleFile, members: Sequence[Member], platform: Platform)
         ordered = [by_name[name] for name in group.order]
         layouts = {signature(one.program, one.plan) if one.program.states else "none" for one in ordered}
         if group.switch == "keep" and len(layouts) > 1:
-            sizes = ", ".join(f"{one.model}: {one.plan.state_bytes} B" for one in ordered)
+            sizes = ", ".join(f"{one.model}: {one.plan.state_bytes} B{_order_of(one)}" for one in ordered)
             raise BadBundle(
                 f"variants[{index}].switch = 'keep': the states of {group.name} have different layouts ({sizes}), so "
                 "none can go on with another's. Choose switch = 'reset', or models with equal states."
@@ -43,6 +43,11 @@ def variants_of(file: BundleFile, members: Sequence[Member], platform: Platform)
             )
         )  # fmt: skip
     return groups
+
+
+def _order_of(member: Member) -> str:
+    turned = [state.source for state in member.program.states if state.layout]
+    return f", {' and '.join(turned)} with channels last" if turned else ""
 
 
 def _row(group: BundledVariants, member: Member, platform: Platform) -> tuple[Needs, Needs]:

@@ -65,8 +65,10 @@ def emit_state(
 def signature(program: Program, plan: MemoryPlan) -> str:
     """A number that only states of this very layout begin with, as C; never 0, as memory is before the first reset."""
     places = [plan.placements[name] for name in program.kept]
+    turned = {state.tensor: f":{state.layout}" for state in program.states if state.layout}
     text = ";".join(
-        f"{place.name}:{program.tensors[place.name].dtype}:{place.offset}:{place.num_bytes}" for place in places
+        f"{place.name}:{program.tensors[place.name].dtype}:{place.offset}:{place.num_bytes}{turned.get(place.name, '')}"
+        for place in places
     )
     return f"0x{zlib.crc32(text.encode()) or 1:08x}u"
 

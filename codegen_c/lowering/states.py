@@ -98,7 +98,10 @@ def _ordered(program: Program, pairs: Sequence[KeptPair], taken: set[str]) -> tu
 def _kept(program: Program, pair: KeptPair, *, left: str, update: Update, tensor: Tensor | None = None) -> Program:
     """The program with the state in the place that runs keep. tensor: that holds it, by default the one found."""
     held = replace(tensor or program.tensors[pair.found], role="state", memory=STATE_MEMORY)
-    state = KeptState(source=pair.state.name, tensor=held.name, initial=pair.state.initial, left=left, update=update)
+    state = KeptState(
+        source=pair.state.name, tensor=held.name, initial=pair.state.initial, left=left, update=update,
+        layout=pair.state.layout,
+    )  # fmt: skip
     return replace(program, tensors={**program.tensors, held.name: held}, states=(*program.states, state))
 
 

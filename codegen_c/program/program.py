@@ -129,7 +129,8 @@ class KeptState:
     """A value that runs keep. tensor: where it lies, as the steps read it.
 
     initial: the elements of the tensor before the first run. left: the tensor of a run's result, a part of `tensor` or
-    the very same; of a ring, `pushed` rows at its end. update: by which way a run changes it.
+    the very same; of a ring, `pushed` rows at its end. update: by which way a run changes it. layout: axes of the
+    model's state in the order stored here, empty where both are the same.
     """
 
     source: str
@@ -138,6 +139,7 @@ class KeptState:
     left: str
     update: Update
     pushed: int = 0
+    layout: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import tvm
 from tvm import relax
@@ -32,13 +34,19 @@ def with_turned_states(mod: tvm.IRModule, params: list[relax.Var], turned: dict[
         return mod
     states = KeptStates.read(mod).states
     changed = [
-        ModelState(
-            name=state.name, output=state.output,
-            initial=np.ascontiguousarray(state.initial.transpose(NCHW_TO_NHWC)) if param in turned else state.initial,
-        )
+        _turned(state) if param in turned else state
         for state, param in zip(states, params[len(params) - len(states) :], strict=True)
-    ]  # fmt: skip
+    ]
     return KeptStates(states=tuple(changed)).write(mod)
+
+
+def _turned(state: ModelState) -> ModelState:
+    moved = [axis for axis in NCHW_TO_NHWC if state.initial.shape[axis] > 1]
+    return replace(
+        state,
+        initial=np.ascontiguousarray(state.initial.transpose(NCHW_TO_NHWC)),
+        layout=() if moved == sorted(moved) else NCHW_TO_NHWC,
+    )
 
 
 def _reaches_window(mod: tvm.IRModule, param: relax.Var) -> bool:

@@ -115,6 +115,25 @@ def test_variants_that_cannot_be_are_refused(tmp_path: Path) -> None:
             tvm_ext.bundle(path, "host", tmp_path / "package", verify=())
 
 
+def test_a_state_in_another_order_is_not_kept(tmp_path: Path) -> None:
+    """As many bytes and the same extents, but channels last in one of two variants: another layout."""
+    ending = [NODE("Mul", ["before", "half"], ["d"], "fade"), NODE("Add", ["c", "d"], ["y"], "blend"),
+              NODE("Identity", ["y"], ["next"], "keep")]  # fmt: skip
+    half, port = {"half": np.float32(0.5)}, (1, 8, 8, 8)
+    first = {"window": NODE("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]), "plain": NODE("Relu", ["x"], ["c"])}
+    models = {
+        name: model_of(
+            [node, *ending], {"x": port, "before": port}, ["y", "next"],
+            half | ({"w": weights(8, 8, 3, 3)} if name == "window" else {}),
+        )
+        for name, node in first.items()
+    }  # fmt: skip
+    entries = {name: {"file": f"{name}.onnx", "states": {"before": "next"}} for name in first}
+    path = written(tmp_path, models, entries, variants=[{"name": "style", "order": list(first), "switch": "keep"}])
+    with pytest.raises(BadBundle, match=r"layouts \(window: 2052 B, before with channels last, plain: 2052 B\)"):
+        tvm_ext.bundle(path, "host", tmp_path / "package", verify=())
+
+
 needs = st.builds(
     Needs, cycles=st.integers(0, 10**6), free_bytes=st.integers(0, 10**5), battery_percent=st.integers(0, 100),
     temperature_c=st.sampled_from([NO_LIMIT_C, 80, 60, 0]),

@@ -19,11 +19,13 @@ class ModelState:
     """One state. name: the model's own name. initial: its value before the first run and after a reset.
 
     output: where the file has the state as an input, of that name, and an output: the output's name; else empty.
+    layout: axes of the model's state in the order in which `initial` has them; empty where both are the same.
     """
 
     name: str
     initial: np.ndarray
     output: str = ""
+    layout: tuple[int, ...] = ()
 
 
 def states_to_json(states: Iterable[ModelState]) -> str:
@@ -33,6 +35,7 @@ def states_to_json(states: Iterable[ModelState]) -> str:
             "shape": list(state.initial.shape),
             "dtype": str(state.initial.dtype),
             "output": state.output,
+            "layout": list(state.layout),
             "initial": base64.b64encode(np.ascontiguousarray(state.initial).tobytes()).decode("ascii"),
         }
         for state in states
@@ -45,6 +48,7 @@ def states_from_json(text: str) -> tuple[ModelState, ...]:
         ModelState(
             name=entry["name"],
             output=entry["output"],
+            layout=tuple(entry["layout"]),
             initial=np.frombuffer(base64.b64decode(entry["initial"]), entry["dtype"]).reshape(entry["shape"]),
         )
         for entry in json.loads(text)
