@@ -105,7 +105,7 @@ def _header(bundle: Bundle, origin: Origin) -> str:
     if overlaid:
         notes += [
             f"Arenas of {', '.join(dict.fromkeys(overlaid))} share bytes: fill a model's inputs, run it, and read its "
-            "outputs before the next one's inputs are filled. States are never shared."
+            f"outputs before the next one's inputs are filled. States are {_sharing_of_states(bundle)}."
         ]
     guard = f"{bundle.name.upper()}_H"
     includes = "\n".join(f'#include "{name}.h"' for name in names)
@@ -113,6 +113,11 @@ def _header(bundle: Bundle, origin: Origin) -> str:
     includes += f'\n#include "{bundle.name}_variants.h"' if bundle.variants else ""
     head = banner(origin, f"{bundle.name}: all its models.")
     return f"{head}\n#ifndef {guard}\n#define {guard}\n\n{comment_block(notes)}\n{includes}\n\n#endif\n"
+
+
+def _sharing_of_states(bundle: Bundle) -> str:
+    groups = [", ".join(overlay.arenas) for overlay in bundle.state_overlays.values() if len(overlay.arenas) > 1]
+    return f"shared by variants alone: {'; '.join(groups)}" if groups else "never shared"
 
 
 def _memory(bundle: Bundle, origin: Origin, platform: Platform) -> dict[str, str]:

@@ -63,6 +63,8 @@ def test_variants_take_no_more_memory_than_the_largest(switch: str, tmp_path: Pa
     assert ram == -(-largest // 16) * 16 + group["state_bytes"]
     coverage = report["selftest_coverage"]
     assert coverage["statements"] and not coverage["missed"], coverage
+    header = " ".join((bundle.folder / "door.h").read_text().replace("\n *", "").split())
+    assert "States are shared by variants alone: large, medium, small." in header
     for needs, model in zip(group["needs"], bundle.models.values(), strict=True):
         assert needs["cycles"] == model.report["prediction"]["cycles"]
         assert needs["free_bytes"] >= model.report["arena_bytes"]
