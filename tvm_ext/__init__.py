@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tvm_ext.builder import build
-    from tvm_ext.bundle_package import BundlePackage
-    from tvm_ext.bundler import bundle
+    from tvm_ext.bundles.bundler import bundle
+    from tvm_ext.bundles.package import BundlePackage
     from tvm_ext.core import errors
     from tvm_ext.core.limits import Limits
     from tvm_ext.core.options import BuildOptions
@@ -33,12 +33,12 @@ __all__ = [
 
 _HOMES = {
     "BuildOptions": "tvm_ext.core.options",
-    "BundlePackage": "tvm_ext.bundle_package",
+    "BundlePackage": "tvm_ext.bundles.package",
     "Limits": "tvm_ext.core.limits",
     "Package": "tvm_ext.package",
     "Platform": "tvm_ext.core.platform",
     "build": "tvm_ext.builder",
-    "bundle": "tvm_ext.bundler",
+    "bundle": "tvm_ext.bundles.bundler",
     "errors": "tvm_ext.core",
     "load": "tvm_ext.load",
     "relax_pipeline": "tvm_ext.pipeline",

@@ -65,6 +65,15 @@ State = Annotated[
         "be repeated.",
     ),
 ]
+OnPlatform = Annotated[str, typer.Option("--platform", "-p", help="A shipped platform's name, or a .toml file.")]
+Output = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the package; replaced.")]
+Verify = Annotated[
+    str | None,
+    typer.Option(
+        metavar="host,qemu|host|none",
+        help="Where to run and compare. Default: host, and qemu where the platform has a board and QEMU is there.",
+    ),
+]
 Initial = Annotated[
     Path | None,
     typer.Option(metavar="FILE.npz", help="With --state: values that they begin with, by input; else zeros."),
@@ -82,8 +91,8 @@ def run() -> None:
 @app.command("compile")
 def compile_command(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model: .onnx, .tflite or .pt2.")],
-    platform: Annotated[str, typer.Option("--platform", "-p", help="A shipped platform's name, or a .toml file.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the package; replaced.")],
+    platform: OnPlatform,
+    output: Output,
     shape: Annotated[
         list[str] | None, typer.Option(metavar="IN=1,3,96,96", help="Fix an input's shape; may be repeated.")
     ] = None,
@@ -94,13 +103,7 @@ def compile_command(
     context: Annotated[
         Context, typer.Option(help="Arenas and state as variables of the package, or in a block that callers hold.")
     ] = "static",
-    verify: Annotated[
-        str | None,
-        typer.Option(
-            metavar="host,qemu|host|none",
-            help="Where to run and compare. Default: host, and qemu where the platform has a board and QEMU is there.",
-        ),
-    ] = None,
+    verify: Verify = None,
     verify_inputs: Annotated[
         Path | None,
         typer.Option(
@@ -184,15 +187,9 @@ def compile_command(
 @app.command("bundle")
 def bundle_command(
     file: Annotated[Path, typer.Argument(metavar="BUNDLE.toml", help="Models, each with options of its own.")],
-    platform: Annotated[str, typer.Option("--platform", "-p", help="A shipped platform's name, or a .toml file.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the package; replaced.")],
-    verify: Annotated[
-        str | None,
-        typer.Option(
-            metavar="host,qemu|host|none",
-            help="Where to run and compare. Default: host, and qemu where the platform has a board and QEMU is there.",
-        ),
-    ] = None,
+    platform: OnPlatform,
+    output: Output,
+    verify: Verify = None,
     limit: Limit = None,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -243,7 +240,7 @@ def run_command(
 @app.command("pareto")
 def pareto_command(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model: .onnx, .tflite or .pt2.")],
-    platform: Annotated[str, typer.Option("--platform", "-p", help="A shipped platform's name, or a .toml file.")],
+    platform: OnPlatform,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the results.")],
     shape: Annotated[
         list[str] | None, typer.Option(metavar="IN=1,3,96,96", help="Fix an input's shape; may be repeated.")

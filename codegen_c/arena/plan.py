@@ -52,6 +52,8 @@ def plan_memory(
     if sharing is program:
         return planned
     shared = _planned(sharing, alive, activations, pins, kept)
+    if shared[1].state_bytes > planned[1].state_bytes:  # more to save, and to retain
+        return planned
     return min(planned, shared, key=lambda found: found[1].arena_bytes)
 
 

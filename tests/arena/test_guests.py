@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from codegen_c.arena import plan
 from codegen_c.arena.guests import with_guests
 from codegen_c.arena.lifetimes import extents, lifetimes
 from codegen_c.arena.memory_plan import MemoryPlan
@@ -30,9 +31,9 @@ def moving_up(*, before: int = 4, behind: int = 4) -> Program:
 
 
 def planned(made: Program) -> tuple[Program, MemoryPlan]:
-    found, plan = plan_memory(made, activations="ram")
-    validate(found, plan)
-    return found, plan
+    found, placed = plan_memory(made, activations="ram")
+    validate(found, placed)
+    return found, placed
 
 
 def test_bytes_beyond_what_is_kept_matter_from_their_write_to_the_move() -> None:
@@ -40,12 +41,10 @@ def test_bytes_beyond_what_is_kept_matter_from_their_write_to_the_move() -> None
 
 
 def test_what_lives_behind_the_move_lies_there() -> None:
-    found, plan = planned(moving_up())
-    guests = [
-        name for name, tensor in found.tensors.items() if tensor.memory == STATE_MEMORY and tensor.role != "state"
-    ]
-    assert "c" in guests and "b" not in guests and "a" not in guests, "b and a live while the new rows do"
-    assert plan.state_bytes == 16 and plan.placements["c"].offset == 12
+    found, placed = planned(moving_up())
+    memories = {name: found.tensors[name].memory for name in "abc"}
+    assert memories == {"a": "ram", "b": "ram", "c": STATE_MEMORY}, "a and b live while the new rows do"
+    assert placed.state_bytes == 16 and placed.placements["c"].offset == 12
 
 
 def test_what_is_larger_than_the_room_stays() -> None:
@@ -68,8 +67,24 @@ def test_a_guest_over_bytes_that_matter_is_rejected(name: str, what: str) -> Non
     made = moving_up()
     guest = replace(made.tensors[name], memory=STATE_MEMORY)
     made = replace(made, tensors={**made.tensors, name: guest})
-    _, plan = plan_memory(made, activations="ram")
+    _, whole = plan_memory(made, activations="ram")
     offset = 0 if what == "over what is kept" else 12
-    moved = replace(plan.placements[name], offset=offset)
+    moved = replace(whole.placements[name], offset=offset)
     with pytest.raises(PlanRejected, match=r"of (s|old|end|n|a) are not its own any more but hold"):
-        validate(made, replace(plan, placements={**plan.placements, name: moved}))
+        validate(made, replace(whole, placements={**whole.placements, name: moved}))
+
+
+def test_guests_do_not_make_the_state_larger(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state is what is saved and retained in sleep: three guests would save 24 bytes in all, and add eight."""
+    made = moving_up()
+    more = {name: replace(made.tensors["c"], name=name, source=name) for name in "de"}
+    steps = (*made.steps[:4], call("behind", "a", "c d e"), call("last", "c d e", "y"))
+    made = replace(made, tensors={**made.tensors, **more}, steps=steps)
+
+    def everywhere(program: Program, *_: object) -> Program:
+        guests = {name: replace(program.tensors[name], memory=STATE_MEMORY) for name in "cde"}
+        return replace(program, tensors={**program.tensors, **guests})
+
+    monkeypatch.setattr(plan, "with_guests", everywhere)
+    found, placed = planned(made)
+    assert placed.state_bytes == 16 and {found.tensors[name].memory for name in "cde"} == {"ram"}

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 import tvm_ext
-import tvm_ext.bundler
+import tvm_ext.bundles.bundler
+import tvm_ext.bundles.verify
 import tvm_ext.execution.bundle_runner
 from tests.golden import models as plain
 from tests.support.bundles import written
@@ -116,11 +117,11 @@ def test_nothing_is_left_of_what_fails(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(DoesNotFit, match=r"door: its models need \d+ B of ram together.*host has \d+ B, \d+ B less"):
         tvm_ext.bundle(together, replace(small, memories=memories), tmp_path / "package", verify=())
     with monkeypatch.context() as patch:
-        patch.setattr(tvm_ext.bundler, "overlay_faults", lambda *_: ["one and two meet"])
+        patch.setattr(tvm_ext.bundles.bundler, "overlay_faults", lambda *_: ["one and two meet"])
         with pytest.raises(PlanRejected, match=r"door: one and two meet\. This is a defect of tvm-ext"):
             tvm_ext.bundle(path, "host", tmp_path / "package", verify=())
     with monkeypatch.context() as patch:
-        patch.setattr(tvm_ext.bundler, "judged", lambda *_: ({"host": None, "qemu": None}, ["host: differs"]))
+        patch.setattr(tvm_ext.bundles.verify, "judged", lambda *_: ({"host": None, "qemu": None}, ["host: differs"]))
         with pytest.raises(VerificationFailed, match=r"door: the C code does not compute the model: one: host: diff"):
             tvm_ext.bundle(path, "host", tmp_path / "package")
     absent = written(tmp_path, {}, {"one": {"file": "plain.onnx"}, "two": {"file": "absent.onnx"}})

@@ -25,7 +25,7 @@ OF_TVM_ALONE = {"s_tir", "const_name_to_constant"}
 
 def test_no_other_file_names_an_attribute() -> None:
     names = attribute_names()
-    assert {"sequence", "columns", "repeats", "memory", "weights_ahead", "stream", "tvm_ext.nodes", "Codegen"} <= names
+    assert {"sequence", "columns", "memory", "weights_ahead", "stream", "tvm_ext.nodes", "Codegen"} <= names
     files = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if HOME not in path.parents]
     assert len(files) > 300
     for path in files:

@@ -1,0 +1,1 @@
+"""Several models in one package: compiled, shared, linked, chosen among, verified together."""

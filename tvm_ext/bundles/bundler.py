@@ -1,0 +1,163 @@
+"""BUNDLE.toml + platform -> one package of several models: compile each, share, write, build, verify all together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from codegen_c.arena.overlay import overlay_faults
+from codegen_c.emit.bundle import Bundle, bundle_of
+from codegen_c.emit.bundle_readme import emit_bundle_readme
+from codegen_c.emit.sharing import Member
+from codegen_c.targets.registry import check_processors
+from tvm_ext.assurance.assurance import measured_assurance
+from tvm_ext.builder import targets_of
+from tvm_ext.bundles.compiled import Built, artifacts_of, compile_bundle, coverage_of
+from tvm_ext.bundles.links import links_of, with_linked_inputs
+from tvm_ext.bundles.package import BundlePackage
+from tvm_ext.bundles.texts import write_texts
+from tvm_ext.bundles.variants import variants_of
+from tvm_ext.bundles.verify import verify_bundle
+from tvm_ext.core.bundle_file import BundledModel, BundleFile
+from tvm_ext.core.decisions.models import ModelOrigin, QuantizationMeasured
+from tvm_ext.core.errors import BadBundle, DoesNotFit, PlanRejected, TvmExtError
+from tvm_ext.core.files.arrays import read_arrays
+from tvm_ext.core.files.output_folder import replaced_folder
+from tvm_ext.core.limits import Limits
+from tvm_ext.core.options import Target
+from tvm_ext.core.platform import Platform
+from tvm_ext.execution.runner import QemuResult
+from tvm_ext.load import load
+from tvm_ext.report.bundle_report import make_bundle_report, used_bytes
+from tvm_ext.report.report import make_report
+from tvm_ext.subject import Progress, Subject, make_subject
+
+
+def bundle(
+    source: str | Path | BundleFile,
+    platform: Platform | str,
+    folder: str | Path,
+    *,
+    verify: tuple[Target, ...] | None = None,
+    limits: Limits | None = None,
+    progress: Progress | None = None,
+) -> BundlePackage:
+    """Compile the models of a bundle's file into one package at `folder`, verified together.
+
+    verify: as in `BuildOptions`. limits: as `load` takes them. An existing package there is replaced whole, or, if
+    anything fails, not at all. Raises BadBundle, and what `load` and `build` raise, with the model's name.
+    """
+    file, folder = source if isinstance(source, BundleFile) else BundleFile.load(source), Path(folder)
+    platform = platform if isinstance(platform, Platform) else Platform.load(platform)
+    say = progress or (lambda _: None)
+    check_processors(platform)
+    targets = targets_of(platform, verify)
+    with replaced_folder(folder) as new:
+        subjects = [_subject(file, model, platform, limits, bool(targets), say) for model in file.models]
+        common = bundle_of(file.name, [_member(subject) for subject in subjects], file.at_once)
+        links = links_of(file, common.members, [subject.mod for subject in subjects])
+        common = replace(common, links=tuple(links), variants=tuple(variants_of(file, common.members, platform)))
+        _check(common, file, platform)
+        subjects = [
+            replace(one, compiled=replace(one.compiled, sharing=common.sharing(member)))
+            for one, member in zip(subjects, common.members, strict=True)
+        ]
+        write_texts(new, common, subjects, platform, compares=bool(targets))
+        say(f"compiling the C for {platform.name}")
+        built = compile_bundle(new, common, platform)
+        verified, boards = verify_bundle(new, common, subjects, built, targets, say)
+        reports = {
+            one.model: _report_of(new, common, one, built, verified[one.model], boards.get(one.model), targets, say)
+            for one in subjects
+        }
+        if "host" in targets:
+            say("counting what the self-test covers")
+        report = make_bundle_report(
+            common, f"tvm_ext {version('tvm-ext')}", platform, reports, at_once=file.at_once,
+            code_bytes=sum(built.code_bytes.values()), symbol_bytes=built.symbol_bytes,
+            artifacts=artifacts_of(new, built), coverage=coverage_of(new, common) if "host" in targets else None,
+        )  # fmt: skip
+        (new / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        (new / "README.md").write_text(emit_bundle_readme(common, report), encoding="utf-8")
+    return BundlePackage.load(folder)
+
+
+def _subject(
+    file: BundleFile, model: BundledModel, platform: Platform, limits: Limits | None, verifies: bool, say: Progress
+) -> Subject:
+    try:
+        return _compiled(file, model, platform, limits, verifies, say)
+    except BadBundle:
+        raise
+    except TvmExtError as error:
+        error.args = (f"{model.name}: {error}", *error.args[1:])
+        raise
+
+
+def _compiled(
+    file: BundleFile, model: BundledModel, platform: Platform, limits: Limits | None, verifies: bool, say: Progress
+) -> Subject:
+    initial, path = file.path_of(model, "initial"), file.path_of(model, "file")
+    assert path is not None, "each model has a file"
+    calibration, verify_inputs = file.path_of(model, "calibration"), file.path_of(model, "verify_inputs")
+    module = load(
+        path, shapes=model.shapes, limits=limits, states=model.states,
+        initial=read_arrays(initial) if initial else None,
+    )  # fmt: skip
+    module = with_linked_inputs(module, file, model)
+    return make_subject(
+        module, platform, model.build_options(()), calibration=calibration, verify_inputs=verify_inputs,
+        verifies=verifies, say=lambda stage: say(f"{model.name}: {stage}"),
+    )  # fmt: skip
+
+
+def _member(subject: Subject) -> Member:
+    compiled = subject.compiled
+    return Member(
+        program=compiled.program, plan=compiled.plan, interface=compiled.interface, optimize=subject.options.optimize
+    )
+
+
+def _check(common: Bundle, file: BundleFile, platform: Platform) -> None:
+    """Raises PlanRejected for arenas that meet, DoesNotFit for a memory that all models together do not fit into."""
+    groups = [frozenset(group) for group in file.at_once]
+    faults = [fault for overlay in common.overlays for fault in overlay_faults(overlay, groups)]
+    if faults:
+        raise PlanRejected(f"{common.name}: {'; '.join(faults)}. This is a defect of tvm-ext; please report it.")
+    for name, needed in used_bytes(common, platform).items():
+        capacity = platform.memory(name).capacity_bytes
+        if needed > capacity:
+            largest = max(common.members, key=lambda member: sum(member.overlaid.values()))
+            raise DoesNotFit(
+                f"{common.name}: its models need {needed} B of {name} together, arenas over each other, states and "
+                f"weights; {platform.name} has {capacity} B, {needed - capacity} B less. Give {largest.model} a "
+                "smaller `ram` in its options, leave a model out, or take groups out of at_once."
+            )
+
+
+def _report_of(
+    folder: Path,
+    common: Bundle,
+    subject: Subject,
+    built: Built,
+    verified: Mapping[str, Any],
+    board: QemuResult | None,
+    targets: Sequence[str],
+    say: Progress,
+) -> dict[str, Any]:
+    """A model's report, as that of a package of its own, and the names of the bundle."""
+    measured = QuantizationMeasured.read(subject.mod).report
+    names = [member.model for member in common.members]
+    report = make_report(
+        subject.compiled, subject.options, ModelOrigin.read(subject.mod), measured,
+        code_bytes=built.code_bytes[subject.model], stack_bytes=board.stack_bytes if board else None,
+        artifacts=artifacts_of(folder, built), verify=verified,
+        assurance=measured_assurance(
+            folder, subject.compiled, built.elf, targets, say, in_bundle=True
+        ),
+    )  # fmt: skip
+    return {**report, "bundle": {"name": common.name, "models": names}}

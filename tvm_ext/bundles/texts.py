@@ -1,0 +1,73 @@
+"""Files of a bundle: what its models have in common, and of each its sources, tests, map and trace."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from codegen_c.arena.profile import live_profile
+from codegen_c.emit.banner import Origin
+from codegen_c.emit.build_files import emit_build_files
+from codegen_c.emit.bundle import Bundle, emit_bundle, kernels_file
+from codegen_c.emit.bundle_tests import emit_bundle_firmware, emit_bundle_selftest
+from codegen_c.emit.memory_map import emit_memory_map
+from codegen_c.emit.selftest import emit_selftest, emit_vectors
+from tvm_ext.core.decisions.models import ModelOrigin
+from tvm_ext.core.options import Optimize
+from tvm_ext.core.platform import Platform
+from tvm_ext.package import PLATFORM_FILE
+from tvm_ext.report.bundle_report import used_bytes
+from tvm_ext.subject import Subject, vectors_of
+from tvm_ext.verification.verify import FLOAT_TOLERANCE
+
+
+def write_texts(
+    folder: Path, common: Bundle, subjects: Sequence[Subject], platform: Platform, *, compares: bool
+) -> None:
+    """Writes all files of C, build files and firmware. compares: whether self-tests have answers to compare with."""
+    origins = {one.model: one.compiled.origin for one in subjects}
+    origin = _origin(common, subjects, platform)
+    texts = emit_bundle(common, origin, origins, platform)
+    for one in subjects:
+        texts |= one.compiled.sources()
+    units = [name for name in texts if name.endswith(".c")]
+    small = [name for name in units if optimize_of(common, name) == "size"]
+    names = [one.model for one in subjects]
+    vectors = {one.model: vectors_of(one) for one in subjects}
+    texts |= emit_bundle_selftest(common, vectors, tolerance=FLOAT_TOLERANCE, compares=compares)
+    texts |= emit_build_files(common.name, units, platform, "speed", tested=names, otherwise=small)
+    texts |= emit_bundle_firmware(common, platform, compares=compares) if platform.board else {}
+    texts[PLATFORM_FILE] = json.dumps(json.loads(platform.to_json()), indent=2) + "\n"
+    for one in subjects:
+        interface, compiled = one.compiled.interface, one.compiled
+        texts |= emit_vectors(interface, vectors[one.model])
+        texts |= emit_selftest(interface, tolerance=FLOAT_TOLERANCE, compares=compares)
+        del texts[f"{one.model}_selftest_main.c"]
+        texts[f"{one.model}_trace.json"] = compiled.trace(ModelOrigin.read(one.mod).nodes)
+        live = live_profile(compiled.program, compiled.plan)
+        texts[f"{one.model}_memory_map.html"] = emit_memory_map(one.model, compiled.program, compiled.plan, live)
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def optimize_of(common: Bundle, source: str) -> Optimize:
+    """Aim that a file is compiled for: its model's, or that of the models that share its functions."""
+    if source == kernels_file(common.name, "size"):
+        return "size"
+    stem = source.removesuffix(".c")
+    owner = next((one for one in common.members if stem == one.model or stem.startswith(f"{one.model}_")), None)
+    return owner.optimize if owner else "speed"
+
+
+def _origin(common: Bundle, subjects: Sequence[Subject], platform: Platform) -> Origin:
+    """What banners of common files say: the models' files, and a hash of their hashes."""
+    digests = " ".join(one.compiled.origin.sha256 for one in subjects)
+    return Origin(
+        generator=subjects[0].compiled.origin.generator,
+        model=", ".join(dict.fromkeys(one.compiled.origin.model for one in subjects)),
+        sha256=hashlib.sha256(digests.encode()).hexdigest(), platform=platform.name,
+        memories=tuple(used_bytes(common, platform).items()),
+    )  # fmt: skip

@@ -1,0 +1,64 @@
+"""All models of a bundle run together on the host and on the board, each judged by its own witness."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from codegen_c.emit.bundle import Bundle
+from tvm_ext.builder import not_the_model
+from tvm_ext.bundles.compiled import Built
+from tvm_ext.bundles.links import faults_of_links
+from tvm_ext.bundles.variants import passes_of
+from tvm_ext.execution.bundle_runner import HostBundle, run_bundle_on_board, selftest_on_board
+from tvm_ext.execution.runner import QemuResult, board_seconds
+from tvm_ext.subject import Progress, Subject, answer, judged
+
+
+def verify_bundle(
+    folder: Path, common: Bundle, subjects: Sequence[Subject], built: Built, targets: Sequence[str], say: Progress
+) -> tuple[dict[str, dict[str, Any]], dict[str, QemuResult]]:
+    """Results of each model, which all take their turns, sample by sample, and the board's figures.
+
+    Raises VerificationFailed, of all models together.
+    """
+    results: dict[str, dict[str, Any]] = {one.model: {"host": None, "qemu": None} for one in subjects}
+    if not targets:
+        return results, {}
+    interfaces = {one.model: one.compiled.interface for one in subjects}
+    samples = {one.model: one.samples for one in subjects}
+    say("running all models on the host")
+    given: dict[str, list[dict[str, np.ndarray]]] = {name: [] for name in samples}
+    problems: list[str] = []
+    with HostBundle(folder, common.name, list(interfaces.values())) as host:
+        for together in passes_of(common):
+            for name in together:
+                host.models[name].reset()
+            for index in range(max(len(samples[name]) for name in together)):
+                for name in together:
+                    own = samples[name]
+                    if index < len(own) and (outputs := answer(host.models[name], own[index])) is not None:
+                        given[name].append(outputs)
+    if common.links:
+        problems += faults_of_links(folder, common, samples)
+    boards: dict[str, QemuResult] = {}
+    if "qemu" in targets and built.elf:
+        say("running all models on the board in QEMU")
+        seconds = sum(board_seconds(one.compiled.modelled_instructions, len(one.samples)) for one in subjects)
+        platform = subjects[0].compiled.platform
+        for together in passes_of(common):
+            own = {name: samples[name] for name in together}
+            boards |= run_bundle_on_board(built.elf, platform, list(interfaces), interfaces, own, time_limit_s=seconds)
+        complaint = selftest_on_board(built.elf, platform, time_limit_s=seconds)
+        problems += [f"board: {complaint}"] if complaint else []
+    for one in subjects:
+        assert one.expected is not None, "targets ask for it"
+        found, wrong = judged(one, one.expected, given[one.model], boards.get(one.model))
+        results[one.model] = {target: result if target in targets else None for target, result in found.items()}
+        problems += [f"{one.model}: {problem}" for problem in wrong]
+    if problems:
+        raise not_the_model(common.name, problems)
+    return results, boards
