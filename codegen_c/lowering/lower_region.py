@@ -257,7 +257,9 @@ class _Lowering:
         source = self.model_names.get(expr, expr.name)
         layout = tensor.layout if tensor.shape == view.shape else ()
         self.tensors[tensor.name] = replace(tensor, role="output", shape=view.shape, source=source, layout=layout)
-        return tensor.name if tensor.source == source else self._rename(tensor.name, source)
+        plain = identifier(source, fallback="t")
+        is_named = tensor.source == source and (tensor.name == plain or plain in self.taken)
+        return tensor.name if is_named else self._rename(tensor.name, source)
 
     def _left(self, expr: relax.Expr) -> str:
         """The tensor of a state's next value; CopyResults made one of constants."""

@@ -26,3 +26,11 @@ def test_names_that_end_as_ours_do(ending: str, tmp_path: Path) -> None:
         sources = {tensor.source for tensor in program.tensors.values()}
         assert sources == set(names), io
         assert [program.tensors[name].source for name in (*program.inputs, *program.outputs)] == [names[0], names[2]]
+
+
+def test_an_output_of_one_channel_keeps_its_name(tmp_path: Path) -> None:
+    """Its turn from channels last moves nothing."""
+    weights = {"w": np.ones((1, 2, 1, 1), "float32")}
+    model = model_of([NODE("Conv", ["x", "w"], ["y"])], {"x": (1, 2, 6, 6)}, ["y"], constants=weights)
+    program = compile_module(tvm_ext.load(saved(model, tmp_path)), HOST, BuildOptions()).program
+    assert program.outputs == ("y",)
