@@ -71,7 +71,7 @@ def test_poison_changes_nothing(name: str, tmp_path: Path) -> None:
 def test_code_does_not_grow_with_the_number_of_runs(tmp_path: Path) -> None:
     """A hidden vector eight times as long: the same lines of code, and a ring no larger."""
     found = [
-        compiled(quantized(wide_mlp("mlp", features=16, hidden=hidden)), tmp_path, ram=300) for hidden in (256, 2048)
+        compiled(quantized(wide_mlp("mlp", features=16, hidden=hidden)), tmp_path, ram=300) for hidden in (512, 4096)
     ]
     lines = [
         {name: len(text.splitlines()) for name, text in one.sources().items() if "weights" not in name} for one in found

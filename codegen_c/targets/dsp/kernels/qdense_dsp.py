@@ -61,7 +61,8 @@ def implement(operator: QDense, target: Target, stored: StoredRows) -> Implement
         passes=layer.passes(rows, channels),
         accumulation="exact",
         exact=True,
-        accumulating=_accumulating(operator, layer),
+        # Parts are expanded in scratch, which the portable kernel does without.
+        accumulating=qdense.accumulating(operator) if target.least_scratch else _accumulating(operator, layer),
     )
     return replace(whole, in_rows=in_rows(operator, row))
 
