@@ -122,7 +122,7 @@ def _stream_api(interface: Interface) -> str:
         members += [f"/* {verb}: {describe_rows(port)}; {describe(port)}. */"]
         members += [f"{callback_signature(direction, port, name)};"]
     head = (
-        "/* How the application hands over inputs and takes outputs. Rows [row_begin, row_end) lie one behind the\n"
+        "/* Functions of the application that hand over inputs and take outputs. Rows [row_begin, row_end) lie one behind the\n"
         "   other from `rows` on, only for the time of the call. Of each tensor they come in order, each once, up to\n"
         "   the last one that an output depends on. A function answers 0; anything else ends the run, which answers\n"
         "   the same. */\n"

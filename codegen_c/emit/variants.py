@@ -57,7 +57,7 @@ def _declared(group: VariantGroup) -> str:
     return (
         f"/* Variants of {name}, the best first. */\n"
         f"enum {{ {name}_none = -1, {numbers} }};\n\n"
-        "/* What there is now. current: the variant in use. */\n"
+        "/* Resources there are now. current: the variant in use. */\n"
         "typedef struct {\n"
         "    uint32_t cycles;     /* that a run may take */\n"
         "    uint32_t free_bytes; /* of RAM, for its arena and state */\n"
@@ -110,7 +110,7 @@ def _switch(group: VariantGroup) -> str:
     name = group.name
     head = f"void {name}_switch(int32_t from, int32_t to)\n{{\n"
     if group.switch == "keep" or not group.has_states:
-        # Of those that keep, only the first one to run has no state yet.
+        # Only the first one to run of those that keep has no state yet.
         resets = [f"{model.reset}();" for model in group.models[:1] if model.state_bytes]
         lines = [f"if (from == {name}_none) {{", block(resets), "}"] if resets else ["(void)from;"]
         return f"{head}{block([*lines, '(void)to;'])}\n}}\n"

@@ -81,7 +81,7 @@ def carried_error(runner: UnitRunner, steps: Steps, choice: Int8Choice) -> Carri
 
 
 def _carried(runner: UnitRunner, steps: Steps, choice: Int8Choice) -> Iterator[tuple[Sample, list[Array]]]:
-    """What each run is given, states as real numbers, and its results."""
+    """Inputs of each run, states as real numbers, and its results."""
     names = [param.name for param in runner.params[len(runner.params) - len(steps.states) :]]
     begun = dict(zip(names, (state.initial for state in steps.states), strict=True))
     held = begun

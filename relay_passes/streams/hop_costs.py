@@ -44,7 +44,7 @@ def reached(main: relax.Function) -> list[relax.VarBinding]:
 
 
 def cost_of_window(main: relax.Function, param: relax.Var) -> str:
-    """What each run takes and computes that takes an input whole."""
+    """Words for the bytes and the work of each run without a hop."""
     num_bytes = int(np.prod(static_shape(param))) * np.dtype(str(param.ty.dtype)).itemsize
     return f"{num_bytes} B of {param.name} and {total(reached(main)):,} multiply-accumulates in each run"
 

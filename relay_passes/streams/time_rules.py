@@ -64,7 +64,7 @@ class Unruly:
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """What is known of values: of those over time, their axis of time; those that are made of constants alone."""
+    """Facts about values: the axis of time of those over time; those that are made of constants alone."""
 
     axes: Mapping[relax.Var, int]
     constants: Set[relax.Var]
@@ -74,7 +74,7 @@ class Known:
 
 
 def rule_of(call: relax.Expr, known: Known) -> Rule | Unruly:
-    """How a call that reads something over time goes along with it."""
+    """The rule by which a call that reads something over time goes along with it, or the reason why it cannot."""
     name = (op_name(call) or "").removeprefix("relax.")
     if isinstance(call, relax.TupleGetItem):
         return Unruly(reason="is an element of a tuple")

@@ -138,7 +138,7 @@ def test_links_on_the_cortex_m4(tmp_path: Path) -> None:
 
 
 def test_a_wrong_mapping_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the C by the build, and by the package's own self-test."""
+    """The build refuses C that maps otherwise than numpy does."""
     right = Mapping.reference
     path = with_links(tmp_path, LINKS[:1])
     with monkeypatch.context() as patch:

@@ -18,7 +18,7 @@ from tvm_ext.execution.runner import library_sources
 
 @dataclass(frozen=True, kw_only=True)
 class Built:
-    """What compilers made. code_bytes: by model; of what is common under the bundle's name."""
+    """The library and the ELF. code_bytes: by model; those of common files under the bundle's name."""
 
     library: Path
     elf: Path | None

@@ -63,7 +63,7 @@ def optimize_of(common: Bundle, source: str) -> Optimize:
 
 
 def _origin(common: Bundle, subjects: Sequence[Subject], platform: Platform) -> Origin:
-    """What banners of common files say: the models' files, and a hash of their hashes."""
+    """Origin for the banners of common files: the models' files, and a hash of their hashes."""
     digests = " ".join(one.compiled.origin.sha256 for one in subjects)
     return Origin(
         generator=subjects[0].compiled.origin.generator,

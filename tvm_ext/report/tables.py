@@ -84,7 +84,7 @@ def report_tables(report: Report) -> list[RenderableType]:
 
 
 def bundle_tables(report: Report) -> list[RenderableType]:
-    """What models of a bundle share and save, then each model's totals, and how it was verified."""
+    """Shared and saved bytes of a bundle, then each model's totals and verification."""
     named = report["bundle"]
     title = f"{named['name']} on {report['platform']}: {', '.join(named['models'])}"
     table = Table("shared", "models", title=escape(title), title_justify="left")

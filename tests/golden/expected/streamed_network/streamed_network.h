@@ -24,7 +24,7 @@ extern "C" {
 #define STREAMED_NETWORK_PROBABILITIES_ROWS 1
 #define STREAMED_NETWORK_PROBABILITIES_ROW_SIZE 3
 
-/* How the application hands over inputs and takes outputs. Rows [row_begin, row_end) lie one behind the
+/* Functions of the application that hand over inputs and take outputs. Rows [row_begin, row_end) lie one behind the
    other from `rows` on, only for the time of the call. Of each tensor they come in order, each once, up to
    the last one that an output depends on. A function answers 0; anything else ends the run, which answers
    the same. */
