@@ -28,7 +28,8 @@ from tvm_ext.core.files.output_folder import replaced_folder
 from tvm_ext.core.options import BuildOptions, Target
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects, link_elf, section_sizes, static_library
-from tvm_ext.execution.runner import HostModel, QemuResult, board_seconds, library_sources, run_qemu
+from tvm_ext.execution.board import QemuResult, board_seconds, run_qemu
+from tvm_ext.execution.host_model import HostModel, library_sources
 from tvm_ext.package import PLATFORM_FILE, Package
 from tvm_ext.report.report import make_report
 from tvm_ext.subject import Subject, host_outputs, judged, make_subject, vectors_of
