@@ -40,12 +40,27 @@ class QemuResult:
     moved_bytes: Mapping[tuple[str, str], int]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Placed:
+    """A file that lies in a board's memory from `address` on when it starts; the command line ends with the address."""
+
+    file: Path
+    address: int
+
+
 def run_qemu(
-    elf: Path, platform: Platform, interface: Interface, samples: Sequence[Sample], *, time_limit_s: float = 300
+    elf: Path,
+    platform: Platform,
+    interface: Interface,
+    samples: Sequence[Sample],
+    *,
+    time_limit_s: float = 300,
+    placed: Placed | None = None,
 ) -> QemuResult:
     """Run firmware on its board in QEMU.
 
-    time_limit_s: of each start of the board; `board_seconds` knows one that fits the work.
+    time_limit_s: of each start of the board; `board_seconds` knows one that fits the work. placed: the image that
+    firmware without a model of its own runs.
 
     Raises BadInput, MissingTool, BadPlatform (no board), and RunFailed with what the board said:
     a fault, a stack overflow, a status other than 0, no end within the time limit.
@@ -60,12 +75,17 @@ def run_qemu(
         for port, array in zip(interface.inputs, check_inputs(interface, sample), strict=True)
     ]
     came = np.uint32(len(samples)).tobytes() + b"".join(array.tobytes() for array in flat)
-    ((fields, coarse),), data = booted(elf, platform, came, [""], time_limit_s)
+    ((fields, coarse),), data = booted(elf, platform, came, [""], time_limit_s, placed)
     return qemu_result(elf, platform, interface, len(samples), data, fields, coarse)
 
 
 def booted(
-    elf: Path, platform: Platform, came: bytes, prefixes: Sequence[str], time_limit_s: float
+    elf: Path,
+    platform: Platform,
+    came: bytes,
+    prefixes: Sequence[str],
+    time_limit_s: float,
+    placed: Placed | None = None,
 ) -> tuple[list[tuple[Fields, Fields]], bytes]:
     """One start of a board over a file of inputs: for each prefix the fields of the line that it begins, and outputs.
 
@@ -78,11 +98,11 @@ def booted(
         (folder / "in.bin").write_bytes(came)
         emulator, shift = startup_of(platform).emulator, instruction_shift(platform.board)
         seconds = allowed_seconds(time_limit_s)
-        fine = _boot(elf, emulator, platform.board, shift, folder, seconds, prefixes)
+        fine = _boot(elf, emulator, platform.board, shift, folder, seconds, prefixes, placed)
         written = folder / "out.bin"
         data = written.read_bytes() if written.is_file() else b""
         wrapped = any(fields["wrapped"] for fields in fine)
-        coarse = _boot(elf, emulator, platform.board, 0, folder, seconds, prefixes) if wrapped else fine
+        coarse = _boot(elf, emulator, platform.board, 0, folder, seconds, prefixes, placed) if wrapped else fine
     return list(zip(fine, coarse, strict=True)), data
 
 
@@ -99,6 +119,12 @@ def qemu_result(
     return QemuResult(
         outputs=outputs, instructions=instructions, stack_bytes=fields["stack"], moved_bytes=_moved(fields, platform)
     )
+
+
+def qemu_loads(placed: Placed) -> list[str]:
+    """QEMU's arguments that put a file into memory. QEMU reads two commas as one."""
+    path = str(placed.file.resolve()).replace(",", ",,")
+    return ["-device", f"loader,file={path},addr={placed.address:#x},force-raw=on"]
 
 
 def board_seconds(modelled_instructions: int, num_samples: int) -> float:
@@ -126,13 +152,21 @@ def unwrap_instructions(fine: Mapping[str, int], coarse: Mapping[str, int], boar
 
 
 def _boot(
-    elf: Path, emulator: str, board: Board, shift: int, folder: Path, seconds: float, prefixes: Sequence[str]
+    elf: Path,
+    emulator: str,
+    board: Board,
+    shift: int,
+    folder: Path,
+    seconds: float,
+    prefixes: Sequence[str],
+    placed: Placed | None,
 ) -> list[Fields]:
     """One start of the board over `folder/in.bin`; the fields of each of its report lines."""
-    words = "".join(f",arg={word}" for word in ("run", "in.bin", "out.bin"))
+    words = "".join(f",arg={word}" for word in ("run", "in.bin", "out.bin", *([hex(placed.address)] if placed else [])))
     command = [
         find_program(emulator), *qemu_arguments(board, shift=shift),
         "-semihosting-config", f"enable=on,target=native{words}", "-kernel", str(elf.resolve()),
+        *(qemu_loads(placed) if placed else []),
     ]  # fmt: skip
     try:
         done = run_program(command, folder, seconds=seconds)
