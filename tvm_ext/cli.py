@@ -62,6 +62,10 @@ def compile_command(
     context: Annotated[
         Context, typer.Option(help="Arenas and state as variables of the package, or in a block that callers hold.")
     ] = "static",
+    image: Annotated[
+        bool,
+        typer.Option(help="Also an image that a main program loads from anywhere in memory; needs --context caller."),
+    ] = False,
     verify: Verify = None,
     verify_inputs: Annotated[
         Path | None,
@@ -124,7 +128,7 @@ def compile_command(
     with errors_shown(as_json, debug):
         board = Platform.load(platform)
         options = BuildOptions(
-            optimize=optimize, io=io, context=context, verify=targets, name=name, quantize=quantize,
+            optimize=optimize, io=io, context=context, image=image, verify=targets, name=name, quantize=quantize,
             io_type=io_type, min_snr_db=min_snr, guide=guide,
             ram={name or board.activations: size for name, size in limits.items()} or None,
             memories=memories, pin=pins, keep=tuple(keep or ()), hop=hops,
