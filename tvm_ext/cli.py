@@ -27,7 +27,8 @@ from tvm_ext.core.files.output_folder import check_output
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import BuildOptions, Context, Guide, Io, IoType, Memories, Optimize, Quantize, Target
 from tvm_ext.core.platform import Platform
-from tvm_ext.report.tables import pareto_table, platform_table, read_report
+from tvm_ext.report.listings import pareto_table, platform_table
+from tvm_ext.report.read_report import read_report
 
 app = typer.Typer(
     name="tvm-ext",

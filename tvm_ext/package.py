@@ -17,7 +17,7 @@ from tvm_ext.execution.bundle_runner import run_bundle_on_board
 from tvm_ext.execution.host_model import HostModel, run_host
 from tvm_ext.execution.samples import Sample
 from tvm_ext.report.interface import bundle_names, check_header, firmware_of, interface_of, modelled_instructions
-from tvm_ext.report.tables import read_report
+from tvm_ext.report.read_report import read_report
 
 PLATFORM_FILE = "platform.json"
 
