@@ -34,7 +34,7 @@ def forms_of(mod: tvm.IRModule, platform: Platform, options: BuildOptions, calib
     return form
 
 
-def streamed(forms: Forms, options: BuildOptions) -> Forms:
+def streamed_forms(forms: Forms, options: BuildOptions) -> Forms:
     """The forms with the window over time that they take turned into a stream of hops, where that is asked for."""
     if not options.hop:
         return forms

@@ -23,7 +23,7 @@ from tvm_ext.core.platform import Platform
 from tvm_ext.fit import fit
 from tvm_ext.fitter import Fitter, Stages
 from tvm_ext.load import load
-from tvm_ext.model_forms import Forms, forms_of, streamed
+from tvm_ext.model_forms import Forms, forms_of, streamed_forms
 from tvm_ext.stages import backend_of, before_order, from_memory, order
 from tvm_ext.whole_region import refuse_floats, single_region
 
@@ -39,7 +39,7 @@ def compile_module(mod: tvm.IRModule, platform: Platform, options: BuildOptions)
 def compile_within(mod: tvm.IRModule, platform: Platform, options: BuildOptions) -> Callable[[int | None], Compiled]:
     """`compile_module` for many budgets of the default memory; what they share is done once."""
     forms = forms_of(load(mod), platform, options, None)
-    fitter = fitter_of(streamed(forms, options), platform, options)
+    fitter = fitter_of(streamed_forms(forms, options), platform, options)
     return lambda ram: fit(fitter, platform, replace(options, ram=ram))[0]
 
 
@@ -52,7 +52,7 @@ def compile_model(
     BadInput, and what `compile_module` raises.
     """
     forms = forms_of(load(mod), platform, options, calibration)
-    compiled, way = fit(fitter_of(streamed(forms, options), platform, options), platform, options)
+    compiled, way = fit(fitter_of(streamed_forms(forms, options), platform, options), platform, options)
     if way.options.quantize == "int8" and platform.processor.fpu == "none":
         refuse_floats(compiled)
     return forms(way.options.quantize), compiled

@@ -11,7 +11,7 @@ from tvm import relax
 from relay_passes.dataflow import bindings, build, constant, live, operands, outputs, static_shape, substitute
 from relay_passes.streams.hop_costs import cost_of_window, label
 from relay_passes.streams.named_bindings import NamedBindings
-from relay_passes.streams.time_rules import Rule, Slide
+from relay_passes.streams.time_rule import Rule, Slide
 from relay_passes.streams.value_times import Times, arguments_of
 from tvm_ext.core.decisions.composites import InputCount
 from tvm_ext.core.errors import UnsupportedModel

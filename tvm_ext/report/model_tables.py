@@ -107,7 +107,7 @@ def states_table(report: Report) -> Table:
     return table
 
 
-def moved_table(moved: list[Report]) -> Table:
+def moves_table(moved: list[Report]) -> Table:
     """Bytes that a run moves from one memory to another."""
     table = Table("from", "to", title="Moved between memories in one run", title_justify="left")
     table.add_column("B", justify="right")

@@ -10,7 +10,7 @@ from tvm_ext.report.bundle_tables import bundle_tables
 from tvm_ext.report.model_tables import (
     float_operations_table,
     memories_table,
-    moved_table,
+    moves_table,
     quantization_table,
     states_table,
     steps_table,
@@ -28,7 +28,7 @@ def report_tables(report: Report) -> list[RenderableType]:
         quantized = [quantization_table(report["quantization"])] if report.get("quantization") else []
         floats = [float_operations_table(report["float_operations"])] if report.get("float_operations") else []
         moved = report.get("prediction", {}).get("moved", [])
-        moves = [moved_table(moved)] if moved else []
+        moves = [moves_table(moved)] if moved else []
         states = [states_table(report)] if report.get("states") else []
         steps = steps_table(report["steps"])
         tables = [totals_table(report), memories_table(report), *states, *moves, steps, *floats, *quantized]
