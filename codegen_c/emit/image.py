@@ -28,7 +28,7 @@ LINK_FLAGS = ("-Wl,-pie", "-Wl,--no-dynamic-linker", "-Wl,--build-id=none")
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A function of an image. handed: arguments that are handed on. missing: the answer without an image."""
+    """A function of an image. handed: arguments that are handed on. missing: the answer without one; empty for none."""
 
     declared: str
     name: str
@@ -39,10 +39,6 @@ class Entry:
     def function_type(self) -> str:
         """The declaration with `function` in place of the name."""
         return " ".join(self.declared.replace(f"{self.name}(", "function(", 1).split())
-
-    @property
-    def returns(self) -> bool:
-        return not self.declared.startswith("void ")
 
 
 def check_image(platform: Platform) -> None:
