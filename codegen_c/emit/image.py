@@ -35,10 +35,9 @@ class Entry:
     handed: str
     missing: str
 
-    @property
-    def function_type(self) -> str:
-        """The declaration with `function` in place of the name."""
-        return " ".join(self.declared.replace(f"{self.name}(", "function(", 1).split())
+    def typed(self, number: int) -> str:
+        """The declaration of its type, `function_<number>`."""
+        return " ".join(self.declared.replace(f"{self.name}(", f"function_{number}(", 1).split())
 
 
 def check_image(platform: Platform) -> None:

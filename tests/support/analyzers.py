@@ -49,16 +49,18 @@ def copied_sources(package: Package, folder: Path) -> Path:
     return folder
 
 
-def own_sources(folder: Path, *, whole: bool) -> list[str]:
-    """C files to look at: model, arenas, states, DMA; with `whole` also weights, tests, firmware and image."""
-    names = [f"{MODEL}.c", f"{MODEL}_memory.c", f"{MODEL}_state.c", "tvm_ext_dma.c"]
+def programs(folder: Path, *, whole: bool) -> list[list[str]]:
+    """C files to look at, by the program that they belong to: the library, and what loads and makes an image.
+
+    Of the library model, arenas, states, DMA; with `whole` also weights, vectors, self-test and firmware.
+    """
+    library = [f"{MODEL}.c", f"{MODEL}_memory.c", f"{MODEL}_state.c", "tvm_ext_dma.c"]
     if whole:
-        names += [f"{MODEL}_{part}.c" for part in ("weights", "vectors", "selftest", "selftest_main")]
-        names += [f"board/{part}.c" for part in ("firmware", "startup", "dma_count")]
-        names += [
-            f"image/{part}.c" for part in (f"{MODEL}_image", "tvm_ext_image", "tvm_ext_image_math", "head", "board")
-        ]
-    return [name for name in names if (folder / name).is_file()]
+        library += [f"{MODEL}_{part}.c" for part in ("weights", "vectors", "selftest", "selftest_main")]
+        library += [f"board/{part}.c" for part in ("firmware", "startup", "dma_count")]
+    image = [f"image/{part}.c" for part in (f"{MODEL}_image", "tvm_ext_image", "tvm_ext_image_math", "head", "board")]
+    there = [[name for name in names if (folder / name).is_file()] for names in (library, image)]
+    return [names for names in there if names]
 
 
 def cppcheck(folder: Path, sources: Sequence[str], _package: Package) -> set[Finding]:
@@ -134,7 +136,7 @@ def listed_deviations(path: Path) -> dict[Finding, str]:
 
 
 def _place(file: str) -> str:
-    return re.sub(rf"^{MODEL}(?=[._])", "<model>", file.removeprefix("./"))
+    return re.sub(rf"(^|(?<=/)){MODEL}(?=[._])", "<model>", file.removeprefix("./"))
 
 
 def _output(command: Sequence[str], folder: Path) -> str:
