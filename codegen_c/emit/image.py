@@ -28,21 +28,16 @@ LINK_FLAGS = ("-Wl,-pie", "-Wl,--no-dynamic-linker", "-Wl,--build-id=none")
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A function of an image. handed: arguments that are handed on. missing: the answer without an image."""
+    """A function of an image. handed: arguments that are handed on. missing: the answer without one; empty for none."""
 
     declared: str
     name: str
     handed: str
     missing: str
 
-    @property
-    def function_type(self) -> str:
-        """The declaration with `function` in place of the name."""
-        return " ".join(self.declared.replace(f"{self.name}(", "function(", 1).split())
-
-    @property
-    def returns(self) -> bool:
-        return not self.declared.startswith("void ")
+    def typed(self, number: int) -> str:
+        """The declaration of its type, `function_<number>`."""
+        return " ".join(self.declared.replace(f"{self.name}(", f"function_{number}(", 1).split())
 
 
 def check_image(platform: Platform) -> None:

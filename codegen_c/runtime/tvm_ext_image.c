@@ -116,7 +116,7 @@ int32_t tvm_ext_image_check(const void *place, size_t room_bytes)
     if ((uintptr_t)place % LEAST_ALIGNMENT != 0u) {
         return TVM_EXT_IMAGE_MISALIGNED;
     }
-    if (room_bytes < sizeof *image || memcmp(image->magic, TVM_EXT_IMAGE_MAGIC, sizeof image->magic) != 0) {
+    if (room_bytes < sizeof *image || image->magic != TVM_EXT_IMAGE_MAGIC) {
         return TVM_EXT_IMAGE_NONE;
     }
     if (image->abi_version != TVM_EXT_IMAGE_ABI_VERSION) {

@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-#define TVM_EXT_IMAGE_MAGIC "TVXI"
+#define TVM_EXT_IMAGE_MAGIC 0x49585654u /* "TVXI" */
 #define TVM_EXT_IMAGE_ABI_VERSION 1u
 
 /* `interface_id`, 64 bits in two words, is equal where functions and tensors are, scales and zero points aside.
@@ -20,7 +20,7 @@ extern "C" {
    `warm_up_runs`: runs behind a reset before a window over time is full. The header is followed by the ports, and
    these by `num_entries` words: each function by its distance from its own word. */
 typedef struct {
-    uint8_t magic[4];
+    uint32_t magic;
     uint8_t sha256[32];
     uint32_t image_bytes;
     uint32_t abi_version;

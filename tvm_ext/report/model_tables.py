@@ -43,6 +43,8 @@ def totals_table(report: Report) -> Table:
         if stream := port.get("stream"):
             kept = f"{stream['rows_kept']} of {stream['rows']} rows held" if stream["rows"] > 1 else "whole"
             table.add_row(f"{escape(port['name'])}, streamed", escape(kept))
+    if report.get("image"):
+        table.add_row("image", escape(_image(report["image"])))
     qemu: Report = report["verify"].get("qemu") or {}
     table.add_row("instructions (QEMU; not cycles)", number(qemu.get("instructions")))
     prediction: Report = report.get("prediction", {})
@@ -50,6 +52,11 @@ def totals_table(report: Report) -> Table:
         table.add_row("cycles (predicted)", number(prediction["cycles"]))
         table.add_row("cycles, all in one memory (predicted)", number(prediction["cycles_in_default_memory"]))
     return table
+
+
+def _image(image: Report) -> str:
+    places = [f"{run['address']:#x}" for run in image["runs"] or ()]
+    return f"{image['file']}, {image['num_bytes']:,} B, {'run from ' + ' and '.join(places) if places else 'not run'}"
 
 
 def _stack_bound(bound: Report) -> str:
