@@ -45,9 +45,12 @@ TRACE_FILE = "trace.json"
 
 @dataclass(frozen=True, kw_only=True)
 class _Artifacts:
+    """What was compiled. on_host: objects of the library where they run on this machine, for it to be run as it is."""
+
     library: Path
     elf: Path | None
     code_bytes: int
+    on_host: tuple[Path, ...]
 
 
 def build(
@@ -87,9 +90,11 @@ def build(
         _write_texts(new, compiled, options, vectors_of(subject))
         (new / TRACE_FILE).write_text(compiled.trace(ModelOrigin.read(mod).nodes), encoding="utf-8")
         say(f"compiling the C for {platform.name}")
-        artifacts = _compile(new, compiled, options)
-        image = make_image(new, compiled, options) if options.image else None
+        objects = new / "build"
+        artifacts = _compile(new, compiled, options, objects)
+        image = make_image(new, compiled, options, objects) if options.image else None
         verified, board = _verify(new, subject, artifacts, targets, say)
+        shutil.rmtree(objects)
         runs = _run_image(image, subject, board, say) if image and board else None
         report = make_report(
             compiled, options, ModelOrigin.read(mod), QuantizationMeasured.read(mod).report,
@@ -144,14 +149,15 @@ def _write_texts(folder: Path, compiled: Compiled, options: BuildOptions, vector
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def _compile(folder: Path, compiled: Compiled, options: BuildOptions) -> _Artifacts:
+def _compile(folder: Path, compiled: Compiled, options: BuildOptions, objects_dir: Path) -> _Artifacts:
     """The static library, the ELF where there is a board, and the bytes of code in the library."""
     platform, model = compiled.platform, compiled.interface.model
     toolchain = platform.toolchain
-    objects_dir = folder / "build"
+    flags = [] if toolchain.prefix else ["-fPIC"]
     library_objects = compile_objects(
-        library_sources(folder, model), objects_dir, toolchain, optimize=options.optimize, include_dirs=[folder]
-    )
+        library_sources(folder, model), objects_dir, toolchain, optimize=options.optimize, flags=flags,
+        include_dirs=[folder],
+    )  # fmt: skip
     sizes = section_sizes(library_objects, toolchain)
     code_bytes = sum(s.text + s.rodata + s.data for n, s in sizes.items() if n != f"{model}_weights.o")
     library = static_library(library_objects, folder / f"lib{model}.a", toolchain)
@@ -164,8 +170,8 @@ def _compile(folder: Path, compiled: Compiled, options: BuildOptions) -> _Artifa
         )  # fmt: skip
         script = folder / "board" / "link.ld"
         elf = link_elf([*library_objects, *firmware], folder / f"{model}.elf", toolchain, script=script)
-    shutil.rmtree(objects_dir)
-    return _Artifacts(library=library, elf=elf, code_bytes=code_bytes)
+    on_host = () if toolchain.prefix else tuple(library_objects)
+    return _Artifacts(library=library, elf=elf, code_bytes=code_bytes, on_host=on_host)
 
 
 def _verify(
@@ -176,7 +182,7 @@ def _verify(
     if expected is None:
         return {"host": None, "qemu": None}, None
     say("running on the host")
-    with HostModel(folder, compiled.interface) as model:
+    with HostModel(folder, compiled.interface, objects=artifacts.on_host) as model:
         host = host_outputs(model, subject.samples)
     board = None
     if "qemu" in targets and artifacts.elf:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,20 +50,22 @@ class Image:
         }
 
 
-def make_image(folder: Path, compiled: Compiled, options: BuildOptions) -> Image:
+def make_image(folder: Path, compiled: Compiled, options: BuildOptions, built: Path) -> Image:
     """Compile the library's sources to run anywhere, link and seal them; and the firmware that loads them.
+
+    built: a folder for objects.
 
     Raises UnsupportedModel for functions of libm that cannot lie anywhere, MissingTool, BuildFailed, DoesNotFit.
     """
     platform, model = compiled.platform, compiled.interface.model
-    toolchain, own, built = platform.toolchain, folder / FOLDER, folder / "build"
+    toolchain, own = platform.toolchain, folder / FOLDER
     includes = [folder, own, folder / "board"]
     sources = [*library_sources(folder, model), own / "head.c", own / "tvm_ext_image_math.c"]
     objects = compile_objects(
         sources, built / "image", toolchain, optimize=options.optimize, flags=image_flags(model, platform),
         include_dirs=includes,
     )  # fmt: skip
-    linked = _linked(objects, built / f"{model}_linked.elf", compiled)
+    linked = _linked(objects, built / f"{model}_linked.elf", compiled, script=own / "link.ld")
     sealed = seal(raw_binary(linked, built / f"{model}.bin", toolchain, section=".image").read_bytes())
     file = folder / f"{model}.img"
     file.write_bytes(sealed)
@@ -76,7 +77,6 @@ def make_image(folder: Path, compiled: Compiled, options: BuildOptions) -> Image
     )  # fmt: skip
     script = folder / "board" / "link.ld"
     elf = link_elf(firmware, folder / f"{model}_image.elf", toolchain, script=script, flags=["-Wl,--wrap=main"])
-    shutil.rmtree(built)
     return Image(file=file, elf=elf, num_bytes=len(sealed), sha256=sealed[_HASH].hex())
 
 
@@ -138,9 +138,8 @@ def places(image: Image, platform: Platform) -> list[tuple[Memory, int]]:
     return found
 
 
-def _linked(objects: Sequence[Path], elf: Path, compiled: Compiled) -> Path:
+def _linked(objects: Sequence[Path], elf: Path, compiled: Compiled, *, script: Path) -> Path:
     """The linked image. Raises UnsupportedModel where the C library's part of it is bound to addresses."""
-    script = elf.parent.parent / FOLDER / "link.ld"
     toolchain = compiled.platform.toolchain
     try:
         return link_elf(objects, elf, toolchain, script=script, flags=LINK_FLAGS)

@@ -76,24 +76,24 @@ void tvm_ext_image_sha256(const uint8_t *bytes, size_t num_bytes, uint8_t digest
     }
 }
 
-const tvm_ext_image_port *tvm_ext_image_ports(const tvm_ext_image *image)
+const tvm_ext_image_port *tvm_ext_image_ports(const tvm_ext_image_header *image)
 {
     return (const tvm_ext_image_port *)(const void *)&image[1];
 }
 
-static const int32_t *entries(const tvm_ext_image *image)
+static const int32_t *entries(const tvm_ext_image_header *image)
 {
     return (const int32_t *)(const void *)&tvm_ext_image_ports(image)[image->num_ports];
 }
 
-tvm_ext_image_function tvm_ext_image_entry(const tvm_ext_image *image, uint32_t index)
+tvm_ext_image_function tvm_ext_image_entry(const tvm_ext_image_header *image, uint32_t index)
 {
     const int32_t *const word = &entries(image)[index];
     return (tvm_ext_image_function)((uintptr_t)word + (uintptr_t)(intptr_t)*word);
 }
 
 /* True where header, ports and entries end inside of the image, and every function begins there. */
-static int tables_are_inside(const tvm_ext_image *image)
+static int tables_are_inside(const tvm_ext_image_header *image)
 {
     const uint64_t tables =
         sizeof *image + (uint64_t)image->num_ports * sizeof(tvm_ext_image_port) + (uint64_t)image->num_entries * 4u;
@@ -111,8 +111,8 @@ static int tables_are_inside(const tvm_ext_image *image)
 
 int32_t tvm_ext_image_check(const void *place, size_t room_bytes)
 {
-    const tvm_ext_image *const image = place;
-    const size_t begin = offsetof(tvm_ext_image, image_bytes);
+    const tvm_ext_image_header *const image = place;
+    const size_t begin = offsetof(tvm_ext_image_header, image_bytes);
     if ((uintptr_t)place % LEAST_ALIGNMENT != 0u) {
         return TVM_EXT_IMAGE_MISALIGNED;
     }

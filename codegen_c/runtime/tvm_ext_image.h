@@ -33,7 +33,7 @@ typedef struct {
     uint32_t warm_up_runs;
     uint32_t num_ports;
     uint32_t num_entries;
-} tvm_ext_image;
+} tvm_ext_image_header;
 
 /* An input or output, inputs first: real = scale * (value - zero_point); scale is 0 where nothing is quantized. */
 typedef struct {
@@ -123,10 +123,10 @@ typedef void (*tvm_ext_image_function)(void);
 int32_t tvm_ext_image_check(const void *place, size_t room_bytes);
 
 /* Its functions, of a checked image. */
-tvm_ext_image_function tvm_ext_image_entry(const tvm_ext_image *image, uint32_t index);
+tvm_ext_image_function tvm_ext_image_entry(const tvm_ext_image_header *image, uint32_t index);
 
 /* Its inputs and outputs. */
-const tvm_ext_image_port *tvm_ext_image_ports(const tvm_ext_image *image);
+const tvm_ext_image_port *tvm_ext_image_ports(const tvm_ext_image_header *image);
 
 /* SHA-256 (FIPS 180-4). */
 void tvm_ext_image_sha256(const uint8_t *bytes, size_t num_bytes, uint8_t digest[32]);

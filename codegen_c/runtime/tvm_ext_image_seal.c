@@ -21,9 +21,9 @@ int main(int argc, char **argv)
         return fail("cannot be read", argv[1]);
     }
     const long end = ftell(file);
-    const size_t begin = offsetof(tvm_ext_image, image_bytes);
+    const size_t begin = offsetof(tvm_ext_image_header, image_bytes);
     uint8_t *const bytes = end > 0 ? malloc((size_t)end) : NULL;
-    if (bytes == NULL || (size_t)end < sizeof(tvm_ext_image) || fseek(file, 0, SEEK_SET) != 0 ||
+    if (bytes == NULL || (size_t)end < sizeof(tvm_ext_image_header) || fseek(file, 0, SEEK_SET) != 0 ||
         fread(bytes, 1u, (size_t)end, file) != (size_t)end) {
         return fail("is no linked image", argv[1]);
     }
@@ -31,7 +31,7 @@ int main(int argc, char **argv)
     for (size_t i = 0u; i < 4u; i++) {
         bytes[begin + i] = (uint8_t)((size_t)end >> (8u * i));
     }
-    tvm_ext_image_sha256(&bytes[begin], (size_t)end - begin, &bytes[offsetof(tvm_ext_image, sha256)]);
+    tvm_ext_image_sha256(&bytes[begin], (size_t)end - begin, &bytes[offsetof(tvm_ext_image_header, sha256)]);
     FILE *const sealed = fopen(argv[2], "wb");
     const int is_written = sealed != NULL && fwrite(bytes, 1u, (size_t)end, sealed) == (size_t)end;
     free(bytes);

@@ -8,7 +8,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#if defined(__GNUC__)
+#if defined(TVM_EXT_INLINE)
+/* as the build says */
+#elif defined(__GNUC__)
 #define TVM_EXT_INLINE static inline __attribute__((always_inline))
 #else
 #define TVM_EXT_INLINE static inline

@@ -28,7 +28,7 @@ HOST_LIMITS = ChildLimits(seconds=300, file_bytes=1 << 20, open_files=64)
 class HostModel:
     """A package's C, compiled for the host and loaded in a process of its own for many runs.
 
-    A model with states carries them from run to run; it begins reset. beside: as `host_library` takes it.
+    A model with states carries them from run to run; it begins reset. beside, objects: as `host_library` takes them.
 
     Built in a temporary folder, so the package stays untouched and a changed one loads anew. What crashes, hangs or
     takes too much there is ChildFailed here. Use as a context manager, or call `close`.
@@ -45,12 +45,14 @@ class HostModel:
         flags: Sequence[str] = (),
         limits: ChildLimits = HOST_LIMITS,
         beside: Sequence[str] = (),
+        objects: Sequence[Path] = (),
     ) -> None:
         with ExitStack() as held:
             built = Path(held.enter_context(TemporaryDirectory(prefix="tvm_ext_")))
             library = host_library(
-                folder, interface, built, beside=beside, toolchain=toolchain, optimize=optimize, flags=flags
-            )
+                folder, interface, built, beside=beside, toolchain=toolchain, optimize=optimize, flags=flags,
+                objects=objects,
+            )  # fmt: skip
             child = held.enter_context(loaded_library(folder, library, limits))
             self._begin(child, interface)
             self._held = held.pop_all()
@@ -161,10 +163,12 @@ def host_library(
     toolchain: Toolchain = HOST_TOOLCHAIN,
     optimize: Optimize = "speed",
     flags: Sequence[str] = (),
+    objects: Sequence[Path] = (),
 ) -> Path:
     """The package's C as a shared library in `out_dir`. Nothing is run here.
 
     others: models of the package, a bundle, that are checked, too. beside: names of what else has self-tests there.
+    objects: all of its C, compiled with -fPIC already; then it is not compiled again.
     Raises MissingTool, BuildFailed, and BadPackage where the interface is not that of the package's header.
     """
     sources = library_sources(folder, interface.model, *(other.model for other in others), *beside)
@@ -178,7 +182,7 @@ def host_library(
             raise BadPackage(
                 f"{folder}: report.json does not describe {one.model}.h; compile the model again. {error}"
             ) from None
-    objects = compile_objects(
+    objects = objects or compile_objects(
         sources, out_dir / "objects", toolchain, optimize=optimize, flags=["-fPIC", *flags], include_dirs=[folder]
     )
     return shared_library(objects, out_dir / f"lib{interface.model}.so", toolchain, flags=flags)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from codegen_c.c_text.lines import folded
@@ -10,7 +12,14 @@ from codegen_c.c_text.text import comment
 
 def render(template: str, **values: object) -> str:
     """Fill a template of this folder. Names it lacks raise jinja2.UndefinedError."""
-    environment = Environment(
+    text = _environment().get_template(template).render(comment=comment, **values)
+    return folded(text) if template.endswith((".c.j2", ".h.j2")) else text
+
+
+@cache
+def _environment() -> Environment:
+    """Templates, each compiled once in a process: to compile them took a quarter of a second in each build."""
+    return Environment(
         loader=PackageLoader("codegen_c.emit", "templates"),
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -18,5 +27,3 @@ def render(template: str, **values: object) -> str:
         keep_trailing_newline=True,
         autoescape=False,  # C and make, not HTML; model-supplied text passes through `comment`
     )
-    text = environment.get_template(template).render(comment=comment, **values)
-    return folded(text) if template.endswith((".c.j2", ".h.j2")) else text
