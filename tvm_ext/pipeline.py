@@ -40,7 +40,7 @@ from tvm_ext import guide
 from tvm_ext.calibration import Calibration, Source, read_calibration
 from tvm_ext.core.decisions.composites import Region
 from tvm_ext.core.decisions.models import HopCost, KeptStates, LinkedInputs, ModelOrigin, PortNames, WarmUp
-from tvm_ext.core.decisions.outcomes import SchedulePeak, SplitCost
+from tvm_ext.core.decisions.outcomes import PredictedTime, SchedulePeak, SplitCost
 from tvm_ext.core.errors import BadOptions, UnsupportedModel
 from tvm_ext.core.model_states import with_next_names
 from tvm_ext.core.options import BuildOptions, Quantize
@@ -279,6 +279,7 @@ def _compiled(
     return replace(
         compiled, schedule_peak_bytes=peak.peak_bytes, schedule_proved=bool(peak.proved),
         added_instructions=SplitCost.read(lowered["main"]).instructions or 0,
+        moved_to_fit=PredictedTime.read(lowered["main"]).to_fit,
     )  # fmt: skip
 
 

@@ -51,6 +51,7 @@ class Compiled:
 
     schedule_peak_bytes, schedule_proved: live bytes at the peak of the order chosen before lowering, and whether no
     order has fewer; None where that is not known. added_instructions: modelled, that splitting costs.
+    moved_to_fit: it lies in several memories only as the default one seemed too small, by bytes alive before lowering.
     attempts: all that was tried to make it fit, in order, what came to this last. sharing: with others of a bundle.
     """
 
@@ -62,6 +63,7 @@ class Compiled:
     schedule_peak_bytes: int | None = None
     schedule_proved: bool | None = None
     added_instructions: int = 0
+    moved_to_fit: bool = False
     attempts: tuple[Attempt, ...] = ()
     sharing: Sharing = ALONE
 
