@@ -17,6 +17,7 @@ from codegen_c.composites.lower_operator import Lower, lower_operator
 from codegen_c.costs.predict import time_model
 from codegen_c.emit.banner import Origin
 from codegen_c.targets.registry import target_of
+from codegen_c.tir.macs import macs_of_function
 from relay_passes.dataflow import bindings, op_name, outputs, static_shape
 from relay_passes.layout.convert_layout import ConvertLayout
 from relay_passes.layout.flatten_channels_last import FlattenChannelsLast
@@ -207,7 +208,8 @@ def _streamed(forms: Callable[[Quantize], tvm.IRModule], options: BuildOptions) 
         return forms
     ((name, hop),) = options.hop.items()
     axis = (options.hop_axis or {}).get(name)
-    stages = [FoldConstants(), FoldBatchNorm(), FoldPads(), SliceSplits(), StreamWindows(name, hop, axis)]
+    streams = StreamWindows(name, hop, axis, macs_of_function)
+    stages = [FoldConstants(), FoldBatchNorm(), FoldPads(), SliceSplits(), streams]
 
     @cache
     def form(quantize: Quantize) -> tvm.IRModule:
