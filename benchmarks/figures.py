@@ -27,7 +27,7 @@ import tvm_ext  # noqa: E402
 from benchmarks import zoo  # noqa: E402
 from tvm_ext import BuildOptions  # noqa: E402
 from tvm_ext.core.errors import DoesNotFit  # noqa: E402
-from tvm_ext.execution.runner import run_qemu  # noqa: E402
+from tvm_ext.execution.board import run_qemu  # noqa: E402
 from tvm_ext.verification.input_ranges import random_inputs  # noqa: E402
 
 NETWORKS = ("ds_cnn", "resnet8", "mcunet_5fps_vww", "mobilenet_v2_035_144")

@@ -29,7 +29,7 @@ from codegen_c.program.program import KernelCall, Program  # noqa: E402
 from tvm_ext.core.options import BuildOptions  # noqa: E402
 from tvm_ext.core.platform import Platform  # noqa: E402
 from tvm_ext.core.toolchain import compile_objects, link_elf  # noqa: E402
-from tvm_ext.execution.runner import QemuResult, run_qemu  # noqa: E402
+from tvm_ext.execution.board import QemuResult, run_qemu  # noqa: E402
 from tvm_ext.load import load  # noqa: E402
 from tvm_ext.pipeline import compile_module  # noqa: E402
 from tvm_ext.verification.input_ranges import random_inputs  # noqa: E402

@@ -39,7 +39,7 @@ from relay_passes.solvers.graph import Graph  # noqa: E402
 from relay_passes.solvers.split.search import Split, cheapest_cut  # noqa: E402
 from relay_passes.solvers.split.segments import RowFacts, Segment, Segments  # noqa: E402
 from tvm_ext.core.platform import Platform  # noqa: E402
-from tvm_ext.pipeline import passes  # noqa: E402
+from tvm_ext.stages import passes  # noqa: E402
 
 NETWORKS = (
     "ds_cnn_int8", "resnet8_int8", "mobilenet_v1_025_96_int8", "mcunet_5fps_vww_int8", "mcunet_320k_int8",

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import tvm_ext
-from tvm_ext.execution.runner import HostModel
+from tvm_ext.execution.host_model import HostModel
 
 here = Path(__file__).parent
 output = Path(tempfile.mkdtemp())

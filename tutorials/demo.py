@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 import tvm_ext
-from tvm_ext.execution.runner import HostModel
+from tvm_ext.execution.host_model import HostModel
 
 ROOT = Path(__file__).parent.parent
 DIGITS = ROOT / "tutorials" / "digits"

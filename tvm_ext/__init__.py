@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tvm_ext.core.platform import Platform
     from tvm_ext.load import load
     from tvm_ext.package import Package
-    from tvm_ext.pipeline import relax_pipeline
+    from tvm_ext.tvm_compile import relax_pipeline
 
 __all__ = [
     "BuildOptions", "BundlePackage", "Limits", "Package", "Platform", "build", "bundle", "errors", "load",
@@ -41,7 +41,7 @@ _HOMES = {
     "bundle": "tvm_ext.bundles.bundler",
     "errors": "tvm_ext.core",
     "load": "tvm_ext.load",
-    "relax_pipeline": "tvm_ext.pipeline",
+    "relax_pipeline": "tvm_ext.tvm_compile",
 }
 
 
@@ -51,8 +51,8 @@ def __getattr__(name: str) -> object:
     if name == "errors":
         return import_module("tvm_ext.core.errors")
     value = getattr(import_module(_HOMES[name]), name)
-    if name == "load":
-        import_module("tvm_ext.pipeline")  # so that tvm.compile knows our pipelines by name, too
+    if name in ("build", "bundle", "load"):
+        import_module("tvm_ext.tvm_compile")  # so that tvm.compile knows our pipelines by name, too
     globals()[name] = value
     return value
 

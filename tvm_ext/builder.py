@@ -16,6 +16,7 @@ from codegen_c.arena.profile import live_profile
 from codegen_c.backend.build import Compiled
 from codegen_c.emit.build_files import emit_build_files
 from codegen_c.emit.firmware import emit_firmware
+from codegen_c.emit.image import check_image, emit_image
 from codegen_c.emit.memory_map import emit_memory_map
 from codegen_c.emit.readme import emit_readme
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
@@ -28,7 +29,9 @@ from tvm_ext.core.files.output_folder import replaced_folder
 from tvm_ext.core.options import BuildOptions, Target
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects, link_elf, section_sizes, static_library
-from tvm_ext.execution.runner import HostModel, QemuResult, board_seconds, library_sources, run_qemu
+from tvm_ext.execution.board import QemuResult, board_seconds, run_qemu
+from tvm_ext.execution.host_model import HostModel, library_sources
+from tvm_ext.image import Image, make_image, run_image
 from tvm_ext.package import PLATFORM_FILE, Package
 from tvm_ext.report.report import make_report
 from tvm_ext.subject import Subject, host_outputs, judged, make_subject, vectors_of
@@ -73,6 +76,8 @@ def build(
     say = progress or (lambda _: None)
     check_processors(platform)
     targets = targets_of(platform, options.verify)
+    if options.image:
+        check_image(platform)
     with replaced_folder(folder) as new:
         subject = make_subject(
             mod, platform, options, calibration=calibration, verify_inputs=verify_inputs, verifies=bool(targets),
@@ -83,7 +88,9 @@ def build(
         (new / TRACE_FILE).write_text(compiled.trace(ModelOrigin.read(mod).nodes), encoding="utf-8")
         say(f"compiling the C for {platform.name}")
         artifacts = _compile(new, compiled, options)
+        image = make_image(new, compiled, options) if options.image else None
         verified, board = _verify(new, subject, artifacts, targets, say)
+        runs = _run_image(image, subject, board, say) if image and board else None
         report = make_report(
             compiled, options, ModelOrigin.read(mod), QuantizationMeasured.read(mod).report,
             code_bytes=artifacts.code_bytes, stack_bytes=board.stack_bytes if board else None,
@@ -91,6 +98,7 @@ def build(
                 "library": artifacts.library.relative_to(new).as_posix(),
                 "elf": artifacts.elf.relative_to(new).as_posix() if artifacts.elf else None,
             },
+            image=image.to_json(runs) if image else None,
             verify=verified, assurance=measured_assurance(new, compiled, artifacts.elf, targets, say),
         )  # fmt: skip
         (new / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
@@ -122,8 +130,13 @@ def _write_texts(folder: Path, compiled: Compiled, options: BuildOptions, vector
         **texts,
         **emit_vectors(interface, vectors),
         **emit_selftest(interface, tolerance=FLOAT_TOLERANCE, compares=compares),
-        **emit_build_files(interface.model, units, platform, options.optimize),
-        **(emit_firmware(interface, platform, moves=moves, compares=compares) if platform.board else {}),
+        **emit_build_files(interface.model, units, platform, options.optimize, image=options.image),
+        **(
+            emit_firmware(interface, platform, moves=moves, compares=compares, image=options.image)
+            if platform.board
+            else {}
+        ),
+        **(emit_image(interface, platform) if options.image else {}),
         PLATFORM_FILE: json.dumps(json.loads(platform.to_json()), indent=2) + "\n",
     }
     for name, text in texts.items():
@@ -176,6 +189,15 @@ def _verify(
     if problems:
         raise not_the_model(subject.model, problems)
     return {target: result if target in targets else None for target, result in results.items()}, board
+
+
+def _run_image(image: Image, subject: Subject, board: QemuResult, say: Progress) -> list[dict[str, Any]]:
+    """Figures of the image's runs from two addresses. Raises VerificationFailed where it is not the library's equal."""
+    say("running the image from two addresses")
+    runs, problems = run_image(image, subject.compiled, subject.samples, board.outputs)
+    if problems:
+        raise not_the_model(subject.model, problems)
+    return runs
 
 
 def not_the_model(name: str, problems: Sequence[str]) -> VerificationFailed:

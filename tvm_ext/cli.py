@@ -9,30 +9,26 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import re
 import sys
-import traceback
-import warnings
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 import tvm_ext
-from tvm_ext.core.errors import BadInput, BadOptions, DefectNotice, TvmExtError
-from tvm_ext.core.files.arrays import holds_arrays, read_arrays, write_arrays
+from tvm_ext.command_line.option_texts import parse_hop, parse_pins, parse_ram, parse_shapes, parse_states, parse_verify
+from tvm_ext.command_line.option_types import AsJson, Debug, Folder, Initial, Limit, OnPlatform, Output, State, Verify
+from tvm_ext.command_line.result_file import check_result_file, write_result_file
+from tvm_ext.command_line.show import errors_shown, print_json, show_report, stderr, stdout
+from tvm_ext.core.errors import BadInput
+from tvm_ext.core.files.arrays import read_arrays
 from tvm_ext.core.files.output_folder import check_output
-from tvm_ext.core.files.staging import staged
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import BuildOptions, Context, Guide, Io, IoType, Memories, Optimize, Quantize, Target
 from tvm_ext.core.platform import Platform
-from tvm_ext.frontends.shapes import ModelNotice
-from tvm_ext.report.tables import pareto_table, platform_table, read_report, report_tables
+from tvm_ext.report.listings import pareto_table, platform_table
+from tvm_ext.report.read_report import read_report
 
 app = typer.Typer(
     name="tvm-ext",
@@ -42,42 +38,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-
-# Files and pipes get lines long enough for the table of steps.
-_stdout = Console(width=None if sys.stdout.isatty() else 140)
-_stderr = Console(stderr=True)
-
-_UNITS = {"B": 1, "kB": 1000, "MB": 1000**2, "KiB": 1024, "MiB": 1024**2}
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value instead of tables.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A compiled package.")]
-Limit = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME=VALUE", help="Allow larger models, as in tensor_bytes=1GiB. May be repeated."),
-]
-
-State = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="IN=OUT",
-        help="Keep an output for the next run, which finds it in this input; `none`: nothing, whatever names say. May "
-        "be repeated.",
-    ),
-]
-OnPlatform = Annotated[str, typer.Option("--platform", "-p", help="A shipped platform's name, or a .toml file.")]
-Output = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the package; replaced.")]
-Verify = Annotated[
-    str | None,
-    typer.Option(
-        metavar="host,qemu|host|none",
-        help="Where to run and compare. Default: host, and qemu where the platform has a board and QEMU is there.",
-    ),
-]
-Initial = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE.npz", help="With --state: values that they begin with, by input; else zeros."),
-]
 
 
 def run() -> None:
@@ -103,6 +63,10 @@ def compile_command(
     context: Annotated[
         Context, typer.Option(help="Arenas and state as variables of the package, or in a block that callers hold.")
     ] = "static",
+    image: Annotated[
+        bool,
+        typer.Option(help="Also an image that a main program loads from anywhere in memory; needs --context caller."),
+    ] = False,
     verify: Verify = None,
     verify_inputs: Annotated[
         Path | None,
@@ -157,22 +121,22 @@ def compile_command(
     debug: Debug = False,
 ) -> None:
     """Compile a model to a package of C sources, build files, tests and a report; then run and compare it."""
-    shapes, states = _parse_shapes(shape or []), _parse_states(state)
-    targets = _parse_verify(verify)
-    hops, hop_axes = _parse_hop(hop)
-    limits = _parse_ram(ram or [])
-    pins = _parse_pins(pin or [])
-    with _errors_reported(as_json, debug):
+    shapes, states = parse_shapes(shape or []), parse_states(state)
+    targets = parse_verify(verify)
+    hops, hop_axes = parse_hop(hop)
+    limits = parse_ram(ram or [])
+    pins = parse_pins(pin or [])
+    with errors_shown(as_json, debug):
         board = Platform.load(platform)
         options = BuildOptions(
-            optimize=optimize, io=io, context=context, verify=targets, name=name, quantize=quantize,
+            optimize=optimize, io=io, context=context, image=image, verify=targets, name=name, quantize=quantize,
             io_type=io_type, min_snr_db=min_snr, guide=guide,
             ram={name or board.activations: size for name, size in limits.items()} or None,
             memories=memories, pin=pins, keep=tuple(keep or ()), hop=hops,
             hop_axis=hop_axes,
         )  # fmt: skip
         check_output(output)
-        with _stderr.status(f"Loading {escape(model.name)}") as status:
+        with stderr.status(f"Loading {escape(model.name)}") as status:
             module = tvm_ext.load(
                 model, shapes=shapes, limits=Limits().changed(limit or []), states=states,
                 initial=read_arrays(initial) if initial else None,
@@ -181,7 +145,7 @@ def compile_command(
                 module, board, output, options, calibration=calibration, verify_inputs=verify_inputs,
                 progress=lambda stage: status.update(escape(stage)),
             )  # fmt: skip
-        _show_report(package.report, as_json)
+        show_report(package.report, as_json)
 
 
 @app.command("bundle")
@@ -195,16 +159,16 @@ def bundle_command(
     debug: Debug = False,
 ) -> None:
     """Compile several models to one package: arenas over each other, equal kernels and weights once."""
-    targets = _parse_verify(verify)
-    with _errors_reported(as_json, debug):
+    targets = parse_verify(verify)
+    with errors_shown(as_json, debug):
         board = Platform.load(platform)
         check_output(output)
-        with _stderr.status(f"Loading {escape(file.name)}") as status:
+        with stderr.status(f"Loading {escape(file.name)}") as status:
             package = tvm_ext.bundle(
                 file, board, output, verify=targets, limits=Limits().changed(limit or []),
                 progress=lambda stage: status.update(escape(stage)),
             )  # fmt: skip
-        _show_report(package.report, as_json)
+        show_report(package.report, as_json)
 
 
 @app.command("run")
@@ -218,23 +182,20 @@ def run_command(
     debug: Debug = False,
 ) -> None:
     """Run a package on inputs of your own."""
-    with _errors_reported(as_json, debug):
+    with errors_shown(as_json, debug):
         package = tvm_ext.Package.load(folder) if model is None else _bundled(folder, model)
-        _check_result_file(outputs)
+        check_result_file(outputs)
         arrays = read_arrays(inputs)
-        with _stderr.status(f"Running on {on}"):
+        with stderr.status(f"Running on {on}"):
             results = package.run(arrays, on=on)
-        try:
-            write_arrays(outputs, results)
-        except OSError as error:
-            raise _not_written(outputs, error) from None
+        write_result_file(outputs, results)
         if as_json:
             shown = {key: {"shape": list(value.shape), "dtype": str(value.dtype)} for key, value in results.items()}
-            _print_json({"on": on, "file": str(outputs), "outputs": shown})
+            print_json({"on": on, "file": str(outputs), "outputs": shown})
             return
         for key, value in results.items():
-            _stdout.print(f"{escape(key)}: {value.dtype}{list(value.shape)}", highlight=False, markup=False)
-        _stdout.print(f"written to {outputs}", highlight=False, markup=False)
+            stdout.print(f"{escape(key)}: {value.dtype}{list(value.shape)}", highlight=False, markup=False)
+        stdout.print(f"written to {outputs}", highlight=False, markup=False)
 
 
 @app.command("pareto")
@@ -251,13 +212,13 @@ def pareto_command(
     debug: Debug = False,
 ) -> None:
     """Show RAM against instructions: the model within smaller and smaller budgets."""
-    shapes = _parse_shapes(shape or [])
-    with _errors_reported(as_json, debug):
+    shapes = parse_shapes(shape or [])
+    with errors_shown(as_json, debug):
         board = Platform.load(platform)
         check_output(output)
         from tvm_ext.pareto import pareto, write_pareto  # with tvm, which takes seconds to import
 
-        with _stderr.status(f"Loading {escape(model.name)}") as status:
+        with stderr.status(f"Loading {escape(model.name)}") as status:
             module = tvm_ext.load(model, shapes=shapes, limits=Limits().changed(limit or []))
             points = pareto(
                 module, board, BuildOptions(optimize=optimize), progress=lambda text: status.update(escape(text))
@@ -266,25 +227,25 @@ def pareto_command(
         if as_json:
             sys.stdout.write((output / "pareto.json").read_text(encoding="utf-8"))
         else:
-            _stdout.print(pareto_table(points))
+            stdout.print(pareto_table(points))
 
 
 @app.command("report")
 def report_command(folder: Folder, as_json: AsJson = False, debug: Debug = False) -> None:
     """Show what a package holds: bytes per memory, steps and kernels, verification."""
-    with _errors_reported(as_json, debug):
-        _show_report(read_report(folder), as_json)
+    with errors_shown(as_json, debug):
+        show_report(read_report(folder), as_json)
 
 
 @app.command("platforms")
 def platforms_command(as_json: AsJson = False, debug: Debug = False) -> None:
     """List the platforms that come with tvm-ext."""
-    with _errors_reported(as_json, debug):
+    with errors_shown(as_json, debug):
         platforms = [Platform.load(name) for name in Platform.shipped()]
         if as_json:
-            _print_json([json.loads(platform.to_json()) for platform in platforms])
+            print_json([json.loads(platform.to_json()) for platform in platforms])
         else:
-            _stdout.print(platform_table(platforms))
+            stdout.print(platform_table(platforms))
 
 
 def _bundled(folder: Path, model: str) -> tvm_ext.Package:
@@ -293,142 +254,3 @@ def _bundled(folder: Path, model: str) -> tvm_ext.Package:
     if model not in models:
         raise BadInput(f"--model {model}: is no model of {folder}; there are {', '.join(models)}.")
     return models[model]
-
-
-def _parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
-    """`["x=1,3,96,96"]` to `{"x": (1, 3, 96, 96)}`; the last `=` divides, so names may hold one."""
-    shapes: dict[str, tuple[int, ...]] = {}
-    for text in texts:
-        name, _, numbers = text.rpartition("=")
-        parts = numbers.split(",") if numbers else []
-        if not name or not all(re.fullmatch(r"\s*[0-9]{1,15}\s*", part) for part in parts):
-            raise typer.BadParameter(f"{text!r} is not of the form IN=1,3,96,96.", param_hint="--shape")
-        if name in shapes:
-            raise typer.BadParameter(f"input {name!r} is given twice.", param_hint="--shape")
-        shapes[name] = tuple(int(part) for part in parts)
-    return shapes
-
-
-def _parse_states(texts: list[str] | None) -> dict[str, str] | None:
-    """`["h=hn"]` to `{"h": "hn"}`, `["none"]` to nothing; None where nothing is said."""
-    if not texts or texts == ["none"]:
-        return None if not texts else {}
-    states: dict[str, str] = {}
-    for text in texts:
-        source, _, target = text.partition("=")
-        if not source or not target or source in states:
-            raise typer.BadParameter(f"{text!r} is not of the form IN=OUT, each input once.", param_hint="--state")
-        states[source] = target
-    return states
-
-
-def _parse_hop(text: str | None) -> tuple[dict[str, int] | None, dict[str, int] | None]:
-    """`x=1@2` to `{"x": 1}` and `{"x": 2}`."""
-    if text is None:
-        return None, None
-    name, _, numbers = text.rpartition("=")
-    found = re.fullmatch(r"([0-9]{1,9})(@(-?[0-9]{1,2}))?", numbers)
-    if not name or not found:
-        raise typer.BadParameter(f"{text!r} is not of the form INPUT=FRAMES or INPUT=FRAMES@AXIS.", param_hint="--hop")
-    return {name: int(found[1])}, {name: int(found[3])} if found[3] else None
-
-
-def _parse_ram(texts: list[str]) -> dict[str, int]:
-    """`["64KiB", "dtcm=16384"]` to `{"": 65536, "dtcm": 16384}`."""
-    limits: dict[str, int] = {}
-    for text in texts:
-        name, _, size = text.rpartition("=")
-        found = re.fullmatch(r"([0-9]{1,15})\s*(B|KiB|MiB|kB|MB)?", size.strip())
-        if not found or ("=" in text and not name):
-            raise typer.BadParameter(f"{text!r} is not of the form 64KiB or dtcm=16KiB.", param_hint="--ram")
-        if name in limits:
-            raise typer.BadParameter(f"{name or 'the default memory'} is given twice.", param_hint="--ram")
-        limits[name] = int(found[1]) * _UNITS[found[2] or "B"]
-    return limits
-
-
-def _parse_pins(texts: list[str]) -> dict[str, int]:
-    pins: dict[str, int] = {}
-    for text in texts:
-        name, _, offset = text.rpartition("=")
-        if not name or not re.fullmatch(r"[0-9]{1,15}|0x[0-9a-fA-F]{1,12}", offset):
-            raise typer.BadParameter(f"{text!r} is not of the form input=0.", param_hint="--pin")
-        if name in pins:
-            raise typer.BadParameter(f"{name!r} is given twice.", param_hint="--pin")
-        pins[name] = int(offset, 16 if offset.startswith("0x") else 10)
-    return pins
-
-
-def _parse_verify(text: str | None) -> tuple[Target, ...] | None:
-    if text is None:
-        return None
-    if text == "none":
-        return ()
-    targets = tuple(part.strip() for part in text.split(","))
-    if not set(targets) <= {"host", "qemu"} or len(set(targets)) != len(targets):
-        raise typer.BadParameter(f"{text!r} is none of: host,qemu; host; qemu; none.", param_hint="--verify")
-    return cast("tuple[Target, ...]", targets)
-
-
-def _check_result_file(path: Path) -> None:
-    """Raises BadInput where results cannot be written to, or would take the place of something else."""
-    try:
-        if not path.name or len(os.fsencode(path.name)) > os.pathconf(path.absolute().parent, "PC_NAME_MAX"):
-            raise BadInput(f"{str(path)!r}: is no name for a file. Give --outputs another one.")
-        if os.path.lexists(path) and not holds_arrays(path):
-            raise BadInput(f"{path}: is no .npz file of arrays, and would be lost. Give --outputs another name.")
-        with staged(path.absolute().parent):
-            pass
-    except OSError as error:
-        raise _not_written(path, error) from None
-
-
-def _not_written(path: Path, error: OSError) -> BadInput:
-    return BadInput(f"{path}: cannot be written: {error.strerror or error}. Give --outputs a file you may write.")
-
-
-def _show_report(report: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        _print_json(report)
-        return
-    for table in report_tables(report):
-        _stdout.print(table)
-
-
-def _print_json(value: object) -> None:
-    sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
-
-
-def _show_notice(message: Warning | str, *_: object, **__: object) -> None:
-    _stderr.print(f"notice: {message}", style="yellow", highlight=False, markup=False, soft_wrap=True)
-
-
-@contextmanager
-def _errors_reported(as_json: bool, debug: bool) -> Generator[None]:
-    """Turn errors into a message on stderr and an exit status; with --json also into `{"error": ...}` on stdout.
-
-    Notices about the model go to stderr as one line each; warnings of the libraries underneath only with --debug.
-    """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("default" if debug else "ignore")
-            for category in (ModelNotice, DefectNotice):
-                warnings.simplefilter("always", category)
-            warnings.showwarning = _show_notice
-            yield
-    except BrokenPipeError:
-        raise  # who read standard output has seen enough
-    except TvmExtError as error:
-        trace, kind, message = traceback.format_exc(), type(error).__name__, str(error)
-        status = 2 if isinstance(error, BadOptions) else 1
-    except Exception as error:
-        trace, kind, status = traceback.format_exc(), "InternalError", 1
-        message = f"{type(error).__name__}: {error} (a defect of tvm-ext; --debug shows where)"
-    else:
-        return
-    if debug:
-        _stderr.print(trace, highlight=False, markup=False, soft_wrap=True)
-    _stderr.print(f"{kind}: {message}", style="red", highlight=False, markup=False, soft_wrap=True)
-    if as_json:
-        _print_json({"error": {"kind": kind, "message": message}})
-    raise typer.Exit(status)

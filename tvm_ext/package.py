@@ -12,10 +12,12 @@ import numpy as np
 from codegen_c.program.interface import Interface, Port
 from tvm_ext.core.errors import BadInput, BadPackage, BadPlatform, RunFailed
 from tvm_ext.core.platform import Platform
+from tvm_ext.execution.board import QemuResult, board_seconds, run_qemu
 from tvm_ext.execution.bundle_runner import run_bundle_on_board
-from tvm_ext.execution.runner import HostModel, QemuResult, Sample, board_seconds, run_host, run_qemu
+from tvm_ext.execution.host_model import HostModel, run_host
+from tvm_ext.execution.samples import Sample
 from tvm_ext.report.interface import bundle_names, check_header, firmware_of, interface_of, modelled_instructions
-from tvm_ext.report.tables import read_report
+from tvm_ext.report.read_report import read_report
 
 PLATFORM_FILE = "platform.json"
 

@@ -18,7 +18,8 @@ from tvm_ext.core.decisions.models import QuantizationMeasured
 from tvm_ext.core.errors import NotReady
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
-from tvm_ext.execution.runner import HostModel, QemuResult
+from tvm_ext.execution.board import QemuResult
+from tvm_ext.execution.host_model import HostModel
 from tvm_ext.pipeline import compile_model
 from tvm_ext.report.report import moved_table
 from tvm_ext.verification.account import sources

@@ -20,7 +20,7 @@ from tvm_ext.builder import build
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Toolchain
 from tvm_ext.core.toolchain import LANGUAGE_FLAGS
-from tvm_ext.execution.runner import HostModel
+from tvm_ext.execution.host_model import HostModel
 from tvm_ext.verification.input_ranges import input_ranges, random_inputs
 
 Arrays = Mapping[str, np.ndarray]

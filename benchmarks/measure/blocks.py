@@ -168,6 +168,19 @@ def streams() -> str:
     return f"{table(heads, rows)}\n{said}\n"
 
 
+def tflm_reference() -> str:
+    """Models that keep states, beside TensorFlow Lite Micro with its reference kernels."""
+    rows = []
+    for name, one in _result("tflm_reference")["models"].items():
+        ours, theirs = one["ours"], one["tflm"]
+        ratio = f"{ours['instructions'] / theirs['instructions']:.3f}"
+        counts = (ours["instructions"], theirs["instructions"])
+        arenas_bytes = (ours["arena_bytes"], theirs["arena_bytes"])
+        rows.append((name, *map(_count, counts), ratio, *map(_count, arenas_bytes)))
+    heads = ("model, `cortex_m4`", "instructions a run", "TFLM", "ratio", "arena and states, B", "TFLM's arena, B")
+    return f"{table(heads, rows)}\nBoth by GCC with -O3, counted in QEMU; TFLM with its reference kernels.\n"
+
+
 def side_by_side() -> str:
     """Our code beside other compilers', of two networks of MLPerf Tiny."""
     records = read_records(RESULTS / "side_by_side.json")
@@ -191,7 +204,7 @@ def side_by_side() -> str:
 BLOCKS: Mapping[str, Callable[[], str]] = {
     block.__name__: block
     for block in (
-        arenas, budgets, ways, monotonic, guide_costs, guide_plans, hierarchy, streams, side_by_side
+        arenas, budgets, ways, monotonic, guide_costs, guide_plans, hierarchy, streams, tflm_reference, side_by_side
     )
 }  # fmt: skip
 """Name of a block in a document -> its text, which ends with a line break."""

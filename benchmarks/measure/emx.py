@@ -25,7 +25,7 @@ from codegen_c.program.interface import Interface, Port
 from tvm_ext.core.errors import TvmExtError
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects, link_elf, section_sizes, shared_library
-from tvm_ext.execution.runner import run_qemu
+from tvm_ext.execution.board import run_qemu
 
 _TIME_LIMIT_S = 300
 _FLAGS = ("-w", "-std=gnu11", "-fstrict-aliasing")

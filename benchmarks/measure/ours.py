@@ -15,7 +15,7 @@ from benchmarks.measure.model import Model
 from benchmarks.measure.records import Row, reason_of
 from tvm_ext import BuildOptions, Package
 from tvm_ext.core.errors import TvmExtError
-from tvm_ext.execution.runner import HostModel, host_library, library_sources
+from tvm_ext.execution.host_model import HostModel, host_library, library_sources
 
 SYSTEM = "tvm_ext"
 

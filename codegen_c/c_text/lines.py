@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from textwrap import wrap
 
 MOST_COLUMNS = 120
 """Limit on every line of every generated file."""
 
 
-def comment_block(paragraphs: Sequence[str]) -> str:
-    """A comment of one or more paragraphs, each on lines of its own. The text is safe already (`text.comment`)."""
-    lines = [line for paragraph in paragraphs for line in wrap(paragraph, MOST_COLUMNS - 6) or [""]]
+def comment_block(paragraphs: Sequence[str], *, columns: int = 0) -> str:
+    """A comment of one or more paragraphs, each on lines of its own. The text is safe already (`text.comment`).
+
+    columns: by which it will be indented.
+    """
+    width = MOST_COLUMNS - columns - len("/*  */")
+    lines = [line for paragraph in paragraphs for line in _wrapped(paragraph, width)]
     return "/* " + "\n * ".join(lines) + " */"
 
 
 def folded(text: str) -> str:
     """The text with each line that is too long continued on the next one, four columns further in.
 
-    Comments are broken between words, or within one that is a line by itself; code behind the last comma that is
+    Comments are broken between words, or within one that is longer than a line; code behind the last comma that is
     inside the fewest parentheses, or else at a space, or behind a parenthesis. Preprocessor lines stay.
     """
     lines = text.split("\n")
@@ -39,12 +43,50 @@ def _parts(line: str, *, is_comment: bool) -> list[str]:
     words = line.lstrip()
     indent = line[: len(line) - len(words)]
     if is_comment:
-        further = f"{indent} * " if words.startswith("/*") else f"{indent}* "
-        return wrap(words, MOST_COLUMNS, initial_indent=indent, subsequent_indent=further)
+        return _comment_parts(words, indent)
     end = _break(line, len(indent))
     if end is None:
         return [line]
     return [line[:end].rstrip(), *_parts(f"{indent}    {line[end:].lstrip()}", is_comment=False)]
+
+
+def _comment_parts(words: str, indent: str) -> list[str]:
+    """Lines for one line of a comment that is too long. Its marks are no words: none stands on a line alone."""
+    mark = next((mark for mark in ("/* ", "* ") if words.startswith(mark)), "")
+    further = f"{indent} * " if mark == "/* " else f"{indent}* "
+    text = words.removeprefix(mark).rstrip()
+    first, *others = _wrapped(text.removesuffix("*/").rstrip(), MOST_COLUMNS - len(further))
+    parts = [f"{indent}{mark}{first}", *(f"{further}{line}" for line in others)]
+    if not text.endswith("*/"):
+        return parts
+    if len(parts[-1]) + len(" */") > MOST_COLUMNS:
+        return [*parts, f"{further.rstrip()}/"]
+    return [*parts[:-1], f"{parts[-1]} */"]
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """The text in lines of at most that width, broken between words, and within words that are longer than a line."""
+    lines = [""]
+    for number, word in enumerate(text.split(" ")):
+        gap = " " if number else ""
+        for part in _parts_of_word(word, width):
+            if len(lines[-1]) + len(gap) + len(part) <= width:
+                lines[-1] += gap + part
+            elif part:
+                lines.append(part)
+            gap = ""
+    return [line.rstrip() for line in lines]
+
+
+def _parts_of_word(word: str, width: int) -> list[str]:
+    """The word, or where it is too long its parts between `;`, between `/`, and pieces of those without either."""
+    if len(word) <= width:
+        return [word]
+    for separator in ";/":
+        parts = [part for part in re.split(f"(?<={separator})", word) if part]
+        if len(parts) > 1:
+            return [shorter for part in parts for shorter in _parts_of_word(part, width)]
+    return [word[begin : begin + width] for begin in range(0, len(word), width)]
 
 
 def _break(line: str, begin: int) -> int | None:

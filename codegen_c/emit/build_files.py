@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from codegen_c.emit.firmware import instruction_shift, qemu_arguments
+from codegen_c.emit.image import LINK_FLAGS, image_flags
 from codegen_c.emit.templates import render
 from codegen_c.targets.registry import startup_of
 from tvm_ext.core.options import Optimize
@@ -20,11 +21,13 @@ def emit_build_files(
     *,
     tested: Sequence[str] = (),
     otherwise: Sequence[str] = (),
+    image: bool = False,
 ) -> dict[str, str]:
     """Build files that work wherever the folder is copied.
 
     sources: the library's C files, relative names; the self-test and `board/` are added here. tested: of a bundle its
     models, whose self-tests and firmware come with its own. otherwise: sources that are optimized for the other aim.
+    image: whether there is one to be made.
     """
     toolchain, board = platform.toolchain, platform.board
     flags = {"speed": toolchain.speed_flags, "size": toolchain.size_flags}
@@ -46,5 +49,7 @@ def emit_build_files(
         "board": board is not None,
         "emulator": startup_of(platform).emulator if board else "",
         "qemu": qemu_arguments(board, shift=instruction_shift(board)) if board else [],
+        "image_flags": image_flags(model, platform) if image else [],
+        "link_flags": LINK_FLAGS,
     }
     return {name: render(f"{name}.j2", **values) for name in ("CMakeLists.txt", "Makefile")}

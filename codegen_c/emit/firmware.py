@@ -24,17 +24,17 @@ DMA_COUNT = ("dma_count.c", "dma_count.h")
 
 
 def emit_firmware(
-    interface: Interface, platform: Platform, *, moves: bool = False, compares: bool = True
+    interface: Interface, platform: Platform, *, moves: bool = False, compares: bool = True, image: bool = False
 ) -> dict[str, str]:
     """Files under `board/`. The platform must have a board.
 
     Raises BadPlatform where the stack does not fit, or the start-up code has no such timer.
 
     moves: whether the model copies between memories; the firmware then counts the bytes.
-    compares: whether the self-test does.
+    compares: whether the self-test does. image: whether the command line may end with an image's place.
     """
     _board(platform)
-    generated = {"firmware.c": firmware_part(interface, platform, moves=moves, compares=compares)}
+    generated = {"firmware.c": firmware_part(interface, platform, moves=moves, compares=compares, image=image)}
     return board_files(platform, generated, moves=moves)
 
 
@@ -147,7 +147,13 @@ def _part(memory: Memory) -> dict[str, object]:
 
 
 def firmware_part(
-    interface: Interface, platform: Platform, *, moves: bool, compares: bool = True, in_bundle: bool = False
+    interface: Interface,
+    platform: Platform,
+    *,
+    moves: bool,
+    compares: bool = True,
+    in_bundle: bool = False,
+    image: bool = False,
 ) -> str:
     """The part of firmware that runs one model: all of it, or in a bundle what its other part calls."""
     startup = startup_of(platform)
@@ -159,6 +165,7 @@ def firmware_part(
         "firmware.c.j2",
         model=interface.model,
         bundle=in_bundle,
+        image=image,
         io=interface.io,
         counts=moves,
         compares=compares,

@@ -7,8 +7,8 @@ from codegen_c.kernels.contract import CFunction
 from codegen_c.program.program import KernelCall, Program
 from tvm_ext.core.names import unique
 
-CONTEXT_NAMES = frozenset({"context", "context_bytes", "context_alignment", INSTANCE})
-"""Names that a model has, too, where the caller holds its instances."""
+CONTEXT_NAMES = frozenset({"context", "context_bytes", "context_alignment", INSTANCE, "load", "loaded"})
+"""Names that a model has, too, where the caller holds its instances; images, which need it so, are loaded."""
 
 RESERVED = frozenset(
     {

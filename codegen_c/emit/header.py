@@ -122,10 +122,10 @@ def _stream_api(interface: Interface) -> str:
         members += [f"/* {verb}: {describe_rows(port)}; {describe(port)}. */"]
         members += [f"{callback_signature(direction, port, name)};"]
     head = (
-        "/* Functions of the application that hand over inputs and take outputs. Rows [row_begin, row_end) lie one behind the\n"
-        "   other from `rows` on, only for the time of the call. Of each tensor they come in order, each once, up to\n"
-        "   the last one that an output depends on. A function answers 0; anything else ends the run, which answers\n"
-        "   the same. */\n"
+        "/* Functions of the application that hand over inputs and take outputs. Rows [row_begin, row_end) lie one\n"
+        "   behind the other from `rows` on, only for the time of the call. Of each tensor they come in order, each\n"
+        "   once, up to the last one that an output depends on. A function answers 0; anything else ends the run,\n"
+        "   which answers the same. */\n"
     )
     struct = f"{head}typedef struct {{\n{block(members)}\n}} {interface.io_struct};\n"
     run = (

@@ -20,6 +20,8 @@ from tvm_ext.core.section_names import zeroed_by_name
 
 INSTANCE = "instance"
 """Name of an instance as generated functions see it, and of its type behind the model's."""
+_MEMBER_COLUMNS = 4
+"""Columns by which members of a union are indented."""
 
 
 def union_name(model: str, memory: str) -> str:
@@ -183,9 +185,9 @@ def _member(program: Program, placement: Placement) -> list[str]:
     )
     members = [*gap, f"{ctype} {placement.name}[{count}];"]
     one_line = f"struct {{ {' '.join(members)} }};"
-    struct = [one_line] if len(one_line) <= MOST_COLUMNS - 4 else ["struct {", block(members), "};"]
+    struct = [one_line] if len(one_line) <= MOST_COLUMNS - _MEMBER_COLUMNS else ["struct {", block(members), "};"]
     alive = "kept" if tensor and tensor.role == "state" else alive
-    return [*comment_block([f"{note}; {alive}"]).split("\n"), *struct]
+    return [*comment_block([f"{note}; {alive}"], columns=_MEMBER_COLUMNS).split("\n"), *struct]
 
 
 def arena_definition(model: str, arena: str, memory: Memory) -> str:

@@ -29,6 +29,7 @@ def emit_readme(interface: Interface, report: Mapping[str, Any]) -> str:
         ports=ports, files=", ".join(sources), board=report["artifacts"]["elf"] is not None, memories=used,
         arena_bytes=report["arena_bytes"], lower_bound_bytes=report["lower_bound_bytes"],
         code_bytes=report["code_bytes"], stack_bytes=report["stack_bytes"],
+        image=report["image"],
         section=section_macro(model, arenas[0] if arenas else "ram"),
         instructions=verify["qemu"]["instructions"] if verify["qemu"] else None,
     )  # fmt: skip

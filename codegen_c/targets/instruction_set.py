@@ -33,6 +33,7 @@ class Startup:
     `measure.h`, and a `timer_<name>.h` for each timer that a platform's `board.timer` may name.
     isas: processors' `isa` that the code is for. emulator: QEMU's program. read_stack_pointer: assembly that copies the
     stack pointer to `%0`. bounds_stack: whether `tvm_ext.assurance.stack_bound` reads the disassembly.
+    image_flags: of the compiler, for code that runs wherever it lies; none where there are no images.
     """
 
     package: str
@@ -40,6 +41,7 @@ class Startup:
     emulator: str
     read_stack_pointer: str
     bounds_stack: bool = False
+    image_flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -118,7 +118,7 @@ class QuantizeInt8:
         everything: Int8Choice,
         params: Sequence[relax.Var],
     ) -> tuple[Int8Choice, list[LeftFloat]]:
-        """Operators that compute in int8. States and what changes them stay float where outputs are else too far off at the end.
+        """Operators that compute in int8. States and what changes them stay float where outputs end too far off else.
 
         A state that is carried adds up errors, which no sample alone shows.
         """

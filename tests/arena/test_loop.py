@@ -21,7 +21,7 @@ from codegen_c.program.program import AffineRow, Constant, KernelCall, Loop, Pro
 from codegen_c.targets.registry import target_of
 from tvm_ext.core.errors import PlanRejected
 from tvm_ext.core.platform import Platform
-from tvm_ext.execution.runner import HostModel
+from tvm_ext.execution.host_model import HostModel
 
 PLATFORM = Platform.load("host")
 SIZE, CHANNELS, RING_ROWS = 12, 5, 3

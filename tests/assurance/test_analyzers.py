@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.analyzers import ANALYZERS, MODEL, Finding, copied_sources, listed_deviations, own_sources
+from tests.support.analyzers import ANALYZERS, MODEL, Finding, copied_sources, listed_deviations, programs
 from tests.support.kinds import KINDS
 from tvm_ext import Package
 
@@ -30,8 +30,11 @@ def findings(
     def analyzed(name: str) -> dict[str, set[Finding]]:
         package = kind(name)
         folder = copied_sources(package, tmp_path_factory.mktemp(name))
-        sources = own_sources(folder, whole=name in WHOLE)
-        return {tool: analyze(folder, sources, package) for tool, analyze in ANALYZERS.items()}
+        apart = programs(folder, whole=name in WHOLE)
+        return {
+            tool: {finding for sources in apart for finding in analyze(folder, sources, package)}
+            for tool, analyze in ANALYZERS.items()
+        }
 
     with ThreadPoolExecutor(max_workers=2) as pool:
         return dict(zip(KINDS, pool.map(analyzed, KINDS), strict=True))

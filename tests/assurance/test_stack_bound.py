@@ -12,7 +12,7 @@ from tests.support.kinds import KINDS, needs_board
 from tvm_ext import Package, Platform
 from tvm_ext.assurance.stack_bound import firmware_bound, frames_of, stack_bound
 from tvm_ext.core.platform import HOST_TOOLCHAIN
-from tvm_ext.execution.runner import run_qemu
+from tvm_ext.execution.board import run_qemu
 
 FRAMES = {
     "push\t{r4, r5, lr}": 12,

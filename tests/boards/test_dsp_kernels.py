@@ -28,7 +28,7 @@ from tests.kernels.test_qconv2d import convolutions
 from tests.kernels.test_qdense import dense_layers
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects, link_elf
-from tvm_ext.execution.runner import run_qemu
+from tvm_ext.execution.board import run_qemu
 
 pytestmark = pytest.mark.board
 

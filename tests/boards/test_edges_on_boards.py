@@ -14,7 +14,7 @@ from tests.support.edge_cases import CASES, model_of
 from tests.support.onnx_models import saved
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
-from tvm_ext.execution.runner import run_qemu
+from tvm_ext.execution.board import run_qemu
 from tvm_ext.load import load
 from tvm_ext.pipeline import compile_module
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import tvm_ext
-from codegen_c.emit.firmware import emit_firmware, instruction_shift
+from codegen_c.emit.firmware import emit_firmware, instruction_shift, qemu_arguments
 from tests.boards.toy import EXPONENT, build_elf, write_loop, write_toy
 from tests.support.onnx_models import NODE, model_of, saved, weights
 from tvm_ext.core.errors import BadInput, BadPlatform, DoesNotFit, RunFailed
 from tvm_ext.core.platform import Platform
-from tvm_ext.execution import runner
-from tvm_ext.execution.runner import run_host, run_qemu
+from tvm_ext.execution.board import run_qemu
+from tvm_ext.execution.host_model import run_host
 
 pytestmark = pytest.mark.board
 
@@ -52,7 +52,7 @@ def test_instructions_of_a_known_loop_are_exact(board: Platform, tmp_path: Path,
 
 def test_instructions_are_exact_past_the_end_of_the_timer(cortex_m4: Platform, tmp_path: Path, monkeypatch) -> None:
     # At shift 10 an instruction takes 25.6 ticks, so 32 bits are full after 168 million of them.
-    monkeypatch.setattr(runner, "instruction_shift", lambda board: 10)
+    monkeypatch.setattr("tvm_ext.execution.board.instruction_shift", lambda _: 10)
     toy = write_toy(tmp_path, cortex_m4)
     executed = write_loop(toy, 90_000_000)
     elf = build_elf(tmp_path, cortex_m4, tmp_path / "build")
@@ -60,7 +60,7 @@ def test_instructions_are_exact_past_the_end_of_the_timer(cortex_m4: Platform, t
 
 
 def test_an_unresolvable_clock_is_not_reported_as_a_count(cortex_m4: Platform, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(runner, "instruction_shift", lambda board: 6)
+    monkeypatch.setattr("tvm_ext.execution.board.instruction_shift", lambda _: 6)
     toy = write_toy(tmp_path, cortex_m4)
     elf = build_elf(tmp_path, cortex_m4, tmp_path / "build")
     with pytest.raises(RunFailed, match="could not tell its instructions"):
@@ -227,6 +227,6 @@ def _replace(path: Path, old: str, new: str) -> None:
 
 def _boot_without_arguments(elf: Path, platform: Platform) -> subprocess.CompletedProcess[str]:
     assert platform.board
-    arguments = runner.qemu_arguments(platform.board, shift=instruction_shift(platform.board))
+    arguments = qemu_arguments(platform.board, shift=instruction_shift(platform.board))
     command = ["qemu-system-arm", *arguments, "-semihosting-config", "enable=on,target=native", "-kernel", str(elf)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)

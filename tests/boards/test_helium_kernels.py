@@ -21,7 +21,7 @@ from tests.kernels.helium_samples import SAMPLES
 from tests.kernels.quantized import elements
 from tests.support.runtime_headers import HEADERS
 from tvm_ext.core.platform import Platform
-from tvm_ext.execution.runner import QemuResult, run_qemu
+from tvm_ext.execution.board import QemuResult, run_qemu
 
 pytestmark = pytest.mark.board
 

@@ -12,7 +12,7 @@ from tests.boards.toy import Toy, write_toy
 from tvm_ext.core.errors import BadInput, BadPackage, BuildFailed, ChildFailed, RunFailed
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.processes.child import ChildLimits
-from tvm_ext.execution.runner import HostModel, run_host
+from tvm_ext.execution.host_model import HostModel, run_host
 
 
 @pytest.mark.parametrize("io", ["arena", "caller"])

@@ -12,7 +12,7 @@ from tests.boards.toy import build_elf, write_loop, write_toy
 from tests.support.packages import Packages
 from tvm_ext import BuildOptions
 from tvm_ext.core.platform import Platform
-from tvm_ext.execution.runner import run_qemu
+from tvm_ext.execution.board import run_qemu
 
 pytestmark = pytest.mark.board
 

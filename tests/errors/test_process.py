@@ -156,7 +156,7 @@ def test_emulators_that_fail(name: str, tmp_path: Path, monkeypatch: pytest.Monk
     import numpy as np
 
     from codegen_c.program.interface import Interface, Port
-    from tvm_ext.execution.runner import run_qemu
+    from tvm_ext.execution.board import run_qemu
 
     text, message = EMULATORS[name]
     script(tmp_path, text, "qemu-system-arm")
@@ -174,7 +174,7 @@ def test_no_emulator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import numpy as np
 
     from codegen_c.program.interface import Interface, Port
-    from tvm_ext.execution.runner import run_qemu
+    from tvm_ext.execution.board import run_qemu
 
     monkeypatch.setenv("PATH", str(tmp_path))
     port = Port(name="x", source="x", shape=(1,), dtype="float32")

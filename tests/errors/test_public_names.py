@@ -22,7 +22,7 @@ def test_public_name(name: str) -> None:
 
 
 def test_submodules_do_not_hide_functions() -> None:
-    result = python("import tvm_ext.load, tvm_ext.pipeline; import tvm_ext; assert callable(tvm_ext.load)")
+    result = python("import tvm_ext.load, tvm_ext.tvm_compile; import tvm_ext; assert callable(tvm_ext.load)")
     assert result.returncode == 0, result.stderr
 
 

@@ -19,7 +19,8 @@ from tests.support.onnx_models import NODE, model_of, saved, weights
 from tests.support.state_models import counter
 from tvm_ext import BuildOptions, Package
 from tvm_ext.core.errors import BadPackage, TvmExtError
-from tvm_ext.report.tables import read_report, report_tables
+from tvm_ext.report.read_report import read_report
+from tvm_ext.report.tables import report_tables
 
 HOSTILE: list[Any] = [
     None, True, -1, 0, 3, 2**31, 10**30, 0.5, float("inf"), float("nan"), "", "x", "../../x", "/etc/passwd", "a\0b",

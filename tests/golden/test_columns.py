@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
+from textwrap import indent
 
 import numpy as np
 import onnx
@@ -67,12 +69,34 @@ def test_long_names_of_the_model(tmp_path: Path) -> None:
     assert not [line for line in too_long(tmp_path / "package") if line.split(":")[0].endswith((".c", ".h"))]
 
 
+def test_names_longer_than_a_line_are_broken_at_separators(tmp_path: Path) -> None:
+    """Comments of the arena's members, which stand four columns in."""
+    model = models.float_network()
+    fused = ";".join(f"functional_1/block_{index}/BiasAdd/ReadVariableOp/resource" for index in range(4))
+    for node in model.graph.node:
+        node.output[:] = [out if out == "probabilities" else f"{out}/{fused}" for out in node.output]
+        node.input[:] = [
+            f"{name}/{fused}" if name in ("conv1/out", "relu1", "pool", "flat", "scores") else name
+            for name in node.input
+        ]
+    onnx.save(model, tmp_path / "net.onnx")
+    tvm_ext.build(tvm_ext.load(tmp_path / "net.onnx"), Platform.load("host"), tmp_path / "package", _unverified(None))
+    text = (tmp_path / "package" / "net_memory.h").read_text()
+    comments = [found[1].split("\n") for found in re.finditer(r"^    /\* (.*?) \*/$", text, re.DOTALL | re.MULTILINE)]
+    named = [lines for lines in comments if "functional_1" in " ".join(lines)]
+    assert named and all(line.startswith("     * ") for lines in comments for line in lines[1:])
+    for first, *others in named:
+        broken = [first, *(line.removeprefix("     * ") for line in others)]
+        assert all(line.endswith((";", "/", "],")) and len(line) > 8 for line in broken[:-1]), broken
+        assert fused in "".join(broken), "nothing but line breaks is added"
+
+
 def test_headers_of_all_targets() -> None:
     assert not too_long(ROOT / "codegen_c" / "runtime") + too_long(ROOT / "codegen_c" / "targets")
 
 
-def _unverified(options: BuildOptions) -> BuildOptions:
-    return replace(options, verify=())
+def _unverified(options: BuildOptions | None) -> BuildOptions:
+    return replace(options or BuildOptions(), verify=())
 
 
 def test_code_is_broken_behind_the_outermost_comma() -> None:
@@ -108,6 +132,30 @@ def test_comments_are_broken_between_words_or_within_one_that_is_too_long() -> N
     assert all(len(line) <= MOST_COLUMNS for line in lines) and all(line.startswith(" * ") for line in lines[1:])
     assert "".join(lines).count("x") == 200
     assert comment_block(["one", "two"]) == "/* one\n * two */"
+
+
+def test_words_of_a_comment_that_are_a_line_by_themselves_leave_no_line_empty() -> None:
+    """Between the width of a line of text and that of a line with its comment marks."""
+    for length in range(MOST_COLUMNS - 12, MOST_COLUMNS + 4):
+        for text in (f"    /* {'x' * length} */", f"/* {'x' * length} */", f"/*\n     * {'x' * length}\n     */"):
+            lines = folded(text).split("\n")
+            assert all(len(line) <= MOST_COLUMNS for line in lines)
+            bare = [line.strip() for line in lines if "x" not in line]
+            assert bare == (["/*", "*/"] if text.startswith("/*\n") else bare[:1] if bare == ["*/"] else []), lines
+
+
+def test_names_are_broken_behind_semicolons_before_slashes() -> None:
+    parts = [f"{'block/' * 12}{letter * 20};" for letter in "abc"]
+    assert comment_block(["".join(parts)]) == f"/* {parts[0]}\n * {parts[1]}\n * {parts[2]} */"
+    slashes = "/".join(["some_scope"] * 20)
+    first, second = comment_block([slashes]).split("\n")
+    assert first.endswith("some_scope/") and second.startswith(" * some_scope/")
+
+
+def test_comment_blocks_that_stand_further_in_are_broken_once() -> None:
+    text = "word " * 60
+    lines = comment_block([text], columns=8).split("\n")
+    assert folded(indent("\n".join(lines), " " * 8)) == indent("\n".join(lines), " " * 8)
 
 
 def test_layers_of_one_shape_share_a_function_named_for_what_it_computes(tmp_path: Path) -> None:

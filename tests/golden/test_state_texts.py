@@ -15,7 +15,8 @@ from tests.support.onnx_models import saved
 from tests.support.state_models import delays, frames, over_time
 from tests.support.tflite_runners import saved_tflite
 from tvm_ext import BuildOptions, Package, Platform
-from tvm_ext.report.tables import read_report, report_tables
+from tvm_ext.report.read_report import read_report
+from tvm_ext.report.tables import report_tables
 
 
 @pytest.fixture(scope="module")

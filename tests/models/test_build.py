@@ -16,7 +16,7 @@ from codegen_c.program.interface import Interface
 from tests.support.onnx_models import NODE, SMALL_MODELS, gathers, model_of, nasty_names, saved, symbolic_batch, weights
 from tests.support.packages import Packages, assert_close, sample
 from tvm_ext import BuildOptions, Package
-from tvm_ext.execution.runner import library_sources
+from tvm_ext.execution.host_model import library_sources
 from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs
 
 SHARED = ["kws_fp32", "kws_int8", "resnet_fp32", "resnet_int8"]

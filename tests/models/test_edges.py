@@ -9,7 +9,7 @@ from tests.support.edge_cases import CASES, EdgeCase, model_of
 from tests.support.onnx_models import saved
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
-from tvm_ext.execution.runner import HostModel
+from tvm_ext.execution.host_model import HostModel
 from tvm_ext.load import load
 from tvm_ext.pipeline import compile_module
 

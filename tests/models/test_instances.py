@@ -20,7 +20,7 @@ from tvm_ext.core.errors import BadOptions, BadPackage
 from tvm_ext.core.platform import HOST_TOOLCHAIN, Platform, Toolchain
 from tvm_ext.core.processes.process import run_program
 from tvm_ext.core.toolchain import compile_objects, host_program, link_elf
-from tvm_ext.execution.runner import library_sources
+from tvm_ext.execution.host_model import library_sources
 
 STATES = {"before": "before.next"}
 

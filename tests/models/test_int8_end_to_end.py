@@ -11,7 +11,8 @@ from tests.models.test_tflite_bytes import HASHES, fnv, inputs
 from tests.support.packages import Packages
 from tvm_ext import BuildOptions
 from tvm_ext.core.limits import Limits
-from tvm_ext.execution.runner import HostModel, run_qemu
+from tvm_ext.execution.board import run_qemu
+from tvm_ext.execution.host_model import HostModel
 from tvm_ext.frontends.onnx.read_file import read_onnx
 from tvm_ext.verification.input_ranges import random_inputs
 from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs

@@ -16,7 +16,7 @@ from tests.support.packages import HOST_ONLY, assert_close
 from tests.support.torch_models import digits_network, export, nn, torch
 from tvm_ext.core.decisions.models import ModelOrigin, PortNames
 from tvm_ext.core.errors import BadModel, UnsupportedModel
-from tvm_ext.execution.runner import HostModel
+from tvm_ext.execution.host_model import HostModel
 from tvm_ext.load import ModelNotice, load
 
 

@@ -28,7 +28,8 @@ from tvm_ext import BuildOptions, Platform
 from tvm_ext.core.decisions.composites import Region
 from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.execution.instrumented import run_instrumented
-from tvm_ext.pipeline import compile_module, origin, passes
+from tvm_ext.pipeline import compile_module, origin
+from tvm_ext.stages import passes
 from tvm_ext.verification.input_ranges import random_inputs
 
 SEEDS = some_of(range(4), sweep=range(4, 8))

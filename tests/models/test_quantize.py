@@ -18,7 +18,7 @@ from tests.passes.modules import module_of
 from tests.support.onnx_models import model_of, saved, weights
 from tvm_ext import BuildOptions, Package, Platform
 from tvm_ext.core.errors import BadOptions, UnsupportedModel
-from tvm_ext.execution.runner import HostModel
+from tvm_ext.execution.host_model import HostModel
 from tvm_ext.report.tables import report_tables
 
 INT8 = BuildOptions(quantize="int8", verify=("host",))

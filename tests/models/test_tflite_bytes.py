@@ -13,7 +13,7 @@ from tests.support.packages import HOST_ONLY
 from tests.support.tflite_file import Quantized
 from tests.support.tflite_models import NETWORKS, NONE, RELU, RELU6, SAME, Network
 from tests.support.tflite_runners import referenced, saved_tflite, tflite_micro
-from tvm_ext.execution.runner import HostModel
+from tvm_ext.execution.host_model import HostModel
 
 # Measured with TensorFlow Lite Micro: FNV-1a over the output bytes for inputs of seeds 1, 2, 3 and 1 to 100.
 HASHES = {

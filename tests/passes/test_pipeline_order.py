@@ -16,7 +16,9 @@ from relay_passes.dataflow import bindings, is_dataflow, op_name
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.load import load
-from tvm_ext.pipeline import compile_module, passes, register_pipelines
+from tvm_ext.pipeline import compile_module
+from tvm_ext.stages import passes
+from tvm_ext.tvm_compile import register_pipelines
 
 MODELS = ("kws_fp32", "kws_int8", "resnet_fp32", "resnet_int8")
 

@@ -49,13 +49,18 @@ def copied_sources(package: Package, folder: Path) -> Path:
     return folder
 
 
-def own_sources(folder: Path, *, whole: bool) -> list[str]:
-    """C files to look at: model, arenas, states, DMA; with `whole` also weights, vectors, self-test and firmware."""
-    names = [f"{MODEL}.c", f"{MODEL}_memory.c", f"{MODEL}_state.c", "tvm_ext_dma.c"]
+def programs(folder: Path, *, whole: bool) -> list[list[str]]:
+    """C files to look at, by the program that they belong to: the library, and what loads and makes an image.
+
+    Of the library model, arenas, states, DMA; with `whole` also weights, vectors, self-test and firmware.
+    """
+    library = [f"{MODEL}.c", f"{MODEL}_memory.c", f"{MODEL}_state.c", "tvm_ext_dma.c"]
     if whole:
-        names += [f"{MODEL}_{part}.c" for part in ("weights", "vectors", "selftest", "selftest_main")]
-        names += [f"board/{part}.c" for part in ("firmware", "startup", "dma_count")]
-    return [name for name in names if (folder / name).is_file()]
+        library += [f"{MODEL}_{part}.c" for part in ("weights", "vectors", "selftest", "selftest_main")]
+        library += [f"board/{part}.c" for part in ("firmware", "startup", "dma_count")]
+    image = [f"image/{part}.c" for part in (f"{MODEL}_image", "tvm_ext_image", "tvm_ext_image_math", "head", "board")]
+    there = [[name for name in names if (folder / name).is_file()] for names in (library, image)]
+    return [names for names in there if names]
 
 
 def cppcheck(folder: Path, sources: Sequence[str], _package: Package) -> set[Finding]:
@@ -63,6 +68,7 @@ def cppcheck(folder: Path, sources: Sequence[str], _package: Package) -> set[Fin
     text = _output(
         ["cppcheck", "-q", "--enable=style,warning,performance,portability", "--addon=misra", "--std=c11",
          "-D__GNUC__=12", "-U__clang__", "-U__cplusplus", "--suppress=missingIncludeSystem", "-I.", "-Iboard",
+         "-Iimage",
          "--template={file}:{line}:{id}", *sources],
         folder,
     )  # fmt: skip
@@ -72,7 +78,7 @@ def cppcheck(folder: Path, sources: Sequence[str], _package: Package) -> set[Fin
 
 def clang_tidy(folder: Path, sources: Sequence[str], package: Package) -> set[Finding]:
     """Clang's static analyzer and the checks for bugs, with the platform's processor as target."""
-    toolchain, flags = package.platform.toolchain, ["-std=c11", "-fno-strict-aliasing", "-I.", "-Iboard"]
+    toolchain, flags = package.platform.toolchain, ["-std=c11", "-fno-strict-aliasing", "-I.", "-Iboard", "-Iimage"]
     if toolchain.prefix:
         include = _output([*find_compiler(toolchain), "-print-sysroot"], folder).strip() or "/usr/lib/arm-none-eabi"
         flags += ["--target=arm-none-eabi", "-isystem", f"{include}/include", *toolchain.flags]
@@ -89,7 +95,15 @@ def clang_tidy(folder: Path, sources: Sequence[str], package: Package) -> set[Fi
 def gcc_analyzer(folder: Path, sources: Sequence[str], package: Package) -> set[Finding]:
     """`gcc -fanalyzer` of the platform's compiler, at its optimisation."""
     toolchain = package.platform.toolchain
-    head = [*find_compiler(toolchain), *compile_flags(toolchain, "size"), "-fanalyzer", "-I.", "-Iboard", "-c"]
+    head = [
+        *find_compiler(toolchain),
+        *compile_flags(toolchain, "size"),
+        "-fanalyzer",
+        "-I.",
+        "-Iboard",
+        "-Iimage",
+        "-c",
+    ]
     found: set[Finding] = set()
     for source in sources:
         text = _output([*head, source, "-o", "analyzed.o"], folder)
@@ -122,7 +136,7 @@ def listed_deviations(path: Path) -> dict[Finding, str]:
 
 
 def _place(file: str) -> str:
-    return re.sub(rf"^{MODEL}(?=[._])", "<model>", file.removeprefix("./"))
+    return re.sub(rf"(^|(?<=/)){MODEL}(?=[._])", "<model>", file.removeprefix("./"))
 
 
 def _output(command: Sequence[str], folder: Path) -> str:

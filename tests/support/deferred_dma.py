@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from codegen_c.backend.build import Compiled
-from tvm_ext.execution.runner import HostModel
+from tvm_ext.execution.host_model import HostModel
 
 Array = np.ndarray
 

@@ -92,7 +92,12 @@ KINDS: dict[str, Kind] = {
     "tir_moves": Kind(source=_small("moves_data"), platform=Platform.load("host"), options=CALLER),
     "tflite_m33": Kind(source=_tflite(ds_cnn), platform=Platform.load("cortex_m33"), options=DEFAULT),
     "tflite_host": Kind(source=_tflite(resnet), platform=Platform.load("host"), options=STREAM),
-    "states": Kind(source=_onnx(gate), platform=Platform.load("cortex_m4"), options=CALLER, states={"h": "hn"}),
+    "states": Kind(
+        source=_onnx(gate),
+        platform=Platform.load("cortex_m4"),
+        options=replace(CALLER, context="caller", image=True),
+        states={"h": "hn"},
+    ),
     "states_begun": Kind(
         source=_tflite(streaming_layer, begins=BEGINS), platform=Platform.load("cortex_m4"), options=STREAM
     ),

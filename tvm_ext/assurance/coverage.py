@@ -19,7 +19,7 @@ from tvm_ext.core.errors import BuildFailed, MissingTool
 from tvm_ext.core.platform import HOST_TOOLCHAIN
 from tvm_ext.core.processes.process import allowed_seconds, run_program
 from tvm_ext.core.toolchain import compile_objects, find_compiler, host_program
-from tvm_ext.execution.runner import library_sources
+from tvm_ext.execution.host_model import library_sources
 
 MOST_MACS = 500_000_000
 """Multiply-accumulates of a run up to which an unoptimised build of the self-test takes seconds."""

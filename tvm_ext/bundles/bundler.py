@@ -30,7 +30,7 @@ from tvm_ext.core.files.output_folder import replaced_folder
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import Target
 from tvm_ext.core.platform import Platform
-from tvm_ext.execution.runner import QemuResult
+from tvm_ext.execution.board import QemuResult
 from tvm_ext.load import load
 from tvm_ext.report.bundle_report import make_bundle_report, used_bytes
 from tvm_ext.report.report import make_report

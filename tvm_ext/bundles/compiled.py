@@ -13,7 +13,7 @@ from tvm_ext.assurance.coverage import selftest_coverage
 from tvm_ext.bundles.texts import optimize_of
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects, link_elf, section_sizes, static_library, symbol_sizes
-from tvm_ext.execution.runner import library_sources
+from tvm_ext.execution.host_model import library_sources
 
 
 @dataclass(frozen=True, kw_only=True)

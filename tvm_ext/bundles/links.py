@@ -16,7 +16,7 @@ from tvm_ext.core.bundle_file import BundledLink, BundledModel, BundleFile
 from tvm_ext.core.decisions.models import KeptStates, LinkedInputs, PortNames
 from tvm_ext.core.errors import BadBundle, NotReady
 from tvm_ext.execution.bundle_runner import HostBundle
-from tvm_ext.execution.runner import Sample
+from tvm_ext.execution.samples import Sample
 
 
 def with_linked_inputs(module: tvm.IRModule, file: BundleFile, model: BundledModel) -> tvm.IRModule:

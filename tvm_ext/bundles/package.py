@@ -10,7 +10,7 @@ from tvm_ext.core.errors import BadPackage
 from tvm_ext.execution.bundle_runner import HostBundle
 from tvm_ext.package import Package
 from tvm_ext.report.interface import bundle_names, check_header
-from tvm_ext.report.tables import read_report
+from tvm_ext.report.read_report import read_report
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -13,8 +13,8 @@ from tvm_ext.builder import not_the_model
 from tvm_ext.bundles.compiled import Built
 from tvm_ext.bundles.links import faults_of_links
 from tvm_ext.bundles.variants import passes_of
+from tvm_ext.execution.board import QemuResult, board_seconds
 from tvm_ext.execution.bundle_runner import HostBundle, run_bundle_on_board, selftest_on_board
-from tvm_ext.execution.runner import QemuResult, board_seconds
 from tvm_ext.subject import Progress, Subject, answer, judged
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import field, replace
 from pathlib import Path
@@ -14,13 +12,11 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from tvm_ext.core.errors import BadBundle, BadOptions
-from tvm_ext.core.files.read_file import read_file
+from tvm_ext.core.files.user_tables import Location, explained, read_table
 from tvm_ext.core.names import hides_header
 from tvm_ext.core.options import BuildOptions, Context, Guide, Io, IoType, Memories, Optimize, Quantize
 
 MOST_MODELS = 32
-_MOST_BYTES = 1 << 20
-_LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){16}""")
 
 _CONFIG = ConfigDict(extra="forbid", strict=True)
 
@@ -143,21 +139,7 @@ class BundleFile:
     def load(cls, path: str | Path) -> Self:
         """Read a TOML file; files that it names by a relative path lie below its folder. Raises BadBundle."""
         path = Path(path)
-        try:
-            text = read_file(path, most_bytes=_MOST_BYTES).decode("utf-8-sig")
-        except OSError as error:
-            raise BadBundle(
-                f"{path}: cannot be read: {error.strerror}; give the path of a bundle's .toml file."
-            ) from None
-        except UnicodeDecodeError:
-            raise BadBundle(f"{path}: is not UTF-8 text; a bundle is a TOML file.") from None
-        if _LONG_KEY.search(text):
-            raise BadBundle(f"{path}: holds a key of more than 16 parts; a bundle has no such key.")
-        try:
-            table = tomllib.loads(text)
-        except (ValueError, RecursionError) as error:
-            said = " ".join(str(error).split())[:200]
-            raise BadBundle(f"{path}: is not TOML that can be read: {said}.") from None
+        table = read_table(path, "bundle", BadBundle)
         return replace(cls._check(table, str(path)), folder=str(path.absolute().parent))
 
     @classmethod
@@ -168,7 +150,7 @@ class BundleFile:
             found = TypeAdapter(cls).validate_json(json.dumps(table))
         except (TypeError, ValueError, RecursionError) as error:
             if isinstance(error, ValidationError):
-                raise BadBundle(f"{where}: {_explained(error)}") from None
+                raise BadBundle(f"{where}: {explained(error, _allowed)}") from None
             raise BadBundle(f"{where}: holds what no key of a bundle is: a date, a time, too deep a table.") from None
         problem = found.contradiction()
         if problem:
@@ -276,21 +258,10 @@ class BundleFile:
         return found
 
 
-def _explained(error: ValidationError) -> str:
-    """The first problem, as key, value, and what is allowed."""
-    problems = error.errors(include_url=False)
-    unknown = [one for one in problems if one["type"] in ("unexpected_keyword_argument", "extra_forbidden")]
-    first = (unknown or problems)[0]
-    key = re.sub(r"\.(\d+)", r"[\1]", ".".join(map(str, first["loc"])))
-    if unknown:
-        place = [str(part) for part in first["loc"] if not isinstance(part, int)][:-1]
-        table = BundledOptions if "options" in place else BundledModel if "models" in place else BundleFile
-        table = BundledLink if "links" in place else BundledVariants if "variants" in place else table
-        table = VariantLimits if table is BundledVariants and "limits" in place else table
-        known = [name for name in table.__dataclass_fields__ if name != "folder"]
-        return f"{key}: unknown key; allowed here: {', '.join(known)}."
-    if first["type"] in ("missing", "missing_argument"):
-        return f"{key}: is missing."
-    value = repr(first["input"])
-    message = first["msg"][0].lower() + first["msg"][1:]
-    return f"{key} = {value if len(value) < 200 else value[:200] + ' ...'}: {message}."
+def _allowed(location: Location) -> list[str]:
+    """Keys of the table that a location is in."""
+    place = [str(part) for part in location if not isinstance(part, int)][:-1]
+    table = BundledOptions if "options" in place else BundledModel if "models" in place else BundleFile
+    table = BundledLink if "links" in place else BundledVariants if "variants" in place else table
+    table = VariantLimits if table is BundledVariants and "limits" in place else table
+    return [name for name in table.__dataclass_fields__ if name != "folder"]

@@ -37,6 +37,8 @@ class BuildOptions:
         inputs, and hands outputs out, row by row through functions of the application.
     context: `static` gives the model its arenas and states as variables of its own; `caller` takes them in one block by
         pointer, at each call, so that the model runs for several streams, threads or tasks at once.
+    image: beside the library, the model as an image that a main program finds in memory, checks, and calls without
+        being linked with it; for boards, with context = 'caller'.
     verify: where the package is run and compared; None means the host, and QEMU where the platform
         has a board and QEMU is installed. An empty tuple verifies nothing, and the package says so.
     name: C prefix of everything generated; None derives it from the model file's name.
@@ -64,6 +66,7 @@ class BuildOptions:
     optimize: Optimize = "speed"
     io: Io = "arena"
     context: Context = "static"
+    image: bool = False
     verify: tuple[Target, ...] | None = None
     name: str | None = None
     quantize: Quantize = "none"
@@ -106,6 +109,10 @@ class BuildOptions:
             raise BadOptions(
                 f"pin and keep place tensors in the arena; with io = {self.io!r} inputs and outputs are not there."
             )
+        if self.image and self.context != "caller":
+            raise BadOptions(
+                "image: an image has no variables, so callers hold the arenas and states; it needs context = 'caller'."
+            )
         if len(self.hop or {}) > 1 or set(self.hop_axis or {}) - set(self.hop or {}):
             raise BadOptions("hop: one input over time, and hop_axis of that input alone, can be given.")
         if self.quantize == "none" and self.io_type != "int8":
@@ -143,6 +150,7 @@ class BuildOptions:
             ("name", self.name, self.name is None or _are_names([self.name]), "a string"),
             ("min_snr_db", self.min_snr_db, _is_number(self.min_snr_db), "a number"),
             ("least_scratch", self.least_scratch, self.least_scratch in (True, False), "True or False"),
+            ("image", self.image, self.image in (True, False), "True or False"),
         ]
         for key, value, is_good, wanted in checks:
             if not is_good:

@@ -7,8 +7,6 @@ One board a file, in `tvm_ext/platforms/` or anywhere of the user's. Units stand
 from __future__ import annotations
 
 import json
-import re
-import tomllib
 from difflib import get_close_matches
 from importlib.resources import files
 from itertools import pairwise
@@ -19,11 +17,9 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from tvm_ext.core.errors import BadPlatform
-from tvm_ext.core.files.read_file import read_file
+from tvm_ext.core.files.user_tables import Location, explained, read_table, shortened
 from tvm_ext.core.section_names import section_problem, shared_sections
 
-_MOST_BYTES = 1 << 20
-_LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){16}""")
 _ADDRESS_SPACE_BYTES = 1 << 32
 _TIMER_BYTES = 16
 
@@ -174,7 +170,7 @@ class Platform:
         try:
             return cls._check(json.loads(text), "platform")
         except (ValueError, RecursionError) as error:
-            raise BadPlatform(f"platform: is not JSON: {_short(error)}.") from None
+            raise BadPlatform(f"platform: is not JSON: {shortened(error)}.") from None
 
     def to_json(self) -> str:
         """The whole description as one JSON text; equal platforms give equal text."""
@@ -182,18 +178,11 @@ class Platform:
 
     @classmethod
     def _read(cls, path: Path) -> Self:
+        table = read_table(path, "platform", BadPlatform)
         try:
-            text = read_file(path, most_bytes=_MOST_BYTES).decode("utf-8-sig")
-        except OSError as error:
-            raise BadPlatform(f"{path}: cannot be read: {error.strerror}.") from None
-        except UnicodeDecodeError:
-            raise BadPlatform(f"{path}: is not UTF-8 text; a platform is a TOML file.") from None
-        if _LONG_KEY.search(text):
-            raise BadPlatform(f"{path}: holds a key of more than 16 parts; a platform has no such key.")
-        try:
-            return cls._check(tomllib.loads(text), str(path))
-        except (ValueError, RecursionError) as error:
-            raise BadPlatform(f"{path}: is not TOML that can be read: {_short(error)}.") from None
+            return cls._check(table, str(path))
+        except ValueError as error:  # of json: an integer too long to be written
+            raise BadPlatform(f"{path}: is not TOML that can be read: {shortened(error)}.") from None
 
     @classmethod
     def _check(cls, table: dict[str, object], where: str) -> Self:
@@ -202,7 +191,7 @@ class Platform:
         except TypeError:  # of json: TOML has four types more
             raise BadPlatform(f"{where}: holds a date or a time; no key of a platform is one.") from None
         except ValidationError as error:
-            raise BadPlatform(f"{where}: {_explain(error)}") from None
+            raise BadPlatform(f"{where}: {explained(error, _allowed)}") from None
         problem = platform._contradiction()
         if problem:
             raise BadPlatform(f"{where}: {problem}")
@@ -309,29 +298,8 @@ class Platform:
         return None
 
 
-def _short(error: Exception) -> str:
-    """An error's text, no longer than a line or two."""
-    return " ".join(str(error).split())[:200]
-
-
-def _explain(error: ValidationError) -> str:
-    """The first problem pydantic found, as key, value, and what is allowed."""
-    problems = error.errors(include_url=False)
-    unknown = [p for p in problems if p["type"] in ("unexpected_keyword_argument", "extra_forbidden")]
-    first = (unknown or problems)[0]
-    key = re.sub(r"\.(\d+)", r"[\1]", ".".join(str(part) for part in first["loc"]))
-    if unknown:
-        return f"{key}: unknown key; allowed here: {', '.join(_allowed(first['loc']))}."
-    if first["type"] in ("missing", "missing_argument"):
-        return f"{key}: is missing."
-    message = first["msg"][0].lower() + first["msg"][1:]
-    unit = next((unit for unit in ("bytes", "hz", "cycles") if key.endswith(f"_{unit}")), None)
-    suffix = f" (a plain number of {unit})" if unit else ""
-    value = repr(first["input"])
-    return f"{key} = {value if len(value) < 200 else value[:200] + ' ...'}: {message}{suffix}."
-
-
-def _allowed(loc: tuple[int | str, ...]) -> list[str]:
+def _allowed(location: Location) -> list[str]:
+    """Keys of the table that a location is in."""
     tables = {"processors": Processor, "memories": Memory, "links": Link, "toolchain": Toolchain, "board": Board}
-    table = tables.get(str(loc[0]), Platform) if len(loc) > 1 else Platform
+    table = tables.get(str(location[0]), Platform) if len(location) > 1 else Platform
     return list(table.__dataclass_fields__)

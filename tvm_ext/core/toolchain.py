@@ -53,7 +53,7 @@ def find_program(name: str) -> str:
     path = shutil.which(name)
     if path:
         return path
-    known = re.sub(r"(ar|size|objdump|nm)$", "gcc", name)
+    known = re.sub(r"(ar|size|objdump|objcopy|nm)$", "gcc", name)
     package = _PACKAGES.get(known)
     hint = f"install it (Debian, Ubuntu: apt install {package.replace(' and ', ' ')})" if package else "install it"
     raise MissingTool(f"{name} is not on PATH; {hint} or add its folder to PATH.")
@@ -183,6 +183,35 @@ def section_sizes(objects: Sequence[Path], toolchain: Toolchain) -> dict[str, Se
         if match and kind:
             current[kind] = current.get(kind, 0) + int(match[1], 16)
     return {name: SectionSizes(**sizes) for name, sizes in found.items()}
+
+
+def section_ranges(elf: Path, toolchain: Toolchain) -> list[tuple[int, int]]:
+    """Addresses [begin, end) that an ELF's sections take, where they run and where they are loaded."""
+    command = [find_program(f"{toolchain.prefix}objdump"), "-h", "-w", str(elf.resolve())]
+    found: list[tuple[int, int]] = []
+    for line in _run(command, elf.parent, reads=[elf]).splitlines():
+        match = re.match(r"\s*\d+\s+\S+\s+([0-9a-f]+)\s+([0-9a-f]+)\s+([0-9a-f]+)\s+\S+\s+\S+\s+(.*)", line)
+        if match and "ALLOC" in match[4]:
+            size = int(match[1], 16)
+            found += [(begin, begin + size) for begin in sorted({int(match[2], 16), int(match[3], 16)})]
+    return found
+
+
+def raw_binary(elf: Path, target: Path, toolchain: Toolchain, *, section: str) -> Path:
+    """A file of the bytes of an ELF's section."""
+    copier = find_program(f"{toolchain.prefix}objcopy")
+    wanted = ["-O", "binary", "-j", section, str(elf.resolve()), str(target.resolve())]
+    _run([copier, *wanted], elf.parent, reads=[elf])
+    return _made(target, copier)
+
+
+def undefined_symbols(objects: Sequence[Path], toolchain: Toolchain) -> set[str]:
+    """Names that objects use and none of them defines."""
+    program = find_program(f"{toolchain.prefix}nm")
+    wanted = _run([program, "-u", *_absolute(objects)], objects[0].parent, reads=objects)
+    defined = _run([program, "--defined-only", *_absolute(objects)], objects[0].parent, reads=objects)
+    names = set(re.findall(r"^\S+ \S (\S+)$", defined, re.MULTILINE))
+    return set(re.findall(r"^\s+U (\S+)$", wanted, re.MULTILINE)) - names
 
 
 def symbol_sizes(objects: Sequence[Path], toolchain: Toolchain) -> dict[str, int]:

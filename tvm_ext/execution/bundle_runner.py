@@ -18,17 +18,9 @@ from tvm_ext.core.errors import BadInput, RunFailed
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.processes.process import allowed_seconds, run_program
 from tvm_ext.core.toolchain import find_program
-from tvm_ext.execution.runner import (
-    HOST_LIMITS,
-    HostModel,
-    QemuResult,
-    Sample,
-    booted,
-    check_inputs,
-    host_library,
-    loaded_library,
-    qemu_result,
-)
+from tvm_ext.execution.board import QemuResult, booted, qemu_result
+from tvm_ext.execution.host_model import HOST_LIMITS, HostModel, host_library, loaded_library
+from tvm_ext.execution.samples import Sample, check_inputs
 
 
 class HostBundle:

@@ -17,7 +17,7 @@ from codegen_c.emit.memory import union_name
 from codegen_c.emit.sharing import ALONE
 from codegen_c.program.program import writes
 from tvm_ext.core.processes.wire import Value
-from tvm_ext.execution.runner import HostModel
+from tvm_ext.execution.host_model import HostModel
 
 Array = np.ndarray
 Arenas = Mapping[str, Array]

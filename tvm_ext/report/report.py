@@ -29,6 +29,7 @@ def make_report(
     stack_bytes: int | None,
     artifacts: Mapping[str, str | None],
     verify: Mapping[str, Any],
+    image: Mapping[str, Any] | None = None,
     assurance: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The report of a build as JSON-ready values; None where something was not measured.
@@ -40,6 +41,7 @@ def make_report(
     float_operations: of a quantized model, steps that compute in float, and why.
     assurance: entries of their own, `stack_bound` and `selftest_coverage`, as `measured_assurance` makes them.
     quantization: what quantizing the model here measured on the calibration samples; None for other models.
+    image: what was made beside the library to be loaded, and its runs; None where none was asked for.
     verify: of each target, None where it was not run. `reference` names the witness; `own_reading` says why nobody else
     was one, None where it is somebody else's; `refused_by` those that were asked before, with their reasons.
     """
@@ -98,6 +100,7 @@ def make_report(
         "float_operations": _float_operations(compiled) if compiled.is_quantized else [],
         "quantization": quantization,
         "artifacts": dict(artifacts),
+        "image": dict(image) if image else None,
         "verify": dict(verify),
         **(assurance or {}),
     }

@@ -10,4 +10,5 @@ ARM_M = Startup(
     emulator="qemu-system-arm",
     read_stack_pointer="mov %0, sp",
     bounds_stack=True,
+    image_flags=("-fpie",),
 )

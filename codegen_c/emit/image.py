@@ -1,0 +1,139 @@
+"""`image/`: a model as an image that a main program finds in memory, and the files that make and call one.
+
+`<model>_image.*` stand in the main program for the library: the same functions, run by the image that was loaded.
+`head.c` and `link.ld` make the image of the library's sources; the loader is the same in every package.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+from codegen_c.emit.header import accessor_signature, reset_signature, signature, state_place_signature
+from codegen_c.emit.memory import section_macro
+from codegen_c.emit.templates import render
+from codegen_c.program.interface import Interface, Port
+from codegen_c.targets.registry import instruction_set_of, runtime_text, startup_of
+from tvm_ext.core.alignment import ALIGNMENT_BYTES
+from tvm_ext.core.errors import BadOptions
+from tvm_ext.core.platform import Platform
+
+LOADER = ("tvm_ext_image.h", "tvm_ext_image.c")
+MAKES = ("tvm_ext_image_math.c", "tvm_ext_image_hidden.h", "tvm_ext_image_seal.c")
+HIDDEN_HEADER = "tvm_ext_image_hidden.h"
+LINK_FLAGS = ("-Wl,-pie", "-Wl,--no-dynamic-linker", "-Wl,--build-id=none")
+"""Flags of the C compiler that link an image: no address in it is known, and nobody is there to fill in any."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A function of an image. handed: arguments that are handed on. missing: the answer without one; empty for none."""
+
+    declared: str
+    name: str
+    handed: str
+    missing: str
+
+    def typed(self, number: int) -> str:
+        """The declaration of its type, `function_<number>`."""
+        return " ".join(self.declared.replace(f"{self.name}(", f"function_{number}(", 1).split())
+
+
+def check_image(platform: Platform) -> None:
+    """Raises BadOptions where no code of the platform runs wherever it lies."""
+    if platform.board is None or not startup_of(platform).image_flags:
+        raise BadOptions(
+            f"image: {platform.name} has no board whose code can be made to run wherever it lies; choose a platform "
+            "that has one, such as cortex_m4, or leave it out."
+        )
+
+
+def image_flags(model: str, platform: Platform) -> list[str]:
+    """Flags of the compiler for the sources of an image, beside those of the library."""
+    sections = [f"-D{section_macro(model, memory.name)}=" for memory in platform.memories]
+    return [*startup_of(platform).image_flags, "-fno-math-errno", "-include", HIDDEN_HEADER, *sections]
+
+
+def entries(interface: Interface) -> list[Entry]:
+    """Functions of an image in the order in which it has them."""
+    ports = (*interface.inputs, *interface.outputs)
+    extra = {"arena": [], "caller": [port.name for port in ports], "stream": ["io"]}[interface.io]
+    run = ", ".join(["context", *extra])
+    found = [
+        Entry(declared=signature(interface), name=interface.run, handed=run, missing="TVM_EXT_IMAGE_NONE"),
+    ]
+    if interface.state_bytes:
+        reset, place = reset_signature(interface), state_place_signature(interface)
+        found += [Entry(declared=reset, name=interface.reset, handed="context", missing="")]
+        found += [Entry(declared=place, name=interface.state_place, handed="context", missing="NULL")]
+    if interface.io == "arena":
+        found += [
+            Entry(
+                declared=accessor_signature(interface, port), name=interface.accessor(port), handed="context",
+                missing="NULL",
+            )
+            for port in ports
+        ]  # fmt: skip
+    return found
+
+
+def interface_id(interface: Interface) -> tuple[int, int]:
+    """64 bits that stand for functions and tensors: names, types, shapes, rows, whether anything is kept.
+
+    Scales and zero points are left out: a network that was trained again has others, and the image says which.
+    """
+    said = {
+        "io": interface.io,
+        "states": interface.state_bytes > 0,
+        "warms_up": interface.warm_up_runs > 0,
+        "inputs": [_shape_of(port) for port in interface.inputs],
+        "outputs": [_shape_of(port) for port in interface.outputs],
+    }
+    digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).digest()
+    return int.from_bytes(digest[:4], "big"), int.from_bytes(digest[4:8], "big")
+
+
+def emit_image(interface: Interface, platform: Platform) -> dict[str, str]:
+    """Files under `image/`. The platform has passed `check_image`, and callers hold the instances."""
+    model = interface.model
+    ports = (*interface.inputs, *interface.outputs)
+    values = {
+        "model": model,
+        "alignment": ALIGNMENT_BYTES,
+        "entries": entries(interface),
+        "ports": [
+            {
+                "name": port.name,
+                "size": interface.size_macro(port),
+                "zero_point": port.quantization.zero_point if port.quantization else 0,
+                "scale": _float(port.quantization.scale if port.quantization else 0.0),
+            }
+            for port in ports
+        ],
+        "id": [f"0x{word:08x}u" for word in interface_id(interface)],
+        "state_bytes": interface.state_bytes_name if interface.state_bytes else "0u",
+        "warm_up_runs": interface.warm_up_name if interface.warm_up_runs else "0u",
+        "context_bytes": interface.context_bytes_name,
+        "context_alignment": interface.context_alignment_name,
+    }
+    generated = {
+        f"{model}_image.h": "image.h.j2",
+        f"{model}_image.c": "image.c.j2",
+        "head.c": "image_head.c.j2",
+        "link.ld": "image.ld.j2",
+        "board.c": "image_board.c.j2",
+    }
+    shipped = instruction_set_of(platform.processor)
+    texts = {name: render(template, **values) for name, template in generated.items()}
+    texts |= {name: runtime_text(name, shipped) for name in (*LOADER, *MAKES)}
+    return {f"image/{name}": text for name, text in sorted(texts.items())}
+
+
+def _shape_of(port: Port) -> list[object]:
+    stream = port.stream
+    return [port.name, port.dtype, list(port.shape), [stream.rows, list(stream.layout)] if stream else None]
+
+
+def _float(value: float) -> str:
+    return f"{value:.9g}f" if "." in f"{value:.9g}" or "e" in f"{value:.9g}" else f"{value:.9g}.0f"

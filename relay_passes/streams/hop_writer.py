@@ -1,0 +1,252 @@
+"""The function of one hop: rows that are new are computed, rows that are read again are kept from run to run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+
+import numpy as np
+from tvm import relax
+
+from relay_passes.dataflow import bindings, build, constant, live, operands, outputs, static_shape, substitute
+from relay_passes.streams.hop_costs import cost_of_window, label
+from relay_passes.streams.named_bindings import NamedBindings
+from relay_passes.streams.time_rule import Rule, Slide
+from relay_passes.streams.value_times import Times, arguments_of
+from tvm_ext.core.decisions.composites import InputCount
+from tvm_ext.core.errors import UnsupportedModel
+from tvm_ext.core.model_states import ModelState
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HopFunction:
+    """func: takes new frames and states, returns results and states. states: its last parameters, in order.
+
+    sequence: its bindings. whole, borders: those computed for whole windows, and those that are rows which padding
+    touches, with their operators.
+    """
+
+    func: relax.Function
+    states: Sequence[ModelState]
+    sequence: Sequence[relax.VarBinding]
+    whole: Set[relax.Var]
+    borders: Mapping[relax.Var, str]
+
+
+def write_hop(main: relax.Function, times: Times, hop: int) -> HopFunction:
+    """The function that takes `hop` new frames. Written twice: first to find how many rows of a value are read at once.
+
+    Raises UnsupportedModel for rows of padding that an operator cannot make.
+    """
+    draft = _HopWriter(main, times, hop, {})
+    draft.run()
+    return _HopWriter(main, times, hop, draft.needed).run()
+
+
+class _HopWriter:
+    """Writes the function of a hop. most: rows of a value's middle that are read at once, from an earlier writing.
+
+    needed: these rows, as this writing needs them.
+    """
+
+    def __init__(self, main: relax.Function, times: Times, hop: int, most: Mapping[relax.Var, int]) -> None:
+        self.main, self.times, self.hop, self.most = main, times, hop, most
+        self.input = next(iter(times.over))
+        self.values = {binding.var: binding.value for binding in bindings(main)}
+        self.labels = {binding.var: label(binding) for binding in bindings(main)}
+        self.written = NamedBindings({param.name for param in main.params} | {var.name for var in self.values})
+        self.needed: dict[relax.Var, int] = {}
+        self.params: dict[relax.Var, relax.Var] = {}
+        self.states: list[tuple[relax.Var, relax.Var]] = []  # as found, as left
+        self.made: dict[object, relax.Var] = {}
+        self.whole: set[relax.Var] = set()
+        self.borders: dict[relax.Var, str] = {}
+
+    def run(self) -> HopFunction:
+        for param in self.main.params:
+            time = self.times.over.get(param)
+            if time:
+                shape = list(static_shape(param))
+                shape[time.axis] = self.hop
+                self.params[param] = relax.Var(param.name, relax.TensorType(shape, str(param.ty.dtype)))
+            else:
+                self.params[param] = self.made[param] = param
+        for binding in bindings(self.main):
+            if binding.var not in self.times.over:
+                self.made[binding.var] = self._whole(binding)
+        results = [self._in_whole(result) for result in outputs(self.main)]
+        returned = [*results, *(left for _, left in self.states)]
+        params = [self.params[param] for param in self.main.params] + [found for found, _ in self.states]
+        counted = InputCount.read(self.main)
+        sequence = live(self.written.sequence, returned)
+        func = build(params, sequence, returned, attrs=self.main.attrs, as_tuple=True)
+        if counted.count is not None:
+            func = InputCount(count=len(params)).write(func)
+        kept = [
+            ModelState(name=found.name, initial=np.zeros(static_shape(found), str(found.ty.dtype)))
+            for found, _ in self.states
+        ]
+        return HopFunction(func=func, states=kept, sequence=sequence, whole=self.whole, borders=self.borders)
+
+    def _whole(self, binding: relax.VarBinding) -> relax.Var:
+        """A value that is not over time, computed as it is, of whole windows where it reads what is over time."""
+        value = binding.value
+        if self.times.over.keys().isdisjoint(operands(value)) and all(
+            self.made.get(leaf) is leaf for leaf in operands(value) if isinstance(leaf, relax.Var)
+        ):
+            return self.written.keep(binding)
+        replaced = {leaf: self._in_whole(leaf) for leaf in operands(value) if isinstance(leaf, relax.Var)}
+        made = self.written.bind(binding.var.name, substitute(value, replaced), keep_name=True)
+        self.whole.add(made)
+        return made
+
+    def _in_whole(self, expr: relax.Expr) -> relax.Expr:
+        if not isinstance(expr, relax.Var):
+            return expr
+        time = self.times.over.get(expr)
+        return self.made[expr] if time is None else self._rows(expr, 0, time.rows)
+
+    def _new(self, var: relax.Var) -> relax.Var:
+        """The rows of the middle that this run brings, the last ones."""
+        if var in self.params:
+            return self.params[var]
+        if ("new", var) not in self.made:
+            rule, value, time = self.times.rules[var], self.values[var], self.times.over[var]
+            if rule.is_view:
+                source = arguments_of(value)[rule.operands[0]]
+                block = {source: self._new(source)}
+                self.made["new", var] = self._apply(var, rule, block, rule.slide, (0, 0), keep_name=True)
+            else:
+                last = time.rows - time.bottom - 1
+                blocks: dict[relax.Var, relax.Var] = {}
+                slide = rule.slide
+                for place in rule.operands:
+                    source = arguments_of(value)[place]
+                    given = self.times.over[source]
+                    spacing = given.spacing(self.hop)
+                    slide = Slide(
+                        stride=time.grain(self.hop) // given.grain(self.hop), taps=rule.slide.taps,
+                        dilation=rule.slide.dilation * spacing,
+                    )  # fmt: skip
+                    behind = (given.rows - given.bottom - rule.slide.end(last)) * spacing
+                    reach = (slide.taps - 1) * slide.dilation + 1
+                    count = (time.new_rows(self.hop) - 1) * slide.stride + reach
+                    blocks[source] = self._last(source, behind + count, count)
+                self.made["new", var] = self._apply(var, rule, blocks, slide, (0, 0), keep_name=True)
+        return self.made["new", var]
+
+    def _last(self, var: relax.Var, back: int, count: int) -> relax.Var:
+        """`count` computed rows of the middle, from `back` before its end on."""
+        if var not in self.params and self.times.rules[var].is_view:
+            rule = self.times.rules[var]
+            source = arguments_of(self.values[var])[rule.operands[0]]
+            return self._apply(var, rule, {source: self._last(source, back, count)}, rule.slide, (0, 0))
+        if back == count == self.times.over[var].new_rows(self.hop):
+            return self._new(var)
+        window, rows = self._window(var, back)
+        return self._part(var, window, rows - back, rows - back + count, rows=rows)
+
+    def _window(self, var: relax.Var, back: int) -> tuple[relax.Var, int]:
+        """The last rows of the middle, at least `back`, and how many they are."""
+        self.needed[var] = max(back, self.needed.get(var, 0))
+        rows, new = max(back, self.most.get(var, 0)), self.times.over[var].new_rows(self.hop)
+        if rows <= new:
+            return self._new(var), new
+        key = ("window", var, rows)
+        if key not in self.made:
+            axis, shape = self.times.over[var].axis, list(static_shape(self._new(var)))
+            shape[axis] = rows - new
+            kept = relax.Var(self.written.free(f"{var.name}.kept"), relax.TensorType(shape, str(var.ty.dtype)))
+            joined = self.written.bind(f"{var.name}.window", relax.op.concat([kept, self._new(var)], axis))
+            self.made[key] = joined
+            left = self.written.slice_rows(f"{kept.name}.next", joined, axis, new, rows, rows=rows)
+            self.states.append((kept, left))
+        return self.made[key], rows
+
+    def _rows(self, var: relax.Var, begin: int, end: int) -> relax.Var:
+        """Rows [begin, end) as the window of this run has them."""
+        key = ("rows", var, begin, end)
+        if key not in self.made:
+            self.made[key] = self._rows_anew(var, begin, end)
+        return self.made[key]
+
+    def _rows_anew(self, var: relax.Var, begin: int, end: int) -> relax.Var:
+        time = self.times.over[var]
+        if var not in self.params and self.times.rules[var].is_view:
+            rule = self.times.rules[var]
+            source = arguments_of(self.values[var])[rule.operands[0]]
+            return self._apply(var, rule, {source: self._rows(source, begin, end)}, rule.slide, (0, 0))
+        low, high = time.top, time.rows - time.bottom
+        parts: list[relax.Var] = []
+        if begin < low:
+            parts.append(self._part(var, self._border(var, 0, low), begin, min(end, low), rows=low))
+        first, last = max(begin, low), min(end, high)
+        if first < last:
+            spacing = time.spacing(self.hop)
+            back = (high - 1 - first) * spacing + 1
+            window, rows = self._window(var, back)
+            behind = (high - last) * spacing
+            parts.append(self._part(var, window, rows - back, rows - behind, step=spacing, rows=rows))
+        if end > high:
+            border = self._border(var, high, time.rows)
+            parts.append(self._part(var, border, max(begin, high) - high, end - high, rows=time.bottom))
+        return parts[0] if len(parts) == 1 else self.written.bind(f"{var.name}.rows", relax.op.concat(parts, time.axis))
+
+    def _border(self, var: relax.Var, begin: int, end: int) -> relax.Var:
+        """Rows that padding touches, computed in each run."""
+        key = ("border", var, begin, end)
+        if key in self.made:
+            return self.made[key]
+        rule, value = self.times.rules[var], self.values[var]
+        blocks: dict[relax.Var, relax.Var] = {}
+        low, high = rule.slide.begin(begin), rule.slide.end(end - 1)
+        padding = (0, 0)
+        for place in rule.operands:
+            source = arguments_of(value)[place]
+            rows = self.times.over[source].rows
+            padding = (max(0, -low), max(0, high - rows))
+            first, last = max(low, 0), min(high, rows)
+            if first >= last:  # nothing but padding
+                self.made[key] = self._filled(var, rule, end - begin)
+                return self.made[key]
+            blocks[source] = self._rows(source, first, last)
+        self.made[key] = made = self._apply(var, rule, blocks, rule.slide, padding)
+        self.borders[made] = self.labels[var]
+        return made
+
+    def _filled(self, var: relax.Var, rule: Rule, rows: int) -> relax.Var:
+        if rule.fill is None:
+            raise UnsupportedModel(
+                f"{self.labels[var]}: {rows} of its rows in a window are computed from padding alone, which is "
+                "possible in a stream for pads of a constant only. Leave the hop out for the model to take the window "
+                f"whole: {cost_of_window(self.main, self.input)}."
+            )
+        shape = list(static_shape(var))
+        shape[rule.axis] = rows
+        array = np.full(shape, rule.fill, str(var.ty.dtype))
+        computed = relax.op.add(constant(array), constant(np.zeros((), array.dtype)))
+        return self.written.bind(f"{var.name}.padding", computed)
+
+    def _apply(
+        self,
+        var: relax.Var,
+        rule: Rule,
+        blocks: Mapping[relax.Var, relax.Var],
+        slide: Slide,
+        padding: tuple[int, int],
+        *,
+        keep_name: bool = False,
+    ) -> relax.Var:
+        """The operator of a value on other rows of its operands."""
+        arguments = [
+            blocks[arg] if arg in blocks else self._in_whole(arg) if isinstance(arg, relax.Var) else arg
+            for arg in arguments_of(self.values[var])
+        ]
+        value = rule.make(arguments, slide, padding)
+        name = var.name if keep_name else f"{var.name}.part"
+        return self.written.bind(name, value, keep_name=keep_name, span=self.values[var].span)
+
+    def _part(self, var: relax.Var, source: relax.Var, begin: int, end: int, *, step: int = 1, rows: int) -> relax.Var:
+        """Some of the `rows` of a value's that the source holds."""
+        axis = self.times.over[var].axis
+        return self.written.slice_rows(f"{var.name}.part", source, axis, begin, end, step=step, rows=rows)

@@ -1,0 +1,89 @@
+"""Texts of options to the values that they stand for. Each function raises BadParameter with the form it expects."""
+
+from __future__ import annotations
+
+import re
+from typing import cast
+
+import typer
+
+from tvm_ext.core.options import Target
+
+_UNITS = {"B": 1, "kB": 1000, "MB": 1000**2, "KiB": 1024, "MiB": 1024**2}
+
+
+def parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
+    """`["x=1,3,96,96"]` to `{"x": (1, 3, 96, 96)}`; the last `=` divides, so names may hold one."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for text in texts:
+        name, _, numbers = text.rpartition("=")
+        parts = numbers.split(",") if numbers else []
+        if not name or not all(re.fullmatch(r"\s*[0-9]{1,15}\s*", part) for part in parts):
+            raise typer.BadParameter(f"{text!r} is not of the form IN=1,3,96,96.", param_hint="--shape")
+        if name in shapes:
+            raise typer.BadParameter(f"input {name!r} is given twice.", param_hint="--shape")
+        shapes[name] = tuple(int(part) for part in parts)
+    return shapes
+
+
+def parse_states(texts: list[str] | None) -> dict[str, str] | None:
+    """`["h=hn"]` to `{"h": "hn"}`, `["none"]` to nothing; None where nothing is said."""
+    if not texts or texts == ["none"]:
+        return None if not texts else {}
+    states: dict[str, str] = {}
+    for text in texts:
+        source, _, target = text.partition("=")
+        if not source or not target or source in states:
+            raise typer.BadParameter(f"{text!r} is not of the form IN=OUT, each input once.", param_hint="--state")
+        states[source] = target
+    return states
+
+
+def parse_hop(text: str | None) -> tuple[dict[str, int] | None, dict[str, int] | None]:
+    """`x=1@2` to `{"x": 1}` and `{"x": 2}`."""
+    if text is None:
+        return None, None
+    name, _, numbers = text.rpartition("=")
+    found = re.fullmatch(r"([0-9]{1,9})(@(-?[0-9]{1,2}))?", numbers)
+    if not name or not found:
+        raise typer.BadParameter(f"{text!r} is not of the form INPUT=FRAMES or INPUT=FRAMES@AXIS.", param_hint="--hop")
+    return {name: int(found[1])}, {name: int(found[3])} if found[3] else None
+
+
+def parse_ram(texts: list[str]) -> dict[str, int]:
+    """`["64KiB", "dtcm=16384"]` to `{"": 65536, "dtcm": 16384}`."""
+    limits: dict[str, int] = {}
+    for text in texts:
+        name, _, size = text.rpartition("=")
+        found = re.fullmatch(r"([0-9]{1,15})\s*(B|KiB|MiB|kB|MB)?", size.strip())
+        if not found or ("=" in text and not name):
+            raise typer.BadParameter(f"{text!r} is not of the form 64KiB or dtcm=16KiB.", param_hint="--ram")
+        if name in limits:
+            raise typer.BadParameter(f"{name or 'the default memory'} is given twice.", param_hint="--ram")
+        limits[name] = int(found[1]) * _UNITS[found[2] or "B"]
+    return limits
+
+
+def parse_pins(texts: list[str]) -> dict[str, int]:
+    """`["input=0", "x=0x40"]` to `{"input": 0, "x": 64}`."""
+    pins: dict[str, int] = {}
+    for text in texts:
+        name, _, offset = text.rpartition("=")
+        if not name or not re.fullmatch(r"[0-9]{1,15}|0x[0-9a-fA-F]{1,12}", offset):
+            raise typer.BadParameter(f"{text!r} is not of the form input=0.", param_hint="--pin")
+        if name in pins:
+            raise typer.BadParameter(f"{name!r} is given twice.", param_hint="--pin")
+        pins[name] = int(offset, 16 if offset.startswith("0x") else 10)
+    return pins
+
+
+def parse_verify(text: str | None) -> tuple[Target, ...] | None:
+    """`"host,qemu"` to both, `"none"` to neither; None where nothing is said."""
+    if text is None:
+        return None
+    if text == "none":
+        return ()
+    targets = tuple(part.strip() for part in text.split(","))
+    if not set(targets) <= {"host", "qemu"} or len(set(targets)) != len(targets):
+        raise typer.BadParameter(f"{text!r} is none of: host,qemu; host; qemu; none.", param_hint="--verify")
+    return cast("tuple[Target, ...]", targets)

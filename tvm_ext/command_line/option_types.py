@@ -1,0 +1,37 @@
+"""Options and arguments of the commands, as typer reads them and as `--help` tells of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value instead of tables.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A compiled package.")]
+Limit = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", help="Allow larger models, as in tensor_bytes=1GiB. May be repeated."),
+]
+State = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="IN=OUT",
+        help="Keep an output for the next run, which finds it in this input; `none`: nothing, whatever names say. May "
+        "be repeated.",
+    ),
+]
+OnPlatform = Annotated[str, typer.Option("--platform", "-p", help="A shipped platform's name, or a .toml file.")]
+Output = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the package; replaced.")]
+Verify = Annotated[
+    str | None,
+    typer.Option(
+        metavar="host,qemu|host|none",
+        help="Where to run and compare. Default: host, and qemu where the platform has a board and QEMU is there.",
+    ),
+]
+Initial = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE.npz", help="With --state: values that they begin with, by input; else zeros."),
+]

@@ -1,0 +1,71 @@
+"""Results as tables or JSON on stdout; progress, notices and errors on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from tvm_ext.core.errors import BadOptions, DefectNotice, TvmExtError
+from tvm_ext.frontends.shapes import ModelNotice
+from tvm_ext.report.tables import report_tables
+
+# Files and pipes get lines long enough for the table of steps.
+stdout = Console(width=None if sys.stdout.isatty() else 140)
+stderr = Console(stderr=True)
+
+
+def show_report(report: dict[str, Any], as_json: bool) -> None:
+    """A package's report, as its tables or as it is."""
+    if as_json:
+        print_json(report)
+        return
+    for table in report_tables(report):
+        stdout.print(table)
+
+
+def print_json(value: object) -> None:
+    """One JSON value on stdout, which every parser reads: no NaN."""
+    sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def _show_notice(message: Warning | str, *_: object, **__: object) -> None:
+    stderr.print(f"notice: {message}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def errors_shown(as_json: bool, debug: bool) -> Generator[None]:
+    """Turn errors into a message on stderr and an exit status; with --json also into `{"error": ...}` on stdout.
+
+    Notices about the model go to stderr as one line each; warnings of the libraries underneath only with --debug.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("default" if debug else "ignore")
+            for category in (ModelNotice, DefectNotice):
+                warnings.simplefilter("always", category)
+            warnings.showwarning = _show_notice
+            yield
+    except BrokenPipeError:
+        raise  # who read standard output has seen enough
+    except TvmExtError as error:
+        trace, kind, message = traceback.format_exc(), type(error).__name__, str(error)
+        status = 2 if isinstance(error, BadOptions) else 1
+    except Exception as error:
+        trace, kind, status = traceback.format_exc(), "InternalError", 1
+        message = f"{type(error).__name__}: {error} (a defect of tvm-ext; --debug shows where)"
+    else:
+        return
+    if debug:
+        stderr.print(trace, highlight=False, markup=False, soft_wrap=True)
+    stderr.print(f"{kind}: {message}", style="red", highlight=False, markup=False, soft_wrap=True)
+    if as_json:
+        print_json({"error": {"kind": kind, "message": message}})
+    raise typer.Exit(status)

@@ -1,0 +1,59 @@
+"""Tables that users write in TOML files: read within limits, and words for what is wrong with their keys."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from tvm_ext.core.errors import TvmExtError
+from tvm_ext.core.files.read_file import read_file
+
+_MOST_BYTES = 1 << 20
+_MOST_CHARACTERS = 200
+_LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){16}""")
+
+Location = tuple[int | str, ...]
+"""Keys and indices that lead to a value."""
+
+
+def read_table(path: Path, kind: str, refusal: type[TvmExtError]) -> dict[str, object]:
+    """The table of a TOML file. kind: what it describes, such as a platform. Raises `refusal`."""
+    try:
+        text = read_file(path, most_bytes=_MOST_BYTES).decode("utf-8-sig")
+    except OSError as error:
+        raise refusal(f"{path}: cannot be read: {error.strerror}; give the path of a {kind}'s .toml file.") from None
+    except UnicodeDecodeError:
+        raise refusal(f"{path}: is not UTF-8 text; a {kind} is a TOML file.") from None
+    if _LONG_KEY.search(text):
+        raise refusal(f"{path}: holds a key of more than 16 parts; a {kind} has no such key.")
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise refusal(f"{path}: is not TOML that can be read: {shortened(error)}.") from None
+
+
+def shortened(error: Exception) -> str:
+    """An error's text, no longer than a line or two."""
+    return " ".join(str(error).split())[:_MOST_CHARACTERS]
+
+
+def explained(error: ValidationError, allowed: Callable[[Location], Iterable[str]]) -> str:
+    """The first problem found, as key, value, and what is allowed. allowed: keys of the table at a location."""
+    problems = error.errors(include_url=False)
+    unknown = [one for one in problems if one["type"] in ("unexpected_keyword_argument", "extra_forbidden")]
+    first = (unknown or problems)[0]
+    key = re.sub(r"\.(\d+)", r"[\1]", ".".join(map(str, first["loc"])))
+    if unknown:
+        return f"{key}: unknown key; allowed here: {', '.join(allowed(first['loc']))}."
+    if first["type"] in ("missing", "missing_argument"):
+        return f"{key}: is missing."
+    message = first["msg"][0].lower() + first["msg"][1:]
+    unit = next((unit for unit in ("bytes", "hz", "cycles") if key.endswith(f"_{unit}")), None)
+    suffix = f" (a plain number of {unit})" if unit else ""
+    value = repr(first["input"])
+    shown = value if len(value) < _MOST_CHARACTERS else value[:_MOST_CHARACTERS] + " ..."
+    return f"{key} = {shown}: {message}{suffix}."

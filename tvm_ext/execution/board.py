@@ -1,0 +1,224 @@
+"""Run a package's firmware on its board in QEMU: samples in and outputs back through semihosting, what was counted."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from codegen_c.emit.firmware import instruction_shift, qemu_arguments
+from codegen_c.program.interface import Interface
+from codegen_c.targets.registry import startup_of
+from tvm_ext.core.errors import BadInput, RunFailed
+from tvm_ext.core.platform import Board, Platform
+from tvm_ext.core.processes.process import allowed_seconds, run_program
+from tvm_ext.core.toolchain import find_program
+from tvm_ext.execution.samples import Sample, check_inputs
+
+Fields = dict[str, int]
+EMPTY_INSTRUCTIONS = 2  # of the empty function that runtime/measure.h measures
+_START_SECONDS = 30.0
+_SLOWEST_INSTRUCTIONS_PER_SECOND = 2_000_000  # of modelled ones; QEMU executes ten times as many on a loaded machine
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QemuResult:
+    """Outputs per sample; executed instructions and stack of one run() on the first sample, after a warm-up.
+
+    Instructions are not cycles. stack_bytes is the high-water mark below the caller of run(). moved_bytes: counted, of
+    that run, for each pair of memories (from, to) between which any went.
+    """
+
+    outputs: tuple[dict[str, np.ndarray], ...]
+    instructions: int
+    stack_bytes: int
+    moved_bytes: Mapping[tuple[str, str], int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placed:
+    """A file that lies in a board's memory from `address` on when it starts; the command line ends with the address."""
+
+    file: Path
+    address: int
+
+
+def run_qemu(
+    elf: Path,
+    platform: Platform,
+    interface: Interface,
+    samples: Sequence[Sample],
+    *,
+    time_limit_s: float = 300,
+    placed: Placed | None = None,
+) -> QemuResult:
+    """Run firmware on its board in QEMU.
+
+    time_limit_s: of each start of the board; `board_seconds` knows one that fits the work. placed: the image that
+    firmware without a model of its own runs.
+
+    Raises BadInput, MissingTool, BadPlatform (no board), and RunFailed with what the board said:
+    a fault, a stack overflow, a status other than 0, no end within the time limit.
+    """
+    if platform.board is None:
+        raise RunFailed(f"platform {platform.name} has no board; run it on the host, or choose one that has.")
+    if not samples:
+        raise BadInput("no samples to run; give at least one.")
+    flat = [
+        port.handed_over(array)
+        for sample in samples
+        for port, array in zip(interface.inputs, check_inputs(interface, sample), strict=True)
+    ]
+    came = np.uint32(len(samples)).tobytes() + b"".join(array.tobytes() for array in flat)
+    ((fields, coarse),), data = booted(elf, platform, came, [""], time_limit_s, placed)
+    return qemu_result(elf, platform, interface, len(samples), data, fields, coarse)
+
+
+def booted(
+    elf: Path,
+    platform: Platform,
+    came: bytes,
+    prefixes: Sequence[str],
+    time_limit_s: float,
+    placed: Placed | None = None,
+) -> tuple[list[tuple[Fields, Fields]], bytes]:
+    """One start of a board over a file of inputs: for each prefix the fields of the line that it begins, and outputs.
+
+    Fields come twice, from the start at which instructions can be told apart, and, where the timer wrapped in it, from
+    another one at which it does not; else the same. Raises as `run_qemu` does.
+    """
+    assert platform.board is not None, "the caller has looked"
+    with TemporaryDirectory(prefix="tvm_ext_") as name:
+        folder = Path(name)
+        (folder / "in.bin").write_bytes(came)
+        emulator, shift = startup_of(platform).emulator, instruction_shift(platform.board)
+        seconds = allowed_seconds(time_limit_s)
+        fine = _boot(elf, emulator, platform.board, shift, folder, seconds, prefixes, placed)
+        written = folder / "out.bin"
+        data = written.read_bytes() if written.is_file() else b""
+        wrapped = any(fields["wrapped"] for fields in fine)
+        coarse = _boot(elf, emulator, platform.board, 0, folder, seconds, prefixes, placed) if wrapped else fine
+    return list(zip(fine, coarse, strict=True)), data
+
+
+def qemu_result(
+    elf: Path, platform: Platform, interface: Interface, num_samples: int, data: bytes, fields: Fields, coarse: Fields
+) -> QemuResult:
+    """Figures and outputs of one model. data: its outputs as the board wrote them; fields, coarse: of `booted`."""
+    outputs = _split(data, interface, num_samples, elf)
+    assert platform.board is not None, "the caller has looked"
+    if fields["wrapped"]:
+        instructions = unwrap_instructions(fields, coarse, platform.board, instruction_shift(platform.board))
+    else:
+        instructions = _field(fields, "instructions", elf)
+    return QemuResult(
+        outputs=outputs, instructions=instructions, stack_bytes=fields["stack"], moved_bytes=_moved(fields, platform)
+    )
+
+
+def qemu_loads(placed: Placed) -> list[str]:
+    """QEMU's arguments that put a file into memory. QEMU reads two commas as one."""
+    path = str(placed.file.resolve()).replace(",", ",,")
+    return ["-device", f"loader,file={path},addr={placed.address:#x},force-raw=on"]
+
+
+def board_seconds(modelled_instructions: int, num_samples: int) -> float:
+    """Time within which firmware comes to its end in QEMU, at a tenth of its slowest, or never does."""
+    runs = num_samples + 2  # the first sample is run for warmth, and once more to be measured
+    return _START_SECONDS + runs * modelled_instructions / _SLOWEST_INSTRUCTIONS_PER_SECOND
+
+
+def unwrap_instructions(fine: Mapping[str, int], coarse: Mapping[str, int], board: Board, shift: int) -> int:
+    """Instructions from ticks known modulo 2**32 at `shift`, and ticks too coarse but whole at shift 0.
+
+    Both hold `ticks` of the subject; the subject's frame of a few instructions is known from `fine["empty_ticks"]`.
+    """
+    if coarse["wrapped"]:
+        raise RunFailed("the board's timer wraps even at one instruction a nanosecond: more than can be counted.")
+    expected = coarse["ticks"] << shift
+    wraps = round((expected - fine["ticks"]) / (1 << 32))
+    period = 1_000_000_000
+
+    def instructions(ticks: int) -> int:
+        divisor = board.timer_hz << shift
+        return (ticks * period + divisor // 2) // divisor
+
+    return instructions(fine["ticks"] + (wraps << 32)) - instructions(fine["empty_ticks"]) + EMPTY_INSTRUCTIONS
+
+
+def _boot(
+    elf: Path,
+    emulator: str,
+    board: Board,
+    shift: int,
+    folder: Path,
+    seconds: float,
+    prefixes: Sequence[str],
+    placed: Placed | None,
+) -> list[Fields]:
+    """One start of the board over `folder/in.bin`; the fields of each of its report lines."""
+    words = "".join(f",arg={word}" for word in ("run", "in.bin", "out.bin", *([hex(placed.address)] if placed else [])))
+    command = [
+        find_program(emulator), *qemu_arguments(board, shift=shift),
+        "-semihosting-config", f"enable=on,target=native{words}", "-kernel", str(elf.resolve()),
+        *(qemu_loads(placed) if placed else []),
+    ]  # fmt: skip
+    try:
+        done = run_program(command, folder, seconds=seconds)
+    except OSError as error:
+        raise RunFailed(f"{emulator} could not be started: {error.strerror}.") from None
+    said = (done.stdout + done.stderr).strip()
+    lines = [re.search(rf"^{re.escape(one)}instructions=.*$", said, re.MULTILINE) for one in prefixes]
+    if done.problem or done.status or None in lines:
+        tail = "\n".join([":", *(text[:1000] for text in said.splitlines()[-12:])])
+        silent = " and said nothing; look for an endless loop, or for what keeps it from starting."
+        raise RunFailed(f"{elf.name} on {board.qemu_machine} {done.left}{tail if said else silent}")
+    return [_fields(line[0], elf, board) for line in lines if line]
+
+
+def _fields(line: str, elf: Path, board: Board) -> Fields:
+    fields = {key: int(value) for key, value in re.findall(r"\b(\w+)=(\d{1,20})\b", line)}
+    absent = [key for key in ("ticks", "empty_ticks", "wrapped", "stack") if key not in fields]
+    if absent:
+        raise RunFailed(f"{elf.name} on {board.qemu_machine} reported no {absent[0]}; compile the model again.")
+    return fields
+
+
+def _moved(fields: Fields, platform: Platform) -> dict[tuple[str, str], int]:
+    """Bytes moved per (source, target), from fields `moved_<from>_<to>` by number of memory; 0 left out."""
+    pairs = itertools.product(enumerate(platform.memories), repeat=2)
+    return {
+        (source.name, target.name): count
+        for (i, source), (j, target) in pairs
+        if (count := fields.get(f"moved_{i}_{j}", 0))
+    }
+
+
+def _field(fields: Fields, key: str, elf: Path) -> int:
+    if key not in fields:
+        raise RunFailed(
+            f"{elf.name} could not tell its {key}: the timer and QEMU's clock do not agree on the platform."
+        )
+    return fields[key]
+
+
+def _split(data: bytes, interface: Interface, num_samples: int, elf: Path) -> tuple[dict[str, np.ndarray], ...]:
+    """Raw outputs of all samples as arrays."""
+    expected = num_samples * sum(port.num_bytes for port in interface.outputs)
+    if len(data) != expected:
+        raise RunFailed(f"{elf.name} wrote {len(data)} B of outputs; {expected} B were due. Is it of this package?")
+    samples: list[dict[str, np.ndarray]] = []
+    offset = 0
+    for _ in range(num_samples):
+        sample = {}
+        for port in interface.outputs:
+            flat = np.frombuffer(data, port.dtype, port.num_elements, offset)
+            sample[port.source] = port.taken_back(flat).copy()
+            offset += port.num_bytes
+        samples.append(sample)
+    return tuple(samples)

@@ -1,0 +1,211 @@
+"""Run a package on the host: its C as a library, in a process of its own, with limits of time and memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from codegen_c.emit.interface_check import emit_interface_check
+from codegen_c.program.interface import NOT_READY, Interface, Port
+from tvm_ext.core.errors import BadInput, BadPackage, BuildFailed, ChildFailed, NotReady, RunFailed
+from tvm_ext.core.options import Optimize
+from tvm_ext.core.platform import HOST_TOOLCHAIN, Toolchain
+from tvm_ext.core.processes.child import Child, ChildLimits
+from tvm_ext.core.processes.wire import Value
+from tvm_ext.core.toolchain import compile_objects, shared_library
+from tvm_ext.execution.samples import Sample, check_inputs
+
+HOST_LIMITS = ChildLimits(seconds=300, file_bytes=1 << 20, open_files=64)
+
+
+class HostModel:
+    """A package's C, compiled for the host and loaded in a process of its own for many runs.
+
+    A model with states carries them from run to run; it begins reset. beside: as `host_library` takes it.
+
+    Built in a temporary folder, so the package stays untouched and a changed one loads anew. What crashes, hangs or
+    takes too much there is ChildFailed here. Use as a context manager, or call `close`.
+    Raises MissingTool, BuildFailed, BadPackage, ChildFailed.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        interface: Interface,
+        *,
+        toolchain: Toolchain = HOST_TOOLCHAIN,
+        optimize: Optimize = "speed",
+        flags: Sequence[str] = (),
+        limits: ChildLimits = HOST_LIMITS,
+        beside: Sequence[str] = (),
+    ) -> None:
+        with ExitStack() as held:
+            built = Path(held.enter_context(TemporaryDirectory(prefix="tvm_ext_")))
+            library = host_library(
+                folder, interface, built, beside=beside, toolchain=toolchain, optimize=optimize, flags=flags
+            )
+            child = held.enter_context(loaded_library(folder, library, limits))
+            self._begin(child, interface)
+            self._held = held.pop_all()
+
+    @classmethod
+    def inside(cls, child: Child, interface: Interface, run: str = "") -> Self:
+        """A model of a library that is loaded there already, with others of its bundle. Closing it changes nothing.
+
+        run: function that is called in place of the model's own.
+        """
+        model = cls.__new__(cls)
+        model._held = ExitStack()
+        model._begin(child, interface, run)
+        return model
+
+    def _begin(self, child: Child, interface: Interface, run: str = "") -> None:
+        self.interface, self._child, self._symbol = interface, child, run or interface.run
+        self._instance = interface.model if interface.holds_context else ""
+        if self._instance:
+            child.call("hold", self._instance, interface.context_bytes)
+        self.reset()
+
+    def run(self, inputs: Sample) -> dict[str, np.ndarray]:
+        """Outputs of one sample.
+
+        Raises BadInput, NotReady while a window over time is not full, RunFailed for a status other than 0 or no end.
+        """
+        return self.run_watched(inputs, None)[0]
+
+    def run_watched(
+        self, inputs: Sample, watch: Value, ask: Callable[..., Value] | None = None
+    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Outputs, and what `watch` had copied out of the arenas; see `host_library.run`."""
+        arrays = check_inputs(self.interface, inputs)
+        ports = self.interface
+        came = [
+            {**_called(ports, port), "elements": port.handed_over(array)}
+            for port, array in zip(ports.inputs, arrays, strict=True)
+        ]
+        went = [
+            {**_called(ports, port), "num_elements": port.num_elements, "dtype": port.dtype} for port in ports.outputs
+        ]
+        call = {"symbol": self._symbol, "io": ports.io, "inputs": came, "outputs": went, "watch": watch}
+        call["instance"] = self._instance
+        try:
+            result = self._child.call("run", call, ask=ask)
+        except ChildFailed as error:
+            raise ChildFailed(f"{ports.run} on the host: {error}") from None
+        if result["status"] == NOT_READY and ports.warm_up_runs:
+            raise NotReady(f"{ports.run}: the window is not full before {ports.warm_up_runs} runs behind a reset.")
+        if result["status"] != 0:
+            raise RunFailed(f"{ports.run} returned {result['status']} on the host; 0 is success.")
+        outputs = zip(ports.outputs, result["outputs"], strict=True)
+        return {port.source: port.taken_back(elements) for port, elements in outputs}, result["seen"]
+
+    def reset(self) -> None:
+        """Begin anew: the next run finds the states as the model begins with them."""
+        if self.interface.state_bytes:
+            self._child.call("call", self.interface.reset, self._instance)
+
+    def state(self) -> bytes:
+        """State that the last run left for the next one; empty for a model that keeps nothing."""
+        if not self.interface.state_bytes:
+            return b""
+        place, num_bytes = self.interface.state_place, self.interface.state_bytes
+        return self._child.call("read_bytes", place, num_bytes, self._instance)
+
+    def restore(self, state: bytes) -> None:
+        """Go on from what `state` gave, of a session with the same package. Raises BadInput."""
+        if len(state) != self.interface.state_bytes:
+            raise BadInput(
+                f"the state of {self.interface.model} is {self.interface.state_bytes} B; {len(state)} B are given."
+            )
+        if state:
+            self._child.call("write_bytes", self.interface.state_place, state, self._instance)
+
+    def close(self) -> None:
+        """End the process and remove the temporary folder."""
+        self._held.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@contextmanager
+def loaded_library(folder: Path, library: Path, limits: ChildLimits) -> Generator[Child]:
+    """A process that holds the library of a package. Raises BadPackage."""
+    with Child("tvm_ext.execution.host_library", limits=limits) as child:
+        try:
+            child.call("load", str(library))
+        except BadPackage as error:
+            raise BadPackage(f"{folder}: {error}") from None
+        yield child
+
+
+def host_library(
+    folder: Path,
+    interface: Interface,
+    out_dir: Path,
+    *,
+    others: Sequence[Interface] = (),
+    beside: Sequence[str] = (),
+    toolchain: Toolchain = HOST_TOOLCHAIN,
+    optimize: Optimize = "speed",
+    flags: Sequence[str] = (),
+) -> Path:
+    """The package's C as a shared library in `out_dir`. Nothing is run here.
+
+    others: models of the package, a bundle, that are checked, too. beside: names of what else has self-tests there.
+    Raises MissingTool, BuildFailed, and BadPackage where the interface is not that of the package's header.
+    """
+    sources = library_sources(folder, interface.model, *(other.model for other in others), *beside)
+    out_dir.mkdir(parents=True, exist_ok=True)
+    for one in (interface, *others):
+        check = out_dir / "tvm_ext_interface_check.c"
+        check.write_text(emit_interface_check(one), encoding="utf-8")
+        try:
+            compile_objects([check], out_dir / "check", toolchain, include_dirs=[folder])
+        except BuildFailed as error:
+            raise BadPackage(
+                f"{folder}: report.json does not describe {one.model}.h; compile the model again. {error}"
+            ) from None
+    objects = compile_objects(
+        sources, out_dir / "objects", toolchain, optimize=optimize, flags=["-fPIC", *flags], include_dirs=[folder]
+    )
+    return shared_library(objects, out_dir / f"lib{interface.model}.so", toolchain, flags=flags)
+
+
+def run_host(
+    folder: Path, interface: Interface, inputs: Sample, *, beside: Sequence[str] = ()
+) -> dict[str, np.ndarray]:
+    """Build the package for the host, run one sample, clean up. Raises as HostModel does."""
+    check_inputs(interface, inputs)
+    with HostModel(folder, interface, beside=beside) as model:
+        return model.run(inputs)
+
+
+def library_sources(folder: Path, *models: str) -> list[Path]:
+    """The package's C files that make the library, sorted: all but self-tests. Raises BadPackage.
+
+    models: names that files of self-tests begin with; of a bundle its own name, too.
+    """
+    test = re.compile(rf"({'|'.join(map(re.escape, models))})_(selftest|selftest_main|vectors)\.c")
+    sources = sorted(path for path in folder.glob("*.c") if not test.fullmatch(path.name))
+    if not sources:
+        raise BadPackage(f"{folder}: holds no C sources of a package.")
+    return sources
+
+
+def _called(interface: Interface, port: Port) -> dict[str, Value]:
+    """A port by its names and rows, as the process that holds the library needs it."""
+    symbol = interface.accessor(port)
+    return {"symbol": symbol, "name": port.name, "rows": port.stream.rows if port.stream else 0}

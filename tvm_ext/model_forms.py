@@ -1,0 +1,81 @@
+"""Forms of a loaded model that ways to fit ask for: float, quantized, of whole windows or of hops."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import cache
+
+import tvm
+
+from relay_passes.dataflow import static_shape
+from tvm_ext.calibration import Calibration, Source, read_calibration
+from tvm_ext.core.decisions.models import HopCost, KeptStates
+from tvm_ext.core.errors import BadOptions
+from tvm_ext.core.options import BuildOptions, Quantize
+from tvm_ext.core.platform import Platform
+from tvm_ext.frontends.shapes import ModelNotice
+from tvm_ext.stages import quantizing, streaming
+
+Forms = Callable[[Quantize], tvm.IRModule]
+"""A loaded module, by the way it is quantized."""
+
+
+def forms_of(mod: tvm.IRModule, platform: Platform, options: BuildOptions, calibration: Source | None) -> Forms:
+    """A loaded module as each way asks for it, float or quantized; the calibration data is checked at once."""
+    data = _calibration(mod, platform, options, calibration)
+
+    @cache
+    def form(quantize: Quantize) -> tvm.IRModule:
+        if quantize == "none" or data is None:
+            return mod
+        return tvm.transform.Sequential(quantizing(platform, options, data))(mod)
+
+    return form
+
+
+def streamed_forms(forms: Forms, options: BuildOptions) -> Forms:
+    """The forms with the window over time that they take turned into a stream of hops, where that is asked for."""
+    if not options.hop:
+        return forms
+    ((name, hop),) = options.hop.items()
+    stages = streaming(name, hop, (options.hop_axis or {}).get(name))
+
+    @cache
+    def form(quantize: Quantize) -> tvm.IRModule:
+        stream = tvm.transform.Sequential(stages)(forms(quantize))
+        _say_hop_cost(f"hop {name}={hop}", HopCost.read(stream))
+        return stream
+
+    return form
+
+
+def _say_hop_cost(hop: str, cost: HopCost) -> None:
+    """A notice where a hop computes more than what is new."""
+    if cost.remarks:
+        pays = "" if cost.macs < cost.window_macs else " This hop does not pay: leave it out."
+        warnings.warn(
+            f"{hop}: a run computes {cost.macs:,} multiply-accumulates, a whole window {cost.window_macs:,}; "
+            f"{'; '.join(cost.remarks)}.{pays}",
+            ModelNotice,
+            stacklevel=2,
+        )
+
+
+def _calibration(
+    mod: tvm.IRModule, platform: Platform, options: BuildOptions, calibration: Source | None
+) -> Calibration | None:
+    """Data that a model is quantized with, checked; None where it is not to be quantized."""
+    if options.quantize == "none":
+        if calibration is not None:
+            raise BadOptions("calibration data is given, but quantize = 'none'; ask for quantize = 'int8' or 'auto'.")
+        return None
+    if calibration is None:
+        raise BadOptions(
+            f"quantize = {options.quantize!r} needs calibration data: samples of what the model will see; give them as "
+            "calibration, on the command line with --calibration FILE.npz."
+        )
+    if options.io_type == "float32" and platform.processor.fpu == "none":
+        raise BadOptions(f"io_type = 'float32': {platform.name} has no FPU; leave inputs and outputs int8.")
+    params = mod["main"].params[: len(mod["main"].params) - len(KeptStates.read(mod).states)]
+    return read_calibration(calibration, {p.name: (static_shape(p), str(p.ty.dtype)) for p in params})

@@ -1,0 +1,47 @@
+"""Tables beside those of a report: platforms there are, points of bytes against instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from rich.table import Table
+
+from tvm_ext.core.platform import NO_SIMD, Platform
+from tvm_ext.report.cells import binary, number
+
+
+def platform_table(platforms: Iterable[Platform]) -> Table:
+    """Name, processor, memories and QEMU machine of each platform."""
+    table = Table("platform", "processor", "memories", "QEMU machine", title="Platforms", title_justify="left")
+    for platform in platforms:
+        processor = platform.processor
+        memories = "\n".join(f"{memory.name} {binary(memory.capacity_bytes)}" for memory in platform.memories)
+        simd = "" if processor.simd in (NO_SIMD, processor.isa) else f"\nwith {processor.simd}"
+        machine = platform.board.qemu_machine if platform.board else "-"
+        table.add_row(platform.name, f"{processor.isa}{simd}", memories, machine)
+    return table
+
+
+class ParetoPoint(Protocol):
+    """A point of `tvm_ext.pareto`."""
+
+    @property
+    def arena_bytes(self) -> int: ...
+    @property
+    def modelled_instructions(self) -> int: ...
+    @property
+    def method(self) -> str: ...
+
+
+def pareto_table(points: Sequence[ParetoPoint]) -> Table:
+    """Bytes, modelled instructions and how it was reached, one row per point."""
+    table = Table(title="RAM against instructions (modelled)", title_justify="left")
+    for heading in ("arena B", "instructions", "times the fewest"):
+        table.add_column(heading, justify="right")
+    table.add_column("by")
+    fewest = max(min(point.modelled_instructions for point in points), 1)
+    for point in points:
+        ratio = f"{point.modelled_instructions / fewest:.3f}"
+        table.add_row(number(point.arena_bytes), number(point.modelled_instructions), ratio, point.method)
+    return table

@@ -1,0 +1,204 @@
+"""Tables of one model's report: totals, memories, states, moves, steps, floats, quantization, verification."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from tvm_ext.report.cells import number, percent, small_number
+from tvm_ext.report.read_report import Report
+
+_CHANGES = {
+    "ring": "pushes {rows} rows into a ring",
+    "shift": "moves rows up, adds new ones",
+    "in place": "writes it in place",
+    "copy": "copies the next value",
+    "none": "reads it only",
+}
+"""Ways in which a run changes a state, as the report names them."""
+
+
+def totals_table(report: Report) -> Table:
+    """Bytes, work and instructions of a model, one row for each."""
+    model = report["model"]
+    table = Table(title=escape(f"{model['name']} on {report['platform']}"), show_header=False, title_justify="left")
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_row("model", escape(f"{model['format']}, sha256 {str(model['sha256'])[:12]}"))
+    table.add_row("arena", _arena(report["arena_bytes"], report["lower_bound_bytes"], bool(report.get("arena_proved"))))
+    for label, key, unit in (
+        ("weights", "weights_bytes", " B"),
+        ("code", "code_bytes", " B"),
+        ("stack", "stack_bytes", " B"),
+        ("multiply-accumulates", "macs", ""),
+    ):
+        table.add_row(label, number(report[key], unit))
+        if key == "stack_bytes":
+            table.add_row("stack, bound by its calls", _stack_bound(report.get("stack_bound") or {}))
+    table.add_row("statements the self-test covers", coverage(report.get("selftest_coverage") or {}))
+    for port in (*report.get("inputs", ()), *report.get("outputs", ())):
+        if stream := port.get("stream"):
+            kept = f"{stream['rows_kept']} of {stream['rows']} rows held" if stream["rows"] > 1 else "whole"
+            table.add_row(f"{escape(port['name'])}, streamed", escape(kept))
+    if report.get("image"):
+        table.add_row("image", escape(_image(report["image"])))
+    qemu: Report = report["verify"].get("qemu") or {}
+    table.add_row("instructions (QEMU; not cycles)", number(qemu.get("instructions")))
+    prediction: Report = report.get("prediction", {})
+    if prediction.get("moved"):
+        table.add_row("cycles (predicted)", number(prediction["cycles"]))
+        table.add_row("cycles, all in one memory (predicted)", number(prediction["cycles_in_default_memory"]))
+    return table
+
+
+def _image(image: Report) -> str:
+    places = [f"{run['address']:#x}" for run in image["runs"] or ()]
+    return f"{image['file']}, {image['num_bytes']:,} B, {'run from ' + ' and '.join(places) if places else 'not run'}"
+
+
+def _stack_bound(bound: Report) -> str:
+    if bound.get("num_bytes") is None:
+        return escape(f"none: {bound['reason']}") if bound.get("reason") else number(None)
+    depth = bound.get("callback_depth_bytes")
+    own = number(bound["num_bytes"], " B")
+    return own if depth is None else f"{own}; {depth:,} B and a callback's own at each of the application's"
+
+
+def coverage(measured: Report) -> str:
+    """Statements of the generated C that the self-test ran, or why nobody knows."""
+    if measured.get("statements") is None:
+        return escape(f"not measured: {measured['reason']}") if measured.get("reason") else number(None)
+    missed = sum(len(lines) for lines in measured["missed"].values())
+    return f"{measured['covered']:,} of {measured['statements']:,}{'' if not missed else f', {missed:,} lines missed'}"
+
+
+def _arena(used: int, bound: int | None, proved: bool) -> str:
+    if not bound:
+        return number(used, " B")
+    if used == bound:
+        return f"{used:,} B, its lower bound"
+    gap = f"{used:,} B, {(used - bound) / bound:.1%} above the lower bound of {bound:,} B"
+    return f"{gap}; no offsets need fewer" if proved else gap
+
+
+def memories_table(report: Report) -> Table:
+    """Bytes used of each memory."""
+    table = Table("memory", "kind", title="Memories", title_justify="left")
+    for heading in ("used B", "capacity B", "used"):
+        table.add_column(heading, justify="right")
+    for memory in report["memories"]:
+        used, capacity = memory["used_bytes"], memory["capacity_bytes"]
+        share = "-" if used is None else f"{used / capacity:.1%}"
+        table.add_row(escape(memory["name"]), escape(memory["kind"]), number(used), number(capacity), share)
+    return table
+
+
+def states_table(report: Report) -> Table:
+    """One row per state; then what runs keep beside them."""
+    table = Table("state", "elements", title="Kept from run to run", title_justify="left")
+    table.add_column("B", justify="right")
+    table.add_column("at")
+    table.add_column("a run")
+    states: list[Report] = report["states"]
+    for state in states:
+        change = _CHANGES[state["update"]].format(rows=state["rows_pushed"])
+        kind = f"{state['dtype']}[{','.join(map(str, state['shape']))}]"
+        place = f"{state['memory']}, state+{state['offset']}"
+        table.add_row(escape(state["name"]), escape(kind), number(state["num_bytes"]), escape(place), change)
+    marks = report["state_bytes"] - sum(state["num_bytes"] for state in states)
+    table.add_row("marks and places of rings", "", number(marks), "", "")
+    table.add_row("in all", "", number(report["state_bytes"]), "", "")
+    return table
+
+
+def moves_table(moved: list[Report]) -> Table:
+    """Bytes that a run moves from one memory to another."""
+    table = Table("from", "to", title="Moved between memories in one run", title_justify="left")
+    table.add_column("B", justify="right")
+    for row in moved:
+        table.add_row(escape(row["source"]), escape(row["target"]), number(row["bytes"]))
+    return table
+
+
+def steps_table(steps: list[Report]) -> Table:
+    """One row per step; where a tensor stands and how long it lives as `memory+offset [begin, end)`, in steps."""
+    table = Table(title="Steps", title_justify="left")
+    table.add_column("#", justify="right")
+    table.add_column("step", overflow="fold")
+    table.add_column("kernel", overflow="fold")
+    table.add_column("MACs", justify="right")
+    table.add_column("modelled instr.", justify="right")
+    table.add_column("scratch B", justify="right")
+    table.add_column("writes")
+    table.add_column("at [lives)")
+    for step in steps:
+        writes = [f"{out['dtype']}[{','.join(map(str, out['shape']))}]" for out in step["outputs"]]
+        places = [
+            f"{out['memory']}+{out['offset']} [{out['begin']}, {out['end']})" if out["memory"] else "the caller's"
+            for out in step["outputs"]
+        ]
+        table.add_row(
+            escape(str(step["index"])),
+            escape(step["name"]),
+            escape(step["kernel"]),
+            number(step["macs"]),
+            number(step.get("modelled_instructions")),
+            number(step["scratch_bytes"]),
+            escape("\n".join(writes)),
+            escape("\n".join(places)),
+        )
+    return table
+
+
+def float_operations_table(operations: list[Report]) -> Table:
+    """Steps that compute in float, and why."""
+    table = Table("step", title="Float arithmetic left in a quantized model", title_justify="left")
+    table.add_column("because", overflow="fold")
+    for operation in operations:
+        table.add_row(escape(operation["step"]), escape(operation["reason"]))
+    return table
+
+
+def quantization_table(quantization: Report) -> RenderableType:
+    """Error per operator beside the float network, why operators are float, accuracy on the calibration samples."""
+    reasons = {left["name"]: left["reason"] for left in quantization["left_float"]}
+    table = Table("operator", "type", title="Quantization", title_justify="left")
+    table.add_column("signal to noise", justify="right")
+    table.add_column("left float because", overflow="fold")
+    for operator in quantization["operators"]:
+        name = operator["name"]
+        reason = reasons.get(name, "") if operator["dtype"] != "int8" else ""
+        table.add_row(escape(name), escape(operator["dtype"]), f"{operator['snr_db']:.2f} dB", escape(reason))
+    for state in quantization.get("states", []):
+        reason = reasons.get(state["name"], "") if state["dtype"] != "int8" else ""
+        table.add_row(escape(state["name"]), escape(state["dtype"]), f"{state['snr_db']:.2f} dB", escape(reason))
+    before, after = (percent(quantization[key]) for key in ("accuracy_float", "accuracy_int8"))
+    summary = f"{quantization['samples']} calibration samples; accuracy on them: float {before}, quantized {after}"
+    if "carried_snr_db" in quantization:
+        summary += f"; outputs with states carried over all of them: {quantization['carried_snr_db']:.2f} dB"
+    return Group(table, Text(summary))
+
+
+def verification_table(report: Report) -> RenderableType:
+    """Results of each comparison, and notes on those that are missing; a warning where there was none at all."""
+    verify: Report = report["verify"]
+    targets = ["host", "qemu"] if report["artifacts"]["elf"] else ["host"]
+    results = {target: verify[target] for target in ("host", "qemu") if verify.get(target)}
+    if not results:
+        message = "NOT VERIFIED: this package was never run and compared with a reference."
+        return Panel(Text(message, style="bold red"), border_style="red", expand=False)
+    table = Table("verified on", "against", "result", title="Verification", title_justify="left")
+    for heading in ("max |error|", "relative to max |reference|", "elements"):
+        table.add_column(heading, justify="right")
+    for target, result in results.items():
+        passed = Text("passed", style="green") if result["passed"] else Text("FAILED", style="bold red")
+        errors = [small_number(result[key]) for key in ("max_abs_error", "max_rel_error")]
+        against = str(result.get("reference", "not said")) + (" (our own reading)" if result.get("own_reading") else "")
+        table.add_row(target, escape(against), passed, *errors, number(result["elements"]))
+    notes = [f"not verified on {target}" for target in targets if target not in results][:1]
+    own = next((result["own_reading"] for result in results.values() if result.get("own_reading")), None)
+    notes += [f"compared with our own reading only: {own}"] if own else []
+    return Group(table, *(Text(note, style="yellow") for note in notes)) if notes else table

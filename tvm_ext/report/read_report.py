@@ -1,0 +1,49 @@
+"""report.json of a package, read back: nothing in it is trusted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+from tvm_ext.core.errors import BadPackage
+
+NEWEST_SCHEMA = 1
+_MOST_BYTES = 1 << 28
+_MOST_DEPTH = 32
+
+Report = dict[str, Any]
+
+
+def read_report(folder: Path) -> Report:
+    """report.json of a package. Raises BadPackage where there is none, or none that this version understands."""
+    path = folder / "report.json"
+    try:
+        if path.stat().st_size > _MOST_BYTES or not path.is_file():
+            raise BadPackage(f"{path}: is no file of at most {_MOST_BYTES} B. Compile the model again.")
+        report: Any = json.loads(path.read_text(encoding="utf-8"))
+        _check_depth(report)
+    except OSError as error:
+        raise BadPackage(f"{folder}: is not a package: report.json: {error.strerror}.") from None
+    except ValueError as error:
+        raise BadPackage(f"{path}: is damaged: {error}. Compile the model again.") from None
+    except RecursionError:
+        raise BadPackage(f"{path}: is damaged: nested too deeply. Compile the model again.") from None
+    version = cast("Report", report).get("schema_version") if isinstance(report, dict) else None
+    if not isinstance(version, int):
+        raise BadPackage(f"{path}: is no report of tvm-ext: schema_version is missing.")
+    if version > NEWEST_SCHEMA:
+        raise BadPackage(f"{path}: has schema_version {version}; this tvm-ext reads up to {NEWEST_SCHEMA}. Update it.")
+    return cast("Report", report)
+
+
+def _check_depth(report: Any) -> None:
+    """Raise RecursionError for what others would have to follow too deeply."""
+    level: list[Any] = [report]
+    for _ in range(_MOST_DEPTH):
+        tables = [cast("Report", item).values() for item in level if isinstance(item, dict)]
+        lists = [cast("list[Any]", item) for item in level if isinstance(item, list)]
+        level = [item for items in (*tables, *lists) for item in items]
+        if not level:
+            return
+    raise RecursionError

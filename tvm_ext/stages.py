@@ -1,0 +1,130 @@
+"""The stages a model passes through, as lists that read as a table of contents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import tvm
+
+from codegen_c.backend.byoc import CODEGEN, CodegenBackend
+from codegen_c.composites.lower_operator import Lower, lower_operator
+from codegen_c.costs.predict import time_model
+from codegen_c.targets.registry import target_of
+from codegen_c.tir.macs import macs_of_function
+from relay_passes.layout.convert_layout import ConvertLayout
+from relay_passes.layout.flatten_channels_last import FlattenChannelsLast
+from relay_passes.layout.stream_ports import StreamPorts
+from relay_passes.memory.assign_memories import AssignMemories
+from relay_passes.memory.schedule_operators import ScheduleOperators
+from relay_passes.quantization.quantize_int8 import QuantizeInt8
+from relay_passes.regions.copy_results import CopyResults
+from relay_passes.regions.form_composites import FormComposites
+from relay_passes.regions.outline_regions import OutlineRegions
+from relay_passes.simplify.duplicate_dequantize import DuplicateDequantize
+from relay_passes.simplify.expose_gathers import ExposeGathers
+from relay_passes.simplify.expose_interpolations import ExposeInterpolations
+from relay_passes.simplify.fold_batch_norm import FoldBatchNorm
+from relay_passes.simplify.fold_constants import FoldConstants
+from relay_passes.simplify.fold_pads import FoldPads
+from relay_passes.simplify.move_integers import MoveIntegers
+from relay_passes.simplify.slice_splits import SliceSplits
+from relay_passes.streams.stream_windows import StreamWindows
+from tvm_ext import guide
+from tvm_ext.calibration import Calibration
+from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.platform import Platform
+from tvm_ext.fit_methods import MemoryPass
+
+
+def quantizing(platform: Platform, options: BuildOptions, data: Calibration) -> list[tvm.transform.Pass]:
+    """Passes before all others: a loaded float module to QDQ form."""
+    return [
+        FoldConstants(),
+        FoldBatchNorm(),
+        QuantizeInt8(
+            data.samples, labels=data.labels, resets=data.resets, elementwise=backend_of(platform, options).elementwise,
+            float_allowed=platform.processor.fpu != "none", float_io=options.io_type == "float32",
+            min_snr_db=options.min_snr_db,
+        ),
+    ]  # fmt: skip
+
+
+def streaming(name: str, hop: int, axis: int | None) -> list[tvm.transform.Pass]:
+    """Passes behind these: an input that is a window over time becomes a stream of hops."""
+    streams = StreamWindows(name, hop, axis, macs_of_function)
+    return [FoldConstants(), FoldBatchNorm(), FoldPads(), SliceSplits(), streams]
+
+
+def passes(
+    platform: Platform,
+    options: BuildOptions,
+    prefix: str,
+    memory_pass: MemoryPass = None,
+    limits: Mapping[str, int] | None = None,
+) -> list[tvm.transform.Pass]:
+    """From a loaded module to one whose regions are ready for code generation, in this order.
+
+    memory_pass: what makes the model fit, where its order alone does not. limits: memories that may be used beside the
+    default one, with it, and bytes that each may give; None uses the default one alone.
+    """
+    backend = backend_of(platform, options)
+    return [
+        *before_order(backend, options),
+        *order(backend),
+        *from_memory(platform, backend, prefix, memory_pass, limits),
+    ]
+
+
+def before_order(backend: CodegenBackend, options: BuildOptions) -> list[tvm.transform.Pass]:
+    """Passes that are the same for all kernels, however a model is made to fit."""
+    return [
+        # Phase 1. Constants become plain: weights are constants, quantized weights dequantize(constant).
+        FoldConstants(),
+        FoldBatchNorm(),
+        FoldPads(),
+        DuplicateDequantize(),
+        SliceSplits(),
+        # Operators that only move elements keep their layout, and quantized chains match once none stands in them.
+        ExposeGathers(),
+        MoveIntegers(),
+        ExposeInterpolations(),
+        # Phase 2. Every operator becomes one composite; quantized chains are matched before anything touches them.
+        FormComposites(backend),
+        CopyResults(),
+        # Phase 3. Layout: channels last inside, the model's own order at its borders.
+        ConvertLayout(),
+        FlattenChannelsLast(),
+        *([StreamPorts()] if options.io == "stream" else []),
+    ]
+
+
+def order(backend: CodegenBackend) -> list[tvm.transform.Pass]:
+    """The begin of phase 4. Memory: the order of operators that keeps the fewest bytes alive."""
+    return [ScheduleOperators(backend)]
+
+
+def from_memory(
+    platform: Platform,
+    backend: CodegenBackend,
+    prefix: str,
+    memory_pass: MemoryPass,
+    limits: Mapping[str, int] | None,
+) -> list[tvm.transform.Pass]:
+    """The end of phase 4, passes that leave fewer bytes alive, and what follows."""
+    kernels, time = replace(backend, cost=None), time_model(platform)
+    return [
+        *([memory_pass] if memory_pass else []),
+        *([AssignMemories(kernels, time, limits)] if limits else []),  # the time model has a calibration of its own
+        # Phase 5. Runs of composites become regions; the order of bindings is the schedule.
+        OutlineRegions(CODEGEN, prefix),
+    ]
+
+
+def backend_of(platform: Platform, options: BuildOptions, lower: Lower = lower_operator) -> CodegenBackend:
+    """Code generation as passes ask it: kernels of the processor, with learned costs where the options rank by them."""
+    return CodegenBackend(
+        target=target_of(platform.processor, optimize=options.optimize, least_scratch=options.least_scratch),
+        cost=guide.learned_cost() if options.guide == "learned" else None,
+        lower=lower,
+    )

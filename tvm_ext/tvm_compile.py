@@ -1,0 +1,87 @@
+"""The pipeline as `tvm.compile` takes it: regions run as our C, the rest as TVM compiles it; registered by name."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import tvm
+from tvm import relax
+
+from codegen_c.backend.byoc import codegen_options
+from tvm_ext.calibration import Source
+from tvm_ext.core.decisions.models import KeptStates, ModelOrigin, PortNames
+from tvm_ext.core.errors import BadOptions
+from tvm_ext.core.model_states import with_next_names
+from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.platform import Platform
+from tvm_ext.fit import fit
+from tvm_ext.fitter import Way
+from tvm_ext.load import load
+from tvm_ext.model_forms import forms_of
+from tvm_ext.pipeline import fitter_of
+from tvm_ext.stages import passes
+
+
+def relax_pipeline(
+    platform: Platform | str, options: BuildOptions | None = None, *, calibration: Source | None = None
+) -> tvm.transform.Pass:
+    """For `tvm.compile(mod, target, relax_pipeline=...)`: regions run as our C, the rest as TVM compiles it."""
+    board = Platform.load(platform) if isinstance(platform, str) else platform
+    chosen = options or BuildOptions()
+    _refuse_options(chosen)
+
+    @tvm.transform.module_pass(opt_level=0, name=f"tvm_ext.{board.name}")
+    def pipeline(mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
+        loaded_forms = forms_of(load(mod), board, chosen, calibration)
+        forms = cache(lambda quantize: _with_states_as_ports(loaded_forms(quantize)))
+        decides = chosen.ram is not None or chosen.quantize == "auto"
+        decided = fit(fitter_of(forms, board, chosen), board, chosen)[1] if decides else None
+        way = decided or Way(method="whole", options=chosen)
+        loaded = forms(way.options.quantize)
+        prefix = chosen.name or ModelOrigin.read(loaded).name
+        stages = passes(board, way.options, prefix, way.memory_pass)
+        generate = relax.transform.RunCodegen(codegen_options(board, way.options))
+        lowered = tvm.transform.Sequential([*stages, generate])(loaded)
+        lowered = lowered.without_attr("const_name_to_constant")  # they stand in the C text already
+        return relax.get_pipeline("default_build")(lowered)
+
+    return pipeline
+
+
+def _refuse_options(chosen: BuildOptions) -> None:
+    """Raises BadOptions for what only a package can be built with."""
+    if chosen.pin or chosen.keep:
+        raise BadOptions(
+            "pin and keep: inside tvm.compile the caller holds inputs and outputs; build a package instead."
+        )
+    if chosen.context == "caller":
+        raise BadOptions(
+            "context = 'caller': TVM calls compiled code without an instance; inside tvm.compile use context = "
+            "'static', or build a package."
+        )
+    if chosen.hop:
+        raise BadOptions("hop: inside tvm.compile the caller holds what runs keep; build a package instead.")
+    if chosen.io == "stream":
+        raise BadOptions(
+            "io = 'stream': TVM hands whole tensors to compiled code; inside tvm.compile use io = 'arena' or 'caller', "
+            "or build a package."
+        )
+
+
+def _with_states_as_ports(mod: tvm.IRModule) -> tvm.IRModule:
+    """The module whose caller holds its states: they are the last inputs and outputs, of the shapes they have there."""
+    states, names = KeptStates.read(mod).states, PortNames.read(mod)
+    if not states:
+        return mod
+    every = [*names.inputs, *(state.name for state in states)]
+    ports = PortNames(inputs=tuple(every), outputs=tuple(with_next_names(names.outputs, states)))
+    return KeptStates().write(ports.write(mod))
+
+
+def register_pipelines() -> None:
+    """Makes every shipped platform known to Relax as `tvm_ext.<platform>`."""
+    for name in Platform.shipped():
+        relax.register_pipeline(f"tvm_ext.{name}")(lambda name=name: relax_pipeline(name))
+
+
+register_pipelines()
