@@ -81,8 +81,16 @@ class Fitter:
         module = self._once(("module", method.name, one.index), lambda: self._changed(method, one.index))
         if module is None:
             return None
-        key = ("compiled", method.name, one.index, tuple(allowed.items()) if allowed else None)
-        return self._once(key, lambda: self.stages.compiled(module, method.options, allowed))
+
+        def within(memories: Mapping[str, int] | None) -> Compiled:
+            key = ("compiled", method.name, one.index, tuple(memories.items()) if memories else None)
+            return self._once(key, lambda: self.stages.compiled(module, method.options, memories))
+
+        compiled = within(allowed)
+        if compiled.moved_to_fit:  # overlaps are planned after places are chosen, and may make it fit unmoved
+            at_home, home = within(None), self.platform.activations
+            return at_home if at_home.plan.bytes_in(home) <= limits[home] else compiled
+        return compiled
 
     def _changed(self, method: FitMethod, index: int) -> tvm.IRModule | None:
         """The module behind a method's pass; None where the whole would be compiled once more."""

@@ -16,7 +16,7 @@ from codegen_c.emit.banner import Origin
 from tvm_ext import guide
 from tvm_ext.calibration import Source
 from tvm_ext.core.decisions.models import KeptStates, LinkedInputs, ModelOrigin, PortNames, WarmUp
-from tvm_ext.core.decisions.outcomes import SchedulePeak, SplitCost
+from tvm_ext.core.decisions.outcomes import PredictedTime, SchedulePeak, SplitCost
 from tvm_ext.core.model_states import with_next_names
 from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
@@ -107,6 +107,7 @@ def _compiled(
     return replace(
         compiled, schedule_peak_bytes=peak.peak_bytes, schedule_proved=bool(peak.proved),
         added_instructions=SplitCost.read(lowered["main"]).instructions or 0,
+        moved_to_fit=PredictedTime.read(lowered["main"]).to_fit,
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from codegen_c.backend.byoc import CODEGEN, CodegenBackend
 from codegen_c.composites.lower_operator import Lower, lower_operator
 from codegen_c.costs.predict import time_model
 from codegen_c.targets.registry import target_of
+from codegen_c.tir.macs import macs_of_function
 from relay_passes.layout.convert_layout import ConvertLayout
 from relay_passes.layout.flatten_channels_last import FlattenChannelsLast
 from relay_passes.layout.stream_ports import StreamPorts
@@ -51,7 +52,8 @@ def quantizing(platform: Platform, options: BuildOptions, data: Calibration) -> 
 
 def streaming(name: str, hop: int, axis: int | None) -> list[tvm.transform.Pass]:
     """Passes behind these: an input that is a window over time becomes a stream of hops."""
-    return [FoldConstants(), FoldBatchNorm(), FoldPads(), SliceSplits(), StreamWindows(name, hop, axis)]
+    streams = StreamWindows(name, hop, axis, macs_of_function)
+    return [FoldConstants(), FoldBatchNorm(), FoldPads(), SliceSplits(), streams]
 
 
 def passes(

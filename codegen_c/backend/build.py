@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from tvm import relax
 
@@ -14,6 +15,7 @@ from codegen_c.composites.lower_operator import Lower, lower_operator
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.function_names import CONTEXT_NAMES, RESERVED
 from codegen_c.emit.memory import context_bytes
+from codegen_c.emit.pieces import Piece
 from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.sources import emit_sources
 from codegen_c.emit.trace import emit_trace
@@ -51,6 +53,7 @@ class Compiled:
 
     schedule_peak_bytes, schedule_proved: live bytes at the peak of the order chosen before lowering, and whether no
     order has fewer; None where that is not known. added_instructions: modelled, that splitting costs.
+    moved_to_fit: it lies in several memories only as the default one seemed too small, by bytes alive before lowering.
     attempts: all that was tried to make it fit, in order, what came to this last. sharing: with others of a bundle.
     """
 
@@ -62,6 +65,7 @@ class Compiled:
     schedule_peak_bytes: int | None = None
     schedule_proved: bool | None = None
     added_instructions: int = 0
+    moved_to_fit: bool = False
     attempts: tuple[Attempt, ...] = ()
     sharing: Sharing = ALONE
 
@@ -82,10 +86,10 @@ class Compiled:
         parts = (self.program, self.plan, self.interface, self.origin, self.platform)
         return emit_sources(*parts, after_step=after_step, sharing=self.sharing)
 
-    def trace(self, nodes: Sequence[ModelNode]) -> str:
-        """Text of `trace.json`; nodes: the model's, in order."""
+    def trace(self, nodes: Sequence[ModelNode], common: Mapping[str, Sequence[Piece]] = MappingProxyType({})) -> str:
+        """Text of `trace.json`; nodes: the model's, in order. common: pieces of files that a bundle has for several."""
         parts = (self.program, self.plan, self.interface, self.origin, self.platform)
-        return emit_trace(*parts, nodes, self.sharing)
+        return emit_trace(*parts, nodes, self.sharing, common)
 
 
 def compile_region(

@@ -7,6 +7,7 @@ from math import prod
 
 import numpy as np
 
+from codegen_c.kernels import generic
 from codegen_c.kernels.contract import Implementation
 from codegen_c.operators.kinds import TensorType
 
@@ -15,8 +16,9 @@ FEATURES = (
     "input_item_bytes", "output_elements", "output_item_bytes", "output_channels", "output_width", "output_rows",
     "input_channels", "input_width", "window_height", "window_width", "stride", "taps",
 )  # fmt: skip
-"""taps: multiply-accumulates for each element of the output. Sizes of channels and width are those of images stored
-[N, H, W, C]; other tensors have their last axis as channels. modelled: the kernel's own estimate of instructions."""
+"""macs: none of generic code, as when the shipped costs were learned. taps: multiply-accumulates for each element of
+the output. Sizes of channels and width are those of images stored [N, H, W, C]; other tensors have their last axis as
+channels. modelled: the kernel's own estimate of instructions."""
 
 
 def step_features(
@@ -28,11 +30,12 @@ def step_features(
     read = sum(prod(kind.shape) for kind in inputs)
     window = implementation.spatial.window if implementation.spatial else None
     height, width = window.kernel if window else (1, 1)
+    macs = 0 if implementation.kernel == generic.KERNEL.name else implementation.macs
     return (
-        modelled(implementation, inputs, outputs), implementation.macs, implementation.scratch_bytes,
+        modelled(implementation, inputs, outputs), macs, implementation.scratch_bytes,
         sum(array.nbytes for _, array in implementation.constants), len(inputs), read, prod(first.shape),
         _item_bytes(first), elements, _item_bytes(result), *_extents(result)[:2], _rows(result), *_extents(first),
-        height, width, window.strides[0] if window else 1, implementation.macs // max(elements, 1),
+        height, width, window.strides[0] if window else 1, macs // max(elements, 1),
     )  # fmt: skip
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from codegen_c.arena.overlay import Overlay, overlay_of
 from codegen_c.c_text.lines import comment_block, folded
-from codegen_c.c_text.text import block, comment
+from codegen_c.c_text.text import block
 from codegen_c.emit.banner import Origin, banner
-from codegen_c.emit.functions import declaration, definition
-from codegen_c.emit.layers import layer_names
+from codegen_c.emit.common_pieces import LINKAGE, CommonPiece, common_constants, common_functions, kernels_title
+from codegen_c.emit.functions import declaration
 from codegen_c.emit.links import ModelLink, emit_links
-from codegen_c.emit.memory import arena_definition, define_section, section_macro, union_name
+from codegen_c.emit.memory import arena_definition, union_name
 from codegen_c.emit.model import RUNTIME_HEADER
 from codegen_c.emit.sharing import (
     Member,
@@ -24,14 +24,8 @@ from codegen_c.emit.sharing import (
     sharing_of,
 )
 from codegen_c.emit.variants import VariantGroup, emit_variants
-from codegen_c.emit.weights import constant_definition
-from codegen_c.emit.weights import declaration as constant_declaration
-from codegen_c.kernels.contract import CFunction
 from tvm_ext.core.alignment import ALIGNMENT_BYTES
-from tvm_ext.core.options import Optimize
 from tvm_ext.core.platform import STATE_MEMORY, Platform
-
-_LINKAGE = "TVM_EXT_APART"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -91,11 +85,11 @@ def emit_bundle(bundle: Bundle, origin: Origin, origins: Mapping[str, Origin], p
     if bundle.overlays or bundle.state_overlays:
         texts |= _memory(bundle, origin, platform)
     if bundle.functions:
-        texts |= _kernels(bundle, origin, origins)
+        texts[f"{bundle.name}_kernels.h"] = _kernels_header(bundle, origin)
     texts |= emit_links(bundle.name, bundle.links, origin)
-    if bundle.constants:
-        texts |= _weights(bundle, origin, origins, platform)
-    return {name: folded(text) for name, text in texts.items()}
+    pieces = common_pieces(bundle, origin, origins, platform)
+    common = {name: "\n".join(piece.text for piece in found) for name, found in pieces.items()}
+    return {name: folded(text) for name, text in texts.items()} | common
 
 
 def _header(bundle: Bundle, origin: Origin) -> str:
@@ -156,73 +150,22 @@ def _union(bundle: str, overlay: Overlay) -> str:
     return "\n".join([note, f"union {tag} {{", block(members), "};", f"extern union {tag} {tag};", *asserts, ""])
 
 
-def _kernels(bundle: Bundle, origin: Origin, origins: Mapping[str, Origin]) -> dict[str, str]:
-    """Functions of several models, a file for each aim that they are optimized for."""
+def _kernels_header(bundle: Bundle, origin: Origin) -> str:
     name, guard = bundle.name, f"{bundle.name.upper()}_KERNELS_H"
-    declared = [f"{declaration(one.function, one.symbol, _LINKAGE)};" for one in bundle.functions]
-    title = f"{name}: functions that several of its models call."
-    header = [banner(origin, title), f"#ifndef {guard}\n#define {guard}\n", f'#include "{RUNTIME_HEADER}"\n', *declared]
-    texts = {f"{name}_kernels.h": "\n".join([*header, "\n#endif\n"])}
-    aims: list[Optimize] = [one.optimize for one in bundle.functions]
-    for optimize in dict.fromkeys(aims):
-        functions = [one for one in bundle.functions if one.optimize == optimize]
-        used = sorted({header for one in functions for header in one.function.includes} - {RUNTIME_HEADER})
-        includes = [f'#include "{name}_kernels.h"']
-        includes += [f'#include "{one}"' if one.startswith("tvm_ext_") else f"#include <{one}>" for one in used]
-        defined = _definitions(functions, origins)
-        texts[kernels_file(name, optimize)] = "\n".join([banner(origin, title), *includes, "", *defined])
-    return texts
-
-
-def kernels_file(bundle: str, optimize: Optimize) -> str:
-    """Name of the file of the functions that are shared among models optimized for one aim."""
-    return f"{bundle}_kernels_{optimize}.c"
-
-
-def _definitions(functions: Sequence[SharedFunction], origins: Mapping[str, Origin]) -> list[str]:
-    """Functions with their helpers, those that several have in common before the first of them."""
-    owners: dict[str, str] = {}
-    users: dict[str, list[CFunction]] = {}
-    for one in functions:
-        users.setdefault(one.function.helpers, []).append(one.function)
-    texts: list[str] = []
-    for one in functions:
-        helpers, helpers_of = one.function.helpers, ""
-        if helpers and len(users[helpers]) > 1:
-            if helpers not in owners:
-                owners[helpers] = one.symbol
-                texts.append(helpers.replace("$", one.symbol))
-            helpers_of = owners[helpers]
-        layers = {model: dict.fromkeys(layer_names(c, origins[model].operators) for m, c in one.calls if m == model)
-                  for model in one.models}  # fmt: skip
-        kernel = one.calls[0][1].implementation.kernel
-        notes = [f"Kernel {kernel}.", *(comment(f"{model}: {', '.join(names)}.") for model, names in layers.items())]
-        texts.append(f"{comment_block(notes)}\n{definition(one.function, one.symbol, helpers_of, _LINKAGE)}")
-    return texts
-
-
-def _weights(bundle: Bundle, origin: Origin, origins: Mapping[str, Origin], platform: Platform) -> dict[str, str]:
-    name = bundle.name
-    memories = dict.fromkeys(one.constant.memory for one in bundle.constants)
-    title = f"{name}: weights that several of its models read."
-    texts = [
-        banner(origin, title),
-        "#include <stdbool.h>\n#include <stdint.h>\n#include <math.h>\n",
-        *(define_section(name, platform.memory(memory), zeroed=False) for memory in memories),
+    declared = [f"{declaration(one.function, one.symbol, LINKAGE)};" for one in bundle.functions]
+    lines = [
+        banner(origin, kernels_title(name)),
+        f"#ifndef {guard}\n#define {guard}\n",
+        f'#include "{RUNTIME_HEADER}"\n',
+        *declared,
+        "\n#endif\n",
     ]
-    for one in bundle.constants:
-        section = section_macro(name, one.constant.memory)
-        texts.append(f"extern {constant_declaration(one.constant, one.symbol)};")
-        texts.append(constant_definition(one.constant, one.symbol, section, _readers(bundle, one, origins)))
-    return {f"{name}_weights.c": "\n".join(texts)}
+    return "\n".join(lines)
 
 
-def _readers(bundle: Bundle, one: SharedConstant, origins: Mapping[str, Origin]) -> str:
-    """Models, each with the layers that read a constant."""
-    found: list[str] = []
-    for member in bundle.members:
-        names = {name for model, name in one.users if model == member.model}
-        calls = [call for call in member.program.kernel_calls() if names.intersection(call.constants)]
-        layers = dict.fromkeys(layer_names(call, origins[member.model].operators) for call in calls)
-        found += [f"{member.model}: {', '.join(layers)}"] if names else []
-    return "; ".join(found)
+def common_pieces(
+    bundle: Bundle, origin: Origin, origins: Mapping[str, Origin], platform: Platform
+) -> dict[str, list[CommonPiece]]:
+    """File name -> pieces of the functions and constants that several models have in common."""
+    constants = common_constants(bundle.name, bundle.members, bundle.constants, origin, origins, platform)
+    return common_functions(bundle.name, bundle.functions, origin, origins) | constants

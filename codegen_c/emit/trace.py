@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from codegen_c.arena.memory_plan import MemoryPlan
@@ -28,8 +29,9 @@ def emit_trace(
     platform: Platform,
     nodes: Sequence[ModelNode],
     sharing: Sharing = ALONE,
+    common: Mapping[str, Sequence[Piece]] = MappingProxyType({}),
 ) -> str:
-    """JSON. nodes: of the model, in order of execution.
+    """JSON. nodes: of the model, in order of execution. common: files of its bundle, in which it has some part.
 
     `nodes`: each with what became of it: `code` (functions, steps, and lines [begin, end) of files), or, where it has
     none of its own, `constant` (computed when compiled), `folded` (part of others, or only another view of a tensor) or
@@ -40,6 +42,7 @@ def emit_trace(
     files = {
         f"{interface.model}.c": model_pieces(program, plan, interface, origin, sharing=sharing),
         f"{interface.model}_weights.c": weights_pieces(program, interface.model, origin, platform, sharing),
+        **{file: pieces for file, pieces in common.items() if any(piece.steps for piece in pieces)},
     }
     owners = _Owners(program, nodes)
     code = [entry for file, pieces in files.items() for entry in _code(file, pieces, owners)]

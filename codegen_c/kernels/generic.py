@@ -22,6 +22,7 @@ def implement(operator: Generic, target: Target, stored: StoredRows) -> Implemen
         reference=operator.reference,
         constants=tuple((name, np.ascontiguousarray(array)) for name, array in plain.constants),
         scratch_bytes=plain.scratch_bytes,
+        macs=plain.macs,
         instructions=elements * 10,
         accumulation="as TVM defines the operator",
         in_place=plain.in_place,

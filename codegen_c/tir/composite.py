@@ -12,6 +12,7 @@ from codegen_c.tir.aliasing import in_place_inputs
 from codegen_c.tir.expressions import ExpressionPrinter
 from codegen_c.tir.legalize import legalize_composite, operator_names
 from codegen_c.tir.lower import lower_function
+from codegen_c.tir.macs import macs_of_loops
 from codegen_c.tir.merge import Merged, merge_stages
 from codegen_c.tir.plain_c import CannotLowerError, NoPlainC, PlainC
 from codegen_c.tir.schedule import schedule_merged
@@ -66,6 +67,7 @@ def _printed(lowered: tirx.PrimFunc, merged: Merged) -> PlainC:
         ),
         constants=tuple((f"constant{index}", data) for index, data in enumerate(merged.constants)),
         scratch_bytes=storage.scratch_bytes,
+        macs=macs_of_loops(lowered.body),
         in_place=in_place_inputs(lowered, merged.num_inputs, merged.num_outputs, storage.aliases),
         integers_only=not any(dtype.startswith("float") for dtype in printer.dtypes),
     )

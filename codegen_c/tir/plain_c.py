@@ -22,6 +22,7 @@ class PlainC:
         order; an input that the result does not depend on is still there.
     constants: name and data of each constant parameter.
     scratch_bytes: wanted at the scratch pointer, which is aligned to SCRATCH_ALIGNMENT_BYTES.
+    macs: multiply-accumulates of one call.
     in_place: indices of inputs whose memory output 0 may take, element for element, because each element
         is read for the last time before the output element of the same position is written. It does not hold
         for a call that passes that memory as a second input too.
@@ -31,6 +32,7 @@ class PlainC:
     function: CFunction
     constants: tuple[tuple[str, np.ndarray], ...] = ()
     scratch_bytes: int = 0
+    macs: int = 0
     in_place: tuple[int, ...] = ()
     integers_only: bool = False
 

@@ -63,11 +63,12 @@ class AssignMemories(SearchingPass):
         found = assign(problem)
         cycles = problem.predicted_cycles(found), problem.predicted_cycles(before)
         fits_better = problem.overflow(found) < problem.overflow(before)
-        if not fits_better and cycles[0] > cycles[1] * (1 - LEAST_GAIN):
+        is_faster = cycles[0] <= cycles[1] * (1 - LEAST_GAIN)
+        if not fits_better and not is_faster:
             return mod
         module = mod.clone()
         moved = _Rewriting(module, main, operators, problem, found).function()
-        predicted = PredictedTime(cycles=int(cycles[0]), cycles_at_home=int(cycles[1]))
+        predicted = PredictedTime(cycles=int(cycles[0]), cycles_at_home=int(cycles[1]), to_fit=not is_faster)
         return with_main(module, predicted.write(moved))
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
+from types import MappingProxyType
 
 import numpy as np
 from tvm import relax
@@ -12,6 +13,9 @@ from relay_passes.dataflow import bindings, live, op_name, outputs, static_shape
 
 _NAMED = 3
 """Operators that a message names."""
+_TIR = "relax.call_tir"
+NOT_COUNTED: Mapping[str, int] = MappingProxyType({})
+"""Multiply-accumulates of TIR functions where nothing counts them."""
 
 
 def label(binding: relax.VarBinding) -> str:
@@ -21,9 +25,11 @@ def label(binding: relax.VarBinding) -> str:
     return f"{own} ({name.removeprefix('relax.').removeprefix('nn.')})"
 
 
-def multiply_accumulates(binding: relax.VarBinding) -> int:
-    """Products of a convolution or a matrix product; 0 of any other operator."""
+def multiply_accumulates(binding: relax.VarBinding, of_tir: Mapping[str, int] = NOT_COUNTED) -> int:
+    """Products of a convolution or a matrix product, and of a call of TIR as counted; 0 of any other operator."""
     name, call = op_name(binding.value) or "", binding.value
+    if name == _TIR:
+        return of_tir.get(call.args[0].name_hint, 0)
     if name in ("relax.nn.conv1d", "relax.nn.conv2d"):
         weight = static_shape(call.args[1])
         each = int(np.prod(weight)) // weight[str(call.attrs.kernel_layout).index("O")]
@@ -34,8 +40,8 @@ def multiply_accumulates(binding: relax.VarBinding) -> int:
     return each * int(np.prod(static_shape(binding.var)))
 
 
-def total(sequence: Iterable[relax.VarBinding]) -> int:
-    return sum(map(multiply_accumulates, sequence))
+def total(sequence: Iterable[relax.VarBinding], of_tir: Mapping[str, int] = NOT_COUNTED) -> int:
+    return sum(multiply_accumulates(binding, of_tir) for binding in sequence)
 
 
 def reached(main: relax.Function) -> list[relax.VarBinding]:
@@ -44,9 +50,11 @@ def reached(main: relax.Function) -> list[relax.VarBinding]:
 
 
 def cost_of_window(main: relax.Function, param: relax.Var) -> str:
-    """Words for the bytes and the work of each run without a hop."""
+    """Words for the bytes and the work of each run without a hop; calls of TIR are not counted."""
     num_bytes = int(np.prod(static_shape(param))) * np.dtype(str(param.ty.dtype)).itemsize
-    return f"{num_bytes} B of {param.name} and {total(reached(main)):,} multiply-accumulates in each run"
+    sequence = reached(main)
+    more = " or more" if any(op_name(binding.value) == _TIR for binding in sequence) else ""
+    return f"{num_bytes} B of {param.name} and {total(sequence):,}{more} multiply-accumulates in each run"
 
 
 def remarks(
@@ -54,16 +62,18 @@ def remarks(
     reasons: Mapping[str, str],
     whole: Set[relax.Var],
     borders: Mapping[relax.Var, str],
+    of_tir: Mapping[str, int] = NOT_COUNTED,
 ) -> tuple[str, ...]:
     """Sentences on what a hop computes though the window only moved on.
 
     sequence: what a hop computes. reasons: operators that do not go along with time -> why. whole: values of the hop
     that are computed for the whole window. borders: values that are rows which padding touches -> the operator.
+    of_tir: TIR function -> its multiply-accumulates.
     """
     found: list[str] = []
     if reasons:
         named = "; ".join(f"{name} {reason}" for name, reason in list(reasons.items())[:_NAMED])
-        count = total(binding for binding in sequence if binding.var in whole)
+        count = total((binding for binding in sequence if binding.var in whole), of_tir)
         found.append(f"{named}: computed for the whole window in each run, {count:,} multiply-accumulates")
     again: Counter[str] = Counter()
     for binding in sequence:

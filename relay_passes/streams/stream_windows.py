@@ -15,6 +15,8 @@ Leaves alone: what is not over time; a model of which nothing is over time is re
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import tvm
 from tvm import relax
 
@@ -31,10 +33,13 @@ class StreamWindows:
     """Takes `hop` new frames in each run, along one axis of an input; its name stays. Runs on one dataflow block.
 
     Attributes of the result: the states, and how many runs are needed before the first answer is that of a window.
+    count: multiply-accumulates of a TIR function.
     """
 
-    def __init__(self, name: str, hop: int, axis: int | None = None) -> None:
-        self.name, self.hop, self.axis = name, hop, axis
+    def __init__(
+        self, name: str, hop: int, axis: int | None = None, count: Callable[[tvm.tirx.PrimFunc], int] = lambda _: 0
+    ) -> None:
+        self.name, self.hop, self.axis, self.count = name, hop, axis, count
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         main = mod["main"]
@@ -42,9 +47,10 @@ class StreamWindows:
         times = _times(main, param, self.hop, self.axis)
         frames = static_shape(param)[times.over[param].axis]
         written = write_hop(main, times, self.hop)
+        of_tir = {var.name_hint: self.count(f) for var, f in mod.functions.items() if isinstance(f, tvm.tirx.PrimFunc)}
         cost = HopCost(
-            macs=total(written.sequence), window_macs=total(reached(main)),
-            remarks=remarks(written.sequence, times.whole, written.whole, written.borders),
+            macs=total(written.sequence, of_tir), window_macs=total(reached(main), of_tir),
+            remarks=remarks(written.sequence, times.whole, written.whole, written.borders, of_tir),
         )  # fmt: skip
         changed = mod.clone()
         changed.update_func(changed.get_global_var("main"), written.func)

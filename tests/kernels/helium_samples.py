@@ -88,6 +88,10 @@ SAMPLES: dict[str, tuple[Kernel, Operator]] = {
         qdepthwise_helium.KERNEL,
         conv(BYTES, tensor(1, 5, 4, 12, scale=0.2, dtype="uint8"), SAME, groups=12),
     ),
+    "depthwise_overlapping": (
+        qdepthwise_helium.KERNEL,
+        conv(tensor(1, 6, 5, 40), tensor(1, 6, 5, 40, scale=0.2), SAME, groups=40),
+    ),
     "depthwise_narrow": (
         qdepthwise_helium.KERNEL,
         conv(tensor(1, 6, 7, 8), tensor(1, 6, 7, 8, scale=0.2), SAME, groups=8),

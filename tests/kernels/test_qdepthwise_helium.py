@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codegen_c.kernels.contract import StoredRows
 from codegen_c.kernels.shared.requantize import scale_of
-from codegen_c.operators.kinds import QConv2d, Window
+from codegen_c.operators.kinds import QConv2d, TensorType, Window
+from codegen_c.operators.quantization import Quantization
 from codegen_c.targets.helium.kernels import qdepthwise_helium
-from tests.kernels.helium import assert_same_bytes, takes
+from tests.kernels.helium import assert_same_bytes, implementation, takes
 from tests.kernels.quantized import FEW, clamps, extents, seeds, tensor_types, windows
 
 WINDOWS = (Window(kernel=(3, 3), padding=(1, 1, 1, 1)), Window(kernel=(3, 3), strides=(2, 2), padding=(0, 0, 1, 1)))
@@ -44,6 +46,23 @@ def depthwise(draw: st.DrawFn) -> QConv2d:
     )
 
 
+def unpadded(channels: int) -> QConv2d:
+    """A window of three rows over an image of one column, as in a stream of frames."""
+    random = np.random.default_rng(channels)
+    scale = Quantization(scale=0.5, zero_point=3)
+    return QConv2d(
+        inputs=(TensorType(shape=(1, 4, 1, channels), dtype="int8", quantization=scale),),
+        outputs=(TensorType(shape=(1, 2, 1, channels), dtype="int8", quantization=scale),),
+        weight=random.integers(-90, 90, (channels, 3, 1, 1)).astype(np.int8),
+        weight_scale=np.exp2(random.integers(-9, -6, channels)).astype(np.float32),
+        bias=random.integers(-2000, 2000, channels).astype(np.int32),
+        window=Window(kernel=(3, 1)),
+        low=-128,
+        high=127,
+        groups=channels,
+    )
+
+
 @FEW
 @given(st.lists(depthwise().filter(takes(qdepthwise_helium.KERNEL)), min_size=1, max_size=4), seeds)
 def test_depthwise(operators: list[QConv2d], seed: int) -> None:
@@ -56,6 +75,14 @@ def test_sums_of_a_group_fit_16_bits() -> None:
     assert sorted(tap for group in groups for tap in group) == list(range(25))
     taps = np.abs(weight.reshape(64, 25).astype(int))
     assert max(taps[:, group].sum(axis=1).max() for group in groups) * 128 < 1 << 15
+
+
+@pytest.mark.parametrize("channels", [16, 40, 47])
+def test_windows_inside_the_input_are_read_in_place(channels: int) -> None:
+    """Channels that are no whole vectors, too: no window is copied, so no scratch is taken."""
+    chosen = implementation(qdepthwise_helium.KERNEL, unpadded(channels), StoredRows())
+    assert chosen.scratch_bytes == 0
+    assert_same_bytes(qdepthwise_helium.KERNEL, [unpadded(channels)], 3)
 
 
 @pytest.mark.parametrize("size", [1, 5, 28])

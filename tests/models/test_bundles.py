@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import tvm_ext
+from tests.assurance.test_trace import check
 from tests.golden import models as plain
 from tests.support import state_models
 from tests.support.bundles import written
@@ -66,6 +67,18 @@ def test_equal_text_stands_in_the_package_once(mixed: BundlePackage) -> None:
         texts = [path.read_text() for path in mixed.folder.glob("*.c")]
         assert sum(f"void {one['name']}(" in text for text in texts) == 1
         assert one["saved_bytes"] == one["num_bytes"] * (len(one["models"]) - 1) > 0
+
+
+def test_traces_list_what_models_share(mixed: BundlePackage) -> None:
+    """Every line of the files that a model has a part in, and for each of its steps the function and the weights."""
+    sources = {path.name: path.read_text() for path in mixed.folder.glob("*.c")}
+    listed: set[tuple[str, str]] = set()
+    for model in mixed.models:
+        trace = json.loads((mixed.folder / f"{model}_trace.json").read_text())
+        check(trace, sources)
+        listed |= {(entry["name"], model) for entry in trace["code"] if entry["nodes"] or entry["serves"]}
+    shared = [*mixed.report["shared_functions"], *mixed.report["shared_constants"]]
+    assert shared and {(one["name"], model) for one in shared for model in one["models"]} <= listed
 
 
 def test_each_gives_what_it_gives_alone_while_others_run_between(mixed: BundlePackage, tmp_path: Path) -> None:

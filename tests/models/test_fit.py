@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -19,6 +20,8 @@ from codegen_c.backend import build as building
 from codegen_c.backend.build import Compiled
 from codegen_c.program.program import Program, RowSteps
 from tests.support.onnx_models import model_of, saved
+from tests.support.state_models import over_time
+from tests.support.tflite_runners import saved_tflite
 from tvm_ext import BuildOptions
 from tvm_ext.cli import app
 from tvm_ext.core.errors import DefectNotice, DoesNotFit, PlanRejected
@@ -155,6 +158,16 @@ def test_one_byte_less_than_an_arena_is_no_reason_for_slower_kernels(tmp_path: P
     some, less = within(25_600), within(25_599)
     assert some.plan.arena_bytes == 25_600 and less.plan.arena_bytes < 25_600
     assert less.modelled_instructions < some.modelled_instructions * 1.001
+
+
+def test_nothing_moves_that_fits_where_it_is_and_gains_no_time(tmp_path: Path) -> None:
+    """The rings of a stream are aliased by plan, which the search for memories does not see."""
+    module = tvm_ext.load(saved_tflite(over_time(), tmp_path))
+    platform, options = Platform.load("cortex_m55"), BuildOptions(hop={"frames": 1}, hop_axis={"frames": 1})
+    at_home = compile_module(module, platform, replace(options, memories="default")).plan
+    compiled = compile_module(module, platform, replace(options, ram=at_home.bytes_in("sram")))
+    assert compiled.plan.bytes_in("dtcm") == 0
+    assert compiled.plan.bytes_in("sram") == at_home.bytes_in("sram")
 
 
 def test_a_network_of_a_few_bytes_has_few_offers(tmp_path: Path) -> None:

@@ -80,6 +80,18 @@ def test_int8_states_follow_the_float_model(name: str, io_type: str, tmp_path: P
     assert ratio.db > 25
 
 
+@pytest.mark.sweep
+@pytest.mark.board
+def test_a_voice_detector_in_int8(tmp_path: Path) -> None:
+    """An LSTM between convolutions: 100 steps on the host and on the board, as TVM runs the QDQ form."""
+    module = tvm_ext.load(saved(models.voice_detector(), tmp_path))
+    options, samples = BuildOptions(quantize="int8"), steps(100, x=(1, 1, 64))
+    package = tvm_ext.build(module, "cortex_m4", tmp_path / "package", options, calibration=samples)
+    for target in ("host", "qemu"):
+        assert package.report["verify"][target]["passed"] and package.report["verify"][target]["elements"] == 100
+    assert set(dtypes(package)) == {"h", "c"} and package.report["quantization"]["carried_snr_db"] > 30
+
+
 def test_a_state_has_one_scale(tmp_path: Path) -> None:
     """Where a run finds it and where it leaves it, and begins where the float one does."""
     begins = np.linspace(-0.5, 0.5, 8, dtype=np.float32).reshape(1, 8)

@@ -14,8 +14,9 @@ from tests.support.peers import peer
 from tests.support.tflite_file import Quantized, TfliteWriter
 from tests.support.tflite_models import RELU
 from tests.support.tflite_runners import saved_tflite
-from tvm_ext import BuildOptions, Package
+from tvm_ext import BuildOptions, Package, Platform
 from tvm_ext.core.errors import UnsupportedModel
+from tvm_ext.pipeline import compile_module
 
 NONE, RELU6 = tflite.ActivationFunctionType.NONE, tflite.ActivationFunctionType.RELU6
 
@@ -42,6 +43,17 @@ def test_svdf_is_that_of_tflm(options: dict[str, int], update: str, tmp_path: Pa
     host = package.report["verify"]["host"]
     assert host["passed"] and host["reference"] == "TensorFlow Lite Micro" and host["elements"] >= 300
     assert updates(package) == [update] and list(package.inputs) == ["x"]
+
+
+@pytest.mark.parametrize("is_int8", [False, True])
+def test_their_multiply_accumulates_are_counted(is_int8: bool, tmp_path: Path) -> None:
+    """Features and sums over time of an SVDF, four gates of an LSTM: in plain C as in kernels."""
+    state = "int8" if is_int8 else "float32"
+    host, options = Platform.load("host"), BuildOptions(verify=())
+    svdf = compile_module(tvm_ext.load(saved_tflite(models.svdf(state=state, memory=9), tmp_path)), host, options)
+    assert sum(call.implementation.macs for call in svdf.program.kernel_calls()) == 6 * 6 + 6 * 9
+    lstm = compile_module(tvm_ext.load(saved_tflite(models.lstm(int8=is_int8, steps=2), tmp_path)), host, options)
+    assert sum(call.implementation.macs for call in lstm.program.kernel_calls()) == 2 * 4 * (4 * 5 + 4 * 4)
 
 
 @pytest.mark.board

@@ -311,6 +311,18 @@ def test_weights_and_biases() -> None:
     assert np.abs(linear.bias.astype("int64")).max() <= 1 << 29 and (linear.weight_scale > 0).all()
 
 
+@pytest.mark.parametrize("operator", [lambda x: OP.reshape(x, (1, -1)), lambda x: OP.nn.relu(x)])
+def test_results_of_a_unit_outlive_its_next_run(operator: Callable[[relax.Expr], relax.Expr]) -> None:
+    """Operands are copied to the same tensor each time; of an array in another order, too."""
+    mod = build(lambda b, x: b.emit(operator(x)))
+    runner = UnitRunner(mod, units_of(mod["main"], ELEMENTWISE))
+    given = [RNG.uniform(0, 1, IMAGE).astype("float32") for _ in range(2)]
+    given += [np.asfortranarray(given[0]), given[1].astype("float64").astype("float32")[..., ::-1]]
+    results = [runner.outputs({"x": array})[0] for array in given]
+    for array, result in zip(given, results, strict=True):
+        np.testing.assert_array_equal(result, array.reshape(result.shape))
+
+
 def test_bias_correction_takes_back_the_mean_error() -> None:
     rng = np.random.default_rng(0)
     weight = rng.normal(size=(2, 2, 3, 3)).astype("float32")

@@ -8,11 +8,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import tvm
-from tvm import relax
+from tvm import relax, te
 from tvm.script import ir as I
 from tvm.script import relax as R
 
 from codegen_c.tir.llvm import compiled_with_llvm
+from codegen_c.tir.macs import macs_of_function
 from relay_passes.dataflow import static_shape
 from relay_passes.streams.stream_windows import StreamWindows
 from tests.passes.modules import module_of, without_spans
@@ -173,6 +174,29 @@ def test_what_cannot_be_a_stream_says_why() -> None:
         StreamWindows("x", 21, 1)(module_with(padded))
     with pytest.raises(BadOptions, match=r"may go over axes 1 \(20\), 3 \(2\); say which one is time"):
         StreamWindows("x", 1)(module_with(lambda b, x: relax.op.nn.relu(x)))
+
+
+def test_a_hop_counts_products_of_tir() -> None:
+    """A convolution of 3 taps, 2 -> 4 channels, then a dense layer of the whole window as a PrimFunc."""
+
+    def dense(x: te.Tensor) -> te.Tensor:
+        axis = te.reduce_axis((0, x.shape[1]), "k")
+        return te.compute((1, 7), lambda b, u: te.sum(x[b, axis.var] * (x[b, axis.var] + u), axis), "dense")
+
+    def body(b: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
+        y = b.emit(conv(x, 3, 4, 1))
+        flat = b.emit(relax.op.reshape(b.emit(relax.op.nn.pad(y, [0, 0, 2, 0, 0, 0, 0, 0])), [1, 80]))
+        return b.call_te(dense, flat)
+
+    def mixed(b: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
+        return b.call_te(dense, b.emit(relax.op.reshape(x, [1, 40])))
+
+    cost = HopCost.read(StreamWindows("x", 1, 1, macs_of_function)(module_with(body)))
+    assert cost.window_macs == 18 * 3 * 2 * 4 + 80 * 7
+    assert cost.macs == 3 * 2 * 4 + 80 * 7
+    assert cost.remarks[0].endswith("computed for the whole window in each run, 560 multiply-accumulates")
+    with pytest.raises(UnsupportedModel, match=r"160 B of x and 0 or more multiply-accumulates in each run"):
+        StreamWindows("x", 1, 1)(module_with(mixed))
 
 
 def test_a_hop_says_what_it_computes_again() -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 from codegen_c.arena.profile import live_profile
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.build_files import emit_build_files
-from codegen_c.emit.bundle import Bundle, emit_bundle, kernels_file
+from codegen_c.emit.bundle import Bundle, common_pieces, emit_bundle
 from codegen_c.emit.bundle_tests import emit_bundle_firmware, emit_bundle_selftest
+from codegen_c.emit.common_pieces import kernels_file
 from codegen_c.emit.memory_map import emit_memory_map
 from codegen_c.emit.selftest import emit_selftest, emit_vectors
 from tvm_ext.core.decisions.models import ModelOrigin
@@ -29,7 +30,7 @@ def write_texts(
     """Writes all files of C, build files and firmware. compares: whether self-tests have answers to compare with."""
     origins = {one.model: one.compiled.origin for one in subjects}
     origin = _origin(common, subjects, platform)
-    texts = emit_bundle(common, origin, origins, platform)
+    texts, pieces = emit_bundle(common, origin, origins, platform), common_pieces(common, origin, origins, platform)
     for one in subjects:
         texts |= one.compiled.sources()
     units = [name for name in texts if name.endswith(".c")]
@@ -45,7 +46,8 @@ def write_texts(
         texts |= emit_vectors(interface, vectors[one.model])
         texts |= emit_selftest(interface, tolerance=FLOAT_TOLERANCE, compares=compares)
         del texts[f"{one.model}_selftest_main.c"]
-        texts[f"{one.model}_trace.json"] = compiled.trace(ModelOrigin.read(one.mod).nodes)
+        common_to = {file: [piece.of(one.model) for piece in found] for file, found in pieces.items()}
+        texts[f"{one.model}_trace.json"] = compiled.trace(ModelOrigin.read(one.mod).nodes, common_to)
         live = live_profile(compiled.program, compiled.plan)
         texts[f"{one.model}_memory_map.html"] = emit_memory_map(one.model, compiled.program, compiled.plan, live)
     for name, text in texts.items():

@@ -40,7 +40,11 @@ class OperatorsInStrips(Decision):
 
 @dataclass(frozen=True, kw_only=True)
 class PredictedTime(Decision):
-    """Predicted cycles of one run, and those with everything in the default memory."""
+    """Predicted cycles of one run, and those with everything in the default memory.
+
+    to_fit: no gain was looked for, the default memory alone seemed too small.
+    """
 
     cycles: int | None = attribute("predicted_cycles", None, read=int)
     cycles_at_home: int | None = attribute("predicted_cycles_at_home", None, read=int)
+    to_fit: bool = attribute("moved_to_fit", False, read=bool)

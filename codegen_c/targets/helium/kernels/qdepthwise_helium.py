@@ -3,7 +3,8 @@
 int8 or uint8[N, H, W, C], int8[C, R, S, 1] -> int8 or uint8[N, P, Q, C], sums in int32. Products are summed in
 16 bits over groups of taps whose weights are small enough together, and the groups' sums in 32 bits. Pixels
 whose window lies inside the input are read in place; windows of all other pixels are copied to scratch first,
-padding filled in with the zero point. Rounding "onnx".
+padding filled in with the zero point. Of channels that are no whole vectors the last 16 are a vector of their own,
+which computes some of the one before again: no load reaches beyond a pixel. Rounding "onnx".
 """
 
 from __future__ import annotations
@@ -56,14 +57,14 @@ def groups_of_taps(weight: Array) -> list[list[int]]:
 
 def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
     source, output = operator.inputs[0], operator.output
-    groups, finish = groups_of_taps(operator.weight), _side_by_side(rescale(operator), pixels_at_once(operator))
+    groups, finish = groups_of_taps(operator.weight), _by_lane(rescale(operator), _lanes(operator))
     limits = OutputRange(output=output, low=operator.low, high=operator.high)
     patch = _patch(operator)
     num_calls = output.shape[0] * output.shape[1] * -(-output.shape[2] // pixels_at_once(operator))
     copied = num_calls - _num_in_place(operator, stored)
     num_blocks = -(-source.shape[3] // VECTOR)
     each = operator.weight[0].size * 6 + len(groups) * 7 + 40 + LANES * finish.instructions
-    starts = np.tile(start(operator), pixels_at_once(operator))
+    starts = start(operator)[_lanes(operator)]
     return Implementation(
         kernel=KERNEL.name,
         function=CFunction(
@@ -104,19 +105,27 @@ def pixels_at_once(operator: QConv2d) -> int:
     return VECTOR // channels if fits else 1
 
 
-def _side_by_side(finish: Rescale, pixels: int) -> Rescale:
-    """The same factors for the channels of every pixel in a vector."""
+def _lanes(operator: QConv2d) -> Array:
+    """int[lanes]: channel in each lane of the vectors, one behind the other; the last vector may have lanes left."""
+    channels = np.arange(operator.inputs[0].shape[3])
+    if len(channels) < VECTOR:
+        return np.tile(channels, pixels_at_once(operator))
+    whole = len(channels) // VECTOR * VECTOR
+    return np.concatenate([channels[:whole], channels[-VECTOR:] if whole < len(channels) else channels[:0]])
+
+
+def _by_lane(finish: Rescale, lanes: Array) -> Rescale:
+    """The factors of each lane's channel."""
     one = finish.requantize
     if one.is_uniform:
         return finish
-    tiled = replace(one, mantissa=np.tile(one.mantissa, pixels), shift=np.tile(one.shift, pixels))
-    return replace(finish, requantize=tiled)
+    return replace(finish, requantize=replace(one, mantissa=one.mantissa[lanes], shift=one.shift[lanes]))
 
 
 def _tap_bytes(operator: QConv2d) -> int:
-    """Bytes from tap to tap in a copied window: its channels, or whole vectors where a vector is of one pixel."""
+    """Bytes from tap to tap in a copied window: its channels, a vector at least where that is of one pixel."""
     channels = operator.inputs[0].shape[3]
-    return channels if pixels_at_once(operator) > 1 else -(-channels // VECTOR) * VECTOR
+    return channels if pixels_at_once(operator) > 1 else max(channels, VECTOR)
 
 
 def _patch(operator: QConv2d) -> Im2col:
@@ -131,7 +140,7 @@ def _patch(operator: QConv2d) -> Im2col:
 
 def _pack(operator: QConv2d, groups: list[list[int]]) -> Array:
     """int8[blocks, taps, 16]: taps in the order of the groups, zeros behind the last channel."""
-    taps = np.tile(pack(operator.weight).reshape(operator.weight[0].size, -1), pixels_at_once(operator))
+    taps = pack(operator.weight).reshape(operator.weight[0].size, -1)[:, _lanes(operator)]
     full = np.zeros((len(taps), -(-taps.shape[1] // VECTOR) * VECTOR), dtype=np.int8)
     full[:, : taps.shape[1]] = taps[[tap for group in groups for tap in group]]
     return np.ascontiguousarray(full.reshape(len(taps), -1, VECTOR).transpose(1, 0, 2))
@@ -140,7 +149,7 @@ def _pack(operator: QConv2d, groups: list[list[int]]) -> Array:
 def _inside(operator: QConv2d) -> tuple[int, int]:
     """Output columns that can be read in place: vectors of int8 inside the input, its channels side by side."""
     source = operator.inputs[0]
-    whole = source.shape[3] % VECTOR == 0 or pixels_at_once(operator) > 1
+    whole = source.shape[3] >= VECTOR or pixels_at_once(operator) > 1
     if operator.window.dilation[1] > 1 or not whole or flip(source) != 0:
         return 0, 0
     return inner_columns(operator.window, source.shape[2], operator.output.shape[2])
@@ -185,7 +194,7 @@ def _pixel(operator: QConv2d, groups: list[list[int]], finish: Rescale, limits: 
         multiplier, shift = (f"tvm_ext_i32x4_load(factors + {(row * len(PARTS) + part) * LANES})" for row in (1, 2))
         lines += [f"sum{part} = {finish.scaled(f'sum{part}', multiplier, shift)};"]
     narrow = ("tvm_ext_i16x8_narrow(sum0, sum1)", "tvm_ext_i16x8_narrow(sum2, sum3)")
-    count = f", {num_channels} - k" if num_channels % VECTOR else ""
+    count = f", {num_channels}" if num_channels < VECTOR else ""
     count = ", count" if pixels > 1 else count
     store = "tvm_ext_i8x16_store_first" if count else "tvm_ext_i8x16_store"
     lines += [
@@ -200,7 +209,12 @@ def _pixel(operator: QConv2d, groups: list[list[int]], finish: Rescale, limits: 
         "const int32_t *restrict factors",
         *(["int32_t count"] if pixels > 1 else []),
     ]
-    body = over("k", 0, num_channels, lines, step=VECTOR, between=between)
+    last = num_channels - VECTOR
+    if last > 0 and num_channels % VECTOR:
+        lines = [f"const int32_t k = next < {last} ? next : {last};", *lines]
+        body = over("next", 0, num_channels, lines, step=VECTOR, between=between)
+    else:
+        body = over("k", 0, num_channels, lines, step=VECTOR, between=between)
     unused = ["(void)pitch;"] if kernel_rows == 1 else []
     head = "TVM_EXT_STEP void $_pixel(\n" + block(",\n".join(parameters)) + ")"
     return f"{head}\n{{\n{block([*unused, *body])}\n}}\n"
