@@ -17,7 +17,7 @@ from tvm_ext import Package
 
 pytestmark = [pytest.mark.analyzers, pytest.mark.board]
 
-WHOLE = ("float_m4", "tflite_host", "dma", "stream", "states", "hop")
+WHOLE = ("dma", "states", "hop")
 """Kinds of which the self-test, the data and the firmware are looked at too; they are much the same in all."""
 
 

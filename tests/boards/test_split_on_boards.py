@@ -18,6 +18,7 @@ from benchmarks.networks.quantize import quantized
 from tests.support.image_networks import image_network
 from tests.support.onnx_models import saved
 from tests.support.row_networks import cropped, halved, samples_of
+from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions
 from tvm_ext.core.platform import Platform
 
@@ -61,7 +62,7 @@ def test_crops_and_resizes_verify(
 
 
 @pytest.mark.board
-@pytest.mark.parametrize("quantize", ["none", "int8"])
+@pytest.mark.parametrize("quantize", some_of(["none"], sweep=["int8"]))
 def test_patches_verify(tmp_path: Path, board: Platform, quantize: Literal["none", "int8"]) -> None:
     """A wide image in strips on every board, with the kernels of each."""
     path, samples = saved(image_network(14, aspect=6), tmp_path), tmp_path / "samples.npz"

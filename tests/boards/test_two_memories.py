@@ -38,7 +38,7 @@ def lies_in(package: Package, symbol: str, memory: str) -> bool:
     ("name", "options", "pairs"),
     [
         ("resnet_fp32", VERIFIED, {("flash", "dtcm"), ("flash", "sram")}),
-        ("resnet_fp32", STREAMED, {("flash", "dtcm"), ("flash", "sram")}),
+        pytest.param("resnet_fp32", STREAMED, {("flash", "dtcm"), ("flash", "sram")}, marks=pytest.mark.sweep),
         ("resnet_int8", LITTLE, {("flash", "dtcm"), ("sram", "dtcm"), ("dtcm", "sram")}),
     ],
 )

@@ -8,7 +8,7 @@ from benchmarks.fuzzing.draw import KINDS, kind_of
 from benchmarks.fuzzing.fuzzer import Fuzzer, warm_fuzzer
 
 SEED = 2026
-NUM_DAMAGED, NUM_VALID = 240, 18
+NUM_DAMAGED, NUM_VALID = 120, 10
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from tests.support.image_networks import image_network
 from tests.support.onnx_models import saved
 from tests.support.packages import sample
 from tests.support.poison import run_poisoned
+from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions, Package
 from tvm_ext.core.errors import BadOptions, DoesNotFit
 from tvm_ext.core.platform import Platform
@@ -22,7 +23,6 @@ from tvm_ext.execution.instrumented import run_instrumented
 from tvm_ext.pipeline import compile_module
 from tvm_ext.verification.input_ranges import random_inputs
 
-SEEDS = range(12)
 FRACTIONS = (0.5, 0.65, 0.8)
 GET_SMALLER = {0, 1, 3, 4, 5, 6, 7, 8}
 """Seeds that a budget makes smaller; it may do so with others too."""
@@ -48,7 +48,7 @@ def smallest(path: Path, folder: Path, arena: int) -> Package | None:
     return None
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", some_of([0, 1, 3, 5, 6, 8], sweep=[2, 4, 7, 9, 10, 11]))
 def test_random_networks_keep_their_bits(seed: int, tmp_path: Path) -> None:
     """Float, where another order of summation would show."""
     path = saved(image_network(seed), tmp_path)
@@ -67,7 +67,7 @@ def test_random_networks_keep_their_bits(seed: int, tmp_path: Path) -> None:
 def split_networks(folder: Path) -> list[tuple[int, Compiled]]:
     """Random networks whose smallest plan has a sequence, some of them."""
     found = []
-    for seed in SEEDS[:6]:
+    for seed in range(6):
         module = tvm_ext.load(saved(image_network(seed), folder, f"network_{seed}"))
         whole = compile_module(module, Platform.load("host"), BuildOptions())
         for fraction in FRACTIONS:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.onnx_models import SMALL_MODELS, saved
+from tests.support.sweeps import some_of
 
 BUILD = (
     "import sys, tvm_ext\n"
@@ -38,7 +39,7 @@ def compare(model: Path, platform: str, tmp_path: Path, verify: str) -> dict[str
 
 
 @pytest.mark.parametrize("name", ["branches", "moves_data"])
-@pytest.mark.parametrize("verify", ["", "host"], ids=["unverified", "verified"])
+@pytest.mark.parametrize("verify", some_of(["host"], sweep=[""]), ids=["verified", "unverified"])
 def test_small_models(tmp_path: Path, name: str, verify: str) -> None:
     files = compare(saved(SMALL_MODELS[name](), tmp_path, name), "host", tmp_path, verify)
     assert {"report.json", "README.md", "Makefile", f"{name}.c", f"lib{name}.a"} <= set(files)

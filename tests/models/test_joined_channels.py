@@ -12,6 +12,7 @@ from onnx import NodeProto, helper
 import tvm_ext
 from tests.support.onnx_models import model_of, saved, weights
 from tests.support.poison import run_poisoned
+from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions, Platform
 from tvm_ext.pipeline import compile_model
 from tvm_ext.verification.input_ranges import random_inputs
@@ -59,7 +60,7 @@ def fire(blocks: int = 2) -> onnx.ModelProto:
     return model_of(nodes, {"x": (1, 3, 12, 12)}, ["y"], constants)
 
 
-@pytest.mark.parametrize("platform", ["host", "cortex_m4", "cortex_m55"])
+@pytest.mark.parametrize("platform", some_of(["cortex_m55"], sweep=["host", "cortex_m4"]))
 @pytest.mark.parametrize("quantize", ["none", "int8"])
 def test_branches_are_born_in_the_joined_tensor(
     tmp_path: Path, platform: str, quantize: str, monkeypatch: pytest.MonkeyPatch

@@ -32,7 +32,7 @@ from tvm_ext.pipeline import compile_module, origin
 from tvm_ext.stages import passes
 from tvm_ext.verification.input_ranges import random_inputs
 
-SEEDS = some_of(range(4), sweep=range(4, 8))
+SEEDS = some_of([1], sweep=[0, *range(2, 8)])
 
 
 def lowered(path: Path, scheduled: bool) -> Compiled:

@@ -16,6 +16,7 @@ from tvm import relax
 import tvm_ext
 from tests.passes.modules import module_of
 from tests.support.onnx_models import model_of, saved, weights
+from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions, Package, Platform
 from tvm_ext.core.errors import BadOptions, UnsupportedModel
 from tvm_ext.execution.host_model import HostModel
@@ -149,7 +150,7 @@ def test_float_code_inside_a_chain_is_named_where_there_is_no_fpu(tmp_path: Path
     assert any(step["kernel"] == "generic" for step in package.report["steps"])
 
 
-@pytest.mark.parametrize("name", ["kws_fp32", "resnet_fp32"])
+@pytest.mark.parametrize("name", some_of(["kws_fp32"], sweep=["resnet_fp32"]))
 def test_networks_with_random_samples(name: str, shared_models: Path, tmp_path: Path) -> None:
     module = tvm_ext.load(shared_models / f"{name}.onnx")
     (param,) = module["main"].params
@@ -162,7 +163,7 @@ def test_networks_with_random_samples(name: str, shared_models: Path, tmp_path: 
 
 
 @pytest.mark.board
-@pytest.mark.parametrize("min_snr_db", [10.0, 55.0])
+@pytest.mark.parametrize("min_snr_db", some_of([55.0], sweep=[10.0]))
 def test_on_a_board(min_snr_db: float, digits: Path, calibration: Path, tmp_path: Path) -> None:
     options = BuildOptions(quantize="int8", min_snr_db=min_snr_db, verify=("host", "qemu"))
     module = tvm_ext.load(digits / "digits.onnx")
