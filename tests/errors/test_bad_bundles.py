@@ -48,6 +48,7 @@ TEXTS = [
     (f'name = "door"\nat_once = [["one", "one"]]\n{MODEL}', r"at_once\[0\]: names a model twice"),
     (f'name = "door"\nat_once = [["one"]]\n{MODEL}', r"at_once\[0\] = \['one'\]"),
     (f'name = "door"\nat_once = 2020-01-01\n{MODEL}', r"holds what no key of a bundle is"),
+    (f'name = "door"\nx = 0x{"f" * 5000}\n{MODEL}', r"holds what no key of a bundle is: .*4300 digits"),
     ("name = ", r"is not TOML that can be read"),
     (".".join("a" * 40) + " = 1", r"holds a key of more than 16 parts"),
     ("x = " + "[" * 5000 + "]" * 5000, r"is not TOML that can be read"),

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from tvm_ext.core.errors import BadBundle, BadOptions
-from tvm_ext.core.files.user_tables import Location, explained, read_table
+from tvm_ext.core.files.user_tables import Location, explained, read_table, shortened
 from tvm_ext.core.names import hides_header
 from tvm_ext.core.options import BuildOptions, Context, Guide, Io, IoType, Memories, Optimize, Quantize
 
@@ -151,7 +151,7 @@ class BundleFile:
         except (TypeError, ValueError, RecursionError) as error:
             if isinstance(error, ValidationError):
                 raise BadBundle(f"{where}: {explained(error, _allowed)}") from None
-            raise BadBundle(f"{where}: holds what no key of a bundle is: a date, a time, too deep a table.") from None
+            raise BadBundle(f"{where}: holds what no key of a bundle is: {shortened(error)}.") from None
         problem = found.contradiction()
         if problem:
             raise BadBundle(f"{where}: {problem}")

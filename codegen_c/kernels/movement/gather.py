@@ -216,7 +216,7 @@ class _Text:
         name, end = LETTERS[index % len(LETTERS)], axis.before + len(axis.places)
         if is_rows:
             return self._row_loop(axis, to, source, out, into)
-        inner = self.level(index + 1, _sum(to, times(name, out)), _sum(source, times(_wrapped(axis.place(name)), into)))
+        inner = self.level(index + 1, _sum(to, times(name, out)), _sum(source, times(axis.place(name), into)))
         return [
             *self._fill(to, axis.before * out),
             f"for (int32_t {name} = {axis.before}; {name} < {end}; ++{name}) {{",
@@ -234,7 +234,7 @@ class _Text:
         lines = [f"{ctype} *output_row = &output[{times(slot('h', self.stored.output), out)}];"]
         if outside:
             lines += [f"if ({' || '.join(outside)}) {{", block([*row, "continue;"]), "}"]
-        lines += [f"const {ctype} *input_row = &input[{times(_wrapped(place), into)}];"]
+        lines += [f"const {ctype} *input_row = &input[{times(place, into)}];"]
         lines += self.level(2, "", "")
         return ["for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"]
 
@@ -263,10 +263,6 @@ class _Text:
 
 def _sum(first: str, second: str) -> str:
     return " + ".join(part for part in (first, second) if part and part != "0")
-
-
-def _wrapped(expression: str) -> str:
-    return f"({expression})" if " " in expression and not expression.startswith("(") else expression
 
 
 KERNEL = Kernel(name="gather", operator=Gather, implement=implement, constraints=(fills_ends,))
