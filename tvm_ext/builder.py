@@ -45,7 +45,7 @@ TRACE_FILE = "trace.json"
 
 @dataclass(frozen=True, kw_only=True)
 class _Artifacts:
-    """What was compiled. on_host: objects of the library where they run on this machine, for it to be run as it is."""
+    """Files that compilers made. on_host: objects of the library where they run on this machine, and are run so."""
 
     library: Path
     elf: Path | None
