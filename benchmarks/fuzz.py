@@ -39,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     if options.kind:
         indices = (index for index in indices if options.kind in kind_of(options.seed, index))
+    if options.without:
+        indices = (index for index in indices if options.without not in kind_of(options.seed, index))
     try:
         for record in fuzzer.run(indices, num_workers=options.workers, seconds=options.seconds):
             records.append(record)
@@ -88,6 +90,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=0, help="index of the first case")
     parser.add_argument("--cases", type=int, help="run at most this many")
     parser.add_argument("--kind", help="only kinds of cases whose name holds this, such as valid")
+    parser.add_argument("--without", help="only kinds of cases whose name does not hold this")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results" / "fuzz.json")
     return parser.parse_args(arguments)
