@@ -77,6 +77,10 @@ FILES: dict[str, tuple[Callable[[], bytes], type[Exception], str]] = {
         lambda: one("PAD", (2, 2), (4, 2), i32([1, 1], [0, 0]), options="PadOptions", **MOVED),
         UnsupportedModel, "takes integers over as they are",
     ),
+    "joined along another axis": (
+        lambda: one("CONCATENATION", (1, 40), (1, 80), inputs=2, options="ConcatenationOptions", Axis=0),
+        UnsupportedModel, r"its output is \[1, 80\] in the file, \[2, 40\] by its inputs",
+    ),
     "reshape with other scales": (
         lambda: one("RESHAPE", (2, 2), (4,), i32(4), options="ReshapeOptions", **MOVED),
         UnsupportedModel, "takes integers over as they are",
