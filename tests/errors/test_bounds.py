@@ -354,6 +354,7 @@ def test_pt2(tmp_path: Path) -> None:
         check_program(path, {"graph_module": {"graph": graph}}, limits)
     with pytest.raises(UnsupportedModel, match="nodes"):
         check_program(path, {"graph_module": {"graph": {"nodes": [{}] * 10_001}}}, limits)
+    check_program(path, [], limits)  # which torch refuses
     with pytest.raises(UnsupportedModel, match="fields"):
         check_json(path, b"[" * 2_000_000, "model.json", limits)
     end = b"PK\x05\x06" + bytes(8) + (1 << 30).to_bytes(4, "little") + bytes(6)

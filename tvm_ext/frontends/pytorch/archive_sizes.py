@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ def check_json(path: Path, data: bytes, name: str, limits: Limits) -> None:
         raise UnsupportedModel(f"{path}: {name} in it: {reason}.")
 
 
-def check_program(path: Path, program: Mapping[str, Any], limits: Limits) -> None:
+def check_program(path: Path, program: object, limits: Limits) -> None:
     """Nodes of the graph and the tensors they make. Raises UnsupportedModel."""
     graph = _object(_object(program, "graph_module"), "graph")
     nodes = graph.get("nodes")
@@ -50,7 +50,7 @@ def check_program(path: Path, program: Mapping[str, Any], limits: Limits) -> Non
         _check_tensor(path, name, meta, limits)
 
 
-def check_payloads(path: Path, configs: Mapping[str, Any], limits: Limits) -> None:
+def check_payloads(path: Path, configs: object, limits: Limits) -> None:
     """Weights and constants as their configs describe them; several may lie in one file. Raises UnsupportedModel."""
     total = 0
     for name, entry in _object(configs, "config").items():
@@ -63,7 +63,7 @@ def check_payloads(path: Path, configs: Mapping[str, Any], limits: Limits) -> No
 def _check_tensor(path: Path, name: str, meta: Any, limits: Limits) -> int:
     """Bytes of a tensor by its sizes; those that are symbols count as 1 here, and are judged when they are fixed."""
     sizes = list(_sizes(meta))
-    element_bytes = _ELEMENT_BYTES.get(_object({"meta": meta}, "meta").get("dtype"), 16)
+    element_bytes = _ELEMENT_BYTES.get(_fields(meta).get("dtype"), 16)
     reason = limits.excess_of_tensor(sizes, element_bytes)
     if reason:
         raise UnsupportedModel(f"{path}: tensor {name!r} is too large: {reason}.")
@@ -74,13 +74,16 @@ def _check_tensor(path: Path, name: str, meta: Any, limits: Limits) -> int:
 
 
 def _sizes(meta: Any) -> Iterator[int]:
-    listed = _object({"meta": meta}, "meta").get("sizes")
+    listed = _fields(meta).get("sizes")
     for size in listed if isinstance(listed, list) else []:
         number = size.get("as_int") if isinstance(size, dict) else None
         yield number if isinstance(number, int) and number >= 0 else 1
 
 
-def _object(value: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """A field that should be an object; an empty one where it is not, which torch then judges."""
-    found = value.get(key)
-    return found if isinstance(found, dict) else {}
+def _object(value: object, key: str) -> dict[str, Any]:
+    """A field that should be an object, of one; an empty one where either is not, which torch then judges."""
+    return _fields(_fields(value).get(key))
+
+
+def _fields(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
