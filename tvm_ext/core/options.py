@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from tvm_ext.core.alignment import ALIGNMENT_BYTES
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.names import hides_header
-from tvm_ext.core.platform import Platform
+
+if TYPE_CHECKING:
+    from tvm_ext.core.platform import Platform
 
 VARIABLES_BYTES = 4096
 """Bytes kept free, beside the stack, in the memory where a board's firmware has its variables."""

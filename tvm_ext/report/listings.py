@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 from rich.table import Table
 
-from tvm_ext.core.platform import NO_SIMD, Platform
 from tvm_ext.report.cells import binary, number
 
 
-def platform_table(platforms: Iterable[Platform]) -> Table:
-    """Name, processor, memories and QEMU machine of each platform."""
+def platform_table(platforms: Iterable[Mapping[str, Any]]) -> Table:
+    """Name, processors, memories and QEMU machine of each platform. platforms: tables as their files have them."""
     table = Table("platform", "processor", "memories", "QEMU machine", title="Platforms", title_justify="left")
     for platform in platforms:
-        processor = platform.processor
-        memories = "\n".join(f"{memory.name} {binary(memory.capacity_bytes)}" for memory in platform.memories)
-        simd = "" if processor.simd in (NO_SIMD, processor.isa) else f"\nwith {processor.simd}"
-        machine = platform.board.qemu_machine if platform.board else "-"
-        table.add_row(platform.name, f"{processor.isa}{simd}", memories, machine)
+        processor = platform["processors"][0]
+        memories = "\n".join(f"{memory['name']} {binary(memory['capacity_bytes'])}" for memory in platform["memories"])
+        simd = processor.get("simd", "none")
+        vectors = "" if simd in ("none", processor["isa"]) else f"\nwith {simd}"
+        machine = platform["board"]["qemu_machine"] if "board" in platform else "-"
+        table.add_row(platform["name"], f"{processor['isa']}{vectors}", memories, machine)
     return table
 
 
