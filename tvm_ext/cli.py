@@ -1,4 +1,4 @@
-"""The command line: `tvm-ext compile | bundle | run | report | pareto | platforms`.
+"""The command line: `tvm-ext compile | bundle | run | pareto | sweep | report | platforms`.
 
 Results go to stdout, as tables or with `--json` as one JSON value; progress and errors go to stderr. A command imports
 what it needs: `--help` and `platforms` wait for no tvm, numpy or pydantic.
@@ -22,6 +22,7 @@ from tvm_ext.command_line.commands import Command, Commands
 from tvm_ext.command_line.option_texts import parse_hop, parse_pins, parse_ram, parse_shapes, parse_states, parse_verify
 from tvm_ext.command_line.option_types import AsJson, Debug, Folder, Initial, Limit, OnPlatform, Output, State, Verify
 from tvm_ext.command_line.show import errors_shown, print_json, show_report, stderr, stdout
+from tvm_ext.command_line.sweep_command import sweep_command
 from tvm_ext.core.errors import BadInput
 from tvm_ext.core.files.output_folder import check_output
 from tvm_ext.core.limits import Limits
@@ -236,6 +237,9 @@ def pareto_command(
             sys.stdout.write((output / "pareto.json").read_text(encoding="utf-8"))
         else:
             stdout.print(pareto_table(points))
+
+
+app.command("sweep")(sweep_command)
 
 
 @app.command("report")

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import typer
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 
-class Command(typer.core.TyperCommand):
+class Command(TyperCommand):
     """A command whose options are flags."""
 
-    def get_help_option(self, ctx: typer.Context) -> typer.core.TyperOption | None:
+    def get_help_option(self, ctx: Any) -> TyperOption | None:
         return _never_coerced(super().get_help_option(ctx))
 
 
-class Commands(typer.core.TyperGroup):
+class Commands(TyperGroup):
     """The command line's group."""
 
-    def get_help_option(self, ctx: typer.Context) -> typer.core.TyperOption | None:
+    def get_help_option(self, ctx: Any) -> TyperOption | None:
         return _never_coerced(super().get_help_option(ctx))
 
 
-def _never_coerced(option: typer.core.TyperOption | None) -> typer.core.TyperOption | None:
+def _never_coerced(option: TyperOption | None) -> TyperOption | None:
     """The option with a default of its type: what is no value of its type goes through pydantic, None too."""
     if option is not None:
         option.default = False
