@@ -20,7 +20,18 @@ from rich.markup import escape
 import tvm_ext
 from tvm_ext.command_line.commands import Command, Commands
 from tvm_ext.command_line.option_texts import parse_hop, parse_pins, parse_ram, parse_shapes, parse_states, parse_verify
-from tvm_ext.command_line.option_types import AsJson, Debug, Folder, Initial, Limit, OnPlatform, Output, State, Verify
+from tvm_ext.command_line.option_types import (
+    AsJson,
+    Debug,
+    Folder,
+    Initial,
+    Jobs,
+    Limit,
+    OnPlatform,
+    Output,
+    State,
+    Verify,
+)
 from tvm_ext.command_line.show import errors_shown, print_json, show_report, stderr, stdout
 from tvm_ext.command_line.sweep_command import sweep_command
 from tvm_ext.core.errors import BadInput
@@ -214,6 +225,7 @@ def pareto_command(
         list[str] | None, typer.Option(metavar="IN=1,3,96,96", help="Fix an input's shape; may be repeated.")
     ] = None,
     optimize: Annotated[Optimize, typer.Option(help="What to compile for.")] = "speed",
+    jobs: Jobs = 1,
     limit: Limit = None,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -230,8 +242,9 @@ def pareto_command(
         with stderr.status(f"Loading {escape(model.name)}") as status:
             module = tvm_ext.load(model, shapes=shapes, limits=Limits().changed(limit or []))
             points = pareto(
-                module, board, BuildOptions(optimize=optimize), progress=lambda text: status.update(escape(text))
-            )
+                module, board, BuildOptions(optimize=optimize), jobs=jobs,
+                progress=lambda text: status.update(escape(text)),
+            )  # fmt: skip
         write_pareto(points, model.name, board, output)
         if as_json:
             sys.stdout.write((output / "pareto.json").read_text(encoding="utf-8"))
