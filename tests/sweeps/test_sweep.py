@@ -52,6 +52,7 @@ def test_a_row_for_each_candidate_in_their_order(swept: tuple[SweepTable, Path],
     assert rows[0]["predicted_instructions"] == found.predicted_instructions
     assert rows[0]["width"] == 8 and rows[0]["tier"] == "estimate" and rows[0]["seconds"] > 0
     assert "nearest budget" in rows[1]["message"] and "cannot be read" in rows[4]["message"]
+    assert rows[2]["message"].startswith("broken.onnx: ")
 
 
 def test_a_second_run_takes_all_from_the_cache(

@@ -85,7 +85,10 @@ def _module(name: str, suffix: str, shapes: str, model: bytes) -> tvm.IRModule:
     with TemporaryDirectory(prefix="tvm_ext_sweep_") as folder:
         path = Path(folder) / f"{name}{suffix}"
         path.write_bytes(model)
-        return load(path, shapes=wanted)
+        try:
+            return load(path, shapes=wanted)
+        except TvmExtError as error:  # the same text wherever the file lay
+            raise type(error)(str(error).replace(f"{folder}/", "")) from None
 
 
 def _seconds() -> float:
