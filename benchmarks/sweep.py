@@ -2,10 +2,10 @@
 
     python benchmarks/sweep.py --candidates 1000 --full 50
 
-Seconds are of CPU, of the job alone, the import of tvm left out, once in a process. Estimated RAM and constants in flash
-must be those of full builds to the byte; of instructions, predicted and as the board in QEMU executes them, the rank
-correlation is given. A second sweep takes everything from the cache, in a process of its own; a third is killed half
-way with a cache of its own, taken up again, and must give the same figures.
+Seconds are of CPU, of the job alone, the import of tvm left out, once in a process. Estimated RAM and constants in
+flash must be those of full builds to the byte; of instructions, predicted and as the board in QEMU executes them, the
+rank correlation is given. A second sweep takes everything from the cache, in a process of its own; a third is killed
+half way with a cache of its own, taken up again, and must give the same figures.
 """
 
 from __future__ import annotations

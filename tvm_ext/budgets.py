@@ -17,7 +17,7 @@ from tvm_ext.core.platform import Platform
 from tvm_ext.load import load
 from tvm_ext.pipeline import compile_within
 from tvm_ext.services.cache import Services
-from tvm_ext.services.job import Job, Outcome
+from tvm_ext.services.job import Job, JobOutcome
 
 STEPS = 8
 _JOB = "tvm_ext.budgets.point_job"
@@ -37,7 +37,7 @@ Within = Callable[[int | None], Point]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Known:
+class KnownPoints:
     """Points by their budgets, as far as they are known; and the least budget that can be met, where that is."""
 
     points: dict[int | None, Point] = field(default_factory=dict[int | None, Point])
@@ -76,7 +76,7 @@ def _point(compiled: Compiled, platform: Platform) -> Point:
 def at_once(
     mod: tvm.IRModule, platform: Platform, options: BuildOptions, first: int | None, services: Services,
     progress: Callable[[str], None] | None = None,
-) -> Known:  # fmt: skip
+) -> KnownPoints:  # fmt: skip
     """Points within `first` and within the budgets below it, by services. What comes to an error is not among them."""
     shared = platform.to_json().encode(), options.to_json().encode(), tvm.ir.save_json(mod).encode()
     asked: list[int | None] = []
@@ -107,7 +107,7 @@ def at_once(
         ends = {first: (None, None), 1: (None, None), **ends}
         both.set()  # nobody is left waiting where this is interrupted
     lowest, nearest = ends[1]
-    return Known(
+    return KnownPoints(
         points={budget: point for budget, (point, _) in ends.items() if point},
         least_bytes=max(1, lowest.arena_bytes) if lowest else nearest,
     )
@@ -131,7 +131,7 @@ def _job(budget: int | None, *shared: bytes) -> Job:
     return Job(function=_JOB, inputs=(json.dumps(budget).encode(), *shared))
 
 
-def _ended(outcome: Outcome) -> tuple[Point | None, int | None]:
+def _ended(outcome: JobOutcome) -> tuple[Point | None, int | None]:
     """A point, or the nearest budget; neither where there was an error, which who asks for it meets again here."""
     found = json.loads(outcome.result) if outcome.result is not None else {}
     return Point(**found["point"]) if "point" in found else None, found.get("nearest_bytes")

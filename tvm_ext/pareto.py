@@ -10,7 +10,7 @@ from pathlib import Path
 import jinja2
 import tvm
 
-from tvm_ext.budgets import Known, Point, at_once, budgets_of, least_bytes, points_within
+from tvm_ext.budgets import KnownPoints, Point, at_once, budgets_of, least_bytes, points_within
 from tvm_ext.core.files.output_folder import replaced_folder
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
@@ -48,7 +48,7 @@ def pareto(
     """
     first = options.ram if isinstance(options.ram, int) else None
     here = points_within(mod, platform, options)
-    known = at_once(mod, platform, options, first, LocalServices(jobs=jobs), progress) if jobs > 1 else Known()
+    known = at_once(mod, platform, options, first, LocalServices(jobs=jobs), progress) if jobs > 1 else KnownPoints()
 
     def within(budget: int | None) -> Point:
         if budget not in known.points and progress:

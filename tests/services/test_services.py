@@ -14,7 +14,7 @@ from tvm_ext.core.processes.child import ChildLimits
 from tvm_ext.services import job as jobs_module
 from tvm_ext.services.cache import FOLDER, ResultCache, default_folder, remembered
 from tvm_ext.services.executors import ExecutorServices, cluster
-from tvm_ext.services.job import Job, Outcome
+from tvm_ext.services.job import Job, JobOutcome
 from tvm_ext.services.local import TRIES, LocalServices
 
 LOCAL = LocalServices(jobs=2, limits=ChildLimits(seconds=20), entry="run")
@@ -31,7 +31,7 @@ DOUBLED = [job("doubled", b"%d" % number) for number in range(8)]
 @pytest.mark.parametrize("services", [1, 4])
 def test_results_are_the_same_for_any_number_of_processes(services: int) -> None:
     found = dict(LocalServices(jobs=services, entry="run").outcomes(DOUBLED))
-    assert found == {index: Outcome(result=b"%d%d" % (index, index)) for index in range(8)}
+    assert found == {index: JobOutcome(result=b"%d%d" % (index, index)) for index in range(8)}
 
 
 def test_a_process_that_dies_is_replaced_and_its_job_done_again(tmp_path: Path) -> None:
@@ -71,8 +71,8 @@ def test_an_executor_gives_the_same_and_what_it_loses_is_done_here() -> None:
         services = ExecutorServices(executor=pool, local=LOCAL)
         assert dict(services.outcomes(DOUBLED)) == dict(LOCAL.outcomes(DOUBLED))
         lost = [job("raises_in_a_thread_pool"), DOUBLED[1]]
-        assert dict(services.outcomes(lost)) == {0: Outcome(result=b"done"), 1: Outcome(result=b"11")}
-    assert dict(services.outcomes(DOUBLED[:1])) == {0: Outcome(result=b"00")}  # it was shut down
+        assert dict(services.outcomes(lost)) == {0: JobOutcome(result=b"done"), 1: JobOutcome(result=b"11")}
+    assert dict(services.outcomes(DOUBLED[:1])) == {0: JobOutcome(result=b"00")}  # it was shut down
 
 
 def test_a_cluster_that_is_not_there_is_missing() -> None:

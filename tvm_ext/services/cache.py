@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tvm_ext.core.errors import BadInput
-from tvm_ext.services.job import Job, Outcome
+from tvm_ext.services.job import Job, JobOutcome
 
 FOLDER = "TVM_EXT_CACHE"
 """Environment variable: the folder of the cache."""
@@ -22,7 +22,7 @@ FOLDER = "TVM_EXT_CACHE"
 class Services(Protocol):
     """Whoever does jobs."""
 
-    def outcomes(self, jobs: Iterable[Job]) -> Generator[tuple[int, Outcome]]: ...
+    def outcomes(self, jobs: Iterable[Job]) -> Generator[tuple[int, JobOutcome]]: ...
 
 
 def default_folder() -> Path:
@@ -46,17 +46,17 @@ class ResultCache:
                 f"{self.folder}: cannot hold a cache: {error.strerror}; give --cache another folder."
             ) from None
 
-    def get(self, key: str) -> Outcome | None:
+    def get(self, key: str) -> JobOutcome | None:
         """The outcome that was kept; None where there is none, or what is there is damaged."""
         with suppress(OSError, ValueError, TypeError):
             digest, _, text = self._place(key).read_bytes().partition(b"\n")
             if hashlib.sha256(text).hexdigest().encode() == digest:
                 kept = json.loads(text)
                 result = kept.pop("result")
-                return Outcome(result=None if result is None else result.encode("latin-1"), **kept)
+                return JobOutcome(result=None if result is None else result.encode("latin-1"), **kept)
         return None
 
-    def put(self, key: str, outcome: Outcome) -> None:
+    def put(self, key: str, outcome: JobOutcome) -> None:
         """Keep an outcome, whole or not at all. A full disk keeps nothing: the result is there all the same."""
         result = outcome.result
         kept = {**asdict(outcome), "result": None if result is None else result.decode("latin-1")}
@@ -75,13 +75,13 @@ class ResultCache:
 
 def remembered(
     services: Services, cache: ResultCache, jobs: Iterable[Job], *, again: bool = False
-) -> Iterator[tuple[int, Outcome]]:
+) -> Iterator[tuple[int, JobOutcome]]:
     """Outcomes by index, as they come: those that the cache has at once, the others from services, and kept.
 
     again: jobs that came to nothing are done once more.
     """
     asked: list[tuple[int, str]] = []
-    known: list[tuple[int, Outcome]] = []
+    known: list[tuple[int, JobOutcome]] = []
 
     def unknown() -> Iterator[Job]:
         for index, job in enumerate(jobs):
@@ -100,6 +100,6 @@ def remembered(
     yield from _drained(known)
 
 
-def _drained(known: list[tuple[int, Outcome]]) -> Iterator[tuple[int, Outcome]]:
+def _drained(known: list[tuple[int, JobOutcome]]) -> Iterator[tuple[int, JobOutcome]]:
     while known:
         yield known.pop(0)

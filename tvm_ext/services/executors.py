@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tvm_ext.core.errors import MissingTool
-from tvm_ext.services.job import Job, Outcome
+from tvm_ext.services.job import Job, JobOutcome
 from tvm_ext.services.local import TRIES, LocalServices
 from tvm_ext.services.work import run
 
@@ -26,7 +26,7 @@ class ExecutorServices:
     executor: Executor
     local: LocalServices
 
-    def outcomes(self, jobs: Iterable[Job]) -> Generator[tuple[int, Outcome]]:
+    def outcomes(self, jobs: Iterable[Job]) -> Generator[tuple[int, JobOutcome]]:
         """As `LocalServices.outcomes` gives them."""
         source, running = enumerate(jobs), dict[Future[bytes], tuple[int, Job, int]]()
         lost: list[tuple[int, Job]] = []
@@ -54,7 +54,7 @@ class ExecutorServices:
                         else:
                             lost.append((index, job))
                     else:
-                        yield index, Outcome(result=future.result())
+                        yield index, JobOutcome(result=future.result())
                 fill()
         finally:
             for future in running:

@@ -29,7 +29,7 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class JobOutcome:
     """The end of a job: its result; or why there is none, as the class of an error of ours and its text."""
 
     result: bytes | None

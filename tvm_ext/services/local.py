@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from tvm_ext.core.errors import ChildExpired, ChildFailed, ChildLost
 from tvm_ext.core.processes.child import Child, ChildLimits
-from tvm_ext.services.job import Job, Outcome
+from tvm_ext.services.job import Job, JobOutcome
 
 TRIES = 3
 """Processes that a job may cost: what ends one may be the job, or somebody else."""
@@ -25,7 +25,7 @@ class LocalServices:
     limits: ChildLimits = field(default_factory=ChildLimits)
     entry: str = "run_alone"
 
-    def outcomes(self, jobs: Iterable[Job]) -> Generator[tuple[int, Outcome]]:
+    def outcomes(self, jobs: Iterable[Job]) -> Generator[tuple[int, JobOutcome]]:
         """(index of a job, its outcome), as they come; jobs are taken when a process is free.
 
         What the iterable raises is raised here. Whoever stops listening ends the processes.
@@ -61,7 +61,7 @@ class _Service:
         self._child: Child | None = None
         self._stopped = False
 
-    def outcome(self, job: Job) -> Outcome:
+    def outcome(self, job: Job) -> JobOutcome:
         """A job's outcome, tried again where its process is lost."""
         lost = ""
         for _ in range(TRIES):
@@ -69,16 +69,18 @@ class _Service:
                 break
             self._child = self._child or Child(_WORK, limits=self._limits)
             try:
-                return Outcome(result=self._child.call(self._entry, job.function, *job.inputs))
+                return JobOutcome(result=self._child.call(self._entry, job.function, *job.inputs))
             except ChildExpired as error:
                 self.close()
-                return Outcome(result=None, kind="ChildExpired", problem=str(error))
+                return JobOutcome(result=None, kind="ChildExpired", problem=str(error))
             except ChildLost as error:
                 self.close()
                 lost = str(error)
             except ChildFailed as error:
-                return Outcome(result=None, kind="ChildFailed", problem=str(error))
-        return Outcome(result=None, kind="ChildLost", problem=f"{TRIES} processes ended with it; the last one: {lost}")
+                return JobOutcome(result=None, kind="ChildFailed", problem=str(error))
+        return JobOutcome(
+            result=None, kind="ChildLost", problem=f"{TRIES} processes ended with it; the last one: {lost}"
+        )
 
     def stop(self) -> None:
         """End what it does, from another thread."""
@@ -92,7 +94,7 @@ class _Service:
             child.close()
 
 
-_Ended = queue.SimpleQueue[tuple[int, Outcome] | BaseException | None]
+_Ended = queue.SimpleQueue[tuple[int, JobOutcome] | BaseException | None]
 
 
 class _Source:

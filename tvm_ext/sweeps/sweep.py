@@ -15,7 +15,7 @@ from tvm_ext.core.platform import Platform
 from tvm_ext.core.processes.child import ChildLimits
 from tvm_ext.services.cache import ResultCache, Services, default_folder, remembered
 from tvm_ext.services.executors import ExecutorServices, cluster
-from tvm_ext.services.job import Job, Outcome
+from tvm_ext.services.job import Job, JobOutcome
 from tvm_ext.services.local import LocalServices
 from tvm_ext.sweeps.candidates import Candidate, SweepModel, candidates_of
 from tvm_ext.sweeps.table import SweepTable
@@ -112,7 +112,7 @@ def _rows(
         yield index, {**heads[index], "error": type(error).__name__, "message": str(error)}
 
 
-def _figures(outcome: Outcome) -> dict[str, Any]:
+def _figures(outcome: JobOutcome) -> dict[str, Any]:
     if outcome.result is None:
         return {"error": outcome.kind, "message": outcome.problem}
     return json.loads(outcome.result)
