@@ -214,3 +214,17 @@ def test_wrong_arguments_are_said(tmp_path: Path) -> None:
                         ({"executor": object(), "scheduler": "tcp://a:1"}, "only one of them")):  # fmt: skip
         with pytest.raises(BadOptions, match=said):
             tvm_ext.sweep([], ["host"], cache=tmp_path, **wrong)  # type: ignore[arg-type]
+
+
+def test_a_calibration_that_is_not_there_is_a_row(digits: Path, tmp_path: Path) -> None:
+    model = SweepModel(source=digits / "digits.onnx", calibration=tmp_path / "nowhere.npz")
+    (row,) = tvm_ext.sweep([model], ["host"], cache=tmp_path / "cache").rows
+    assert (row["model"], row["error"]) == ("digits", "BadInput") and "nowhere.npz" in row["message"]
+
+
+def test_options_come_back_from_their_json() -> None:
+    for options in (BuildOptions(), BuildOptions(verify=("host",), keep=("x",), ram={"sram": 64}, hop={"x": 1})):
+        assert BuildOptions.from_json(options.to_json()) == options
+    for text in ("", "[]", '{"speed": 1}'):
+        with pytest.raises(BadOptions, match=r"not what BuildOptions\.to_json writes"):
+            BuildOptions.from_json(text)
