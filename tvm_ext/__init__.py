@@ -22,26 +22,48 @@ if TYPE_CHECKING:
     from tvm_ext.core.limits import Limits
     from tvm_ext.core.options import BuildOptions
     from tvm_ext.core.platform import Platform
+    from tvm_ext.estimates import Estimate, estimate
     from tvm_ext.load import load
     from tvm_ext.package import Package
+    from tvm_ext.sweeps.candidates import SweepModel
+    from tvm_ext.sweeps.sweep import sweep
+    from tvm_ext.sweeps.table import SweepTable
     from tvm_ext.tvm_compile import relax_pipeline
 
 __all__ = [
-    "BuildOptions", "BundlePackage", "Limits", "Package", "Platform", "build", "bundle", "errors", "load",
+    "BuildOptions",
+    "BundlePackage",
+    "Estimate",
+    "Limits",
+    "Package",
+    "Platform",
+    "SweepModel",
+    "SweepTable",
+    "build",
+    "bundle",
+    "errors",
+    "estimate",
+    "load",
     "relax_pipeline",
+    "sweep",
 ]  # fmt: skip
 
 _HOMES = {
     "BuildOptions": "tvm_ext.core.options",
     "BundlePackage": "tvm_ext.bundles.package",
+    "Estimate": "tvm_ext.estimates",
     "Limits": "tvm_ext.core.limits",
+    "SweepModel": "tvm_ext.sweeps.candidates",
     "Package": "tvm_ext.package",
     "Platform": "tvm_ext.core.platform",
+    "SweepTable": "tvm_ext.sweeps.table",
     "build": "tvm_ext.builder",
     "bundle": "tvm_ext.bundles.bundler",
     "errors": "tvm_ext.core",
+    "estimate": "tvm_ext.estimates",
     "load": "tvm_ext.load",
     "relax_pipeline": "tvm_ext.tvm_compile",
+    "sweep": "tvm_ext.sweeps.sweep",
 }
 
 

@@ -1,6 +1,7 @@
-"""The command line: `tvm-ext compile | bundle | run | report | pareto | platforms`.
+"""The command line: `tvm-ext compile | bundle | run | pareto | sweep | report | platforms`.
 
-Results go to stdout, as tables or with `--json` as one JSON value; progress and errors go to stderr.
+Results go to stdout, as tables or with `--json` as one JSON value; progress and errors go to stderr. A command imports
+what it needs: `--help` and `platforms` wait for no tvm, numpy or pydantic.
 Exit status: 0 done and verified as asked, 1 the model or platform cannot be done or verification failed,
 2 wrong usage.
 """
@@ -17,21 +18,31 @@ import typer
 from rich.markup import escape
 
 import tvm_ext
+from tvm_ext.command_line.commands import Command, Commands
 from tvm_ext.command_line.option_texts import parse_hop, parse_pins, parse_ram, parse_shapes, parse_states, parse_verify
-from tvm_ext.command_line.option_types import AsJson, Debug, Folder, Initial, Limit, OnPlatform, Output, State, Verify
-from tvm_ext.command_line.result_file import check_result_file, write_result_file
+from tvm_ext.command_line.option_types import (
+    AsJson,
+    Debug,
+    Folder,
+    Initial,
+    Jobs,
+    Limit,
+    OnPlatform,
+    Output,
+    State,
+    Verify,
+)
 from tvm_ext.command_line.show import errors_shown, print_json, show_report, stderr, stdout
+from tvm_ext.command_line.sweep_command import sweep_command
 from tvm_ext.core.errors import BadInput
-from tvm_ext.core.files.arrays import read_arrays
 from tvm_ext.core.files.output_folder import check_output
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import BuildOptions, Context, Guide, Io, IoType, Memories, Optimize, Quantize, Target
-from tvm_ext.core.platform import Platform
-from tvm_ext.report.listings import pareto_table, platform_table
-from tvm_ext.report.read_report import read_report
+from tvm_ext.tvm_alone import import_tvm_alone
 
 app = typer.Typer(
     name="tvm-ext",
+    cls=Commands,
     help="Compile neural networks to self-contained C11 for microcontrollers.",
     no_args_is_help=True,
     add_completion=False,
@@ -127,7 +138,7 @@ def compile_command(
     limits = parse_ram(ram or [])
     pins = parse_pins(pin or [])
     with errors_shown(as_json, debug):
-        board = Platform.load(platform)
+        board = tvm_ext.Platform.load(platform)
         options = BuildOptions(
             optimize=optimize, io=io, context=context, image=image, verify=targets, name=name, quantize=quantize,
             io_type=io_type, min_snr_db=min_snr, guide=guide,
@@ -136,7 +147,10 @@ def compile_command(
             hop_axis=hop_axes,
         )  # fmt: skip
         check_output(output)
+        from tvm_ext.core.files.arrays import read_arrays
+
         with stderr.status(f"Loading {escape(model.name)}") as status:
+            _import_tvm_for(model)
             module = tvm_ext.load(
                 model, shapes=shapes, limits=Limits().changed(limit or []), states=states,
                 initial=read_arrays(initial) if initial else None,
@@ -161,9 +175,10 @@ def bundle_command(
     """Compile several models to one package: arenas over each other, equal kernels and weights once."""
     targets = parse_verify(verify)
     with errors_shown(as_json, debug):
-        board = Platform.load(platform)
+        board = tvm_ext.Platform.load(platform)
         check_output(output)
         with stderr.status(f"Loading {escape(file.name)}") as status:
+            _import_tvm_for(file)
             package = tvm_ext.bundle(
                 file, board, output, verify=targets, limits=Limits().changed(limit or []),
                 progress=lambda stage: status.update(escape(stage)),
@@ -183,6 +198,9 @@ def run_command(
 ) -> None:
     """Run a package on inputs of your own."""
     with errors_shown(as_json, debug):
+        from tvm_ext.command_line.result_file import check_result_file, write_result_file
+        from tvm_ext.core.files.arrays import read_arrays
+
         package = tvm_ext.Package.load(folder) if model is None else _bundled(folder, model)
         check_result_file(outputs)
         arrays = read_arrays(inputs)
@@ -207,6 +225,7 @@ def pareto_command(
         list[str] | None, typer.Option(metavar="IN=1,3,96,96", help="Fix an input's shape; may be repeated.")
     ] = None,
     optimize: Annotated[Optimize, typer.Option(help="What to compile for.")] = "speed",
+    jobs: Jobs = 1,
     limit: Limit = None,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -214,15 +233,18 @@ def pareto_command(
     """Show RAM against instructions: the model within smaller and smaller budgets."""
     shapes = parse_shapes(shape or [])
     with errors_shown(as_json, debug):
-        board = Platform.load(platform)
+        board = tvm_ext.Platform.load(platform)
         check_output(output)
-        from tvm_ext.pareto import pareto, write_pareto  # with tvm, which takes seconds to import
+        _import_tvm_for(model)
+        from tvm_ext.pareto import pareto, write_pareto
+        from tvm_ext.report.listings import pareto_table
 
         with stderr.status(f"Loading {escape(model.name)}") as status:
             module = tvm_ext.load(model, shapes=shapes, limits=Limits().changed(limit or []))
             points = pareto(
-                module, board, BuildOptions(optimize=optimize), progress=lambda text: status.update(escape(text))
-            )
+                module, board, BuildOptions(optimize=optimize), jobs=jobs,
+                progress=lambda text: status.update(escape(text)),
+            )  # fmt: skip
         write_pareto(points, model.name, board, output)
         if as_json:
             sys.stdout.write((output / "pareto.json").read_text(encoding="utf-8"))
@@ -230,22 +252,36 @@ def pareto_command(
             stdout.print(pareto_table(points))
 
 
+app.command("sweep")(sweep_command)
+
+
 @app.command("report")
 def report_command(folder: Folder, as_json: AsJson = False, debug: Debug = False) -> None:
     """Show what a package holds: bytes per memory, steps and kernels, verification."""
+    from tvm_ext.report.read_report import read_report
+
     with errors_shown(as_json, debug):
         show_report(read_report(folder), as_json)
 
 
-@app.command("platforms")
+@app.command("platforms", cls=Command)
 def platforms_command(as_json: AsJson = False, debug: Debug = False) -> None:
     """List the platforms that come with tvm-ext."""
     with errors_shown(as_json, debug):
-        platforms = [Platform.load(name) for name in Platform.shipped()]
         if as_json:
-            print_json([json.loads(platform.to_json()) for platform in platforms])
-        else:
-            stdout.print(platform_table(platforms))
+            shipped = tvm_ext.Platform.shipped()
+            print_json([json.loads(tvm_ext.Platform.load(name).to_json()) for name in shipped])
+            return
+        from tvm_ext.core.shipped import shipped_tables
+        from tvm_ext.report.listings import platform_table
+
+        stdout.print(platform_table(shipped_tables()))
+
+
+def _import_tvm_for(file: Path) -> None:
+    """Import tvm in this process of ours, without PyTorch unless the file is PyTorch's."""
+    if file.suffix.lower() != ".pt2":
+        import_tvm_alone()
 
 
 def _bundled(folder: Path, model: str) -> tvm_ext.Package:

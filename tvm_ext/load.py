@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 
 import tvm
@@ -15,12 +16,9 @@ from tvm_ext.core.limits import Limits
 from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.frontends.loaded import Loaded
 from tvm_ext.frontends.model_name import model_name
-from tvm_ext.frontends.onnx.load_onnx import load_onnx
 from tvm_ext.frontends.pair_states import Initial, Pairs, with_states
-from tvm_ext.frontends.pytorch.load_torch import load_torch
 from tvm_ext.frontends.relax_module import load_relax
 from tvm_ext.frontends.shapes import ModelNotice
-from tvm_ext.frontends.tflite.load_tflite import load_tflite
 
 __all__ = ["Limits", "ModelNotice", "load"]
 
@@ -28,11 +26,12 @@ Shapes = Mapping[str, Sequence[int]]
 
 Reader = Callable[[Path, Shapes | None, Limits], Loaded]
 
-_READERS: dict[str, tuple[str, Reader]] = {
-    ".onnx": ("onnx", load_onnx),
-    ".tflite": ("tflite", load_tflite),
-    ".pt2": ("torch", load_torch),
+_READERS = {
+    ".onnx": ("onnx", "tvm_ext.frontends.onnx.load_onnx", "load_onnx"),
+    ".tflite": ("tflite", "tvm_ext.frontends.tflite.load_tflite", "load_tflite"),
+    ".pt2": ("torch", "tvm_ext.frontends.pytorch.load_torch", "load_torch"),
 }
+"""Suffix -> format, and where its reader is: imported when used, as each brings its format's libraries."""
 
 
 def load(
@@ -81,7 +80,8 @@ def _reader(path: Path) -> tuple[str, Reader]:
         raise BadModel(f"{path}: cannot be read: {error.strerror}.") from None
     if path.suffix.lower() not in _READERS:
         raise BadModel(f"{path}: formats are known by their suffix; {', '.join(_READERS)} can be read.")
-    return _READERS[path.suffix.lower()]
+    source_format, module, function = _READERS[path.suffix.lower()]
+    return source_format, getattr(import_module(module), function)
 
 
 def _nodes(mod: tvm.IRModule) -> list[ModelNode]:

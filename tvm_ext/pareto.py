@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import jinja2
 import tvm
 
-from codegen_c.backend.build import Compiled
-from tvm_ext.core.errors import DoesNotFit
+from tvm_ext.budgets import KnownPoints, Point, at_once, budgets_of, least_bytes, points_within
 from tvm_ext.core.files.output_folder import replaced_folder
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
-from tvm_ext.pipeline import compile_within
+from tvm_ext.services.local import LocalServices
 
-STEPS = 8
 WIDTH, HEIGHT, MARGIN = 560, 320, 60
 _PICTURE = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {{ width + 2 * margin }} {{ height + 2 * margin }}"
@@ -35,47 +33,37 @@ _PICTURE = """\
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class Point:
-    """One way to run a model: bytes of arena in the default memory, instructions as modelled, how it was reached."""
-
-    arena_bytes: int
-    modelled_instructions: int
-    method: str
-
-
 def pareto(
-    mod: tvm.IRModule, platform: Platform, options: BuildOptions, *, progress: Callable[[str], None] | None = None
+    mod: tvm.IRModule,
+    platform: Platform,
+    options: BuildOptions,
+    *,
+    jobs: int = 1,
+    progress: Callable[[str], None] | None = None,
 ) -> tuple[Point, ...]:
     """Points of which none is beaten by another, from the most RAM to the least that can be had.
 
+    jobs: processes that compile for several budgets at once; the points are the same for any number of them.
     Raises DoesNotFit where not even the smallest one fits the platform.
     """
-    within = compile_within(mod, platform, options)
-    points = [_point(within(options.ram if isinstance(options.ram, int) else None), platform)]
-    most, least = points[0].arena_bytes, _least_bytes(within)
-    for step in range(1, STEPS):
-        budget = most - (most - least) * step // (STEPS - 1)
-        if budget >= points[-1].arena_bytes:
-            continue
-        if progress:
-            progress(f"within {budget} B")
-        points.append(_point(within(budget), platform))
+    first = options.ram if isinstance(options.ram, int) else None
+    here = points_within(mod, platform, options)
+    known = at_once(mod, platform, options, first, LocalServices(jobs=jobs), progress) if jobs > 1 else KnownPoints()
+
+    def within(budget: int | None) -> Point:
+        if budget not in known.points and progress:
+            progress(f"within {budget} B" if budget else "as it is")
+        return known.points.get(budget) or here(budget)
+
+    points = [within(first)]
+    for budget in budgets_of(points[0].arena_bytes, known.least_bytes or least_bytes(here)):
+        if budget < points[-1].arena_bytes:
+            points.append(within(budget))
     return tuple(
         point for point in points
         if not any(o.arena_bytes <= point.arena_bytes and o.modelled_instructions < point.modelled_instructions
                    for o in points)
     )  # fmt: skip
-
-
-def _least_bytes(within: Callable[[int | None], Compiled]) -> int:
-    """The least budget that can be met."""
-    try:
-        return max(1, within(1).plan.arena_bytes)
-    except DoesNotFit as error:
-        if error.nearest_bytes is None:
-            raise
-        return error.nearest_bytes
 
 
 def write_pareto(points: Sequence[Point], model: str, platform: Platform, folder: Path) -> None:
@@ -85,14 +73,6 @@ def write_pareto(points: Sequence[Point], model: str, platform: Platform, folder
     with replaced_folder(folder) as new:
         for name, text in texts.items():
             (new / name).write_text(text, encoding="utf-8")
-
-
-def _point(compiled: Compiled, platform: Platform) -> Point:
-    return Point(
-        arena_bytes=compiled.plan.bytes_in(platform.activations),
-        modelled_instructions=compiled.modelled_instructions,
-        method=compiled.attempts[-1].method,
-    )
 
 
 def _picture(points: Sequence[Point]) -> str:

@@ -28,6 +28,12 @@ def has_window(composite: relax.Function) -> bool:
     )
 
 
+def laid_out(composite: relax.Function) -> relax.Function:
+    """The composite in the layout that it will have inside the model; as it is where no rule moves it."""
+    moved = channels_last(composite) if has_window(composite) else with_ohwi_kernels(composite)
+    return moved or composite
+
+
 def channels_last(composite: relax.Function) -> relax.Function | None:
     """The composite with every rank-4 parameter and result as NHWC; None where an operator has no rule for it."""
     operands = _Operands(composite)

@@ -20,6 +20,7 @@ from tvm import relax
 from relay_passes.backend import Backend
 from relay_passes.composites import attributes, call_new, kind_of
 from relay_passes.dataflow import array_of, bindings, build, is_dataflow, op_name, operands, outputs, rebuild, users
+from relay_passes.layout.channels_last import laid_out
 from tvm_ext.core.decisions.composites import PrimFuncs, QuantizedRounding
 from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.names import identifier, unique
@@ -100,11 +101,15 @@ class _Rewriter:
         return iter(found)
 
     def _accepted(self, candidates: Iterator[Group | None]) -> Iterator[Group]:
-        """Groups none of whose members is taken and which the backend compiles; their members are then taken."""
+        """Groups none of whose members is taken and which the backend compiles; their members are then taken.
+
+        It is asked about them as they will be laid out: kernels take no other form, and what they do not take is
+        lowered through TVM only to be asked about.
+        """
         for group in candidates:
             if group is None or any(member.var in self.owned for member in group.members):
                 continue
-            if self.backend.refuses(self._composite(group)[1]) is None:
+            if self.backend.refuses(laid_out(self._composite(group)[1])) is None:
                 self.owned.update(member.var for member in group.members)
                 yield group
 

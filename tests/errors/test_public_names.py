@@ -34,3 +34,41 @@ def test_describing_a_platform_does_not_import_tvm() -> None:
 def test_unknown_name() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'compile'"):
         _ = tvm_ext.compile
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["compile", "--help"], ["platforms"]], ids=" ".join)
+def test_the_command_line_starts_without_what_it_does_not_need(arguments: list[str]) -> None:
+    code = f"""
+import sys
+from tvm_ext.cli import run
+sys.argv[1:] = {arguments!r}
+try:
+    run()
+except SystemExit as left:
+    assert not left.code, left.code
+print("loaded:", *sorted({{"tvm", "tvm_ffi", "numpy", "pydantic", "onnx", "jinja2", "torch"}} & set(sys.modules)))
+"""
+    result = python(code)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[-1] == "loaded:"
+
+
+def test_formats_are_imported_when_they_are_read() -> None:
+    code = "import sys, tvm_ext; tvm_ext.load; print(*{'onnx', 'onnxruntime', 'tflite'} & set(sys.modules))"
+    result = python(code)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() == ""
+
+
+def test_pytorch_can_be_imported_behind_a_tvm_that_did_without() -> None:
+    code = """
+import sys
+from tvm_ext.tvm_alone import import_tvm_alone
+import_tvm_alone()
+assert "tvm" in sys.modules and "torch" not in sys.modules
+sys.modules["torch"] = other = type(sys)("torch")
+import_tvm_alone()
+assert sys.modules["torch"] is other
+"""
+    result = python(code)
+    assert result.returncode == 0, result.stderr

@@ -6,6 +6,7 @@ import json
 import xml.etree.ElementTree as ElementTree
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -17,6 +18,7 @@ from tvm_ext import BuildOptions
 from tvm_ext.cli import app
 from tvm_ext.core.errors import DoesNotFit
 from tvm_ext.core.platform import Platform
+from tvm_ext.core.processes.child import Child
 from tvm_ext.pareto import pareto
 from tvm_ext.pipeline import compile_module
 
@@ -47,3 +49,25 @@ def test_budgets_that_are_no_sizes(tmp_path: Path, ram: str) -> None:
     arguments = ["compile", "m.onnx", "-p", "cortex_m4", "-o", str(tmp_path / "out"), "--ram", ram]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 2 and "is not of the form 64KiB" in result.output
+
+
+def test_points_are_the_same_by_any_number_of_processes(digits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class DiesFirst(Child):
+        lost = 0
+
+        def call(self, *values: Any, **more: Any) -> Any:
+            if DiesFirst.lost < 2:
+                DiesFirst.lost += 1
+                self.kill()
+            return super().call(*values, **more)
+
+    module, board = tvm_ext.load(digits / "digits.onnx"), Platform.load("cortex_m4")
+    alone = pareto(module, board, BuildOptions())
+    monkeypatch.setattr("tvm_ext.services.local.Child", DiesFirst)
+    monkeypatch.setattr("tvm_ext.pareto.points_within", lambda *_: None)  # nothing is left to be done here
+    assert pareto(module, board, BuildOptions(), jobs=2) == alone and DiesFirst.lost == 2
+
+
+def test_errors_are_the_same_by_processes(digits: Path) -> None:
+    with pytest.raises(DoesNotFit, match="nearest budget"):
+        pareto(tvm_ext.load(digits / "digits.onnx"), Platform.load("cortex_m4"), BuildOptions(ram=100), jobs=2)

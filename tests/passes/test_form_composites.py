@@ -375,3 +375,25 @@ def test_long_chains_are_cut(length: int) -> None:
 
     found = [len(names) for _, names in groups(form(module_of([x], body)))]
     assert sum(found) == length and max(found) <= 12
+
+
+class OfChannelsLast(StubBackend):
+    """Takes convolutions over images with their channels last alone, as kernels do."""
+
+    def refuses(self, composite: relax.Function) -> str | None:
+        windows = [b.value.attrs for b in bindings(composite) if op_name(b.value) == "relax.nn.conv2d"]
+        last = all((one.data_layout, one.kernel_layout) == ("NHWC", "OHWI") for one in windows)
+        return super().refuses(composite) if last else "its layout is not NHWC"
+
+
+@pytest.mark.parametrize(("data", "kernel"), [("NCHW", "OIHW"), ("NHWC", "HWIO"), ("NHWC", "OHWI")])
+def test_the_backend_is_asked_in_the_layout_that_a_composite_will_have(data: str, kernel: str) -> None:
+    x, weights = tensor("x", (1, 2, 2, 2)), np.ones((2, 2, 1, 1) if kernel == "OIHW" else (1, 1, 2, 2), "float32")
+    weights = np.ones((2, 1, 1, 2), "float32") if kernel == "OHWI" else weights
+
+    def body(b: relax.BlockBuilder) -> relax.Expr:
+        y = relax.op.nn.conv2d(x, relax.const(weights), data_layout=data, kernel_layout=kernel)
+        return b.emit(relax.op.nn.relu(b.emit(y)))
+
+    (found,) = groups(form(module_of([x], body), OfChannelsLast()))
+    assert found[1] == ["nn.conv2d", "nn.relu"]

@@ -14,6 +14,7 @@ Limit = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME=VALUE", help="Allow larger models, as in tensor_bytes=1GiB. May be repeated."),
 ]
+Jobs = Annotated[int, typer.Option(min=1, metavar="N", help="Processes that work at once.")]
 State = Annotated[
     list[str] | None,
     typer.Option(

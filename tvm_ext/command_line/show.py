@@ -15,7 +15,6 @@ from rich.console import Console
 
 from tvm_ext.core.errors import BadOptions, DefectNotice, TvmExtError
 from tvm_ext.frontends.shapes import ModelNotice
-from tvm_ext.report.tables import report_tables
 
 # Files and pipes get lines long enough for the table of steps.
 stdout = Console(width=None if sys.stdout.isatty() else 140)
@@ -27,6 +26,8 @@ def show_report(report: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(report)
         return
+    from tvm_ext.report.tables import report_tables  # the other commands do not wait for it
+
     for table in report_tables(report):
         stdout.print(table)
 

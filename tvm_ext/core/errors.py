@@ -76,6 +76,14 @@ class ChildFailed(RunFailed):
     """A function in a process of its own did not come back: a crash, a limit of time or memory, a foreign exception."""
 
 
+class ChildExpired(ChildFailed):
+    """A function in a process of its own took longer than it may: it would again."""
+
+
+class ChildLost(ChildFailed):
+    """A process with a function in it is gone: by a signal, or by leaving; another one may come back."""
+
+
 class VerificationFailed(TvmExtError):
     """A package's outputs differ from the reference by more than the limit."""
 

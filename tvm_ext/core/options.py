@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, cast
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from tvm_ext.core.alignment import ALIGNMENT_BYTES
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.names import hides_header
-from tvm_ext.core.platform import Platform
+
+if TYPE_CHECKING:
+    from tvm_ext.core.platform import Platform
 
 VARIABLES_BYTES = 4096
 """Bytes kept free, beside the stack, in the memory where a board's firmware has its variables."""
@@ -155,6 +158,21 @@ class BuildOptions:
         for key, value, is_good, wanted in checks:
             if not is_good:
                 raise BadOptions(f"{key} = {_shown(value)}: {wanted} is needed.")
+
+    def to_json(self) -> str:
+        """All choices as one JSON text; equal options give equal text."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The inverse of `to_json`. Raises BadOptions."""
+        try:
+            values = cast("dict[str, Any]", json.loads(text))
+            for key, value in values.items():
+                values[key] = tuple(cast("list[Any]", value)) if isinstance(value, list) else value
+            return cls(**values)
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            raise BadOptions(f"options {text[:80]!r} are not what BuildOptions.to_json writes.") from None
 
     def limit_bytes(self, platform: Platform) -> int:
         """Bytes that tensors may take in the platform's default memory.

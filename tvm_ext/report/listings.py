@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
+from rich.markup import escape
 from rich.table import Table
 
-from tvm_ext.core.platform import NO_SIMD, Platform
 from tvm_ext.report.cells import binary, number
 
 
-def platform_table(platforms: Iterable[Platform]) -> Table:
-    """Name, processor, memories and QEMU machine of each platform."""
+def platform_table(platforms: Iterable[Mapping[str, Any]]) -> Table:
+    """Name, processors, memories and QEMU machine of each platform. platforms: tables as their files have them."""
     table = Table("platform", "processor", "memories", "QEMU machine", title="Platforms", title_justify="left")
     for platform in platforms:
-        processor = platform.processor
-        memories = "\n".join(f"{memory.name} {binary(memory.capacity_bytes)}" for memory in platform.memories)
-        simd = "" if processor.simd in (NO_SIMD, processor.isa) else f"\nwith {processor.simd}"
-        machine = platform.board.qemu_machine if platform.board else "-"
-        table.add_row(platform.name, f"{processor.isa}{simd}", memories, machine)
+        processor = platform["processors"][0]
+        memories = "\n".join(f"{memory['name']} {binary(memory['capacity_bytes'])}" for memory in platform["memories"])
+        simd = processor.get("simd", "none")
+        vectors = "" if simd in ("none", processor["isa"]) else f"\nwith {simd}"
+        machine = platform["board"]["qemu_machine"] if "board" in platform else "-"
+        table.add_row(platform["name"], f"{processor['isa']}{vectors}", memories, machine)
     return table
 
 
@@ -44,4 +45,18 @@ def pareto_table(points: Sequence[ParetoPoint]) -> Table:
     for point in points:
         ratio = f"{point.modelled_instructions / fewest:.3f}"
         table.add_row(number(point.arena_bytes), number(point.modelled_instructions), ratio, point.method)
+    return table
+
+
+def front_table(front: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], x: str, y: str) -> Table:
+    """Rows of a sweep that no other beats in two columns; how many there are in all, and how many came to nothing."""
+    columns = [column.removeprefix("-") for column in (x, y)]
+    failed = sum(1 for row in rows if row.get("error"))
+    title = f"Best of {len(rows)} candidates{f', {failed} of which came to nothing' if failed else ''}"
+    table = Table("model", "platform", "options", title=title, title_justify="left")
+    for column in columns:
+        table.add_column(escape(column), justify="right")
+    for row in front:
+        figures = (f"{row[column]:,}" for column in columns)
+        table.add_row(*(escape(str(row[key])) for key in ("model", "platform", "options")), *figures)
     return table

@@ -6,11 +6,13 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING
 
 from tvm_ext.core.errors import TvmExtError
 from tvm_ext.core.files.read_file import read_file
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 _MOST_BYTES = 1 << 20
 _MOST_CHARACTERS = 200

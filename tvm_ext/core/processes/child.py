@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tvm_ext.core import errors
-from tvm_ext.core.errors import ChildFailed, TvmExtError
+from tvm_ext.core.errors import ChildExpired, ChildFailed, ChildLost, TvmExtError
 from tvm_ext.core.processes.wire import Value, read_value, write_value
 
 _TAIL_LINES = 6
@@ -64,7 +64,7 @@ class Child:
         """The function's result. `ask` answers what the function asks through a keyword parameter of that name.
 
         Raises what the function raised where that is an error of ours, else ChildFailed with the reason: another
-        exception, a signal, the time or memory limit. After ChildFailed by a signal or by time the process is gone.
+        exception, the memory limit. After its ChildLost (by a signal) and ChildExpired (by time) the process is gone.
         """
         stdin = self._process.stdin
         assert stdin is not None, "the process was started with pipes"
@@ -78,16 +78,21 @@ class Child:
                 assert ask is not None, "only a function that was told of `ask` asks"
                 write_value(stdin, ask(*answer["values"]))
         except (EOFError, OSError):
-            raise ChildFailed(f"{self._module}.{function} {self._reason(expired)}") from None
+            kind = ChildExpired if expired.is_set() else ChildLost
+            raise kind(f"{self._module}.{function} {self._reason(expired)}") from None
         finally:
             timer.cancel()
         if answer["kind"] == "result":
             return answer["value"]
         raise self._raised(function, answer)
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def close(self) -> None:
         """End the process and everything it started."""
-        self._kill()
+        self.kill()
         for stream in (self._process.stdin, self._process.stdout):
             with suppress(OSError):  # what was not yet sent is not wanted any more
                 if stream:
@@ -113,9 +118,10 @@ class Child:
 
     def _expire(self, expired: threading.Event) -> None:
         expired.set()
-        self._kill()
+        self.kill()
 
-    def _kill(self) -> None:
+    def kill(self) -> None:
+        """End the process at once, from any thread; a call that waits for it raises ChildLost."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
@@ -144,5 +150,5 @@ class Child:
         end = time.monotonic() + _GRACE_S
         while (status := self._process.poll()) is None and time.monotonic() < end:
             time.sleep(0.01)
-        self._kill()
+        self.kill()
         return self._process.wait() if status is None else status

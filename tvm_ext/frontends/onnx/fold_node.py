@@ -7,10 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 import onnx
-import onnxruntime
 import tvm
 from onnx import TensorProto, helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
 from tvm import relax
 
 from relay_passes.dataflow import array_of, constant, static_shape
@@ -110,6 +108,8 @@ def _too_large(result: onnx.TypeProto.Tensor, given: dict[str, np.ndarray], size
 
 
 def _by_onnxruntime(model: onnx.ModelProto, given: dict[str, np.ndarray]) -> list[np.ndarray]:
+    import onnxruntime  # which most models need for nothing
+
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -119,6 +119,8 @@ def _by_onnxruntime(model: onnx.ModelProto, given: dict[str, np.ndarray]) -> lis
 
 
 def _by_reference(model: onnx.ModelProto, given: dict[str, np.ndarray]) -> list[np.ndarray]:
+    from onnx.reference import ReferenceEvaluator  # all operators of ONNX
+
     return ReferenceEvaluator(model).run(None, given)
 
 

@@ -1,0 +1,151 @@
+"""Services: the same bytes by any number of processes or an executor, whatever dies; results kept by content."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tvm_ext.core.errors import BadInput, MissingTool
+from tvm_ext.core.processes.child import ChildLimits
+from tvm_ext.services import job as jobs_module
+from tvm_ext.services.cache import FOLDER, ResultCache, default_folder, remembered
+from tvm_ext.services.executors import ExecutorServices, cluster
+from tvm_ext.services.job import Job, JobOutcome
+from tvm_ext.services.local import TRIES, LocalServices
+
+LOCAL = LocalServices(jobs=2, limits=ChildLimits(seconds=20), entry="run")
+
+
+def job(name: str, content: bytes | Path = b"") -> Job:
+    inputs = (content if isinstance(content, bytes) else os.fsencode(content),)
+    return Job(function=f"tests.support.small_jobs.{name}", inputs=inputs)
+
+
+DOUBLED = [job("doubled", b"%d" % number) for number in range(8)]
+
+
+@pytest.mark.parametrize("services", [1, 4])
+def test_results_are_the_same_for_any_number_of_processes(services: int) -> None:
+    found = dict(LocalServices(jobs=services, entry="run").outcomes(DOUBLED))
+    assert found == {index: JobOutcome(result=b"%d%d" % (index, index)) for index in range(8)}
+
+
+def test_a_process_that_dies_is_replaced_and_its_job_done_again(tmp_path: Path) -> None:
+    asked = [job("dies_once", tmp_path / "one"), job("doubled", b"x"), job("dies_once", tmp_path / "two")]
+    results = {index: outcome.result for index, outcome in LOCAL.outcomes(asked)}
+    assert results == {0: b"done", 1: b"xx", 2: b"done"}
+
+
+def test_what_dies_hangs_or_raises_is_an_outcome_and_not_the_end() -> None:
+    asked = [job("dies"), job("hangs"), job("raises"), job("doubled", b"x")]
+    services = LocalServices(jobs=2, limits=ChildLimits(seconds=3), entry="run")
+    found = dict(services.outcomes(asked))
+    assert [found[index].kind for index in range(4)] == ["ChildLost", "ChildExpired", "ChildFailed", ""]
+    assert f"{TRIES} processes ended with it" in found[0].problem and "SIGKILL" in found[0].problem
+    assert "did not end within 3 s" in found[1].problem
+    assert "raised KeyError: 'nothing here'" in found[2].problem
+    assert found[3].result == b"xx"
+
+
+def test_who_stops_listening_ends_the_processes() -> None:
+    outcomes = LocalServices(jobs=2, entry="run").outcomes([job("doubled", b"x"), job("hangs"), job("hangs")])
+    assert next(outcomes)[1].result == b"xx"
+    outcomes.close()  # the test would not end in time if it waited for them
+
+
+def test_an_error_of_who_makes_the_jobs_is_raised() -> None:
+    def made() -> Iterator[Job]:
+        yield DOUBLED[0]
+        raise BadInput("no more of them")
+
+    with pytest.raises(BadInput, match="no more of them"):
+        list(LOCAL.outcomes(made()))
+
+
+def test_an_executor_gives_the_same_and_what_it_loses_is_done_here() -> None:
+    with ThreadPoolExecutor(2) as pool:
+        services = ExecutorServices(executor=pool, local=LOCAL)
+        assert dict(services.outcomes(DOUBLED)) == dict(LOCAL.outcomes(DOUBLED))
+        lost = [job("raises_in_a_thread_pool"), DOUBLED[1]]
+        assert dict(services.outcomes(lost)) == {0: JobOutcome(result=b"done"), 1: JobOutcome(result=b"11")}
+    assert dict(services.outcomes(DOUBLED[:1])) == {0: JobOutcome(result=b"00")}  # it was shut down
+
+
+def test_a_cluster_that_is_not_there_is_missing() -> None:
+    with pytest.raises(MissingTool, match=r"dask\.distributed"), cluster("tcp://127.0.0.1:9", LOCAL):
+        pass
+
+
+def test_a_real_cluster_gives_the_same(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed", reason="the extra `distributed` is not installed")
+    asked = [*DOUBLED, job("dies_once", tmp_path / "marker")]
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as found,
+        cluster(found.scheduler_address, LOCAL) as services,
+    ):
+        results = {index: outcome.result for index, outcome in services.outcomes(asked)}
+    assert results == {**{index: b"%d%d" % (index, index) for index in range(8)}, 8: b"done"}
+
+
+def test_results_are_kept_by_content_and_damaged_ones_made_again(tmp_path: Path) -> None:
+    kept = ResultCache(folder=tmp_path / "cache")
+    first = dict(remembered(LOCAL, kept, DOUBLED[:3]))
+    assert dict(remembered(_Nobody(), kept, DOUBLED[:3])) == first
+    (place,) = (path for path in kept.folder.rglob("*") if path.is_file() and b'"22"' in path.read_bytes())
+    place.write_bytes(place.read_bytes()[:-1])
+    assert dict(remembered(LOCAL, kept, DOUBLED[:3])) == first
+
+
+def test_what_came_to_nothing_is_kept_too_until_it_is_asked_for_again(tmp_path: Path) -> None:
+    kept, asked = ResultCache(folder=tmp_path), [job("raises"), DOUBLED[0]]
+    first = dict(remembered(LOCAL, kept, asked))
+    assert first[0].kind == "ChildFailed" and dict(remembered(_Nobody(), kept, asked)) == first
+    counting = _Counting()
+    assert dict(remembered(counting, kept, asked, again=True)) == first and counting.jobs == [asked[0]]
+    other = ResultCache(folder=tmp_path, suffix=".other_limits")
+    assert other.get(asked[0].key) is None
+
+
+def test_other_inputs_functions_and_code_have_other_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = Job(function="a.b", inputs=(b"x", b"yz")), Job(function="a.b", inputs=(b"xy", b"z"))
+    keys = {one.key, other.key, Job(function="a.c", inputs=one.inputs).key}
+    assert len(keys) == 3 and one.key == Job(function="a.b", inputs=(b"x", b"yz")).key
+    monkeypatch.setattr(jobs_module, "code_hash", lambda: "another compiler")
+    assert one.key not in keys
+
+
+def test_the_cache_goes_where_the_user_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FOLDER, str(tmp_path / "own"))
+    assert default_folder() == tmp_path / "own"
+    monkeypatch.delenv(FOLDER)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert default_folder() == tmp_path / "tvm_ext"
+
+
+def test_a_cache_that_cannot_be_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(BadInput, match="cannot hold a cache"):
+        ResultCache(folder=tmp_path / "file" / "cache")
+
+
+class _Nobody:
+    """Services that must not be asked for anything."""
+
+    def outcomes(self, jobs):
+        assert not list(jobs), "a result was not in the cache"
+        yield from ()
+
+
+class _Counting:
+    """Local services that remember what they were asked for."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Job] = []
+
+    def outcomes(self, jobs):
+        self.jobs = list(jobs)
+        yield from LOCAL.outcomes(self.jobs)

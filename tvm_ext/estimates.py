@@ -1,0 +1,85 @@
+"""A model's figures on a platform, by the pipeline without its last stages: no C compiler, no emulator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import tvm
+
+from codegen_c.backend.build import Compiled
+from codegen_c.costs.predict import predicted_cycles, time_model
+from codegen_c.targets.registry import check_processors
+from tvm_ext.calibration import Source
+from tvm_ext.core.errors import BadOptions
+from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.platform import Platform
+from tvm_ext.load import load
+from tvm_ext.pipeline import compile_model
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """Figures of a model that is compiled to a plan, and to no package.
+
+    ram_bytes, flash_bytes: of tensors, states and constants in all memories of a kind, the same that a build's report
+    has; memories: of each by its name. arena_bytes, state_bytes, weights_bytes: parts of these. code_bytes,
+    stack_bytes: None, for only a C compiler knows them, and only a run measures. predicted_instructions: of one run, by
+    the kernels' own costs. predicted_cycles: by the platform's clock and memories. method: the way that made it fit.
+    """
+
+    model: str
+    platform: str
+    ram_bytes: int
+    flash_bytes: int
+    memories: Mapping[str, int]
+    arena_bytes: int
+    state_bytes: int
+    weights_bytes: int
+    code_bytes: int | None
+    stack_bytes: int | None
+    macs: int
+    predicted_instructions: int
+    predicted_cycles: int
+    method: str
+
+
+def estimate(
+    source: str | Path | tvm.IRModule,
+    platform: Platform | str,
+    options: BuildOptions | None = None,
+    *,
+    calibration: Source | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+) -> Estimate:
+    """Figures of a model, as a search over architectures asks for them thousands of times.
+
+    source, shapes: as `load` takes them; calibration: as `build` does. Everything up to the memory plan is done as for
+    a package, and the plan is validated: what raises here raises there, too, and what does not fit does not fit there.
+    Raises UnsupportedModel, DoesNotFit, BadInput, BadModel, BadOptions, BadPlatform.
+    """
+    options = BuildOptions() if options is None else options
+    if not isinstance(options, BuildOptions):
+        raise BadOptions(f"options is a {type(options).__name__}; a BuildOptions is needed.")
+    platform = platform if isinstance(platform, Platform) else Platform.load(platform)
+    check_processors(platform)
+    return estimate_of(compile_model(load(source, shapes=shapes), platform, options, calibration)[1])
+
+
+def estimate_of(compiled: Compiled) -> Estimate:
+    """Figures of a region with everything decided."""
+    platform, program, plan = compiled.platform, compiled.program, compiled.plan
+    used = dict(compiled.origin.memories)
+    by_kind = {"ram": 0, "rom": 0}
+    for memory in platform.memories:
+        by_kind[memory.kind] += used.get(memory.name, 0)
+    return Estimate(
+        model=compiled.interface.model, platform=platform.name, ram_bytes=by_kind["ram"], flash_bytes=by_kind["rom"],
+        memories=used, arena_bytes=plan.arena_bytes, state_bytes=plan.state_bytes,
+        weights_bytes=program.weights_bytes, code_bytes=None, stack_bytes=None,
+        macs=sum(call.implementation.macs for call in program.kernel_calls()),
+        predicted_instructions=compiled.modelled_instructions,
+        predicted_cycles=round(predicted_cycles(program, time_model(platform))),
+        method=compiled.attempts[-1].method if compiled.attempts else "whole",
+    )  # fmt: skip

@@ -1,0 +1,84 @@
+"""Services that somebody else runs: any `concurrent.futures.Executor`, and a cluster of dask.distributed."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tvm_ext.core.errors import MissingTool
+from tvm_ext.services.job import Job, JobOutcome
+from tvm_ext.services.local import TRIES, LocalServices
+from tvm_ext.services.work import run
+
+MOST_AT_ONCE = 256
+"""Jobs handed over and not back yet: a search may make up its candidates while earlier ones run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutorServices:
+    """Jobs through an executor; those that it loses, with a worker or with itself, are done on this machine.
+
+    A job cannot be ended there: limits of time are for `local` alone.
+    """
+
+    executor: Executor
+    local: LocalServices
+
+    def outcomes(self, jobs: Iterable[Job]) -> Generator[tuple[int, JobOutcome]]:
+        """As `LocalServices.outcomes` gives them."""
+        source, running = enumerate(jobs), dict[Future[bytes], tuple[int, Job, int]]()
+        lost: list[tuple[int, Job]] = []
+
+        def submit(index: int, job: Job, tries: int) -> None:
+            try:
+                future = self.executor.submit(run, job.function, *job.inputs)
+            except RuntimeError:  # a broken executor, or one that was shut down
+                lost.append((index, job))
+            else:
+                running[future] = index, job, tries
+
+        def fill() -> None:
+            while len(running) < MOST_AT_ONCE and (taken := next(source, None)) is not None:
+                submit(*taken, 1)
+
+        try:
+            fill()
+            while running:
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    index, job, tries = running.pop(future)
+                    if future.cancelled() or future.exception() is not None:
+                        if tries < TRIES:
+                            submit(index, job, tries + 1)
+                        else:
+                            lost.append((index, job))
+                    else:
+                        yield index, JobOutcome(result=future.result())
+                fill()
+        finally:
+            for future in running:
+                future.cancel()
+        for place, outcome in self.local.outcomes(job for _, job in lost):
+            yield lost[place][0], outcome
+
+
+@contextmanager
+def cluster(scheduler: str, local: LocalServices) -> Iterator[ExecutorServices]:
+    """Services of a cluster of dask.distributed, whose workers have tvm_ext of this version.
+
+    scheduler: its address, as in `tcp://host:8786`. Raises MissingTool where the extra is not installed, or nothing
+    answers at the address.
+    """
+    try:
+        from distributed import Client  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise MissingTool(
+            "dask.distributed is not installed; it comes with the extra: pip install 'tvm-ext[distributed]'."
+        ) from None
+    try:
+        client = Client(scheduler, timeout="20s", set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise MissingTool(f"{scheduler}: no scheduler of dask.distributed answers: {error}.") from None
+    with client:
+        yield ExecutorServices(executor=client.get_executor(pure=False), local=local)

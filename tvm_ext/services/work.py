@@ -1,0 +1,19 @@
+"""The work of a service: calls one function by name. It is the module that children and executors are handed."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from tvm_ext.tvm_alone import import_tvm_alone
+
+
+def run(function: str, *inputs: bytes) -> bytes:
+    """Result of a job's function."""
+    module, _, name = function.rpartition(".")
+    return getattr(import_module(module), name)(*inputs)
+
+
+def run_alone(function: str, *inputs: bytes) -> bytes:
+    """The same in a process that is ours alone, where tvm does not have to bring PyTorch."""
+    import_tvm_alone()
+    return run(function, *inputs)

@@ -1,0 +1,1 @@
+"""Sweeps: models x platforms x options, one row of figures for each."""

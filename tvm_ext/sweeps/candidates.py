@@ -1,0 +1,119 @@
+"""Candidates of a sweep: a model, a platform and options, made one after the other as they are asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from tvm_ext.core.errors import BadInput, BadModel, TvmExtError
+from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.platform import Platform
+from tvm_ext.services.job import Job
+
+if TYPE_CHECKING:
+    from tvm import IRModule
+
+FIGURES = "tvm_ext.sweeps.figures.figures"
+_MODULE = ".relax"
+
+Label = str | int | float | bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepModel:
+    """A model of a sweep. source: a file or a loaded module. name: in the table; by default the file's.
+
+    shapes: as `load` takes them. calibration: an .npz file, for options that quantize. labels: columns of the user's
+    own, such as a width, or an accuracy that was measured elsewhere.
+    """
+
+    source: str | Path | IRModule
+    name: str = ""
+    shapes: Mapping[str, Sequence[int]] | None = None
+    calibration: str | Path | None = None
+    labels: Mapping[str, Label] = field(default_factory=dict[str, Label])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """One row to be: its first columns, and the job that gives the others; or the error that its files come to."""
+
+    model: str
+    platform: str
+    options: str
+    labels: Mapping[str, Label]
+    job: Job | TvmExtError
+
+
+def candidates_of(
+    models: Iterable[SweepModel], platforms: Sequence[Platform], options: Mapping[str, BuildOptions], tier: str
+) -> Iterator[Candidate]:
+    """Every model on every platform with all options, model by model."""
+    boards = [(platform.name, platform.to_json()) for platform in platforms]
+    choices = [(name, one.to_json()) for name, one in options.items()]
+    for index, model in enumerate(models):
+        try:
+            read = _Read.of(model, index)
+        except TvmExtError as error:
+            read = error
+        name = model.name or _name(model, index)
+        for platform, platform_json in boards:
+            for choice, options_json in choices:
+                if isinstance(read, _Read):
+                    job = read.job(tier=tier, platform=platform_json, options=options_json)
+                else:
+                    job = read
+                yield Candidate(model=name, platform=platform, options=choice, labels=model.labels, job=job)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Read:
+    """A model as bytes; as a module where it is one, or lies in more than one file."""
+
+    name: str
+    suffix: str
+    content: bytes
+    samples: bytes
+    shapes: dict[str, list[int]] | None
+
+    @classmethod
+    def of(cls, model: SweepModel, index: int) -> Self:
+        """Raises BadModel and BadInput for files that cannot be read, and what `load` raises."""
+        samples = _bytes(Path(model.calibration), BadInput) if model.calibration is not None else b""
+        shapes = {key: list(shape) for key, shape in (model.shapes or {}).items()} or None
+        if isinstance(model.source, str | Path):
+            path = Path(model.source)
+            suffix, content = path.suffix, _bytes(path, BadModel)
+            if suffix.lower() == ".onnx" and b"location" in content:  # the key of weights in other files
+                from tvm_ext.load import load
+
+                suffix, content = _MODULE, _as_json(load(path, shapes=model.shapes))
+        else:
+            suffix, content = _MODULE, _as_json(model.source)
+        return cls(name=_name(model, index), suffix=suffix, content=content, samples=samples, shapes=shapes)
+
+    def job(self, **asked: str) -> Job:
+        request = {**asked, "name": self.name, "suffix": self.suffix, "shapes": self.shapes}
+        text = json.dumps(request, sort_keys=True).encode()
+        return Job(function=FIGURES, inputs=(text, self.content, self.samples))
+
+
+def _name(model: SweepModel, index: int) -> str:
+    """The file's name without its suffix, which C prefixes are made of; of a module, its place."""
+    return Path(model.source).stem if isinstance(model.source, str | Path) else f"model_{index}"
+
+
+def _as_json(module: IRModule) -> bytes:
+    import tvm
+
+    return tvm.ir.save_json(module).encode()
+
+
+def _bytes(path: Path, refusal: type[TvmExtError]) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise refusal(f"{path}: cannot be read: {error.strerror}.") from None

@@ -1,0 +1,97 @@
+"""The job of a sweep: a model's bytes, a platform and options as JSON -> one row of figures as JSON."""
+
+from __future__ import annotations
+
+import json
+import resource
+import warnings
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+import tvm
+
+from tvm_ext.builder import build
+from tvm_ext.core.errors import TvmExtError
+from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.platform import Platform
+from tvm_ext.estimates import estimate
+from tvm_ext.load import load
+
+Tier = Literal["estimate", "full"]
+MODULE = ".relax"
+"""Suffix, in place of a file's, of a module as JSON."""
+
+
+def figures(request: bytes, model: bytes, calibration: bytes) -> bytes:
+    """A row: figures of a candidate, or the error that it comes to.
+
+    request: `tier`, `name` and `suffix` of the model, `shapes`, and `platform` and `options` as their `to_json` writes
+    them. calibration: an .npz file, or nothing.
+    """
+    asked = json.loads(request)
+    before = _seconds()
+    try:
+        with warnings.catch_warnings(), TemporaryDirectory(prefix="tvm_ext_sweep_") as name:
+            warnings.simplefilter("ignore")
+            row = _figures(asked, model, calibration, Path(name))
+    except TvmExtError as error:
+        row = {"error": type(error).__name__, "message": str(error)}
+    except Exception as error:  # a defect of ours, or of TVM's, is this candidate's row and nobody else's
+        row = {"error": "InternalError", "message": f"{type(error).__name__}: {error}"}
+    return json.dumps({**row, "seconds": round(_seconds() - before, 3)}, sort_keys=True).encode()
+
+
+def _figures(asked: Mapping[str, Any], model: bytes, calibration: bytes, folder: Path) -> dict[str, Any]:
+    platform, options = Platform.from_json(asked["platform"]), BuildOptions.from_json(asked["options"])
+    module = _module(asked["name"], asked["suffix"], json.dumps(asked["shapes"]), model)
+    samples = folder / "calibration.npz" if calibration else None
+    if samples:
+        samples.write_bytes(calibration)
+    estimated = estimate(module, platform, options, calibration=samples)
+    row = {
+        "error": None, "message": None,
+        "ram_bytes": estimated.ram_bytes, "flash_bytes": estimated.flash_bytes,
+        "code_bytes": None, "stack_bytes": None, "instructions": None,
+        "predicted_instructions": estimated.predicted_instructions, "predicted_cycles": estimated.predicted_cycles,
+        "macs": estimated.macs, "method": estimated.method, "memories": dict(estimated.memories),
+    }  # fmt: skip
+    return row if asked["tier"] == "estimate" else {**row, **_measured(module, platform, options, samples, folder)}
+
+
+def _measured(
+    module: tvm.IRModule, platform: Platform, options: BuildOptions, samples: Path | None, folder: Path
+) -> dict[str, Any]:
+    """Figures that a package's report has, in the place of estimated ones."""
+    report = build(module, platform, folder / "package", options, calibration=samples).report
+    used = {"ram": 0, "rom": 0}
+    for memory in report["memories"]:
+        used[memory["kind"]] += memory["used_bytes"]
+    board = report["verify"]["qemu"]
+    return {
+        "ram_bytes": used["ram"], "flash_bytes": used["rom"], "code_bytes": report["code_bytes"],
+        "stack_bytes": report["stack_bytes"], "instructions": board["instructions"] if board else None,
+    }  # fmt: skip
+
+
+@lru_cache(maxsize=2)
+def _module(name: str, suffix: str, shapes: str, model: bytes) -> tvm.IRModule:
+    """The loaded model: a process often gets it several times in turn, for other platforms and options."""
+    wanted: Mapping[str, Sequence[int]] | None = json.loads(shapes)
+    if suffix == MODULE:
+        return load(tvm.ir.load_json(model.decode()), shapes=wanted)
+    with TemporaryDirectory(prefix="tvm_ext_sweep_") as folder:
+        path = Path(folder) / f"{name}{suffix}"
+        path.write_bytes(model)
+        try:
+            return load(path, shapes=wanted)
+        except TvmExtError as error:  # the same text wherever the file lay
+            raise type(error)(str(error).replace(f"{folder}/", "")) from None
+
+
+def _seconds() -> float:
+    """Processor time of this process and of those that it waited for."""
+    own, others = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return own.ru_utime + own.ru_stime + others.ru_utime + others.ru_stime

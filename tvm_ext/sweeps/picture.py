@@ -1,0 +1,79 @@
+"""The picture of a sweep: one column against another, a point for each row, a line through those that none beats."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import jinja2
+
+from tvm_ext.sweeps.table import Row, SweepTable
+
+WIDTH, HEIGHT, MARGIN = 640, 400, 64
+_TICKS = 5
+_PICTURE = """\
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {{ width + 2 * margin }} {{ height + 2 * margin }}"
+     font-family="sans-serif" font-size="12">
+<rect width="100%" height="100%" fill="white"/>
+<path d="M{{ margin }} {{ margin }} v{{ height }} h{{ width }}" fill="none" stroke="black"/>
+<text x="{{ margin + width / 2 }}" y="{{ 2 * margin + height - 12 }}" text-anchor="middle">{{ x }}</text>
+<text x="{{ margin }}" y="{{ margin - 16 }}">{{ y }}</text>
+{%- for tick in ticks_x %}
+<text x="{{ tick.at }}" y="{{ margin + height + 18 }}" text-anchor="middle">{{ tick.text }}</text>
+{%- endfor %}
+{%- for tick in ticks_y %}
+<text x="{{ margin - 6 }}" y="{{ tick.at + 4 }}" text-anchor="end">{{ tick.text }}</text>
+{%- endfor %}
+{%- for point in points %}
+<circle cx="{{ point.x }}" cy="{{ point.y }}" r="3" fill="#9aa5b1"><title>{{ point.title }}</title></circle>
+{%- endfor %}
+<polyline points="{{ line }}" fill="none" stroke="#1f6fb4"/>
+{%- for point in front %}
+<circle cx="{{ point.x }}" cy="{{ point.y }}" r="4" fill="#1f6fb4"><title>{{ point.title }}</title></circle>
+{%- endfor %}
+</svg>
+"""
+
+
+def picture(table: SweepTable, x: str = "ram_bytes", y: str = "predicted_instructions") -> str:
+    """An SVG, both axes logarithmic where all numbers are above 0; names of rows show under the pointer.
+
+    x, y: columns; with a minus, as in `-accuracy`, where more is better.
+    """
+    columns = x.removeprefix("-"), y.removeprefix("-")
+    rows = [row for row in table.rows if all(row.get(column) is not None for column in columns)]
+    scales = [_Scale([float(row[column]) for row in rows]) for column in columns]
+
+    def point(row: Row) -> dict[str, object]:
+        across, up = (scale.part(float(row[column])) for scale, column in zip(scales, columns, strict=True))
+        title = f"{row['model']}, {row['platform']}, {row['options']}: {row[columns[0]]}, {row[columns[1]]}"
+        return {"x": round(MARGIN + WIDTH * across, 1), "y": round(MARGIN + HEIGHT * (1 - up), 1), "title": title}
+
+    front = [point(row) for row in table.front(x, y)]
+    ticks = [[(scale.part(value), f"{value:,.4g}") for value in scale.ticks()] for scale in scales]
+    environment = jinja2.Environment(autoescape=True)
+    return environment.from_string(_PICTURE).render(
+        width=WIDTH, height=HEIGHT, margin=MARGIN, x=columns[0], y=columns[1], points=[point(row) for row in rows],
+        front=front, line=" ".join(f"{one['x']},{one['y']}" for one in front),
+        ticks_x=[{"at": round(MARGIN + WIDTH * part, 1), "text": text} for part, text in ticks[0]],
+        ticks_y=[{"at": round(MARGIN + HEIGHT * (1 - part), 1), "text": text} for part, text in ticks[1]],
+    )  # fmt: skip
+
+
+class _Scale:
+    """Numbers as parts of an axis."""
+
+    def __init__(self, values: Sequence[float]) -> None:
+        self._log = bool(values) and min(values) > 0
+        self._low, self._high = (self._of(f(values, default=1.0)) for f in (min, max))
+
+    def part(self, value: float) -> float:
+        span = self._high - self._low
+        return 0.04 + 0.92 * ((self._of(value) - self._low) / span if span else 0.5)
+
+    def ticks(self) -> list[float]:
+        steps = [self._low + (self._high - self._low) * step / (_TICKS - 1) for step in range(_TICKS)]
+        return [10**step if self._log else step for step in dict.fromkeys(steps)]
+
+    def _of(self, value: float) -> float:
+        return math.log10(value) if self._log else value
