@@ -6,9 +6,11 @@ they come as far, so a play that ends proves that every run does.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 from codegen_c.program.parallel import Await, Notify, ParallelProgram, RunStep
+from codegen_c.program.program import KernelCall, calls
 from tvm_ext.core.errors import PlanRejected
 
 
@@ -55,6 +57,7 @@ def check_entries(parallel: ParallelProgram) -> None:
                 if entry.index in ran:
                     raise PlanRejected(f"{where}: runs {_step(parallel, entry.index)}, as {ran[entry.index]} does.")
                 ran[entry.index] = where
+                _check_processor(parallel, entry.index, steps.processor, where)
                 continue
             other = entry.target if isinstance(entry, Notify) else entry.source
             if not 0 <= other < len(names) or other == number:
@@ -68,6 +71,12 @@ def check_entries(parallel: ParallelProgram) -> None:
         if index not in ran:
             raise PlanRejected(f"{_step(parallel, index)} is in no list.")
     _check_signals(sent, awaited, names)
+
+
+def _check_processor(parallel: ParallelProgram, index: int, processor: str, where: str) -> None:
+    for call in calls(parallel.program.steps[index]):
+        if isinstance(call, KernelCall) and call.processor not in ("", processor):
+            raise PlanRejected(f"{where}: runs {_step(parallel, index)}, a kernel for {call.processor}.")
 
 
 def _check_signals(
@@ -101,27 +110,34 @@ def _played(parallel: ParallelProgram) -> tuple[list[Moment], list[tuple[int, ..
     seen = [tuple(0 for _ in range(count)) for _ in range(count)]
     known: dict[int, tuple[int, ...]] = {}
     moments: list[Moment] = []
-    while True:
-        before = len(moments)
-        for number, steps in enumerate(parallel.lists):
-            while position[number] < len(steps.entries):
-                entry = steps.entries[position[number]]
-                if isinstance(entry, Await) and entry.signal not in known:
-                    break
-                others = known[entry.signal] if isinstance(entry, Await) else seen[number]
-                own = tuple(position[number] + 1 if index == number else 0 for index in range(count))
-                seen[number] = tuple(max(counts) for counts in zip(seen[number], others, own, strict=True))
-                if isinstance(entry, Notify):
-                    known[entry.signal] = seen[number]
-                moments.append(Moment(number=number, position=position[number], seen=seen[number]))
-                position[number] += 1
-        if len(moments) == before:
-            break
+    while (number := _next(parallel, position, known)) is not None:
+        entry = parallel.lists[number].entries[position[number]]
+        others = known[entry.signal] if isinstance(entry, Await) else seen[number]
+        own = tuple(position[number] + 1 if index == number else 0 for index in range(count))
+        seen[number] = tuple(max(counts) for counts in zip(seen[number], others, own, strict=True))
+        if isinstance(entry, Notify):
+            known[entry.signal] = seen[number]
+        moments.append(Moment(number=number, position=position[number], seen=seen[number]))
+        position[number] += 1
     waits = [_waits(parallel, number, at) for number, at in enumerate(position)]
     stuck = [text for text in waits if text]
     if stuck:
         raise PlanRejected(f"{parallel.program.name}: waits for ever: {'; '.join(stuck)}.")
     return moments, seen
+
+
+def _next(parallel: ParallelProgram, position: list[int], sent: Container[int]) -> int | None:
+    """List whose turn it is: one with a signal to send or to take, else the one with the first step; None if all wait."""
+    found: dict[int, int] = {}
+    for number, steps in enumerate(parallel.lists):
+        if position[number] == len(steps.entries):
+            continue
+        entry = steps.entries[position[number]]
+        if isinstance(entry, RunStep):
+            found[entry.index] = number
+        elif isinstance(entry, Notify) or entry.signal in sent:
+            return number
+    return found[min(found)] if found else None
 
 
 def _waits(parallel: ParallelProgram, number: int, position: int) -> str:

@@ -22,12 +22,22 @@ from tvm_ext.core.errors import PlanRejected
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Touch:
-    """Bytes of a tensor, counted from its whole's first one, that a step reads or writes."""
+    """Bytes of a tensor that a step reads or writes, counted from its whole's first one, or from a memory's."""
 
     tensor: str
     whole: str
     places: slice | np.ndarray
     writes: bool
+
+    def place(self, index: int) -> int:
+        """Place of its byte `index`."""
+        return self.places.start + index if isinstance(self.places, slice) else int(self.places[index])
+
+    def holds(self, place: int) -> bool:
+        """True if one of its bytes lies at a place."""
+        if isinstance(self.places, slice):
+            return self.places.start <= place < self.places.stop
+        return bool((self.places == place).any())
 
 
 @dataclass(kw_only=True)
@@ -35,11 +45,12 @@ class _Bytes:
     """Bytes of a memory, or of a tensor that the caller holds, after some of the steps.
 
     written, read: per list, the position behind which its last write or read of the byte has ended; 0 for none.
+    users: what was touched there, by list and that position.
     """
 
     written: np.ndarray
     read: np.ndarray
-    users: dict[tuple[int, int], list[str]] = field(default_factory=dict[tuple[int, int], list[str]])
+    users: dict[tuple[int, int], list[_Touch]] = field(default_factory=dict[tuple[int, int], list[_Touch]])
 
 
 def validate_order(parallel: ParallelProgram, plan: MemoryPlan) -> None:
@@ -49,13 +60,13 @@ def validate_order(parallel: ParallelProgram, plan: MemoryPlan) -> None:
     nothing runs outside of its run, reads come behind their writes, nothing is written over what is still used.
     """
     played = play(parallel)
-    program = replace(parallel.program, steps=tuple(parallel.program.steps[index] for index, _ in played))
-    validate(program, plan)
-    _check_made(program)
     ends = _transfer_ends(parallel)
     memories = _untouched(parallel, plan)
     for index, moment in played:
         _check_step(parallel, plan, memories, index, moment, ends)
+    program = replace(parallel.program, steps=tuple(parallel.program.steps[index] for index, _ in played))
+    validate(program, plan)
+    _check_made(program)
 
 
 def _transfer_ends(parallel: ParallelProgram) -> dict[int, int]:
@@ -74,7 +85,7 @@ def _transfer_ends(parallel: ParallelProgram) -> dict[int, int]:
     }
     ends: dict[int, int] = {}
     for number, position, transfer in started:
-        home, end = waited[transfer.number]  # it has one: `validate` saw to it
+        home, end = waited.get(transfer.number, (number, position))  # `validate` refuses one without a wait
         first, processors = started[0], [steps.processor for steps in parallel.lists]
         if home != number or number != first[0]:
             other = home if home != number else first[0]
@@ -96,7 +107,10 @@ def _placed_calls(parallel: ParallelProgram) -> Iterator[tuple[int, int, Call]]:
 
 def _untouched(parallel: ParallelProgram, plan: MemoryPlan) -> dict[str, _Bytes]:
     """Bytes of every memory, and of wholes without a place, that no step has touched."""
-    sizes = {f"memory {arena.memory}": arena.num_bytes for arena in plan.arenas}
+    sizes: dict[str, int] = {}
+    for place in plan.placements.values():
+        memory = f"memory {place.memory}"
+        sizes[memory] = max(sizes.get(memory, 0), place.offset + place.num_bytes)
     for name, tensor in parallel.program.tensors.items():
         if name not in plan.placements and tensor.part is None:
             sizes[f"tensor {name}"] = tensor.num_bytes
@@ -120,48 +134,50 @@ def _check_step(
     end = moment.position + 1
     if isinstance(step, Transfer) and step.number is not None:
         end = ends[step.number]
-    for touch in _touches(parallel.program, plan, step):
-        name, places = _located(plan, touch)
+    located = [_located(plan, touch) for touch in _touches(parallel.program, plan, step)]
+    for name, touch in located:
         held = memories[name]
         for number in range(len(parallel.lists)):
-            for before, verb in ((held.written, "writes"), (held.read, "reads")):
-                if verb == "reads" and not touch.writes:
+            for before, writes in ((held.written, True), (held.read, False)):
+                if not writes and not touch.writes:
                     continue
-                late = np.flatnonzero(before[number, places] > moment.seen[number])
-                if late.size:
-                    found = int(before[number, places][late[0]])
-                    raise PlanRejected(_race(parallel, held, touch, index, moment, number, found, verb, late.size, name))
-    for touch in _touches(parallel.program, plan, step):
-        name, places = _located(plan, touch)
+                late = np.flatnonzero(before[number, touch.places] > moment.seen[number])
+                if late.size == 0:
+                    continue
+                at = int(before[number, touch.places][late[0]])
+                users = held.users[number, at]
+                other = next(user for user in users if user.writes == writes and user.holds(touch.place(int(late[0]))))
+                shared = f", which shares them with {other.tensor}" if other.tensor != touch.tensor else ""
+                raise PlanRejected(
+                    f"{_ran(parallel, moment.number, moment.position)} {'writes' if touch.writes else 'reads'} "
+                    f"{late.size} B of {touch.tensor}{shared}, in {name}, while {_ran(parallel, number, at - 1)} may still run, and "
+                    f"{'writes' if writes else 'reads'} them: no signal orders the two."
+                )
+    for name, touch in located:
         held = memories[name]
-        (held.written if touch.writes else held.read)[moment.number, places] = end
-        held.users.setdefault((moment.number, end), []).append(touch.tensor)
+        (held.written if touch.writes else held.read)[moment.number, touch.places] = end
+        held.users.setdefault((moment.number, end), []).append(touch)
 
 
-def _race(
-    parallel: ParallelProgram, held: _Bytes, touch: _Touch, index: int, moment: Moment, number: int, end: int,
-    verb: str, num_bytes: int, name: str,
-) -> str:  # fmt: skip
-    entry = parallel.lists[number].entries[end - 1]
+def _ran(parallel: ParallelProgram, number: int, position: int) -> str:
+    """The step at a position of a list."""
+    steps = parallel.lists[number]
+    entry = steps.entries[position]
     assert isinstance(entry, RunStep), "only steps touch bytes"
-    other = parallel.program.steps[entry.index]
-    others = dict.fromkeys(held.users[number, end])
-    what = touch.tensor if touch.tensor in others else f"{touch.tensor}, which shares them with {' or '.join(others)}"
-    return (
-        f"step {index} ({parallel.program.steps[index].name}) of {parallel.lists[moment.number].processor} "
-        f"{'writes' if touch.writes else 'reads'} {num_bytes} B of {what}, in {name}, while step {entry.index} "
-        f"({other.name}) of {parallel.lists[number].processor} may still run, and {verb} them: no signal orders the two."
-    )
+    return f"step {entry.index} ({parallel.program.steps[entry.index].name}) of {steps.processor}"
 
 
-def _located(plan: MemoryPlan, touch: _Touch) -> tuple[str, slice | np.ndarray]:
+def _located(plan: MemoryPlan, touch: _Touch) -> tuple[str, _Touch]:
+    """The memory, or tensor without a place, that bytes are in, and where there."""
     place = plan.placements.get(touch.whole)
     if place is None:
-        return f"tensor {touch.whole}", touch.places
+        return f"tensor {touch.whole}", touch
     places = touch.places
     if isinstance(places, slice):
-        return f"memory {place.memory}", slice(place.offset + places.start, place.offset + places.stop)
-    return f"memory {place.memory}", place.offset + places
+        moved = slice(place.offset + places.start, place.offset + places.stop)
+    else:
+        moved = place.offset + places
+    return f"memory {place.memory}", replace(touch, places=moved)
 
 
 def _touches(program: Program, plan: MemoryPlan, step: Step) -> list[_Touch]:
