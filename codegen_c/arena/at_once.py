@@ -79,7 +79,7 @@ class AtOnce:
         return [step for step in found if step.ascending or step.descending]
 
     def _takes_over(self, output: str, source: str) -> bool:
-        """True if the step that both have in common comes behind all others of the input, before those of the output."""
+        """True if the step that both share comes behind all others of the input and before all others of the output."""
         common = {*self.touched[output]} & {*self.touched[source]}
         if len(common) != 1 or source in self.program.outputs or output in self.program.inputs:
             return False
@@ -103,7 +103,10 @@ def at_once(program: Program, order: StepOrder, kept: Collection[str] = ()) -> A
 
 
 def later_ends(uses: AtOnce, spans: Spans) -> list[tuple[int, int]]:
-    """Spans, extended to end so late that all pairs that may be alive at once meet. spans: steps from first to last use."""
+    """Spans, extended to end so late that all pairs that may be alive at once meet.
+
+    spans: steps from the first use to the last one in the program's order.
+    """
     begin, end = _edges(spans)
     return [
         (int(begin[index]), max(int(end[index]), *(begin[pairs & (begin >= begin[index])] + 1).tolist(), 0))
@@ -112,10 +115,13 @@ def later_ends(uses: AtOnce, spans: Spans) -> list[tuple[int, int]]:
 
 
 def earlier_begins(uses: AtOnce, spans: Spans) -> list[tuple[int, int]]:
-    """Spans, extended to begin so early that all pairs that may be alive at once meet."""
+    """Spans as in `later_ends`, extended to begin so early that all pairs that may be alive at once meet."""
     begin, end = _edges(spans)
     return [
-        (min(int(begin[index]), *(end[pairs & (end <= end[index])] - 1).tolist(), len(uses.order.done)), int(end[index]))
+        (
+            min(int(begin[index]), *(end[pairs & (end <= end[index])] - 1).tolist(), len(uses.order.done)),
+            int(end[index]),
+        )
         for index, pairs in enumerate(uses.pairs(list(spans)))
     ]
 

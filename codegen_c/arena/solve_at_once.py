@@ -40,7 +40,7 @@ def optimise_at_once(
 def fit_pairs(buffers: Sequence[Buffer], pairs: np.ndarray, choices: Sequence[Choice], least: int) -> list[int]:
     """Offsets by first fit, improved, for buffers without gaps. pairs: bool[n, n], those that are alive at once."""
     near = [
-        {int(other): buffer.size for other in np.flatnonzero(row) if buffer.size and buffers[other].size}
+        {other: buffer.size for other in np.flatnonzero(row).tolist() if buffer.size and buffers[other].size}
         for buffer, row in zip(buffers, pairs, strict=True)
     ]
     best = first_fit(buffers, near, choices, least)

@@ -127,7 +127,7 @@ def _played(parallel: ParallelProgram) -> tuple[list[Moment], list[tuple[int, ..
 
 
 def _next(parallel: ParallelProgram, position: list[int], sent: Container[int]) -> int | None:
-    """List whose turn it is: one with a signal to send or to take, else the one with the first step; None if all wait."""
+    """List whose turn it is: one with a signal to send or to take, else that of the first step; None if all wait."""
     found: dict[int, int] = {}
     for number, steps in enumerate(parallel.lists):
         if position[number] == len(steps.entries):

@@ -6,8 +6,8 @@ before the one or after the other, so successive runs never meet, and the caller
 Signals from one processor to another are a channel. They are awaited in the order in which they are sent, so a channel
 needs one word of 32 bits that nothing ever resets: the number of signals sent on it since the start. Its source alone
 writes the word, adding 1 with release order; its target counts the signals it awaited, and waits until
-(int32_t)(word - awaited) > 0, loaded with acquire order. Both counts wrap around together. An interrupt or a mailbox may
-wake the target beside it.
+(int32_t)(word - awaited) > 0, loaded with acquire order. Both counts wrap around together. An interrupt or a mailbox
+may wake the target beside it.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -40,9 +41,7 @@ def lists_of(program: Program, processors: Sequence[str], assignment: Mapping[st
     }
 
 
-def share_steps(
-    program: Program, lists: Mapping[str, Sequence[str]], places: Places | None = None
-) -> ParallelProgram:
+def share_steps(program: Program, lists: Mapping[str, Sequence[str]], places: Places | None = None) -> ParallelProgram:
     """The program in lists. lists: names of each processor's steps in order, the caller's processor first.
 
     places: where the plan of the program on one processor has everything; signals then keep apart what shares bytes.
@@ -88,7 +87,7 @@ def _in_one_order(program: Program, lists: Sequence[Sequence[str]]) -> Program:
     index = {step.name: number for number, step in enumerate(program.steps)}
     after: list[set[int]] = [set() for _ in program.steps]
     for names in lists:
-        for first, second in zip(names, names[1:], strict=False):
+        for first, second in pairwise(names):
             after[index[first]].add(index[second])
     touched: dict[tuple[str, str], list[tuple[int, Access]]] = {}
     for number, step in enumerate(program.steps):
@@ -130,7 +129,7 @@ def _needed(program: Program, home: Sequence[int], places: Places | None) -> lis
         meets = (earlier[:, 1] != home[index]) & (earlier[:, 2] == spaces[access.space])
         meets &= (earlier[:, 3] < access.high) & (access.low < earlier[:, 4])
         meets &= (earlier[:, 5] == 1) | access.writes
-        for number in np.flatnonzero(meets)[::-1]:
+        for number in reversed(np.flatnonzero(meets).tolist()):
             other, before = table[number]
             if found[index].get(home[other], BEGIN) < other and access.meets(before):
                 found[index][home[other]] = other

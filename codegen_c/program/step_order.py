@@ -81,4 +81,3 @@ def _advance(
             clocks[number] = ended(clocks[number], number, entry.index)
         next_entry[number] += 1
     return next_entry[number] > begin
-

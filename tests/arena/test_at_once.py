@@ -53,7 +53,10 @@ def seen_at_once(made: Program, order: StepOrder) -> set[frozenset[str]]:
     touched |= {f"{step.name}_scratch": [i] for i, step in enumerate(made.steps) if scratch_bytes(step)}
     for events in interleavings(order):
         time = {event: number for number, event in enumerate(events)}
-        spans = {name: (min(time["begin", i] for i in used), max(time["end", i] for i in used)) for name, used in touched.items()}
+        spans = {
+            name: (min(time["begin", i] for i in used), max(time["end", i] for i in used))
+            for name, used in touched.items()
+        }
         spans |= {name: (-1, spans[name][1]) for name in made.inputs}
         spans |= {name: (spans[name][0], len(events)) for name in made.outputs}
         names = list(spans)
@@ -139,7 +142,9 @@ def test_pins_of_tensors_that_only_other_processors_use_at_once() -> None:
     """a is dead behind s1 where one processor runs all, and c made after it."""
     pinned = {"a": 64, "c": 64}
     plan_memory(CHAINS, activations="ram", pinned=pinned)
-    with pytest.raises(BadOptions, match="pin c=64: a is pinned to bytes 64 to 96 of ram and is needed at the same time"):
+    with pytest.raises(
+        BadOptions, match="pin c=64: a is pinned to bytes 64 to 96 of ram and is needed at the same time"
+    ):
         shared(CHAINS, APART, pinned=pinned)
     assert shared(CHAINS, APART, pinned={"a": 64, "c": 96})[1] == 144
 

@@ -70,7 +70,7 @@ def without(parallel: ParallelProgram, signal: int) -> ParallelProgram:
 def runs(program: Program, seed: int) -> list[dict[str, np.ndarray]]:
     rng = np.random.default_rng(seed)
     return [
-        {name: rng.integers(0, 256, program.tensors[name].shape, np.uint8) for name in program.inputs} for _ in range(3)
+        {name: rng.integers(0, 256, program.tensors[name].shape, np.uint8) for name in program.inputs} for _ in range(2)
     ]
 
 
@@ -89,7 +89,7 @@ def seeds(case: int) -> Iterator[int]:
     yield from range(case * PROGRAMS_PER_CASE, (case + 1) * PROGRAMS_PER_CASE)
 
 
-CASES = some_of(range(10), sweep=range(10, 60))
+CASES = some_of(range(6), sweep=range(6, 60))
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -114,12 +114,12 @@ def test_no_signal_can_be_left_out(case: int) -> None:
 def test_a_missing_signal_shows_as_a_wrong_byte() -> None:
     """So the runs above can fail; those of a missing end of the run, or of bytes that agree by chance, seldom show."""
     shown = total = 0
-    for seed in range(12):
+    for seed in range(10):
         program, *ways = drawn(seed)
         for parallel, plan in ways:
             for signal in range(parallel.num_signals):
                 total += 1
-                shown += any(wrong(program, (without(parallel, signal), plan), turn) for turn in range(6))
+                shown += any(wrong(program, (without(parallel, signal), plan), turn) for turn in range(4))
     assert total > 40 and shown > 0.7 * total
 
 
@@ -133,7 +133,7 @@ def test_a_plan_of_one_processor_shows_as_a_wrong_byte() -> None:
             validate_order(*careless)
             assert not any(wrong(program, careless, turn) for turn in range(3)), seed
         except PlanRejected:
-            refused.append(any(wrong(program, careless, turn) for turn in range(20)))
+            refused.append(any(wrong(program, careless, turn) for turn in range(10)))
     assert len(refused) > 10 and sum(refused) > 0.6 * len(refused)
 
 

@@ -134,7 +134,9 @@ def images(*, taps: int) -> tuple[Program, list[str]]:
     base = program({"x": 64, "a": 64, "y": 64})
     tensors = {name: replace(tensor, shape=(1, 4, 1, 16)) for name, tensor in base.tensors.items()}
     x, a, y = tensors.values()
-    steps = [sliding(f"{n}{i}", s, t, taps, (2 * i, 2 * i + 2)) for n, s, t in (("a", x, a), ("y", a, y)) for i in (0, 1)]
+    steps = [
+        sliding(f"{n}{i}", s, t, taps, (2 * i, 2 * i + 2)) for n, s, t in (("a", x, a), ("y", a, y)) for i in (0, 1)
+    ]
     made = share_steps(replace(base, tensors=tensors, steps=tuple(steps)), {"c0": ["a0", "y0"], "c1": ["a1", "y1"]})
     return made.program, words(made)
 
@@ -176,7 +178,9 @@ def test_strided_bytes_meet_as_their_bytes_do() -> None:
         low, run, count = rng.randrange(40), rng.randint(1, 6), rng.randint(1, 5)
         pitch = rng.choice([0, 7])
         high = low + (run if not pitch else (count - 1) * pitch + run)
-        made = Access(space=("", "t"), low=low, high=high, writes=rng.random() < 0.5, run=run if pitch else 0, pitch=pitch)
+        made = Access(
+            space=("", "t"), low=low, high=high, writes=rng.random() < 0.5, run=run if pitch else 0, pitch=pitch
+        )
         return made, {low + k * pitch + i for k in range(count if pitch else 1) for i in range(run)}
 
     seen = set[bool]()

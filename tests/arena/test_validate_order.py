@@ -201,7 +201,6 @@ def test_entries_outside_of_their_run(lists: list[str], message: str) -> None:
     assert rejected(listed(DIAMOND, *lists), APART) == message
 
 
-
 @pytest.mark.parametrize(
     ("lists", "message"),
     [
@@ -217,13 +216,13 @@ def test_entries_outside_of_their_run(lists: list[str], message: str) -> None:
         ),
         (  # sent before the step whose value crosses
             ["0 !0>1 1 ?1<1 3 ?2<1", "?0<0 !1>0 2 !2>0"],
-            "step 3 (s3) of cpu0 reads 16 B of c, in memory ram, while step 2 (s2) of cpu1 may still run, and writes them: "
-            "no signal orders the two.",
+            "step 3 (s3) of cpu0 reads 16 B of c, in memory ram, while step 2 (s2) of cpu1 may still run, and writes "
+            "them: no signal orders the two.",
         ),
         (  # the end waits for s2, s3 does not
             ["0 !0>1 1 3 ?1<1", "?0<0 2 !1>0"],
-            "step 3 (s3) of cpu0 reads 16 B of c, in memory ram, while step 2 (s2) of cpu1 may still run, and writes them: "
-            "no signal orders the two.",
+            "step 3 (s3) of cpu0 reads 16 B of c, in memory ram, while step 2 (s2) of cpu1 may still run, and writes "
+            "them: no signal orders the two.",
         ),
     ],
 )
@@ -338,8 +337,8 @@ def test_rows_that_two_processors_compute() -> None:
     twice = rows(sliding("a0", x, a, 1, (0, 3)), sliding("a1", x, a, 1, (2, 4)), sliding("y0", a, y, 1))
     at_once = listed(twice, "!0>1 0 ?1<1 2", "?0<0 1 !1>0")
     assert rejected(at_once, placed(twice)) == (
-        "step 1 (a1) of cpu1 writes 16 B of a, in memory ram, while step 0 (a0) of cpu0 may still run, and writes them: "
-        "no signal orders the two."
+        "step 1 (a1) of cpu1 writes 16 B of a, in memory ram, while step 0 (a0) of cpu0 may still run, and writes "
+        "them: no signal orders the two."
     )
     assert rejected(listed(twice, "0 !0>1 ?1<1 2", "?0<0 1 !1>0"), placed(twice)) == "step 1 (a1): a was made before."
 

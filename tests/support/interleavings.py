@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from codegen_c.arena.memory_plan import MemoryPlan, scratch_name
-from codegen_c.program.parallel import Await, Notify, ParallelProgram, RunStep
-from codegen_c.program.program import KernelCall, Loop, Program, Step, Transfer, Wait, calls, reads, writes
+from codegen_c.program.parallel import Await, Notify, ParallelProgram
+from codegen_c.program.program import KernelCall, Loop, Step, Transfer, Wait, calls, reads, writes
 from codegen_c.program.reference import run_step
 
 Array = np.ndarray
@@ -54,6 +54,8 @@ class _Machine:
             for name, tensor in self.program.tensors.items()
             if name not in plan.placements and not tensor.part
         }
+        self.places = {name: self._places(name) for name in self.program.tensors}
+        self.poisoned = {step.name: self._poisoned(step) for step in self.program.steps}
         self.cores = [_Core() for _ in parallel.lists]
         self.sent = dict.fromkeys(parallel.channels(), 0)
         self.awaited = dict.fromkeys(parallel.channels(), 0)
@@ -119,17 +121,22 @@ class _Machine:
     def _begun(self, step: Step) -> dict[str, Array]:
         """The bytes that a step reads, as it finds them; what it writes holds anything from now on."""
         found = {name: self._get(name) for name in reads(step)}
-        inputs = {name: self._places(name) for name in reads(step)}
-        for name in writes(step) if not isinstance(step, Wait) else ():
-            memory, places = self._places(name)
-            places = self._rows(step, name, places)
-            over = [own for held, own in inputs.values() if held is memory]
-            free = np.setdiff1d(places, np.concatenate(over)) if over else places
-            memory[free] = self._any(len(free))
+        for memory, places in self.poisoned[step.name]:
+            memory[places] = self._any(len(places))
         if (place := self.plan.placements.get(scratch_name(step.name))) is not None:
             scratch = self.memories[place.memory][place.offset : place.offset + place.num_bytes]
             scratch[:] = self._any(place.num_bytes)
             found[place.name] = scratch.copy()
+        return found
+
+    def _poisoned(self, step: Step) -> list[tuple[Array, Array]]:
+        """Bytes that a step may write at once: outputs, where they do not lie over its own inputs."""
+        found: list[tuple[Array, Array]] = []
+        for name in writes(step) if not isinstance(step, Wait) else ():
+            memory, places = self.places[name]
+            over = [own for held, own in (self.places[source] for source in reads(step)) if held is memory]
+            written = self._rows(step, places)
+            found.append((memory, np.setdiff1d(written, np.concatenate(over)) if over else written))
         return found
 
     def _end(self, step: Step, begun: Mapping[str, Array]) -> None:
@@ -141,9 +148,8 @@ class _Machine:
         read = {name: self._either(begun, name) for name in reads(step)}
         written = run_step(self.program, step, read)
         for name in writes(step):
-            memory, places = self._places(name)
-            elements = np.arange(len(places))
-            rows = self._rows(step, name, elements)
+            memory, places = self.places[name]
+            rows = self._rows(step, np.arange(len(places)))
             memory[places[rows]] = written[name].reshape(-1)[rows] + np.uint8(spoiled)
 
     def _either(self, begun: Mapping[str, Array], name: str) -> Array:
@@ -151,7 +157,7 @@ class _Machine:
         now, before = self._get(name), begun[name]
         return np.where(self.noise.random(now.shape) < 0.5, now, before)
 
-    def _rows(self, step: Step, name: str, places: Array) -> Array:
+    def _rows(self, step: Step, places: Array) -> Array:
         """Of the places of a tensor's bytes those that a step writes."""
         call = calls(step)[0]
         if isinstance(step, Loop) or not isinstance(call, KernelCall) or call.rows is None:
@@ -160,27 +166,20 @@ class _Machine:
         return places[call.rows.begin.base * size : call.rows.end.base * size]
 
     def _places(self, name: str) -> tuple[Array, Array]:
-        return _places_of(self.program, self.plan, self.memories, self.held, name)
+        """Memory of a tensor of bytes, and the places of its elements there."""
+        tensor = self.program.tensors[name]
+        whole, first = (tensor.part.tensor, tensor.part.first) if tensor.part else (name, 0)
+        place = self.plan.placements.get(whole)
+        memory, offset = (self.held[whole], 0) if place is None else (self.memories[place.memory], place.offset)
+        return memory, offset + first + tensor.element_places()
 
     def _get(self, name: str) -> Array:
-        memory, places = self._places(name)
+        memory, places = self.places[name]
         return memory[places].reshape(self.program.tensors[name].shape)
 
     def _put(self, name: str, array: Array) -> None:
-        memory, places = self._places(name)
+        memory, places = self.places[name]
         memory[places] = array.reshape(-1)
 
     def _any(self, num_bytes: int) -> Array:
         return self.noise.integers(0, 256, num_bytes, np.uint8)
-
-
-def _places_of(
-    program: Program, plan: MemoryPlan, memories: Mapping[str, Array], held: Mapping[str, Array], name: str
-) -> tuple[Array, Array]:
-    """Memory of a tensor of bytes, and the places of its elements there."""
-    tensor = program.tensors[name]
-    whole = tensor.part.tensor if tensor.part else name
-    first = tensor.part.first if tensor.part else 0
-    place = plan.placements.get(whole)
-    memory, offset = (held[whole], 0) if place is None else (memories[place.memory], place.offset)
-    return memory, offset + first + tensor.element_places()

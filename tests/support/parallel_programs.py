@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -29,7 +30,8 @@ def mixed(name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], scratc
     """A step each of whose bytes depends on all bytes of all inputs."""
 
     def reference(arrays: list[np.ndarray]) -> list[np.ndarray]:
-        total = sum((3 + 2 * k) * int((a.reshape(-1) * np.arange(1, a.size + 1)).sum()) for k, a in enumerate(wide(arrays)))
+        weighed = [(array.reshape(-1).astype(np.int64) * np.arange(1, array.size + 1)).sum() for array in arrays]
+        total = sum((3 + 2 * number) * int(one) for number, one in enumerate(weighed))
         return [
             ((np.arange(out.num_elements) * 7 + total + 11 * number) % 251).astype(np.uint8).reshape(out.shape)
             for number, out in enumerate(outputs)
@@ -44,7 +46,7 @@ def in_place(name: str, source: Tensor, output: Tensor) -> KernelCall:
     """A step that may put each element where it found it."""
     return _call(name, [source], [output], Implementation(
         kernel="in_place", function=_NO_C, in_place=(0,),
-        reference=lambda arrays: [(arrays[0].reshape(-1) * np.uint8(5) + np.uint8(name_number(name)))],
+        reference=lambda arrays: [(arrays[0].reshape(-1) * np.uint8(5) + np.uint8(len(name)))],
     ))  # fmt: skip
 
 
@@ -55,7 +57,8 @@ def sliding(name: str, source: Tensor, output: Tensor, taps: int, rows: tuple[in
 
     def reference(arrays: list[np.ndarray]) -> list[np.ndarray]:
         image = arrays[0].reshape(height, -1).astype(np.int64)
-        found = [image[begin:end].sum() + 13 * row for row, (begin, end) in enumerate(zip(access.begins, access.ends))]
+        windows = zip(access.begins, access.ends, strict=True)
+        found = [image[begin:end].sum() + 13 * row for row, (begin, end) in enumerate(windows)]
         return [np.repeat(np.array(found) % 251, output.num_elements // height).astype(np.uint8)]
 
     made = _call(name, [source], [output], Implementation(
@@ -64,14 +67,6 @@ def sliding(name: str, source: Tensor, output: Tensor, taps: int, rows: tuple[in
     if rows is None:
         return made
     return replace(made, rows=RowRange(begin=AffineRow(base=rows[0]), end=AffineRow(base=rows[1])))
-
-
-def wide(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    return [array.astype(np.int64) for array in arrays]
-
-
-def name_number(name: str) -> int:
-    return sum(map(ord, name)) % 251
 
 
 def _call(name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], made: Implementation) -> KernelCall:
@@ -126,12 +121,12 @@ class _Drawing:
             made = self.tensor(source.shape, memory=source.memory)
             self.add(in_place(self.next_name, source, made), made)
         elif kind in ("rows", "whole_rows"):
-            images = [self.tensors[n] for n in self.ready if len(self.tensors[n].shape) == 4 and not self.tensors[n].part]
+            images = [tensor for name in self.ready if not (tensor := self.tensors[name]).part]
             source = rng.choice(images[-4:])
             made, taps = self.tensor(source.shape, memory=source.memory), rng.choice([1, 3])
             height = source.shape[1]
             cuts = [0, height] if kind == "whole_rows" else sorted({0, rng.randint(1, height - 1), height})
-            for begin, end in zip(cuts, cuts[1:], strict=False):
+            for begin, end in pairwise(cuts):
                 rows = (begin, end) if kind == "rows" else None
                 self.steps.append(sliding(self.next_name, source, made, taps, rows))
             self.ready.append(made.name)
@@ -196,7 +191,7 @@ def random_program(seed: int, num_steps: int) -> Program:
 
 
 def random_lists(program: Program, seed: int, num_lists: int) -> dict[str, list[str]]:
-    """Lists in the program's order. Steps stay with the step before with some chance; transfers that go on are in one."""
+    """Lists in the program's order, steps by chance where the one before is. Transfers that go on are in one list."""
     rng = random.Random(seed)
     lists: dict[str, list[str]] = {name: [] for name in PROCESSORS[:num_lists]}
     stay, current, copier = rng.random(), PROCESSORS[0], rng.choice(list(lists))
