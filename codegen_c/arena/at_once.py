@@ -1,4 +1,4 @@
-"""Tensors that may be alive at once while several processors run, and spans of time that say so to the solvers.
+"""Tensors that may be alive at once while several processors run.
 
 A tensor is surely dead before another one is made if all steps that touch it end before any that touches the other one
 begins, by lists and signals. All other pairs may be alive at once under some interleaving.
@@ -19,7 +19,6 @@ from codegen_c.program.program import Program, reads, scratch_bytes, writes
 from codegen_c.program.step_order import NONE, StepOrder
 
 BoolArray = np.ndarray
-Spans = Mapping[str, tuple[int, int]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -100,32 +99,3 @@ def at_once(program: Program, order: StepOrder, kept: Collection[str] = ()) -> A
             touched[scratch_name(step.name)] = {index}
     found = {name: tuple(sorted(steps)) for name, steps in touched.items()}
     return AtOnce(program=program, order=order, touched=found, always=frozenset([*program.kept, *kept]))
-
-
-def later_ends(uses: AtOnce, spans: Spans) -> list[tuple[int, int]]:
-    """Spans, extended to end so late that all pairs that may be alive at once meet.
-
-    spans: steps from the first use to the last one in the program's order.
-    """
-    begin, end = _edges(spans)
-    return [
-        (int(begin[index]), max(int(end[index]), *(begin[pairs & (begin >= begin[index])] + 1).tolist(), 0))
-        for index, pairs in enumerate(uses.pairs(list(spans)))
-    ]
-
-
-def earlier_begins(uses: AtOnce, spans: Spans) -> list[tuple[int, int]]:
-    """Spans as in `later_ends`, extended to begin so early that all pairs that may be alive at once meet."""
-    begin, end = _edges(spans)
-    return [
-        (
-            min(int(begin[index]), *(end[pairs & (end <= end[index])] - 1).tolist(), len(uses.order.done)),
-            int(end[index]),
-        )
-        for index, pairs in enumerate(uses.pairs(list(spans)))
-    ]
-
-
-def _edges(spans: Spans) -> tuple[np.ndarray, np.ndarray]:
-    edges = np.array(list(spans.values()), np.int64).reshape(-1, 2)
-    return edges[:, 0], edges[:, 1]

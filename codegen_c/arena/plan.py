@@ -111,7 +111,7 @@ def _placed(
         live = live_bytes(program, alive, pairs, memory, default=activations)
         buffers = [item.buffer for item in inside]
         if uses:
-            found = optimise_at_once(list(index), buffers, choices, max(live), uses)
+            found = optimise_at_once(buffers, uses.pairs(list(index)), choices, max(live))
         else:
             found = optimise(buffers, choices, max(live))
         for item, offset in zip(inside, found.offsets, strict=True):

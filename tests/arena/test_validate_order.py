@@ -7,10 +7,14 @@ from dataclasses import replace
 import pytest
 
 from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement
+from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate_order import validate_order
 from codegen_c.program.parallel import Await, Entry, Notify, ParallelProgram, RunStep, StepList
 from codegen_c.program.program import Part, Program, Step, Transfer, Wait
+from codegen_c.program.share_steps import share_steps
+from codegen_c.program.step_order import order_of
 from tests.arena.programs import call, program
+from tests.arena.test_validate_states import window
 from tests.support.parallel_programs import in_place, sliding
 from tvm_ext.core.errors import PlanRejected
 
@@ -425,6 +429,19 @@ def test_transfers_that_two_processors_start_or_wait_for() -> None:
     apart = listed(FLIGHT, "0 1 !0>1 ?1<1 3 4", "?0<0 2 !1>0")
     assert rejected(apart, placed(FLIGHT)) == (
         "cpu0, entry 1: spill goes on while steps run, and cpu1 waits for it; all such transfers need one list."
+    )
+
+
+def test_a_state_that_another_processor_still_reads_when_it_moves_up() -> None:
+    made = window("shift")
+    lists = {"cpu0": ["push", "move"], "cpu1": ["read"]}
+    parallel = share_steps(made, lists)
+    assert parallel.lists == listed(made, "0 !0>1 ?1<1 2", "?0<0 1 !1>0").lists
+    planned, plan = plan_memory(parallel.program, activations="ram", order=order_of(parallel))
+    validate_order(replace(parallel, program=planned), plan)
+    assert rejected(listed(planned, "0 !0>1 2 ?1<1", "?0<0 1 !1>0"), plan) == (
+        "step 2 (move) of cpu0 writes 12 B of old, which shares them with s, in memory state, while step 1 (read) of "
+        "cpu1 may still run, and reads them: no signal orders the two."
     )
 
 
