@@ -31,16 +31,16 @@ class Touch:
         return bool((self.places == place).any())
 
 
-def touches_with_scratch(program: Program, plan: MemoryPlan, step: Step) -> list[Touch]:
+def touches(program: Program, plan: MemoryPlan, step: Step) -> list[Touch]:
     """Bytes that a step touches while it runs, its scratch among them."""
-    found = touches(program, step)
+    found = _of_tensors(program, step)
     scratch = plan.placements.get(f"{step.name}_scratch")
     if scratch:
         found.append(Touch(tensor=scratch.name, whole=scratch.name, places=slice(0, scratch.num_bytes), writes=True))
     return found
 
 
-def touches(program: Program, step: Step) -> list[Touch]:
+def _of_tensors(program: Program, step: Step) -> list[Touch]:
     """Bytes of tensors that a step touches."""
     return [touch for call, rows in _calls_with_rows(step) for touch in _of_call(program, call, rows)]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from codegen_c.arena.memory_plan import MemoryPlan
-from codegen_c.arena.touched_bytes import Touch, located, touches, touches_with_scratch, whole_of
+from codegen_c.arena.touched_bytes import Touch, located, touches, whole_of
 from codegen_c.arena.validate import validate
 from codegen_c.arena.validate_lists import Moment, play
 from codegen_c.program.parallel import ParallelProgram, RunStep
@@ -47,7 +47,7 @@ def validate_order(parallel: ParallelProgram, plan: MemoryPlan) -> None:
         _check_step(parallel, plan, memories, index, moment, ends)
     program = replace(parallel.program, steps=tuple(parallel.program.steps[index] for index, _ in played))
     validate(program, plan)
-    _check_made(program)
+    _check_values(program, plan)
 
 
 def _transfer_ends(parallel: ParallelProgram) -> dict[int, int]:
@@ -87,18 +87,23 @@ def _placed_calls(parallel: ParallelProgram) -> Iterator[tuple[int, int, Call]]:
 
 def _untouched(parallel: ParallelProgram, plan: MemoryPlan) -> dict[str, _Bytes]:
     """Bytes of every memory, and of wholes without a place, that no step has touched."""
+    count = len(parallel.lists)
+    return {
+        name: _Bytes(written=np.zeros((count, size), np.int32), read=np.zeros((count, size), np.int32))
+        for name, size in _sizes(parallel.program, plan).items()
+    }
+
+
+def _sizes(program: Program, plan: MemoryPlan) -> dict[str, int]:
+    """Bytes of every memory as far as it is used, and of wholes without a place."""
     sizes: dict[str, int] = {}
     for place in plan.placements.values():
         memory = f"memory {place.memory}"
         sizes[memory] = max(sizes.get(memory, 0), place.offset + place.num_bytes)
-    for name, tensor in parallel.program.tensors.items():
+    for name, tensor in program.tensors.items():
         if name not in plan.placements and tensor.part is None:
             sizes[f"tensor {name}"] = tensor.num_bytes
-    count = len(parallel.lists)
-    return {
-        name: _Bytes(written=np.zeros((count, size), np.int32), read=np.zeros((count, size), np.int32))
-        for name, size in sizes.items()
-    }
+    return sizes
 
 
 def _check_step(
@@ -114,7 +119,7 @@ def _check_step(
     end = moment.position + 1
     if isinstance(step, Transfer) and step.number is not None:
         end = ends[step.number]
-    touched = [located(plan, touch) for touch in touches_with_scratch(parallel.program, plan, step)]
+    touched = [located(plan, touch) for touch in touches(parallel.program, plan, step)]
     for name, touch in touched:
         for number in range(len(parallel.lists)):
             for writes in (True, False) if touch.writes else (True,):
@@ -151,29 +156,47 @@ def _ran(parallel: ParallelProgram, number: int, position: int) -> str:
     return f"step {entry.index} ({parallel.program.steps[entry.index].name}) of {steps.processor}"
 
 
-def _check_made(program: Program) -> None:
-    """Raises PlanRejected where a step reads bytes of which some rows or parts are computed later, or never."""
+def _check_values(program: Program, plan: MemoryPlan) -> None:
+    """Raises PlanRejected where a step reads bytes made later, or never, or gone since; byte for byte, also of rows."""
+    names = {name: number for number, name in enumerate(program.tensors)}
     made = {
         name: np.zeros(tensor.num_bytes, bool)
         for name, tensor in program.tensors.items()
         if tensor.part is None and tensor.role != "state"
     }
-    for name in program.inputs:
-        touch = whole_of(program, name, writes=True)
+    owners: dict[str, np.ndarray] = {}
+    for name, size in _sizes(program, plan).items():
+        owners[name] = np.full(size, -1, np.int32)
+
+    def write(touch: Touch) -> None:
+        name, moved = located(plan, touch)
+        owners[name][moved.places] = names.get(touch.whole, len(names))
         if touch.whole in made:
             made[touch.whole][touch.places] = True
+
+    for name in (*program.inputs, *program.kept):
+        write(whole_of(program, name, writes=True))
     for index, step in enumerate(program.steps):
         several = isinstance(step, Loop | RowSteps)
-        touched = [touch for touch in touches(program, step) if touch.whole in made]
+        touched = touches(program, plan, step)
         inside = {touch.whole for touch in touched if touch.writes and several}
         for touch in touched:
-            missing = ~made[touch.whole][touch.places]
-            if not touch.writes and touch.whole not in inside and missing.any():
+            if touch.writes or touch.whole in inside:
+                continue
+            missing = ~made[touch.whole][touch.places] if touch.whole in made else np.zeros(1, bool)
+            if missing.any():
                 raise PlanRejected(
                     f"step {index} ({step.name}): {missing.sum()} B of {touch.tensor} are not made before it."
                 )
+            name, moved = located(plan, touch)
+            held = owners[name][moved.places]
+            lost = held[held != names[touch.whole]]
+            if lost.size:
+                thief = [*names, "scratch"][int(lost[0])]
+                raise PlanRejected(f"step {index} ({step.name}): {lost.size} B of {touch.tensor} hold {thief} by then.")
         for touch in touched:
             if touch.writes:
-                if not several and not isinstance(step, Wait) and made[touch.whole][touch.places].any():
+                again = touch.whole in made and made[touch.whole][touch.places].any()
+                if again and not several and not isinstance(step, Wait):
                     raise PlanRejected(f"step {index} ({step.name}): {touch.tensor} was made before.")
-                made[touch.whole][touch.places] = True
+                write(touch)

@@ -37,8 +37,7 @@ def drawn(seed: int) -> tuple[Program, Shared, Shared]:
     parallel = share_steps(program, lists)
     planned, plan = plan_memory(parallel.program, activations="ram", held_by_caller=held, order=order_of(parallel))
     alone, tight = plan_memory(parallel.program, activations="ram", held_by_caller=held)
-    places = {name: (place.memory, place.offset) for name, place in tight.placements.items()}
-    return program, (replace(parallel, program=planned), plan), (share_steps(alone, lists, places), tight)
+    return program, (replace(parallel, program=planned), plan), (share_steps(alone, lists, tight.places), tight)
 
 
 def shuffled(program: Program, lists: dict[str, list[str]], rng: random.Random) -> dict[str, list[str]]:
@@ -140,8 +139,7 @@ def test_a_plan_of_one_processor_shows_as_a_wrong_byte() -> None:
 def test_programs_of_1000_steps() -> None:
     program = random_program(1, 1000)
     plan = beside(program)
-    places = {name: (place.memory, place.offset) for name, place in plan.placements.items()}
-    parallel = share_steps(program, random_lists(program, 3, 3), places)
+    parallel = share_steps(program, random_lists(program, 3, 3), plan.places)
     assert len(parallel.program.steps) >= 1000 and parallel.num_signals > 300
     validate_order(parallel, plan)
     with pytest.raises(PlanRejected):

@@ -354,6 +354,20 @@ def test_rows_that_nothing_computes() -> None:
     assert rejected(made, placed(gap)) == "step 2 (y0): 16 B of a are not made before it."
 
 
+def test_rows_that_are_gone_when_the_others_are_made() -> None:
+    """t lies where the first half of a does; the second half, made later, is no excuse."""
+    made = rows()
+    tensors = dict(made.tensors) | {name: replace(made.tensors["x"], name=name, shape=(32,)) for name in "tu"}
+    first, second, *last = made.steps
+    between = (call("t0", "x", "t"), call("t1", "t", "u"))
+    gone = replace(made, tensors=tensors, steps=(first, *between, second, *last), outputs=("y", "u"))
+    validate_order(listed(gone, "0 1 2 3 4 5"), placed(gone))
+    over = placed(gone, t=64)
+    assert rejected(listed(gone, "0 1 2 3 4 5"), over) == "step 4 (y0): 32 B of a hold t by then."
+    behind = placed(replace(gone, steps=(*between, first, second, *last)), t=64)
+    validate_order(listed(replace(gone, steps=(*between, first, second, *last)), "0 1 2 3 4 5"), behind)
+
+
 def channels(second: int) -> Program:
     """a and b are channels of j, of four pixels of 20; b from `second` on."""
     base = program(
