@@ -1,0 +1,48 @@
+"""C files with the layers of a model: one for all processors that run the same code, so each is compiled for its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from codegen_c.program.parallel import ParallelProgram, RunStep
+from codegen_c.program.program import Program
+from tvm_ext.core.platform import Platform, Processor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unit:
+    """A file of layers. lists: those of the program that its processors run; processor: the first of these."""
+
+    file: str
+    lists: tuple[int, ...]
+    processor: str
+
+
+def units_of(parallel: ParallelProgram, platform: Platform, model: str) -> tuple[Unit, ...]:
+    """The files, the caller's first: `<model>.c`, then `<model>_<processor>.c` for other code."""
+    groups: dict[Processor, list[int]] = {}
+    for number, steps in enumerate(parallel.lists):
+        groups.setdefault(_code(platform.processor_named(steps.processor)), []).append(number)
+    units: list[Unit] = []
+    for numbers in groups.values():
+        processor = parallel.lists[numbers[0]].processor
+        file = f"{model}_{processor}.c" if units else f"{model}.c"
+        units.append(Unit(file=file, lists=tuple(numbers), processor=processor))
+    return tuple(units)
+
+
+def steps_in(parallel: ParallelProgram, unit: Unit) -> Program:
+    """The program with a unit's steps alone, in their order."""
+    indices = {
+        entry.index
+        for number in unit.lists
+        for entry in parallel.lists[number].entries
+        if isinstance(entry, RunStep)
+    }
+    steps = tuple(step for index, step in enumerate(parallel.program.steps) if index in indices)
+    return replace(parallel.program, steps=steps)
+
+
+def _code(processor: Processor) -> Processor:
+    """What of a processor decides the code that it runs."""
+    return replace(processor, name="any", clock_hz=1)
