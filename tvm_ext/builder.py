@@ -27,7 +27,7 @@ from tvm_ext.core.decisions.models import ModelOrigin, QuantizationMeasured
 from tvm_ext.core.errors import BadOptions, VerificationFailed
 from tvm_ext.core.files.output_folder import replaced_folder
 from tvm_ext.core.options import BuildOptions, Target
-from tvm_ext.core.platform import Platform
+from tvm_ext.core.platform import QUICK_TOOLCHAIN, Platform
 from tvm_ext.core.toolchain import compile_objects, link_elf, section_sizes, static_library
 from tvm_ext.execution.board import QemuResult, board_seconds, run_qemu
 from tvm_ext.execution.host_model import HostModel, library_sources
@@ -45,7 +45,7 @@ TRACE_FILE = "trace.json"
 
 @dataclass(frozen=True, kw_only=True)
 class _Artifacts:
-    """What was compiled. on_host: objects of the library where they run on this machine, for it to be run as it is."""
+    """Files that compilers made. on_host: objects of the library where they run on this machine, and are run so."""
 
     library: Path
     elf: Path | None
@@ -182,7 +182,7 @@ def _verify(
     if expected is None:
         return {"host": None, "qemu": None}, None
     say("running on the host")
-    with HostModel(folder, compiled.interface, objects=artifacts.on_host) as model:
+    with HostModel(folder, compiled.interface, toolchain=QUICK_TOOLCHAIN, objects=artifacts.on_host) as model:
         host = host_outputs(model, subject.samples)
     board = None
     if "qemu" in targets and artifacts.elf:

@@ -18,7 +18,7 @@ from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
 from tests.support.poison import run_poisoned
 from tvm_ext.builder import build
 from tvm_ext.core.options import BuildOptions
-from tvm_ext.core.platform import Toolchain
+from tvm_ext.core.platform import QUICK_TOOLCHAIN
 from tvm_ext.core.toolchain import LANGUAGE_FLAGS
 from tvm_ext.execution.host_model import HostModel
 from tvm_ext.verification.input_ranges import input_ranges, random_inputs
@@ -30,7 +30,6 @@ MEAN_STEPS, MOST_STEPS = 2.0, 64
 _ROUNDED = {"qunary_i8", "generic"}
 """Kernels with tables or sums rounded from floats: a step beside TensorFlow Lite Micro, which later ones enlarge."""
 SEED = 11
-_QUICK = Toolchain(flags=("-march=native",), speed_flags=("-O1",), size_flags=("-Os",))
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O0")
 
 
@@ -77,7 +76,7 @@ def host_outputs(compiled: Compiled, inputs: Arrays, folder: Path, **how: object
     folder.mkdir(exist_ok=True)
     for name, text in compiled.sources().items():
         (folder / name).write_text(text, encoding="utf-8")
-    with HostModel(folder, compiled.interface, **{"toolchain": _QUICK, **how}) as model:
+    with HostModel(folder, compiled.interface, **{"toolchain": QUICK_TOOLCHAIN, **how}) as model:
         return model.run(inputs)
 
 
@@ -188,7 +187,7 @@ def _clang(built: Built, stages: Stages) -> None:
 def _optimized(built: Built, stages: Stages) -> None:
     """The C optimised as packages are for the host, against the same hardly optimised."""
     found = host_outputs(
-        built.compiled, built.inputs, built.folder / "O3", toolchain=replace(_QUICK, speed_flags=("-O3",))
+        built.compiled, built.inputs, built.folder / "O3", toolchain=replace(QUICK_TOOLCHAIN, speed_flags=("-O3",))
     )
     _equal("-O3", found, built.outputs())
 

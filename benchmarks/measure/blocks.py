@@ -164,7 +164,9 @@ def streams() -> str:
     heads = ("model", "board", "instructions a run", "RAM, B", "of it states", "whole window", "RAM, B")
     runs = {case["compared_runs"] for case in _result("streams")["cases"].values()}
     differing = sum(case["differing_runs"] for case in _result("streams")["cases"].values())
-    said = f"Over {min(runs)} runs of each, {differing or 'none'} differ in a byte from TensorFlow Lite Micro's answer."
+    said = (
+        f"Over {min(runs):,} runs of each, {differing or 'none'} differ in a byte from TensorFlow Lite Micro's answer."
+    )
     return f"{table(heads, rows)}\n{said}\n"
 
 

@@ -14,12 +14,12 @@ from codegen_c.tir.ranges import reads_elements
 
 
 def macs_of_function(function: tirx.PrimFunc) -> int:
-    """Of one run, before any scheduling."""
+    """Multiply-accumulates of one run, before any scheduling."""
     return macs_of_loops(lower_function(function).body)
 
 
 def macs_of_loops(statement: tirx.Stmt) -> int:
-    """Of plain loops: one for each time that a product of elements is added to what is stored.
+    """Multiply-accumulates of plain loops: one for each time that a product of elements is added to what is stored.
 
     Of two branches the larger counts; bodies of `while` count once.
     """

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -17,9 +19,17 @@ from tests.support.onnx_models import SMALL_MODELS, saved
 from tests.support.state_models import gate
 from tvm_ext import BuildOptions, Package
 from tvm_ext.cli import app
-from tvm_ext.core.errors import BadOptions, BuildFailed, RunFailed, UnsupportedModel
+from tvm_ext.core.errors import (
+    BadOptions,
+    BuildFailed,
+    DoesNotFit,
+    RunFailed,
+    UnsupportedModel,
+    VerificationFailed,
+)
 from tvm_ext.core.toolchain import compile_objects, link_elf
-from tvm_ext.execution.board import Placed, run_qemu
+from tvm_ext.execution.board import Placed, QemuResult, run_qemu
+from tvm_ext.image import Image, places
 
 pytestmark = pytest.mark.board
 PLACE = 0x20_0000
@@ -177,6 +187,23 @@ def test_what_cannot_lie_anywhere_is_not_linked(text: str, complaint: str, first
         link_elf(
             objects, tmp_path / "net.elf", toolchain, script=first.folder / "image" / "link.ld", flags=["-Wl,-pie"]
         )
+
+
+def test_an_image_that_differs_from_the_library_is_no_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def off_by_one(*given: Any, **options: Any) -> QemuResult:
+        ran = run_qemu(*given, **options)
+        return replace(ran, outputs=tuple({name: array + 1 for name, array in one.items()} for one in ran.outputs))
+
+    monkeypatch.setattr("tvm_ext.image.run_qemu", off_by_one)
+    with pytest.raises(VerificationFailed, match=r"image at 0x[0-9a-f]+: outputs differ from the library's by 1"):
+        built(network(1), tmp_path / "net", verify=("host", "qemu"))
+    assert not (tmp_path / "net" / "package").exists()
+
+
+def test_an_image_without_room_says_so(first: Package) -> None:
+    image = Image(file=first.folder / "net.img", elf=first.folder / "net_image.elf", num_bytes=1 << 30, sha256="")
+    with pytest.raises(DoesNotFit, match=r"net\.img: 1073741824 B have no room at 2 addresses"):
+        places(image, first.platform)
 
 
 def test_functions_bound_to_addresses_are_named(tmp_path: Path) -> None:

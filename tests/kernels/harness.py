@@ -26,7 +26,7 @@ WARNINGS = (
     *("-Werror", "-Wno-unused-function"),
 )
 FLAGS = (
-    *("-std=c11", "-O2", "-fno-strict-aliasing", "-fPIC", "-shared"),
+    *("-std=c11", "-O1", "-fno-strict-aliasing", "-fPIC", "-shared"),
     *WARNINGS,
     *("-fsanitize=undefined", "-fno-sanitize-recover=undefined"),
 )

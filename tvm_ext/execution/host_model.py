@@ -16,7 +16,7 @@ from codegen_c.emit.interface_check import emit_interface_check
 from codegen_c.program.interface import NOT_READY, Interface, Port
 from tvm_ext.core.errors import BadInput, BadPackage, BuildFailed, ChildFailed, NotReady, RunFailed
 from tvm_ext.core.options import Optimize
-from tvm_ext.core.platform import HOST_TOOLCHAIN, Toolchain
+from tvm_ext.core.platform import HOST_TOOLCHAIN, QUICK_TOOLCHAIN, Toolchain
 from tvm_ext.core.processes.child import Child, ChildLimits
 from tvm_ext.core.processes.wire import Value
 from tvm_ext.core.toolchain import compile_objects, shared_library
@@ -193,7 +193,7 @@ def run_host(
 ) -> dict[str, np.ndarray]:
     """Build the package for the host, run one sample, clean up. Raises as HostModel does."""
     check_inputs(interface, inputs)
-    with HostModel(folder, interface, beside=beside) as model:
+    with HostModel(folder, interface, beside=beside, toolchain=QUICK_TOOLCHAIN) as model:
         return model.run(inputs)
 
 

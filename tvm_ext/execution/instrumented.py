@@ -16,6 +16,7 @@ from codegen_c.backend.build import Compiled
 from codegen_c.emit.memory import union_name
 from codegen_c.emit.sharing import ALONE
 from codegen_c.program.program import writes
+from tvm_ext.core.platform import QUICK_TOOLCHAIN
 from tvm_ext.core.processes.wire import Value
 from tvm_ext.execution.host_model import HostModel
 
@@ -35,7 +36,7 @@ class InstrumentedModel:
             folder = Path(name)
             for file_name, text in self.compiled.sources(after_step=True).items():
                 (folder / file_name).write_text(text, encoding="utf-8")
-            self._host = HostModel(folder, self.compiled.interface)
+            self._host = HostModel(folder, self.compiled.interface, toolchain=QUICK_TOOLCHAIN)
 
     def run(self, inputs: Mapping[str, Array], after_step: Callable[[int, Arenas], None]) -> dict[str, Array]:
         """Outputs; after_step(step index, {memory: uint8 array of its arena}) is called behind each step.
