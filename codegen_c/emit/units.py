@@ -20,7 +20,7 @@ class Unit:
 
 def units_of(parallel: ParallelProgram, platform: Platform, model: str) -> tuple[Unit, ...]:
     """The files, the caller's first: `<model>.c`, then `<model>_<processor>.c` for other code."""
-    groups: dict[Processor, list[int]] = {}
+    groups: dict[tuple[object, ...], list[int]] = {}
     for number, steps in enumerate(parallel.lists):
         groups.setdefault(_code(platform.processor_named(steps.processor)), []).append(number)
     units: list[Unit] = []
@@ -34,15 +34,12 @@ def units_of(parallel: ParallelProgram, platform: Platform, model: str) -> tuple
 def steps_in(parallel: ParallelProgram, unit: Unit) -> Program:
     """The program with a unit's steps alone, in their order."""
     indices = {
-        entry.index
-        for number in unit.lists
-        for entry in parallel.lists[number].entries
-        if isinstance(entry, RunStep)
+        entry.index for number in unit.lists for entry in parallel.lists[number].entries if isinstance(entry, RunStep)
     }
     steps = tuple(step for index, step in enumerate(parallel.program.steps) if index in indices)
     return replace(parallel.program, steps=steps)
 
 
-def _code(processor: Processor) -> Processor:
-    """What of a processor decides the code that it runs."""
-    return replace(processor, name="any", clock_hz=1)
+def _code(processor: Processor) -> tuple[object, ...]:
+    """Properties of a processor that decide its code."""
+    return processor.isa, processor.simd, processor.fpu, processor.flags

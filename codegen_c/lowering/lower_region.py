@@ -27,6 +27,7 @@ from codegen_c.program.sequences import fold_sequences, in_sequence
 from tvm_ext.core.decisions.composites import ModelTensor, Region, SourceNodes, StorageLayout, Symbol
 from tvm_ext.core.decisions.execution import ColumnStrip, RowSplit
 from tvm_ext.core.decisions.places import MoveTarget, OperatorMemories
+from tvm_ext.core.decisions.processors import OperatorProcessor
 from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.core.model_states import ModelState
 from tvm_ext.core.names import MOVE, identifier, strip_ending, unique

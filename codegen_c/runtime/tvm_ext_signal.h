@@ -28,7 +28,7 @@
 #define TVM_EXT_SIGNAL_NO_EVENT() ((void)0)
 #endif
 
-/* Runs behind the count of a sent signal: raises an event, or writes to a mailbox or interrupt register. */
+/* Runs behind the count of a sent signal. */
 #ifndef TVM_EXT_SIGNAL_WAKE
 #define TVM_EXT_SIGNAL_WAKE(channel) TVM_EXT_SIGNAL_EVENT()
 #endif
@@ -83,6 +83,18 @@ TVM_EXT_SIGNAL_FUNCTION void tvm_ext_await(tvm_ext_channel *channel)
     }
     channel->awaited = awaited;
     TVM_EXT_SIGNAL_FORGET();
+}
+
+/* Writes to the register of a mailbox or interrupt, which wakes the target of a signal that was sent. */
+TVM_EXT_SIGNAL_FUNCTION void tvm_ext_ring(uintptr_t set_register)
+{
+    *(volatile uint32_t *)set_register = 1u;
+}
+
+/* Clears it behind a signal that came. Another one may have come meanwhile: its count says so. */
+TVM_EXT_SIGNAL_FUNCTION void tvm_ext_answer(uintptr_t clear_register)
+{
+    *(volatile uint32_t *)clear_register = 1u;
 }
 
 #endif
