@@ -135,7 +135,14 @@ def _write_texts(folder: Path, compiled: Compiled, options: BuildOptions, vector
         **texts,
         **emit_vectors(interface, vectors),
         **emit_selftest(interface, tolerance=FLOAT_TOLERANCE, compares=compares),
-        **emit_build_files(interface.model, units, platform, options.optimize, image=options.image),
+        **emit_build_files(
+            interface.model, units, platform, options.optimize, image=options.image,
+            own_flags={
+                file: platform.flags_of(platform.processor_named(processor))
+                for file, processor in compiled.processor_of_source.items()
+            },
+            threads=bool(interface.servers),
+        ),
         **(
             emit_firmware(interface, platform, moves=moves, compares=compares, image=options.image)
             if platform.board
@@ -152,12 +159,19 @@ def _write_texts(folder: Path, compiled: Compiled, options: BuildOptions, vector
 def _compile(folder: Path, compiled: Compiled, options: BuildOptions, objects_dir: Path) -> _Artifacts:
     """The static library, the ELF where there is a board, and the bytes of code in the library."""
     platform, model = compiled.platform, compiled.interface.model
-    toolchain = platform.toolchain
+    toolchain = platform.toolchain_of(platform.processor)
     flags = [] if toolchain.prefix else ["-fPIC"]
-    library_objects = compile_objects(
-        library_sources(folder, model), objects_dir, toolchain, optimize=options.optimize, flags=flags,
-        include_dirs=[folder],
-    )  # fmt: skip
+    sources_of: dict[str, list[Path]] = {}
+    for source in library_sources(folder, model):
+        sources_of.setdefault(compiled.processor_of_source.get(source.name, ""), []).append(source)
+    library_objects = [
+        built
+        for processor, sources in sources_of.items()
+        for built in compile_objects(
+            sources, objects_dir, platform.toolchain_of(platform.processor_named(processor)),
+            optimize=options.optimize, flags=flags, include_dirs=[folder],
+        )
+    ]  # fmt: skip
     sizes = section_sizes(library_objects, toolchain)
     code_bytes = sum(s.text + s.rodata + s.data for n, s in sizes.items() if n != f"{model}_weights.o")
     library = static_library(library_objects, folder / f"lib{model}.a", toolchain)

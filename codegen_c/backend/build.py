@@ -89,10 +89,9 @@ class Compiled:
         return any(call.implementation.exact and tensors[call.outputs[0]].quantization for call in calls)
 
     def sources(self, *, after_step: bool = False) -> dict[str, str]:
-        """File name -> C text. after_step as in `model_pieces`, of the whole program on one processor."""
+        """File name -> C text. after_step as in `model_pieces`, for one processor."""
         parts = (self.program, self.plan, self.interface, self.origin, self.platform)
-        parallel = None if after_step else self.parallel
-        return emit_sources(*parts, after_step=after_step, sharing=self.sharing, parallel=parallel)
+        return emit_sources(*parts, after_step=after_step, sharing=self.sharing, parallel=self.parallel)
 
     @property
     def processor_of_source(self) -> dict[str, str]:

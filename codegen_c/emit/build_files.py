@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from codegen_c.emit.firmware import instruction_shift, qemu_arguments
 from codegen_c.emit.image import LINK_FLAGS, image_flags
@@ -22,12 +23,15 @@ def emit_build_files(
     tested: Sequence[str] = (),
     otherwise: Sequence[str] = (),
     image: bool = False,
+    own_flags: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    threads: bool = False,
 ) -> dict[str, str]:
     """Build files that work wherever the folder is copied.
 
     sources: the library's C files, relative names; the self-test and `board/` are added here. tested: of a bundle its
     models, whose self-tests and firmware come with its own. otherwise: sources that are optimized for the other aim.
-    image: whether there is one to be made.
+    image: whether there is one to be made. own_flags: of sources that other processors run than the first.
+    threads: whether the self-test on the host runs processors as such.
     """
     toolchain, board = platform.toolchain, platform.board
     flags = {"speed": toolchain.speed_flags, "size": toolchain.size_flags}
@@ -40,7 +44,9 @@ def emit_build_files(
         "prefix": toolchain.prefix,
         "language_flags": LANGUAGE_FLAGS,
         "warning_flags": WARNING_FLAGS,
-        "platform_flags": toolchain.flags,
+        "platform_flags": platform.flags_of(platform.processor),
+        "own_flags": own_flags,
+        "threads": threads,
         "optimize_flags": flags[optimize],
         "other_flags": flags["size" if optimize == "speed" else "speed"],
         "otherwise": sorted(otherwise),

@@ -45,19 +45,11 @@ def written_lists(
     """All lists of a program, the caller's first."""
     reasons = dict(_reasons(parallel))
     handed = [handed_in(parallel, plan, number) for number in range(len(parallel.lists))]
-    ports = {port.name: port for port in (*interface.inputs, *interface.outputs)}
     found: list[WrittenList] = []
     for number, steps in enumerate(parallel.lists):
         entries = [_written(parallel, platform, interface.model, number, e, reasons) for e in steps.entries]
         if number:  # behind the signal that the run has begun
-            taken = [
-                f"{ports[name].c_type} *const {name} = {interface.model}_handed.{name};" for name in handed[number]
-            ]
-            qualified = [
-                f"const {line}" if ports[name] in interface.inputs else line
-                for name, line in zip(handed[number], taken, strict=True)
-            ]
-            entries = [*entries[:1], *qualified, *entries[1:]]
+            entries[1:1] = [_taken(interface, name) for name in handed[number]]
         else:
             others = dict.fromkeys(name for names in handed[1:] for name in names)
             entries = [*(f"{interface.model}_handed.{name} = {name};" for name in others), *entries]
@@ -77,6 +69,13 @@ def handed_in(parallel: ParallelProgram, plan: MemoryPlan, number: int) -> tuple
     names = [name for step in steps for name in (*reads(step), *writes(step))]
     wholes = [part.tensor if (part := program.tensors[name].part) else name for name in names]
     return tuple(dict.fromkeys(name for name in wholes if name not in plan.placements))
+
+
+def _taken(interface: Interface, name: str) -> str:
+    """Declaration of a pointer that the caller handed to this run."""
+    port = next(port for port in (*interface.inputs, *interface.outputs) if port.name == name)
+    qualifier = "const " if port in interface.inputs else ""
+    return f"{qualifier}{port.c_type} *const {name} = {interface.model}_handed.{name};"
 
 
 def channel_name(model: str, source: str, target: str) -> str:

@@ -24,8 +24,8 @@ def emit_signals(
         for (source, target), signals in sorted(parallel.channels().items())
     }
     declared = [
-        f"/* {source} to {target}: {len(signals)} a run. */\nextern tvm_ext_channel {channel_name(model, source, target)};"
-        for (source, target), signals in channels.items()
+        f"/* {pair[0]} to {pair[1]}: {len(signals)} a run. */\nextern tvm_ext_channel {channel_name(model, *pair)};"
+        for pair, signals in channels.items()
     ]
     held = _handed(parallel, plan, interface)
     header = [

@@ -1,4 +1,4 @@
-"""C files with the layers of a model: one for all processors that run the same code, so each is compiled for its own."""
+"""C files with the layers of a model: one for all processors that run the same code, compiled with their flags."""
 
 from __future__ import annotations
 

@@ -46,7 +46,8 @@ def lower_region(
 ) -> Program:
     """The program of a region function. reserved: C identifiers taken already; raises UnsupportedModel.
 
-    targets: by processor, of each that an operator may run on, the platform's first one before others. states: the last parameters, and the last results. warm_up_runs: runs behind a reset that do not answer yet.
+    targets: by processor, of each that an operator may run on, the platform's first one before others. states: the last
+    parameters, and the last results. warm_up_runs: runs behind a reset that do not answer yet.
     """
     return _Lowering(region, platform, targets, set(reserved), lower).run(states, warm_up_runs)
 

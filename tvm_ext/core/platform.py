@@ -7,6 +7,7 @@ One board a file, in `tvm_ext/platforms/` or anywhere of the user's. Units stand
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
@@ -137,6 +138,14 @@ class Platform(PlatformTables):
     def processor(self) -> Processor:
         """The processor that runs what nothing else claims: the first one."""
         return self.processors[0]
+
+    def flags_of(self, processor: Processor) -> tuple[str, ...]:
+        """Flags by which the C of a processor is compiled, but for speed or size."""
+        return (*self.toolchain.flags, *processor.flags)
+
+    def toolchain_of(self, processor: Processor) -> Toolchain:
+        """The compiler of a processor's C, with its flags."""
+        return replace(self.toolchain, flags=self.flags_of(processor))
 
     def processor_named(self, name: str) -> Processor:
         """The processor of that name; the first one for an empty name. Raises KeyError."""
