@@ -141,7 +141,7 @@ def _write_texts(folder: Path, compiled: Compiled, options: BuildOptions, vector
                 file: platform.flags_of(platform.processor_named(processor))
                 for file, processor in compiled.processor_of_source.items()
             },
-            threads=bool(interface.servers),
+            several=bool(interface.servers),
         ),
         **(
             emit_firmware(interface, platform, moves=moves, compares=compares, image=options.image)

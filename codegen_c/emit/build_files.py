@@ -24,19 +24,20 @@ def emit_build_files(
     otherwise: Sequence[str] = (),
     image: bool = False,
     own_flags: Mapping[str, Sequence[str]] = MappingProxyType({}),
-    threads: bool = False,
+    several: bool = False,
 ) -> dict[str, str]:
     """Build files that work wherever the folder is copied.
 
     sources: the library's C files, relative names; the self-test and `board/` are added here. tested: of a bundle its
     models, whose self-tests and firmware come with its own. otherwise: sources that are optimized for the other aim.
     image: whether there is one to be made. own_flags: of sources that other processors run than the first.
-    threads: whether the self-test on the host runs processors as such.
+    several: whether several processors run it.
     """
     toolchain, board = platform.toolchain, platform.board
     flags = {"speed": toolchain.speed_flags, "size": toolchain.size_flags}
     tests = [f"{model}_selftest.c", *(f"{one}_selftest.c" for one in tested)]
     tests += [f"{one}_vectors.c" for one in tested or (model,)]
+    starts = ["board/processors.c"] if several else []
     values = {
         "model": model,
         "platform": platform.name,
@@ -46,15 +47,15 @@ def emit_build_files(
         "warning_flags": WARNING_FLAGS,
         "platform_flags": platform.flags_of(platform.processor),
         "own_flags": own_flags,
-        "threads": threads,
+        "threads": several,
         "optimize_flags": flags[optimize],
         "other_flags": flags["size" if optimize == "speed" else "speed"],
         "otherwise": sorted(otherwise),
         "tests": tests,
-        "firmware": [*(f"board/firmware_{one}.c" for one in tested), "board/firmware.c", "board/startup.c"],
+        "firmware": [*(f"board/firmware_{one}.c" for one in tested), "board/firmware.c", "board/startup.c", *starts],
         "board": board is not None,
         "emulator": startup_of(platform).emulator if board else "",
-        "qemu": qemu_arguments(board, shift=instruction_shift(board)) if board else [],
+        "qemu": qemu_arguments(board, shift=None if several else instruction_shift(board)) if board else [],
         "image_flags": image_flags(model, platform) if image else [],
         "link_flags": LINK_FLAGS,
     }

@@ -159,7 +159,8 @@ class Board:
 
     `timer` names the counter that measures executed instructions, one of those that the start-up code has: of Arm's
     M-profile `cmsdk` (32 bits, counts down) and `system_counter` (64 bits, counts up). `stack_bytes` is the stack the
-    firmware reserves.
+    firmware reserves for each processor. `starts` names how the first processor starts the others, one of the ways that
+    the start-up code has: of Arm's M-profile `sse200`.
     """
 
     qemu_machine: Annotated[str, Field(pattern=r"^[a-z0-9-]+$", max_length=100)]
@@ -169,6 +170,7 @@ class Board:
     code_memory: Name
     data_memory: Name
     stack_bytes: Positive = 16384
+    starts: Name | None = None
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)

@@ -30,12 +30,14 @@ _SLOWEST_INSTRUCTIONS_PER_SECOND = 2_000_000  # of modelled ones; QEMU executes 
 class QemuResult:
     """Outputs per sample; executed instructions and stack of one run() on the first sample, after a warm-up.
 
+    instructions: from begin to end; None where several processors share a run, and nothing counted them.
+
     Instructions are not cycles. stack_bytes is the high-water mark below the caller of run(). moved_bytes: counted, of
     that run, for each pair of memories (from, to) between which any went.
     """
 
     outputs: tuple[dict[str, np.ndarray], ...]
-    instructions: int
+    instructions: int | None
     stack_bytes: int
     moved_bytes: Mapping[tuple[str, str], int]
 
@@ -75,6 +77,8 @@ def run_qemu(
         for port, array in zip(interface.inputs, check_inputs(interface, sample), strict=True)
     ]
     came = np.uint32(len(samples)).tobytes() + b"".join(array.tobytes() for array in flat)
+    if interface.servers:
+        return _run_shared(elf, platform, interface, len(samples), came, time_limit_s)
     ((fields, coarse),), data = booted(elf, platform, came, [""], time_limit_s, placed)
     return qemu_result(elf, platform, interface, len(samples), data, fields, coarse)
 
@@ -121,6 +125,24 @@ def qemu_result(
     )
 
 
+def _run_shared(
+    elf: Path, platform: Platform, interface: Interface, num_samples: int, came: bytes, time_limit_s: float
+) -> QemuResult:
+    """A run that several processors share, in real time: with a clock that counts instructions they take turns."""
+    assert platform.board is not None, "the caller has looked"
+    with TemporaryDirectory(prefix="tvm_ext_") as name:
+        folder = Path(name)
+        (folder / "in.bin").write_bytes(came)
+        (fields,) = _boot(
+            elf, startup_of(platform).emulator, platform.board, None, folder, allowed_seconds(time_limit_s), [""], None
+        )
+        data = (folder / "out.bin").read_bytes()
+    return QemuResult(
+        outputs=_split(data, interface, num_samples, elf), instructions=None, stack_bytes=fields["stack"],
+        moved_bytes=_moved(fields, platform),
+    )  # fmt: skip
+
+
 def qemu_loads(placed: Placed) -> list[str]:
     """QEMU's arguments that put a file into memory. QEMU reads two commas as one."""
     path = str(placed.file.resolve()).replace(",", ",,")
@@ -155,7 +177,7 @@ def _boot(
     elf: Path,
     emulator: str,
     board: Board,
-    shift: int,
+    shift: int | None,
     folder: Path,
     seconds: float,
     prefixes: Sequence[str],
