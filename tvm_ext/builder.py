@@ -104,7 +104,7 @@ def build(
                 "elf": artifacts.elf.relative_to(new).as_posix() if artifacts.elf else None,
             },
             image=image.to_json(runs) if image else None,
-            verify=verified, assurance=measured_assurance(new, compiled, artifacts.elf, targets, say),
+            shared_run=board.shared if board else None, verify=verified, assurance=measured_assurance(new, compiled, artifacts.elf, targets, say),
         )  # fmt: skip
         (new / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
         live = live_profile(compiled.program, compiled.plan)
@@ -136,7 +136,11 @@ def _write_texts(folder: Path, compiled: Compiled, options: BuildOptions, vector
         **emit_vectors(interface, vectors),
         **emit_selftest(interface, tolerance=FLOAT_TOLERANCE, compares=compares),
         **emit_build_files(
-            interface.model, units, platform, options.optimize, image=options.image,
+            interface.model,
+            units,
+            platform,
+            options.optimize,
+            image=options.image,
             own_flags={
                 file: platform.flags_of(platform.processor_named(processor))
                 for file, processor in compiled.processor_of_source.items()
@@ -204,6 +208,7 @@ def _verify(
         board = run_qemu(
             artifacts.elf, compiled.platform, compiled.interface, subject.samples,
             time_limit_s=board_seconds(compiled.modelled_instructions, len(subject.samples)),
+            parallel=compiled.parallel,
         )  # fmt: skip
     results, problems = judged(subject, expected, host, board)
     if problems:

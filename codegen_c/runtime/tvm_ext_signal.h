@@ -52,8 +52,10 @@
 #define TVM_EXT_SIGNAL_DELAY() ((void)0)
 #endif
 
-#if defined(__GNUC__)
+#if defined(__clang__)
 #define TVM_EXT_SIGNAL_FUNCTION __attribute__((noinline, unused)) static
+#elif defined(__GNUC__)
+#define TVM_EXT_SIGNAL_FUNCTION __attribute__((noinline, noclone, unused)) static
 #else
 #define TVM_EXT_SIGNAL_FUNCTION static
 #endif

@@ -28,7 +28,9 @@ def _placing(choose: Choose) -> tvm.transform.Pass:
     @tvm.transform.module_pass(opt_level=0, name="PlaceByHand")
     def place(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         bindings = [binding for block in mod["main"].body.blocks for binding in block.bindings]
-        callees = dict.fromkeys(b.value.op for b in bindings if isinstance(getattr(b.value, "op", None), tvm.ir.GlobalVar))
+        callees = dict.fromkeys(
+            b.value.op for b in bindings if isinstance(getattr(b.value, "op", None), tvm.ir.GlobalVar)
+        )
         copied = tvm.IRModule(mod.functions, attrs=mod.attrs)
         for index, callee in enumerate(callees):
             processor = choose(index, callee.name_hint)

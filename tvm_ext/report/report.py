@@ -12,11 +12,11 @@ from codegen_c.backend.build import Compiled
 from codegen_c.costs.predict import moved_bytes, predicted_cycles, step_cycles, time_model
 from codegen_c.kernels.contract import Alternative
 from codegen_c.program.interface import Port
+from codegen_c.program.makespan import SharedRun
 from codegen_c.program.parallel import ParallelProgram, RunStep
 from codegen_c.program.program import KeptState, KernelCall, Program, Step, Transfer, Wait, calls, scratch_bytes, writes
 from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.options import BuildOptions
-from tvm_ext.report.shared_run import SharedRun
 
 SCHEMA_VERSION = 1
 
