@@ -104,7 +104,8 @@ def build(
                 "elf": artifacts.elf.relative_to(new).as_posix() if artifacts.elf else None,
             },
             image=image.to_json(runs) if image else None,
-            shared_run=board.shared if board else None, verify=verified, assurance=measured_assurance(new, compiled, artifacts.elf, targets, say),
+            shared_run=board.shared if board else None, verify=verified,
+            assurance=measured_assurance(new, compiled, artifacts.elf, targets, say),
         )  # fmt: skip
         (new / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
         live = live_profile(compiled.program, compiled.plan)
