@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 from tvm import relax
 
@@ -54,7 +55,8 @@ class Compiled:
     schedule_peak_bytes, schedule_proved: live bytes at the peak of the order chosen before lowering, and whether no
     order has fewer; None where that is not known. added_instructions: modelled, that splitting costs.
     moved_to_fit: it lies in several memories only as the default one seemed too small, by bytes alive before lowering.
-    attempts: all that was tried to make it fit, in order, what came to this last. sharing: with others of a bundle.
+    attempts: all that was tried to make it fit, in order, what came to this last. placement: predicted figures of
+    placing operators on several processors; None where all run on the first. sharing: with others of a bundle.
     """
 
     program: Program
@@ -67,6 +69,7 @@ class Compiled:
     added_instructions: int = 0
     moved_to_fit: bool = False
     attempts: tuple[Attempt, ...] = ()
+    placement: Mapping[str, Any] | None = None
     sharing: Sharing = ALONE
 
     @property
