@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 from tvm import relax
 
@@ -59,7 +60,8 @@ class Compiled:
     schedule_peak_bytes, schedule_proved: live bytes at the peak of the order chosen before lowering, and whether no
     order has fewer; None where that is not known. added_instructions: modelled, that splitting costs.
     moved_to_fit: it lies in several memories only as the default one seemed too small, by bytes alive before lowering.
-    attempts: all that was tried to make it fit, in order, what came to this last. sharing: with others of a bundle.
+    attempts: all that was tried to make it fit, in order, what came to this last. placement: predicted figures of
+    placing operators on several processors; None where all run on the first. sharing: with others of a bundle.
     parallel: the program in lists of several processors; None where the platform's first one runs all of it.
     """
 
@@ -73,6 +75,7 @@ class Compiled:
     added_instructions: int = 0
     moved_to_fit: bool = False
     attempts: tuple[Attempt, ...] = ()
+    placement: Mapping[str, Any] | None = None
     sharing: Sharing = ALONE
     parallel: ParallelProgram | None = None
 

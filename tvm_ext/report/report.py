@@ -43,6 +43,7 @@ def make_report(
     come in one call, and the order of axes of their elements; None where they are not streamed.
     float_operations: of a quantized model, steps that compute in float, and why.
     assurance: entries of their own, `stack_bound` and `selftest_coverage`, as `measured_assurance` makes them.
+    placement: where the platform has several processors, what placing operators on them is predicted to give.
     quantization: what quantizing the model here measured on the calibration samples; None for other models.
     shared_run: measured, of a run that several processors share; None where it was not.
     image: what was made beside the library to be loaded, and its runs; None where none was asked for.
@@ -95,6 +96,7 @@ def make_report(
         "stack_bytes": stack_bytes,
         "macs": sum(call.implementation.macs for call in program.kernel_calls()),
         "prediction": _prediction(compiled),
+        **({"placement": dict(compiled.placement)} if compiled.placement is not None else {}),
         "inputs": [_port(port) for port in compiled.interface.inputs],
         "outputs": [_port(port) for port in compiled.interface.outputs],
         "steps": [

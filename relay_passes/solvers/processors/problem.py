@@ -11,10 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
-from typing import Literal
 
-Objective = Literal["makespan", "energy", "throughput"]
-"""Time from the first begin to the last end; energy of a run; time between successive inputs of a pipeline."""
+from tvm_ext.core.objectives import Objective as Objective
 
 WHOLE = 1000
 """Shares of a task's work and of its values are thousandths."""
