@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from codegen_c.arena.memory_plan import MemoryPlan
@@ -41,18 +41,19 @@ def check_shared(processors: Sequence[str], options: BuildOptions) -> None:
         )
 
 
-def shared_plan(ways: Iterable[Program], processors: Sequence[str], platform: Platform, plan: Plan) -> Shared:
-    """A program in lists, and its memory: of the ways to write it, the one that takes the fewest bytes.
+def shared_plan(ways: Collection[Program], processors: Sequence[str], platform: Platform, plan: Plan) -> Shared:
+    """A program in lists, and its memory: of the ways to write it, the first that fits, or that takes the fewest bytes.
 
-    First, memory for all orders in which steps may run. Where that exceeds a memory, memory for the program's own
-    order, and more signals, which keep apart the steps that use the same bytes.
+    ways: the one that copies least first. First, memory for all orders in which steps may run. Where that exceeds a
+    memory, memory for the program's own order, and more signals, which keep apart the steps that use the same bytes.
     """
-    ways = list(ways)
-    free = [_free(way, processors, plan) for way in ways]
-    best = min(free, key=_bytes)
-    if _fits(best[1], platform):
-        return best
-    return min([*free, *(_in_order(way, processors, plan) for way in ways)], key=_bytes)
+    tried: list[Shared] = []
+    for shared in (_free, _in_order):
+        for way in ways:
+            tried.append(shared(way, processors, plan))
+            if _fits(tried[-1][1], platform):
+                return tried[-1]
+    return min(tried, key=_bytes)
 
 
 def _lists(program: Program, processors: Sequence[str]) -> dict[str, list[str]]:
