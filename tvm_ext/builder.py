@@ -111,7 +111,8 @@ def build(
         live = live_profile(compiled.program, compiled.plan)
         picture = emit_memory_map(compiled.interface.model, compiled.program, compiled.plan, live)
         (new / "memory_map.html").write_text(picture, encoding="utf-8")
-        (new / "README.md").write_text(emit_readme(compiled.interface, report), encoding="utf-8")
+        readme = emit_readme(compiled.interface, report, compiled.own_flags)
+        (new / "README.md").write_text(readme, encoding="utf-8")
     return Package.load(folder)
 
 
@@ -142,10 +143,7 @@ def _write_texts(folder: Path, compiled: Compiled, options: BuildOptions, vector
             platform,
             options.optimize,
             image=options.image,
-            own_flags={
-                file: platform.flags_of(platform.processor_named(processor))
-                for file, processor in compiled.processor_of_source.items()
-            },
+            own_flags=compiled.own_flags,
             several=bool(interface.servers),
         ),
         **(

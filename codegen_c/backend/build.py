@@ -104,6 +104,12 @@ class Compiled:
         units = units_of(self.parallel, self.platform, self.interface.model)
         return {unit.file: unit.processor for unit in units[1:]}
 
+    @property
+    def own_flags(self) -> dict[str, tuple[str, ...]]:
+        """Flags of these files, those of the toolchain among them."""
+        named = self.platform.processor_named
+        return {file: self.platform.flags_of(named(name)) for file, name in self.processor_of_source.items()}
+
     def trace(self, nodes: Sequence[ModelNode], common: Mapping[str, Sequence[Piece]] = MappingProxyType({})) -> str:
         """Text of `trace.json`; nodes: the model's, in order. common: pieces of files that a bundle has for several."""
         parts = (self.program, self.plan, self.interface, self.origin, self.platform)

@@ -215,7 +215,7 @@ class BuildOptions:
     def limits_bytes(self, platform: Platform) -> dict[str, int]:
         """Bytes that tensors may take in each memory that the processor reaches, the default one first.
 
-        Where a board keeps its stack, that is left out. Raises BadOptions for an unknown memory.
+        Where a board keeps the stacks of its processors, those are left out. Raises BadOptions for an unknown memory.
         """
         asked: Mapping[str, int] = self.ram if isinstance(self.ram, Mapping) else {}
         limits = {platform.activations: self.limit_bytes(platform)}
@@ -223,7 +223,8 @@ class BuildOptions:
             if memory.kind != "ram" or not platform.reached_by(platform.processor.name, memory.name):
                 continue
             holds = platform.board is not None and memory.name == platform.board.data_memory
-            reserved = platform.board.stack_bytes + VARIABLES_BYTES if platform.board and holds else 0
+            stacks = sum(processor.kind == "core" for processor in self.processors_of(platform))
+            reserved = stacks * platform.board.stack_bytes + VARIABLES_BYTES if platform.board and holds else 0
             most = max(0, memory.capacity_bytes - reserved)
             limits[memory.name] = min(most, asked.get(memory.name, most), limits.get(memory.name, most))
         return limits
