@@ -119,7 +119,7 @@ def _cuts(
         return []
     signal = max((route.signal_time for route in routes.values()), default=0)
     bands = costs[0].backend.footprint(composite).bands
-    if bands is None or None in bands.readers or min(whole.values()) < LEAST_SIGNALS * signal:
+    if bands is None or min(whole.values()) < LEAST_SIGNALS * signal:
         return []
     sets = [chosen for count in range(2, len(whole) + 1) for chosen in combinations(sorted(whole), count)]
     cuts = [split_rows(composite, bands, costs, [(p, whole[p]) for p in chosen]) for chosen in sets]
