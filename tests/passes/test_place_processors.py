@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import tvm
 from onnx import helper
@@ -16,17 +17,19 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 
 import tvm_ext
+from benchmarks import zoo
 from codegen_c.backend.byoc import CodegenBackend
 from codegen_c.program import reference
 from codegen_c.targets.registry import target_of
 from relay_passes.analysis.processor_costs import ProcessorCosts
-from relay_passes.dataflow import bindings, rebuild
+from relay_passes.dataflow import bindings, constant, rebuild
 from relay_passes.memory.split_sequences import SplitSequences
+from relay_passes.processors.channel_parts import channels_of, computing_channels
 from relay_passes.processors.place_processors import PlaceProcessors
 from relay_passes.processors.shared_work import fast_memory_bytes
 from relay_passes.regions.form_composites import FormComposites
-from tests.passes.modules import without_spans
-from tests.passes.stub_backend import StubBackend
+from tests.passes.modules import module_of, without_spans
+from tests.passes.stub_backend import ELEMENTWISE, StubBackend
 from tests.support.core_platforms import host_cores
 from tests.support.image_networks import image_network
 from tests.support.memory_problems import always_on
@@ -34,6 +37,7 @@ from tests.support.onnx_models import model_of, saved
 from tests.support.sweeps import some_of
 from tests.support.virtual_machine import run
 from tvm_ext import BuildOptions
+from tvm_ext.core.columns import ColumnOperator
 from tvm_ext.core.decisions.execution import RowSplit
 from tvm_ext.core.decisions.processors import OperatorProcessor, ProcessorPlacement
 from tvm_ext.core.errors import BadOptions
@@ -258,6 +262,62 @@ def test_not_one_bit_changes(seed: int, tmp_path: Path) -> None:
         expected = reference.run(whole.program, {one: x})[whole.program.outputs[0]]
         found = reference.run(cut.program, {other: x})[cut.program.outputs[0]]
         np.testing.assert_array_equal(found, expected)
+
+
+def test_dense_layers_are_cut_into_channels(tmp_path: Path) -> None:
+    """Of an int8 network of dense layers, weights with a scale for each channel: not one bit changes."""
+    model = zoo.build("autoencoder_int8")
+    onnx.save(model, tmp_path / "model.onnx")
+    module = tvm_ext.load(tmp_path / "model.onnx")
+    whole = compile_module(module, UNEQUAL, BuildOptions(processors=()))
+    cut = compile_module(module, UNEQUAL, BuildOptions())
+    assert cut.placement is not None and cut.placement["split_operators"] > 0
+    assert any("_channels_" in step.name for step in cut.program.steps)
+    (one,), (other,) = whole.program.inputs, cut.program.inputs
+    x = random_inputs({one: (whole.program.tensors[one].shape, "int8")}, 0)[one]
+    expected = reference.run(whole.program, {one: x})[whole.program.outputs[0]]
+    np.testing.assert_array_equal(reference.run(cut.program, {other: x})[cut.program.outputs[0]], expected)
+
+
+def quantized_dense(axis: int) -> tvm.IRModule:
+    """Square weights, with a scale for each channel of the input (axis 0) or of the output (axis 1)."""
+    data = np.random.default_rng(0)
+    x = relax.Var("x", relax.TensorType([1, 8], "float32"))
+    weights = constant(data.integers(-127, 127, (8, 8)).astype(np.int8))
+    scales, zeros = constant(data.random(8).astype(np.float32)), constant(np.zeros(8, np.int8))
+    bias = constant(data.random(8).astype(np.float32))
+
+    def body(builder: relax.BlockBuilder) -> relax.Expr:
+        weight = builder.emit(relax.op.dequantize(weights, scales, zeros, axis=axis, out_dtype="float32"))
+        return relax.op.nn.relu(builder.emit(relax.op.add(builder.emit(relax.op.matmul(x, weight)), bias)))
+
+    return module_of([x], body)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_scales_of_a_square_layer_are_cut_along_their_axis(axis: int) -> None:
+    module = quantized_dense(axis)
+    x = np.random.default_rng(1).normal(size=(1, 8)).astype(np.float32)
+    whole = run(module, x)
+    for made in ((0, 3), (3, 8)):
+        part = computing_channels(module["main"], made)
+        assert part is not None
+        found = run(tvm.IRModule({"main": part.with_attr("global_symbol", "main")}), x)
+        np.testing.assert_allclose(found, whole[:, made[0] : made[1]], rtol=1e-6)
+
+
+def test_what_is_no_vector_times_weights_has_no_channels() -> None:
+    x = relax.Var("x", relax.TensorType([1, 8], "float32"))
+    weights = constant(np.ones((8, 8), np.float32))
+    of_inputs = module_of([x], lambda b: relax.op.add(b.emit(relax.op.matmul(x, weights)), x))
+    after_softmax = module_of([x], lambda b: relax.op.nn.softmax(b.emit(relax.op.matmul(x, weights))))
+    two = relax.Var("x", relax.TensorType([2, 8], "float32"))
+    of_two = module_of([two], lambda b: relax.op.matmul(two, weights))
+    for module in (of_inputs, after_softmax, of_two):
+        assert channels_of(module["main"], ELEMENTWISE) is None
+    assert computing_channels(of_inputs["main"], (0, 4)) is None, "one operand has all channels"
+    plain = module_of([x], lambda b: relax.op.matmul(x, weights))
+    assert channels_of(plain["main"], ELEMENTWISE) == ColumnOperator(num_columns=8, readers=(None,))
 
 
 def test_rows_in_series_stay_on_one_core(tmp_path: Path) -> None:
