@@ -1,20 +1,26 @@
-"""Rows of an operator's result computed on several processors at once: where to cut, and what each part computes."""
+"""Parts of an operator's result computed on several processors at once: where to cut, and what each computes.
+
+An image is cut into rows, the vector that a dense layer makes into channels; both are its axis 1.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
+from typing import Literal
 
 from tvm import relax
 
 from relay_passes.analysis.processor_costs import ProcessorCosts
 from relay_passes.memory.strip_composites import ROW_AXIS, computing_strip
+from relay_passes.processors.channel_parts import channels_of, computing_channels
 from relay_passes.solvers.split.strip_columns import columns_read
 from tvm_ext.core.columns import ColumnOperator
 
 Rows = tuple[int, int]
-"""Half-open range of rows."""
+"""Half-open range of rows, or of channels."""
 
 MOST_CUTS = 4
 """Ways to cut a layer that are priced, for each set of processors."""
@@ -22,28 +28,55 @@ MOST_CUTS = 4
 
 @dataclass(frozen=True, kw_only=True)
 class RowPart:
-    """Rows of a result on one processor: what computes them, rows of each operand that it reads (None: all), time."""
+    """Rows of a result on one processor: what computes them, rows of each operand that it reads (None: all), time.
+
+    unit: channels, where they are cut in place of rows.
+    """
 
     processor: int
     rows: Rows
+    unit: Literal["rows", "channels"]
     function: relax.Function
     reads: tuple[Rows | None, ...]
     nanoseconds: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class Cuttable:
+    """A composite that can compute some rows, or channels, alone. bands: those of the operands that each reads."""
+
+    composite: relax.Function
+    bands: ColumnOperator
+    unit: Literal["rows", "channels"]
+    function: Callable[[Rows], relax.Function | None]
+
+
+def cuttable(composite: relax.Function, cost: ProcessorCosts) -> Cuttable | None:
+    """The way to cut a composite; None where it only runs whole."""
+    bands = cost.backend.footprint(composite).bands
+    if bands is not None:
+        make = partial(computing_strip, composite, bands, axis=ROW_AXIS)
+        return Cuttable(composite=composite, bands=bands, unit="rows", function=make)
+    channels = channels_of(composite, cost.backend.elementwise)
+    if channels is None:
+        return None
+    make = partial(computing_channels, composite)
+    return Cuttable(composite=composite, bands=channels, unit="channels", function=make)
+
+
 def split_rows(
-    composite: relax.Function, bands: ColumnOperator, costs: Sequence[ProcessorCosts], speeds: Sequence[tuple[int, int]]
+    layer: Cuttable, costs: Sequence[ProcessorCosts], speeds: Sequence[tuple[int, int]]
 ) -> tuple[RowPart, ...] | None:
     """The parts of a layer that end soonest; None where it cannot be cut.
 
-    bands: rows that each row reads. speeds: processors, and the time of each for the whole layer.
+    speeds: processors, and the time of each for the whole layer.
     """
     best: tuple[RowPart, ...] | None = None
     tried: set[tuple[int, ...]] = set()
-    ends = _balanced(bands.num_columns, [time for _, time in speeds])
+    ends = _balanced(layer.bands.num_columns, [time for _, time in speeds])
     while ends and ends not in tried and len(tried) < MOST_CUTS:
         tried.add(ends)
-        parts = _parts(composite, bands, costs, [processor for processor, _ in speeds], ends)
+        parts = _parts(layer, costs, [processor for processor, _ in speeds], ends)
         if parts is None:
             break
         if best is None or _slowest(parts) < _slowest(best):
@@ -79,24 +112,25 @@ def _moved(parts: Sequence[RowPart], ends: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _parts(
-    composite: relax.Function,
-    bands: ColumnOperator,
-    costs: Sequence[ProcessorCosts],
-    processors: Iterable[int],
-    ends: tuple[int, ...],
+    layer: Cuttable, costs: Sequence[ProcessorCosts], processors: Iterable[int], ends: tuple[int, ...]
 ) -> tuple[RowPart, ...] | None:
     """Parts of these rows; None where one cannot be computed, or by other sums of floats than the whole."""
     found: list[RowPart] = []
+    bands = layer.bands
     for processor, rows in zip(processors, pairwise((0, *ends)), strict=True):
         cost = costs[processor]
         if any(reader and reader.read(rows) == (0, 0) for reader in bands.readers):
             return None  # padding alone
-        function = computing_strip(composite, bands, rows, ROW_AXIS)
+        function = layer.function(rows)
         time = cost.nanoseconds(function) if function is not None else None
-        if function is None or time is None or not _same_sums(composite, function, cost):
+        if function is None or time is None or not _same_sums(layer.composite, function, cost):
             return None
         reads = tuple(columns_read(bands, position, rows) for position in range(len(bands.readers)))
-        found.append(RowPart(processor=processor, rows=rows, function=function, reads=reads, nanoseconds=time))
+        found.append(
+            RowPart(
+                processor=processor, rows=rows, unit=layer.unit, function=function, reads=reads, nanoseconds=time
+            )
+        )  # fmt: skip
     return tuple(found)
 
 

@@ -12,7 +12,7 @@ from itertools import combinations
 
 from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.analysis.processor_costs import ProcessorCosts
-from relay_passes.processors.row_parts import RowPart, split_rows
+from relay_passes.processors.row_parts import RowPart, cuttable, split_rows
 from relay_passes.solvers.processors.problem import (
     WHOLE,
     FormPart,
@@ -34,7 +34,7 @@ LEAST_SIGNALS = 4
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SharedWork:
     """units: steps of the operators that one task stands for, of a sequence run in rows say. parts: by task and form,
-    of layers cut into rows. first: tasks before those of the units."""
+    of layers cut into rows or channels. first: tasks before those of the units."""
 
     problem: ProcessorProblem
     units: tuple[tuple[int, ...], ...]
@@ -113,16 +113,16 @@ def _cuts(
     whole: Mapping[int, int],
     routes: Mapping[tuple[int, int], Route],
 ) -> list[tuple[RowPart, ...]]:
-    """Ways to cut a layer into rows, one for each set of processors that can run it."""
+    """Ways to cut a layer, one for each set of processors that can run it."""
     composite = operators.composites[unit[0]]
     if len(unit) > 1 or composite is None or RowSplit.read(composite).sequence or len(whole) < 2:
         return []
     signal = max((route.signal_time for route in routes.values()), default=0)
-    bands = costs[0].backend.footprint(composite).bands
-    if bands is None or None in bands.readers or min(whole.values()) < LEAST_SIGNALS * signal:
+    layer = cuttable(composite, costs[0]) if min(whole.values()) >= LEAST_SIGNALS * signal else None
+    if layer is None:
         return []
     sets = [chosen for count in range(2, len(whole) + 1) for chosen in combinations(sorted(whole), count)]
-    cuts = [split_rows(composite, bands, costs, [(p, whole[p]) for p in chosen]) for chosen in sets]
+    cuts = [split_rows(layer, costs, [(p, whole[p]) for p in chosen]) for chosen in sets]
     return [cut for cut in cuts if cut]
 
 

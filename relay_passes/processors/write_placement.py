@@ -54,9 +54,9 @@ class PlacementWriter:
             ]
             function = OperatorProcessor(processor=self.names[part.processor]).write(part.function)
             function = ModelTensor().write(function)
-            name = f"{computing.value.op.name_hint}_{_ending(part.rows)}"
-            call = self._call(name, function, arguments, computing.value.span)
-            pieces.append((part.rows, self._bind(f"{computing.var.name}.{_ending(part.rows)}", call)))
+            ending = f"{part.unit}_{part.rows[0]}_{part.rows[1]}"
+            call = self._call(f"{computing.value.op.name_hint}_{ending}", function, arguments, computing.value.span)
+            pieces.append((part.rows, self._bind(f"{computing.var.name}.{ending}", call)))
         self.pieces[computing.var] = pieces
         self.unjoined |= {binding.var: index for binding in (computing, *views)}
 
