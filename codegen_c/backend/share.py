@@ -27,17 +27,17 @@ def processors_of(program: Program, platform: Platform) -> tuple[str, ...]:
 
 def check_shared(processors: Sequence[str], options: BuildOptions) -> None:
     """Raises BadOptions for choices of a build that several processors do not support."""
-    several = f"steps run on {' and '.join(processors)}"
+    several, way_out = f"steps run on {' and '.join(processors)}", f"processors = {processors[0]}"
     if len(processors) == 1:
         return
     if options.context == "caller":
         raise BadOptions(
-            f"context = 'caller': {several}, which share one instance. Choose context = 'static', or one processor."
+            f"context = 'caller': {several}, and an instance has no signals. Choose context = 'static', or {way_out}."
         )
     if options.io == "stream":
         raise BadOptions(
             f"io = 'stream': {several}, and a run that the application's functions end early would leave the others "
-            "waiting. Choose io = 'arena' or 'caller', or one processor."
+            f"waiting. Choose io = 'arena' or 'caller', or {way_out}."
         )
 
 

@@ -14,7 +14,18 @@ from codegen_c.kernels.contract import Alternative
 from codegen_c.program.interface import Port
 from codegen_c.program.makespan import SharedRun
 from codegen_c.program.parallel import ParallelProgram, RunStep
-from codegen_c.program.program import KeptState, KernelCall, Program, Step, Transfer, Wait, calls, scratch_bytes, writes
+from codegen_c.program.program import (
+    KeptState,
+    KernelCall,
+    Program,
+    Step,
+    Transfer,
+    Wait,
+    calls,
+    processor_of,
+    scratch_bytes,
+    writes,
+)
 from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.options import BuildOptions
 
@@ -229,7 +240,9 @@ def _step(compiled: Compiled, index: int, step: Step, live_bytes: int) -> dict[s
         "kernel": ", ".join(dict.fromkeys(call.implementation.kernel for call in kernel_calls)) or _transfer_kind(step),
         "macs": sum(call.implementation.macs for call in kernel_calls),
         "modelled_instructions": sum(modelled) if all(modelled) else None,
-        "predicted_cycles": round(step_cycles(compiled.program, step, time_model(compiled.platform))),
+        "predicted_cycles": round(
+            step_cycles(compiled.program, step, time_model(compiled.platform, processor_of(step)))
+        ),
         "alternatives": [_alternative(other) for call in kernel_calls for other in call.implementation.alternatives],
         "scratch_bytes": scratch_bytes(step),
         "live_bytes": live_bytes,
