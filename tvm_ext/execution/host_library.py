@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from codegen_c.program.interface import NOT_RESET
 from tvm_ext.core.errors import BadPackage
 from tvm_ext.core.processes.wire import Value
 
@@ -93,13 +94,13 @@ def run(call: dict[str, Value], ask: Callable[..., Value] | None = None) -> dict
                 port["elements"].ctypes.data, _address(library, port["symbol"], instance), port["elements"].nbytes
             )
     del hook
-    if status == 0:
+    if status != NOT_RESET:  # behind its last step a run may answer something else than 0
         _join(call["servers"])
     return {"status": status, "outputs": [port["elements"] for port in outputs], "seen": seen}
 
 
 def _serve(library: ctypes.CDLL, symbols: list[str]) -> None:
-    """Let each function run in a thread; one that still waits, as the last run refused to begin, is left to it."""
+    """Let each function run in a thread; one that still waits, as the last run did not begin, goes on with this one."""
     for symbol in symbols:
         if symbol not in _serving:
             function = getattr(library, symbol)
