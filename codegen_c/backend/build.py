@@ -20,10 +20,10 @@ from codegen_c.emit.banner import Origin
 from codegen_c.emit.function_names import CONTEXT_NAMES, RESERVED
 from codegen_c.emit.memory import context_bytes
 from codegen_c.emit.pieces import Piece
+from codegen_c.emit.processor_files import layer_files_of
 from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.sources import emit_sources
 from codegen_c.emit.trace import emit_trace
-from codegen_c.emit.units import units_of
 from codegen_c.kernels.contract import Callback
 from codegen_c.lowering.lower_region import lower_region
 from codegen_c.lowering.merge_steps import merge_steps
@@ -101,8 +101,8 @@ class Compiled:
         """Processor whose flags a C file is compiled with, of files that the platform's first one does not run."""
         if self.parallel is None:
             return {}
-        units = units_of(self.parallel, self.platform, self.interface.model)
-        return {unit.file: unit.processor for unit in units[1:]}
+        files = layer_files_of(self.parallel, self.platform, self.interface.model)
+        return {one.file: one.processor for one in files[1:]}
 
     @property
     def own_flags(self) -> dict[str, tuple[str, ...]]:

@@ -7,8 +7,8 @@ from codegen_c.emit.banner import Origin
 from codegen_c.emit.lists import written_lists
 from codegen_c.emit.model import model_pieces
 from codegen_c.emit.pieces import Piece
+from codegen_c.emit.processor_files import layer_files_of, steps_in
 from codegen_c.emit.sharing import ALONE, Sharing
-from codegen_c.emit.units import steps_in, units_of
 from codegen_c.program.interface import Interface
 from codegen_c.program.parallel import ParallelProgram
 from codegen_c.program.program import Program
@@ -32,8 +32,8 @@ def layer_pieces(
         return {f"{interface.model}.c": pieces}
     lists = written_lists(parallel, plan, interface, platform)
     return {
-        unit.file: model_pieces(
-            steps_in(parallel, unit), plan, interface, origin, lists=[lists[number] for number in unit.lists]
+        one.file: model_pieces(
+            steps_in(parallel, one), plan, interface, origin, lists=[lists[number] for number in one.lists]
         )
-        for unit in units_of(parallel, platform, interface.model)
+        for one in layer_files_of(parallel, platform, interface.model)
     }

@@ -10,7 +10,7 @@ from tvm_ext.core.platform import Platform, Processor
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unit:
+class LayerFile:
     """A file of layers. lists: those of the program that its processors run; processor: the first of these."""
 
     file: str
@@ -18,23 +18,23 @@ class Unit:
     processor: str
 
 
-def units_of(parallel: ParallelProgram, platform: Platform, model: str) -> tuple[Unit, ...]:
+def layer_files_of(parallel: ParallelProgram, platform: Platform, model: str) -> tuple[LayerFile, ...]:
     """The files, the caller's first: `<model>.c`, then `<model>_<processor>.c` for other code."""
     groups: dict[tuple[object, ...], list[int]] = {}
     for number, steps in enumerate(parallel.lists):
         groups.setdefault(_code(platform.processor_named(steps.processor)), []).append(number)
-    units: list[Unit] = []
+    found: list[LayerFile] = []
     for numbers in groups.values():
         processor = parallel.lists[numbers[0]].processor
-        file = f"{model}_{processor}.c" if units else f"{model}.c"
-        units.append(Unit(file=file, lists=tuple(numbers), processor=processor))
-    return tuple(units)
+        file = f"{model}_{processor}.c" if found else f"{model}.c"
+        found.append(LayerFile(file=file, lists=tuple(numbers), processor=processor))
+    return tuple(found)
 
 
-def steps_in(parallel: ParallelProgram, unit: Unit) -> Program:
-    """The program with a unit's steps alone, in their order."""
+def steps_in(parallel: ParallelProgram, one: LayerFile) -> Program:
+    """The program with a one's steps alone, in their order."""
     indices = {
-        entry.index for number in unit.lists for entry in parallel.lists[number].entries if isinstance(entry, RunStep)
+        entry.index for number in one.lists for entry in parallel.lists[number].entries if isinstance(entry, RunStep)
     }
     steps = tuple(step for index, step in enumerate(parallel.program.steps) if index in indices)
     return replace(parallel.program, steps=steps)
