@@ -1,4 +1,8 @@
-"""Predicted time of composites on each processor that may run them: its own kernels, clock, and way to the memories."""
+"""Predicted time of composites on each processor that may run them: its own kernels, clock, and way to the memories.
+
+Loads and stores are instructions of the kernels, a cycle for each word; a memory adds what it is slower than that. So
+where it is not, cores are compared by the instructions that they execute.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from tvm_ext.core.platform import Processor
 from tvm_ext.core.time_model import TimeModel
 
 NANOSECONDS = 1_000_000_000
+WORD_BYTES = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,17 +41,21 @@ class ProcessorCosts:
         if cost.computes_floats and not self.runs_floats:
             return None
         cycles = time.compute_cycles(cost.kernel, cost.instructions)
-        cycles += sum(time.read_cycles(home, num_bytes) for num_bytes in cost.read_bytes.values())
-        cycles += sum(time.write_cycles(home, _num_bytes(result)) for result in outputs(composite))
-        if cost.weights_bytes:
-            cycles += time.read_cycles(time.platform.weights, cost.weights_read_bytes)
-        if cost.scratch_bytes:
-            cycles += time.read_cycles(home, cost.scratch_access_bytes)
+        written = [_num_bytes(result) for result in outputs(composite)]
+        cycles += sum(_beyond_words(time.write_cycles(home, num_bytes), num_bytes) for num_bytes in written)
+        reads = [(home, num_bytes) for num_bytes in (*cost.read_bytes.values(), cost.scratch_access_bytes)]
+        for memory, num_bytes in [*reads, (time.platform.weights, cost.weights_read_bytes)]:
+            cycles += _beyond_words(time.read_cycles(memory, num_bytes), num_bytes) if num_bytes else 0
         return self.from_cycles(cycles)
 
     def from_cycles(self, cycles: float) -> int:
         """Time of so many cycles of the processor."""
         return ceil(cycles * NANOSECONDS / self.processor.clock_hz)
+
+
+def _beyond_words(cycles: float, num_bytes: int) -> float:
+    """Cycles of an access beyond those of the instructions that make it."""
+    return max(0.0, cycles - num_bytes / WORD_BYTES)
 
 
 def _num_bytes(result: relax.Expr) -> int:
