@@ -32,7 +32,7 @@ def layer_files_of(parallel: ParallelProgram, platform: Platform, model: str) ->
 
 
 def steps_in(parallel: ParallelProgram, one: LayerFile) -> Program:
-    """The program with a one's steps alone, in their order."""
+    """The program with the steps of a file alone, in their order."""
     indices = {
         entry.index for number in one.lists for entry in parallel.lists[number].entries if isinstance(entry, RunStep)
     }
