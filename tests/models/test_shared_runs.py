@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from tests.support import state_models
 from tests.support.onnx_models import saved
 from tests.support.placed import place_by_hand
 from tests.support.random_models import random_model
-from tests.support.shared_runs import DELAYS, Pair, pair_of, write_sources
+from tests.support.shared_runs import DELAYS, Pair, pair_of, write_package, write_sources
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions
 from tvm_ext.core.errors import RunFailed
@@ -110,3 +111,19 @@ def test_a_run_that_does_not_begin_leaves_the_others_waiting(tmp_path: Path, mon
         model.reset()
         for name, array in model.run(sample).items():
             np.testing.assert_array_equal(array, expected[name])
+
+
+@pytest.mark.parametrize("planted", ["", "memory_order_release", "memory_order_acquire"])
+def test_threads_have_no_data_races(planted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By ThreadSanitizer, which finds those of a header whose signals order nothing."""
+    pair = pair_of(random_model(2, 5), Platform.load("dual_m33_equal"), tmp_path, monkeypatch, 2)
+    folder = write_package(pair, pair.shared, tmp_path / "package")
+    header = folder / "tvm_ext_signal.h"
+    text = header.read_text(encoding="utf-8")
+    assert planted in text
+    header.write_text(text.replace(planted, "memory_order_relaxed") if planted else text, encoding="utf-8")
+    done = subprocess.run(
+        ["make", "-s", "selftest", "CFLAGS=-fsanitize=thread"], cwd=folder, capture_output=True, text=True, timeout=300
+    )
+    assert ("data race" in done.stderr) == bool(planted), done.stderr[-2000:]
+    assert (done.returncode == 0) == (not planted)
