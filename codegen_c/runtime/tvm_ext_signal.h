@@ -15,7 +15,8 @@
 #define TVM_EXT_SIGNAL_LINE_BYTES 4
 #endif
 
-/* Wakes and idles. By default Arm's events; elsewhere the target looks again and again. */
+/* Wakes and idles. By default Arm's events; elsewhere the target looks again and again. Where threads stand in for
+   processors, there are no registers that wake one. */
 #if defined(__ARM_ARCH_PROFILE) && __ARM_ARCH_PROFILE == 'M'
 #define TVM_EXT_SIGNAL_EVENT() __asm__ volatile("dsb\n\tsev" : : : "memory")
 #define TVM_EXT_SIGNAL_NO_EVENT() __asm__ volatile("wfe" : : : "memory")
@@ -23,9 +24,13 @@
 #include <sched.h>
 #define TVM_EXT_SIGNAL_EVENT() ((void)0)
 #define TVM_EXT_SIGNAL_NO_EVENT() ((void)sched_yield())
+#define TVM_EXT_SIGNAL_REGISTER(address, value) ((void)(address), (void)(value))
 #else
 #define TVM_EXT_SIGNAL_EVENT() ((void)0)
 #define TVM_EXT_SIGNAL_NO_EVENT() ((void)0)
+#endif
+#ifndef TVM_EXT_SIGNAL_REGISTER
+#define TVM_EXT_SIGNAL_REGISTER(address, value) (*(volatile uint32_t *)(address) = (value))
 #endif
 
 /* Runs behind the count of a sent signal. */
@@ -90,13 +95,13 @@ TVM_EXT_SIGNAL_FUNCTION void tvm_ext_await(tvm_ext_channel *channel)
 /* Writes to the register of a mailbox or interrupt, which wakes the target of a signal that was sent. */
 TVM_EXT_SIGNAL_FUNCTION void tvm_ext_ring(uintptr_t set_register)
 {
-    *(volatile uint32_t *)set_register = 1u;
+    TVM_EXT_SIGNAL_REGISTER(set_register, 1u);
 }
 
 /* Clears it behind a signal that came. Another one may have come meanwhile: its count says so. */
 TVM_EXT_SIGNAL_FUNCTION void tvm_ext_answer(uintptr_t clear_register)
 {
-    *(volatile uint32_t *)clear_register = 1u;
+    TVM_EXT_SIGNAL_REGISTER(clear_register, 1u);
 }
 
 #endif
