@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ import tvm_ext
 from tests.golden import models
 from tests.support.placed import place_by_hand
 from tvm_ext import BuildOptions, Package
-from tvm_ext.core.errors import MissingTool
+from tvm_ext.core.errors import BadPackage, MissingTool
 from tvm_ext.core.toolchain import disassembly
 from tvm_ext.execution import count_instructions
 
@@ -63,6 +64,17 @@ def test_it_is_opened_again_and_runs_on_both(package: Package) -> None:
     with again.session() as session:
         for _ in range(5):
             np.testing.assert_array_equal(session.run(sample)["y"], host)
+
+
+@pytest.mark.parametrize("names", [["cpu0"], ["cpu0", "cpu2"], ["cpu0", "cpu1", "cpu1"]])
+def test_a_report_of_other_processors_is_refused(package: Package, names: list[str], tmp_path: Path) -> None:
+    """Without the right ones, a run would wait for ever."""
+    shutil.copytree(package.folder, tmp_path / "copy")
+    report = json.loads((tmp_path / "copy" / "report.json").read_text(encoding="utf-8"))
+    report["processors"] = [{"name": name} for name in names]
+    (tmp_path / "copy" / "report.json").write_text(json.dumps(report), encoding="utf-8")
+    with pytest.raises(BadPackage, match=r"does not say what report\.json says: processors that serve it are"):
+        Package.load(tmp_path / "copy")
 
 
 def test_a_core_without_dsp_and_fpu_gets_none_of_their_code(package: Package, tmp_path: Path) -> None:

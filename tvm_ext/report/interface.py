@@ -181,6 +181,8 @@ def check_header(folder: Path, interface: Interface) -> None:
         said = re.findall(rf"#define {name} (\d{{1,19}})u\b", text)
         if list(map(int, said)) != ([num_bytes] if num_bytes else []):
             raise _disagrees(path, f"{name} = {num_bytes}")
+    if re.findall(rf"\bvoid {interface.model}_serve_(\w+)\(void\);", text) != list(interface.servers):
+        raise _disagrees(path, f"processors that serve it are {', '.join(interface.servers) or 'none'}")
     # An input that nothing reads is not handed over, so a header of streams has no more than its size.
     described = [port for _, port in streamed(interface)] if interface.io == "stream" else ports
     for port in described:
