@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from codegen_c.backend.build import Compiled
 from codegen_c.program.share_steps import share_steps
 from tvm_ext.artifacts import compile_package, write_texts
+from tvm_ext.core.errors import DoesNotFit
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.execution.board import board_seconds, run_qemu
@@ -19,12 +20,15 @@ from tvm_ext.subject import Subject, vectors_of
 def instructions_alone(subject: Subject, options: BuildOptions) -> int | None:
     """Executed instructions of a run on the processor that is predicted to be the fastest one alone.
 
-    Of a processor that another one starts and calls, its signals are among them.
+    Of a processor that another one starts and calls, its signals are among them. None where the model does not fit it.
     """
     platform, placement = subject.compiled.platform, subject.compiled.placement
     name = placement["single_processor"]["name"] if placement else platform.processor.name
     unquantized = replace(options, quantize="none", io_type="int8", verify=())  # the module is quantized by now
-    compiled = compiled_alone(subject, platform, unquantized, name)
+    try:
+        compiled = compiled_alone(subject, platform, unquantized, name)
+    except DoesNotFit:
+        return None
     with TemporaryDirectory(prefix="tvm_ext_") as folder:
         write_texts(Path(folder), compiled, options, vectors_of(subject))
         artifacts = compile_package(Path(folder), compiled, options, Path(folder) / "build")
