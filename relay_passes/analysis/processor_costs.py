@@ -13,7 +13,7 @@ import numpy as np
 from tvm import relax
 
 from relay_passes.backend import Backend
-from relay_passes.dataflow import outputs, static_shape
+from relay_passes.dataflow import outputs
 from tvm_ext.core.platform import Processor
 from tvm_ext.core.time_model import TimeModel
 
@@ -23,8 +23,9 @@ WORD_BYTES = 4
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessorCosts:
-    """A core, what compiles for it, and the model of its time. runs_floats: it may compute floats, in hardware or not.
+    """A core, what compiles for it, and the model of its time.
 
+    runs_floats: it may compute floats, in hardware or not; without, it does not move them about either.
     All tensors are taken to lie in the platform's default memory.
     """
 
@@ -38,10 +39,10 @@ class ProcessorCosts:
         if self.backend.refuses(composite) is not None:
             return None
         cost, time, home = self.backend.footprint(composite), self.time, self.time.platform.activations
-        if cost.computes_floats and not self.runs_floats:
+        if not self.runs_floats and (cost.computes_floats or _holds_floats(composite)):
             return None
         cycles = time.compute_cycles(cost.kernel, cost.instructions)
-        written = [_num_bytes(result) for result in outputs(composite)]
+        written = [_num_bytes(kind) for kind in _results(composite)]
         cycles += sum(_beyond_words(time.write_cycles(home, num_bytes), num_bytes) for num_bytes in written)
         reads = [(home, num_bytes) for num_bytes in (*cost.read_bytes.values(), cost.scratch_access_bytes)]
         for memory, num_bytes in [*reads, (time.platform.weights, cost.weights_read_bytes)]:
@@ -53,10 +54,23 @@ class ProcessorCosts:
         return ceil(cycles * NANOSECONDS / self.processor.clock_hz)
 
 
+def _holds_floats(composite: relax.Function) -> bool:
+    """True where it reads or makes floats."""
+    kinds = [*(param.ty for param in composite.params), *_results(composite)]
+    return any("float" in str(kind.dtype) for kind in kinds)
+
+
+def _results(composite: relax.Function) -> list[relax.TensorType]:
+    """Types of the tensors that it makes."""
+    types = [result.ty for result in outputs(composite)]
+    return [kind for ty in types for kind in (ty.fields if isinstance(ty, relax.TupleType) else [ty])]
+
+
 def _beyond_words(cycles: float, num_bytes: int) -> float:
     """Cycles of an access beyond those of the instructions that make it."""
     return max(0.0, cycles - num_bytes / WORD_BYTES)
 
 
-def _num_bytes(result: relax.Expr) -> int:
-    return int(np.prod(static_shape(result), dtype=np.int64)) * np.dtype(str(result.ty.dtype)).itemsize
+def _num_bytes(kind: relax.TensorType) -> int:
+    shape = [int(extent) for extent in kind.shape.values]
+    return int(np.prod(shape, dtype=np.int64)) * np.dtype(str(kind.dtype)).itemsize

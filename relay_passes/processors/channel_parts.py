@@ -19,11 +19,10 @@ def channels_of(composite: relax.Function, elementwise: AbstractSet[str]) -> Col
 
     elementwise: names of operators that may follow. Any channel reads all that comes in.
     """
-    results = outputs(composite)
     names = [op_name(binding.value) or "" for binding in bindings(composite)]
-    shape = static_shape(results[0]) if len(results) == 1 else ()
     if names.count(_MATMUL) != 1 or set(names) - {_MATMUL} - _SCALED - elementwise:
         return None
+    shape = static_shape(outputs(composite)[0])  # of none of these operators there are several
     if len(shape) != 2 or shape[0] != 1 or computing_channels(composite, (0, shape[1])) is None:
         return None
     return ColumnOperator(num_columns=shape[1], readers=(None,) * len(composite.params))

@@ -26,6 +26,7 @@ from relay_passes.dataflow import bindings, constant, rebuild
 from relay_passes.memory.split_sequences import SplitSequences
 from relay_passes.processors.channel_parts import channels_of, computing_channels
 from relay_passes.processors.place_processors import PlaceProcessors
+from relay_passes.processors.row_parts import cuttable, split_rows
 from relay_passes.processors.shared_work import fast_memory_bytes
 from relay_passes.regions.form_composites import FormComposites
 from tests.passes.modules import module_of, without_spans
@@ -140,6 +141,40 @@ def test_before_and_expected() -> None:
 def rebuilt_in_order(module: tvm.IRModule, names: Sequence[str]) -> Any:
     by_name = {binding.var.name: binding for binding in bindings(module["main"])}
     return rebuild(module["main"], [by_name[name] for name in names])
+
+
+@I.ir_module
+class Halves:
+    """An operator of two results, of which each goes its own way."""
+
+    @R.function
+    def main(x: R.Tensor((8,), "float32")):
+        with R.dataflow():
+            s = R.split(x, 2)
+            a = s[0]
+            b = s[1]
+            c = R.exp(a)
+            d = R.exp(b)
+            y = R.add(c, d)
+            R.output(y)
+        return y
+
+
+def test_several_results_of_one_operator() -> None:
+    before = FormComposites(StubBackend(max_operators=1))(without_spans(Halves))
+    after = placed(before, EQUAL)
+    told = {
+        b.var.name: OperatorProcessor.read(after[b.value.op]).processor
+        for b in bindings(after["main"])
+        if isinstance(b.value, relax.Call)
+    }
+    assert {told["c"], told["d"]} == {"", "cpu1"}
+    only = placed(before, EQUAL, floats=(False, True))
+    assert all(
+        OperatorProcessor.read(only[b.value.op]).processor == "cpu1"
+        for b in bindings(only["main"])
+        if isinstance(b.value, relax.Call)
+    )
 
 
 def test_one_processor_changes_nothing() -> None:
@@ -384,6 +419,53 @@ def test_resnet_is_as_much_faster_as_promised(platform: str, least: float, share
     said = report(after)
     assert said["single_processor"]["makespan_cycles"] >= least * said["makespan_cycles"]
     assert said["gap"] <= 0.05
+
+
+def test_rows_that_parts_read_are_those_of_row_access(tmp_path: Path) -> None:
+    """Two tellings of the same fact: for strips and bands as strides and extents, for rows in series row by row."""
+    options, compared = BuildOptions(), 0
+    backend = backend_of(EQUAL, options)
+    for seed in range(8):
+        path = saved(image_network(seed), tmp_path)
+        module = tvm.transform.Sequential(before_order(backend, options))(tvm_ext.load(path))
+        for binding in bindings(module["main"]):
+            found = backend.footprint(module[binding.value.op])
+            if found.bands is None or found.rows is None or found.rows.num_rows != found.bands.num_columns:
+                continue
+            for band, reader in zip(found.bands.readers, found.rows.readers, strict=True):
+                half = found.rows.num_rows // 2
+                for part in ((0, half), (half, found.rows.num_rows)):
+                    if band is not None and part[0] < part[1]:
+                        assert band.read(part) == reader.access.read(*part)
+                        compared += 1
+    assert compared > 40
+
+
+def test_a_part_of_padding_alone_is_no_choice(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Conv", ["x", "w"], ["y"], pads=[40, 1, 40, 1])]
+    weights = {"w": np.ones((8, 8, 3, 3), np.float32)}
+    path = saved(model_of(nodes, {"x": (1, 8, 8, 8)}, ["y"], weights), tmp_path)
+    options = BuildOptions()
+    backend = backend_of(EQUAL, options)
+    module = tvm.transform.Sequential(before_order(backend, options))(tvm_ext.load(path))
+    composite = next(module[b.value.op] for b in bindings(module["main"]) if "conv" in b.value.op.name_hint)
+    own = [ProcessorCosts(processor=c, backend=backend, time=TimeModel(platform=EQUAL), runs_floats=True)
+           for c in EQUAL.processors]  # fmt: skip
+    layer = cuttable(composite, own[0])
+    assert layer is not None and layer.bands.num_columns == 86
+    assert split_rows(layer, own, [(0, 100), (1, 100)]) is not None
+    assert split_rows(layer, own, [(0, 1000), (1, 10)]) is None, "38 rows of the result read padding alone"
+
+
+def test_the_report_of_a_build_tells_of_it(tmp_path: Path) -> None:
+    path = two_convolutions(tmp_path)
+    options = BuildOptions(verify=(), objective="energy", group="volume")
+    said = tvm_ext.build(tvm_ext.load(path), "dual_m33", tmp_path / "out", options).report["placement"]
+    assert said["objective"] == "energy" and said["grouping"] == "volume" and said["energy_uj"] > 0
+    assert [row["name"] for row in said["processors"]] == ["cpu0", "cpu1"]
+    assert said["processors"][0]["operators"] == 0, "floats go to the core with an FPU"
+    alone = tvm_ext.build(tvm_ext.load(path), "cortex_m33", tmp_path / "alone", BuildOptions(verify=()))
+    assert "placement" not in alone.report
 
 
 def test_a_model_too_large_for_two_at_once_runs_on_one(tmp_path: Path) -> None:
