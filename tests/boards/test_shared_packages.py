@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,6 +21,7 @@ from tvm_ext import BuildOptions, Package, Platform, alone
 from tvm_ext.core.errors import BadPackage, DoesNotFit, MissingTool
 from tvm_ext.core.toolchain import disassembly
 from tvm_ext.execution import count_instructions
+from tvm_ext.subject import make_subject
 
 pytestmark = pytest.mark.board
 DSP_OR_FPU = re.compile(r"\t(v(?!scclrm)\w+\.f32|smla\w*|smmla\w*|sxtb16|pkhbt|qadd16)\b")
@@ -132,3 +134,20 @@ def test_floats_leave_a_core_without_an_fpu_no_work(tmp_path: Path) -> None:
     first, second = package.report["processors"]
     assert first["steps"] == [] and len(second["steps"]) == len(package.report["steps"])
     assert package.report["verify"]["qemu"]["passed"]
+
+
+def test_the_plugin_counts_as_the_emulators_clock_does(tmp_path: Path) -> None:
+    """The same code on either of two equal cores; of the one that the other calls, two signals are counted, too."""
+    onnx.save(models.integer_network(), tmp_path / "net.onnx")
+    platform, options = Platform.load("dual_m33_equal"), BuildOptions(processors=("cpu0",))
+    subject = make_subject(
+        tvm_ext.load(tmp_path / "net.onnx"), platform, options, calibration=None, verify_inputs=None, verifies=True,
+        say=print,
+    )  # fmt: skip
+    counted: dict[str, int] = {}
+    for name in ("cpu0", "cpu1"):
+        compiled = replace(subject.compiled, placement={"single_processor": {"name": name}})
+        found = alone.instructions_alone(replace(subject, compiled=compiled), options)
+        assert found is not None
+        counted[name] = found
+    assert 0 < counted["cpu1"] - counted["cpu0"] < 60
