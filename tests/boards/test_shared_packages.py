@@ -98,6 +98,14 @@ def test_make_runs_it_on_the_board_and_on_the_host(package: Package, tmp_path: P
         assert (done.stdout + done.stderr).rstrip().endswith(said)
 
 
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="no cmake")
+def test_cmake_runs_it_on_the_board(package: Package, tmp_path: Path) -> None:
+    shutil.copytree(package.folder, tmp_path / "copy")
+    for command in (["cmake", "-S", ".", "-B", "made"], ["cmake", "--build", "made", "--target", "run"]):
+        done = subprocess.run(command, cwd=tmp_path / "copy", check=True, capture_output=True, text=True, timeout=120)
+    assert "PASS" in done.stdout + done.stderr
+
+
 def test_the_readme_says_how_the_other_core_serves(package: Package) -> None:
     text = (package.folder / "README.md").read_text(encoding="utf-8")
     makespan = package.report["makespan_instructions"]
