@@ -4,13 +4,15 @@
     python benchmarks/fuzz.py --seed 1 --case 4711
 
 A case is a pure function of seed and index. Each runs in a process of its own, with limits. Results go to
-`benchmarks/results/fuzz.json`, a table to the screen; the exit status is 1 where anything failed.
+`benchmarks/results/fuzz.json`, a run behind the other with `--add`, a table of all to the screen; the exit status is 1
+where anything failed.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import sys
 import time
 from collections.abc import Sequence
@@ -23,7 +25,7 @@ from benchmarks.fuzzing.draw import kind_of  # noqa: E402
 from benchmarks.fuzzing.fuzzer import Fuzzer, run_apart, warm_fuzzer  # noqa: E402
 from benchmarks.fuzzing.regression_script import write_script  # noqa: E402
 from benchmarks.fuzzing.shrink import shrunk  # noqa: E402
-from benchmarks.fuzzing.tables import Record, summary, table  # noqa: E402
+from benchmarks.fuzzing.tables import Record, summary, table, total  # noqa: E402
 from benchmarks.measure.commit import commit, write_result  # noqa: E402
 
 
@@ -39,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     if options.kind:
         indices = (index for index in indices if options.kind in kind_of(options.seed, index))
+    if options.without:
+        indices = (index for index in indices if options.without not in kind_of(options.seed, index))
     try:
         for record in fuzzer.run(indices, num_workers=options.workers, seconds=options.seconds):
             records.append(record)
@@ -49,8 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", flush=True)
     result = summary(records, seed=options.seed, commit=commit(), wall_s=time.monotonic() - begin)
-    write_result(options.results, result)
-    print(table(result))
+    earlier = json.loads(options.results.read_text())["runs"] if options.add else []
+    write_result(options.results, {"runs": [*earlier, result]})
+    print(table(total([*earlier, result])))
     return 1 if result["failures"] else 0
 
 
@@ -88,7 +93,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=0, help="index of the first case")
     parser.add_argument("--cases", type=int, help="run at most this many")
     parser.add_argument("--kind", help="only kinds of cases whose name holds this, such as valid")
+    parser.add_argument("--without", help="only kinds of cases whose name does not hold this")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--add", action="store_true", help="keep the runs that the results have, and count them too")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results" / "fuzz.json")
     return parser.parse_args(arguments)
 

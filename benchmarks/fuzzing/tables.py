@@ -63,6 +63,22 @@ def _without_paths(text: str) -> str:
     return re.sub(r"/[\w./-]*/", "", text.replace(f"{ROOT}/", ""))
 
 
+def total(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Counts of several runs together, with all their failures and warnings."""
+    kinds = sorted({kind for run in runs for kind in run["by_kind"]})
+    counted = {kind: sum((Counter(run["by_kind"].get(kind, {})) for run in runs), Counter[str]()) for kind in kinds}
+    return {
+        "cases": sum(run["cases"] for run in runs),
+        "wall_s": round(sum(run["wall_s"] for run in runs), 1),
+        "most_cpu_s": max(run["most_cpu_s"] for run in runs),
+        "most_bytes": max(run["most_bytes"] for run in runs),
+        "outcomes": dict(sorted(sum(counted.values(), Counter[str]()).items())),
+        "by_kind": {kind: dict(sorted(counted[kind].items())) for kind in kinds},
+        "failures": [entry for run in runs for entry in run["failures"]],
+        "warnings": [entry for run in runs for entry in run["warnings"]],
+    }
+
+
 def table(result: Mapping[str, Any]) -> str:
     """Rows of outcomes, columns of kinds of cases; then failures, one per line."""
     kinds = list(result["by_kind"])

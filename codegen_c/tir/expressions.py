@@ -165,7 +165,11 @@ class ExpressionPrinter:
         if zero and symbol in ("<", ">=") and _dtype(expr.b).startswith("uint"):
             self.headers.add("stdbool.h")
             return ("false" if symbol == "<" else "true"), PRIMARY
-        return f"{self.operand(expr.a, expr.b, SHIFT)} {symbol} {self.operand(expr.b, expr.a, SHIFT)}", level
+        left, right = self.operand(expr.a, expr.b, SHIFT), self.operand(expr.b, expr.a, SHIFT)
+        if left == right and not (_dtype(expr.a).startswith("float") and symbol not in ("<", ">")):
+            self.headers.add("stdbool.h")  # compilers warn of a value beside itself; NaN is neither less nor greater
+            return ("true" if "=" in symbol and symbol != "!=" else "false"), PRIMARY
+        return f"{left} {symbol} {right}", level
 
     def _bitwise(self, expr: Expr, left: Expr, right: Expr, symbol: str) -> Text:
         text = f"{self.text(left, UNARY)} {symbol} {self.text(right, UNARY)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,7 +132,7 @@ def placement_report(
     }
 
 
-def _bound(found: ProcessorAssignment, cycles: Any) -> dict[str, Any]:
+def _bound(found: ProcessorAssignment, cycles: Callable[[int], int]) -> dict[str, Any]:
     """The value that no sharing goes below, as proved, in the objective's unit."""
     if found.objective == "energy":
         return {"energy_uj": round(found.bound * FEMTO_TO_MICROJOULES, 6)}

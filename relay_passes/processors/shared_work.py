@@ -1,7 +1,7 @@
 """The operators of a module as tasks to share among processors: the ways each can run, and the values between them.
 
-What is called starts on the platform's first processor, and ends there: a task before all, and one behind all, say so.
-A pipeline has neither: its first stage takes an input while the last one is still busy with an older.
+A run starts on the platform's first processor, which is called, and ends there: a task before all, and one behind all,
+say so. A pipeline has neither: its first stage takes an input while the last one is still busy with an older.
 """
 
 from __future__ import annotations

@@ -328,6 +328,19 @@ def test_relax_modules() -> None:
         load(module(lambda x: relax.op.add(filled(x), relax.op.sum(relax.op.full((2,), relax.const(1.0), "float32")))))
 
 
+def test_less_than_nothing(tmp_path: Path) -> None:
+    """A window larger than the padded image, which ONNX's inference and onnxruntime's checks let through."""
+    path = tmp_path / "pool.onnx"
+    path.write_bytes(one("MaxPool", (1, 2, 5, 5), kernel_shape=[1, 9]))
+    with pytest.raises(UnsupportedModel, match=r"its result has the shape \[1, 2, 5, -3\]: less than nothing"):
+        load(path)
+    builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((1, 2, 5, 5), "float32"))
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit(relax.op.nn.max_pool2d(x, (1, 9)), "pooled"))
+    with pytest.raises(UnsupportedModel, match=r"'pooled' has the shape \[1, 2, 5, -3\]"):
+        load(builder.get())
+
+
 def test_pt2(tmp_path: Path) -> None:
     """Tensors are judged by the archive's JSON before torch makes them."""
     from tvm_ext.frontends.pytorch.archive_sizes import check_directory, check_json, check_payloads, check_program

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.models.onnx_models import model_of, write
-from tvm_ext.core.errors import BadModel
+from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.load import load
 
 NODE = helper.make_node
@@ -75,6 +75,10 @@ def diagonal_beside_what_is_inferred_wrong(dtype: type[np.generic] = np.uint64) 
     return model_of(nodes, {"x": (2, 3, 4, 4)}, ["y"], constants=constants, opset=14)
 
 
+def einsum(equation: str) -> onnx.ModelProto:
+    return model_of([NODE("Einsum", ["x", "x"], ["y"], equation=equation)], {"x": (3, 3)}, ["y"])
+
+
 INT64 = np.int64
 MUTANTS: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
     "kernel of 0": (lambda: conv(kernel_shape=[3, 0]), "kernel_shape"),
@@ -131,6 +135,19 @@ MUTANTS: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
     ),
     "diagonal of another type": (diagonal_beside_what_is_inferred_wrong, "'k' is tensor.uint64., which its k"),
     "two types beside it": (lambda: diagonal_beside_what_is_inferred_wrong(np.int64), "both have one type"),
+    **{
+        f"equation {text!r}": (
+            lambda text=text: einsum(text),
+            "one '...' in a",
+        )
+        for text in ("ij,jk\t", "..ij,jk", "ij,jk-", "ij,jk. ", "ij,jk\0")
+    },
+    # ONNX's inference crashes on these.
+    "axis beyond any tensor": (
+        lambda: unary("LayerNormalization", weights(4), opset=17, axis=2**63 - 1),
+        "axis = 9223372036854775807: no tensor has so many axes",
+    ),
+    "batches below 0": (lambda: unary("GatherND", np.zeros((2, 3, 1), INT64), batch_dims=-1000), "batch_dims = -1000"),
     "type of the output": (wrong_output_type, "(?i)type"),
 }
 
@@ -153,6 +170,8 @@ def test_refused(name: str, tmp_path: Path) -> None:
         conv,
         lambda: conv(kernel_shape=[3, 3], strides=[3, 2], dilations=[2, 1]),
         pool,
+        lambda: einsum(" ij, jk -> ki "),
+        lambda: einsum("...ij,...jk"),
         lambda: unary("Softmax", axis=-3),
         lambda: unary("Gather", np.array([-3, 2], INT64), axis=1),
         lambda: recurrent("LSTM"),
@@ -189,6 +208,18 @@ def test_attributes_refer_to_others_in_functions_only(tmp_path: Path) -> None:
     model = model_of([NODE("Softmax", ["x"], ["y"], axis=1)], {"x": (1, 4)}, ["y"])
     model.graph.node[0].attribute[0].ref_attr_name = "axis"
     with pytest.raises(BadModel, match="attribute 'axis' refers to another"):
+        load(write(tmp_path, model.SerializeToString()))
+
+
+def test_an_equation_is_written_where_it_stands(tmp_path: Path) -> None:
+    """ONNX's inference does not end for odd ones, and a call of a function may bring anything."""
+    node = NODE("Einsum", ["a", "a"], ["b"], name="product")
+    node.attribute.append(onnx.AttributeProto(name="equation", ref_attr_name="how", type=onnx.AttributeProto.STRING))
+    product = helper.make_function("own", "Product", ["a"], ["b"], [node], [helper.make_opsetid("", 18)], ["how"])
+    model = model_of([NODE("Product", ["x"], ["y"], domain="own", how="ij,jk\t")], {"x": (3, 3)}, ["y"], opset=18)
+    model.functions.append(product)
+    model.opset_import.append(helper.make_opsetid("own", 1))
+    with pytest.raises(UnsupportedModel, match=r"node product \(Einsum\): equation is an attribute"):
         load(write(tmp_path, model.SerializeToString()))
 
 

@@ -70,12 +70,21 @@ def i32(*numbers: object) -> np.ndarray:
     return np.array(numbers, np.int32)
 
 
+def with_large_bias(writer: TfliteWriter) -> None:
+    """TensorFlow Lite's sums wrap around from there."""
+    writer.buffers[writer.tensors[2].buffer] = i32(5, 2**31 - 1, 7).tobytes()
+
+
 MOVED = {"dtype": "int8", "given": A, "wanted": B}
 FILES: dict[str, tuple[Callable[[], bytes], type[Exception], str]] = {
     "pool with other scales": (lambda: pool(A, B), UnsupportedModel, "takes integers over as they are"),
     "pad with other scales": (
         lambda: one("PAD", (2, 2), (4, 2), i32([1, 1], [0, 0]), options="PadOptions", **MOVED),
         UnsupportedModel, "takes integers over as they are",
+    ),
+    "joined along another axis": (
+        lambda: one("CONCATENATION", (1, 40), (1, 80), inputs=2, options="ConcatenationOptions", Axis=0),
+        UnsupportedModel, r"its output is \[1, 80\] in the file, \[2, 40\] by its inputs",
     ),
     "reshape with other scales": (
         lambda: one("RESHAPE", (2, 2), (4,), i32(4), options="ReshapeOptions", **MOVED),
@@ -90,6 +99,9 @@ FILES: dict[str, tuple[Callable[[], bytes], type[Exception], str]] = {
     ),
     "weights scaled by input channel": (
         lambda: layer(scaled(1, Quantized(scale=[0.1] * 2, axis=3))), UnsupportedModel, "not along their output"
+    ),
+    "sums beyond 32 bits": (
+        lambda: layer(with_large_bias), UnsupportedModel, "more than int32 holds",
     ),
     "bias of another scale": (
         lambda: layer(scaled(2, Quantized(scale=[0.5, 0.5, 0.5]))), UnsupportedModel, "scale of its bias"

@@ -221,6 +221,12 @@ LINEAR = [
         high=128,
     ),
     Case(name="dense_relu", build=lambda x: op.nn.relu(op.add(op.matmul(x, _weights(5, 7)), _weights(7)))),
+    Case(name="beside_itself", build=lambda x: op.where(op.less(x, x), x, op.astype(op.less_equal(x, x), "float32"))),
+    Case(
+        name="beside_itself_i32",
+        build=lambda x: op.where(op.greater_equal(x, x), x, op.astype(op.not_equal(x, x), "int32")),
+        inputs=((MATRIX, "int32"),),
+    ),
     Case(name="einsum", build=lambda x, y: op.einsum((x, y), "ij,kj->ik"), inputs=_two()),
     Case(name="attention", build=lambda q, k, v: op.nn.attention(q, k, v), inputs=(((1, 4, 2, 8), "float32"),) * 3),
     Case(

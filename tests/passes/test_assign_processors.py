@@ -12,7 +12,7 @@ import pytest
 from relay_passes.solvers.processors.assign import ProcessorAssignment, assign_processors
 from relay_passes.solvers.processors.bounds import heads, lower_bound, rests
 from relay_passes.solvers.processors.loads import stage_order
-from relay_passes.solvers.processors.problem import Objective, ProcessorProblem, Route
+from relay_passes.solvers.processors.problem import ProcessorProblem, Route
 from relay_passes.solvers.processors.search import improve, started
 from relay_passes.solvers.processors.starts import on_one
 from tests.support.processor_problems import (
@@ -26,6 +26,7 @@ from tests.support.processor_problems import (
     whole,
 )
 from tvm_ext.core.errors import MissingTool
+from tvm_ext.core.objectives import Objective
 
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 needs_ortools = pytest.mark.skipif(importlib.util.find_spec("ortools") is None, reason="ortools is not installed")

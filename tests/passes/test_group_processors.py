@@ -13,8 +13,9 @@ from relay_passes.solvers.processors.groupings import (
     volume_bytes,
 )
 from relay_passes.solvers.processors.groups import Groups, assign_groups, contracted, ordered, processors_of
-from relay_passes.solvers.processors.problem import Objective, ProcessorProblem, Route
+from relay_passes.solvers.processors.problem import ProcessorProblem, Route
 from tests.support.processor_problems import energy, halves, interval, problem_of, random_problem, run, whole
+from tvm_ext.core.objectives import Objective
 
 EITHER = [whole(0, 100), whole(1, 100)]
 FIRST, SECOND = [whole(0, 100)], [whole(1, 100)]

@@ -31,9 +31,9 @@ class ImportSizes:
 
     def refuses(self, value: relax.Expr) -> str | None:
         """Check a value before it is computed or bound: its size, its new constants, itself if it is a constant."""
-        reason = excess_of(value.ty, self.limits)
+        reason = refusal_of(value.ty, self.limits)
         if reason:
-            return f"its result is too large: {reason}"
+            return f"its result {reason}"
         shape = _static_shape(value.ty)
         self.longest_vector = max(self.longest_vector, shape[0] if shape and len(shape) == 1 else 0)
         leaves = [leaf for leaf in operands(value) if isinstance(leaf, relax.Var | tvm.ir.GenericConst)]
@@ -74,13 +74,15 @@ def bytes_of(ty: relax.Type) -> int:
     return 0 if shape is None else math.prod(shape) * _element_bytes(ty)
 
 
-def excess_of(ty: relax.Type, limits: Limits) -> str | None:
-    """Reason why a tensor, or a field of a tuple, is too large; None where none is, or no size is known."""
+def refusal_of(ty: relax.Type, limits: Limits) -> str | None:
+    """Reason why there can be no such tensor, or field of a tuple, as a clause; None where no size is known."""
     for field in ty.fields if isinstance(ty, relax.TupleType) else [ty]:
-        shape = _static_shape(field)
-        reason = None if shape is None else limits.excess_of_tensor(shape, _element_bytes(field))
+        shape = _static_shape(field) or []
+        if min(shape, default=0) < 0:
+            return f"has the shape {text_of(shape)}: less than nothing along an axis"
+        reason = limits.excess_of_tensor(shape, _element_bytes(field)) if shape else None
         if reason:
-            return reason
+            return f"is too large: {reason}"
     return None
 
 
@@ -106,7 +108,9 @@ def check_inputs(
 def check_results(func: relax.Function, limits: Limits) -> None:
     """Parameters and bindings of a function. Raises UnsupportedModel."""
     for var in [*func.params, *(binding.var for binding in bindings(func))]:
-        _check(f"{var.name!r} is too large", excess_of(var.ty, limits))
+        reason = refusal_of(var.ty, limits)
+        if reason:
+            raise UnsupportedModel(f"{var.name!r} {reason}.")
 
 
 def check_folding(func: relax.Function, limits: Limits) -> None:

@@ -13,9 +13,10 @@ from relay_passes.solvers.processors.bounds import LARGE, lower_bound
 from relay_passes.solvers.processors.frontier import sweep
 from relay_passes.solvers.processors.frontier_loads import LoadLabels
 from relay_passes.solvers.processors.frontier_times import TimeLabels
-from relay_passes.solvers.processors.problem import Objective, ProcessorProblem
+from relay_passes.solvers.processors.problem import ProcessorProblem
 from relay_passes.solvers.processors.search import Candidate, evaluate, improve, started
 from relay_passes.solvers.processors.timing import ListedTask, listed_tasks
+from tvm_ext.core.objectives import Objective
 
 MOST_LABELS = 16_000
 """Labels that a search makes, about."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from relay_passes.solvers.processors.problem import FormPart, Objective, ProcessorProblem
+from relay_passes.solvers.processors.problem import FormPart, ProcessorProblem
+from tvm_ext.core.objectives import Objective
 
 STEPS = 24
 """Weights of two processors that are tried; with more processors there are fewer for each."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from relay_passes.solvers.processors.exact_forms import FormsProgram
 from relay_passes.solvers.processors.exact_times import add_times
-from relay_passes.solvers.processors.problem import Objective, ProcessorProblem
+from relay_passes.solvers.processors.problem import ProcessorProblem
 from relay_passes.solvers.processors.search import Candidate, evaluate
 from tvm_ext.core.errors import MissingTool
+from tvm_ext.core.objectives import Objective
 
 try:
     from ortools.sat.python import cp_model

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from relay_passes.solvers.processors.problem import FormPart, Objective, ProcessorProblem
+from relay_passes.solvers.processors.problem import FormPart, ProcessorProblem
 from relay_passes.solvers.processors.search import Candidate
 from tvm_ext.core.errors import MissingTool
+from tvm_ext.core.objectives import Objective
 
 try:
     from ortools.sat.python import cp_model

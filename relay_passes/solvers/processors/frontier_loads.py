@@ -13,7 +13,8 @@ from typing import NamedTuple
 from relay_passes.solvers.processors.bounds import load_bound, weighted_times, weightings
 from relay_passes.solvers.processors.frontier import Label
 from relay_passes.solvers.processors.loads import stage_order
-from relay_passes.solvers.processors.problem import FormPart, Objective, ProcessorProblem
+from relay_passes.solvers.processors.problem import FormPart, ProcessorProblem
+from tvm_ext.core.objectives import Objective
 
 
 class _Forms(NamedTuple):

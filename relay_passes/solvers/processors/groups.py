@@ -7,8 +7,9 @@ from heapq import heappop, heappush
 
 from relay_passes.solvers.processors.assign import MOST_LABELS, ProcessorAssignment, answer, assign_processors
 from relay_passes.solvers.processors.bounds import lower_bound
-from relay_passes.solvers.processors.problem import FormPart, Objective, ProcessorProblem, Task, TaskForm, TaskValue
+from relay_passes.solvers.processors.problem import FormPart, ProcessorProblem, Task, TaskForm, TaskValue
 from relay_passes.solvers.processors.search import evaluate, started
+from tvm_ext.core.objectives import Objective
 
 Groups = tuple[tuple[int, ...], ...]
 """Every task in one group; tasks of a group ascend, and groups stand in an order that works."""

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
 
-from tvm_ext.core.objectives import Objective as Objective
-
 WHOLE = 1000
 """Shares of a task's work and of its values are thousandths."""
 

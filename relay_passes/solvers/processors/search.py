@@ -11,9 +11,10 @@ from random import Random
 
 from relay_passes.solvers.processors.bounds import LARGE
 from relay_passes.solvers.processors.loads import energy_of, interval_of
-from relay_passes.solvers.processors.problem import Objective, ProcessorProblem
+from relay_passes.solvers.processors.problem import ProcessorProblem
 from relay_passes.solvers.processors.starts import starts
 from relay_passes.solvers.processors.timing import makespan_of
+from tvm_ext.core.objectives import Objective
 
 MOST_APPENDS = 100_000
 """Tasks whose times are computed in all, counted once for each time a run of the whole is looked at."""

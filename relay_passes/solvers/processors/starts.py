@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from itertools import permutations
 
 from relay_passes.solvers.processors.bounds import tails
-from relay_passes.solvers.processors.problem import Objective, ProcessorProblem
+from relay_passes.solvers.processors.problem import ProcessorProblem
 from relay_passes.solvers.processors.timing import Clock
+from tvm_ext.core.objectives import Objective
 
 MOST_STAGE_ORDERS = 24
 

@@ -13,6 +13,7 @@ from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.core.limits import Limits
 from tvm_ext.frontends.mapped_file import mapped_file
 from tvm_ext.frontends.onnx.external_data import load_external
+from tvm_ext.frontends.onnx.screen_attributes import screen_attributes
 from tvm_ext.frontends.onnx.screen_file import screen_file
 from tvm_ext.frontends.onnx.tensor_sizes import check_tensors
 
@@ -39,6 +40,7 @@ def read_onnx(path: Path, limits: Limits) -> OnnxFile:
     model = _parse(path, data)
     digest = hashlib.sha256(data)
     weights_bytes = check_tensors(path, model, limits)
+    screen_attributes(path, model)
     load_external(path, model, digest)
     _check(path, model)
     return OnnxFile(model=model, sha256=digest.hexdigest(), weights_bytes=weights_bytes)

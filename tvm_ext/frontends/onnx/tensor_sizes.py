@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
 
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.core.limits import Limits
+from tvm_ext.frontends.onnx.walk_nodes import graphs_of, nodes_of
 
 _FOUR_BIT = (onnx.TensorProto.INT4, onnx.TensorProto.UINT4, onnx.TensorProto.FLOAT4E2M1)
 
@@ -47,27 +48,16 @@ def num_bytes(tensor: onnx.TensorProto, where: str) -> int:
 
 def tensors_of(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
     """Every tensor of a model: initializers, attributes of nodes, those of subgraphs and functions."""
-    yield from _of_graph(model.graph)
-    for function in model.functions:
-        yield from _of_nodes(function.node)
-
-
-def _of_graph(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    yield from graph.initializer
-    for sparse in graph.sparse_initializer:
-        yield from (sparse.values, sparse.indices)
-    yield from _of_nodes(graph.node)
-
-
-def _of_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.TensorProto]:
-    for node in nodes:
+    for graph in graphs_of(model):
+        yield from graph.initializer
+        for sparse in graph.sparse_initializer:
+            yield from (sparse.values, sparse.indices)
+    for node in nodes_of(model):
         for attribute in node.attribute:
             yield from [*([attribute.t] if attribute.HasField("t") else []), *attribute.tensors]
             sparse_tensors = [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []
             for sparse in [*sparse_tensors, *attribute.sparse_tensors]:
                 yield from (sparse.values, sparse.indices)
-            for inner in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
-                yield from _of_graph(inner)
 
 
 def _is_known(tensor: onnx.TensorProto) -> bool:

@@ -6,11 +6,11 @@ the model's names. What only moves numbers stays on integers.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 import tflite
 import tvm
 from tvm import relax
@@ -135,7 +135,8 @@ class _Importer:
             result = builder.normalize(self._computed(node, builder, moves))
             fields = self._fields(result, len(wanted), builder)
             finished = [
-                self._finished(field, tensor, moves, builder) for field, tensor in zip(fields, wanted, strict=True)
+                self._finished(node, field, tensor, moves, builder)
+                for field, tensor in zip(fields, wanted, strict=True)
             ]
             return finished[0] if len(finished) == 1 else relax.Tuple(finished)
 
@@ -221,9 +222,12 @@ class _Importer:
         return relax.op.nn.pad(data, [int(extent) for extent in width.ravel()], pad_value=filled)
 
     def _finished(
-        self, value: relax.Expr, tensor: TfliteTensor, moves: bool, builder: relax.BlockBuilder
+        self, node: TfliteNode, value: relax.Expr, tensor: TfliteTensor, moves: bool, builder: relax.BlockBuilder
     ) -> relax.Expr:
-        """The result as the file declares it: quantized, of its element type and its shape."""
+        """The result as the file declares it: quantized, of its element type and its shape.
+
+        Its axes of one are the file's choice, and those of the rows of a dense layer.
+        """
         assert tensor.dtype is not None, "refused before"
         value = builder.emit(value)
         if tensor.scales is not None and tensor.dtype in ("int8", "uint8") and not moves:
@@ -231,12 +235,17 @@ class _Importer:
         elif str(value.ty.dtype) != tensor.dtype:
             value = builder.emit(relax.op.astype(value, tensor.dtype))
         if self._as_declared and static_shape(value) != tensor.shape:
-            if int(np.prod(static_shape(value))) != int(np.prod(tensor.shape)):
+            extents = math.prod if node.operator == "FULLY_CONNECTED" else _without_ones
+            if extents(static_shape(value)) != extents(tensor.shape):
                 raise Refused(
                     f"its output is {list(tensor.shape)} in the file, {list(static_shape(value))} by its inputs"
                 )
             value = builder.emit(relax.op.reshape(value, tensor.shape))
         return value
+
+
+def _without_ones(shape: Sequence[int]) -> list[int]:
+    return [extent for extent in shape if extent != 1]
 
 
 def _folds(value: relax.Expr) -> bool:

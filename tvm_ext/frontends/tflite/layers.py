@@ -16,6 +16,10 @@ from tvm import relax
 from relay_passes.dataflow import array_of, constant, infer, static_shape
 from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.tflite.check_scales import Scales
+from tvm_ext.frontends.tflite.rescale import check_sums
+
+_WIDEST = 255
+"""The largest difference of two elements of 8 bits."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -93,6 +97,7 @@ def convolution(table: tflite.Operator, operands: list[LayerInput | None]) -> re
     if per_group == 0 or depth % per_group:
         raise Refused(f"{depth} input channels do not divide into groups of {per_group}")
     kernel = static_shape(weight.value)[1:3]
+    _check_sums(weight, operands[2:], axis=0)
     return _convolve(data, weight.real(), kernel, operands[2:], options, groups=depth // per_group)
 
 
@@ -104,6 +109,7 @@ def depthwise(table: tflite.Operator, operands: list[LayerInput | None]) -> rela
     if static_shape(weight.value)[0] != 1 or depth == 0 or num_outputs % depth:
         raise Refused(f"{num_outputs} output channels are no multiple of {depth} input channels")
     kernel = static_shape(weight.value)[1:3]
+    _check_sums(weight, operands[2:], axis=3)
     return _convolve(data, weight.real(axes=(3, 1, 2, 0)), kernel, operands[2:], options, groups=depth)
 
 
@@ -144,6 +150,7 @@ def fully_connected(table: tflite.Operator, operands: list[LayerInput | None]) -
     options = options_of(table, tflite.FullyConnectedOptions)
     if options.WeightsFormat() != 0:
         raise Refused("its weights are shuffled for one processor")
+    _check_sums(weight, operands[2:], axis=0)
     shape, depth = static_shape(data.value), static_shape(weight.value)[1]
     num_elements = int(np.prod(shape))
     if depth == 0 or num_elements % depth:
@@ -160,6 +167,15 @@ def fully_connected(table: tflite.Operator, operands: list[LayerInput | None]) -
 def _biased(result: relax.Expr, rest: list[LayerInput | None]) -> relax.Expr:
     bias = rest[0] if rest else None
     return result if bias is None else relax.op.add(result, bias.real())
+
+
+def _check_sums(weight: LayerInput, rest: list[LayerInput | None], axis: int) -> None:
+    """Raises Refused where a sum may overflow, as it does in TensorFlow Lite. axis: of the weights, output channels."""
+    array, bias = array_of(weight.value), array_of(rest[0].value) if rest and rest[0] else None
+    if weight.scales is None or array is None or array.dtype != np.int8:
+        return
+    each = np.abs(np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1).astype(np.int64)).sum(1) * _WIDEST
+    check_sums(each + (0 if bias is None else np.abs(bias.astype(np.int64))), 1 / 2)
 
 
 def _given(operand: LayerInput | None) -> LayerInput:
