@@ -8,7 +8,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr import _update_type
 
-from relay_passes.dataflow import dict_attrs, op_name
+from relay_passes.dataflow import bindings, dict_attrs, op_name
 from tvm_ext.core.decisions.composites import CompositeKind, SourceNodes
 from tvm_ext.core.decisions.decision import Decision
 
@@ -23,6 +23,12 @@ def composite_of(mod: tvm.IRModule, expr: relax.Expr) -> relax.Function | None:
     if not isinstance(expr, relax.Call) or not isinstance(expr.op, tvm.ir.GlobalVar):
         return None
     return mod[expr.op] if is_composite(mod[expr.op]) else None
+
+
+def has_composites_only(mod: tvm.IRModule) -> bool:
+    """True where `main` calls nothing but composites."""
+    values = (binding.value for binding in bindings(mod["main"]))
+    return all(composite_of(mod, v) is not None or isinstance(v, relax.Var | relax.TupleGetItem) for v in values)
 
 
 def attributes(kind: str, source_nodes: Sequence[str], *decisions: Decision) -> tvm.ir.DictAttrs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,13 @@ import numpy as np
 import tvm
 
 from codegen_c.arena.profile import live_profile
-from codegen_c.backend.build import Compiled
-from codegen_c.emit.build_files import emit_build_files
-from codegen_c.emit.firmware import emit_firmware
-from codegen_c.emit.image import check_image, emit_image
+from codegen_c.emit.image import check_image
 from codegen_c.emit.memory_map import emit_memory_map
 from codegen_c.emit.readme import emit_readme
-from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
+from codegen_c.program.makespan import SharedRun
 from codegen_c.targets.registry import check_processors, startup_of
+from tvm_ext.alone import instructions_alone
+from tvm_ext.artifacts import Artifacts, compile_package, write_texts
 from tvm_ext.assurance.assurance import measured_assurance
 from tvm_ext.calibration import Source
 from tvm_ext.core.decisions.models import ModelOrigin, QuantizationMeasured
@@ -28,29 +27,17 @@ from tvm_ext.core.errors import BadOptions, VerificationFailed
 from tvm_ext.core.files.output_folder import replaced_folder
 from tvm_ext.core.options import BuildOptions, Target
 from tvm_ext.core.platform import QUICK_TOOLCHAIN, Platform
-from tvm_ext.core.toolchain import compile_objects, link_elf, section_sizes, static_library
 from tvm_ext.execution.board import QemuResult, board_seconds, run_qemu
-from tvm_ext.execution.host_model import HostModel, library_sources
+from tvm_ext.execution.host_model import HostModel
 from tvm_ext.image import Image, make_image, run_image
-from tvm_ext.package import PLATFORM_FILE, Package
+from tvm_ext.package import Package
 from tvm_ext.report.report import make_report
 from tvm_ext.subject import Subject, host_outputs, judged, make_subject, vectors_of
-from tvm_ext.verification.verify import FLOAT_TOLERANCE
 from tvm_ext.verification.verify_inputs import VerifyInputs
 
 Progress = Callable[[str], None]
 Sample = Mapping[str, np.ndarray]
 TRACE_FILE = "trace.json"
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Artifacts:
-    """Files that compilers made. on_host: objects of the library where they run on this machine, and are run so."""
-
-    library: Path
-    elf: Path | None
-    code_bytes: int
-    on_host: tuple[Path, ...]
 
 
 def build(
@@ -87,11 +74,11 @@ def build(
             say=say,
         )  # fmt: skip
         mod, compiled = subject.mod, subject.compiled
-        _write_texts(new, compiled, options, vectors_of(subject))
+        write_texts(new, compiled, options, vectors_of(subject))
         (new / TRACE_FILE).write_text(compiled.trace(ModelOrigin.read(mod).nodes), encoding="utf-8")
         say(f"compiling the C for {platform.name}")
         objects = new / "build"
-        artifacts = _compile(new, compiled, options, objects)
+        artifacts = compile_package(new, compiled, options, objects)
         image = make_image(new, compiled, options, objects) if options.image else None
         verified, board = _verify(new, subject, artifacts, targets, say)
         shutil.rmtree(objects)
@@ -104,13 +91,15 @@ def build(
                 "elf": artifacts.elf.relative_to(new).as_posix() if artifacts.elf else None,
             },
             image=image.to_json(runs) if image else None,
-            verify=verified, assurance=measured_assurance(new, compiled, artifacts.elf, targets, say),
+            shared_run=_shared_run(subject, options, board, say), verify=verified,
+            assurance=measured_assurance(new, compiled, artifacts.elf, targets, say),
         )  # fmt: skip
         (new / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
         live = live_profile(compiled.program, compiled.plan)
         picture = emit_memory_map(compiled.interface.model, compiled.program, compiled.plan, live)
         (new / "memory_map.html").write_text(picture, encoding="utf-8")
-        (new / "README.md").write_text(emit_readme(compiled.interface, report), encoding="utf-8")
+        readme = emit_readme(compiled.interface, report, compiled.own_flags)
+        (new / "README.md").write_text(readme, encoding="utf-8")
     return Package.load(folder)
 
 
@@ -126,56 +115,8 @@ def targets_of(platform: Platform, verify: tuple[Target, ...] | None) -> tuple[s
     return verify
 
 
-def _write_texts(folder: Path, compiled: Compiled, options: BuildOptions, vectors: Sequence[TestVector]) -> None:
-    interface, platform = compiled.interface, compiled.platform
-    moves, compares = bool(compiled.program.moves()), vectors[0].outputs is not None
-    texts = compiled.sources()
-    units = [name for name in texts if name.endswith(".c")]
-    texts = {
-        **texts,
-        **emit_vectors(interface, vectors),
-        **emit_selftest(interface, tolerance=FLOAT_TOLERANCE, compares=compares),
-        **emit_build_files(interface.model, units, platform, options.optimize, image=options.image),
-        **(
-            emit_firmware(interface, platform, moves=moves, compares=compares, image=options.image)
-            if platform.board
-            else {}
-        ),
-        **(emit_image(interface, platform) if options.image else {}),
-        PLATFORM_FILE: json.dumps(json.loads(platform.to_json()), indent=2) + "\n",
-    }
-    for name, text in texts.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(text, encoding="utf-8")
-
-
-def _compile(folder: Path, compiled: Compiled, options: BuildOptions, objects_dir: Path) -> _Artifacts:
-    """The static library, the ELF where there is a board, and the bytes of code in the library."""
-    platform, model = compiled.platform, compiled.interface.model
-    toolchain = platform.toolchain
-    flags = [] if toolchain.prefix else ["-fPIC"]
-    library_objects = compile_objects(
-        library_sources(folder, model), objects_dir, toolchain, optimize=options.optimize, flags=flags,
-        include_dirs=[folder],
-    )  # fmt: skip
-    sizes = section_sizes(library_objects, toolchain)
-    code_bytes = sum(s.text + s.rodata + s.data for n, s in sizes.items() if n != f"{model}_weights.o")
-    library = static_library(library_objects, folder / f"lib{model}.a", toolchain)
-    elf = None
-    if platform.board:
-        tests = [folder / f"{model}_{part}.c" for part in ("selftest", "vectors")]
-        firmware = compile_objects(
-            [*tests, *sorted((folder / "board").glob("*.c"))], objects_dir, toolchain,
-            optimize=options.optimize, include_dirs=[folder],
-        )  # fmt: skip
-        script = folder / "board" / "link.ld"
-        elf = link_elf([*library_objects, *firmware], folder / f"{model}.elf", toolchain, script=script)
-    on_host = () if toolchain.prefix else tuple(library_objects)
-    return _Artifacts(library=library, elf=elf, code_bytes=code_bytes, on_host=on_host)
-
-
 def _verify(
-    folder: Path, subject: Subject, artifacts: _Artifacts, targets: Sequence[str], say: Progress
+    folder: Path, subject: Subject, artifacts: Artifacts, targets: Sequence[str], say: Progress
 ) -> tuple[dict[str, Any], QemuResult | None]:
     """Results per target (None where not run) and the board's figures. Raises VerificationFailed."""
     compiled, expected = subject.compiled, subject.expected
@@ -190,11 +131,20 @@ def _verify(
         board = run_qemu(
             artifacts.elf, compiled.platform, compiled.interface, subject.samples,
             time_limit_s=board_seconds(compiled.modelled_instructions, len(subject.samples)),
+            parallel=compiled.parallel,
         )  # fmt: skip
     results, problems = judged(subject, expected, host, board)
     if problems:
         raise not_the_model(subject.model, problems)
     return {target: result if target in targets else None for target, result in results.items()}, board
+
+
+def _shared_run(subject: Subject, options: BuildOptions, board: QemuResult | None, say: Progress) -> SharedRun | None:
+    """Instructions of a run that processors share, beside those of one alone; None where none were counted."""
+    if board is None or board.shared is None:
+        return None
+    say("measuring one processor alone")
+    return replace(board.shared, single=instructions_alone(subject, options))
 
 
 def _run_image(image: Image, subject: Subject, board: QemuResult, say: Progress) -> list[dict[str, Any]]:

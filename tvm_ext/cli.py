@@ -37,6 +37,7 @@ from tvm_ext.command_line.sweep_command import sweep_command
 from tvm_ext.core.errors import BadInput
 from tvm_ext.core.files.output_folder import check_output
 from tvm_ext.core.limits import Limits
+from tvm_ext.core.objectives import Grouping, Objective
 from tvm_ext.core.options import BuildOptions, Context, Guide, Io, IoType, Memories, Optimize, Quantize, Target
 from tvm_ext.tvm_alone import import_tvm_alone
 
@@ -118,6 +119,15 @@ def compile_command(
         list[str] | None,
         typer.Option(metavar="NAME", help="Put nothing else where this tensor lies, at any time. May be repeated."),
     ] = None,
+    objective: Annotated[
+        Objective, typer.Option(help="Where a platform has several processors: what placing operators on them is for.")
+    ] = "makespan",
+    group: Annotated[
+        Grouping, typer.Option(help="Operators that stay on one processor together, where there are several.")
+    ] = "none",
+    processors: Annotated[
+        str | None, typer.Option(metavar="NAME,NAME", help="Processors that may be used. Default: all.")
+    ] = None,
     state: State = None,
     initial: Initial = None,
     hop: Annotated[
@@ -144,7 +154,8 @@ def compile_command(
             io_type=io_type, min_snr_db=min_snr, guide=guide,
             ram={name or board.activations: size for name, size in limits.items()} or None,
             memories=memories, pin=pins, keep=tuple(keep or ()), hop=hops,
-            hop_axis=hop_axes,
+            hop_axis=hop_axes, objective=objective, group=group,
+            processors=tuple(processors.split(",")) if processors else None,
         )  # fmt: skip
         check_output(output)
         from tvm_ext.core.files.arrays import read_arrays

@@ -25,11 +25,12 @@ class Stages:
     """The pipeline in front of what makes a model fit, and behind it.
 
     scheduled: the module in front, by type of numbers, ordered for the fastest kernels or those of least scratch.
-    compiled: a module from behind, with bytes that each memory may give; None: the default memory alone.
+    compiled: a module from behind, with bytes that each memory may give; None: the default memory alone. Then, whether
+    operators are placed on all processors, or all on the first.
     """
 
     scheduled: Callable[[Quantize, bool], tvm.IRModule]
-    compiled: Callable[[tvm.IRModule, BuildOptions, Mapping[str, int] | None], Compiled]
+    compiled: Callable[[tvm.IRModule, BuildOptions, Mapping[str, int] | None, bool], Compiled]
     backend: Callable[[BuildOptions], Backend]
     rank: Rank | None = None
 
@@ -82,13 +83,17 @@ class Fitter:
         if module is None:
             return None
 
-        def within(memories: Mapping[str, int] | None) -> Compiled:
-            key = ("compiled", method.name, one.index, tuple(memories.items()) if memories else None)
-            return self._once(key, lambda: self.stages.compiled(module, method.options, memories))
+        def within(memories: Mapping[str, int] | None, *, shared: bool) -> Compiled:
+            key = ("compiled", method.name, one.index, tuple(memories.items()) if memories else None, shared)
+            return self._once(key, lambda: self.stages.compiled(module, method.options, memories, shared))
 
-        compiled = within(allowed)
+        home = self.platform.activations
+        compiled = within(allowed, shared=True)
+        shared = compiled.placement is not None
+        if shared and compiled.plan.bytes_in(home) > limits[home]:  # processors at once keep more alive than one
+            compiled, shared = within(allowed, shared=False), False
         if compiled.moved_to_fit:  # overlaps are planned after places are chosen, and may make it fit unmoved
-            at_home, home = within(None), self.platform.activations
+            at_home = within(None, shared=shared)
             return at_home if at_home.plan.bytes_in(home) <= limits[home] else compiled
         return compiled
 

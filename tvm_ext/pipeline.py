@@ -17,6 +17,7 @@ from tvm_ext import guide
 from tvm_ext.calibration import Source
 from tvm_ext.core.decisions.models import KeptStates, LinkedInputs, ModelOrigin, PortNames, WarmUp
 from tvm_ext.core.decisions.outcomes import PredictedTime, SchedulePeak, SplitCost
+from tvm_ext.core.decisions.processors import ProcessorPlacement
 from tvm_ext.core.model_states import with_next_names
 from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
@@ -24,7 +25,7 @@ from tvm_ext.fit import fit
 from tvm_ext.fitter import Fitter, Stages
 from tvm_ext.load import load
 from tvm_ext.model_forms import Forms, forms_of, streamed_forms
-from tvm_ext.stages import backend_of, before_order, from_memory, order
+from tvm_ext.stages import backend_of, before_order, computes_floats, from_memory, order, sharing
 from tvm_ext.whole_region import refuse_floats, single_region
 
 
@@ -53,7 +54,7 @@ def compile_model(
     """
     forms = forms_of(load(mod), platform, options, calibration)
     compiled, way = fit(fitter_of(streamed_forms(forms, options), platform, options), platform, options)
-    if way.options.quantize == "int8" and platform.processor.fpu == "none":
+    if way.options.quantize == "int8" and not computes_floats(platform, options):
         refuse_floats(compiled)
     return forms(way.options.quantize), compiled
 
@@ -75,7 +76,9 @@ def fitter_of(forms: Forms, platform: Platform, options: BuildOptions) -> Fitter
 
     stages = Stages(
         scheduled=scheduled,
-        compiled=lambda module, chosen, limits: _compiled(module, platform, chosen, backend(chosen), limits),
+        compiled=lambda module, chosen, limits, shared: _compiled(
+            module, platform, chosen, backend(chosen), limits, shared=shared
+        ),
         backend=backend,
         rank=guide.learned_rank() if options.guide == "learned" else None,
     )
@@ -88,11 +91,15 @@ def _compiled(
     options: BuildOptions,
     backend: CodegenBackend,
     limits: Mapping[str, int] | None,
+    *,
+    shared: bool,
 ) -> Compiled:
-    """The pipeline behind what makes a model fit. limits: as `passes` takes them."""
+    """The pipeline behind what makes a model fit. limits: as `passes` takes them. shared: among all processors."""
     source, names = ModelOrigin.read(fitting), PortNames.read(fitting)
     model = options.name or source.name
-    lowered = tvm.transform.Sequential(from_memory(platform, backend, model, None, limits))(fitting)
+    placing = sharing(platform, options, backend) if shared else []
+    behind = [*placing, *from_memory(platform, backend, model, None, limits)]
+    lowered = tvm.transform.Sequential(behind)(fitting)
     states, warm_up = KeptStates.read(fitting).states, WarmUp.read(fitting)
     region = single_region(lowered, with_next_names(names.outputs, states))
     compiled = compile_region(
@@ -101,11 +108,11 @@ def _compiled(
         linked=LinkedInputs.read(fitting).inputs,
         lower=backend.lower,
     )  # fmt: skip
-    peak = SchedulePeak.read(lowered["main"])
-    if peak.peak_bytes is None:
+    peak, placement = SchedulePeak.read(lowered["main"]), ProcessorPlacement.read(lowered["main"]).report
+    if peak.peak_bytes is None and placement is None:
         return compiled
     return replace(
-        compiled, schedule_peak_bytes=peak.peak_bytes, schedule_proved=bool(peak.proved),
+        compiled, schedule_peak_bytes=peak.peak_bytes, schedule_proved=peak.proved, placement=placement,
         added_instructions=SplitCost.read(lowered["main"]).instructions or 0,
         moved_to_fit=PredictedTime.read(lowered["main"]).to_fit,
     )  # fmt: skip

@@ -12,11 +12,13 @@ from codegen_c.composites.lower_operator import Lower, lower_operator
 from codegen_c.costs.predict import time_model
 from codegen_c.targets.registry import target_of
 from codegen_c.tir.macs import macs_of_function
+from relay_passes.analysis.processor_costs import ProcessorCosts
 from relay_passes.layout.convert_layout import ConvertLayout
 from relay_passes.layout.flatten_channels_last import FlattenChannelsLast
 from relay_passes.layout.stream_ports import StreamPorts
 from relay_passes.memory.assign_memories import AssignMemories
 from relay_passes.memory.schedule_operators import ScheduleOperators
+from relay_passes.processors.place_processors import PlaceProcessors
 from relay_passes.quantization.quantize_int8 import QuantizeInt8
 from relay_passes.regions.copy_results import CopyResults
 from relay_passes.regions.form_composites import FormComposites
@@ -33,7 +35,7 @@ from relay_passes.streams.stream_windows import StreamWindows
 from tvm_ext import guide
 from tvm_ext.calibration import Calibration
 from tvm_ext.core.options import BuildOptions
-from tvm_ext.core.platform import Platform
+from tvm_ext.core.platform import Platform, Processor
 from tvm_ext.fit_methods import MemoryPass
 
 
@@ -44,7 +46,7 @@ def quantizing(platform: Platform, options: BuildOptions, data: Calibration) -> 
         FoldBatchNorm(),
         QuantizeInt8(
             data.samples, labels=data.labels, resets=data.resets, elementwise=backend_of(platform, options).elementwise,
-            float_allowed=platform.processor.fpu != "none", float_io=options.io_type == "float32",
+            float_allowed=computes_floats(platform, options), float_io=options.io_type == "float32",
             min_snr_db=options.min_snr_db,
         ),
     ]  # fmt: skip
@@ -104,6 +106,39 @@ def order(backend: CodegenBackend) -> list[tvm.transform.Pass]:
     return [ScheduleOperators(backend)]
 
 
+def sharing(platform: Platform, options: BuildOptions, backend: CodegenBackend) -> list[tvm.transform.Pass]:
+    """Between the two: operators placed on several processors, where the platform has them."""
+    used = cores(platform, options)
+    if len(used) < 2:
+        return []
+    soft = not computes_floats(platform, options)
+    costs = [
+        ProcessorCosts(
+            processor=core, time=time_model(platform, core.name), runs_floats=soft or core.fpu != "none",
+            backend=replace(backend_of(platform, options, backend.lower, core), cost=None),  # calibrated by the time
+        )
+        for core in used
+    ]  # fmt: skip
+    return [PlaceProcessors(platform, costs, options.objective, options.group)]
+
+
+def cores(platform: Platform, options: BuildOptions) -> list[Processor]:
+    """Cores that may be used: they reach all tensors and weights, and wake each other; the platform's first one is."""
+    found: list[Processor] = []
+    for core in options.processors_of(platform):
+        reaches = all(platform.reached_by(core.name, memory) for memory in (platform.activations, platform.weights))
+        pairs = [pair for other in found for pair in ((core.name, other.name), (other.name, core.name))]
+        wakes = all(platform.signal_between(*pair) for pair in pairs)
+        if not found or (core.kind == "core" and reaches and wakes):
+            found.append(core)
+    return found
+
+
+def computes_floats(platform: Platform, options: BuildOptions) -> bool:
+    """True where a processor that may be used has an FPU."""
+    return any(core.fpu != "none" for core in cores(platform, options))
+
+
 def from_memory(
     platform: Platform,
     backend: CodegenBackend,
@@ -121,10 +156,15 @@ def from_memory(
     ]
 
 
-def backend_of(platform: Platform, options: BuildOptions, lower: Lower = lower_operator) -> CodegenBackend:
-    """Code generation as passes ask it: kernels of the processor, with learned costs where the options rank by them."""
+def backend_of(
+    platform: Platform, options: BuildOptions, lower: Lower = lower_operator, core: Processor | None = None
+) -> CodegenBackend:
+    """Code generation as passes ask it: kernels of a processor, with learned costs where the options rank by them.
+
+    core: the platform's first one by default.
+    """
     return CodegenBackend(
-        target=target_of(platform.processor, optimize=options.optimize, least_scratch=options.least_scratch),
+        target=target_of(core or platform.processor, optimize=options.optimize, least_scratch=options.least_scratch),
         cost=guide.learned_cost() if options.guide == "learned" else None,
         lower=lower,
     )

@@ -57,6 +57,11 @@ class MemoryPlan:
         return sum(arena.num_bytes for arena in self.arenas if arena.inside == memory)
 
     @property
+    def places(self) -> dict[str, tuple[str, int]]:
+        """Memory and offset of everything that has a place."""
+        return {name: (place.memory, place.offset) for name, place in self.placements.items()}
+
+    @property
     def state_bytes(self) -> int:
         """Bytes of the struct of states that are kept from run to run."""
         return sum(arena.num_bytes for arena in self.arenas if arena.memory == STATE_MEMORY)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
+from codegen_c.arena.at_once import AtOnce, at_once
 from codegen_c.arena.bound import live_bytes
 from codegen_c.arena.direction import with_directions
 from codegen_c.arena.guests import with_guests
@@ -14,7 +15,9 @@ from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement, peak_place
 from codegen_c.arena.overlap import Overlaps, overlaps, too_near
 from codegen_c.arena.problem import Buffer, Gap
 from codegen_c.arena.solve import optimise
+from codegen_c.arena.solve_at_once import optimise_at_once
 from codegen_c.program.program import Program, scratch_bytes, scratch_memory
+from codegen_c.program.step_order import StepOrder
 from tvm_ext.core.alignment import ALIGNMENT_BYTES, STATE_ALIGNMENT_BYTES
 from tvm_ext.core.errors import BadOptions, DoesNotFit
 from tvm_ext.core.platform import STATE_MEMORY, Platform
@@ -37,17 +40,21 @@ def plan_memory(
     held_by_caller: Iterable[str] = (),
     pinned: Mapping[str, int] | None = None,
     kept: Collection[str] = (),
+    order: StepOrder | None = None,
 ) -> tuple[Program, MemoryPlan]:
     """Offsets for all tensors of a program and its kernels' scratch, and the program with the row order they ask for.
 
     activations: memory of scratch that has no other. held_by_caller: tensors that get no place here. pinned: tensor ->
-    offset that it has to have. kept: tensors over whose bytes nothing else is ever put. Raises BadOptions where pinned
-    tensors meet.
+    offset that it has to have. kept: tensors over whose bytes nothing else is ever put. order: of steps that several
+    processors run, None for the program's own. Raises BadOptions where pinned tensors meet.
     """
     pins, outside = pinned or {}, set(held_by_caller)
     alive = {name: span for name, span in lifetimes(program).items() if name not in outside}
     alive |= {name: (0, max(len(program.steps), 1)) for name in kept}
-    planned = _planned(program, alive, activations, pins, kept)
+    uses = at_once(program, order, kept) if order else None
+    planned = _planned(program, alive, activations, pins, kept, uses)
+    if uses:  # what is free of a state at a step of one processor, another one may use
+        return planned
     sharing = with_guests(program, alive, {*pins, *kept})
     if sharing is program:
         return planned
@@ -63,13 +70,15 @@ def _planned(
     activations: str,
     pins: Mapping[str, int],
     kept: Collection[str],
+    uses: AtOnce | None = None,
 ) -> tuple[Program, MemoryPlan]:
     """The plan with every tensor in the memory that it names."""
     items = [*_tensors(program, alive, pins), *_scratch(program, activations)]
     near = [step.without(kept) for step in overlaps(program)]
+    near = uses.kept(near) if uses else near
     apart: set[tuple[str, str]] = set()
     while True:
-        placements, arenas = _placed(program, items, near, alive, activations, apart)
+        placements, arenas = _placed(program, items, near, alive, activations, apart, uses)
         refused = too_near(program, {name: place.offset for name, place in placements.items()})
         if refused <= apart:
             break
@@ -85,10 +94,11 @@ def _placed(
     alive: Mapping[str, tuple[int, int]],
     activations: str,
     apart: Collection[tuple[str, str]],
+    uses: AtOnce | None,
 ) -> tuple[dict[str, Placement], list[Arena]]:
     """A place for each item, where those that may overlap do so as far as `near` allows. apart: pairs that do not."""
     pairs = {pair for step in near for pair in (*step.ascending, *step.descending)}
-    _check_pins(items, pairs - {*apart})
+    _check_pins(items, pairs - {*apart}, uses)
     placements: dict[str, Placement] = {}
     arenas: list[Arena] = []
     for memory in dict.fromkeys([activations, *(item.memory for item in items)]):
@@ -99,7 +109,11 @@ def _placed(
             for ways in ((step.ascending, step.descending) for step in (step.without((), apart) for step in near))
         ]
         live = live_bytes(program, alive, pairs, memory, default=activations)
-        found = optimise([item.buffer for item in inside], choices, max(live))
+        buffers = [item.buffer for item in inside]
+        if uses:
+            found = optimise_at_once(buffers, uses.pairs(list(index)), choices, max(live))
+        else:
+            found = optimise(buffers, choices, max(live))
         for item, offset in zip(inside, found.offsets, strict=True):
             placements[item.name] = Placement(
                 name=item.name, memory=memory, offset=offset, num_bytes=item.buffer.size, begin=item.buffer.begin,
@@ -169,14 +183,15 @@ def _parts(
     return found
 
 
-def _check_pins(items: Sequence[_Item], pairs: Collection[tuple[str, str]]) -> None:
+def _check_pins(items: Sequence[_Item], pairs: Collection[tuple[str, str]], uses: AtOnce | None) -> None:
     """Raises BadOptions naming two pinned tensors that need the same bytes at one time."""
     fixed = [item for item in items if item.buffer.offset is not None]
     for one, other in permutations(fixed, 2):
         begin, next_begin = one.buffer.offset or 0, other.buffer.offset or 0
         if one.memory != other.memory or (one.name, other.name) in pairs or (other.name, one.name) in pairs:
             continue
-        if begin <= next_begin < begin + one.buffer.size and one.buffer.overlaps(other.buffer):
+        at_one_time = uses.meet(one.name, other.name) if uses else one.buffer.overlaps(other.buffer)
+        if begin <= next_begin < begin + one.buffer.size and at_one_time:
             raise BadOptions(
                 f"pin {other.name}={next_begin}: {one.name} is pinned to bytes {begin} to {begin + one.buffer.size} of "
                 f"{one.memory} and is needed at the same time. Move one of them."

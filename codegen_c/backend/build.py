@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 from tvm import relax
 
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
+from codegen_c.arena.validate_order import validate_order
+from codegen_c.backend.share import check_shared, processors_of, shared_plan
 from codegen_c.composites.lower_operator import Lower, lower_operator
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.function_names import CONTEXT_NAMES, RESERVED
 from codegen_c.emit.memory import context_bytes
 from codegen_c.emit.pieces import Piece
+from codegen_c.emit.processor_files import layer_files_of
 from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.sources import emit_sources
 from codegen_c.emit.trace import emit_trace
@@ -24,6 +29,7 @@ from codegen_c.lowering.lower_region import lower_region
 from codegen_c.lowering.merge_steps import merge_steps
 from codegen_c.lowering.views import with_views
 from codegen_c.program.interface import Interface, Port, StreamedPort
+from codegen_c.program.parallel import ParallelProgram
 from codegen_c.program.program import KernelCall, Program, RowSteps
 from codegen_c.targets.registry import target_of
 from tvm_ext.core.errors import BadOptions
@@ -54,7 +60,9 @@ class Compiled:
     schedule_peak_bytes, schedule_proved: live bytes at the peak of the order chosen before lowering, and whether no
     order has fewer; None where that is not known. added_instructions: modelled, that splitting costs.
     moved_to_fit: it lies in several memories only as the default one seemed too small, by bytes alive before lowering.
-    attempts: all that was tried to make it fit, in order, what came to this last. sharing: with others of a bundle.
+    attempts: all that was tried to make it fit, in order, what came to this last. placement: predicted figures of
+    placing operators on several processors; None where all run on the first. sharing: with others of a bundle.
+    parallel: the program in lists of several processors; None where the platform's first one runs all of it.
     """
 
     program: Program
@@ -67,7 +75,9 @@ class Compiled:
     added_instructions: int = 0
     moved_to_fit: bool = False
     attempts: tuple[Attempt, ...] = ()
+    placement: Mapping[str, Any] | None = None
     sharing: Sharing = ALONE
+    parallel: ParallelProgram | None = None
 
     @property
     def modelled_instructions(self) -> int:
@@ -82,14 +92,28 @@ class Compiled:
         return any(call.implementation.exact and tensors[call.outputs[0]].quantization for call in calls)
 
     def sources(self, *, after_step: bool = False) -> dict[str, str]:
-        """File name -> C text; after_step as in `emit_model`."""
+        """File name -> C text. after_step as in `model_pieces`, for one processor."""
         parts = (self.program, self.plan, self.interface, self.origin, self.platform)
-        return emit_sources(*parts, after_step=after_step, sharing=self.sharing)
+        return emit_sources(*parts, after_step=after_step, sharing=self.sharing, parallel=self.parallel)
+
+    @property
+    def processor_of_source(self) -> dict[str, str]:
+        """Processor whose flags a C file is compiled with, of files that the platform's first one does not run."""
+        if self.parallel is None:
+            return {}
+        files = layer_files_of(self.parallel, self.platform, self.interface.model)
+        return {one.file: one.processor for one in files[1:]}
+
+    @property
+    def own_flags(self) -> dict[str, tuple[str, ...]]:
+        """Flags of these files, those of the toolchain among them."""
+        named = self.platform.processor_named
+        return {file: self.platform.flags_of(named(name)) for file, name in self.processor_of_source.items()}
 
     def trace(self, nodes: Sequence[ModelNode], common: Mapping[str, Sequence[Piece]] = MappingProxyType({})) -> str:
         """Text of `trace.json`; nodes: the model's, in order. common: pieces of files that a bundle has for several."""
         parts = (self.program, self.plan, self.interface, self.origin, self.platform)
-        return emit_trace(*parts, nodes, self.sharing, common)
+        return emit_trace(*parts, nodes, self.sharing, common, self.parallel)
 
 
 def compile_region(
@@ -113,19 +137,28 @@ def compile_region(
     linked: inputs, by the model's own names, that other models of a bundle write to. lower: as in `CodegenBackend`.
     Whether it fits is another question: `check_capacity`. Raises UnsupportedModel, PlanRejected.
     """
-    target = target_of(platform.processor, optimize=options.optimize, least_scratch=options.least_scratch)
+    targets = {
+        core.name: target_of(core, optimize=options.optimize, least_scratch=options.least_scratch)
+        for core in platform.processors
+        if core.kind == "core"
+    }
     reserved = {*RESERVED, STATE_MEMORY, LINKED_MEMORY, *(memory.name for memory in platform.memories)}
     reserved |= CONTEXT_NAMES if options.context == "caller" else set[str]()
     program = lower_region(
-        region, platform, target, reserved=reserved, lower=lower, states=states, warm_up_runs=warm_up_runs
+        region, platform, targets, reserved=reserved, lower=lower, states=states, warm_up_runs=warm_up_runs
     )
     program = _with_linked(program, dict(zip(input_names, program.inputs, strict=True)) if linked else {}, linked)
     if options.context == "caller":  # the state lies with the arena, wherever the caller puts the instance
         program = replace(program, state_home=platform.activations)
-    program, plan = _planned(program, platform, options)
+    used = processors_of(program, platform)
+    check_shared(used, options)
+    program, plan, parallel = _planned(program, platform, options, used)
     # A plan larger than the memory itself is not checked byte by byte: nothing is built from it.
     if all(arena.num_bytes <= platform.memory(arena.inside).capacity_bytes for arena in plan.arenas):
-        validate(program, plan)
+        if parallel:
+            validate_order(parallel, plan)
+        else:
+            validate(program, plan)
     interface = Interface(
         model=model,
         io=options.io,
@@ -135,25 +168,32 @@ def compile_region(
         warm_up_runs=warm_up_runs,
         context=options.context,
         context_bytes=context_bytes(plan) if options.context == "caller" else 0,
+        servers=tuple(used[1:]),
     )
-    used = {arena.inside: plan.bytes_in(arena.inside) for arena in plan.arenas}
-    used[platform.weights] = used.get(platform.weights, 0) + program.weights_bytes
-    origin = replace(origin, memories=tuple(used.items()))
-    return Compiled(program=program, plan=plan, interface=interface, origin=origin, platform=platform)
+    used_bytes = {arena.inside: plan.bytes_in(arena.inside) for arena in plan.arenas}
+    used_bytes[platform.weights] = used_bytes.get(platform.weights, 0) + program.weights_bytes
+    origin = replace(origin, memories=tuple(used_bytes.items()))
+    return Compiled(
+        program=program, plan=plan, interface=interface, origin=origin, platform=platform, parallel=parallel
+    )
 
 
-def _planned(program: Program, platform: Platform, options: BuildOptions) -> tuple[Program, MemoryPlan]:
-    """Program and plan, with copies saved and calls merged or as it is: whichever takes fewer bytes."""
+def _planned(
+    program: Program, platform: Platform, options: BuildOptions, processors: Sequence[str]
+) -> tuple[Program, MemoryPlan, ParallelProgram | None]:
+    """Program and plan, with copies saved and calls merged or as it is: whichever takes fewer bytes.
+
+    processors: those that run steps; where these are several, calls are not merged, and the program comes in lists.
+    """
     held = {*program.inputs, *program.outputs} if options.io != "arena" else set[str]()
     pinned = {tensor_named(program, name): offset for name, offset in (options.pin or {}).items()}
     kept = {tensor_named(program, name) for name in options.keep} | {*program.linked}
     viewed = with_views(program, apart={*pinned, *kept})
-    ways = dict.fromkeys([merge_steps(viewed), viewed, program])
-    plans = [
-        plan_memory(way, activations=platform.activations, held_by_caller=held, pinned=pinned, kept=kept)
-        for way in ways
-    ]
-    return min(plans, key=lambda planned: planned[1].arena_bytes)
+    plan = partial(plan_memory, activations=platform.activations, held_by_caller=held, pinned=pinned, kept=kept)
+    if len(processors) > 1:
+        return shared_plan(dict.fromkeys([viewed, program]), processors, platform, plan)
+    plans = [plan(way) for way in dict.fromkeys([merge_steps(viewed), viewed, program])]
+    return *min(plans, key=lambda planned: planned[1].arena_bytes), None
 
 
 def _with_linked(program: Program, inputs: Mapping[str, str], linked: Sequence[str]) -> Program:

@@ -18,7 +18,7 @@ from tvm import relax
 from codegen_c.arena.bound import shared_bytes
 from codegen_c.arena.plan import check_capacity
 from codegen_c.backend.build import Compiled, compile_region
-from codegen_c.backend.columns import columns_of
+from codegen_c.backend.columns import COLUMNS, ROWS, columns_of
 from codegen_c.composites.lower_operator import Lower, Lowered, lower_operator
 from codegen_c.composites.scalar_calls import ELEMENTWISE
 from codegen_c.costs.learned_cost import LearnedCost
@@ -87,8 +87,10 @@ class CodegenBackend:
             accumulation=_accumulation(implementation),
             scratch_bytes=implementation.scratch_bytes,
             shared_bytes=shared,
-            columns=_columns(lowered) if rows else None,
+            columns=_columns(lowered, COLUMNS) if rows else None,
+            bands=_columns(lowered, ROWS),
             kernel=implementation.kernel,
+            computes_floats=implementation.computes_floats,
             read_bytes=_read_bytes(lowered),
             weights_bytes=sum(aligned(array.nbytes) for _, array in implementation.constants),
             weights_read_bytes=constants_read(implementation),
@@ -148,10 +150,10 @@ def _rows(lowered: Lowered) -> RowOperator | None:
     return RowOperator(num_rows=spatial.output_rows, readers=tuple(reader for _, reader in by_parameter))
 
 
-def _columns(lowered: Lowered) -> ColumnOperator | None:
-    """The same of columns, of what has rows."""
-    found = columns_of(lowered.operator)
-    if found is None:
+def _columns(lowered: Lowered, axis: int) -> ColumnOperator | None:
+    """The same of columns, or of the rows of what computes some of them alone."""
+    found = columns_of(lowered.operator, axis)
+    if found is None or len(set(lowered.arguments)) < len(lowered.arguments):
         return None
     by_parameter = sorted(zip(lowered.arguments, found.readers, strict=True), key=lambda pair: pair[0])
     return ColumnOperator(num_columns=found.num_columns, readers=tuple(reader for _, reader in by_parameter))

@@ -1,4 +1,4 @@
-"""Columns of an operator's inputs that those of its result depend on, where images can be cut into column strips."""
+"""Columns, or rows, of an operator's inputs that those of its result depend on, where images can be cut."""
 
 from __future__ import annotations
 
@@ -22,25 +22,32 @@ from codegen_c.operators.kinds import (
 )
 from tvm_ext.core.columns import ColumnOperator, ColumnReader
 
+ROWS, COLUMNS = 1, 2
+"""Axes of an image that it can be cut along."""
 
-def columns_of(operator: Operator) -> ColumnOperator | None:
-    """Columns of an operator; None where a tensor is no image of one batch, rows are read whole, or columns repeat."""
+
+def columns_of(operator: Operator, axis: int = COLUMNS) -> ColumnOperator | None:
+    """Columns of an operator; None where a tensor is no image of one batch, rows are read whole, or columns repeat.
+
+    axis: that of columns; or of rows, for which the same holds.
+    """
     if isinstance(operator, Permute):
         by_rows = operator.axes == CHANNELS_LAST and not operator.first and _is_image(operator.output)
-        return ColumnOperator(num_columns=operator.output.shape[2], readers=(None,)) if by_rows else None
+        return ColumnOperator(num_columns=operator.output.shape[axis], readers=(None,)) if by_rows else None
     windows = _windows(operator)
     if windows is None or not all(_is_image(kind) for kind in (*operator.inputs, operator.output)):
         return None
-    columns = operator.output.shape[2]
+    columns = operator.output.shape[axis]
     readers = tuple(
         ColumnReader(
-            input_columns=kind.shape[2], stride=window.strides[1], left=window.padding[1],
-            extent=(window.kernel[1] - 1) * window.dilation[1] + 1,
+            input_columns=kind.shape[axis], stride=window.strides[axis - 1], left=window.padding[axis - 1],
+            extent=(window.kernel[axis - 1] - 1) * window.dilation[axis - 1] + 1,
         )
         for kind, window in zip(operator.inputs, windows, strict=True)
     )  # fmt: skip
     repeats = any(
-        window.is_pointwise and kind.shape[2] != columns for kind, window in zip(operator.inputs, windows, strict=True)
+        window.is_pointwise and kind.shape[axis] != columns
+        for kind, window in zip(operator.inputs, windows, strict=True)
     )
     return None if repeats else ColumnOperator(num_columns=columns, readers=readers)
 

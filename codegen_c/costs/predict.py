@@ -14,9 +14,10 @@ from tvm_ext.core.platform import Platform
 from tvm_ext.core.time_model import Event, TimeModel, finish_cycles
 
 
-def time_model(platform: Platform) -> TimeModel:
-    """The time model of a platform, with the calibration of its processor's target."""
-    return TimeModel(platform=platform, calibration=instruction_set_of(platform.processor).calibration)
+def time_model(platform: Platform, processor: str = "") -> TimeModel:
+    """The time model of a platform's processor, of the first one by default, with the calibration of its target."""
+    calibration = instruction_set_of(platform.processor_named(processor)).calibration
+    return TimeModel(platform=platform, processor=processor, calibration=calibration)
 
 
 def predicted_cycles(program: Program, time: TimeModel, *, only: str = "") -> float:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from codegen_c.emit.firmware import instruction_shift, qemu_arguments
 from codegen_c.emit.image import LINK_FLAGS, image_flags
@@ -22,17 +23,21 @@ def emit_build_files(
     tested: Sequence[str] = (),
     otherwise: Sequence[str] = (),
     image: bool = False,
+    own_flags: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    several: bool = False,
 ) -> dict[str, str]:
     """Build files that work wherever the folder is copied.
 
     sources: the library's C files, relative names; the self-test and `board/` are added here. tested: of a bundle its
     models, whose self-tests and firmware come with its own. otherwise: sources that are optimized for the other aim.
-    image: whether there is one to be made.
+    image: whether there is one to be made. own_flags: of sources that other processors run than the first.
+    several: whether several processors run it.
     """
     toolchain, board = platform.toolchain, platform.board
     flags = {"speed": toolchain.speed_flags, "size": toolchain.size_flags}
     tests = [f"{model}_selftest.c", *(f"{one}_selftest.c" for one in tested)]
     tests += [f"{one}_vectors.c" for one in tested or (model,)]
+    starts = ["board/processors.c"] if several else []
     values = {
         "model": model,
         "platform": platform.name,
@@ -40,15 +45,17 @@ def emit_build_files(
         "prefix": toolchain.prefix,
         "language_flags": LANGUAGE_FLAGS,
         "warning_flags": WARNING_FLAGS,
-        "platform_flags": toolchain.flags,
+        "platform_flags": platform.flags_of(platform.processor),
+        "own_flags": own_flags,
+        "threads": several,
         "optimize_flags": flags[optimize],
         "other_flags": flags["size" if optimize == "speed" else "speed"],
         "otherwise": sorted(otherwise),
         "tests": tests,
-        "firmware": [*(f"board/firmware_{one}.c" for one in tested), "board/firmware.c", "board/startup.c"],
+        "firmware": [*(f"board/firmware_{one}.c" for one in tested), "board/firmware.c", "board/startup.c", *starts],
         "board": board is not None,
         "emulator": startup_of(platform).emulator if board else "",
-        "qemu": qemu_arguments(board, shift=instruction_shift(board)) if board else [],
+        "qemu": qemu_arguments(board, shift=None if several else instruction_shift(board)) if board else [],
         "image_flags": image_flags(model, platform) if image else [],
         "link_flags": LINK_FLAGS,
     }

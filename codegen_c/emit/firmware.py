@@ -6,7 +6,7 @@ ram is zeroed at start, constants of rom are loaded in place, constants in ram a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import gcd
 
 from codegen_c.emit.memory import define_section, section_macro
@@ -14,7 +14,7 @@ from codegen_c.emit.selftest import ports, run_arguments, streams
 from codegen_c.emit.templates import render
 from codegen_c.program.interface import Interface
 from codegen_c.targets.instruction_set import Startup
-from codegen_c.targets.registry import instruction_set_of, runtime_text, startup_of, startup_text, timers_of
+from codegen_c.targets.registry import instruction_set_of, runtime_text, starts_of, startup_of, startup_text, timers_of
 from tvm_ext.core.errors import BadPlatform
 from tvm_ext.core.platform import Board, Memory, Platform
 
@@ -35,18 +35,44 @@ def emit_firmware(
     """
     _board(platform)
     generated = {"firmware.c": firmware_part(interface, platform, moves=moves, compares=compares, image=image)}
-    return board_files(platform, generated, moves=moves)
+    if interface.servers:
+        generated |= other_processors(interface, platform)
+    return board_files(platform, generated, moves=moves, others=interface.servers)
 
 
-def board_files(platform: Platform, generated: Mapping[str, str], *, moves: bool) -> dict[str, str]:
-    """Files under `board/`: those that only the platform decides, and `generated`. Raises as `emit_firmware` does."""
+def board_files(
+    platform: Platform, generated: Mapping[str, str], *, moves: bool, others: Sequence[str] = ()
+) -> dict[str, str]:
+    """Files under `board/`: those that only the platform decides, and `generated`. Raises as `emit_firmware` does.
+
+    others: processors beside the first that firmware runs on.
+    """
     board, startup = _board(platform), startup_of(platform)
     copied = {name: startup_text(name, startup) for name in ("startup.c", "semihosting.h", "measure.h")}
     copied["timer.h"] = _timer(board, startup)
     if moves:
         copied |= {name: runtime_text(name, instruction_set_of(platform.processor)) for name in DMA_COUNT}
-    copied |= {"board.h": _board_header(platform, board, moves), "link.ld": _linker_script(platform, board)}
+    copied |= {"board.h": _board_header(platform, board, moves), "link.ld": _linker_script(platform, board, others)}
     return {f"board/{name}": text for name, text in sorted((copied | {**generated}).items())}
+
+
+def other_processors(interface: Interface, platform: Platform) -> dict[str, str]:
+    """Files that start processors beside the first, and let each run its part of the model. Raises BadPlatform."""
+    board, startup = _board(platform), startup_of(platform)
+    known = starts_of(startup)
+    if board.starts not in known:
+        raise BadPlatform(
+            f"platform {platform.name}: the model runs on {' and '.join(interface.servers)}, too, and "
+            f"{'board.starts is not there' if board.starts is None else f'board.starts = {board.starts!r}'}; the "
+            f"start-up code knows {', '.join(known) or 'no way to start a processor'}."
+        )
+    numbers = {processor.name: number for number, processor in enumerate(platform.processors)}
+    servers = [{"number": numbers[one], "name": one, "function": interface.serve(one)} for one in interface.servers]
+    return {
+        "processors.c": startup_text("processors.c", startup),
+        "processors.h": render("processors.h.j2", model=interface.model, servers=servers),
+        "start.h": startup_text(f"start_{board.starts}.h", startup),
+    }
 
 
 def instruction_shift(board: Board) -> int:
@@ -63,10 +89,14 @@ def instruction_shift(board: Board) -> int:
     return shift
 
 
-def qemu_arguments(board: Board, *, shift: int) -> list[str]:
-    """QEMU's arguments but for the kernel and the firmware's command line."""
+def qemu_arguments(board: Board, *, shift: int | None) -> list[str]:
+    """QEMU's arguments but for the kernel and the firmware's command line.
+
+    shift: of a clock that counts instructions; None for real time, in which processors run at once.
+    """
     no_devices = ["-display", "none", "-serial", "none", "-monitor", "none", "-nic", "none"]
-    return ["-M", board.qemu_machine, *no_devices, "-icount", f"shift={shift},sleep=off"]
+    clock = [] if shift is None else ["-icount", f"shift={shift},sleep=off"]
+    return ["-M", board.qemu_machine, *no_devices, *clock]
 
 
 def _board(platform: Platform) -> Board:
@@ -95,7 +125,7 @@ def _board_header(platform: Platform, board: Board, moves: bool) -> str:
     )
 
 
-def _linker_script(platform: Platform, board: Board) -> str:
+def _linker_script(platform: Platform, board: Board, others: Sequence[str]) -> str:
     own = [memory for memory in platform.memories if memory.section]
     constants = [m for m in own if m.kind == "rom"]
     copied = [m for m in own if m.kind == "ram" and m.name == platform.weights]
@@ -103,7 +133,8 @@ def _linker_script(platform: Platform, board: Board) -> str:
     return render(
         "link.ld.j2",
         platform=platform,
-        regions=_regions(platform, board),
+        regions=_regions(platform, board, others),
+        others=others,
         code=board.code_memory,
         data=board.data_memory,
         constants=[_part(memory) for memory in constants],
@@ -112,18 +143,20 @@ def _linker_script(platform: Platform, board: Board) -> str:
     )
 
 
-def _regions(platform: Platform, board: Board) -> list[dict[str, object]]:
-    """The memories, the stack cut off the end of the data memory."""
+def _regions(platform: Platform, board: Board, others: Sequence[str]) -> list[dict[str, object]]:
+    """The memories, the stacks of all processors cut off the end of the data memory."""
     stack_bytes = -(-board.stack_bytes // 8) * 8
+    stacks = ["STACK", *(f"STACK_{name}" for name in others)]
     data = platform.memory(board.data_memory)
-    if stack_bytes >= data.capacity_bytes:
+    if len(stacks) * stack_bytes >= data.capacity_bytes:
         raise BadPlatform(
-            f"board.stack_bytes = {board.stack_bytes}: does not fit into {data.name} of {data.capacity_bytes} B."
+            f"board.stack_bytes = {board.stack_bytes}: does not fit into {data.name} of {data.capacity_bytes} B"
+            f"{f' {len(stacks)} times' if others else ''}."
         )
     assert data.address is not None, "a checked platform with a board has addresses"
     regions: list[dict[str, object]] = []
     for memory in platform.memories:
-        reserved = stack_bytes if memory.name == data.name else 0
+        reserved = len(stacks) * stack_bytes if memory.name == data.name else 0
         regions.append(
             {
                 "name": memory.name,
@@ -132,8 +165,9 @@ def _regions(platform: Platform, board: Board) -> list[dict[str, object]]:
                 "bytes": memory.capacity_bytes - reserved,
             }
         )
-    stack_address = data.address + data.capacity_bytes - stack_bytes
-    regions.append({"name": "STACK", "access": "rw", "address": stack_address, "bytes": stack_bytes})
+    for number, name in enumerate(stacks):
+        address = data.address + data.capacity_bytes - (number + 1) * stack_bytes
+        regions.append({"name": name, "access": "rw", "address": address, "bytes": stack_bytes})
     return regions
 
 
@@ -164,6 +198,7 @@ def firmware_part(
     return render(
         "firmware.c.j2",
         model=interface.model,
+        several=bool(interface.servers),
         bundle=in_bundle,
         image=image,
         io=interface.io,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from codegen_c.c_text.lines import comment_block
 from codegen_c.c_text.text import block, comment
 from codegen_c.emit.banner import Origin, banner
@@ -37,6 +39,7 @@ def emit_header(interface: Interface, origin: Origin) -> str:
             "",
             *([_context_api(interface)] if interface.holds_context else []),
             api(interface),
+            *([_serve_api(interface)] if interface.servers else []),
             *([_state_api(interface)] if interface.state_bytes else []),
             "#ifdef __cplusplus\n}\n#endif\n",
             "#endif\n",
@@ -83,6 +86,11 @@ def accessor_signature(interface: Interface, port: Port) -> str:
 def reset_signature(interface: Interface) -> str:
     """`void <model>_reset(void)`."""
     return f"void {interface.reset}({_parameters(interface)})"
+
+
+def serve_signature(interface: Interface, processor: str) -> str:
+    """`void <model>_serve_<processor>(void)`."""
+    return f"void {interface.serve(processor)}(void)"
 
 
 def state_place_signature(interface: Interface) -> str:
@@ -133,6 +141,20 @@ def _stream_api(interface: Interface) -> str:
         f"   {_reentrancy(interface)} */\n"
     )
     return f"{struct}\n{run}{signature(interface)};\n"
+
+
+def _serve_api(interface: Interface) -> str:
+    note = (
+        f"/* {_listed(interface.servers)} of a run, which {interface.run} signals and waits for: it returns only when\n"
+        "   all have done theirs. Each blocks until the next run begins, and returns behind its own part of it.\n"
+        "   Let each processor call its function for ever; memory is zeroed before any of them starts. */\n"
+    )
+    return note + "".join(f"{serve_signature(interface, processor)};\n" for processor in interface.servers)
+
+
+def _listed(processors: Sequence[str]) -> str:
+    """`The part of cpu1`, `The parts of cpu1 and cpu2`."""
+    return f"The part{'s' if len(processors) > 1 else ''} of {' and '.join(processors)}"
 
 
 def _reentrancy(interface: Interface) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codegen_c.emit.header import accessor_signature, reset_signature, signature, state_place_signature
+from codegen_c.emit.header import accessor_signature, reset_signature, serve_signature, signature, state_place_signature
 from codegen_c.emit.stream import callback_signature, streamed
 from codegen_c.program.interface import Interface
 
@@ -12,7 +12,7 @@ def emit_interface_check(interface: Interface) -> str:
     ports = (*interface.inputs, *interface.outputs)
     lines = ["#include <stddef.h>", f'#include "{interface.model}.h"']
     lines += [_equal(interface.size_macro(port), port.num_elements) for port in ports]
-    lines += [f"{signature(interface)};"]
+    lines += [f"{signature(interface)};", *(f"{serve_signature(interface, name)};" for name in interface.servers)]
     if interface.state_bytes:
         lines += [_equal(interface.state_bytes_name, interface.state_bytes)]
         lines += [_equal(interface.warm_up_name, interface.warm_up_runs)] if interface.warm_up_runs else []

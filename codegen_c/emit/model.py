@@ -1,4 +1,7 @@
-"""`<model>.c`: one function per step, and `run`, which reads as the schedule."""
+"""`<model>.c`: one function per step, and `run`, which reads as the schedule.
+
+Of a model for several processors, the steps of one or more of them, and a function that runs the list of each.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,10 @@ from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.calls import Calls
 from codegen_c.emit.function_names import function_names
 from codegen_c.emit.functions import definition
-from codegen_c.emit.header import signature
 from codegen_c.emit.layers import function_comment
+from codegen_c.emit.lists import WrittenList, whole_list
 from codegen_c.emit.memory import arena_pointer, instance_pointer
-from codegen_c.emit.pieces import Piece, joined
+from codegen_c.emit.pieces import Piece
 from codegen_c.emit.row_functions import row_function_names, row_functions
 from codegen_c.emit.sequence import sequence_lines
 from codegen_c.emit.sharing import ALONE, Sharing
@@ -39,19 +42,6 @@ RUNTIME_HEADER = "tvm_ext_kernels.h"
 DMA_HEADER = "tvm_ext_dma.h"
 
 
-def emit_model(
-    program: Program,
-    plan: MemoryPlan,
-    interface: Interface,
-    origin: Origin,
-    *,
-    after_step: bool = False,
-    sharing: Sharing = ALONE,
-) -> str:
-    """Text of `<model>.c`. after_step: call the function pointer `<model>_after_step` behind each step (for tests)."""
-    return joined(model_pieces(program, plan, interface, origin, after_step=after_step, sharing=sharing))
-
-
 def model_pieces(
     program: Program,
     plan: MemoryPlan,
@@ -60,11 +50,17 @@ def model_pieces(
     *,
     after_step: bool = False,
     sharing: Sharing = ALONE,
+    lists: Sequence[WrittenList] = (),
 ) -> list[Piece]:
-    """`<model>.c` in pieces: what stands above, a function for one or more steps, the steps of the run."""
+    """`<model>.c` in pieces: what stands above, a function for one or more steps, the steps of the run.
+
+    after_step: call the function pointer `<model>_after_step` behind each step (for tests). lists: of processors, with
+    all of the program's steps; by default one list of one processor.
+    """
     model = interface.model
     hook = f"void (*{model}_after_step)(int32_t step);" if after_step else ""
     includes = [f'#include "{model}.h"', f'#include "{model}_memory.h"', f'#include "{model}_weights.h"']
+    includes += [f'#include "{model}_signals.h"'] if lists else []
     includes += [
         f'#include "{name}"' if name.startswith("tvm_ext_") else f"#include <{name}>" for name in headers(program)
     ]
@@ -76,8 +72,9 @@ def model_pieces(
     users = {name: [call for call in program.kernel_calls() if names.get(call.name) == name] for name in names.values()}
     own = {name: same for name, same in users.items() if same[0].implementation.function not in sharing.functions}
     functions = _functions(program, model, own, origin.operators)
+    processors = f" of {' and '.join(one.processor for one in lists)}" if lists else ""
     head = [
-        banner(origin, f"{model}: layers, and the run that calls them in order."),
+        banner(origin, f"{model}: layers{processors}, and the run that calls them in order."),
         "\n".join(includes),
         "",
         *([f"extern {hook}", hook, ""] if hook else []),
@@ -87,8 +84,8 @@ def model_pieces(
         program=program, plan=plan, interface=interface, names=names, ports=ports,
         row_names=row_function_names(program), sharing=sharing,
     )  # fmt: skip
-    run = _run(written, interface, after_step)
-    pieces = [*(Piece(text=text) for text in head), *functions, *row_functions(written), *run]
+    runs = [piece for one in lists or [whole_list(program)] for piece in _run(written, interface, one, after_step)]
+    pieces = [*(Piece(text=text) for text in head), *functions, *row_functions(written), *runs]
     return [replace(piece, text=folded(piece.text)) for piece in pieces]
 
 
@@ -125,37 +122,51 @@ def headers(program: Program) -> list[str]:
     return sorted({RUNTIME_HEADER, *used, *([DMA_HEADER] if program.moves() else [])})
 
 
-def _run(written: Calls, interface: Interface, after_step: bool) -> list[Piece]:
+def _run(written: Calls, interface: Interface, one: WrittenList, after_step: bool) -> list[Piece]:
+    """The function that runs a list: the caller's `run`, or that of another processor."""
     model, program = interface.model, written.program
     named = [
         memory
-        for step in program.steps
+        for step in one.steps
         for call in calls(step)
         for memory in written.memories(call, step.name)
         if interface.holds_context or call.name not in written.row_names
     ]
-    used = dict.fromkeys([*named, STATE_MEMORY] if program.states else named)
+    used = dict.fromkeys([*named, STATE_MEMORY] if program.states and one.is_callers else named)
     lines = [
         *(instance_pointer(interface) if used else []),
         *(f"{arena_pointer(interface, name, written.sharing.arenas)};" for name in used),
     ]
     lines += ["int32_t status = 0;"] if streamed(interface) else []
     lines += [""] if lines else []
-    lines += run_begins(program, written.plan, interface)
-    read = {name for step in program.steps for name in reads(step)}
-    unread = [port.name for port in interface.inputs if port.name not in read]
-    lines += [f"(void){name}; /* no step reads it */" for name in unread if interface.io == "caller"]
-    lines += ["(void)context; /* no step keeps anything there */"] if interface.holds_context and not used else []
-    pieces = [Piece(text="\n".join([f"{signature(interface)}\n{{", *([block(lines)] if lines else [])]))]
-    for index, step in enumerate(program.steps):
-        lines = _step(written, step)
-        written = replace(written, under_way=_under_way(step, written.under_way))
+    if one.is_callers:
+        lines += _begins(written, interface, one, uses_context=bool(used))
+    pieces = [Piece(text="\n".join([f"{one.signature(interface)}\n{{", *([block(lines)] if lines else [])]))]
+    for index, entry in enumerate(one.entries):
+        if isinstance(entry, str):
+            pieces.append(Piece(text=block([entry])))
+            continue
+        lines = _step(written, entry)
+        written = replace(written, under_way=_under_way(entry, written.under_way))
         if after_step:
             lines += [f"if ({model}_after_step) {{", block(f"{model}_after_step({index});"), "}"]
-        names = tuple(call.name for call in calls(step))
-        pieces.append(Piece(text=block(lines), kind="step", name=step.name, steps=names))
+        names = tuple(call.name for call in calls(entry))
+        pieces.append(Piece(text=block(lines), kind="step", name=entry.name, steps=names))
+    if not one.is_callers:
+        return [*pieces, Piece(text="}\n")]
     ends = [block(lines)] if (lines := run_ends(program, interface)) else []
     return [*pieces, Piece(text="\n".join([*ends, "    return 0;\n}\n"]))]
+
+
+def _begins(written: Calls, interface: Interface, one: WrittenList, *, uses_context: bool) -> list[str]:
+    """Lines of a run before its first step."""
+    lines = run_begins(written.program, written.plan, interface)
+    read = {name for step in one.all_steps for name in reads(step)}
+    unread = [port.name for port in interface.inputs if port.name not in read]
+    lines += [f"(void){name}; /* no step reads it */" for name in unread if interface.io == "caller"]
+    if interface.holds_context and not uses_context:
+        lines.append("(void)context; /* no step keeps anything there */")
+    return lines
 
 
 def _under_way(step: Step, before: int | None) -> int | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from codegen_c.c_text.text import block, comment
@@ -13,23 +14,29 @@ from codegen_c.emit.templates import render
 from codegen_c.program.interface import Interface, Port
 
 
-def emit_readme(interface: Interface, report: Mapping[str, Any]) -> str:
-    """Text of README.md. report: what `report.json` holds."""
+def emit_readme(
+    interface: Interface, report: Mapping[str, Any], own_flags: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> str:
+    """Text of README.md. report: what `report.json` holds. own_flags: of sources that other processors run."""
     model, verify = interface.model, report["verify"]
     used = [(memory["name"], memory["used_bytes"]) for memory in report["memories"] if memory["used_bytes"]]
     arenas = [memory["name"] for memory in report["memories"] if memory["used_bytes"] and memory["kind"] == "ram"]
     ports = [{"name": p.name, "description": _describe(p)} for p in (*interface.inputs, *interface.outputs)]
     parts = ["", "_memory", "_weights", *(["_state"] if report["states"] else [])]
-    sources = [*(f"`{model}{part}.c`" for part in parts), "and the headers beside them"]
+    parts += ["_signals"] if interface.servers else []
+    sources = [*(f"`{model}{part}.c`" for part in parts), *(f"`{file}`" for file in own_flags)]
+    sources.append("and the headers beside them")
     return render(
         "README.md.j2", model=model, generator=report["generator"], source=report["model"]["source"],
         sha256=report["model"]["sha256"], platform=report["platform"], verified=verified(verify),
         usage=usage(interface),
         state=_state(interface, report) if report["states"] else None,
+        shared=_shared(interface, report) if interface.servers else None,
         ports=ports, files=", ".join(sources), board=report["artifacts"]["elf"] is not None, memories=used,
         arena_bytes=report["arena_bytes"], lower_bound_bytes=report["lower_bound_bytes"],
         code_bytes=report["code_bytes"], stack_bytes=report["stack_bytes"],
         image=report["image"],
+        own_flags={file: " ".join(flags) for file, flags in own_flags.items()},
         section=section_macro(model, arenas[0] if arenas else "ram"),
         instructions=verify["qemu"]["instructions"] if verify["qemu"] else None,
     )  # fmt: skip
@@ -77,6 +84,17 @@ def _calls(interface: Interface) -> str:
     lines.append(f"int32_t status = {interface.run}({''.join(context)});  /* 0: done */")
     lines += [f"const {p.c_type} *{p.name} = {accessor(p)};" for p in interface.outputs]
     return "\n".join(lines)
+
+
+def _shared(interface: Interface, report: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of the section on processors that share a run."""
+    first, *others = report["processors"]
+    return {
+        "run": interface.run, "first": first["name"], "signals": report["signals"],
+        "servers": [{**other, "function": interface.serve(other["name"])} for other in others],
+        "processors": [{**one, "num_steps": len(one["steps"])} for one in report["processors"]],
+        "makespan": report["makespan_instructions"], "single": report["single_processor_instructions"],
+    }  # fmt: skip
 
 
 def _state(interface: Interface, report: Mapping[str, Any]) -> dict[str, Any]:

@@ -90,7 +90,11 @@ def emit_selftest(interface: Interface, *, tolerance: float = 1e-4, compares: bo
         f"{model}_selftest.h": render("selftest.h.j2", model=model, context=interface.holds_context, compares=compares),
         f"{model}_selftest.c": render("selftest.c.j2", **values),
         f"{model}_selftest_main.c": render(
-            "selftest_main.c.j2", model=model, context=interface.holds_context, compares=compares
+            "selftest_main.c.j2",
+            model=model,
+            context=interface.holds_context,
+            compares=compares,
+            servers=[{"name": name, "function": interface.serve(name)} for name in interface.servers],
         ),
     }
 

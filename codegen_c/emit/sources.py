@@ -6,12 +6,16 @@ from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.c_text.lines import folded
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.header import emit_header
+from codegen_c.emit.layer_files import layer_pieces
 from codegen_c.emit.memory import emit_memory
-from codegen_c.emit.model import DMA_HEADER, emit_model, headers
+from codegen_c.emit.model import DMA_HEADER, headers
+from codegen_c.emit.pieces import joined
 from codegen_c.emit.sharing import ALONE, Sharing
+from codegen_c.emit.signals import SIGNAL_HEADER, emit_signals
 from codegen_c.emit.state import emit_state
 from codegen_c.emit.weights import emit_weights
 from codegen_c.program.interface import Interface
+from codegen_c.program.parallel import ParallelProgram
 from codegen_c.program.program import Program
 from codegen_c.targets.registry import instruction_set_of, runtime_text
 from tvm_ext.core.platform import Platform
@@ -26,19 +30,23 @@ def emit_sources(
     *,
     after_step: bool = False,
     sharing: Sharing = ALONE,
+    parallel: ParallelProgram | None = None,
 ) -> dict[str, str]:
-    """File name -> text. after_step as in `emit_model`."""
+    """File name -> text. after_step as in `model_pieces`. parallel: the program in lists of several processors."""
     model = interface.model
     runtime = [name for name in headers(program) if name.startswith("tvm_ext_")]
+    runtime += [SIGNAL_HEADER] if parallel else []
     runtime += ["tvm_ext_dma.c"] if DMA_HEADER in runtime else []
     runs_on = {
         name: platform.processor_named(call.processor)
         for call in program.kernel_calls()
         for name in call.implementation.function.includes
     }
+    layers = layer_pieces(program, plan, interface, origin, platform, sharing, parallel, after_step=after_step)
     generated = {
         f"{model}.h": emit_header(interface, origin),
-        f"{model}.c": emit_model(program, plan, interface, origin, after_step=after_step, sharing=sharing),
+        **{file: joined(pieces) for file, pieces in layers.items()},
+        **(emit_signals(parallel, plan, interface, origin, platform) if parallel else {}),
         **emit_memory(program, plan, interface, origin, platform, sharing.arenas, sharing.bundle),
         **emit_state(program, plan, interface, origin, sharing.arenas, sharing.bundle),
         **emit_weights(program, model, origin, platform, sharing),

@@ -9,11 +9,12 @@ from typing import Any
 
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.emit.banner import Origin
-from codegen_c.emit.model import model_pieces
+from codegen_c.emit.layer_files import layer_pieces
 from codegen_c.emit.pieces import Piece, line_ranges
 from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.weights import weights_pieces
 from codegen_c.program.interface import Interface
+from codegen_c.program.parallel import ParallelProgram
 from codegen_c.program.program import Call, KernelCall, Program, calls, transfers_of
 from tvm_ext.core.model_nodes import ModelNode, reachable
 from tvm_ext.core.platform import Platform
@@ -30,8 +31,10 @@ def emit_trace(
     nodes: Sequence[ModelNode],
     sharing: Sharing = ALONE,
     common: Mapping[str, Sequence[Piece]] = MappingProxyType({}),
+    parallel: ParallelProgram | None = None,
 ) -> str:
     """JSON. nodes: of the model, in order of execution. common: files of its bundle, in which it has some part.
+    parallel: the program in lists of several processors.
 
     `nodes`: each with what became of it: `code` (functions, steps, and lines [begin, end) of files), or, where it has
     none of its own, `constant` (computed when compiled), `folded` (part of others, or only another view of a tensor) or
@@ -40,7 +43,7 @@ def emit_trace(
     move elements.
     """
     files = {
-        f"{interface.model}.c": model_pieces(program, plan, interface, origin, sharing=sharing),
+        **layer_pieces(program, plan, interface, origin, platform, sharing, parallel),
         f"{interface.model}_weights.c": weights_pieces(program, interface.model, origin, platform, sharing),
         **{file: pieces for file, pieces in common.items() if any(piece.steps for piece in pieces)},
     }

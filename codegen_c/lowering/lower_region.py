@@ -7,7 +7,7 @@ operators later as it says.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,6 +27,7 @@ from codegen_c.program.sequences import fold_sequences, in_sequence
 from tvm_ext.core.decisions.composites import ModelTensor, Region, SourceNodes, StorageLayout, Symbol
 from tvm_ext.core.decisions.execution import ColumnStrip, RowSplit
 from tvm_ext.core.decisions.places import MoveTarget, OperatorMemories
+from tvm_ext.core.decisions.processors import OperatorProcessor
 from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.core.model_states import ModelState
 from tvm_ext.core.names import MOVE, identifier, strip_ending, unique
@@ -36,7 +37,7 @@ from tvm_ext.core.platform import Platform
 def lower_region(
     region: relax.Function,
     platform: Platform,
-    target: Target,
+    targets: Mapping[str, Target],
     *,
     reserved: set[str],
     lower: Lower = lower_operator,
@@ -45,9 +46,10 @@ def lower_region(
 ) -> Program:
     """The program of a region function. reserved: C identifiers taken already; raises UnsupportedModel.
 
-    states: the last parameters, and the last results. warm_up_runs: runs behind a reset that do not answer yet.
+    targets: by processor, of each that an operator may run on, the platform's first one before others. states: the last
+    parameters, and the last results. warm_up_runs: runs behind a reset that do not answer yet.
     """
-    return _Lowering(region, platform, target, set(reserved), lower).run(states, warm_up_runs)
+    return _Lowering(region, platform, targets, set(reserved), lower).run(states, warm_up_runs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,9 +62,9 @@ class _View:
 
 class _Lowering:
     def __init__(
-        self, region: relax.Function, platform: Platform, target: Target, taken: set[str], lower: Lower
+        self, region: relax.Function, platform: Platform, targets: Mapping[str, Target], taken: set[str], lower: Lower
     ) -> None:
-        self.region, self.platform, self.target, self.taken, self.lower = region, platform, target, taken, lower
+        self.region, self.platform, self.targets, self.taken, self.lower = region, platform, targets, taken, lower
         self.tensors: dict[str, Tensor] = {}
         self.constants: dict[str, Constant] = {}
         self.steps: list[Step] = []
@@ -132,7 +134,7 @@ class _Lowering:
     def _call(self, var: relax.Var, call: relax.Call) -> None:
         composite = self.composites[call.op]
         self.model_names[var] = ModelTensor.read(composite).name or var.name
-        lowered = self.lower(composite, self.target)
+        lowered = self.lower(composite, self._target(composite))
         if isinstance(lowered, Refusal):
             raise UnsupportedModel(f"{call.op.name}: {lowered.reason}")
         arguments = [self._argument(arg) for arg in call.args]
@@ -161,6 +163,10 @@ class _Lowering:
             self.handed_over += [(view.tensor, outputs[0]) for view in seen]
         self.steps.append(self._step(call, composite, lowered, seen, outputs))
 
+    def _target(self, composite: relax.Function) -> Target:
+        """The processor that runs an operator, the first one where nothing says another."""
+        return self.targets[OperatorProcessor.read(composite).processor or next(iter(self.targets))]
+
     def _step(
         self, call: relax.Call, composite: relax.Function, lowered: Lowered, seen: list[_View], outputs: list[str]
     ) -> KernelCall:
@@ -182,7 +188,7 @@ class _Lowering:
             name=name, implementation=implementation, inputs=tuple(view.tensor for view in seen),
             outputs=tuple(outputs), input_shapes=tuple(kind.shape for kind in lowered.operator.inputs),
             constants=tuple(constants), source_nodes=source_nodes,
-            scratch_memory=placement.scratch_memory, processor=self.target.processor.name,
+            scratch_memory=placement.scratch_memory, processor=self._target(composite).processor.name,
             computes=title(lowered.operator),
         )  # fmt: skip
 

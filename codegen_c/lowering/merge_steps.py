@@ -24,13 +24,14 @@ def merge_steps(program: Program) -> Program:
 
 
 def _belongs(step: Step, run: list[Step]) -> bool:
-    """True where a step calls the same function as all of a run, and reads none of their outputs."""
+    """True where a step calls the function of all of a run, on their processor, and reads none of their outputs."""
     if not isinstance(step, KernelCall) or step.rows is not None or step.implementation.callback:
         return False
     return all(
         isinstance(other, KernelCall)
         and other.rows is None
         and other.implementation.function == step.implementation.function
+        and other.processor == step.processor
         and not set(other.outputs) & set(step.inputs)
         for other in run
     )

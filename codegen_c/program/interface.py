@@ -81,6 +81,7 @@ class Interface:
     state_bytes: of what runs keep, 0 where they keep nothing; then there is no `void <model>_reset(void)`.
     warm_up_runs: runs behind a reset that answer `<model>_not_ready`, while a window of time is not full.
     context `caller`: each function takes a `<model>_context *` first, a block of `context_bytes` with arena and state.
+    servers: processors beside the caller's, each of which runs its part of a run in `void <model>_serve_<name>(void)`.
     """
 
     model: str
@@ -91,6 +92,11 @@ class Interface:
     warm_up_runs: int = 0
     context: Context = "static"
     context_bytes: int = 0
+    servers: tuple[str, ...] = ()
+
+    def serve(self, processor: str) -> str:
+        """Name of the C function by which a processor runs its part of a run."""
+        return f"{self.model}_serve_{processor}"
 
     def accessor(self, port: Port) -> str:
         """Name of the C function that gives a port's place in the arena."""

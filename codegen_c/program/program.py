@@ -337,6 +337,11 @@ class Program:
         return sum(constant.data.nbytes for constant in self.constants.values())
 
 
+def processor_of(step: Step) -> str:
+    """Processor that runs a step; empty for the platform's first one, which runs all copies."""
+    return next((call.processor for call in calls(step) if isinstance(call, KernelCall) and call.processor), "")
+
+
 def parts_of(program: Program) -> dict[str, list[Tensor]]:
     """The parts of each tensor that has any."""
     found: dict[str, list[Tensor]] = {}

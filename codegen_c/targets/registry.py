@@ -106,8 +106,17 @@ def startup_text(name: str, startup: Startup) -> str:
 
 def timers_of(startup: Startup) -> list[str]:
     """Timers that `board.timer` may name, sorted."""
+    return _headers(startup, "timer_")
+
+
+def starts_of(startup: Startup) -> list[str]:
+    """Ways to start other processors, which `board.starts` may name, sorted."""
+    return _headers(startup, "start_")
+
+
+def _headers(startup: Startup, prefix: str) -> list[str]:
     names = [item.name for item in files(startup.package).iterdir()]
-    return sorted(name[len("timer_") : -len(".h")] for name in names if name.startswith("timer_") and name[-2:] == ".h")
+    return sorted(name[len(prefix) : -len(".h")] for name in names if name.startswith(prefix) and name[-2:] == ".h")
 
 
 def _hint(near: list[str]) -> str:

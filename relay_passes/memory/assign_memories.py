@@ -23,7 +23,7 @@ from tvm import relax
 
 from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.backend import Backend
-from relay_passes.composites import composite_of
+from relay_passes.composites import has_composites_only
 from relay_passes.dataflow import bindings, operands, outputs, rebuild, substitute, with_main
 from relay_passes.memory.searching_pass import SearchingPass
 from relay_passes.move import move
@@ -55,7 +55,7 @@ class AssignMemories(SearchingPass):
     def rewritten(self, mod: tvm.IRModule, known: Searched) -> tvm.IRModule:
         main = mod["main"]
         near = [m.name for m in self.time.platform.memories if m.name in self.limits and m.name != self._home]
-        if not near or not _is_composites_only(mod, main):
+        if not near or not has_composites_only(mod):
             return mod
         operators = known.operators
         problem = self._problem(mod, operators, tuple(near))
@@ -104,13 +104,6 @@ class AssignMemories(SearchingPass):
             limits=self.limits, stored=self.time.platform.weights, time=self.time,
         )  # fmt: skip
         return problem
-
-
-def _is_composites_only(mod: tvm.IRModule, main: relax.Function) -> bool:
-    return all(
-        composite_of(mod, binding.value) is not None or isinstance(binding.value, relax.Var | relax.TupleGetItem)
-        for binding in bindings(main)
-    )
 
 
 class _Rewriting:

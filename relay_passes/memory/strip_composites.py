@@ -1,4 +1,7 @@
-"""Composites of strips: one that computes some columns of a result, one that cuts some out, one that joins them."""
+"""Composites of strips: one that computes some columns of a result, one that cuts some out, one that joins them.
+
+Each takes the axis of the columns: with that of rows, all of it holds of rows.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,8 @@ from relay_passes.solvers.split.strip_columns import columns_read, strips_of
 from tvm_ext.core.columns import ColumnOperator, Columns
 from tvm_ext.core.decisions.composites import StorageLayout
 
-COLUMN_AXIS = 2
-"""Axis of columns of an image that keeps its channels last."""
+ROW_AXIS, COLUMN_AXIS = 1, 2
+"""Axes of an image that keeps its channels last."""
 
 
 def columns_of(operators: OperatorGraph) -> list[ColumnOperator | None]:
@@ -43,21 +46,27 @@ def columns_of(operators: OperatorGraph) -> list[ColumnOperator | None]:
     return found
 
 
-def computing_strip(composite: relax.Function, operator: ColumnOperator, made: Columns) -> relax.Function | None:
+def computing_strip(
+    composite: relax.Function, operator: ColumnOperator, made: Columns, axis: int = COLUMN_AXIS
+) -> relax.Function | None:
     """The composite for some columns of its result, of no more columns than it needs; None where it cannot be."""
     reads = [columns_read(operator, position, made) for position in range(len(operator.readers))]
-    return computing(composite, operator, made, reads)
+    return computing(composite, operator, made, reads, axis)
 
 
 def computing(
-    composite: relax.Function, operator: ColumnOperator, made: Columns, reads: Sequence[Columns | None]
+    composite: relax.Function,
+    operator: ColumnOperator,
+    made: Columns,
+    reads: Sequence[Columns | None],
+    axis: int = COLUMN_AXIS,
 ) -> relax.Function | None:
     """The composite for some columns of its result; None where its parts need all of them.
 
     reads: of each parameter, which columns of it are handed over; None: all.
     """
     params = [
-        param if columns is None else relax.Var(param.name, _of_columns(param, columns))
+        param if columns is None else relax.Var(param.name, _of_columns(param, columns, axis))
         for param, columns in zip(composite.params, reads, strict=True)
     ]
     new: dict[relax.Var, relax.Expr] = dict(zip(composite.params, params, strict=True))
@@ -70,47 +79,49 @@ def computing(
         if op_name(value) in WINDOWS:
             position = _position(composite, binding)
             reader = operator.readers[position] if position is not None else None
-            value = _padded(value, reader.padding(made)) if reader else None
+            value = _padded(value, reader.padding(made), axis) if reader else None
             if value is None:
                 return None
         new[binding.var] = var = relax.Var(binding.var.name, value.ty, binding.var.span)
         sequence.append(relax.VarBinding(var, value))
     results = [new[result] for result in outputs(composite)]
     if not any(operator.readers):  # it makes them all, of which these are taken
-        value = _some(results[0], made)
+        value = _some(results[0], made, axis)
         results = [relax.Var("columns", value.ty)]
         sequence.append(relax.VarBinding(results[0], value))
     shape = static_shape(results[0])
-    if len(shape) <= COLUMN_AXIS or shape[COLUMN_AXIS] != made[1] - made[0]:  # a mean may drop the axis
+    if len(shape) <= axis or shape[axis] != made[1] - made[0]:  # a mean may drop the axis
         return None
     return build(params, sequence, results, attrs=composite.attrs)
 
 
-def cutting(source: relax.Var, columns: Columns, layout: StorageLayout) -> relax.Function:
+def cutting(source: relax.Var, columns: Columns, layout: StorageLayout, axis: int = COLUMN_AXIS) -> relax.Function:
     """Copies some columns of an image."""
     param = relax.Var(source.name, source.ty)
-    value = _some(param, columns)
+    value = _some(param, columns, axis)
     result = relax.Var("columns", value.ty)
     attrs = attributes("strided_slice", [], layout)
     return build([param], [relax.VarBinding(result, value)], [result], attrs=attrs)
 
 
-def joining(strips: Sequence[relax.Var], source_nodes: Sequence[str], layout: StorageLayout) -> relax.Function:
+def joining(
+    strips: Sequence[relax.Var], source_nodes: Sequence[str], layout: StorageLayout, axis: int = COLUMN_AXIS
+) -> relax.Function:
     """Puts strips side by side. source_nodes: as in `attributes`."""
     params = [relax.Var(strip.name, strip.ty) for strip in strips]
-    value = infer(relax.op.concat(params, axis=COLUMN_AXIS))
+    value = infer(relax.op.concat(params, axis=axis))
     result = relax.Var("joined", value.ty)
     attrs = attributes("concat", source_nodes, layout)
     return build(params, [relax.VarBinding(result, value)], [result], attrs=attrs)
 
 
-def _some(image: relax.Expr, columns: Columns) -> relax.Call:
-    return infer(relax.op.strided_slice(image, [COLUMN_AXIS], [columns[0]], [columns[1]]))
+def _some(image: relax.Expr, columns: Columns, axis: int) -> relax.Call:
+    return infer(relax.op.strided_slice(image, [axis], [columns[0]], [columns[1]]))
 
 
-def _of_columns(image: relax.Var, columns: Columns) -> relax.TensorType:
+def _of_columns(image: relax.Var, columns: Columns, axis: int) -> relax.TensorType:
     shape = list(static_shape(image))
-    shape[COLUMN_AXIS] = columns[1] - columns[0]
+    shape[axis] = columns[1] - columns[0]
     return relax.TensorType(shape, image.ty.dtype)
 
 
@@ -123,24 +134,25 @@ def _position(composite: relax.Function, window: relax.VarBinding) -> int | None
     return list(composite.params).index(source) if source in composite.params else None
 
 
-def _padded(call: relax.Call, sides: tuple[int, int]) -> relax.Call | None:
-    """A window with other padding to its left and right; None where more of it would count in an average."""
+def _padded(call: relax.Call, sides: tuple[int, int], axis: int) -> relax.Call | None:
+    """A window with other padding before and behind an axis; None where more of it would count in an average."""
     attrs = call.attrs
-    top, left, bottom, right = (int(width) for width in attrs.padding)
+    padding = [int(width) for width in attrs.padding]  # top, left, bottom, right
+    before, behind = axis - 1, axis + 1
     if op_name(call) == "relax.nn.conv2d":
         make = partial(
             relax.op.nn.conv2d, weight=call.args[1], groups=attrs.groups, data_layout=attrs.data_layout,
             kernel_layout=attrs.kernel_layout, out_dtype=attrs.out_dtype or None,
         )  # fmt: skip
     else:
-        if attrs.count_include_pad and (sides[0] > left or sides[1] > right):
+        if attrs.count_include_pad and (sides[0] > padding[before] or sides[1] > padding[behind]):
             return None
         pool = relax.op.nn.max_pool2d if op_name(call) == "relax.nn.max_pool2d" else relax.op.nn.avg_pool2d
         make = partial(
             pool, pool_size=attrs.pool_size, ceil_mode=attrs.ceil_mode, count_include_pad=attrs.count_include_pad,
             layout=attrs.layout,
         )  # fmt: skip
-    padding = [top, sides[0], bottom, sides[1]]
+    padding[before], padding[behind] = sides
     made = make(
         call.args[0], strides=attrs.strides, padding=padding, dilation=attrs.dilation, out_layout=attrs.out_layout
     )

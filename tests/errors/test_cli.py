@@ -26,6 +26,8 @@ def tvm_ext(*arguments: str | Path, folder: Path | None = None) -> subprocess.Co
         ("compile", "m.onnx", "-p", "host", "-o", "out", "--optimize", "beauty"),
         ("compile", "m.onnx", "-p", "host", "-o", "out", "--io", "pipe"),
         ("compile", "m.onnx", "-p", "host", "-o", "out", "--memories", "some"),
+        ("compile", "m.onnx", "-p", "host", "-o", "out", "--objective", "beauty"),
+        ("compile", "m.onnx", "-p", "host", "-o", "out", "--group", "some"),
         ("compile", "m.onnx", "-p", "host", "-o", "out", "--verify", "moon"),
         ("compile", "m.onnx", "-p", "host", "-o", "out", "--verify", "host,host"),
         ("compile", "m.onnx", "-p", "host", "-o", "out", "--shape", "1,3,96,96"),
@@ -64,6 +66,14 @@ def test_errors_are_json_too(digits: Path, tmp_path: Path) -> None:
     result = tvm_ext("compile", digits / "digits.onnx", "-p", "cortex_m5", "-o", tmp_path / "out", "--json")
     assert result.returncode == 1
     assert json.loads(result.stdout)["error"]["kind"] == "BadPlatform"
+
+
+def test_processors_are_named_as_the_platform_does(digits: Path, tmp_path: Path) -> None:
+    names = ("--processors", "cpu0,npu", "--objective", "energy", "--group", "branches")
+    result = tvm_ext("compile", digits / "digits.onnx", "-p", "dual_m33", "-o", tmp_path / "out", *names)
+    assert result.returncode == 2
+    assert "BadOptions: processors: dual_m33 has no processor 'npu'; it has cpu0, cpu1." in result.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_platforms_are_listed_and_as_json() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from codegen_c.backend.build import Compiled
 from tests.golden import models
+from tests.support.placed import place_by_hand
 from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
@@ -29,7 +30,10 @@ CASES: dict[str, tuple[Maker, str, BuildOptions]] = {
     "integer_network": (models.integer_network, "cortex_m4", BuildOptions(optimize="size")),
     "streamed_network": (models.float_network, "cortex_m4", BuildOptions(io="stream")),
     "branching_network": (models.branching_network, "host", BuildOptions(io="caller")),
+    "shared_network": (models.integer_network, "dual_m33", BuildOptions(processors=("cpu0",))),
 }
+ON_CPU1 = ("conv", "sum_dequantize")
+"""Operators of the shared network that do not run on the first processor."""
 
 
 def texts(name: str, folder: Path) -> dict[str, str]:
@@ -53,7 +57,11 @@ def texts(name: str, folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_generated_files(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_generated_files(
+    name: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if name == "shared_network":
+        place_by_hand(monkeypatch, lambda _, operator: "cpu1" if operator in ON_CPU1 else "")
     found, folder = texts(name, tmp_path), EXPECTED / name
     if request.config.getoption("--update-golden"):
         folder.mkdir(parents=True, exist_ok=True)

@@ -24,6 +24,8 @@ def measured_assurance(
 ) -> dict[str, Any]:
     """Entries of the report: `stack_bound`, and `selftest_coverage`, None where the package is not run on the host.
 
+    Where processors share a run, `stack_bound_of` has the bounds of the others' functions.
+
     in_bundle: the model's self-test is part of one for several models, whose coverage is counted by itself.
     elf: the linked firmware, None where there is no board.
     """
@@ -35,9 +37,14 @@ def measured_assurance(
         if readable
         else StackBound(num_bytes=None, reason=f"code of {compiled.platform.processor.isa} is not read here")
     )
+    others = {
+        name: firmware_bound(elf, compiled.platform.toolchain, interface.serve(name), ()).to_json()
+        for name in (interface.servers if readable else ())
+    }
     coverage = None
     if "host" in targets and not in_bundle:
         say("counting what the self-test covers")
         macs = sum(call.implementation.macs for call in compiled.program.kernel_calls())
         coverage = selftest_coverage(folder, interface.model, macs=macs).to_json()
-    return {"stack_bound": bound.to_json(), "selftest_coverage": coverage}
+    found = {"stack_bound": bound.to_json(), "selftest_coverage": coverage}
+    return found | ({"stack_bound_of": others} if others else {})

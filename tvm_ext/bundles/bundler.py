@@ -109,8 +109,9 @@ def _compiled(
         initial=read_arrays(initial) if initial else None,
     )  # fmt: skip
     module = with_linked_inputs(module, file, model)
+    options = replace(model.build_options(()), processors=(platform.processor.name,))  # it calls them in turn
     return make_subject(
-        module, platform, model.build_options(()), calibration=calibration, verify_inputs=verify_inputs,
+        module, platform, options, calibration=calibration, verify_inputs=verify_inputs,
         verifies=verifies, say=lambda stage: say(f"{model.name}: {stage}"),
     )  # fmt: skip
 

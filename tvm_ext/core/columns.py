@@ -1,6 +1,6 @@
 """Input columns that an operator reads for some columns of its output, as cutting images into strips needs them.
 
-Columns are half-open ranges (begin, end).
+Columns are half-open ranges (begin, end). The same holds of rows, where only some rows of an image are computed.
 """
 
 from __future__ import annotations

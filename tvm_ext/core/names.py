@@ -29,6 +29,11 @@ def strip_ending(columns: tuple[int, int]) -> str:
     return f"columns_{columns[0]}_{columns[1]}"
 
 
+def is_c_keyword(word: str) -> bool:
+    """True for a keyword of C or C++, or a word that compilers define."""
+    return word in _KEYWORDS
+
+
 def hides_header(model: str) -> bool:
     """True where `<model>.h`, where the compiler looks first, would be read in place of C's header or ours."""
     return model in _C_HEADERS or model.startswith("tvm_ext")

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 from tvm_ext.core.alignment import ALIGNMENT_BYTES
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.names import hides_header
+from tvm_ext.core.objectives import GROUPINGS, OBJECTIVES, Grouping, Objective
 
 if TYPE_CHECKING:
-    from tvm_ext.core.platform import Platform
+    from tvm_ext.core.platform import Platform, Processor
 
 VARIABLES_BYTES = 4096
 """Bytes kept free, beside the stack, in the memory where a board's firmware has its variables."""
@@ -62,6 +63,11 @@ class BuildOptions:
     hop: input -> new frames that a run brings, of a window over time that the model takes whole: the C keeps what it
         needs of earlier frames, and answers as the whole window would. hop_axis: input -> axis of time, where more than
         one may be.
+    objective: where a platform has several processors, operators are placed on them for the least `makespan`, `energy`
+        of a run, or time between successive inputs of a pipeline (`throughput`).
+    group: operators that stay on one processor together: all that the same processors can run (`support`), whole
+        branches (`branches`), what fits the fastest memory (`volume`), or `none`.
+    processors: those that may be used; None for all. The first one of the platform always is.
     min_snr_db: of a model quantized here, the ratio of signal to noise every output has to reach on the
         calibration data; operators that lose too much stay float until it does.
     """
@@ -83,6 +89,9 @@ class BuildOptions:
     keep: tuple[str, ...] = ()
     hop: Mapping[str, int] | None = None
     hop_axis: Mapping[str, int] | None = None
+    objective: Objective = "makespan"
+    group: Grouping = "none"
+    processors: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         choices = {
@@ -93,6 +102,8 @@ class BuildOptions:
             "io_type": ("int8", "float32"),
             "guide": ("none", "learned"),
             "memories": ("all", "default"),
+            "objective": OBJECTIVES,
+            "group": GROUPINGS,
         }
         for key, allowed in choices.items():
             if getattr(self, key) not in allowed:
@@ -147,6 +158,7 @@ class BuildOptions:
             ("ram", ram, _maps_names_to_integers(sizes), "a number of bytes, or {memory: bytes}"),
             ("pin", pins, _maps_names_to_integers(pins), "{tensor: offset in bytes}"),
             ("keep", self.keep, _are_names(self.keep), "a tuple of names of tensors"),
+            ("processors", self.processors, _are_names(self.processors or ()), "a tuple of names of processors"),
             ("hop", self.hop, _maps_names_to_integers(self.hop or {}), "{input: frames}"),
             ("hop_axis", self.hop_axis, _maps_names_to_integers(self.hop_axis or {}), "{input: axis}"),
             ("verify", self.verify, self.verify is None or _are_names(self.verify), "a tuple of host and qemu"),
@@ -199,10 +211,29 @@ class BuildOptions:
                 raise BadOptions(f"pin {name}={offset}: {platform.name} has no memory for tensors above {most} B.")
         return min(memory.capacity_bytes, asked.get(memory.name, memory.capacity_bytes))
 
+    def processors_of(self, platform: Platform) -> tuple[Processor, ...]:
+        """Processors that may be used, the first one of the platform before others; offloads are not yet.
+
+        Raises BadOptions for an unknown one, and where the objective asks for power that the platform does not say.
+        """
+        known = [processor.name for processor in platform.processors]
+        for name in self.processors or ():
+            if name not in known:
+                raise BadOptions(f"processors: {platform.name} has no processor {name!r}; it has {', '.join(known)}.")
+        asked = {platform.processor.name, *(known if self.processors is None else self.processors)}
+        used = tuple(processor for processor in platform.processors if processor.name in asked)
+        silent = [processor.name for processor in used if not processor.watts]
+        if self.objective == "energy" and len(used) > 1 and silent:
+            raise BadOptions(
+                f"objective = 'energy': {platform.name} does not say the power of {', '.join(silent)}; give each "
+                "processor its watts."
+            )
+        return used
+
     def limits_bytes(self, platform: Platform) -> dict[str, int]:
         """Bytes that tensors may take in each memory that the processor reaches, the default one first.
 
-        Where a board keeps its stack, that is left out. Raises BadOptions for an unknown memory.
+        Where a board keeps the stacks of its processors, those are left out. Raises BadOptions for an unknown memory.
         """
         asked: Mapping[str, int] = self.ram if isinstance(self.ram, Mapping) else {}
         limits = {platform.activations: self.limit_bytes(platform)}
@@ -210,7 +241,8 @@ class BuildOptions:
             if memory.kind != "ram" or not platform.reached_by(platform.processor.name, memory.name):
                 continue
             holds = platform.board is not None and memory.name == platform.board.data_memory
-            reserved = platform.board.stack_bytes + VARIABLES_BYTES if platform.board and holds else 0
+            stacks = sum(processor.kind == "core" for processor in self.processors_of(platform))
+            reserved = stacks * platform.board.stack_bytes + VARIABLES_BYTES if platform.board and holds else 0
             most = max(0, memory.capacity_bytes - reserved)
             limits[memory.name] = min(most, asked.get(memory.name, most), limits.get(memory.name, most))
         return limits

@@ -42,12 +42,14 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class TimeModel:
-    """Predicted cycles on one platform's first processor.
+    """Predicted cycles on one of a platform's processors.
 
-    calibration: kernel -> executed by modelled instructions; 1 for those that are not there.
+    processor: its name; empty for the first one. calibration: kernel -> executed by modelled instructions; 1 for those
+    that are not there.
     """
 
     platform: Platform
+    processor: str = ""
     calibration: Mapping[str, float] = field(default_factory=dict[str, float])
 
     def compute_cycles(self, kernel: str, instructions: float) -> float:
@@ -81,13 +83,16 @@ class TimeModel:
 
     def reaches(self, memory: str) -> bool:
         """True where the processor reads and writes the memory."""
-        return self.platform.reached_by(self.platform.processor.name, memory) is not None
+        return self._link(memory) is not None
 
     def _access(self, memory: str) -> tuple[Link, Memory]:
-        link = self.platform.reached_by(self.platform.processor.name, memory)
+        link = self._link(memory)
         if link is None:
             raise KeyError(memory)
         return link, self.platform.memory(memory)
+
+    def _link(self, memory: str) -> Link | None:
+        return self.platform.reached_by(self.platform.processor_named(self.processor).name, memory)
 
     @staticmethod
     def _latency(link: Link, memory: Memory) -> int:

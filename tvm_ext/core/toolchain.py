@@ -214,6 +214,13 @@ def undefined_symbols(objects: Sequence[Path], toolchain: Toolchain) -> set[str]
     return set(re.findall(r"^\s+U (\S+)$", wanted, re.MULTILINE)) - names
 
 
+def function_ranges(elf: Path, toolchain: Toolchain) -> list[tuple[str, int, int]]:
+    """Name and addresses [begin, end) of each function of an ELF, also of those that only one file knows."""
+    text = _run([find_program(f"{toolchain.prefix}nm"), "-S", str(elf.resolve())], elf.parent, reads=[elf])
+    found = re.findall(r"^([0-9a-f]+) ([0-9a-f]+) [tTwW] (\S+)$", text, re.MULTILINE)
+    return [(name, begin, begin + int(size, 16)) for at, size, name in found for begin in (int(at, 16) & ~1,)]
+
+
 def symbol_sizes(objects: Sequence[Path], toolchain: Toolchain) -> dict[str, int]:
     """Bytes of each function and variable that objects define for others, by name."""
     if not objects:

@@ -13,11 +13,14 @@ import numpy as np
 
 from codegen_c.emit.firmware import instruction_shift, qemu_arguments
 from codegen_c.program.interface import Interface
+from codegen_c.program.makespan import SharedRun
+from codegen_c.program.parallel import ParallelProgram
 from codegen_c.targets.registry import startup_of
 from tvm_ext.core.errors import BadInput, RunFailed
 from tvm_ext.core.platform import Board, Platform
 from tvm_ext.core.processes.process import allowed_seconds, run_program
 from tvm_ext.core.toolchain import find_program
+from tvm_ext.execution.count_instructions import plugin_arguments, shared_run
 from tvm_ext.execution.samples import Sample, check_inputs
 
 Fields = dict[str, int]
@@ -30,14 +33,17 @@ _SLOWEST_INSTRUCTIONS_PER_SECOND = 2_000_000  # of modelled ones; QEMU executes 
 class QemuResult:
     """Outputs per sample; executed instructions and stack of one run() on the first sample, after a warm-up.
 
+    instructions: from begin to end; None where several processors share a run, and nothing counted them.
+
     Instructions are not cycles. stack_bytes is the high-water mark below the caller of run(). moved_bytes: counted, of
     that run, for each pair of memories (from, to) between which any went.
     """
 
     outputs: tuple[dict[str, np.ndarray], ...]
-    instructions: int
+    instructions: int | None
     stack_bytes: int
     moved_bytes: Mapping[tuple[str, str], int]
+    shared: SharedRun | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,11 +62,13 @@ def run_qemu(
     *,
     time_limit_s: float = 300,
     placed: Placed | None = None,
+    parallel: ParallelProgram | None = None,
 ) -> QemuResult:
     """Run firmware on its board in QEMU.
 
     time_limit_s: of each start of the board; `board_seconds` knows one that fits the work. placed: the image that
-    firmware without a model of its own runs.
+    firmware without a model of its own runs. parallel: lists of processors that share a run, whose instructions are
+    then counted.
 
     Raises BadInput, MissingTool, BadPlatform (no board), and RunFailed with what the board said:
     a fault, a stack overflow, a status other than 0, no end within the time limit.
@@ -75,6 +83,8 @@ def run_qemu(
         for port, array in zip(interface.inputs, check_inputs(interface, sample), strict=True)
     ]
     came = np.uint32(len(samples)).tobytes() + b"".join(array.tobytes() for array in flat)
+    if interface.servers:
+        return _run_shared(elf, platform, interface, len(samples), came, time_limit_s, parallel)
     ((fields, coarse),), data = booted(elf, platform, came, [""], time_limit_s, placed)
     return qemu_result(elf, platform, interface, len(samples), data, fields, coarse)
 
@@ -121,6 +131,37 @@ def qemu_result(
     )
 
 
+def _run_shared(
+    elf: Path,
+    platform: Platform,
+    interface: Interface,
+    num_samples: int,
+    came: bytes,
+    time_limit_s: float,
+    parallel: ParallelProgram | None,
+) -> QemuResult:
+    """A run that several processors share, in real time: with a clock that counts instructions they take turns."""
+    assert platform.board is not None, "the caller has looked"
+    with TemporaryDirectory(prefix="tvm_ext_") as name:
+        folder = Path(name)
+        (folder / "in.bin").write_bytes(came)
+        emulator, seconds = startup_of(platform).emulator, allowed_seconds(time_limit_s)
+        counting = plugin_arguments(elf, platform, interface, folder) if parallel else []
+        try:
+            (fields,) = _boot(elf, emulator, platform.board, None, folder, seconds, [""], None, counting)
+        except RunFailed:
+            if not counting:
+                raise
+            counting = []  # a QEMU without plugins
+            (fields,) = _boot(elf, emulator, platform.board, None, folder, seconds, [""], None)
+        data = (folder / "out.bin").read_bytes()
+        shared = shared_run(folder, platform, parallel) if parallel and counting else None
+    return QemuResult(
+        outputs=_split(data, interface, num_samples, elf), instructions=shared.makespan if shared else None,
+        stack_bytes=fields["stack"], moved_bytes=_moved(fields, platform), shared=shared,
+    )  # fmt: skip
+
+
 def qemu_loads(placed: Placed) -> list[str]:
     """QEMU's arguments that put a file into memory. QEMU reads two commas as one."""
     path = str(placed.file.resolve()).replace(",", ",,")
@@ -155,18 +196,19 @@ def _boot(
     elf: Path,
     emulator: str,
     board: Board,
-    shift: int,
+    shift: int | None,
     folder: Path,
     seconds: float,
     prefixes: Sequence[str],
     placed: Placed | None,
+    more: Sequence[str] = (),
 ) -> list[Fields]:
     """One start of the board over `folder/in.bin`; the fields of each of its report lines."""
     words = "".join(f",arg={word}" for word in ("run", "in.bin", "out.bin", *([hex(placed.address)] if placed else [])))
     command = [
         find_program(emulator), *qemu_arguments(board, shift=shift),
         "-semihosting-config", f"enable=on,target=native{words}", "-kernel", str(elf.resolve()),
-        *(qemu_loads(placed) if placed else []),
+        *(qemu_loads(placed) if placed else []), *more,
     ]  # fmt: skip
     try:
         done = run_program(command, folder, seconds=seconds)

@@ -7,11 +7,13 @@ the library was built, so sizes here are those of the C.
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from codegen_c.program.interface import NOT_RESET
 from tvm_ext.core.errors import BadPackage
 from tvm_ext.core.processes.wire import Value
 
@@ -24,6 +26,7 @@ _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, c
 _HOOK = ctypes.CFUNCTYPE(None, ctypes.c_int32)
 _ALIGNMENT_BYTES = 64
 _loaded: dict[str, ctypes.CDLL] = {}
+_serving: dict[str, threading.Thread] = {}
 _instances: dict[str, Array] = {}
 
 
@@ -62,9 +65,10 @@ def run(call: dict[str, Value], ask: Callable[..., Value] | None = None) -> dict
 
     call: `symbol` of the run function; `io`; `instance`, empty for none; `inputs` with `symbol` (accessor), `name`,
     `rows` and `elements`; `outputs` with `num_elements` and `dtype` instead of elements; `watch`, or None, as
-    `_watch` reads it.
+    `_watch` reads it; `servers`, functions by which other processors run their parts, here threads.
     """
     library = _loaded["library"]
+    _serve(library, call["servers"])
     function = getattr(library, call["symbol"])
     function.restype = ctypes.c_int32
     inputs: list[dict[str, Value]] = call["inputs"]
@@ -90,7 +94,25 @@ def run(call: dict[str, Value], ask: Callable[..., Value] | None = None) -> dict
                 port["elements"].ctypes.data, _address(library, port["symbol"], instance), port["elements"].nbytes
             )
     del hook
+    if status != NOT_RESET:  # behind its last step a run may answer something else than 0
+        _join(call["servers"])
     return {"status": status, "outputs": [port["elements"] for port in outputs], "seen": seen}
+
+
+def _serve(library: ctypes.CDLL, symbols: list[str]) -> None:
+    """Let each function run in a thread; one that still waits, as the last run did not begin, goes on with this one."""
+    for symbol in symbols:
+        if symbol not in _serving:
+            function = getattr(library, symbol)
+            function.restype = None
+            _serving[symbol] = threading.Thread(target=function, daemon=True)
+            _serving[symbol].start()
+
+
+def _join(symbols: list[str]) -> None:
+    """Wait until those functions have returned."""
+    for symbol in symbols:
+        _serving.pop(symbol).join()
 
 
 def _handed_in(instance: str) -> list[ctypes.c_void_p]:

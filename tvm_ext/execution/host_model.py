@@ -96,7 +96,7 @@ class HostModel:
             {**_called(ports, port), "num_elements": port.num_elements, "dtype": port.dtype} for port in ports.outputs
         ]
         call = {"symbol": self._symbol, "io": ports.io, "inputs": came, "outputs": went, "watch": watch}
-        call["instance"] = self._instance
+        call["instance"], call["servers"] = self._instance, [ports.serve(name) for name in ports.servers]
         try:
             result = self._child.call("run", call, ask=ask)
         except ChildFailed as error:

@@ -105,8 +105,9 @@ def run_instrumented(
 
 
 def _static(compiled: Compiled) -> Compiled:
-    """The same program and plan with arenas of its own, which others can look into by name."""
-    return replace(compiled, interface=replace(compiled.interface, context="static", context_bytes=0), sharing=ALONE)
+    """The same program and plan on one processor, with arenas of its own, which others can look into by name."""
+    interface = replace(compiled.interface, context="static", context_bytes=0, servers=())
+    return replace(compiled, interface=interface, sharing=ALONE, parallel=None)
 
 
 def with_ports_in_arena(compiled: Compiled) -> Compiled:

@@ -72,6 +72,13 @@ class _Step:
 
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class _Runner:
+    """A processor that runs steps."""
+
+    name: Identifier
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
 class BundleNames:
     """Names of a bundle and its models, in its order, as the report of each of them has them."""
 
@@ -92,6 +99,7 @@ class _Report:
     warm_up_runs: Annotated[int, Field(ge=0, lt=1 << 31)] = 0
     context_bytes: Annotated[int, Field(ge=0, lt=_MOST_BYTES)] = 0
     bundle: BundleNames | None = None
+    processors: Annotated[tuple[_Runner, ...], Field(max_length=16)] = ()
 
 
 def interface_of(report: Mapping[str, Any]) -> Interface:
@@ -102,6 +110,7 @@ def interface_of(report: Mapping[str, Any]) -> Interface:
         inputs=tuple(map(_port, checked.inputs)), outputs=tuple(map(_port, checked.outputs)),
         state_bytes=checked.state_bytes, warm_up_runs=checked.warm_up_runs,
         context=checked.options.context, context_bytes=checked.context_bytes,
+        servers=tuple(runner.name for runner in checked.processors[1:]),
     )  # fmt: skip
     for what in ("name", "source"):
         sides = [interface.inputs + interface.outputs] if what == "name" else [interface.inputs, interface.outputs]
@@ -172,6 +181,8 @@ def check_header(folder: Path, interface: Interface) -> None:
         said = re.findall(rf"#define {name} (\d{{1,19}})u\b", text)
         if list(map(int, said)) != ([num_bytes] if num_bytes else []):
             raise _disagrees(path, f"{name} = {num_bytes}")
+    if re.findall(rf"\bvoid {interface.model}_serve_(\w+)\(void\);", text) != list(interface.servers):
+        raise _disagrees(path, f"processors that serve it are {', '.join(interface.servers) or 'none'}")
     # An input that nothing reads is not handed over, so a header of streams has no more than its size.
     described = [port for _, port in streamed(interface)] if interface.io == "stream" else ports
     for port in described:

@@ -13,15 +13,19 @@ from tvm_ext.report.cells import binary, number
 
 def platform_table(platforms: Iterable[Mapping[str, Any]]) -> Table:
     """Name, processors, memories and QEMU machine of each platform. platforms: tables as their files have them."""
-    table = Table("platform", "processor", "memories", "QEMU machine", title="Platforms", title_justify="left")
+    table = Table("platform", "processors", "memories", "QEMU machine", title="Platforms", title_justify="left")
     for platform in platforms:
-        processor = platform["processors"][0]
+        processors = "\n".join(_processor(processor) for processor in platform["processors"])
         memories = "\n".join(f"{memory['name']} {binary(memory['capacity_bytes'])}" for memory in platform["memories"])
-        simd = processor.get("simd", "none")
-        vectors = "" if simd in ("none", processor["isa"]) else f"\nwith {simd}"
         machine = platform["board"]["qemu_machine"] if "board" in platform else "-"
-        table.add_row(platform["name"], f"{processor['isa']}{vectors}", memories, machine)
+        table.add_row(platform["name"], processors, memories, machine)
     return table
+
+
+def _processor(processor: Mapping[str, Any]) -> str:
+    """Architecture of a processor, and the vectors that it has beside."""
+    simd = processor.get("simd", "none")
+    return processor["isa"] if simd in ("none", processor["isa"]) else f"{processor['isa']}\nwith {simd}"
 
 
 class ParetoPoint(Protocol):

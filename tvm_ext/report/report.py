@@ -12,7 +12,20 @@ from codegen_c.backend.build import Compiled
 from codegen_c.costs.predict import moved_bytes, predicted_cycles, step_cycles, time_model
 from codegen_c.kernels.contract import Alternative
 from codegen_c.program.interface import Port
-from codegen_c.program.program import KeptState, KernelCall, Program, Step, Transfer, Wait, calls, scratch_bytes, writes
+from codegen_c.program.makespan import SharedRun
+from codegen_c.program.parallel import ParallelProgram, RunStep
+from codegen_c.program.program import (
+    KeptState,
+    KernelCall,
+    Program,
+    Step,
+    Transfer,
+    Wait,
+    calls,
+    processor_of,
+    scratch_bytes,
+    writes,
+)
 from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.options import BuildOptions
 
@@ -31,6 +44,7 @@ def make_report(
     verify: Mapping[str, Any],
     image: Mapping[str, Any] | None = None,
     assurance: Mapping[str, Any] | None = None,
+    shared_run: SharedRun | None = None,
 ) -> dict[str, Any]:
     """The report of a build as JSON-ready values; None where something was not measured.
 
@@ -40,7 +54,9 @@ def make_report(
     come in one call, and the order of axes of their elements; None where they are not streamed.
     float_operations: of a quantized model, steps that compute in float, and why.
     assurance: entries of their own, `stack_bound` and `selftest_coverage`, as `measured_assurance` makes them.
+    placement: where the platform has several processors, what placing operators on them is predicted to give.
     quantization: what quantizing the model here measured on the calibration samples; None for other models.
+    shared_run: measured, of a run that several processors share; None where it was not.
     image: what was made beside the library to be loaded, and its runs; None where none was asked for.
     verify: of each target, None where it was not run. `reference` names the witness; `own_reading` says why nobody else
     was one, None where it is somebody else's; `refused_by` those that were asked before, with their reasons.
@@ -91,6 +107,7 @@ def make_report(
         "stack_bytes": stack_bytes,
         "macs": sum(call.implementation.macs for call in program.kernel_calls()),
         "prediction": _prediction(compiled),
+        **({"placement": dict(compiled.placement)} if compiled.placement is not None else {}),
         "inputs": [_port(port) for port in compiled.interface.inputs],
         "outputs": [_port(port) for port in compiled.interface.outputs],
         "steps": [
@@ -101,8 +118,30 @@ def make_report(
         "quantization": quantization,
         "artifacts": dict(artifacts),
         "image": dict(image) if image else None,
+        **(_processors(compiled.parallel, shared_run) if compiled.parallel else {}),
         "verify": dict(verify),
         **(assurance or {}),
+    }
+
+
+def _processors(parallel: ParallelProgram, measured: SharedRun | None) -> dict[str, Any]:
+    """Processors that share a run, the caller's first, and signals between them. Instructions count no waits.
+
+    makespan_instructions: executed from begin to end of a run, waits included. single_processor_instructions: of the
+    model on the one processor that runs it fastest. Each is None where it was not measured.
+    """
+    return {
+        "processors": [
+            {
+                "name": steps.processor,
+                "steps": [parallel.program.steps[e.index].name for e in steps.entries if isinstance(e, RunStep)],
+                "instructions": measured.instructions[number] if measured else None,
+            }
+            for number, steps in enumerate(parallel.lists)
+        ],
+        "makespan_instructions": measured.makespan if measured else None,
+        "single_processor_instructions": measured.single if measured else None,
+        "signals": parallel.num_signals,
     }
 
 
@@ -201,7 +240,9 @@ def _step(compiled: Compiled, index: int, step: Step, live_bytes: int) -> dict[s
         "kernel": ", ".join(dict.fromkeys(call.implementation.kernel for call in kernel_calls)) or _transfer_kind(step),
         "macs": sum(call.implementation.macs for call in kernel_calls),
         "modelled_instructions": sum(modelled) if all(modelled) else None,
-        "predicted_cycles": round(step_cycles(compiled.program, step, time_model(compiled.platform))),
+        "predicted_cycles": round(
+            step_cycles(compiled.program, step, time_model(compiled.platform, processor_of(step)))
+        ),
         "alternatives": [_alternative(other) for call in kernel_calls for other in call.implementation.alternatives],
         "scratch_bytes": scratch_bytes(step),
         "live_bytes": live_bytes,

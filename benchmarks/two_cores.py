@@ -1,0 +1,78 @@
+"""Executed instructions of networks that two cores share, beside those of the faster core alone, on boards in QEMU.
+
+    python benchmarks/two_cores.py --output benchmarks/results/two_cores.json
+    python benchmarks/two_cores.py --networks dual_m33:ds_cnn_int8 --output /tmp/two_cores.json
+
+The makespan is that of each core's counted instructions, replayed by the signals between them, waits included, as if a
+signal were seen at once (`codegen_c.program.makespan`); one core's are counted by QEMU's clock, or by the same plugin
+where the other core starts it. Both give the same bytes as the host, or the build fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import onnx
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import tvm_ext  # noqa: E402
+from benchmarks import zoo  # noqa: E402
+from benchmarks.measure.commit import stamped, write_result  # noqa: E402
+
+NETWORKS = (
+    "dual_m33_equal:resnet8_int8",
+    "dual_m33:resnet8_int8",
+    "dual_m33_equal:mobilenet_v1_025_96_int8",
+    "dual_m33:mobilenet_v1_025_96_int8",
+    "dual_m33_equal:ds_cnn_int8",
+    "dual_m33:ds_cnn_int8",
+)
+"""board:network."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--networks", nargs="*", default=list(NETWORKS), help="board:network")
+    parser.add_argument("--output", type=Path, required=True)
+    options = parser.parse_args(arguments)
+    results: dict[str, Any] = json.loads(options.output.read_text()) if options.output.exists() else {}
+    for wanted in options.networks:
+        board, name = wanted.split(":")
+        results.setdefault("networks", {})[wanted] = stamped(network(board, name))
+        print(wanted, json.dumps(results["networks"][wanted]), flush=True)
+        write_result(options.output, results)
+    return 0
+
+
+def network(board: str, name: str) -> dict[str, Any]:
+    """Figures of a network's report."""
+    with TemporaryDirectory(prefix="two_cores_") as temporary:
+        folder = Path(temporary)
+        onnx.save(zoo.build(name), folder / f"{name}.onnx")
+        package = tvm_ext.build(
+            tvm_ext.load(folder / f"{name}.onnx"), board, folder / "package", tvm_ext.BuildOptions(verify=("qemu",))
+        )
+        report = package.report
+    makespan, alone = report["makespan_instructions"], report["single_processor_instructions"]
+    return {
+        "makespan_instructions": makespan,
+        "single_processor_instructions": alone,
+        "times_as_fast": round(alone / makespan, 3) if makespan and alone else None,
+        "instructions": {one["name"]: one["instructions"] for one in report["processors"]},
+        "steps": {one["name"]: len(one["steps"]) for one in report["processors"]},
+        "signals": report["signals"],
+        "arena_bytes": report["arena_bytes"],
+        "predicted": report["placement"],
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,202 @@
+"""Checks a parallel program and its memory plan for all interleavings at once. Shares no code with what made them.
+
+The lists are played once, over bytes that know which list touched them last and when. Two steps of which one writes a
+byte that the other touches have to be ordered by lists and signals; if all such pairs are, every interleaving computes
+what this one does. So what is left is the rules for one processor, which `validate` holds for the order played.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from codegen_c.arena.memory_plan import MemoryPlan
+from codegen_c.arena.touched_bytes import Touch, located, touches, whole_of
+from codegen_c.arena.validate import validate
+from codegen_c.arena.validate_lists import Moment, play
+from codegen_c.program.parallel import ParallelProgram, RunStep
+from codegen_c.program.program import Call, Loop, Program, RowSteps, Transfer, Wait, calls
+from tvm_ext.core.errors import PlanRejected
+
+
+@dataclass(kw_only=True)
+class _Bytes:
+    """Bytes of a memory, or of a tensor that the caller holds, after some of the steps.
+
+    written, read: per list, the position behind which its last write or read of the byte has ended; 0 for none.
+    users: what was touched there, by list and that position.
+    """
+
+    written: np.ndarray
+    read: np.ndarray
+    users: dict[tuple[int, int], list[Touch]] = field(default_factory=dict[tuple[int, int], list[Touch]])
+
+
+def validate_order(parallel: ParallelProgram, plan: MemoryPlan) -> None:
+    """Raises PlanRejected with the two steps that are not in order, the processors they run on, and what they share.
+
+    Proved for any interleaving of any number of runs: each step and each signal is used once, no list waits for ever,
+    nothing runs outside of its run, reads come behind their writes, nothing is written over what is still used.
+    """
+    played = play(parallel)
+    ends = _transfer_ends(parallel)
+    memories = _untouched(parallel, plan)
+    for index, moment in played:
+        _check_step(parallel, plan, memories, index, moment, ends)
+    program = replace(parallel.program, steps=tuple(parallel.program.steps[index] for index, _ in played))
+    validate(program, plan)
+    _check_values(program, plan)
+
+
+def _transfer_ends(parallel: ParallelProgram) -> dict[int, int]:
+    """Position behind the wait for each transfer that goes on while steps run, by number."""
+    started = [
+        (number, position, transfer)
+        for number, position, call in _placed_calls(parallel)
+        if isinstance(transfer := call, Transfer) and transfer.number is not None
+    ]
+    waited: dict[int | None, tuple[int, int]] = {
+        transfer.number: (number, position)
+        for number, position, call in _placed_calls(parallel)
+        if isinstance(call, Wait)
+        for transfer in call.transfers
+    }
+    ends: dict[int, int] = {}
+    for number, position, transfer in started:
+        home, end = waited.get(transfer.number, (number, position))  # `validate` refuses one without a wait
+        first, processors = started[0], [steps.processor for steps in parallel.lists]
+        if home != number or number != first[0]:
+            other = processors[home if home != number else first[0]]
+            raise PlanRejected(
+                f"{processors[number]}, entry {position}: {transfer.name} goes on while steps run, and {other} "
+                f"{'waits for it' if home != number else f'starts {first[2].name}'}; all such transfers need one list."
+            )
+        ends[transfer.number or 0] = end + 1
+    return ends
+
+
+def _placed_calls(parallel: ParallelProgram) -> Iterator[tuple[int, int, Call]]:
+    for number, steps in enumerate(parallel.lists):
+        for position, entry in enumerate(steps.entries):
+            if isinstance(entry, RunStep):
+                for call in calls(parallel.program.steps[entry.index]):
+                    yield number, position, call
+
+
+def _untouched(parallel: ParallelProgram, plan: MemoryPlan) -> dict[str, _Bytes]:
+    """Bytes of every memory, and of wholes without a place, that no step has touched."""
+    count = len(parallel.lists)
+    return {
+        name: _Bytes(written=np.zeros((count, size), np.int32), read=np.zeros((count, size), np.int32))
+        for name, size in _sizes(parallel.program, plan).items()
+    }
+
+
+def _sizes(program: Program, plan: MemoryPlan) -> dict[str, int]:
+    """Bytes of every memory as far as it is used, and of wholes without a place."""
+    sizes: dict[str, int] = {}
+    for place in plan.placements.values():
+        memory = f"memory {place.memory}"
+        sizes[memory] = max(sizes.get(memory, 0), place.offset + place.num_bytes)
+    for name, tensor in program.tensors.items():
+        if name not in plan.placements and tensor.part is None:
+            sizes[f"tensor {name}"] = tensor.num_bytes
+    return sizes
+
+
+def _check_step(
+    parallel: ParallelProgram,
+    plan: MemoryPlan,
+    memories: Mapping[str, _Bytes],
+    index: int,
+    moment: Moment,
+    ends: Mapping[int, int],
+) -> None:
+    """Raises PlanRejected where a step of another list may run at the same time and touch the same bytes."""
+    step = parallel.program.steps[index]
+    end = moment.position + 1
+    if isinstance(step, Transfer) and step.number is not None:
+        end = ends[step.number]
+    touched = [located(plan, touch) for touch in touches(parallel.program, plan, step)]
+    for name, touch in touched:
+        for number in range(len(parallel.lists)):
+            for writes in (True, False) if touch.writes else (True,):
+                _check_touch(parallel, name, memories[name], touch, moment, number, writes=writes)
+    for name, touch in touched:
+        held = memories[name]
+        (held.written if touch.writes else held.read)[moment.number, touch.places] = end
+        held.users.setdefault((moment.number, end), []).append(touch)
+
+
+def _check_touch(
+    parallel: ParallelProgram, name: str, held: _Bytes, touch: Touch, moment: Moment, number: int, *, writes: bool
+) -> None:
+    """Raises PlanRejected where a list may not have ended its last writes, or reads, of bytes that are touched now."""
+    last = (held.written if writes else held.read)[number, touch.places]
+    late = np.flatnonzero(last > moment.seen[number])
+    if late.size == 0:
+        return
+    end, place = int(last[late[0]]), touch.place(int(late[0]))
+    other = next(user for user in held.users[number, end] if user.writes == writes and user.holds(place))
+    shared = f", which shares them with {other.tensor}" if other.tensor != touch.tensor else ""
+    raise PlanRejected(
+        f"{_ran(parallel, moment.number, moment.position)} {'writes' if touch.writes else 'reads'} {late.size} B of "
+        f"{touch.tensor}{shared}, in {name}, while {_ran(parallel, number, end - 1)} may still run, and "
+        f"{'writes' if writes else 'reads'} them: no signal orders the two."
+    )
+
+
+def _ran(parallel: ParallelProgram, number: int, position: int) -> str:
+    """The step at a position of a list."""
+    steps = parallel.lists[number]
+    entry = steps.entries[position]
+    assert isinstance(entry, RunStep), "only steps touch bytes"
+    return f"step {entry.index} ({parallel.program.steps[entry.index].name}) of {steps.processor}"
+
+
+def _check_values(program: Program, plan: MemoryPlan) -> None:
+    """Raises PlanRejected where a step reads bytes made later, or never, or gone since; byte for byte, also of rows."""
+    names = {name: number for number, name in enumerate(program.tensors)}
+    made = {
+        name: np.zeros(tensor.num_bytes, bool)
+        for name, tensor in program.tensors.items()
+        if tensor.part is None and tensor.role != "state"
+    }
+    owners: dict[str, np.ndarray] = {}
+    for name, size in _sizes(program, plan).items():
+        owners[name] = np.full(size, -1, np.int32)
+
+    def write(touch: Touch) -> None:
+        name, moved = located(plan, touch)
+        owners[name][moved.places] = names.get(touch.whole, len(names))
+        if touch.whole in made:
+            made[touch.whole][touch.places] = True
+
+    for name in (*program.inputs, *program.kept):
+        write(whole_of(program, name, writes=True))
+    for index, step in enumerate(program.steps):
+        several = isinstance(step, Loop | RowSteps)
+        touched = touches(program, plan, step)
+        inside = {touch.whole for touch in touched if touch.writes and several}
+        for touch in touched:
+            if touch.writes or touch.whole in inside:
+                continue
+            missing = ~made[touch.whole][touch.places] if touch.whole in made else np.zeros(1, bool)
+            if missing.any():
+                raise PlanRejected(
+                    f"step {index} ({step.name}): {missing.sum()} B of {touch.tensor} are not made before it."
+                )
+            name, moved = located(plan, touch)
+            held = owners[name][moved.places]
+            lost = held[held != names[touch.whole]]
+            if lost.size:
+                thief = [*names, "scratch"][int(lost[0])]
+                raise PlanRejected(f"step {index} ({step.name}): {lost.size} B of {touch.tensor} hold {thief} by then.")
+        for touch in touched:
+            if touch.writes:
+                again = touch.whole in made and made[touch.whole][touch.places].any()
+                if again and not several and not isinstance(step, Wait):
+                    raise PlanRejected(f"step {index} ({step.name}): {touch.tensor} was made before.")
+                write(touch)

@@ -1,0 +1,84 @@
+"""A program of several processors: its lists, and memory that they use at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+
+from codegen_c.arena.memory_plan import MemoryPlan
+from codegen_c.program.parallel import ParallelProgram
+from codegen_c.program.program import Program, processor_of
+from codegen_c.program.share_steps import lists_of, share_steps
+from codegen_c.program.step_order import order_of
+from tvm_ext.core.errors import BadOptions
+from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.platform import Platform
+
+Plan = Callable[..., tuple[Program, MemoryPlan]]
+Shared = tuple[Program, MemoryPlan, ParallelProgram]
+
+
+def processors_of(program: Program, platform: Platform) -> tuple[str, ...]:
+    """Processors that run steps of a program, behind the platform's first one, which is the caller's."""
+    used = {processor_of(step) for step in program.steps}
+    others = [processor.name for processor in platform.processors[1:] if processor.name in used]
+    return (platform.processor.name, *others)
+
+
+def check_shared(processors: Sequence[str], options: BuildOptions) -> None:
+    """Raises BadOptions for choices of a build that several processors do not support."""
+    several, way_out = f"steps run on {' and '.join(processors)}", f"processors = {processors[0]}"
+    if len(processors) == 1:
+        return
+    if options.context == "caller":
+        raise BadOptions(
+            f"context = 'caller': {several}, and an instance has no signals. Choose context = 'static', or {way_out}."
+        )
+    if options.io == "stream":
+        raise BadOptions(
+            f"io = 'stream': {several}, and a run that the application's functions end early would leave the others "
+            f"waiting. Choose io = 'arena' or 'caller', or {way_out}."
+        )
+
+
+def shared_plan(ways: Collection[Program], processors: Sequence[str], platform: Platform, plan: Plan) -> Shared:
+    """A program in lists, and its memory: of the ways to write it, the first that fits, or that takes the fewest bytes.
+
+    ways: the one that copies least first. First, memory for all orders in which steps may run. Where that exceeds a
+    memory, memory for the program's own order, and more signals, which keep apart the steps that use the same bytes.
+    """
+    tried: list[Shared] = []
+    for shared in (_free, _in_order):
+        for way in ways:
+            tried.append(shared(way, processors, plan))
+            if _fits(tried[-1][1], platform):
+                return tried[-1]
+    return min(tried, key=_bytes)
+
+
+def _lists(program: Program, processors: Sequence[str]) -> dict[str, list[str]]:
+    assignment = {step.name: name for step in program.steps if (name := processor_of(step))}
+    return lists_of(program, processors, assignment)
+
+
+def _free(program: Program, processors: Sequence[str], plan: Plan) -> Shared:
+    """Signals for values alone, and bytes that no two steps use at once under any of the orders left."""
+    parallel = share_steps(program, _lists(program, processors))
+    planned, places = plan(parallel.program, order=order_of(parallel))
+    return planned, places, replace(parallel, program=planned)
+
+
+def _in_order(program: Program, processors: Sequence[str], plan: Plan) -> Shared:
+    """Bytes as one processor uses them, and signals wherever bytes are used again."""
+    lists = _lists(program, processors)
+    planned, places = plan(share_steps(program, lists).program)
+    parallel = share_steps(planned, lists, places.places)
+    return parallel.program, places, parallel
+
+
+def _bytes(shared: Shared) -> int:
+    return shared[1].arena_bytes
+
+
+def _fits(plan: MemoryPlan, platform: Platform) -> bool:
+    return all(plan.bytes_in(m.name) <= m.capacity_bytes for m in platform.memories)

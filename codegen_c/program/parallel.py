@@ -1,0 +1,77 @@
+"""A program for several processors: a static list for each, and the signals between them. Plain data.
+
+The first processor is the caller's. A run begins where its list begins and ends where its list ends: no other step runs
+before the one or after the other, so successive runs never meet, and the caller may use inputs and outputs in between.
+
+Signals from one processor to another are a channel. They are awaited in the order in which they are sent, so a channel
+needs one word of 32 bits that nothing ever resets: the number of signals sent on it since the start. Its source alone
+writes the word, adding 1 with release order; its target counts the signals it awaited, and waits until
+(int32_t)(word - awaited) > 0, loaded with acquire order. Both counts wrap around together. An interrupt or a mailbox
+may wake the target beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from codegen_c.program.program import Program
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStep:
+    """Runs a step of the program to its end."""
+
+    index: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Notify:
+    """Sends a signal to another list's processor: everything before it has been done, and its writes can be seen."""
+
+    signal: int
+    target: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Await:
+    """Blocks until a signal of another list's processor was sent in this run."""
+
+    signal: int
+    source: int
+
+
+Entry = RunStep | Notify | Await
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepList:
+    """Everything that one processor does in a run, in order."""
+
+    processor: str
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ParallelProgram:
+    """Steps of a program, each in one list. Each signal is sent once and awaited once in a run.
+
+    program: its steps stand in an order that every list and every signal keeps, so it is a program for one processor
+    that computes the same. lists: the caller's first; `Notify` and `Await` name the others by position.
+    """
+
+    program: Program
+    lists: tuple[StepList, ...]
+
+    @property
+    def num_signals(self) -> int:
+        """Signals sent in a run."""
+        return sum(isinstance(entry, Notify) for steps in self.lists for entry in steps.entries)
+
+    def channels(self) -> dict[tuple[int, int], tuple[int, ...]]:
+        """Signals of each pair (source, target) of lists that has any, in the order in which they are sent."""
+        found: dict[tuple[int, int], tuple[int, ...]] = {}
+        for source, steps in enumerate(self.lists):
+            for entry in steps.entries:
+                if isinstance(entry, Notify):
+                    found[source, entry.target] = (*found.get((source, entry.target), ()), entry.signal)
+        return found

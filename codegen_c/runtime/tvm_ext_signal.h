@@ -1,0 +1,107 @@
+/* Signals from one processor to another, through memory that both see. Short, so that you can replace it where your
+   device has better means: keep the type and the two functions.
+
+   A channel joins two processors in one direction. Its source counts the signals that it sent, its target those that it
+   awaited; nothing ever resets the counts, and both wrap around together. Both are 0 before either processor starts.
+   All that the source wrote before a signal, the target sees behind it. */
+#ifndef TVM_EXT_SIGNAL_H
+#define TVM_EXT_SIGNAL_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+/* Bytes of a cache line, where processors have caches: then each count has a line of its own. */
+#ifndef TVM_EXT_SIGNAL_LINE_BYTES
+#define TVM_EXT_SIGNAL_LINE_BYTES 4
+#endif
+
+/* Wakes and idles. By default Arm's events; elsewhere the target looks again and again. Where threads stand in for
+   processors, there are no registers that wake one. */
+#if defined(__ARM_ARCH_PROFILE) && __ARM_ARCH_PROFILE == 'M'
+#define TVM_EXT_SIGNAL_EVENT() __asm__ volatile("dsb\n\tsev" : : : "memory")
+#define TVM_EXT_SIGNAL_NO_EVENT() __asm__ volatile("wfe" : : : "memory")
+#elif defined(__unix__) || defined(__APPLE__)
+#include <sched.h>
+#define TVM_EXT_SIGNAL_EVENT() ((void)0)
+#define TVM_EXT_SIGNAL_NO_EVENT() ((void)sched_yield())
+#define TVM_EXT_SIGNAL_REGISTER(address, value) ((void)(address), (void)(value))
+#else
+#define TVM_EXT_SIGNAL_EVENT() ((void)0)
+#define TVM_EXT_SIGNAL_NO_EVENT() ((void)0)
+#endif
+#ifndef TVM_EXT_SIGNAL_REGISTER
+#define TVM_EXT_SIGNAL_REGISTER(address, value) (*(volatile uint32_t *)(address) = (value))
+#endif
+
+/* Runs behind the count of a sent signal. */
+#ifndef TVM_EXT_SIGNAL_WAKE
+#define TVM_EXT_SIGNAL_WAKE(channel) TVM_EXT_SIGNAL_EVENT()
+#endif
+
+/* Runs while there is no signal; may return at any time. An interrupt ends Arm's wait for an event, too. */
+#ifndef TVM_EXT_SIGNAL_IDLE
+#define TVM_EXT_SIGNAL_IDLE(channel) TVM_EXT_SIGNAL_NO_EVENT()
+#endif
+
+/* Of processors whose caches do not see each other's writes: write back before a signal is sent, forget behind one that
+   came. The counts themselves then lie in memory that is not cached. */
+#ifndef TVM_EXT_SIGNAL_WRITE_BACK
+#define TVM_EXT_SIGNAL_WRITE_BACK() ((void)0)
+#endif
+#ifndef TVM_EXT_SIGNAL_FORGET
+#define TVM_EXT_SIGNAL_FORGET() ((void)0)
+#endif
+
+/* For tests: runs before each signal is sent, and before each is awaited. */
+#ifndef TVM_EXT_SIGNAL_DELAY
+#define TVM_EXT_SIGNAL_DELAY() ((void)0)
+#endif
+
+#if defined(__clang__)
+#define TVM_EXT_SIGNAL_FUNCTION __attribute__((noinline, unused)) static
+#elif defined(__GNUC__)
+#define TVM_EXT_SIGNAL_FUNCTION __attribute__((noinline, noclone, unused)) static
+#else
+#define TVM_EXT_SIGNAL_FUNCTION static
+#endif
+
+typedef struct {
+    _Alignas(TVM_EXT_SIGNAL_LINE_BYTES) _Atomic uint32_t sent; /* written by the source alone */
+    _Alignas(TVM_EXT_SIGNAL_LINE_BYTES) uint32_t awaited;      /* the target's own */
+} tvm_ext_channel;
+
+/* Sends a signal: all that this processor did before is done, and is seen. */
+TVM_EXT_SIGNAL_FUNCTION void tvm_ext_notify(tvm_ext_channel *channel)
+{
+    TVM_EXT_SIGNAL_DELAY();
+    TVM_EXT_SIGNAL_WRITE_BACK();
+    const uint32_t sent = atomic_load_explicit(&channel->sent, memory_order_relaxed) + 1u;
+    atomic_store_explicit(&channel->sent, sent, memory_order_release);
+    TVM_EXT_SIGNAL_WAKE(channel);
+}
+
+/* Returns when the next signal of the channel was sent. */
+TVM_EXT_SIGNAL_FUNCTION void tvm_ext_await(tvm_ext_channel *channel)
+{
+    TVM_EXT_SIGNAL_DELAY();
+    const uint32_t awaited = channel->awaited + 1u;
+    while (((atomic_load_explicit(&channel->sent, memory_order_acquire) - awaited) & 0x80000000u) != 0u) {
+        TVM_EXT_SIGNAL_IDLE(channel);
+    }
+    channel->awaited = awaited;
+    TVM_EXT_SIGNAL_FORGET();
+}
+
+/* Writes to the register of a mailbox or interrupt, which wakes the target of a signal that was sent. */
+TVM_EXT_SIGNAL_FUNCTION void tvm_ext_ring(uintptr_t set_register)
+{
+    TVM_EXT_SIGNAL_REGISTER(set_register, 1u);
+}
+
+/* Clears it behind a signal that came. Another one may have come meanwhile: its count says so. */
+TVM_EXT_SIGNAL_FUNCTION void tvm_ext_answer(uintptr_t clear_register)
+{
+    TVM_EXT_SIGNAL_REGISTER(clear_register, 1u);
+}
+
+#endif

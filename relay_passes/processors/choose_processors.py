@@ -1,0 +1,139 @@
+"""The search for the processor of each task, and the figures of what it found beside those of one processor alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from relay_passes.analysis.processor_costs import NANOSECONDS, ProcessorCosts
+from relay_passes.processors.shared_work import SharedWork
+from relay_passes.solvers.processors.assign import ProcessorAssignment, answer, assign_processors
+from relay_passes.solvers.processors.bounds import LARGE
+from relay_passes.solvers.processors.groupings import group_by_branches, group_by_support, group_by_volume
+from relay_passes.solvers.processors.groups import Groups, assign_groups
+from relay_passes.solvers.processors.loads import energy_of, interval_of
+from relay_passes.solvers.processors.problem import ProcessorProblem
+from relay_passes.solvers.processors.search import Candidate, evaluate
+from relay_passes.solvers.processors.timing import makespan_of
+from tvm_ext.core.objectives import Grouping, Objective
+
+FEMTO_TO_MICROJOULES = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChosenProcessors:
+    """found: the best sharing; alone: the best processor by itself, None where none can run all."""
+
+    found: ProcessorAssignment
+    alone: Candidate | None
+    alone_on: str
+
+
+def choose_processors(
+    work: SharedWork, objective: Objective, grouping: Grouping, fast_bytes: int
+) -> ChosenProcessors | None:
+    """The best sharing found, never worse than one processor alone; None where there is none.
+
+    fast_bytes: of a group by volume, the most that its weights and values may take.
+    """
+    problem = work.problem
+    groups = _groups(problem, grouping, fast_bytes)
+    found = assign_groups(problem, groups, objective) if groups else assign_processors(problem, objective)
+    alone = [(candidate, name) for name, candidate in _alone(work, objective) if candidate.value < LARGE]
+    best = min(alone, key=lambda pair: pair[0].key, default=None)
+    if best and (found is None or best[0].value < found.value):
+        found = answer(problem, objective, best[0], found.bound if found else 0)
+    if found is None:
+        return None
+    return ChosenProcessors(found=found, alone=best[0] if best else None, alone_on=best[1] if best else "")
+
+
+def _groups(problem: ProcessorProblem, grouping: Grouping, fast_bytes: int) -> Groups | None:
+    if grouping == "support":
+        return group_by_support(problem)
+    if grouping == "branches":
+        return group_by_branches(problem)
+    return group_by_volume(problem, fast_bytes) if grouping == "volume" else None
+
+
+def _alone(work: SharedWork, objective: Objective) -> list[tuple[str, Candidate]]:
+    """All work on each processor that can run it, begun and ended on the first."""
+    problem, order = work.problem, tuple(range(len(work.problem.tasks)))
+    found: list[tuple[str, Candidate]] = []
+    for processor, name in enumerate(problem.names):
+        forms = [problem.whole_form(task, processor if work.unit_of(task) else 0) for task in order]
+        if None not in forms:
+            chosen = tuple(form for form in forms if form is not None)
+            found.append((name, evaluate(problem, objective, chosen, order)))
+    return found
+
+
+def placement_report(
+    work: SharedWork,
+    chosen: ChosenProcessors,
+    costs: Sequence[ProcessorCosts],
+    objective: Objective,
+    grouping: Grouping,
+) -> dict[str, Any]:
+    """The outcome as report.json has it. Cycles are those of the first processor's clock."""
+    problem, found = work.problem, chosen.found
+    clock = costs[0].processor.clock_hz
+    knows_power = all(cost.processor.watts > 0 for cost in costs)
+    used = [(task, found.forms[task]) for task in range(len(problem.tasks)) if work.unit_of(task)]
+
+    def cycles(nanoseconds: int) -> int:
+        return round(nanoseconds * clock / NANOSECONDS)
+
+    def figures(forms: Sequence[int], sequence: Sequence[int]) -> dict[str, Any]:
+        interval = interval_of(problem, forms) if objective == "throughput" else None
+        return {
+            "makespan_cycles": cycles(makespan_of(problem, forms, sequence)[0]),
+            "interval_cycles": None if interval is None else cycles(interval),
+            "energy_uj": round(energy_of(problem, forms) * FEMTO_TO_MICROJOULES, 6) if knows_power else None,
+        }
+
+    alone = chosen.alone
+    return {
+        "note": "predicted by the kernels' own costs, not measured",
+        "objective": objective,
+        "grouping": grouping,
+        "clock_hz": clock,
+        **figures(found.forms, found.sequence),
+        "bound": _bound(found, cycles),
+        "gap": round(found.value / found.bound - 1, 6) if found.bound > 0 else None,
+        "single_processor": {"name": chosen.alone_on, **figures(alone.forms, alone.sequence)} if alone else None,
+        "split_operators": sum((task, form) in work.parts for task, form in used),
+        "processors": [
+            {
+                "name": name,
+                "operators": sum(
+                    len(work.unit_of(task))
+                    for task, form in used
+                    if [part.processor for part in problem.tasks[task].forms[form].parts] == [processor]
+                ),
+                "parts": sum(
+                    part.processor == processor
+                    for one in used
+                    if one in work.parts
+                    for part in problem.tasks[one[0]].forms[one[1]].parts
+                ),
+                "busy_cycles": cycles(
+                    sum(
+                        part.time
+                        for task, form in used
+                        for part in problem.tasks[task].forms[form].parts
+                        if part.processor == processor
+                    )
+                ),
+            }
+            for processor, name in enumerate(problem.names)
+        ],
+    }
+
+
+def _bound(found: ProcessorAssignment, cycles: Callable[[int], int]) -> dict[str, Any]:
+    """The value that no sharing goes below, as proved, in the objective's unit."""
+    if found.objective == "energy":
+        return {"energy_uj": round(found.bound * FEMTO_TO_MICROJOULES, 6)}
+    return {"interval_cycles" if found.objective == "throughput" else "makespan_cycles": cycles(found.bound)}

@@ -1,0 +1,193 @@
+"""The operators of a module as tasks to share among processors: the ways each can run, and the values between them.
+
+A run starts on the platform's first processor, which is called, and ends there: a task before all, and one behind all,
+say so. A pipeline has neither: its first stage takes an input while the last one is still busy with an older.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from relay_passes.analysis.operator_graph import OperatorGraph
+from relay_passes.analysis.processor_costs import ProcessorCosts
+from relay_passes.processors.row_parts import RowPart, cuttable, split_rows
+from relay_passes.solvers.processors.problem import (
+    WHOLE,
+    FormPart,
+    ProcessorProblem,
+    Route,
+    Task,
+    TaskForm,
+    TaskValue,
+)
+from tvm_ext.core.decisions.execution import RowSplit, StreamDirection
+from tvm_ext.core.objectives import Objective
+from tvm_ext.core.platform import Platform
+
+MICROWATTS = 1_000_000
+LEAST_SIGNALS = 4
+"""Signals that a layer takes as long as, at least, for it to be worth cutting."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SharedWork:
+    """units: steps of the operators that one task stands for, of a sequence run in rows say. parts: by task and form,
+    of layers cut into rows or channels. first: tasks before those of the units."""
+
+    problem: ProcessorProblem
+    units: tuple[tuple[int, ...], ...]
+    parts: Mapping[tuple[int, int], tuple[RowPart, ...]]
+    first: int
+
+    def unit_of(self, task: int) -> tuple[int, ...]:
+        """Steps of a task; none of those that only begin or end the run."""
+        unit = task - self.first
+        return self.units[unit] if 0 <= unit < len(self.units) else ()
+
+
+def shared_work(
+    operators: OperatorGraph, costs: Sequence[ProcessorCosts], platform: Platform, objective: Objective
+) -> SharedWork | None:
+    """The problem of sharing; None where an operator runs on none of the processors."""
+    units, routes = _units(operators), _routes(costs, platform)
+    forms: list[list[TaskForm]] = []
+    parts: dict[tuple[int, int], tuple[RowPart, ...]] = {}
+    first = 0 if objective == "throughput" else 1
+    for number, unit in enumerate(units):
+        whole = _whole_times(operators, unit, costs)
+        if not whole:
+            return None
+        forms.append([TaskForm(parts=(FormPart(processor=p, time=time),)) for p, time in whole.items()])
+        for cut in _cuts(operators, unit, costs, whole, routes):
+            parts[number + first, len(forms[-1])] = cut
+            forms[-1].append(_form_of(cut))
+    tasks = [
+        Task(forms=tuple(own), weights_bytes=_weights_bytes(operators, unit, costs))
+        for own, unit in zip(forms, units, strict=True)
+    ]
+    values = _values(operators, units, first)
+    if first:
+        edge = Task(forms=(TaskForm(parts=(FormPart(processor=0, time=0),)),))
+        tasks = [edge, *tasks, edge]
+        values += _borders(operators, units)
+    problem = ProcessorProblem(
+        names=tuple(cost.processor.name for cost in costs),
+        powers=tuple(max(1, round(cost.processor.watts * MICROWATTS)) for cost in costs),
+        tasks=tuple(tasks), values=tuple(values), routes=routes,
+    )  # fmt: skip
+    return SharedWork(problem=problem, units=units, parts=parts, first=first)
+
+
+def _units(operators: OperatorGraph) -> tuple[tuple[int, ...], ...]:
+    """Steps in order, those of one sequence together."""
+    found: list[list[int]] = []
+    last = ""
+    for index, composite in enumerate(operators.composites):
+        sequence = RowSplit.read(composite).sequence
+        if sequence and sequence == last:
+            found[-1].append(index)
+        else:
+            found.append([index])
+        last = sequence
+    return tuple(map(tuple, found))
+
+
+def _whole_times(operators: OperatorGraph, unit: Sequence[int], costs: Sequence[ProcessorCosts]) -> dict[int, int]:
+    """The time of a unit on each processor that can run all of it; functions of the application run on the first."""
+    found: dict[int, int] = {}
+    for processor, cost in enumerate(costs):
+        composites = [operators.composites[index] for index in unit]
+        times = [cost.nanoseconds(composite) if composite is not None else None for composite in composites]
+        is_callback = any(StreamDirection.read(composite).direction for composite in composites)
+        if None not in times and (processor == 0 or not is_callback):
+            found[processor] = sum(time for time in times if time is not None)
+    return found
+
+
+def _cuts(
+    operators: OperatorGraph,
+    unit: Sequence[int],
+    costs: Sequence[ProcessorCosts],
+    whole: Mapping[int, int],
+    routes: Mapping[tuple[int, int], Route],
+) -> list[tuple[RowPart, ...]]:
+    """Ways to cut a layer, one for each set of processors that can run it."""
+    composite = operators.composites[unit[0]]
+    if len(unit) > 1 or composite is None or RowSplit.read(composite).sequence or len(whole) < 2:
+        return []
+    signal = max((route.signal_time for route in routes.values()), default=0)
+    layer = cuttable(composite, costs[0]) if min(whole.values()) >= LEAST_SIGNALS * signal else None
+    if layer is None:
+        return []
+    sets = [chosen for count in range(2, len(whole) + 1) for chosen in combinations(sorted(whole), count)]
+    cuts = [split_rows(layer, costs, [(p, whole[p]) for p in chosen]) for chosen in sets]
+    return [cut for cut in cuts if cut]
+
+
+def _form_of(cut: Sequence[RowPart]) -> TaskForm:
+    rows = cut[-1].rows[1]
+    return TaskForm(
+        parts=tuple(
+            FormPart(
+                processor=part.processor, time=part.nanoseconds,
+                share=max(1, WHOLE * (part.rows[1] - part.rows[0]) // rows),
+            )
+            for part in cut
+        )
+    )  # fmt: skip
+
+
+def _weights_bytes(operators: OperatorGraph, unit: Sequence[int], costs: Sequence[ProcessorCosts]) -> int:
+    composites = [operators.composites[index] for index in unit]
+    return sum(costs[0].backend.footprint(composite).weights_bytes for composite in composites if composite is not None)
+
+
+def _values(operators: OperatorGraph, units: Sequence[Sequence[int]], first: int) -> list[TaskValue]:
+    """Values that one task makes and others read."""
+    graph = operators.graph()
+    task_of = {step: number + first for number, unit in enumerate(units) for step in unit}
+    readers: dict[int, dict[int, None]] = {}
+    for step, node in enumerate(graph.nodes):
+        for value in node.reads:
+            readers.setdefault(value, {})[task_of[step]] = None
+    found: list[TaskValue] = []
+    for step, node in enumerate(graph.nodes):
+        for value in node.writes:
+            others = tuple(task for task in readers.get(value, ()) if task != task_of[step])
+            if others:
+                found.append(TaskValue(maker=task_of[step], readers=others, size_bytes=graph.sizes[value]))
+    return found
+
+
+def _borders(operators: OperatorGraph, units: Sequence[Sequence[int]]) -> list[TaskValue]:
+    """The call before all units that read what is there at first, and the return behind all that nobody waits for."""
+    graph, last = operators.graph(), len(units) + 1
+    made = {v: number + 1 for number, unit in enumerate(units) for step in unit for v in graph.nodes[step].writes}
+    reads = [{value for step in unit for value in graph.nodes[step].reads} for unit in units]
+    begun = tuple(n + 1 for n, values in enumerate(reads) if all(made.get(v, n + 1) == n + 1 for v in values))
+    awaited = {made[v] for number, values in enumerate(reads) for v in values if made.get(v, number + 1) != number + 1}
+    found = [TaskValue(maker=0, readers=begun, size_bytes=0)]
+    for task in range(1, last):
+        if task not in awaited or any(made.get(value) == task for value in graph.outputs):
+            found.append(TaskValue(maker=task, readers=(last,), size_bytes=0))
+    return found
+
+
+def _routes(costs: Sequence[ProcessorCosts], platform: Platform) -> dict[tuple[int, int], Route]:
+    """Signals between cores; all share the memory of the tensors, so nothing else crosses."""
+    routes: dict[tuple[int, int], Route] = {}
+    for source, one in enumerate(costs):
+        for target, other in enumerate(costs):
+            signal = platform.signal_between(one.processor.name, other.processor.name)
+            if signal:
+                routes[source, target] = Route(signal_time=one.from_cycles(signal.latency_cycles))
+    return routes
+
+
+def fast_memory_bytes(platform: Platform) -> int:
+    """Bytes of the fastest ram, the smaller of two as fast."""
+    rams = [memory for memory in platform.memories if memory.kind == "ram"]
+    fastest = min(rams, key=lambda memory: (-memory.read_bytes_per_cycle, memory.capacity_bytes))
+    return fastest.capacity_bytes

@@ -1,0 +1,1 @@
+"""Tasks shared among processors: where each runs, and in which order on each."""

@@ -1,0 +1,96 @@
+"""The processor, or the processors, of each task, and the list of each processor: by search, with a bound.
+
+Three ways after each other, until one proves the answer: labels that are extended task by task, exact where few values
+are alive at a time; changes to the best so far; a constraint program, where ortools is installed and tasks are few.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from relay_passes.solvers.processors.bounds import LARGE, lower_bound
+from relay_passes.solvers.processors.frontier import sweep
+from relay_passes.solvers.processors.frontier_loads import LoadLabels
+from relay_passes.solvers.processors.frontier_times import TimeLabels
+from relay_passes.solvers.processors.problem import ProcessorProblem
+from relay_passes.solvers.processors.search import Candidate, evaluate, improve, started
+from relay_passes.solvers.processors.timing import ListedTask, listed_tasks
+from tvm_ext.core.objectives import Objective
+
+MOST_LABELS = 16_000
+"""Labels that a search makes, about."""
+WIDTH = 6
+"""Labels kept at first."""
+GROWTH = 4
+"""Times as many are kept then, and so on."""
+MOST_EXACT = {"makespan": 40, "energy": 600, "throughput": 600}
+"""Tasks up to which a constraint program is tried."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessorAssignment:
+    """forms: of each task. sequence: tasks, in an order that all lists are in. lists: of each processor. value: of the
+    objective; bound: no assignment goes below it."""
+
+    objective: Objective
+    forms: tuple[int, ...]
+    sequence: tuple[int, ...]
+    lists: tuple[tuple[ListedTask, ...], ...]
+    value: int
+    bound: int
+
+    @property
+    def proved(self) -> bool:
+        return self.value == self.bound
+
+
+def assign_processors(
+    problem: ProcessorProblem, objective: Objective, *, labels: int = MOST_LABELS, use_solver: bool = True
+) -> ProcessorAssignment | None:
+    """The best assignment found, never worse than the best processor that can run all tasks.
+
+    The same problem gives the same assignment. None where no order of stages for a pipeline is found. labels: effort of
+    the search. use_solver: whether ortools is asked, where it is installed.
+    """
+    bound = lower_bound(problem, objective)
+    found = started(problem, objective)
+    best = found[0] if found else None
+    best, bound = _by_labels(problem, objective, best, bound, labels)
+    if best and best.value > bound:
+        best = improve(problem, objective, best, bound, appends=6 * labels)
+    unproved = bound < (best.value if best else LARGE)
+    if use_solver and unproved and len(problem.tasks) <= MOST_EXACT[objective] and find_spec("ortools") is not None:
+        from relay_passes.solvers.processors.exact import assign_exactly
+
+        best, bound = assign_exactly(problem, objective, best, bound)
+    return answer(problem, objective, best, bound) if best else None
+
+
+def answer(problem: ProcessorProblem, objective: Objective, best: Candidate, bound: int) -> ProcessorAssignment:
+    """A candidate with its lists and times."""
+    return ProcessorAssignment(
+        objective=objective, forms=best.forms, sequence=best.sequence,
+        lists=listed_tasks(problem, best.forms, best.sequence), value=best.value, bound=bound,
+    )  # fmt: skip
+
+
+def _by_labels(
+    problem: ProcessorProblem, objective: Objective, best: Candidate | None, bound: int, labels: int
+) -> tuple[Candidate | None, int]:
+    """Sweeps with more and more labels, until one proves the best, or labels are spent."""
+    makes = TimeLabels(problem) if objective == "makespan" else LoadLabels(problem, objective)
+    width, base = WIDTH, bound
+    while best is None or best.value > bound:
+        most = best.value if best else LARGE
+        swept = sweep(makes.start(base), makes.extend, len(problem.tasks), most, width)
+        if swept.best:
+            choices = swept.best.choices()
+            forms = tuple(form for _, form in sorted(choices))
+            best = evaluate(problem, objective, forms, tuple(task for task, _ in choices))
+        if best is None and swept.bound == LARGE:
+            return None, LARGE  # looked at all
+        bound, labels, width = max(bound, swept.bound), labels - swept.labels, width * GROWTH
+        if swept.labels * GROWTH > labels:
+            break
+    return best, bound

@@ -1,0 +1,154 @@
+"""Values that no assignment goes below: the longest path, and what processors must do between heads and tails.
+
+Loads are bounded by a weighted mean over the processors: whatever the weights, a task adds at least its cheapest form's
+weighted time. On paths, every part waits for all pieces of what its task reads, at least for the signal where two
+processors differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+from relay_passes.solvers.processors.problem import FormPart, ProcessorProblem
+from tvm_ext.core.objectives import Objective
+
+STEPS = 24
+"""Weights of two processors that are tried; with more processors there are fewer for each."""
+MOST_WINDOWS = 24
+"""Heads from which on loads are bounded."""
+
+LARGE = 1 << 62
+"""No time or energy is as large."""
+
+
+def lower_bound(problem: ProcessorProblem, objective: Objective) -> int:
+    """A value of the objective that no assignment goes below."""
+    if objective == "energy":
+        return sum(min(sum(map(problem.energy_of, form.parts)) for form in task.forms) for task in problem.tasks)
+    if objective == "throughput":
+        return max(
+            (load_bound(weights, weighted_times(problem, weights)) for weights in weightings(problem)), default=0
+        )
+    return _makespan_bound(problem)
+
+
+def weightings(problem: ProcessorProblem) -> Iterator[tuple[int, ...]]:
+    """Weights of the processors, on a grid."""
+    count = len(problem.names)
+    steps = STEPS if count <= 2 else 6 if count == 3 else 3
+    for weights in product(range(steps + 1), repeat=count - 1):
+        if sum(weights) <= steps:
+            yield (*weights, steps - sum(weights))
+
+
+def weighted_times(problem: ProcessorProblem, weights: Sequence[int]) -> list[int]:
+    """The least weighted time that each task adds to the processors."""
+    return [
+        min(sum(weights[part.processor] * part.time for part in form.parts) for form in task.forms)
+        for task in problem.tasks
+    ]
+
+
+def load_bound(weights: Sequence[int], times: Sequence[int], busy: Sequence[int] = ()) -> int:
+    """Time until all processors are done, where they are `busy` until some time already."""
+    total = sum(times) + sum(weight * until for weight, until in zip(weights, busy, strict=False))
+    return -(-total // sum(weights))
+
+
+def _lag(problem: ProcessorProblem, value: int, part: FormPart, target: int) -> int:
+    """Time from the end of a part until another processor has its piece, at least."""
+    if part.processor == target:
+        return 0
+    return problem.routes[part.processor, target].signal_time + problem.transfer_time(value, part, target)
+
+
+def heads(problem: ProcessorProblem) -> list[int]:
+    """A time that no part of each task begins before."""
+    begins: list[list[list[int]]] = []
+    for number, task in enumerate(problem.tasks):
+        begins.append([])
+        for form in task.forms:
+            begins[-1].append([_earliest(problem, number, part.processor, begins) for part in form.parts])
+    return [min((at for form in forms for at in form), default=0) for forms in begins]
+
+
+def _earliest(problem: ProcessorProblem, task: int, target: int, begins: list[list[list[int]]]) -> int:
+    """The begin of a part on a processor, each value made in the form best for it."""
+    at = 0
+    for value in problem.read_values[task]:
+        maker = problem.values[value].maker
+        arrivals = [
+            max(
+                begin + part.time + _lag(problem, value, part, target)
+                for begin, part in zip(parts, form.parts, strict=True)
+            )
+            for parts, form in zip(begins[maker], problem.tasks[maker].forms, strict=True)
+        ]
+        at = max(at, min(arrivals))
+    return at
+
+
+def tails(problem: ProcessorProblem) -> tuple[list[int], list[int]]:
+    """The least time from the first begin of each task to the end of all, and from the end of one of its parts."""
+    behind = rests(problem)
+    through = [
+        min(
+            max(part.time + rest for part, rest in zip(form.parts, own, strict=True))
+            for form, own in zip(task.forms, forms, strict=True)
+        )
+        for task, forms in zip(problem.tasks, behind, strict=True)
+    ]
+    return through, [min(map(min, forms)) for forms in behind]
+
+
+def rests(problem: ProcessorProblem) -> list[list[list[int]]]:
+    """The least time from the end of each part to the end of all, by task, form and part."""
+    made: list[list[int]] = [[] for _ in problem.tasks]
+    for number, value in enumerate(problem.values):
+        made[value.maker].append(number)
+    through: list[list[int]] = [[] for _ in problem.tasks]
+    found: list[list[list[int]]] = [[] for _ in problem.tasks]
+    for number in reversed(range(len(problem.tasks))):
+        forms = problem.tasks[number].forms
+        found[number] = [[_rest(problem, made[number], part, through) for part in form.parts] for form in forms]
+        through[number] = [
+            max(part.time + rest for part, rest in zip(form.parts, own, strict=True))
+            for form, own in zip(forms, found[number], strict=True)
+        ]
+    return found
+
+
+def _rest(problem: ProcessorProblem, made: Sequence[int], part: FormPart, through: list[list[int]]) -> int:
+    """The least time from the end of a part to the end of all: each reader in the form best for it."""
+    longest = 0
+    for value in made:
+        for reader in problem.values[value].readers:
+            forms = zip(problem.tasks[reader].forms, through[reader], strict=True)
+            longest = max(
+                longest,
+                min(
+                    least + min(_lag(problem, value, part, own.processor) for own in form.parts)
+                    for form, least in forms
+                ),
+            )
+    return longest
+
+
+def _makespan_bound(problem: ProcessorProblem) -> int:
+    """The longest path, and loads of the tasks with a head and a rest of at least some length."""
+    head = heads(problem)
+    through, behind = tails(problem)
+    bound = max((at + rest for at, rest in zip(head, through, strict=True)), default=0)
+    starts = sorted(set(head))
+    starts = starts[:: max(1, len(starts) // MOST_WINDOWS)]
+    by_rest = sorted(range(len(problem.tasks)), key=lambda task: -behind[task])
+    for weights in weightings(problem):
+        times, weight = weighted_times(problem, weights), sum(weights)
+        for start in starts:
+            total = 0
+            for task in by_rest:
+                if head[task] >= start:
+                    total += times[task]
+                    bound = max(bound, start + behind[task] - (-total // weight))
+    return bound

@@ -1,0 +1,62 @@
+"""Forms, and for the makespan lists, as a constraint program for ortools' CP-SAT: the best, or a bound closer to it.
+
+Processors run blocks: a task behind the transfers it begins with. The program lets a DMA take values in any order, and
+the parts of a split stand in lists in any order; the lists it finds are timed as all others are, so its bound holds,
+and where both are equal the answer is proved.
+"""
+
+from __future__ import annotations
+
+from relay_passes.solvers.processors.exact_forms import FormsProgram
+from relay_passes.solvers.processors.exact_times import add_times
+from relay_passes.solvers.processors.problem import ProcessorProblem
+from relay_passes.solvers.processors.search import Candidate, evaluate
+from tvm_ext.core.errors import MissingTool
+from tvm_ext.core.objectives import Objective
+
+try:
+    from ortools.sat.python import cp_model
+except ImportError:
+    raise MissingTool("exact sharing among processors needs ortools: pip install 'tvm-ext[exact]'.") from None
+
+EFFORT = 0.1
+"""Deterministic time limit of the solver, about seconds: it ends the search without depending on the machine."""
+
+
+def assign_exactly(
+    problem: ProcessorProblem, objective: Objective, hint: Candidate | None, bound: int, *, effort: float = EFFORT
+) -> tuple[Candidate | None, int]:
+    """The best found, no worse than the hint, and a bound no lower than the one given."""
+    program = FormsProgram(problem)
+    model, most = program.model, hint.value if hint else None
+    if objective == "makespan":
+        assert hint
+        begins = add_times(program, hint, bound)
+    else:
+        begins = None
+        program.add_objective(objective, bound, most)
+    program.hint_forms(hint)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.max_deterministic_time = effort
+    solver.parameters.cp_model_probing_level = 0
+    status = solver.solve(model)
+    if status == cp_model.INFEASIBLE:
+        return hint, bound
+    bound = max(bound, round(solver.best_objective_bound))
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return hint, bound
+    forms = program.forms_in(solver)
+    sequence = tuple(range(len(problem.tasks)))
+    if begins is not None:
+        sequence = tuple(
+            sorted(
+                sequence,
+                key=lambda t: (
+                    max(solver.value(begins[t, p.processor]) for p in problem.tasks[t].forms[forms[t]].parts),
+                    t,
+                ),
+            )
+        )
+    found = evaluate(problem, objective, forms, sequence)
+    return (min(hint, found, key=lambda one: one.key) if hint else found), bound

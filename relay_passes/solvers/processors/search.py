@@ -1,0 +1,120 @@
+"""A search for forms and lists: single tasks and runs of tasks change their processor, tasks change their places.
+
+Late acceptance (Burke and Bykov, 2017): a change stays if what it gives is no worse than now, or than some changes ago.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from relay_passes.solvers.processors.bounds import LARGE
+from relay_passes.solvers.processors.loads import energy_of, interval_of
+from relay_passes.solvers.processors.problem import ProcessorProblem
+from relay_passes.solvers.processors.starts import starts
+from relay_passes.solvers.processors.timing import makespan_of
+from tvm_ext.core.objectives import Objective
+
+MOST_APPENDS = 100_000
+"""Tasks whose times are computed in all, counted once for each time a run of the whole is looked at."""
+LATE = 40
+"""Changes ago that one is compared with."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundForms:
+    """Forms, a sequence whose tasks of one processor are its list, the objective and what decides among equals."""
+
+    forms: tuple[int, ...]
+    sequence: tuple[int, ...]
+    value: int
+    beside: int
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.value, self.beside
+
+
+def evaluate(
+    problem: ProcessorProblem, objective: Objective, forms: tuple[int, ...], sequence: tuple[int, ...]
+) -> FoundForms:
+    """A candidate with its value; far too large a one where a pipeline's stages have no order."""
+    if objective == "makespan":
+        value, beside = makespan_of(problem, forms, sequence)
+    elif objective == "energy":
+        value, beside = energy_of(problem, forms), 0
+    else:
+        interval = interval_of(problem, forms)
+        value, beside = (LARGE, 0) if interval is None else (interval, energy_of(problem, forms))
+    return FoundForms(forms=forms, sequence=sequence, value=value, beside=beside)
+
+
+def started(problem: ProcessorProblem, objective: Objective) -> list[FoundForms]:
+    """Candidates to begin with, the best first; a single processor that can run all is among them."""
+    found = [evaluate(problem, objective, *start) for start in starts(problem, objective)]
+    return sorted((one for one in found if one.value < LARGE), key=lambda one: one.key)
+
+
+def improve(
+    problem: ProcessorProblem, objective: Objective, start: FoundForms, bound: int, *, appends: int = MOST_APPENDS
+) -> FoundForms:
+    """The best of many changes one after the other, no worse than the start. appends: effort."""
+    rounds = appends // max(1, len(problem.tasks))
+    random, best, now = Random(len(problem.tasks)), start, start
+    history = [start.key] * LATE
+    moves: list[Callable[[Random, ProcessorProblem, FoundForms], tuple[tuple[int, ...], tuple[int, ...]] | None]]
+    moves = [_change_form, _change_run] if objective != "makespan" else [_change_form, _change_run, _change_place]
+    for number in range(rounds):
+        changed = moves[number % len(moves)](random, problem, now)
+        if changed is None:
+            continue
+        new = evaluate(problem, objective, *changed)
+        if new.key <= max(now.key, history[number % LATE]) and new.value < LARGE:
+            now = new
+        history[number % LATE] = now.key
+        if now.key < best.key:
+            best = now
+            if best.value <= bound:
+                break
+    return best
+
+
+def _change_form(
+    random: Random, problem: ProcessorProblem, now: FoundForms
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """One task in another form."""
+    task = random.randrange(len(now.forms))
+    count = len(problem.tasks[task].forms)
+    if count == 1:
+        return None
+    form = (now.forms[task] + 1 + random.randrange(count - 1)) % count
+    return (*now.forms[:task], form, *now.forms[task + 1 :]), now.sequence
+
+
+def _change_run(
+    random: Random, problem: ProcessorProblem, now: FoundForms
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Tasks one after the other in the sequence to one processor, where it can run them."""
+    begin = random.randrange(len(now.sequence))
+    end = begin + 2 + min(random.randrange(len(now.sequence)), random.randrange(len(now.sequence)))
+    target, forms = random.randrange(len(problem.names)), list(now.forms)
+    for task in now.sequence[begin:end]:
+        form = problem.whole_form(task, target)
+        forms[task] = forms[task] if form is None else form
+    return None if tuple(forms) == now.forms else (tuple(forms), now.sequence)
+
+
+def _change_place(
+    random: Random, problem: ProcessorProblem, now: FoundForms
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """One task elsewhere in the sequence, behind what it reads and before what reads it."""
+    at = random.randrange(len(now.sequence))
+    task, places = now.sequence[at], {task: place for place, task in enumerate(now.sequence)}
+    first = max((places[maker] for maker in problem.makers[task]), default=-1) + 1
+    last = min((places[follower] for follower in problem.followers[task]), default=len(now.sequence)) - 1
+    if first == last:
+        return None
+    new = random.randrange(first, last + 1)
+    left = [*now.sequence[:at], *now.sequence[at + 1 :]]
+    return now.forms, (*left[:new], task, *left[new:])

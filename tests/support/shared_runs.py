@@ -1,0 +1,113 @@
+"""Models shared among processors by chance, and the same on one processor; delays before each signal and each wait."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from codegen_c.backend.build import Compiled
+from codegen_c.emit.build_files import emit_build_files
+from codegen_c.emit.firmware import emit_firmware
+from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
+from tests.support.placed import place_by_hand
+from tvm_ext.core.decisions.models import PortNames
+from tvm_ext.core.options import BuildOptions, Io, Quantize
+from tvm_ext.core.platform import Platform
+from tvm_ext.load import load
+from tvm_ext.pipeline import compile_model
+
+Sample = dict[str, np.ndarray]
+
+DELAYS = """\
+/* Signals are sent, and awaited, some time later than they could be: another time in each run. */
+#include <stdint.h>
+
+static inline void test_delay(void)
+{
+    static volatile uint32_t state = 1u;
+    state = 1664525u * state + 1013904223u;
+    for (volatile uint32_t left = state >> 19; left > 0u; left--) {
+    }
+}
+
+#define TVM_EXT_SIGNAL_DELAY() test_delay()
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """One model compiled twice, for one processor and for several, and what to run it on."""
+
+    alone: Compiled
+    shared: Compiled
+    samples: list[Sample]
+
+
+def pair_of(
+    model: onnx.ModelProto,
+    platform: Platform,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
+    *,
+    io: Io = "arena",
+    quantize: Quantize = "none",
+) -> Pair:
+    """The model on the platform's first processor, and with each operator on one that chance chooses."""
+    path = folder / "net.onnx"
+    onnx.save(model, path)
+    mod, rng = load(path), np.random.default_rng(seed)
+    inputs = dict(zip(PortNames.read(mod).inputs, mod["main"].params, strict=True))
+    shapes = {name: tuple(map(int, param.ty.shape)) for name, param in inputs.items()}
+    samples = [{name: _drawn(rng, shape, "float32") for name, shape in shapes.items()} for _ in range(3)]
+    options = BuildOptions(io=io, quantize=quantize, name="net", processors=(platform.processor.name,), verify=())
+    calibration = samples if quantize == "int8" else None
+    _, alone = compile_model(mod, platform, options, calibration)
+    chosen = random.Random(seed)
+    names = [processor.name for processor in platform.processors]
+    with monkeypatch.context() as patched:
+        place_by_hand(patched, lambda _index, _name: chosen.choice(names))
+        _, shared = compile_model(mod, platform, options, calibration)
+    assert shared.parallel is not None, "chance left all to one processor; choose another seed"
+    drawn = [{port.source: _drawn(rng, port.shape, port.dtype) for port in alone.interface.inputs} for _ in range(3)]
+    return Pair(alone=alone, shared=shared, samples=drawn)
+
+
+def _drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    if dtype == "int8":
+        return rng.integers(-128, 128, shape).astype(np.int8)
+    return rng.uniform(-1, 1, shape).astype(np.float32)
+
+
+def write_sources(compiled: Compiled, folder: Path) -> Path:
+    """The library's C in a new folder."""
+    folder.mkdir()
+    for name, text in compiled.sources().items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+def write_package(pair: Pair, compiled: Compiled, folder: Path) -> Path:
+    """The same with self-test, firmware and build files, and the header of delays."""
+    write_sources(compiled, folder)
+    vector = TestVector(inputs=pair.samples[0], outputs=None)
+    interface, platform = compiled.interface, compiled.platform
+    units = [path.name for path in sorted(folder.glob("*.c"))]
+    texts = {
+        **emit_vectors(interface, [vector]),
+        **emit_selftest(interface, compares=False),
+        **emit_build_files(
+            "net", units, platform, "speed", own_flags=compiled.own_flags, several=bool(interface.servers)
+        ),
+        **emit_firmware(interface, platform, compares=False),
+        "delays.h": DELAYS,
+    }
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder

@@ -1,0 +1,93 @@
+"""Files of a package: texts that are generated, and what compilers make of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from codegen_c.backend.build import Compiled
+from codegen_c.emit.build_files import emit_build_files
+from codegen_c.emit.firmware import emit_firmware
+from codegen_c.emit.image import emit_image
+from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
+from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.toolchain import compile_objects, link_elf, section_sizes, static_library
+from tvm_ext.execution.host_model import library_sources
+from tvm_ext.package import PLATFORM_FILE
+from tvm_ext.verification.verify import FLOAT_TOLERANCE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifacts:
+    """Files that compilers made. on_host: objects of the library where they run on this machine, and are run so."""
+
+    library: Path
+    elf: Path | None
+    code_bytes: int
+    on_host: tuple[Path, ...]
+
+
+def write_texts(folder: Path, compiled: Compiled, options: BuildOptions, vectors: Sequence[TestVector]) -> None:
+    """Write everything that is generated, but for the report and what shows it."""
+    interface, platform = compiled.interface, compiled.platform
+    moves, compares = bool(compiled.program.moves()), vectors[0].outputs is not None
+    texts = compiled.sources()
+    units = [name for name in texts if name.endswith(".c")]
+    texts = {
+        **texts,
+        **emit_vectors(interface, vectors),
+        **emit_selftest(interface, tolerance=FLOAT_TOLERANCE, compares=compares),
+        **emit_build_files(
+            interface.model,
+            units,
+            platform,
+            options.optimize,
+            image=options.image,
+            own_flags=compiled.own_flags,
+            several=bool(interface.servers),
+        ),
+        **(
+            emit_firmware(interface, platform, moves=moves, compares=compares, image=options.image)
+            if platform.board
+            else {}
+        ),
+        **(emit_image(interface, platform) if options.image else {}),
+        PLATFORM_FILE: json.dumps(json.loads(platform.to_json()), indent=2) + "\n",
+    }
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def compile_package(folder: Path, compiled: Compiled, options: BuildOptions, objects_dir: Path) -> Artifacts:
+    """The static library, the ELF where there is a board, and the bytes of code in the library."""
+    platform, model = compiled.platform, compiled.interface.model
+    toolchain = platform.toolchain_of(platform.processor)
+    flags = [] if toolchain.prefix else ["-fPIC"]
+    sources_of: dict[str, list[Path]] = {}
+    for source in library_sources(folder, model):
+        sources_of.setdefault(compiled.processor_of_source.get(source.name, ""), []).append(source)
+    library_objects = [
+        built
+        for processor, sources in sources_of.items()
+        for built in compile_objects(
+            sources, objects_dir, platform.toolchain_of(platform.processor_named(processor)),
+            optimize=options.optimize, flags=flags, include_dirs=[folder],
+        )
+    ]  # fmt: skip
+    sizes = section_sizes(library_objects, toolchain)
+    code_bytes = sum(s.text + s.rodata + s.data for n, s in sizes.items() if n != f"{model}_weights.o")
+    library = static_library(library_objects, folder / f"lib{model}.a", toolchain)
+    elf = None
+    if platform.board:
+        tests = [folder / f"{model}_{part}.c" for part in ("selftest", "vectors")]
+        firmware = compile_objects(
+            [*tests, *sorted((folder / "board").glob("*.c"))], objects_dir, toolchain,
+            optimize=options.optimize, include_dirs=[folder],
+        )  # fmt: skip
+        script = folder / "board" / "link.ld"
+        elf = link_elf([*library_objects, *firmware], folder / f"{model}.elf", toolchain, script=script)
+    on_host = () if toolchain.prefix else tuple(library_objects)
+    return Artifacts(library=library, elf=elf, code_bytes=code_bytes, on_host=on_host)

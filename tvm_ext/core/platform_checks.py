@@ -1,0 +1,182 @@
+"""Values of a platform's file that contradict each other: names, ways for bytes and signals, sections, addresses."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from itertools import pairwise
+
+from tvm_ext.core.names import is_c_keyword
+from tvm_ext.core.platform_parts import LINKED_MEMORY, NO_SIMD, STATE_MEMORY, Board, PlatformTables, Processor, Signal
+from tvm_ext.core.section_names import section_problem, shared_sections
+
+_ADDRESS_SPACE_BYTES = 1 << 32
+_TIMER_BYTES = 16
+_REGISTER_BYTES = 4
+
+_REGISTERS = {
+    "event": (),
+    "mailbox": ("set_address", "status_address", "clear_address"),
+    "interrupt": ("set_address", "clear_address", "interrupt"),
+}
+"""Keys that a signal of each kind needs; it has no other ones of them."""
+
+
+def contradiction(tables: PlatformTables) -> str | None:
+    """The first contradiction, with the key that has it; None without."""
+    checks = (_name_problem, _processor_problem, _link_problem, _signal_problem, _section_problem, _memory_problem)
+    problem = next((problem for check in checks if (problem := check(tables))), None)
+    return problem or (_board_problem(tables, tables.board) if tables.board else None)
+
+
+def _name_problem(tables: PlatformTables) -> str | None:
+    """Names used twice, or taken by what a model keeps."""
+    names = [part.name for part in (*tables.processors, *tables.memories)]
+    for taken in (STATE_MEMORY, LINKED_MEMORY):
+        if taken in names:
+            return f"name = {taken!r} is the name of what models keep between runs; choose another one."
+    for name, count in Counter(names).items():
+        if count > 1:
+            return f"name = {name!r} is used more than once; processors and memories need names of their own."
+    return None
+
+
+def _processor_problem(tables: PlatformTables) -> str | None:
+    """An accelerator without its driver, or with what only cores have."""
+    if tables.processors[0].kind != "core":
+        return (
+            f"processors.{tables.processors[0].name}: the first processor runs the model's own code; list a core first."
+        )
+    for processor in tables.processors:
+        where = f"processors.{processor.name}"
+        if processor.kind == "core" and processor.offload:
+            return f'{where}.offload: is the driver of an accelerator; say kind = "offload", or leave it out.'
+        if processor.kind == "offload":
+            if not processor.offload:
+                return f"{where}: an offload needs its driver; add a [processors.offload] table."
+            if (processor.simd, processor.fpu, processor.flags) != (NO_SIMD, "none", ()):
+                return f"{where}: simd, fpu and flags are of code, and an offload runs none; leave them out."
+    return _driver_problem([processor for processor in tables.processors if processor.offload])
+
+
+def _driver_problem(processors: Iterable[Processor]) -> str | None:
+    """Names of drivers' functions that C does not allow, or that two functions have."""
+    taken: dict[str, tuple[str, str]] = {}
+    for processor in processors:
+        assert processor.offload
+        where = f"processors.{processor.name}.offload"
+        names = [("wait", processor.offload.wait, (processor.name, "wait"))]
+        for index, one in enumerate(processor.offload.operators):
+            names.append((f"operators[{index}].start", one.start, (processor.name, one.kind)))
+        for key, name, use in names:
+            if is_c_keyword(name) or name.lower().startswith("tvm_ext"):
+                return f"{where}.{key} = {name!r}: is a word of C, or of the code generated here; choose another one."
+            if taken.setdefault(name, use) != use:
+                return f"{where}.{key} = {name!r}: another function has that name; each takes arguments of its own."
+    return None
+
+
+def _link_problem(tables: PlatformTables) -> str | None:
+    """Ends of links that are nothing, and memories that nobody reaches."""
+    names = [part.name for part in (*tables.processors, *tables.memories)]
+    for index, link in enumerate(tables.links):
+        for key, end in (("source", link.source), ("target", link.target)):
+            if end not in names:
+                return f"links[{index}].{key} = {end!r} is neither a processor nor a memory: {', '.join(names)}."
+    processors = {processor.name for processor in tables.processors}
+    for memory in tables.memories:
+        ends = [{link.source, link.target} for link in tables.links]
+        if not any(memory.name in end and end & processors for end in ends):
+            return f"memories.{memory.name}: no processor reaches it; add a [[links]] table that joins the two."
+    return None
+
+
+def _signal_problem(tables: PlatformTables) -> str | None:
+    """Signals between others than two cores, twice between the same, or without their registers."""
+    cores = [processor.name for processor in tables.processors if processor.kind == "core"]
+    pairs: set[tuple[str, str]] = set()
+    for index, signal in enumerate(tables.signals):
+        where = f"signals[{index}]"
+        for key, end in (("source", signal.source), ("target", signal.target)):
+            if end not in cores:
+                return f"{where}.{key} = {end!r} is no core: {', '.join(cores)}."
+        if signal.source == signal.target:
+            return f"{where}.target = {signal.target!r} is its source; a core needs no signal to itself."
+        if (signal.source, signal.target) in pairs:
+            return f"{where}: from {signal.source} to {signal.target} there is a signal already; keep one of them."
+        pairs.add((signal.source, signal.target))
+        if problem := _register_problem(signal):
+            return f"{where}.{problem}"
+    return None
+
+
+def _register_problem(signal: Signal) -> str | None:
+    """A register that its kind has not, or that is missing or no word."""
+    for key in ("set_address", "status_address", "clear_address", "interrupt"):
+        value: int | None = getattr(signal, key)
+        needed = key in _REGISTERS[signal.kind]
+        if needed and value is None:
+            return f"{key}: is missing; kind = {signal.kind!r} needs it."
+        if not needed and value is not None:
+            return f"{key} = {value}: kind = {signal.kind!r} has none; leave it out."
+        is_word = key == "interrupt" or value is None or value % _REGISTER_BYTES == 0
+        if value is not None and not (is_word and value + _REGISTER_BYTES <= _ADDRESS_SPACE_BYTES):
+            return f"{key} = 0x{value:x}: is not the address of a word of {_REGISTER_BYTES} bytes."
+    return None
+
+
+def _section_problem(tables: PlatformTables) -> str | None:
+    """A section that tools or start-up code use, or two memories in one section."""
+    for memory in tables.memories:
+        if memory.section:
+            reason = section_problem(memory.section, memory.kind, holds_weights=memory.name == tables.weights)
+            if reason:
+                return f"memories.{memory.name}.section = {memory.section!r}: {reason}."
+    if shared := shared_sections([memory.section for memory in tables.memories if memory.section]):
+        return f"memories: sections {shared[0]!r} and {shared[1]!r}: a linker script can't tell them apart."
+    return None
+
+
+def _memory_problem(tables: PlatformTables) -> str | None:
+    """Uses of memories that are not there or of the wrong kind, and memories that cannot be written."""
+    memories = {memory.name: memory for memory in tables.memories}
+    uses = [("activations", tables.activations, "ram"), ("weights", tables.weights, None)]
+    if tables.board:
+        uses += [
+            ("board.data_memory", tables.board.data_memory, "ram"),
+            ("board.code_memory", tables.board.code_memory, "rom"),
+        ]
+    for key, name, kind in uses:
+        if name not in memories:
+            return f"{key} = {name!r} is not a memory: {', '.join(memories)}."
+        if kind and memories[name].kind != kind:
+            return f"{key} = {name!r} is a {memories[name].kind}; a {kind} is needed."
+    for memory in tables.memories:
+        if memory.retained and memory.kind == "rom":
+            return f"memories.{memory.name}.retained = true: a rom keeps what it holds anyway; a ram is needed."
+        if memory.kind == "ram" and memory.write_bytes_per_cycle < 1e-6:
+            return f"memories.{memory.name}.write_bytes_per_cycle = {memory.write_bytes_per_cycle:g}: at least 1e-6."
+    return None
+
+
+def _board_problem(tables: PlatformTables, board: Board) -> str | None:
+    """Addresses that a 32-bit processor does not have, or two parts share; stacks that do not fit."""
+    placed: list[tuple[int, int, str]] = []
+    for memory in tables.memories:
+        if memory.address is None:
+            return f"memories.{memory.name}: a board needs the address of each memory."
+        placed.append((memory.address, memory.address + memory.capacity_bytes, f"memories.{memory.name}"))
+    placed.append((board.timer_address, board.timer_address + _TIMER_BYTES, "board.timer_address"))
+    placed.sort()
+    for begin, end, name in placed:
+        if end > _ADDRESS_SPACE_BYTES:
+            return f"{name}: its bytes 0x{begin:x} to 0x{end - 1:x} lie beyond the 32 bits of an address."
+    for (begin, end, one), (next_begin, _, other) in pairwise(placed):
+        if next_begin < end:
+            return f"{one} and {other}: both have the byte at 0x{next_begin:x}; one begins at 0x{begin:x}."
+    data = next(memory for memory in tables.memories if memory.name == board.data_memory)
+    cores = sum(processor.kind == "core" for processor in tables.processors)
+    if cores * board.stack_bytes >= data.capacity_bytes:
+        stacks = f"{cores} of them do not" if cores > 1 else "does not"
+        return f"board.stack_bytes = {board.stack_bytes}: {stacks} fit into {data.name} of {data.capacity_bytes} B."
+    return None

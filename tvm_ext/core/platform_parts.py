@@ -1,0 +1,193 @@
+"""Parts of a platform as its file has them: processors, memories, links, signals, the compiler, the board.
+
+Every key is checked by itself here; `platform_checks.py` looks for values that contradict each other.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+STATE_MEMORY = "state"
+"""Name, in programs and plans, of the struct that holds what a model keeps between runs: no memory has it."""
+
+LINKED_MEMORY = "linked"
+"""Name, there, of the struct that holds inputs which other models of a bundle write to; no memory has it either."""
+
+NO_SIMD = "none"
+"""`simd` of a processor on which plain C runs."""
+
+CONFIG = ConfigDict(extra="forbid", strict=True)
+
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
+Architecture = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,31}$")]
+Positive = Annotated[int, Field(gt=0, lt=1 << 48)]
+Count = Annotated[int, Field(ge=0, lt=1 << 48)]
+Rate = Annotated[float, Field(ge=1e-6, lt=1e6, strict=False)]
+Cost = Annotated[float, Field(ge=0, lt=1e6, strict=False)]
+# Flags come from a file that is not ours: only code generation, optimisation, debug and plain defines.
+_FLAG = r"^-(m[A-Za-z0-9=_.,+-]+|O[0-3sz]|g[0-3]?|f[a-z0-9-]+|D[A-Za-z_]\w*(=\w+)?)$"
+Flag = Annotated[str, Field(pattern=_FLAG, max_length=200)]
+Flags = Annotated[tuple[Flag, ...], Field(max_length=100)]
+Identifier = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,62}$")]
+HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,58}\.h$")]
+OffloadKind = Literal["conv2d", "depthwise", "dense", "max_pool", "average_pool", "add", "multiply"]
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class OffloadOperator:
+    """An operator that a driver takes: its kind and element types, the largest result, its cost in cycles.
+
+    `start` is the driver's function that begins it. `most_shape` bounds the result's axes, as stored (NHWC, or rows of
+    vectors); a result of other rank is not taken. `most_kernel` bounds rows and columns of a window, where it has one.
+    """
+
+    kind: OffloadKind
+    types: Annotated[tuple[Literal["int8", "uint8", "float32"], ...], Field(min_length=1, max_length=3)]
+    start: Identifier
+    most_shape: Annotated[tuple[Positive, ...], Field(min_length=1, max_length=8)]
+    most_kernel: tuple[Positive, Positive] = (1, 1)
+    cycles_per_call: Count = 0
+    cycles_per_mac: Cost = 0.0
+    cycles_per_byte: Cost = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class Offload:
+    """The user's driver of an accelerator: its header, the function that waits for the end, the operators it takes."""
+
+    header: HeaderName
+    wait: Identifier
+    operators: Annotated[tuple[OffloadOperator, ...], Field(min_length=1, max_length=64)]
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class Processor:
+    """Something that runs kernels.
+
+    `isa`: the architecture, by which a board finds its start-up code. `simd`: the target whose kernels it runs,
+    `none` for plain C; the targets there are, are folders of `codegen_c/targets/` and installed packages.
+    `fpu`: `none`, `single`, `double`; whether float arithmetic is done in hardware. `kind`: a `core` runs C; an
+    `offload` is an accelerator behind the driver that `offload` describes. `flags` follow those of the toolchain for
+    the C of this processor. `watts`: its power while it computes; 0 where it is not known.
+    """
+
+    name: Name
+    isa: Architecture
+    clock_hz: Positive
+    simd: Name = NO_SIMD
+    fpu: Literal["none", "single", "double"] = "none"
+    kind: Literal["core", "offload"] = "core"
+    flags: Flags = ()
+    watts: Cost = 0.0
+    offload: Offload | None = None
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class Memory:
+    """A memory a processor reaches: `ram` holds tensors, `rom` holds code and weights.
+
+    `section` is the linker section generated arrays go to, on the board; None leaves the choice to the linker
+    (`.bss` for ram, `.rodata` for rom), and a build for the host has none. `address` is where a board has it, None
+    where the system decides. `retained`: whether it keeps what it holds while the processor sleeps deeply; states of
+    models go there.
+    """
+
+    name: Name
+    kind: Literal["ram", "rom"]
+    capacity_bytes: Positive
+    read_bytes_per_cycle: Rate
+    write_bytes_per_cycle: Annotated[float, Field(ge=0, lt=1e6, strict=False)]
+    latency_cycles: Count = 0
+    section: Annotated[str, Field(pattern=r"^\.[A-Za-z_][A-Za-z0-9_.]{0,62}$")] | None = None
+    address: Count | None = None
+    retained: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class Link:
+    """A way for bytes: between a processor and a memory, or between two memories (`dma` says by itself)."""
+
+    source: Name
+    target: Name
+    bytes_per_cycle: Rate
+    latency_cycles: Count = 0
+    dma: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class Signal:
+    """The way one core wakes another: `event` (SEV and WFE, with words in shared memory), `mailbox`, `interrupt`.
+
+    The source writes 1 to `set_address`; the target reads a mailbox at `status_address`, not 0 once it was set, and
+    writes 1 to `clear_address` to take it. `interrupt` is the number at the target. `latency_cycles` of the source's
+    clock pass until the target sees it.
+    """
+
+    source: Name
+    target: Name
+    kind: Literal["event", "mailbox", "interrupt"] = "event"
+    set_address: Count | None = None
+    status_address: Count | None = None
+    clear_address: Count | None = None
+    interrupt: Annotated[int, Field(ge=0, lt=480)] | None = None
+    latency_cycles: Count = 0
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class Toolchain:
+    """Compiler of C for the platform: the prefix of its name, then flags for target and speed or size."""
+
+    prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]*$", max_length=100)] = ""
+    flags: Flags = ()
+    speed_flags: Flags = ("-O3",)
+    size_flags: Flags = ("-Os",)
+
+
+HOST_TOOLCHAIN = Toolchain(flags=("-march=native",))
+"""Compiler of C for the machine at hand."""
+
+QUICK_TOOLCHAIN = Toolchain(flags=HOST_TOOLCHAIN.flags, speed_flags=("-O1",))
+"""The same for what runs a few times: it takes half as long to compile, and no bit depends on it."""
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class Board:
+    """A QEMU machine that stands in for the real board.
+
+    `timer` names the counter that measures executed instructions, one of those that the start-up code has: of Arm's
+    M-profile `cmsdk` (32 bits, counts down) and `system_counter` (64 bits, counts up). `stack_bytes` is the stack the
+    firmware reserves for each processor. `starts` names how the first processor starts the others, one of the ways that
+    the start-up code has: of Arm's M-profile `sse200`.
+    """
+
+    qemu_machine: Annotated[str, Field(pattern=r"^[a-z0-9-]+$", max_length=100)]
+    timer: Name
+    timer_address: Count
+    timer_hz: Positive
+    code_memory: Name
+    data_memory: Name
+    stack_bytes: Positive = 16384
+    starts: Name | None = None
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class PlatformTables:
+    """Everything that the file of a platform says.
+
+    `activations` names the ram that holds tensors, `weights` the memory constants go to. The first processor runs what
+    nothing else claims.
+    """
+
+    name: Name
+    description: Annotated[str, Field(max_length=1000)]
+    processors: Annotated[tuple[Processor, ...], Field(min_length=1, max_length=16, strict=False)]
+    memories: Annotated[tuple[Memory, ...], Field(min_length=1, max_length=16, strict=False)]
+    links: Annotated[tuple[Link, ...], Field(max_length=1024, strict=False)]
+    activations: Name
+    weights: Name
+    toolchain: Toolchain
+    signals: Annotated[tuple[Signal, ...], Field(max_length=256, strict=False)] = ()
+    board: Board | None = None

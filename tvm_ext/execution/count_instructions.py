@@ -1,0 +1,72 @@
+"""Executed instructions of each processor of a board, at every signal: by a plugin that QEMU loads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from codegen_c.program.interface import Interface
+from codegen_c.program.makespan import ListCounts, SharedRun, replayed
+from codegen_c.program.parallel import ParallelProgram, RunStep
+from tvm_ext.core.errors import BuildFailed, MissingTool
+from tvm_ext.core.platform import HOST_TOOLCHAIN, Platform
+from tvm_ext.core.toolchain import compile_objects, function_ranges, shared_library
+
+_EVENTS = "events"
+_MEASURED_RUN = 1
+"""The run that is counted: the one before it warms up."""
+
+
+def plugin_arguments(elf: Path, platform: Platform, interface: Interface, folder: Path) -> list[str]:
+    """QEMU's arguments that count into files in `folder`; none where this machine cannot build the plugin."""
+    try:
+        with as_file(files("tvm_ext.execution") / "count_plugin.c") as source:
+            objects = compile_objects([source], folder, HOST_TOOLCHAIN, flags=["-fPIC"])
+        plugin = shared_library(objects, folder / "count_plugin.so", HOST_TOOLCHAIN)
+    except (MissingTool, BuildFailed):
+        return []
+    places: dict[str, list[str]] = {"run": [], "notify": [], "await": []}
+    for name, begin, end in function_ranges(elf, platform.toolchain):
+        if name == interface.run:
+            places["run"].append(f"{begin:x}")
+        elif found := re.fullmatch(r"tvm_ext_(notify|await)", name):
+            places[found[1]].append(f"{begin:x}-{end:x}")
+    words = [f"{key}={text}" for key, texts in places.items() for text in texts]
+    return ["-plugin", ",".join([f"file={_quoted(plugin)}", f"out={_quoted(folder / _EVENTS)}", *words])]
+
+
+def shared_run(folder: Path, platform: Platform, parallel: ParallelProgram) -> SharedRun | None:
+    """The measured run by the files in `folder`; None where they are not there, or not of these lists."""
+    names = [processor.name for processor in platform.processors]
+    counts: list[ListCounts] = []
+    for number, steps in enumerate(parallel.lists):
+        path = folder / f"{_EVENTS}.{names.index(steps.processor)}"
+        if not path.is_file():
+            return None
+        text = path.read_text(encoding="utf-8")
+        kinds = "".join("A" if hasattr(e, "source") else "N" for e in steps.entries if not isinstance(e, RunStep))
+        one = _counts(re.findall(r"^(\w) (\d+)$", text, re.MULTILINE), kinds, is_callers=number == 0)
+        if one is None:
+            return None
+        counts.append(one)
+    return replayed(parallel, counts)
+
+
+def _counts(events: Sequence[tuple[str, str]], kinds: str, *, is_callers: bool) -> ListCounts | None:
+    """Counts of the measured run. kinds: the events of a list in a run."""
+    expected = f"R{kinds}E" if is_callers else kinds
+    begin = _MEASURED_RUN * len(expected)
+    run = events[begin : begin + len(expected)]
+    if "".join(kind for kind, _ in run) != expected:
+        return None
+    numbers = [int(count) for _, count in run]
+    if is_callers:
+        return ListCounts(behind_signals=tuple(numbers[1:-1]), begin=numbers[0], end=numbers[-1])
+    return ListCounts(behind_signals=tuple(numbers))
+
+
+def _quoted(path: Path) -> str:
+    """A path as QEMU reads it in a list of options: two commas are one."""
+    return str(path.resolve()).replace(",", ",,")
