@@ -14,7 +14,7 @@ from relay_passes.solvers.processors.frontier import sweep
 from relay_passes.solvers.processors.frontier_loads import LoadLabels
 from relay_passes.solvers.processors.frontier_times import TimeLabels
 from relay_passes.solvers.processors.problem import ProcessorProblem
-from relay_passes.solvers.processors.search import Candidate, evaluate, improve, started
+from relay_passes.solvers.processors.search import FoundForms, evaluate, improve, started
 from relay_passes.solvers.processors.timing import ListedTask, listed_tasks
 from tvm_ext.core.objectives import Objective
 
@@ -67,7 +67,7 @@ def assign_processors(
     return answer(problem, objective, best, bound) if best else None
 
 
-def answer(problem: ProcessorProblem, objective: Objective, best: Candidate, bound: int) -> ProcessorAssignment:
+def answer(problem: ProcessorProblem, objective: Objective, best: FoundForms, bound: int) -> ProcessorAssignment:
     """A candidate with its lists and times."""
     return ProcessorAssignment(
         objective=objective, forms=best.forms, sequence=best.sequence,
@@ -76,8 +76,8 @@ def answer(problem: ProcessorProblem, objective: Objective, best: Candidate, bou
 
 
 def _by_labels(
-    problem: ProcessorProblem, objective: Objective, best: Candidate | None, bound: int, labels: int
-) -> tuple[Candidate | None, int]:
+    problem: ProcessorProblem, objective: Objective, best: FoundForms | None, bound: int, labels: int
+) -> tuple[FoundForms | None, int]:
     """Sweeps with more and more labels, until one proves the best, or labels are spent."""
     makes = TimeLabels(problem) if objective == "makespan" else LoadLabels(problem, objective)
     width, base = WIDTH, bound

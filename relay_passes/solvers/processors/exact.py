@@ -10,7 +10,7 @@ from __future__ import annotations
 from relay_passes.solvers.processors.exact_forms import FormsProgram
 from relay_passes.solvers.processors.exact_times import add_times
 from relay_passes.solvers.processors.problem import ProcessorProblem
-from relay_passes.solvers.processors.search import Candidate, evaluate
+from relay_passes.solvers.processors.search import FoundForms, evaluate
 from tvm_ext.core.errors import MissingTool
 from tvm_ext.core.objectives import Objective
 
@@ -24,8 +24,8 @@ EFFORT = 0.1
 
 
 def assign_exactly(
-    problem: ProcessorProblem, objective: Objective, hint: Candidate | None, bound: int, *, effort: float = EFFORT
-) -> tuple[Candidate | None, int]:
+    problem: ProcessorProblem, objective: Objective, hint: FoundForms | None, bound: int, *, effort: float = EFFORT
+) -> tuple[FoundForms | None, int]:
     """The best found, no worse than the hint, and a bound no lower than the one given."""
     program = FormsProgram(problem)
     model, most = program.model, hint.value if hint else None
