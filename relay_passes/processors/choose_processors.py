@@ -14,7 +14,7 @@ from relay_passes.solvers.processors.groupings import group_by_branches, group_b
 from relay_passes.solvers.processors.groups import Groups, assign_groups
 from relay_passes.solvers.processors.loads import energy_of, interval_of
 from relay_passes.solvers.processors.problem import ProcessorProblem
-from relay_passes.solvers.processors.search import Candidate, evaluate
+from relay_passes.solvers.processors.search import FoundForms, evaluate
 from relay_passes.solvers.processors.timing import makespan_of
 from tvm_ext.core.objectives import Grouping, Objective
 
@@ -26,7 +26,7 @@ class ChosenProcessors:
     """found: the best sharing; alone: the best processor by itself, None where none can run all."""
 
     found: ProcessorAssignment
-    alone: Candidate | None
+    alone: FoundForms | None
     alone_on: str
 
 
@@ -57,10 +57,10 @@ def _groups(problem: ProcessorProblem, grouping: Grouping, fast_bytes: int) -> G
     return group_by_volume(problem, fast_bytes) if grouping == "volume" else None
 
 
-def _alone(work: SharedWork, objective: Objective) -> list[tuple[str, Candidate]]:
+def _alone(work: SharedWork, objective: Objective) -> list[tuple[str, FoundForms]]:
     """All work on each processor that can run it, begun and ended on the first."""
     problem, order = work.problem, tuple(range(len(work.problem.tasks)))
-    found: list[tuple[str, Candidate]] = []
+    found: list[tuple[str, FoundForms]] = []
     for processor, name in enumerate(problem.names):
         forms = [problem.whole_form(task, processor if work.unit_of(task) else 0) for task in order]
         if None not in forms:
