@@ -7,6 +7,7 @@ moved at compile time, quantized ones under their dequantize.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 
 import numpy as np
 from tvm import relax
@@ -77,7 +78,7 @@ class _Operands:
         """The operand for NHWC: images moved, constants of rank 1 to 3 first given the rank of an image."""
         array = array_of(expr)
         if expr in self.constants:
-            return self.constant(expr, NCHW_TO_NHWC) if len(static_shape(expr)) == 4 else self.constant(expr, None)
+            return self.constant(expr, NCHW_TO_NHWC if prod(static_shape(expr)) > 1 else None)
         if array is None:
             return self.new.get(expr, expr) if isinstance(expr, relax.Var) else expr
         if array.size == 1:
@@ -85,7 +86,10 @@ class _Operands:
         return relax.const(array.reshape((1,) * (4 - array.ndim) + array.shape).transpose(NCHW_TO_NHWC))
 
     def constant(self, expr: relax.Expr, axes: Sequence[int] | None) -> relax.Expr | None:
-        """A constant, or a quantized one, with its axes in another order; None if `expr` is neither."""
+        """A constant, or a quantized one, with its axes in another order; None if `expr` is neither.
+
+        A quantized one of fewer axes gets those of one that broadcasting puts before them.
+        """
         array = array_of(expr)
         if array is not None:
             return relax.const(np.ascontiguousarray(array.transpose(axes))) if axes else expr
@@ -93,8 +97,10 @@ class _Operands:
         if call is None:
             return None
         if axes:
-            moved = relax.const(np.ascontiguousarray(array_of(call.args[0]).transpose(axes)))
-            axis = list(axes).index(int(call.attrs.axis) % len(axes))
+            data = array_of(call.args[0])
+            whole = data.reshape((1,) * (len(axes) - data.ndim) + data.shape)
+            moved = relax.const(np.ascontiguousarray(whole.transpose(axes)))
+            axis = list(axes).index(int(call.attrs.axis) % data.ndim + whole.ndim - data.ndim)
             call = relax.op.dequantize(moved, call.args[1], call.args[2], axis=axis, out_dtype=call.attrs.out_dtype)
         var = relax.Var(expr.name, infer(call).ty)
         self.sequence.append(relax.VarBinding(var, infer(call)))

@@ -210,6 +210,21 @@ def test_constants_beside_images_move_too() -> None:
         assert_same_numbers(mod, (1, 2, 6, 5))
 
 
+@pytest.mark.parametrize("shape", [(3, 1, 1), (5,), (6, 5), (6, 1), (1, 5), (1,), ()])
+def test_quantized_constants_beside_images_move_too(shape: tuple[int, ...]) -> None:
+    """Of fewer axes than an image they stand along its last ones, which are others then."""
+    numbers, x = relax.const(RANDOM.integers(-9, 9, shape).astype("int8")), image(shape=(1, 2, 6, 5))
+    zero = relax.const(0, "int8")
+
+    def body(b: relax.BlockBuilder) -> relax.Expr:
+        a = b.emit(relax.op.quantize(b.emit(conv(x), "c"), relax.const(0.1), zero, out_dtype="int8"), "a")
+        real = b.emit(relax.op.dequantize(numbers, relax.const(0.5), zero), "n")
+        total = b.emit(relax.op.add(b.emit(relax.op.dequantize(a, relax.const(0.1), zero), "d"), real), "s")
+        return relax.op.quantize(total, relax.const(0.2), zero, out_dtype="int8")
+
+    assert_same_numbers(module_of([x], body), (1, 2, 6, 5))
+
+
 def test_names_and_spans_are_kept() -> None:
     x = image()
     span = tvm.ir.Span(tvm.ir.SourceName("Conv_0"), 0, 0, 0, 0)
