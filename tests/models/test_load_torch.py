@@ -114,6 +114,21 @@ def test_a_pool_is_an_output_under_its_name(tmp_path: Path) -> None:
     assert package.report["verify"]["host"]["reference"] == "PyTorch"
 
 
+def test_a_constant_is_an_output_under_its_name(tmp_path: Path) -> None:
+    class Constant(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.arange(3.0))
+
+        def forward(self, image: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return self.weight + 1, image * 2
+
+    path = export(Constant().eval(), (1, 3), tmp_path / "constant.pt2")
+    package = tvm_ext.build(load(path), "host", tmp_path / "out", HOST_ONLY)
+    assert list(package.outputs) == ["add", "mul"]
+    assert package.report["verify"]["host"]["reference"] == "PyTorch"
+
+
 def test_an_output_of_another_type_than_torch_gives_is_refused(tmp_path: Path) -> None:
     """TVM's importer multiplies matrices in float32, whatever they are."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,20 @@ from tvm_ext.frontends.pytorch.buffers import MutatedBuffer, with_buffers_opened
 from tvm_ext.frontends.refusals import summary
 
 
-def import_program(path: Path, program: Any) -> tuple[tvm.IRModule, tuple[MutatedBuffer, ...]]:
-    """A module with one function `main`, weights bound; program: a torch.export.ExportedProgram.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ImportedProgram:
+    """A module with one function `main`, weights bound, and what its results are called.
 
-    Buffers that it changes are parameters too, and their next values results; they are named beside the module.
+    buffers: those that the program changes; they are parameters too, and their next values results.
+    """
+
+    mod: tvm.IRModule
+    buffers: tuple[MutatedBuffer, ...]
+    output_names: tuple[str, ...]
+
+
+def import_program(path: Path, program: Any) -> ImportedProgram:
+    """What a torch.export.ExportedProgram computes.
 
     Variables are called after the nodes of torch's graph in ATen operators, outputs as the program calls them; spans
     name the module an operator stands in: `stem.0/convolution`. Raises UnsupportedModel listing every operator that
@@ -63,7 +74,7 @@ def import_program(path: Path, program: Any) -> tuple[tvm.IRModule, tuple[Mutate
     names = [str(name) for name in program.graph_signature.user_outputs]
     names = [*(f"{buffer.name}.next" for buffer in sorted(buffers, key=lambda buffer: buffer.result)), *names]
     _check_outputs(path, mod, decomposed, names)
-    return _named(mod, importer.labels, names), buffers
+    return ImportedProgram(mod=_named(mod, importer.labels, names), buffers=buffers, output_names=tuple(names))
 
 
 def _check_outputs(path: Path, mod: tvm.IRModule, program: Any, names: Sequence[str]) -> None:

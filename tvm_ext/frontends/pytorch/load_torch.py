@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import tvm
+from tvm import relax
 
 from relay_passes.dataflow import bindings, live, outputs, rebuild
 from tvm_ext.core.errors import BadModel
@@ -19,7 +20,7 @@ from tvm_ext.frontends.loaded import Loaded
 from tvm_ext.frontends.mapped_file import mapped_file
 from tvm_ext.frontends.pair_states import with_states
 from tvm_ext.frontends.pytorch.buffers import MutatedBuffer
-from tvm_ext.frontends.pytorch.import_program import import_program
+from tvm_ext.frontends.pytorch.import_program import ImportedProgram, import_program
 from tvm_ext.frontends.pytorch.screen_archive import screened_archive
 from tvm_ext.frontends.relax_module import load_relax
 
@@ -28,9 +29,20 @@ def load_torch(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: L
     """Read and import what torch.export.save wrote. Raises BadModel, BadOptions, UnsupportedModel."""
     data = mapped_file(path, kind="a .pt2 file")
     archive = screened_archive(path, data, limits)
-    mod, buffers = import_program(path, _program(path, archive))
-    loaded = _with_buffers(load_relax(mod, shapes, limits), buffers)
+    program = import_program(path, _program(path, archive))
+    loaded = _with_buffers(_with_constants_named(load_relax(program.mod, shapes, limits), program), program.buffers)
     return replace(loaded, mod=_without_dead(loaded.mod), sha256=hashlib.sha256(data).hexdigest())
+
+
+def _with_constants_named(loaded: Loaded, program: ImportedProgram) -> Loaded:
+    """The model whose results that depend on no input have torch's names: no variable of the graph carries them."""
+    results = outputs(loaded.mod["main"])
+    if len(results) != len(program.output_names):
+        return loaded
+    named = zip(results, loaded.output_names, program.output_names, strict=True)
+    return replace(
+        loaded, output_names=tuple(own if isinstance(result, relax.Var) else given for result, own, given in named)
+    )
 
 
 def _with_buffers(loaded: Loaded, buffers: Sequence[MutatedBuffer]) -> Loaded:
