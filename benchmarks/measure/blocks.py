@@ -203,10 +203,24 @@ def side_by_side() -> str:
     return table(("", *(f"{m.split('_')[0]} {_dtype(m.split('_')[1])}" for m in MODELS)), lines)
 
 
+def two_cores() -> str:
+    """Executed instructions of a run shared by two cores, and of the faster one of them alone."""
+    rows = [
+        (
+            f"`{board}`", _name(network, dtype=True), _count(found["makespan_instructions"]),
+            _count(found["single_processor_instructions"]), f"{found['times_as_fast']:.2f}", _count(found["signals"]),
+        )
+        for key, found in _result("two_cores")["networks"].items()
+        for board, network in [key.split(":")]
+    ]  # fmt: skip
+    return table(("platform", "network", "two cores", "one core", "times as fast", "signals"), rows)
+
+
 BLOCKS: Mapping[str, Callable[[], str]] = {
     block.__name__: block
     for block in (
-        arenas, budgets, ways, monotonic, guide_costs, guide_plans, hierarchy, streams, tflm_reference, side_by_side
+        arenas, budgets, ways, monotonic, guide_costs, guide_plans, hierarchy, streams, tflm_reference, side_by_side,
+        two_cores,
     )
 }  # fmt: skip
 """Name of a block in a document -> its text, which ends with a line break."""
