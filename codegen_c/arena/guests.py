@@ -10,7 +10,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from codegen_c.arena.lifetimes import extents
-from codegen_c.program.program import Program, Tensor, parts_of
+from codegen_c.program.program import Program, parts_of
+from codegen_c.program.tensors import Tensor
 from tvm_ext.core.alignment import STATE_ALIGNMENT_BYTES
 from tvm_ext.core.platform import STATE_MEMORY
 

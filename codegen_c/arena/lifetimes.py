@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from codegen_c.program.program import KeptState, Program, Tensor, parts_of, reads, writes
+from codegen_c.program.program import Program, parts_of, reads, writes
+from codegen_c.program.tensors import KeptState, Tensor
 
 
 def lifetimes(program: Program) -> dict[str, tuple[int, int]]:

@@ -13,7 +13,8 @@ from codegen_c.arena.memory_plan import MemoryPlan, Placement
 from codegen_c.arena.validate_rows import replay_sequence
 from codegen_c.arena.validate_states import check_states
 from codegen_c.arena.validate_transfers import Flights, check_copies
-from codegen_c.program.program import Call, KernelCall, Loop, Program, RowSteps, Tensor, Transfer, Wait, calls
+from codegen_c.program.program import Call, KernelCall, Loop, Program, RowSteps, Transfer, Wait, calls
+from codegen_c.program.tensors import Tensor
 from tvm_ext.core.alignment import ALIGNMENT_BYTES, STATE_ALIGNMENT_BYTES
 from tvm_ext.core.errors import PlanRejected
 from tvm_ext.core.platform import STATE_MEMORY

@@ -28,8 +28,8 @@ from codegen_c.emit.banner import Origin
 from codegen_c.emit.tvm_entry import emit_tvm_entry
 from codegen_c.kernels.contract import Implementation, Refusal, StoredRows, Target
 from codegen_c.operators.kinds import TensorType
-from codegen_c.program.program import Tensor
 from codegen_c.program.sequences import in_sequence, row_reader
+from codegen_c.program.tensors import Tensor
 from tvm_ext.core.alignment import aligned
 from tvm_ext.core.columns import ColumnOperator
 from tvm_ext.core.decisions.composites import Symbol

@@ -25,17 +25,7 @@ from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.state import run_begins, run_ends
 from codegen_c.emit.stream import streamed
 from codegen_c.program.interface import Interface
-from codegen_c.program.program import (
-    KernelCall,
-    Loop,
-    Program,
-    RowSteps,
-    Step,
-    Transfer,
-    Wait,
-    calls,
-    reads,
-)
+from codegen_c.program.program import KernelCall, Loop, Program, RowSteps, Step, Transfer, Wait, calls, reads
 from tvm_ext.core.platform import STATE_MEMORY
 
 RUNTIME_HEADER = "tvm_ext_kernels.h"

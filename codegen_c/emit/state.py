@@ -13,7 +13,8 @@ from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.header import reset_signature, state_place_signature
 from codegen_c.emit.memory import arena_object, instance_pointer, union_name
 from codegen_c.program.interface import Interface
-from codegen_c.program.program import KeptState, Program, Tensor
+from codegen_c.program.program import Program
+from codegen_c.program.tensors import KeptState, Tensor
 from tvm_ext.core.platform import STATE_MEMORY
 
 _LINE_LENGTH = 100

@@ -9,7 +9,8 @@ from codegen_c.c_text.text import block, times
 from codegen_c.kernels.contract import Kept
 from codegen_c.kernels.shared.window import slot
 from codegen_c.program.interface import Interface, Port
-from codegen_c.program.program import KernelCall, Tensor
+from codegen_c.program.program import KernelCall
+from codegen_c.program.tensors import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)

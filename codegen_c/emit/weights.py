@@ -13,7 +13,8 @@ from codegen_c.emit.layers import layer_names
 from codegen_c.emit.memory import define_section, section_macro
 from codegen_c.emit.pieces import Piece, joined
 from codegen_c.emit.sharing import ALONE, Sharing
-from codegen_c.program.program import Constant, Program
+from codegen_c.program.program import Program
+from codegen_c.program.tensors import Constant
 from tvm_ext.core.alignment import ALIGNMENT_BYTES
 from tvm_ext.core.platform import Platform
 

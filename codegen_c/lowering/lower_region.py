@@ -22,8 +22,9 @@ from codegen_c.lowering.states import KeptPair, with_states
 from codegen_c.lowering.transfers import Fetch, Move, with_transfers
 from codegen_c.operators.kinds import Concat, Gather, Permute, Stream, TensorType
 from codegen_c.operators.titles import title
-from codegen_c.program.program import Constant, KernelCall, Program, Step, Strip, Tensor, Transfer
+from codegen_c.program.program import KernelCall, Program, Step, Transfer
 from codegen_c.program.sequences import fold_sequences, in_sequence
+from codegen_c.program.tensors import Constant, Strip, Tensor
 from tvm_ext.core.decisions.composites import ModelTensor, Region, SourceNodes, StorageLayout, Symbol
 from tvm_ext.core.decisions.execution import ColumnStrip, RowSplit
 from tvm_ext.core.decisions.places import MoveTarget, OperatorMemories

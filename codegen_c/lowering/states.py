@@ -13,21 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from codegen_c.kernels.contract import Copy, Kept, StoredRows
-from codegen_c.program.program import (
-    KeptState,
-    KernelCall,
-    Part,
-    Program,
-    Ring,
-    Step,
-    Tensor,
-    Transfer,
-    Turned,
-    Update,
-    reads,
-    writes,
-)
+from codegen_c.program.program import KernelCall, Program, Step, Transfer, Turned, reads, writes
 from codegen_c.program.share_functions import with_parameters
+from codegen_c.program.tensors import KeptState, Part, Ring, Tensor, Update
 from tvm_ext.core.model_states import ModelState
 from tvm_ext.core.names import unique
 from tvm_ext.core.platform import STATE_MEMORY

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from codegen_c.program.program import Constant, KernelCall, Program, Step, Tensor, Transfer, Wait, reads
+from codegen_c.program.program import KernelCall, Program, Step, Transfer, Wait, reads
+from codegen_c.program.tensors import Constant, Tensor
 from tvm_ext.core.names import unique
 from tvm_ext.core.platform import Platform
 

@@ -15,7 +15,8 @@ from codegen_c.arena.bound import live_bytes
 from codegen_c.arena.lifetimes import lifetimes
 from codegen_c.arena.overlap import overlaps
 from codegen_c.kernels.contract import Copy, Implementation, StoredRows
-from codegen_c.program.program import KernelCall, Part, Program, Tensor, parts_of, reads, writes
+from codegen_c.program.program import KernelCall, Program, parts_of, reads, writes
+from codegen_c.program.tensors import Part, Tensor
 
 
 def with_views(program: Program, *, apart: Collection[str] = ()) -> Program:

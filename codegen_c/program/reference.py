@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from codegen_c.program.program import KeptState, Program, Step, Transfer, Wait, calls, parts_of
+from codegen_c.program.program import Program, Step, Transfer, Wait, calls, parts_of
+from codegen_c.program.tensors import KeptState
 
 Array = np.ndarray
 

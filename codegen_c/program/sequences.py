@@ -8,8 +8,9 @@ from functools import partial
 from itertools import groupby
 
 from codegen_c.kernels.contract import Implementation, Kept, Spatial, StoredRows
-from codegen_c.program.program import KernelCall, Part, Program, Ring, RowSteps, Step, Tensor, reads
+from codegen_c.program.program import KernelCall, Program, RowSteps, Step, reads
 from codegen_c.program.share_functions import with_rings
+from codegen_c.program.tensors import Part, Ring, Tensor
 from tvm_ext.core.decisions.execution import RowSplit
 from tvm_ext.core.row_access import RowAccess
 from tvm_ext.core.row_rings import RowRings, possible_guests

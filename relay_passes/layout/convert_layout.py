@@ -27,8 +27,8 @@ from relay_passes.layout.channels_last import (
     channels_last,
     has_window,
     is_image,
-    with_ohwi_kernels,
 )
+from relay_passes.layout.ohwi_kernels import with_ohwi_kernels
 from relay_passes.layout.state_layouts import states_as_images, with_turned_states
 from tvm_ext.core.decisions.composites import ModelTensor, SourceNodes, StorageLayout
 from tvm_ext.core.decisions.models import KeptStates

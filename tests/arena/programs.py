@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from codegen_c.kernels.contract import CFunction, Implementation
-from codegen_c.program.program import KernelCall, Program, Step, Tensor
+from codegen_c.program.program import KernelCall, Program, Step
+from codegen_c.program.tensors import Tensor
 
 
 def call(name: str, inputs: str, outputs: str, scratch_bytes: int = 0) -> KernelCall:

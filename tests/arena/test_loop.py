@@ -17,7 +17,8 @@ from codegen_c.kernels.contract import Implementation, Kept, StoredRows
 from codegen_c.kernels.registry import select
 from codegen_c.operators.kinds import Conv2d, TensorType, Window
 from codegen_c.program.interface import Interface, Port
-from codegen_c.program.program import AffineRow, Constant, KernelCall, Loop, Program, RowRange, Step, Tensor, Transfer
+from codegen_c.program.program import AffineRow, KernelCall, Loop, Program, RowRange, Step, Transfer
+from codegen_c.program.tensors import Constant, Tensor
 from codegen_c.targets.registry import target_of
 from tvm_ext.core.errors import PlanRejected
 from tvm_ext.core.platform import Platform

@@ -10,9 +10,10 @@ from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement
 from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate_order import validate_order
 from codegen_c.program.parallel import Await, Entry, Notify, ParallelProgram, RunStep, StepList
-from codegen_c.program.program import Part, Program, Step, Transfer, Wait
+from codegen_c.program.program import Program, Step, Transfer, Wait
 from codegen_c.program.share_steps import share_steps
 from codegen_c.program.step_order import order_of
+from codegen_c.program.tensors import Part
 from tests.arena.programs import call, program
 from tests.arena.test_validate_states import window
 from tests.support.parallel_programs import in_place, sliding

@@ -9,7 +9,8 @@ import pytest
 
 from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
-from codegen_c.program.program import KeptState, Part, Program, Transfer, Update
+from codegen_c.program.program import Program, Transfer
+from codegen_c.program.tensors import KeptState, Part, Update
 from tests.arena.programs import call, program
 from tvm_ext.core.errors import PlanRejected
 from tvm_ext.core.platform import STATE_MEMORY

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from codegen_c.lowering.transfers import Fetch, Move, with_transfers
-from codegen_c.program.program import Constant, KernelCall, Program, Transfer, Wait
+from codegen_c.program.program import KernelCall, Program, Transfer, Wait
+from codegen_c.program.tensors import Constant
 from tests.arena.programs import call, program
 from tvm_ext.core.platform import Platform
 

@@ -18,7 +18,8 @@ from codegen_c.emit.sources import emit_sources
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows
 from codegen_c.operators.kinds import Operator, TensorType
 from codegen_c.program.interface import Interface, Port
-from codegen_c.program.program import Constant, KernelCall, Program, Tensor
+from codegen_c.program.program import KernelCall, Program
+from codegen_c.program.tensors import Constant, Tensor
 from codegen_c.targets.dsp.kernels import qbinary_dsp, qconv2d_dsp, qdense_dsp, qdepthwise_dsp
 from tests.boards.toy import write_texts
 from tests.kernels.dsp import CORTEX_M4, taken_by

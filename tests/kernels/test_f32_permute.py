@@ -9,7 +9,7 @@ import numpy as np
 from codegen_c.kernels.contract import StoredRows
 from codegen_c.kernels.movement import permute
 from codegen_c.operators.kinds import Permute, TensorType
-from codegen_c.program.program import DTYPES
+from codegen_c.program.tensors import DTYPES
 from tests.kernels.harness import HOST, compile_kernels, run_kernel
 
 

@@ -15,7 +15,6 @@ from codegen_c.program.interface import Port
 from codegen_c.program.makespan import SharedRun
 from codegen_c.program.parallel import ParallelProgram, RunStep
 from codegen_c.program.program import (
-    KeptState,
     KernelCall,
     Program,
     Step,
@@ -26,6 +25,7 @@ from codegen_c.program.program import (
     scratch_bytes,
     writes,
 )
+from codegen_c.program.tensors import KeptState
 from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.options import BuildOptions
 

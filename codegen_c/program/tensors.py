@@ -1,0 +1,132 @@
+"""Tensors, constants and states of a program: what steps read and write. Plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from codegen_c.operators.quantization import Quantization
+
+DTYPES = ("float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool")
+
+
+Update = Literal["none", "in place", "ring", "shift", "copy"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ring:
+    """A ring buffer of the last `stored` rows of a tensor: row h in slot (h + shift) % stored.
+
+    A ring that is part of another one lies in the slots whose rows that one is done with.
+    turn: name of the tensor that holds how many slots further on the rows lie in this run; empty for none. Only a
+    state turns, from run to run.
+    """
+
+    rows: int
+    stored: int
+    shift: int = 0
+    turn: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """The elements of `tensor` from `first` on; that tensor is no part itself.
+
+    pitch: elements from one pixel (a run of the last axis) to the next, None where they lie behind each other.
+    """
+
+    tensor: str
+    first: int
+    pitch: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strip:
+    """Columns [begin, end) of the image that the model calls `source`."""
+
+    source: str
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tensor:
+    """An activation: written by a step (or the caller), read by later ones.
+
+    name: C identifier, unique in the program. source: the model's own name of it.
+    layout: axes of the model's tensor in the order stored here ((0, 2, 3, 1): NCHW kept as NHWC);
+    empty where both are the same. ring: which rows are kept at a time, None for all; the shape is that of the whole.
+    part: where it lies inside another tensor, whose bytes it shares; written once, as itself or as that tensor.
+    strip: which columns of one of the model's tensors it holds, None for one of its own.
+    A state keeps its elements from one run to the next; only bytes that it does not keep are ever another tensor's.
+    """
+
+    name: str
+    source: str
+    shape: tuple[int, ...]
+    dtype: str
+    memory: str
+    role: Literal["input", "output", "intermediate", "state"] = "intermediate"
+    layout: tuple[int, ...] = ()
+    quantization: Quantization | None = None
+    ring: Ring | None = None
+    part: Part | None = None
+    strip: Strip | None = None
+
+    @property
+    def num_elements(self) -> int:
+        """Elements of the whole tensor."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def stored_elements(self) -> int:
+        """Elements of the rows kept at a time; from the first to the last one where pixels lie apart."""
+        if self.part and self.part.pitch:
+            return int(self.element_places()[-1]) + 1
+        return self.num_elements * self.ring.stored // self.ring.rows if self.ring else self.num_elements
+
+    def element_places(self) -> np.ndarray:
+        """Places of the elements of a whole tensor, counted from its first one; int[num_elements]."""
+        if self.part is None or self.part.pitch is None:
+            return np.arange(self.num_elements)
+        pixels = np.arange(self.num_elements // self.shape[-1]) * self.part.pitch
+        return np.add.outer(pixels, np.arange(self.shape[-1])).reshape(-1)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes it occupies in memory."""
+        return self.stored_elements * self.element_bytes
+
+    @property
+    def element_bytes(self) -> int:
+        return np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Constant:
+    """Weights as the kernel reads them. note: role, type and shape, for the comment above the array."""
+
+    name: str
+    data: np.ndarray
+    memory: str
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class KeptState:
+    """A value that runs keep. tensor: where it lies, as the steps read it.
+
+    initial: the elements of the tensor before the first run. left: the tensor of a run's result, a part of `tensor` or
+    the very same; of a ring, `pushed` rows at its end. update: by which way a run changes it. layout: axes of the
+    model's state in the order stored here, empty where both are the same.
+    """
+
+    source: str
+    tensor: str
+    initial: np.ndarray
+    left: str
+    update: Update
+    pushed: int = 0
+    layout: tuple[int, ...] = ()
