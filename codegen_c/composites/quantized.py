@@ -6,7 +6,7 @@ multipliers from.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from codegen_c.composites.floats import Match, reaching, window_of
 from codegen_c.composites.graph import Call, CallOperand, Composite, NoMatch
 from codegen_c.composites.interpolation import LONGEST_AXIS, images_of, matrices_after, taps_of
+from codegen_c.composites.quantized_chain import QuantizedChain, quantized_chain
 from codegen_c.composites.scalar_calls import ProgramBuilder
 from codegen_c.operators.kinds import (
     QBinary,
@@ -25,38 +26,13 @@ from codegen_c.operators.kinds import (
     QPool2d,
     QSoftmax,
     QUnary,
-    Rounding,
-    TensorType,
     Window,
 )
-from codegen_c.operators.quantization import Quantization
-from tvm_ext.core.decisions.composites import QuantizedRounding
-
-INTEGERS = ("int8", "uint8")
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Chain:
-    """A QDQ composite taken apart: typed inputs, float calls in order, the output's type with its clamp."""
-
-    composite: Composite
-    inputs: tuple[TensorType, ...]
-    output: TensorType
-    body: tuple[Call, ...]
-    low: int
-    high: int
-    rounding: Rounding
-    parameters: dict[Any, int]
-    constants: dict[Any, tuple[np.ndarray, np.ndarray, int]]
-
-    def parameter(self, value: CallOperand) -> int | None:
-        """Index of the composite's parameter a float operand was dequantized from."""
-        return self.parameters.get(value.var)
 
 
 def quantized_operator(composite: Composite) -> Match | NoMatch:
     """The integer operator of a QDQ composite, and which parameters are its inputs."""
-    chain = _read(composite)
+    chain = quantized_chain(composite)
     if isinstance(chain, NoMatch):
         return chain
     anchor = chain.body[0] if chain.body else composite.calls[-1]
@@ -64,87 +40,7 @@ def quantized_operator(composite: Composite) -> Match | NoMatch:
     return make(chain, anchor)
 
 
-def _read(composite: Composite) -> _Chain | NoMatch:
-    if len(composite.calls) < 2 or composite.calls[-1].name != "quantize" or len(composite.outputs) != 1:
-        return NoMatch("is no chain from dequantize to quantize")
-    inputs: list[TensorType] = list(composite.inputs)
-    parameters: dict[Any, int] = {}
-    constants: dict[Any, tuple[np.ndarray, np.ndarray, int]] = {}
-    body = []
-    for call in composite.calls[:-1]:
-        if call.name != "dequantize":
-            body.append(call)
-            continue
-        data, scale, zero_point = (*call.operands, *(CallOperand(),) * 3)[:3]
-        if scale.array is None or zero_point.array is None:
-            return NoMatch("a scale or zero point is not constant")
-        if data.array is not None:
-            constants[call.var] = (data.array, scale.array.reshape(-1), _one(zero_point.array))
-            continue
-        if data.parameter is None or scale.array.size != 1:
-            return NoMatch("an activation has a scale for each channel")
-        quantization = Quantization(scale=float(scale.array.reshape(-1)[0]), zero_point=_one(zero_point.array))
-        inputs[data.parameter] = replace(inputs[data.parameter], quantization=quantization)
-        parameters[call.var] = data.parameter
-    last = composite.calls[-1]
-    scale, zero_point = last.operands[1].array, last.operands[2].array
-    if scale is None or zero_point is None or scale.size != 1:
-        return NoMatch("its result has a scale for each channel")
-    quantization = Quantization(scale=float(scale.reshape(-1)[0]), zero_point=_one(zero_point))
-    output = replace(composite.outputs[0], quantization=quantization)
-    types = [*inputs, output]
-    if any(t.dtype not in INTEGERS or t.quantization is None or not _usable(t.quantization) for t in types):
-        return NoMatch("its inputs and result are not all int8 or uint8 with a positive scale")
-    meaning = QuantizedRounding.read(composite.function).meaning
-    rounding: Rounding = "tflite" if meaning == "tflite" else "onnx"
-    clamp = _clamp(body, output, rounding)
-    chain = _Chain(
-        composite=composite, inputs=tuple(inputs), output=output, body=tuple(body), low=clamp[0], high=clamp[1],
-        rounding=rounding, parameters=parameters, constants=constants,
-    )  # fmt: skip
-    return chain
-
-
-def _one(zero_point: np.ndarray) -> int:
-    """The zero point all channels share; an impossible one where they differ."""
-    values = np.unique(zero_point)
-    return int(values[0]) if values.size == 1 else 1 << 30
-
-
-def _usable(quantization: Quantization) -> bool:
-    return 0.0 < quantization.scale < np.inf and abs(quantization.zero_point) < 1 << 16
-
-
-def _clamp(body: list[Call], output: TensorType, rounding: Rounding) -> tuple[int, int]:
-    """Integer bounds of the output: those of its type, narrowed by relu and clip at the end of the chain.
-
-    Bounds commute with quantize: both are monotonic. The calls that set them are removed from `body`.
-    """
-    info, quantization = np.iinfo(output.dtype), output.quantization
-    assert quantization is not None
-    low, high = int(info.min), int(info.max)
-    while len(body) > 1 and body[-1].name in ("nn.relu", "clip"):
-        call = body.pop()
-        below, above = (0.0, np.inf) if call.name == "nn.relu" else _bounds(call.operands[1:])
-        low = max(low, _quantized(below, quantization, low, rounding))
-        high = min(high, _quantized(above, quantization, high, rounding))
-    return low, max(low, high)
-
-
-def _bounds(operands: tuple[CallOperand, ...]) -> tuple[float, float]:
-    low, high = (float(value.array) for value in operands if value.array is not None)
-    return low, high
-
-
-def _quantized(real: float, quantization: Quantization, otherwise: int, rounding: Rounding) -> int:
-    if not np.isfinite(real):
-        return otherwise
-    steps = np.float32(real) / np.float32(quantization.scale)
-    whole = np.round(steps) if rounding == "onnx" else np.copysign(np.floor(np.abs(steps) + 0.5), steps)
-    return int(whole) + quantization.zero_point
-
-
-def _weights(chain: _Chain, value: CallOperand) -> tuple[np.ndarray, np.ndarray] | NoMatch:
+def _weights(chain: QuantizedChain, value: CallOperand) -> tuple[np.ndarray, np.ndarray] | NoMatch:
     """int8 weights with zero point 0 and their float32 scales, one for all channels or one per channel."""
     if value.var not in chain.constants:
         return NoMatch("its weights are not quantized constants")
@@ -156,7 +52,7 @@ def _weights(chain: _Chain, value: CallOperand) -> tuple[np.ndarray, np.ndarray]
     return data, scale
 
 
-def _bias(chain: _Chain, anchor: Call, scale: np.ndarray, channels: int) -> np.ndarray | NoMatch:
+def _bias(chain: QuantizedChain, anchor: Call, scale: np.ndarray, channels: int) -> np.ndarray | NoMatch:
     """The int32 bias added after the anchor, in units of `scale`; zeros if nothing is added."""
     rest = list(chain.body[1:])
     if not rest:
@@ -182,7 +78,7 @@ def _bias(chain: _Chain, anchor: Call, scale: np.ndarray, channels: int) -> np.n
     return units.astype(np.int32)
 
 
-def _linear(chain: _Chain, anchor: Call, channels: int) -> tuple[np.ndarray, np.ndarray, np.ndarray] | NoMatch:
+def _linear(chain: QuantizedChain, anchor: Call, channels: int) -> tuple[np.ndarray, np.ndarray, np.ndarray] | NoMatch:
     """Weights as the graph has them, one scale per channel, and the bias."""
     if chain.parameter(anchor.operands[0]) is None:
         return NoMatch("its first operand is no activation")
@@ -196,7 +92,7 @@ def _linear(chain: _Chain, anchor: Call, channels: int) -> tuple[np.ndarray, np.
     return bias if isinstance(bias, NoMatch) else (weights[0], scale, bias)
 
 
-def _conv2d(chain: _Chain, anchor: Call) -> Match | NoMatch:
+def _conv2d(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
     attrs = anchor.attrs
     make = QConv2dTranspose if anchor.name == "nn.conv2d_transpose" else QConv2d
     if attrs.data_layout != "NHWC" or attrs.kernel_layout != "OHWI":
@@ -217,7 +113,7 @@ def _conv2d(chain: _Chain, anchor: Call) -> Match | NoMatch:
     return operator, (0,)
 
 
-def _dense(chain: _Chain, anchor: Call) -> Match | NoMatch:
+def _dense(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
     channels = chain.output.shape[-1]
     linear = _linear(chain, anchor, channels)
     if isinstance(linear, NoMatch):
@@ -232,7 +128,7 @@ def _dense(chain: _Chain, anchor: Call) -> Match | NoMatch:
     return operator, (0,)
 
 
-def _pool2d(chain: _Chain, anchor: Call) -> Match | NoMatch:
+def _pool2d(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
     attrs = anchor.attrs
     if attrs.layout != "NHWC" or len(chain.body) != 1:
         return NoMatch("its layout is not NHWC, or more than a clamp follows it")
@@ -243,7 +139,7 @@ def _pool2d(chain: _Chain, anchor: Call) -> Match | NoMatch:
     return _pool(chain, anchor, window, include)
 
 
-def _mean(chain: _Chain, anchor: Call) -> Match | NoMatch:
+def _mean(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
     """A mean over rows and columns is an average pool over the whole image; others, and sums, have a kernel."""
     shape = chain.inputs[0].shape
     if len(chain.body) != 1 or len(chain.inputs) != 1 or chain.parameter(anchor.operands[0]) is None:
@@ -260,7 +156,7 @@ def _mean(chain: _Chain, anchor: Call) -> Match | NoMatch:
     return operator, (0,)
 
 
-def _pool(chain: _Chain, anchor: Call, window: Window | NoMatch, include: bool) -> Match | NoMatch:
+def _pool(chain: QuantizedChain, anchor: Call, window: Window | NoMatch, include: bool) -> Match | NoMatch:
     if isinstance(window, NoMatch):
         return window
     output = chain.output
@@ -273,7 +169,7 @@ def _pool(chain: _Chain, anchor: Call, window: Window | NoMatch, include: bool) 
     return operator, (0,)
 
 
-def _binary(chain: _Chain, anchor: Call) -> Match | NoMatch:
+def _binary(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
     indices = [chain.parameter(value) for value in anchor.operands]
     if len(chain.body) != 1 or None in indices:
         return _unary(chain, anchor)
@@ -285,7 +181,7 @@ def _binary(chain: _Chain, anchor: Call) -> Match | NoMatch:
     return operator, arguments
 
 
-def _unary(chain: _Chain, anchor: Call) -> Match | NoMatch:
+def _unary(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
     """Any element-wise function of one activation and numbers: a table."""
     calls = chain.composite.calls[:-1]
     builder = ProgramBuilder()
@@ -301,14 +197,14 @@ def _unary(chain: _Chain, anchor: Call) -> Match | NoMatch:
     return QUnary(inputs=chain.inputs, outputs=(chain.output,), finish=builder.program(), rounding=chain.rounding), (0,)
 
 
-def _softmax(chain: _Chain, anchor: Call) -> Match | NoMatch:
+def _softmax(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
     rank = len(chain.output.shape)
     if len(chain.body) != 1 or int(anchor.attrs.axis) % rank != rank - 1:
         return NoMatch("is not a softmax over the last axis")
     return QSoftmax(inputs=chain.inputs, outputs=(chain.output,), rounding=chain.rounding), (0,)
 
 
-def _interpolate(chain: _Chain, anchor: Call) -> Match | NoMatch:
+def _interpolate(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
     """take, multiply and add as one matrix for each axis: what every element of the output is made of."""
     if len(chain.inputs) != 1 or chain.rounding != "onnx":
         return NoMatch("reads more than one activation")

@@ -1,0 +1,115 @@
+"""A QDQ composite taken apart: what is dequantized, the float operators between, how the result is quantized."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from codegen_c.composites.graph import Call, CallOperand, Composite, NoMatch
+from codegen_c.operators.kinds import Rounding, TensorType
+from codegen_c.operators.quantization import Quantization
+from tvm_ext.core.decisions.composites import QuantizedRounding
+
+INTEGERS = ("int8", "uint8")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QuantizedChain:
+    """A QDQ composite taken apart: typed inputs, float calls in order, the output's type with its clamp."""
+
+    composite: Composite
+    inputs: tuple[TensorType, ...]
+    output: TensorType
+    body: tuple[Call, ...]
+    low: int
+    high: int
+    rounding: Rounding
+    parameters: dict[Any, int]
+    constants: dict[Any, tuple[np.ndarray, np.ndarray, int]]
+
+    def parameter(self, value: CallOperand) -> int | None:
+        """Index of the composite's parameter a float operand was dequantized from."""
+        return self.parameters.get(value.var)
+
+
+def quantized_chain(composite: Composite) -> QuantizedChain | NoMatch:
+    """The chain, or why the composite is none that integers can compute."""
+    if len(composite.calls) < 2 or composite.calls[-1].name != "quantize" or len(composite.outputs) != 1:
+        return NoMatch("is no chain from dequantize to quantize")
+    inputs: list[TensorType] = list(composite.inputs)
+    parameters: dict[Any, int] = {}
+    constants: dict[Any, tuple[np.ndarray, np.ndarray, int]] = {}
+    body = []
+    for call in composite.calls[:-1]:
+        if call.name != "dequantize":
+            body.append(call)
+            continue
+        data, scale, zero_point = (*call.operands, *(CallOperand(),) * 3)[:3]
+        if scale.array is None or zero_point.array is None:
+            return NoMatch("a scale or zero point is not constant")
+        if data.array is not None:
+            constants[call.var] = (data.array, scale.array.reshape(-1), _one(zero_point.array))
+            continue
+        if data.parameter is None or scale.array.size != 1:
+            return NoMatch("an activation has a scale for each channel")
+        quantization = Quantization(scale=float(scale.array.reshape(-1)[0]), zero_point=_one(zero_point.array))
+        inputs[data.parameter] = replace(inputs[data.parameter], quantization=quantization)
+        parameters[call.var] = data.parameter
+    last = composite.calls[-1]
+    scale, zero_point = last.operands[1].array, last.operands[2].array
+    if scale is None or zero_point is None or scale.size != 1:
+        return NoMatch("its result has a scale for each channel")
+    quantization = Quantization(scale=float(scale.reshape(-1)[0]), zero_point=_one(zero_point))
+    output = replace(composite.outputs[0], quantization=quantization)
+    types = [*inputs, output]
+    if any(t.dtype not in INTEGERS or t.quantization is None or not _usable(t.quantization) for t in types):
+        return NoMatch("its inputs and result are not all int8 or uint8 with a positive scale")
+    meaning = QuantizedRounding.read(composite.function).meaning
+    rounding: Rounding = "tflite" if meaning == "tflite" else "onnx"
+    clamp = _clamp(body, output, rounding)
+    chain = QuantizedChain(
+        composite=composite, inputs=tuple(inputs), output=output, body=tuple(body), low=clamp[0], high=clamp[1],
+        rounding=rounding, parameters=parameters, constants=constants,
+    )  # fmt: skip
+    return chain
+
+
+def _one(zero_point: np.ndarray) -> int:
+    """The zero point all channels share; an impossible one where they differ."""
+    values = np.unique(zero_point)
+    return int(values[0]) if values.size == 1 else 1 << 30
+
+
+def _usable(quantization: Quantization) -> bool:
+    return 0.0 < quantization.scale < np.inf and abs(quantization.zero_point) < 1 << 16
+
+
+def _clamp(body: list[Call], output: TensorType, rounding: Rounding) -> tuple[int, int]:
+    """Integer bounds of the output: those of its type, narrowed by relu and clip at the end of the chain.
+
+    Bounds commute with quantize: both are monotonic. The calls that set them are removed from `body`.
+    """
+    info, quantization = np.iinfo(output.dtype), output.quantization
+    assert quantization is not None
+    low, high = int(info.min), int(info.max)
+    while len(body) > 1 and body[-1].name in ("nn.relu", "clip"):
+        call = body.pop()
+        below, above = (0.0, np.inf) if call.name == "nn.relu" else _bounds(call.operands[1:])
+        low = max(low, _quantized(below, quantization, low, rounding))
+        high = min(high, _quantized(above, quantization, high, rounding))
+    return low, max(low, high)
+
+
+def _bounds(operands: tuple[CallOperand, ...]) -> tuple[float, float]:
+    low, high = (float(value.array) for value in operands if value.array is not None)
+    return low, high
+
+
+def _quantized(real: float, quantization: Quantization, otherwise: int, rounding: Rounding) -> int:
+    if not np.isfinite(real):
+        return otherwise
+    steps = np.float32(real) / np.float32(quantization.scale)
+    whole = np.round(steps) if rounding == "onnx" else np.copysign(np.floor(np.abs(steps) + 0.5), steps)
+    return int(whole) + quantization.zero_point
