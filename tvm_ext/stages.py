@@ -108,7 +108,7 @@ def order(backend: CodegenBackend) -> list[tvm.transform.Pass]:
 
 def sharing(platform: Platform, options: BuildOptions, backend: CodegenBackend) -> list[tvm.transform.Pass]:
     """Between the two: operators placed on several processors, where the platform has them."""
-    used = cores(platform, options)
+    used = options.cores_of(platform)
     if len(used) < 2:
         return []
     soft = not computes_floats(platform, options)
@@ -122,21 +122,9 @@ def sharing(platform: Platform, options: BuildOptions, backend: CodegenBackend) 
     return [PlaceProcessors(platform, costs, options.objective, options.group)]
 
 
-def cores(platform: Platform, options: BuildOptions) -> list[Processor]:
-    """Cores that may be used: they reach all tensors and weights, and wake each other; the platform's first one is."""
-    found: list[Processor] = []
-    for core in options.processors_of(platform):
-        reaches = all(platform.reached_by(core.name, memory) for memory in (platform.activations, platform.weights))
-        pairs = [pair for other in found for pair in ((core.name, other.name), (other.name, core.name))]
-        wakes = all(platform.signal_between(*pair) for pair in pairs)
-        if not found or (core.kind == "core" and reaches and wakes):
-            found.append(core)
-    return found
-
-
 def computes_floats(platform: Platform, options: BuildOptions) -> bool:
     """True where a processor that may be used has an FPU."""
-    return any(core.fpu != "none" for core in cores(platform, options))
+    return any(core.fpu != "none" for core in options.cores_of(platform))
 
 
 def from_memory(

@@ -230,19 +230,34 @@ class BuildOptions:
             )
         return used
 
+    def cores_of(self, platform: Platform) -> tuple[Processor, ...]:
+        """Cores that may be used at once: they reach tensors, states and weights, and wake each other.
+
+        The platform's first one is among them. Raises BadOptions as `processors_of` does.
+        """
+        found: list[Processor] = []
+        needed = (platform.activations, platform.states, platform.weights)
+        for core in self.processors_of(platform):
+            reaches = all(platform.reached_by(core.name, memory) for memory in needed)
+            pairs = [pair for other in found for pair in ((core.name, other.name), (other.name, core.name))]
+            wakes = all(platform.signal_between(*pair) for pair in pairs)
+            if not found or (core.kind == "core" and reaches and wakes):
+                found.append(core)
+        return tuple(found)
+
     def limits_bytes(self, platform: Platform) -> dict[str, int]:
-        """Bytes that tensors may take in each memory that the processor reaches, the default one first.
+        """Bytes that tensors may take in each memory that all cores in use reach, the default one first.
 
         Where a board keeps the stacks of its processors, those are left out. Raises BadOptions for an unknown memory.
         """
         asked: Mapping[str, int] = self.ram if isinstance(self.ram, Mapping) else {}
         limits = {platform.activations: self.limit_bytes(platform)}
+        cores = self.cores_of(platform)
         for memory in platform.memories:
-            if memory.kind != "ram" or not platform.reached_by(platform.processor.name, memory.name):
+            if memory.kind != "ram" or not all(platform.reached_by(core.name, memory.name) for core in cores):
                 continue
             holds = platform.board is not None and memory.name == platform.board.data_memory
-            stacks = sum(processor.kind == "core" for processor in self.processors_of(platform))
-            reserved = stacks * platform.board.stack_bytes + VARIABLES_BYTES if platform.board and holds else 0
+            reserved = len(cores) * platform.board.stack_bytes + VARIABLES_BYTES if platform.board and holds else 0
             most = max(0, memory.capacity_bytes - reserved)
             limits[memory.name] = min(most, asked.get(memory.name, most), limits.get(memory.name, most))
         return limits
