@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import tvm
-import tvm_ffi
 from tvm import relax, tirx
-from tvm.ir import TensorLoad, Var
 
 from codegen_c.kernels.contract import CFunction, Parameter
 from codegen_c.tir.aliasing import in_place_inputs
@@ -54,8 +54,8 @@ def _printed(lowered: tirx.PrimFunc, merged: Merged) -> PlainC:
         printer.names[var] = parameter.name
     taken = {parameter.name for parameter in parameters} | {"scratch"}
     lines = StatementPrinter(printer, storage, taken).body(lowered.body)
-    touched = _touched(lowered, storage.aliases)
-    unused = [parameter.name for parameter in parameters if parameter.name not in touched]
+    words = set(re.findall(r"\w+", "\n".join(lines)))  # what a relation of a value with itself reads is not printed
+    unused = [parameter.name for parameter in parameters if parameter.name not in words]
     if storage.scratch_bytes:
         parameters.append(Parameter(name="scratch", ctype="uint8_t", role="scratch"))
     return PlainC(
@@ -80,20 +80,6 @@ def _parameters(lowered: tirx.PrimFunc, merged: Merged, printer: ExpressionPrint
         Parameter(name=var.name, ctype=printer.c_type(str(var.ty.dtype)), role=role)
         for var, role in zip(lowered.params, roles, strict=True)
     ]
-
-
-def _touched(lowered: tirx.PrimFunc, aliases: dict[Var, Var]) -> set[str]:
-    """Names of the buffers that are read or written; a tensor without elements is neither."""
-    names: set[str] = set()
-
-    def visit(buffer: Var) -> None:
-        names.add(aliases.get(buffer, buffer).name)
-
-    tvm_ffi.structural_walk(
-        lowered.body,
-        [(TensorLoad, lambda load: visit(load.source)), (tirx.BufferStore, lambda store: visit(store.buffer))],
-    )
-    return names
 
 
 def _refusal(function: relax.Function, reason: str) -> NoPlainC:

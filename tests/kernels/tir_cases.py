@@ -227,6 +227,7 @@ LINEAR = [
         build=lambda x: op.where(op.greater_equal(x, x), x, op.astype(op.not_equal(x, x), "int32")),
         inputs=((MATRIX, "int32"),),
     ),
+    Case(name="beside_itself_u8", build=lambda x: op.less(x, x), inputs=((MATRIX, "uint8"),)),
     Case(name="einsum", build=lambda x, y: op.einsum((x, y), "ij,kj->ik"), inputs=_two()),
     Case(name="attention", build=lambda q, k, v: op.nn.attention(q, k, v), inputs=(((1, 4, 2, 8), "float32"),) * 3),
     Case(
