@@ -34,7 +34,7 @@ def assert_apart(buffers: Sequence[Buffer], offsets: Sequence[int]) -> None:
         assert not a.overlaps(b) or x + a.size <= y or y + b.size <= x
 
 
-@PROBLEMS
+@settings(PROBLEMS, max_examples=25)
 @given(problems(most=6, size=4))
 def test_a_raised_bound_is_never_above_the_best_solution(buffers: list[Buffer]) -> None:
     best = lowest(buffers)

@@ -8,6 +8,7 @@ import pytest
 import tvm_ext.builder
 from tests.support.onnx_models import SMALL_MODELS, saved
 from tests.support.packages import Packages, assert_close, sample
+from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions
 from tvm_ext.core.errors import VerificationFailed
 from tvm_ext.core.platform import Platform
@@ -18,7 +19,7 @@ BOTH = BuildOptions(verify=("host", "qemu"))
 SMALL = BuildOptions(io="caller", optimize="size", verify=("host", "qemu"))
 
 
-@pytest.mark.parametrize("name", ["kws_fp32", "kws_int8", "resnet_fp32", "resnet_int8"])
+@pytest.mark.parametrize("name", some_of(["kws_fp32", "kws_int8", "resnet_int8"], sweep=["resnet_fp32"]))
 def test_shared_models(packages: Packages, shared_models, board: Platform, name: str) -> None:
     """Verified on host and board; a run of one's own agrees, bytes for integers, and instructions are counted."""
     package = packages.shared(name, board.name, BOTH)

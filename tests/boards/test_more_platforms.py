@@ -10,6 +10,7 @@ import pytest
 
 from tests.boards.toy import build_elf, write_loop, write_toy
 from tests.support.packages import Packages
+from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.execution.board import run_qemu
@@ -62,7 +63,7 @@ def test_the_m7_computes_doubles_in_hardware(tmp_path: Path) -> None:
     assert ".f64" in code and "__aeabi_dmul" not in code
 
 
-@pytest.mark.parametrize("model", ["kws_fp32", "kws_int8"])
+@pytest.mark.parametrize("model", some_of(["kws_int8"], sweep=["kws_fp32"]))
 @pytest.mark.parametrize("name", NAMES)
 def test_keyword_spotting_is_verified(packages: Packages, name: str, model: str) -> None:
     verified = packages.shared(model, name, VERIFIED).report["verify"]["qemu"]

@@ -10,26 +10,37 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.conformance.cases import MODES, load_cases
+from benchmarks.conformance.cases import MODES, Case, load_cases
 from benchmarks.conformance.pool import run_all
 from benchmarks.conformance.run_case import Outcome
+from tests.support.sweeps import some_of
 
 # Case key -> `pass` or `refused`.
 EXPECTED: dict[str, str] = json.loads(Path(__file__).with_name("conformance_sample.json").read_text(encoding="utf-8"))
 
 
+ALWAYS = sorted(EXPECTED)[::3]
+REST = sorted({*EXPECTED} - {*ALWAYS})
+
+
 @pytest.fixture(scope="module")
-def outcomes() -> dict[str, Outcome]:
-    """Every case of the sample, run once; a fault in one process loses its case only."""
-    cases = [case for case in load_cases(MODES) if case.key in EXPECTED]
+def suite() -> dict[str, Case]:
+    return {case.key: case for case in load_cases(MODES)}
+
+
+@pytest.fixture(scope="module")
+def outcomes(suite: dict[str, Case], request: pytest.FixtureRequest) -> dict[str, Outcome]:
+    """Cases of the sample that are asked for, run once; a fault in one process loses its case only."""
+    named = (item.callspec.params for item in request.session.items if getattr(item, "function", None) is test_case)
+    cases = [suite[key] for key in sorted({params["key"] for params in named} & {*suite})]
     return {case.key: outcome for case, outcome in run_all(cases, num_workers=2, time_limit_s=120)}
 
 
-def test_sample_is_part_of_the_suite(outcomes: dict[str, Outcome]) -> None:
-    assert sorted(outcomes) == sorted(EXPECTED)
+def test_sample_is_part_of_the_suite(suite: dict[str, Case]) -> None:
+    assert {*EXPECTED} <= {*suite}
 
 
-@pytest.mark.parametrize("key", sorted(EXPECTED))
+@pytest.mark.parametrize("key", some_of(ALWAYS, sweep=REST))
 def test_case(outcomes: dict[str, Outcome], key: str) -> None:
     outcome = outcomes[key]
     assert outcome.verdict == EXPECTED[key], f"{outcome.verdict}: {outcome.reason}\n{outcome.detail}"

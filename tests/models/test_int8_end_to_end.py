@@ -9,6 +9,7 @@ import pytest
 import tvm_ext
 from tests.models.test_tflite_bytes import HASHES, fnv, inputs
 from tests.support.packages import Packages
+from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions
 from tvm_ext.core.limits import Limits
 from tvm_ext.execution.board import run_qemu
@@ -35,7 +36,7 @@ def test_the_class_is_onnxruntimes(packages: Packages, shared_models: Path, name
 
 @pytest.mark.board
 @pytest.mark.filterwarnings("ignore::tvm_ext.load.ModelNotice")
-@pytest.mark.parametrize("platform", ["cortex_m4", "cortex_m55"])
+@pytest.mark.parametrize("platform", some_of(["cortex_m4"], sweep=["cortex_m55"]))
 @pytest.mark.parametrize("name", HASHES)
 def test_boards_give_tflms_bytes(shared_models: Path, tmp_path: Path, name: str, platform: str) -> None:
     module = tvm_ext.load(shared_models / f"{name}.tflite")
