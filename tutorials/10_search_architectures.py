@@ -92,7 +92,7 @@ table.write(folder / "sweep.csv")
 print((folder / "sweep.csv").read_text().splitlines()[0])
 
 # %% [markdown]
-# Of what the front offers one is built, and comes to the same bytes. The search again takes everything from the cache.
+# One of those on the front is built, and comes to the same bytes. The search again takes everything from the cache.
 
 # %%
 chosen = table.front("ram_bytes", "-score")[-1]

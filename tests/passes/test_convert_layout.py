@@ -212,7 +212,7 @@ def test_constants_beside_images_move_too() -> None:
 
 @pytest.mark.parametrize("shape", [(3, 1, 1), (5,), (6, 5), (6, 1), (1, 5), (1,), ()])
 def test_quantized_constants_beside_images_move_too(shape: tuple[int, ...]) -> None:
-    """Of fewer axes than an image they stand along its last ones, which are others then."""
+    """Those of fewer axes than an image stand along its last ones, which are others then."""
     numbers, x = relax.const(RANDOM.integers(-9, 9, shape).astype("int8")), image(shape=(1, 2, 6, 5))
     zero = relax.const(0, "int8")
 

@@ -300,7 +300,7 @@ def test_not_one_bit_changes(seed: int, tmp_path: Path) -> None:
 
 
 def test_dense_layers_are_cut_into_channels(tmp_path: Path) -> None:
-    """Of an int8 network of dense layers, weights with a scale for each channel: not one bit changes."""
+    """Weights of an int8 network of dense layers, with a scale for each channel: not one bit changes."""
     model = zoo.build("autoencoder_int8")
     onnx.save(model, tmp_path / "model.onnx")
     module = tvm_ext.load(tmp_path / "model.onnx")

@@ -49,7 +49,7 @@ class FormsProgram:
             yield from ((number, source, target) for source in sources for target in targets if source != target)
 
     def crossing(self, value: int, source: int, target: int, form: int | None = None) -> cp_model.IntVar:
-        """Whether a value crosses; form: and its maker has that form."""
+        """Variable that is 1 where a value crosses; form: and where its maker has that form."""
         maker = self.problem.values[value].maker
         made = self.runs[maker, source] if form is None else self.takes[maker, form]
         crosses = self.model.new_bool_var("")
