@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import StoredRows
@@ -63,7 +63,7 @@ def unpadded(channels: int) -> QConv2d:
     )
 
 
-@FEW
+@settings(FEW, max_examples=4)
 @given(st.lists(depthwise().filter(takes(qdepthwise_helium.KERNEL)), min_size=1, max_size=4), seeds)
 def test_depthwise(operators: list[QConv2d], seed: int) -> None:
     assert_same_bytes(qdepthwise_helium.KERNEL, operators, seed)

@@ -57,7 +57,7 @@ def test_small_world_graphs_keep_their_edges_and_repeat() -> None:
     assert watts_strogatz(8, 2, 0.0, 0) == sorted([*((n, n + 1) for n in range(7)), (0, 7)])
 
 
-@pytest.mark.parametrize("name", zoo.WIRED)
+@pytest.mark.parametrize("name", some_of([*zoo.WIRED][:1], sweep=[*zoo.WIRED][1:]))
 def test_orders_are_proved_and_no_worse_than_the_hierarchical_ones(name: str) -> None:
     graph = order.plain_graph(zoo.build(f"{name}_fp32"))
     ours, (theirs, their_peak) = schedule(graph), hmcos(graph)
