@@ -15,7 +15,7 @@ from tvm_ext.core.platform import Platform
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WrittenList:
-    """What one processor does in a run. entries: steps, and signals as statements in C.
+    """Steps and signals of one processor in a run. entries: steps, and signals as statements in C.
 
     processor: its name; empty for the only one there is. all_steps: of all lists.
     """

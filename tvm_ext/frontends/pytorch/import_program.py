@@ -31,7 +31,7 @@ class ImportedProgram:
 
 
 def import_program(path: Path, program: Any) -> ImportedProgram:
-    """What a torch.export.ExportedProgram computes.
+    """Import a torch.export.ExportedProgram under its own names.
 
     Variables are called after the nodes of torch's graph in ATen operators, outputs as the program calls them; spans
     name the module an operator stands in: `stem.0/convolution`. Raises UnsupportedModel listing every operator that
