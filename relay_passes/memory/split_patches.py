@@ -23,9 +23,10 @@ import tvm
 from tvm import relax
 
 from relay_passes.analysis.operator_graph import OperatorGraph
-from relay_passes.composites import call_new, composite_of
-from relay_passes.dataflow import bindings, outputs, rebuild, substitute
+from relay_passes.composites import composite_of
+from relay_passes.dataflow import bindings, substitute
 from relay_passes.memory import strip_composites
+from relay_passes.memory.main_writer import MainWriter
 from relay_passes.memory.searching_pass import SearchingPass
 from relay_passes.memory.split_sequences import SplitSequences
 from relay_passes.searched import Searched
@@ -36,7 +37,7 @@ from tvm_ext.core.columns import ColumnOperator, Columns
 from tvm_ext.core.decisions.composites import ModelTensor, SourceNodes, StorageLayout
 from tvm_ext.core.decisions.execution import ColumnStrip
 from tvm_ext.core.decisions.outcomes import OperatorsInStrips
-from tvm_ext.core.names import identifier, strip_ending, unique
+from tvm_ext.core.names import identifier, strip_ending
 
 
 @tvm.transform.module_pass(opt_level=0, name="SplitPatches")
@@ -59,26 +60,17 @@ class _Rewriter:
         self, module: tvm.IRModule, operators: OperatorGraph, columns: Sequence[ColumnOperator | None]
     ) -> None:
         self.module, self.operators, self.columns, self.graph = module, operators, columns, operators.graph()
-        main = operators.main
-        self.taken = {binding.var.name for binding in bindings(main)} | {param.name for param in main.params}
-        self.functions = {var.name_hint for var, _ in module.functions_items()}
-        self.bound = list(operators.first)
+        self.main = MainWriter(module, operators)
 
     def run(self, patches: Sequence[Patches]) -> None:
-        main, done = self.operators.main, 0
+        done = 0
         for patch in patches:
-            self.bound += [binding for step in self.operators.steps[done : patch.begin] for binding in step]
+            self.main.bound += [binding for step in self.operators.steps[done : patch.begin] for binding in step]
             self._patch(patch)
             done = patch.end
-        self.bound += [binding for step in self.operators.steps[done:] for binding in step]
-        rebuilt = rebuild(main, self.bound, outputs(main))
-        called = {binding.value.op for binding in bindings(rebuilt) if isinstance(binding.value, relax.Call)}
-        for patch in patches:
-            for step in self.operators.steps[patch.begin : patch.end]:
-                if step[0].value.op not in called:
-                    del self.module[step[0].value.op]
+        self.main.bound += [binding for step in self.operators.steps[done:] for binding in step]
         count = sum(patch.end - patch.begin for patch in patches)
-        rebuilt = OperatorsInStrips(count=count).write(rebuilt)
+        rebuilt = OperatorsInStrips(count=count).write(self.main.function())
         self.module.update_func(self.module.get_global_var("main"), rebuilt)
 
     def _patch(self, patch: Patches) -> None:
@@ -88,8 +80,8 @@ class _Rewriter:
         whole = self.module[last.value.op]
         nodes, layout = SourceNodes.read(whole).nodes, StorageLayout.read(whole)
         function = strip_composites.joining(strips, nodes, layout)
-        joined = self._call(f"join_{last.value.op.name_hint}", function, strips, last.value.span)
-        self.bound.append(relax.VarBinding(last.var, joined))
+        joined = self.main.call(f"join_{last.value.op.name_hint}", function, strips, last.value.span)
+        self.main.bound.append(relax.VarBinding(last.var, joined))
 
     def _strip(self, patch: Patches, strip: Columns) -> relax.Var:
         made = columns_made(self.graph, self.columns, patch.begin, patch.end, strip)
@@ -104,7 +96,7 @@ class _Rewriter:
             values[computing.var] = {columns: self._compute(index, columns, arguments)}
             for view in views:
                 shown = substitute(view.value, {old: held[None] for old, held in values.items() if None in held})
-                values[view.var] = {None: self._bind(f"{view.var.name}.again", shown)}
+                values[view.var] = {None: self.main.bind(f"{view.var.name}.again", shown)}
         return values[self.operators.steps[patch.end - 1][0].var][strip]
 
     def _argument(
@@ -119,11 +111,11 @@ class _Rewriter:
             return held[wanted]
         assert wanted is not None, "what needs all columns has them"
         computed, var = next(iter(held.items()))
-        begin, layout = computed[0] if computed else 0, self._layout(value)
+        begin, layout = computed[0] if computed else 0, self.main.layout(value)
         function = strip_composites.cutting(var, (wanted[0] - begin, wanted[1] - begin), layout)
         function = ColumnStrip(columns=wanted).write(ModelTensor(name=self._tensor(value)).write(function))
-        copy = self._call(f"cut_{identifier(value.name)}_{strip_ending(wanted)}", function, [var])
-        held[wanted] = self._bind(f"{value.name}.{strip_ending(wanted)}", copy)
+        copy = self.main.call(f"cut_{identifier(value.name)}_{strip_ending(wanted)}", function, [var])
+        held[wanted] = self.main.bind(f"{value.name}.{strip_ending(wanted)}", copy)
         return held[wanted]
 
     def _compute(self, index: int, columns: Columns | None, arguments: Sequence[relax.Var]) -> relax.Var:
@@ -135,29 +127,14 @@ class _Rewriter:
         name = binding.value.op.name_hint
         if columns is None or operator is None:
             again = ModelTensor().write(composite)
-            return self._bind(f"{binding.var.name}.again", self._call(f"{name}_again", again, arguments))
+            return self.main.bind(f"{binding.var.name}.again", self.main.call(f"{name}_again", again, arguments))
         function = strip_composites.computing_strip(composite, operator, columns)
         assert function is not None, "whether it can was tried"
         function = ModelTensor(name=self._tensor(binding.var)).write(ColumnStrip(columns=columns).write(function))
-        call = self._call(f"{name}_{strip_ending(columns)}", function, arguments, binding.value.span)
-        return self._bind(f"{binding.var.name}.{strip_ending(columns)}", call)
-
-    def _layout(self, value: relax.Var) -> StorageLayout:
-        """The layout in which an operator computes a value; that of the model for others."""
-        computed = (step[0].value for step in self.operators.steps if step[0].var.same_as(value))
-        return StorageLayout.read(next((self.module[call.op] for call in computed), None))
+        call = self.main.call(f"{name}_{strip_ending(columns)}", function, arguments, binding.value.span)
+        return self.main.bind(f"{binding.var.name}.{strip_ending(columns)}", call)
 
     def _tensor(self, value: relax.Var) -> str:
         """The model's own name of a value."""
         shown = (binding.value for binding in bindings(self.operators.main) if binding.var.same_as(value))
         return ModelTensor.read(composite_of(self.module, next(shown, None))).name or value.name
-
-    def _call(
-        self, name: str, function: relax.Function, arguments: Sequence[relax.Var], span: tvm.ir.Span | None = None
-    ) -> relax.Call:
-        return call_new(self.module, unique(name, self.functions), function, arguments, span)
-
-    def _bind(self, name: str, value: relax.Expr) -> relax.Var:
-        var = relax.DataflowVar(unique(name, self.taken), value.ty)
-        self.bound.append(relax.VarBinding(var, value))
-        return var

@@ -8,14 +8,14 @@ import tvm
 from tvm import relax
 
 from relay_passes.analysis.operator_graph import OperatorGraph
-from relay_passes.composites import call_new
-from relay_passes.dataflow import bindings, operands, outputs, rebuild
+from relay_passes.dataflow import operands, outputs
 from relay_passes.memory import strip_composites
+from relay_passes.memory.main_writer import MainWriter
 from relay_passes.memory.strip_composites import ROW_AXIS
 from relay_passes.processors.row_parts import RowPart, Rows
 from tvm_ext.core.decisions.composites import ModelTensor, SourceNodes, StorageLayout
 from tvm_ext.core.decisions.processors import OperatorProcessor
-from tvm_ext.core.names import identifier, unique
+from tvm_ext.core.names import identifier
 
 Pieces = list[tuple[Rows, relax.Var]]
 """Rows of a value, and the variable that holds them, in order."""
@@ -26,10 +26,7 @@ class PlacementWriter:
 
     def __init__(self, module: tvm.IRModule, operators: OperatorGraph, names: Sequence[str]) -> None:
         self.module, self.operators, self.names = module, operators, names
-        main = operators.main
-        self.taken = {binding.var.name for binding in bindings(main)} | {param.name for param in main.params}
-        self.functions = {var.name_hint for var, _ in module.functions_items()}
-        self.bound = list(operators.first)
+        self.main = MainWriter(module, operators)
         self.pieces: dict[relax.Var, Pieces] = {}
         self.cut: dict[tuple[relax.Var, Rows], relax.Var] = {}
         self.unjoined: dict[relax.Var, int] = {}
@@ -41,7 +38,7 @@ class PlacementWriter:
         """A step that one processor runs."""
         computing, *views = self.operators.steps[index]
         self._join_all(computing.value, processor)
-        self.bound += [relax.VarBinding(computing.var, self._placed(computing.value, processor)), *views]
+        self.main.bound += [relax.VarBinding(computing.var, self._placed(computing.value, processor)), *views]
 
     def split(self, index: int, parts: Sequence[RowPart]) -> None:
         """A step whose rows several processors compute."""
@@ -55,8 +52,8 @@ class PlacementWriter:
             function = OperatorProcessor(processor=self.names[part.processor]).write(part.function)
             function = ModelTensor().write(function)
             ending = f"{part.unit}_{part.rows[0]}_{part.rows[1]}"
-            call = self._call(f"{computing.value.op.name_hint}_{ending}", function, arguments, computing.value.span)
-            pieces.append((part.rows, self._bind(f"{computing.var.name}.{ending}", call)))
+            call = self.main.call(f"{computing.value.op.name_hint}_{ending}", function, arguments, computing.value.span)
+            pieces.append((part.rows, self.main.bind(f"{computing.var.name}.{ending}", call)))
         self.pieces[computing.var] = pieces
         self.unjoined |= {binding.var: index for binding in (computing, *views)}
 
@@ -64,12 +61,7 @@ class PlacementWriter:
         """The function as it was written; composites that nothing calls any more are gone from the module."""
         for result in outputs(self.operators.main):
             self._join_all(result, 0)
-        rebuilt = rebuild(self.operators.main, self.bound, outputs(self.operators.main))
-        called = {binding.value.op for binding in bindings(rebuilt) if isinstance(binding.value, relax.Call)}
-        for op in dict.fromkeys(step[0].value.op for step in self.operators.steps):
-            if op not in called:
-                del self.module[op]
-        return rebuilt
+        return self.main.function()
 
     def _placed(self, call: relax.Call, processor: int) -> relax.Call:
         """The call of a function that says its processor; a copy of it where another processor runs it too."""
@@ -80,7 +72,7 @@ class PlacementWriter:
                 self.module.update_func(call.op, decision.write(self.module[call.op]))
             return call
         function = decision.write(self.module[call.op])
-        return self._call(f"{call.op.name_hint}_{self.names[processor] or 'first'}", function, call.args, call.span)
+        return self.main.call(f"{call.op.name_hint}_{self.names[processor] or 'first'}", function, call.args, call.span)
 
     def _rows(self, value: relax.Expr, wanted: Rows | None, processor: int) -> relax.Expr:
         """A variable that holds these rows of a value, and no others; the value itself for None."""
@@ -99,10 +91,10 @@ class PlacementWriter:
             self._join_all(value, processor)
         begin, source = (around[0][0][0], around[0][1]) if around else (0, value)
         local = wanted[0] - begin, wanted[1] - begin
-        function = strip_composites.cutting(source, local, self._layout(value), ROW_AXIS)
+        function = strip_composites.cutting(source, local, self.main.layout(value), ROW_AXIS)
         function = OperatorProcessor(processor=self.names[processor]).write(function)
-        call = self._call(f"cut_{identifier(value.name)}_{_ending(wanted)}", function, [source])
-        self.cut[value, wanted] = self._bind(f"{value.name}.{_ending(wanted)}", call)
+        call = self.main.call(f"cut_{identifier(value.name)}_{_ending(wanted)}", function, [source])
+        self.cut[value, wanted] = self.main.bind(f"{value.name}.{_ending(wanted)}", call)
         return self.cut[value, wanted]
 
     def _join_all(self, value: relax.Expr, processor: int) -> None:
@@ -119,25 +111,10 @@ class PlacementWriter:
         nodes = SourceNodes.read(whole).nodes
         function = strip_composites.joining(pieces, nodes, StorageLayout.read(whole), ROW_AXIS)
         function = ModelTensor.read(whole).write(OperatorProcessor(processor=self.names[processor]).write(function))
-        joined = self._call(f"join_{computing.value.op.name_hint}", function, pieces, computing.value.span)
-        self.bound += [relax.VarBinding(computing.var, joined), *views]
+        joined = self.main.call(f"join_{computing.value.op.name_hint}", function, pieces, computing.value.span)
+        self.main.bound += [relax.VarBinding(computing.var, joined), *views]
         for binding in (computing, *views):
             del self.unjoined[binding.var]
-
-    def _layout(self, value: relax.Var) -> StorageLayout:
-        """The layout in which an operator computes a value; that of the model for others."""
-        pairs = zip(self.operators.steps, self.operators.composites, strict=True)
-        return StorageLayout.read(next((composite for step, composite in pairs if step[0].var.same_as(value)), None))
-
-    def _call(
-        self, name: str, function: relax.Function, arguments: Sequence[relax.Expr], span: tvm.ir.Span | None = None
-    ) -> relax.Call:
-        return call_new(self.module, unique(name, self.functions), function, arguments, span)
-
-    def _bind(self, name: str, value: relax.Expr) -> relax.Var:
-        var = relax.DataflowVar(unique(name, self.taken), value.ty)
-        self.bound.append(relax.VarBinding(var, value))
-        return var
 
 
 def _ending(rows: Rows) -> str:
