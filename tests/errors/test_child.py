@@ -78,7 +78,15 @@ def test_time_is_limited_and_what_it_started_ends_too(tmp_path: Path) -> None:
     ):
         child.call("start_and_sleep", 60, str(pid_file))
     assert time.monotonic() - begin < 30
-    assert not _runs(int(pid_file.read_text()))
+    assert _ends(int(pid_file.read_text()), seconds=10)
+
+
+def _ends(pid: int, *, seconds: float) -> bool:
+    """Killed processes end when they are next scheduled, on a loaded machine a while after the signal."""
+    end = time.monotonic() + seconds
+    while _runs(pid) and time.monotonic() < end:
+        time.sleep(0.01)
+    return not _runs(pid)
 
 
 def _runs(pid: int) -> bool:
