@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import tvm
 import tvm_ffi
 from tvm import relax
 
 from relay_passes.processors.byoc_patterns import Patterns
+from relay_passes.processors.memory_ways import memory_of
+from relay_passes.processors.move_to_devices import BackendDevice
 from tvm_ext.core.errors import BadPlatform, MissingTool
-from tvm_ext.core.platform import Processor
+from tvm_ext.core.platform import Platform, Processor
 
-_HOST_KEY = "cpu"
+HOST_KEY = "cpu"
 
 
 def patterns_of(processor: Processor) -> Patterns | None:
@@ -36,13 +40,35 @@ def patterns_of(processor: Processor) -> Patterns | None:
     return patterns
 
 
+def devices_of(platform: Platform, processors: Sequence[Processor]) -> tuple[BackendDevice, ...]:
+    """Devices of processors whose code has a memory of its own, numbered from 1 on the host and from 0 elsewhere."""
+    found: list[BackendDevice] = []
+    for processor in processors:
+        if processor.tvm is None or not processor.tvm.target:
+            continue  # a BYOC back end copies by itself
+        target = tvm.target.Target(processor.tvm.target)
+        is_host = HOST_KEY in list(target.keys)
+        if is_host and memory_of(processor, platform) == platform.activations:
+            continue
+        same = sum(device.target.kind.name == target.kind.name for device in found)
+        found.append(BackendDevice(processor=processor.name, target=target, number=same + is_host))
+    return tuple(found)
+
+
+def machine_devices(devices: Sequence[BackendDevice]) -> list[tvm.runtime.Device]:
+    """Devices as `relax.VirtualMachine` takes them, the host first."""
+    kinds = [HOST_KEY if HOST_KEY in list(device.target.keys) else device.target.kind.name for device in devices]
+    others = [tvm.device(kind, device.number) for kind, device in zip(kinds, devices, strict=True)]
+    return [tvm.cpu(), *others]
+
+
 def _check_target(processor: str, text: str) -> None:
     where = f"processors.{processor}.tvm.target = {text!r}"
     try:
         target = tvm.target.Target(text)
     except ValueError:
         raise BadPlatform(f"{where}: is no target of TVM {tvm.__version__}; llvm and cuda are some.") from None
-    if _HOST_KEY in list(target.keys):
+    if HOST_KEY in list(target.keys):
         return
     kind = target.kind.name
     if not tvm.runtime.enabled(kind) or not tvm.device(kind).exist:

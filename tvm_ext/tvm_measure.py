@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil
@@ -31,10 +31,12 @@ Compile = Callable[[tvm.IRModule], object]
 class Stopwatch:
     """Seconds of operators, each measured once, and those that differ in their constants' values alone together.
 
-    compile: as `tvm.compile` would, for a module of one operator.
+    compile: as `tvm.compile` would, for a module of one operator. devices: of the virtual machine. With a memory of its
+    own, a back end's copies are timed with the operator.
     """
 
     compile: Compile
+    devices: Sequence[tvm.runtime.Device]
     known: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def seconds(self, composite: relax.Function, processor: str) -> float:
@@ -45,7 +47,7 @@ class Stopwatch:
         return self.known[key]
 
     def _timed(self, composite: relax.Function, processor: str) -> float:
-        machine = relax.VirtualMachine(self.compile(alone(composite, processor)), tvm.cpu())
+        machine = relax.VirtualMachine(self.compile(alone(composite, processor)), list(self.devices))
         arrays = [tvm.runtime.tensor(_array(param.ty)) for param in composite.params]
         machine.save_function("main", "timed", *arrays)
         timer = machine.time_evaluator("timed", tvm.cpu(), repeat=REPEATS, min_repeat_ms=LEAST_MILLISECONDS)

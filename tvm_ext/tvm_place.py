@@ -21,6 +21,8 @@ from codegen_c.backend.byoc import CODEGEN, codegen_options
 from codegen_c.composites.lower_operator import lower_operator
 from codegen_c.costs.predict import time_model
 from relay_passes.analysis.processor_costs import ProcessorCosts
+from relay_passes.processors.memory_ways import memory_of, moving
+from relay_passes.processors.move_to_devices import MoveToDevices
 from relay_passes.processors.outline_backends import OutlineBackends, PartitionBackends
 from relay_passes.processors.place_backends import PlaceBackends
 from relay_passes.processors.tvm_costs import OperatorCosts, TvmCosts
@@ -34,7 +36,7 @@ from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform, Processor
 from tvm_ext.report.backend_table import backend_table
 from tvm_ext.stages import backend_of, before_order, order
-from tvm_ext.tvm_backends import patterns_of
+from tvm_ext.tvm_backends import devices_of, machine_devices, patterns_of
 from tvm_ext.tvm_measure import MeasuredCosts, Stopwatch
 
 HOST_TARGET = "llvm"
@@ -55,12 +57,14 @@ class Placing:
 class PlacedModule:
     """A module whose composites say the processor that runs them, which a pass of your own may change.
 
-    report: values for JSON: seconds of each operator on each processor, what was chosen, and the totals.
+    report: values for JSON: seconds of each operator on each processor, what was chosen, and the totals. devices: as
+    `relax.VirtualMachine` takes them.
     """
 
     module: tvm.IRModule
     report: Mapping[str, Any]
     pipeline: tvm.transform.Pass
+    devices: Sequence[tvm.runtime.Device]
 
     def table(self) -> str:
         """The report as text."""
@@ -84,7 +88,10 @@ def placed_module(loaded: tvm.IRModule, platform: Platform, options: BuildOption
     pipeline = lowering(platform, options, prefix)
     backend = backend_of(platform, options, cache(lower_operator))
     costs = _costs(platform, options)
-    stopwatch = Stopwatch(compile=lambda mod: tvm.compile(mod, target=placing.target, relax_pipeline=pipeline))
+    devices = machine_devices(devices_of(platform, options.tvm_processors_of(platform)))
+    stopwatch = Stopwatch(
+        compile=lambda mod: tvm.compile(mod, target=placing.target, relax_pipeline=pipeline), devices=devices
+    )
     if placing.measure:
         costs = [MeasuredCosts(costs=cost, stopwatch=stopwatch) for cost in costs]
     others = [cost.processor.tvm.seconds_per_call for cost in costs[1:] if cost.processor.tvm]
@@ -99,13 +106,14 @@ def placed_module(loaded: tvm.IRModule, platform: Platform, options: BuildOption
     ]  # fmt: skip
     module = tvm.transform.Sequential(stages)(loaded)
     report = ProcessorPlacement.read(module["main"]).report or {}
-    return PlacedModule(module=module, report=report, pipeline=pipeline)
+    return PlacedModule(module=module, report=report, pipeline=pipeline, devices=devices)
 
 
 def lowering(platform: Platform, options: BuildOptions, prefix: str) -> tvm.transform.Pass:
     """From a placed module to TVM's virtual machine. prefix: of the functions' names."""
     patterns = {one.name: found for one in options.tvm_processors_of(platform) if (found := patterns_of(one))}
     names = [processor.name for processor in options.tvm_processors_of(platform)]
+    devices = devices_of(platform, options.tvm_processors_of(platform))
 
     @tvm.transform.module_pass(opt_level=0, name=f"tvm_ext.{platform.name}.placed")
     def lower(mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
@@ -117,6 +125,9 @@ def lowering(platform: Platform, options: BuildOptions, prefix: str) -> tvm.tran
             lowered = PartitionBackends(patterns)(lowered)
             lowered = relax.transform.RunCodegen(entry_functions=_calling(lowered))(lowered)
         fused = relax.get_pipeline("zero")(lowered)  # TVM's own operators, as it fuses them by default
+        if devices:
+            host = tvm.target.Target.current(allow_none=True) or tvm.target.Target(HOST_TARGET)
+            fused = MoveToDevices(host, devices)(fused)
         return relax.get_pipeline("default_build")(fused)
 
     return lower
@@ -151,7 +162,13 @@ def _costs(platform: Platform, options: BuildOptions) -> Sequence[OperatorCosts]
         processor=first, time=time_model(platform), runs_floats=True,
         backend=replace(backend_of(platform, options, cache(lower_operator)), cost=None),
     )  # fmt: skip
-    others = [TvmCosts(processor=one, patterns=patterns_of(one)) for one in options.tvm_processors_of(platform)]
+    others = [
+        TvmCosts(
+            processor=one, patterns=patterns_of(one),
+            nanoseconds_per_byte=moving(platform, platform.activations, memory_of(one, platform))[1],
+        )
+        for one in options.tvm_processors_of(platform)
+    ]  # fmt: skip
     return [ours, *others]
 
 

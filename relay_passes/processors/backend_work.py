@@ -14,12 +14,13 @@ from math import ceil
 
 from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.analysis.processor_costs import NANOSECONDS
+from relay_passes.processors.memory_ways import memory_of, moving
 from relay_passes.processors.tvm_costs import OperatorCosts
 from relay_passes.solvers.processors.assign import ProcessorAssignment, answer, assign_processors
 from relay_passes.solvers.processors.bounds import LARGE
 from relay_passes.solvers.processors.problem import FormPart, ProcessorProblem, Route, Task, TaskForm, TaskValue
 from relay_passes.solvers.processors.search import FoundForms, evaluate
-from tvm_ext.core.errors import BadPlatform, UnsupportedModel
+from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.core.platform import Platform, Processor
 
 CALLER = "caller"
@@ -122,30 +123,7 @@ def _routes(processors: Sequence[Processor], platform: Platform, call_seconds: f
     for source, one in enumerate(memories):
         for target, other in enumerate(memories):
             is_ours = target < len(processors) and processors[target].kind == "core" and source < len(processors)
-            start, each = _moving(platform, one, other)
+            start, each = moving(platform, one, other)
             time = start + (call if is_ours else 0)
             routes[source, target] = Route(transfer_time=time, time_per_byte=each)
     return routes
-
-
-def memory_of(processor: Processor, platform: Platform) -> str:
-    """The memory in which a processor of TVM's, or our first core, has its tensors: that of all, or one of its own."""
-    own = [memory.name for memory in platform.memories if platform.reached_by(processor.name, memory.name)]
-    return platform.activations if not own or platform.activations in own else own[0]
-
-
-def _moving(platform: Platform, source: str, target: str) -> tuple[int, float]:
-    """Nanoseconds of a transfer's start, and of each byte. Cycles of links are those of the first processor."""
-    if source == target:
-        return 0, 0.0
-    if platform.activations not in (source, target):  # from one back end's memory to another's: through that of all
-        first, second = _moving(platform, source, platform.activations), _moving(platform, platform.activations, target)
-        return first[0] + second[0], first[1] + second[1]
-    link = platform.link_between(source, target) or platform.link_between(target, source)
-    if link is None:
-        raise BadPlatform(
-            f"{platform.name}: no way joins {source} and {target}, which TVM copies tensors between; add a [[links]] "
-            "table with its rate."
-        )
-    cycle = NANOSECONDS / platform.processor.clock_hz
-    return ceil(link.latency_cycles * cycle), cycle / link.bytes_per_cycle

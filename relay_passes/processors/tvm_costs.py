@@ -38,10 +38,14 @@ class OperatorCosts(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class TvmCosts:
-    """A processor of `kind = "tvm"`. patterns: of its BYOC back end; None for the code of a target, which takes all."""
+    """A processor of `kind = "tvm"`. patterns: of its BYOC back end; None for the code of a target, which takes all.
+
+    nanoseconds_per_byte: of constants that are copied to its own memory, in every run.
+    """
 
     processor: Processor
     patterns: Patterns | None = None
+    nanoseconds_per_byte: float = 0.0
 
     @property
     def made_by(self) -> TvmBackend:
@@ -63,16 +67,21 @@ class TvmCosts:
         made_by, kind = self.made_by, CompositeKind.read(composite).kind
         rate = next((rate for rate in made_by.rates if rate.operator == kind), made_by)
         seconds = max(total(bindings(composite)) / rate.macs_per_second, moved_bytes(composite) / rate.bytes_per_second)
-        return ceil((seconds + made_by.seconds_per_call) * NANOSECONDS)
+        copied = constant_bytes(composite) * self.nanoseconds_per_byte
+        return ceil((seconds + made_by.seconds_per_call) * NANOSECONDS + copied)
 
 
 def moved_bytes(composite: relax.Function) -> int:
     """Bytes of what a composite reads and makes, constants among them, each once."""
+    return sum(_num_bytes(expr.ty) for expr in (*composite.params, *outputs(composite))) + constant_bytes(composite)
+
+
+def constant_bytes(composite: relax.Function) -> int:
+    """Bytes of the constants inside of a composite."""
     constants = {
         leaf for b in bindings(composite) for leaf in operands(b.value) if isinstance(leaf, tvm.ir.GenericConst)
     }
-    kinds = [expr.ty for expr in (*composite.params, *outputs(composite), *constants)]
-    return sum(map(_num_bytes, kinds))
+    return sum(_num_bytes(constant.ty) for constant in constants)
 
 
 def _num_bytes(kind: object) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.support.refusing import refuse
 from tests.support.sweeps import some_of
 from tvm_ext import Placing
 from tvm_ext.core.decisions.processors import OperatorProcessor
+from tvm_ext.core.platform import Link, Memory
 from tvm_ext.verification.input_ranges import random_inputs
 from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs
 
@@ -36,7 +38,7 @@ def inputs_of(mod: tvm.IRModule, seed: int = 3) -> dict[str, np.ndarray]:
 
 def checked(placed: tvm_ext.PlacedModule, model: Any, inputs: dict[str, np.ndarray]) -> list[str]:
     """Functions that the virtual machine called, once outputs are those of onnxruntime."""
-    found, called = run(placed.compile(), list(inputs.values()))
+    found, called = run(placed.compile(), list(inputs.values()), placed.devices)
     (expected,) = onnx_outputs(model, [inputs])
     assert_close(dict(zip(expected, found, strict=True)), expected)
     return called
@@ -188,3 +190,27 @@ def test_measured(dense: tuple[Any, tvm.IRModule], monkeypatch: pytest.MonkeyPat
     assert "measured" in placed.report["note"]
     assert placed.report["total_seconds"] <= placed.report["single_processor_seconds"]["cpu"]
     checked(placed, model, inputs_of(mod))
+
+
+def test_a_memory_of_its_own(dense: tuple[Any, tvm.IRModule]) -> None:
+    """A second memory of the host stands in for that of a device: values are copied there and back, at the link's rate,
+    and where that takes longer than it saves, all stays."""
+    model, mod = dense
+    own = Memory(name="vram", kind="ram", capacity_bytes=1 << 20, read_bytes_per_cycle=1, write_bytes_per_cycle=1)
+
+    def place(bytes_per_cycle: float) -> tvm_ext.PlacedModule:
+        platform = mixed(llvm("matmul", "cumsum"))
+        links = [
+            Link(source="llvm", target="vram", bytes_per_cycle=1),
+            Link(source="ram", target="vram", bytes_per_cycle=bytes_per_cycle, dma=True),
+        ]
+        return tvm_ext.place(
+            mod, replace(platform, memories=(*platform.memories, own), links=(*platform.links, *links))
+        )
+
+    fast, slow = place(1e5), place(1e-3)
+    assert set(on(slow).values()) == {"cpu"}
+    assert on(fast) == {"first": "llvm", "sums": "llvm", "second": "llvm", "end": "cpu"}
+    assert len(fast.devices) == 2 and fast.devices[1] == tvm.cpu(1)
+    assert "vm.builtin.to_device" in fast.compile().as_text()
+    checked(fast, model, inputs_of(mod))
