@@ -72,7 +72,12 @@ class PlacedModule:
 
     def compile(self, target: str | Mapping[str, Any] = HOST_TARGET) -> Any:
         """What `relax.VirtualMachine` runs. target: of the code that TVM makes for the host."""
-        return tvm.compile(self.module, target=target, relax_pipeline=self.pipeline)
+        return tvm.compile(self.module, target=_target(target), relax_pipeline=self.pipeline)
+
+
+def _target(given: str | Mapping[str, Any]) -> tvm.target.Target:
+    """A target by its name, or by what TVM's JSON says of it."""
+    return tvm.target.Target(given if isinstance(given, str) else dict(given))
 
 
 def is_placed(mod: tvm.IRModule) -> bool:
@@ -90,7 +95,7 @@ def placed_module(loaded: tvm.IRModule, platform: Platform, options: BuildOption
     costs = _costs(platform, options)
     devices = machine_devices(devices_of(platform, options.tvm_processors_of(platform)))
     stopwatch = Stopwatch(
-        compile=lambda mod: tvm.compile(mod, target=placing.target, relax_pipeline=pipeline), devices=devices
+        compile=lambda mod: tvm.compile(mod, target=_target(placing.target), relax_pipeline=pipeline), devices=devices
     )
     if placing.measure:
         costs = [MeasuredCosts(costs=cost, stopwatch=stopwatch) for cost in costs]

@@ -21,7 +21,7 @@ from tests.support.onnx_models import SMALL_MODELS, model_of, saved, weights
 from tests.support.packages import assert_close
 from tests.support.refusing import refuse
 from tests.support.sweeps import some_of
-from tvm_ext import Placing
+from tvm_ext import BuildOptions, Placing
 from tvm_ext.core.decisions.processors import OperatorProcessor
 from tvm_ext.core.platform import Link, Memory
 from tvm_ext.verification.input_ranges import random_inputs
@@ -214,3 +214,19 @@ def test_a_memory_of_its_own(dense: tuple[Any, tvm.IRModule]) -> None:
     assert len(fast.devices) == 2 and fast.devices[1] == tvm.cpu(1)
     assert "vm.builtin.to_device" in fast.compile().as_text()
     checked(fast, model, inputs_of(mod))
+
+
+def test_int8_in_a_mix_has_the_bytes_of_our_c(tmp_path: Path) -> None:
+    """TVM computes a quantized convolution in floats between dequantize and quantize."""
+    mod = tvm_ext.load(saved(SMALL_MODELS["image_in_and_out"](), tmp_path))
+    samples = np.random.default_rng(0).standard_normal((8, 3, 12, 10)).astype(np.float32)
+    options, platform = BuildOptions(quantize="int8"), mixed(llvm())
+    results = []
+    for forced in ({}, {"head": "llvm"}):
+        placing = Placing(forced=forced)
+        placed = tvm_ext.place(mod, platform, options, calibration={"x": samples}, placing=placing)
+        assert on(placed)["head"] == forced.get("head", "cpu")
+        image = np.random.default_rng(1).integers(-128, 128, (1, 3, 12, 10)).astype(np.int8)
+        results.append(run(placed.compile({"kind": "llvm"}), [image])[0][0])
+    assert results[0].dtype == np.int8 and results[0].std() > 1
+    np.testing.assert_array_equal(*results)

@@ -15,12 +15,16 @@ from tvm.script import relax as R
 from relay_passes.dataflow import bindings, build, infer
 from relay_passes.processors.move_to_devices import BackendDevice, MoveToDevices
 from relay_passes.processors.outline_backends import OutlineBackends
+from relay_passes.processors.tvm_costs import TvmCosts
 from relay_passes.regions.form_composites import FormComposites
 from relay_passes.solvers.processors.runs import in_runs, num_runs
 from tests.passes.modules import without_spans
 from tests.passes.stub_backend import StubBackend
 from tests.support.virtual_machine import run
+from tvm_ext.core.decisions.composites import QuantizedRounding
 from tvm_ext.core.decisions.processors import OperatorProcessor
+from tvm_ext.core.platform import Processor
+from tvm_ext.core.platform_parts import TvmBackend
 from tvm_ext.tvm_measure import operator_key
 
 
@@ -118,3 +122,16 @@ def test_equal_operators_have_one_key() -> None:
     assert key(relax.op.add(x, one)) == key(relax.op.add(x, other), "z")
     different = [relax.op.add(x, x), relax.op.add(one, x), relax.op.nn.softmax(x, 0), relax.op.nn.softmax(x, 1)]
     assert len({key(one) for one in [relax.op.add(x, one), *different]}) == 5
+
+
+@pytest.mark.parametrize(
+    ("meaning", "operators", "taken"),
+    [("onnx", (), True), ("tflite", (), False), ("onnx", ("a",), False), ("onnx", ("exp",), True)],
+)
+def test_what_code_of_tvm_takes(meaning: str, operators: tuple[str, ...], taken: bool) -> None:
+    """Whatever the platform leaves to it, but for integers that TensorFlow Lite rounds in its own way."""
+    formed = FormComposites(StubBackend(max_operators=1))(without_spans(Chain))
+    composite = QuantizedRounding(meaning=meaning).write(formed["a"])
+    made_by = TvmBackend(target="llvm", operators=operators, bytes_per_second=1e9, seconds_per_call=1e-6)
+    cost = TvmCosts(processor=Processor(name="llvm", isa="host", clock_hz=1, kind="tvm", tvm=made_by))
+    assert cost.nanoseconds(composite) == (1000 + 2 * 4 * 8 * 4 if taken else None)
