@@ -38,6 +38,7 @@ def test_the_lists_as_they_stand() -> None:
         ),
         (["0 !0>1 1 ?1<1 ?2<1 3", "?0<0 2 !1>0"], "cpu0, entry 4: nothing sends signal 2."),
         (["0 !0>0 ?0<0 1 2 3"], "cpu0, entry 1: signal 0 needs another list, and names list 0."),
+        (["0 !0>2 1 ?1<1 3", "?0<0 2 !1>0"], "cpu0, entry 1: signal 0 needs another list, and names list 2."),
         (["0 !0>3 1 ?1<1 3", "?0<0 2 !1>0"], "cpu0, entry 1: signal 0 needs another list, and names list 3."),
         (["0 !0>1 1 ?1<1 3", "?0<-1 2 !1>0"], "cpu1, entry 0: signal 0 needs another list, and names list -1."),
         (

@@ -12,7 +12,7 @@ from codegen_c.program.step_order import order_of
 from codegen_c.program.tensors import Part
 from tests.arena.lists import DIAMOND, listed, placed, rejected
 from tests.arena.programs import call, program
-from tests.arena.test_validate_states import window
+from tests.arena.states import window
 from tests.support.parallel_programs import sliding
 
 
