@@ -19,8 +19,8 @@ from tvm_ext.core.decisions.composites import CompositeKind, PrimFuncs, Symbol
 from tvm_ext.core.decisions.processors import OperatorProcessor
 from tvm_ext.core.platform import Processor
 
-REPEATS = 5
-LEAST_MILLISECONDS = 5
+REPEATS = 15
+LEAST_MILLISECONDS = 1
 """Time of each repeat; the shortest counts, for what else a machine does only adds."""
 
 Compile = Callable[[tvm.IRModule], object]

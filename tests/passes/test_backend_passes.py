@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
 import tvm
+from onnx import helper
 from tvm import relax
 from tvm.script import ir as I
 from tvm.script import relax as R
 
+import tvm_ext
 from relay_passes.dataflow import bindings, build, infer
 from relay_passes.processors.move_to_devices import BackendDevice, MoveToDevices
 from relay_passes.processors.outline_backends import OutlineBackends
@@ -20,12 +24,15 @@ from relay_passes.regions.form_composites import FormComposites
 from relay_passes.solvers.processors.runs import in_runs, num_runs
 from tests.passes.modules import without_spans
 from tests.passes.stub_backend import StubBackend
+from tests.support.mixed_platforms import llvm, mixed
+from tests.support.onnx_models import model_of, saved, weights
 from tests.support.virtual_machine import run
-from tvm_ext.core.decisions.composites import QuantizedRounding
+from tvm_ext import BuildOptions, Placing
+from tvm_ext.core.decisions.composites import CompositeKind, QuantizedRounding
 from tvm_ext.core.decisions.processors import OperatorProcessor
 from tvm_ext.core.platform import Processor
 from tvm_ext.core.platform_parts import TvmBackend
-from tvm_ext.tvm_measure import operator_key
+from tvm_ext.tvm_measure import Stopwatch, operator_key
 
 
 @I.ir_module
@@ -135,3 +142,39 @@ def test_what_code_of_tvm_takes(meaning: str, operators: tuple[str, ...], taken:
     made_by = TvmBackend(target="llvm", operators=operators, bytes_per_second=1e9, seconds_per_call=1e-6)
     cost = TvmCosts(processor=Processor(name="llvm", isa="host", clock_hz=1, kind="tvm", tvm=made_by))
     assert cost.nanoseconds(composite) == (1000 + 2 * 4 * 8 * 4 if taken else None)
+
+
+def squares(path: Path) -> tvm.IRModule:
+    """Four products by constants of one shape, one more of another, and running sums between them."""
+    nodes = []
+    for layer in range(5):
+        nodes.append(helper.make_node("MatMul", [f"x{layer}", f"w{layer}"], [f"m{layer}"]))
+        nodes.append(helper.make_node("CumSum", [f"m{layer}", "axis"], [f"x{layer + 1}"]))
+    constants = {f"w{layer}": weights(6, 6 if layer < 4 else 3, seed=layer) for layer in range(5)}
+    constants["axis"] = np.array(1)
+    return tvm_ext.load(saved(model_of(nodes, {"x0": (1, 6)}, ["x5"], constants), path))
+
+
+def test_equal_operators_are_timed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    timed: list[str] = []
+
+    def stopped(_watch: Stopwatch, composite: relax.Function, processor: str) -> float:
+        timed.append(f"{CompositeKind.read(composite).kind} {processor}".strip())
+        return 1e-6 if processor else 3e-6
+
+    monkeypatch.setattr(Stopwatch, "_timed", stopped)
+    placed = tvm_ext.place(squares(tmp_path), mixed(llvm()), placing=Placing(measure=True))
+    per_kind = {"matmul": 2, "matmul llvm": 2, "cumsum": 2, "cumsum llvm": 2, "nn_relu": 1}
+    assert {kind: timed.count(kind) for kind in timed} == per_kind
+    assert {row["processor"] for row in placed.report["operators"]} == {"cpu"}
+    assert {row["seconds"]["cpu"] for row in placed.report["operators"]} == {1e-9}, "a call of it is taken off"
+
+
+def test_the_least_energy(tmp_path: Path) -> None:
+    """The slower one, where the faster takes far more power."""
+    mod, platform = squares(tmp_path), mixed(llvm(slow=1e15))
+    powered = [replace(one, watts=watts) for one, watts in zip(platform.processors, (0.001, 1e5), strict=True)]
+    platform = replace(platform, processors=tuple(powered))
+    fast, frugal = tvm_ext.place(mod, platform), tvm_ext.place(mod, platform, BuildOptions(objective="energy"))
+    assert {row["processor"] for row in fast.report["operators"]} == {"llvm"}
+    assert {row["processor"] for row in frugal.report["operators"]} == {"cpu"}
