@@ -113,11 +113,11 @@ def _on_device(module: tvm.IRModule, function: relax.Function, place: VDevice, d
 
 def _kernel(module: tvm.IRModule, var: tvm.ir.GlobalVar, device: BackendDevice) -> tvm.ir.GlobalVar:
     """A copy of a function of loops for the device."""
-    function: tirx.PrimFunc = module[var].with_attr("target", device.target)
+    stages = [tirx.transform.BindTarget(device.target)]
     if "gpu" in list(device.target.keys):
-        with device.target:
-            schedules = [schedule() for schedule in _GPU_SCHEDULES]
-            function = dlight.ApplyDefaultSchedule(*schedules)(tvm.IRModule({"kernel": function}))["kernel"]
+        stages.append(dlight.ApplyDefaultSchedule(*(schedule() for schedule in _GPU_SCHEDULES)))
+    with device.target:
+        function = tvm.transform.Sequential(stages)(tvm.IRModule({"kernel": module[var]}))["kernel"]
     taken = {one.name_hint for one in module.get_global_vars()}
     return added(module, unique(f"{var.name_hint}_{device.processor}", taken), function)
 
