@@ -91,6 +91,18 @@ def test_small_models(name: str, fast: str, tmp_path: Path) -> None:
     checked(placed, model, inputs_of(mod))
 
 
+@pytest.mark.parametrize("name", some_of(SOME[:1], sweep=[name for name in SMALL_MODELS if name not in SOME[:1]]))
+def test_any_mix(name: str, tmp_path: Path) -> None:
+    """Each operator where chance puts it."""
+    model, random = SMALL_MODELS[name](), np.random.default_rng(len(name))
+    mod, platform = tvm_ext.load(saved(model, tmp_path, name)), mixed(llvm(slow=EVEN))
+    both = [row for row in tvm_ext.place(mod, platform).report["operators"] if None not in row["seconds"].values()]
+    forced = {row["name"]: str(random.choice(["cpu", "llvm"])) for row in both}
+    placed = tvm_ext.place(mod, platform, placing=Placing(forced=forced))
+    assert forced.items() <= on(placed).items()
+    checked(placed, model, inputs_of(mod))
+
+
 def dense_network() -> Any:
     """Two dense layers, relu behind the first, running sums between them, softmax at the end."""
     nodes = [
