@@ -181,6 +181,13 @@ CASES = [
         name="Clip", node=NODE("Clip", ["x", "low", "high"], ["y"]), inputs={"x": FLOATS},
         constants={"low": np.float32(-1), "high": np.float32(6)},
     ),
+    *(
+        EdgeCase(
+            name=f"Clip_crossed_{x.dtype}", node=NODE("Clip", ["x", "low", "high"], ["y"]), inputs={"x": x},
+            constants={"low": x.dtype.type(5), "high": x.dtype.type(2)},
+        )
+        for x in (FLOATS[3:], np.arange(9, dtype=np.uint8), np.arange(-9, 9, dtype=np.int32))
+    ),
     EdgeCase(
         name="Max_number", node=NODE("Max", ["low", "x"], ["y"]), inputs={"x": FLOATS},
         constants={"low": np.float32(0.25)},

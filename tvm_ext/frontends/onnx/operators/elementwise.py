@@ -104,7 +104,8 @@ def _kept(x: relax.Expr, mask_dtype: str) -> relax.Expr:
 def _clip(bb: relax.BlockBuilder, x: relax.Expr, low: relax.Expr | None, high: relax.Expr | None) -> relax.Expr:
     known = [array_of(bound) for bound in (low, high) if bound is not None]
     if len(known) == 2 and all(_is_number(bound) for bound in known):
-        return relax.op.clip(x, known[0].item(), known[1].item())
+        low_number, high_number = (bound.item() for bound in known)
+        return relax.op.clip(x, min(low_number, high_number), high_number)  # where they cross, the upper one counts
     if low is not None:
         x = bb.normalize(relax.op.maximum(x, low))
     return x if high is None else relax.op.minimum(x, high)
