@@ -19,19 +19,20 @@ from rich.markup import escape
 
 import tvm_ext
 from tvm_ext.command_line.commands import Command, Commands
+from tvm_ext.command_line.import_tvm import import_tvm_for
 from tvm_ext.command_line.option_texts import parse_hop, parse_pins, parse_ram, parse_shapes, parse_states, parse_verify
 from tvm_ext.command_line.option_types import (
     AsJson,
     Debug,
     Folder,
     Initial,
-    Jobs,
     Limit,
     OnPlatform,
     Output,
     State,
     Verify,
 )
+from tvm_ext.command_line.pareto_command import pareto_command
 from tvm_ext.command_line.show import errors_shown, print_json, show_report, stderr, stdout
 from tvm_ext.command_line.sweep_command import sweep_command
 from tvm_ext.core.errors import BadInput
@@ -39,7 +40,6 @@ from tvm_ext.core.files.output_folder import check_output
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.objectives import Grouping, Objective
 from tvm_ext.core.options import BuildOptions, Context, Guide, Io, IoType, Memories, Optimize, Quantize, Target
-from tvm_ext.tvm_alone import import_tvm_alone
 
 app = typer.Typer(
     name="tvm-ext",
@@ -161,7 +161,7 @@ def compile_command(
         from tvm_ext.core.files.arrays import read_arrays
 
         with stderr.status(f"Loading {escape(model.name)}") as status:
-            _import_tvm_for(model)
+            import_tvm_for(model)
             module = tvm_ext.load(
                 model, shapes=shapes, limits=Limits().changed(limit or []), states=states,
                 initial=read_arrays(initial) if initial else None,
@@ -189,7 +189,7 @@ def bundle_command(
         board = tvm_ext.Platform.load(platform)
         check_output(output)
         with stderr.status(f"Loading {escape(file.name)}") as status:
-            _import_tvm_for(file)
+            import_tvm_for(file)
             package = tvm_ext.bundle(
                 file, board, output, verify=targets, limits=Limits().changed(limit or []),
                 progress=lambda stage: status.update(escape(stage)),
@@ -227,42 +227,7 @@ def run_command(
         stdout.print(f"written to {outputs}", highlight=False, markup=False)
 
 
-@app.command("pareto")
-def pareto_command(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model: .onnx, .tflite or .pt2.")],
-    platform: OnPlatform,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the results.")],
-    shape: Annotated[
-        list[str] | None, typer.Option(metavar="IN=1,3,96,96", help="Fix an input's shape; may be repeated.")
-    ] = None,
-    optimize: Annotated[Optimize, typer.Option(help="What to compile for.")] = "speed",
-    jobs: Jobs = 1,
-    limit: Limit = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> None:
-    """Show RAM against instructions: the model within smaller and smaller budgets."""
-    shapes = parse_shapes(shape or [])
-    with errors_shown(as_json, debug):
-        board = tvm_ext.Platform.load(platform)
-        check_output(output)
-        _import_tvm_for(model)
-        from tvm_ext.pareto import pareto, write_pareto
-        from tvm_ext.report.listings import pareto_table
-
-        with stderr.status(f"Loading {escape(model.name)}") as status:
-            module = tvm_ext.load(model, shapes=shapes, limits=Limits().changed(limit or []))
-            points = pareto(
-                module, board, BuildOptions(optimize=optimize), jobs=jobs,
-                progress=lambda text: status.update(escape(text)),
-            )  # fmt: skip
-        write_pareto(points, model.name, board, output)
-        if as_json:
-            sys.stdout.write((output / "pareto.json").read_text(encoding="utf-8"))
-        else:
-            stdout.print(pareto_table(points))
-
-
+app.command("pareto")(pareto_command)
 app.command("sweep")(sweep_command)
 
 
@@ -287,12 +252,6 @@ def platforms_command(as_json: AsJson = False, debug: Debug = False) -> None:
         from tvm_ext.report.listings import platform_table
 
         stdout.print(platform_table(shipped_tables()))
-
-
-def _import_tvm_for(file: Path) -> None:
-    """Import tvm in this process of ours, without PyTorch unless the file is PyTorch's."""
-    if file.suffix.lower() != ".pt2":
-        import_tvm_alone()
 
 
 def _bundled(folder: Path, model: str) -> tvm_ext.Package:

@@ -39,26 +39,24 @@ def comment(text: str) -> str:
     return re.sub(r"\*(?=/)|/(?=\*)|\?(?=\?)", r"\g<0> ", printable)
 
 
+class Compound(str):
+    """C expression of several operands, which is put in parentheses where it is multiplied."""
+
+
 def plus(expression: str, number: int) -> str:
     """`k + 3`, and just `k` for zero."""
-    return f"{expression} + {number}" if number else expression
+    return Compound(f"{expression} + {number}") if number else expression
 
 
 def times(expression: str, factor: int) -> str:
-    """`(h + 1) * 40`, and the expression itself for one; parentheses where it is a sum."""
+    """`(h + 1) * 40`, and the expression itself for one."""
     return expression if factor == 1 else scaled(expression, str(factor))
 
 
 def scaled(expression: str, factor: str) -> str:
-    """`(h + 1) * columns`: parentheses where the expression is a sum."""
-    is_sum = " " in expression and not _is_in_parentheses(expression)
-    return f"({expression}) * {factor}" if is_sum else f"{expression} * {factor}"
-
-
-def _is_in_parentheses(expression: str) -> bool:
-    """True where the first character is a parenthesis that the last one closes."""
-    depths = [expression[: end + 1].count("(") - expression[: end + 1].count(")") for end in range(len(expression))]
-    return expression.endswith(")") and 0 not in depths[:-1]
+    """`(h + 1) * columns` of a `Compound`, `h * columns` of one operand."""
+    text = f"({expression})" if isinstance(expression, Compound) else expression
+    return Compound(f"{text} * {factor}")
 
 
 def block(lines: Iterable[str] | str, depth: int = 1) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from math import prod
 
-from codegen_c.c_text.text import block, plus, times
+from codegen_c.c_text.text import Compound, block, plus, times
 from codegen_c.emit.stream import RowBounds
 from codegen_c.program.program import KernelCall, RowSteps
 from codegen_c.program.sequences import spatial_of
@@ -103,8 +103,8 @@ def _bounds(call: RowCall, around: tuple[_Counter, ...]) -> RowBounds:
 def _sum(terms: Sequence[str], number: int) -> str:
     if not terms:
         return str(number)
-    total = " + ".join(terms)
-    return plus(total, number) if number >= 0 else f"{total} - {-number}"
+    total = Compound(" + ".join(terms)) if len(terms) > 1 else terms[0]
+    return plus(total, number) if number >= 0 else Compound(f"{total} - {-number}")
 
 
 def _unit(step: RowSteps) -> str:

@@ -18,7 +18,8 @@ from tvm import relax
 from codegen_c.composites.graph import tensor_type
 from codegen_c.composites.lower_operator import Lower, Lowered, lower_operator
 from codegen_c.kernels.contract import Refusal, Target
-from codegen_c.lowering.states import KeptPair, with_states
+from codegen_c.lowering.kept_pairs import KeptPair
+from codegen_c.lowering.states import with_states
 from codegen_c.lowering.transfers import Fetch, Move, with_transfers
 from codegen_c.operators.kinds import Concat, Gather, Permute, Stream, TensorType
 from codegen_c.operators.titles import title

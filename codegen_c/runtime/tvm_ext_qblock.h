@@ -8,6 +8,16 @@
 
 #define TVM_EXT_QBLOCK 4
 
+/* Elements of a pixel from which on a loop over them stays one: unrolled, they would be held on the stack for all
+ * channels of the pixel, which takes more instructions than loading them again. */
+#define TVM_EXT_QBLOCK_ROLLED 8
+
+#if defined(__GNUC__) && !defined(__clang__)
+#define TVM_EXT_NOT_UNROLLED _Pragma("GCC unroll 1")
+#else
+#define TVM_EXT_NOT_UNROLLED
+#endif
+
 /* From sums to elements of the output: a factor multiplier / 2^shift, then the zero point, then limits. */
 typedef struct {
     bool rounds_twice;    /* as TensorFlow Lite does; otherwise once, halves to even */
@@ -43,6 +53,21 @@ TVM_EXT_INLINE void tvm_ext_qblock_copy(int32_t *sums, const int32_t *source, in
     }
 }
 
+/* Adds the products of one element less the zero point and of its weights. */
+TVM_EXT_INLINE void tvm_ext_qblock_add_one(int32_t *sums, int32_t value, const int8_t *weights, int32_t count)
+{
+    sums[0] += value * weights[0];
+    if (count > 1) {
+        sums[1] += value * weights[1];
+    }
+    if (count > 2) {
+        sums[2] += value * weights[2];
+    }
+    if (count > 3) {
+        sums[3] += value * weights[3];
+    }
+}
+
 /* Adds the products of `length` elements of a pixel, each less the zero point, and of the weights of a block.
  *
  * weights: those of the block's channels side by side, for each element. */
@@ -50,18 +75,17 @@ TVM_EXT_INLINE void tvm_ext_qblock_add(int32_t *sums, const tvm_ext_image *image
                                        int32_t zero_point, const int8_t *weights, int32_t length, int32_t count)
 {
     for (int32_t c = 0; c < length; ++c) {
-        const int32_t value = tvm_ext_element(image, &elements[c]) - zero_point;
-        sums[0] += value * weights[0];
-        if (count > 1) {
-            sums[1] += value * weights[1];
-        }
-        if (count > 2) {
-            sums[2] += value * weights[2];
-        }
-        if (count > 3) {
-            sums[3] += value * weights[3];
-        }
-        weights += count;
+        tvm_ext_qblock_add_one(sums, tvm_ext_element(image, &elements[c]) - zero_point, &weights[c * count], count);
+    }
+}
+
+/* The same in a loop that stays one. */
+TVM_EXT_INLINE void tvm_ext_qblock_add_rolled(int32_t *sums, const tvm_ext_image *image, const uint8_t *elements,
+                                              int32_t zero_point, const int8_t *weights, int32_t length, int32_t count)
+{
+    TVM_EXT_NOT_UNROLLED
+    for (int32_t c = 0; c < length; ++c) {
+        tvm_ext_qblock_add_one(sums, tvm_ext_element(image, &elements[c]) - zero_point, &weights[c * count], count);
     }
 }
 

@@ -39,6 +39,7 @@ TVM_EXT_INLINE void tvm_ext_qconv2d_block(const tvm_ext_qconv2d_layer *layer, co
     const int32_t depth = image->channels / layer->groups;
     const int32_t channel = k / (layer->output.channels / layer->groups) * depth;
     const bool is_one_run = window->column_dilation == 1 && layer->groups == 1;
+    const bool is_rolled = !tvm_ext_is_padded(window) && window->columns * depth >= TVM_EXT_QBLOCK_ROLLED;
     const int8_t *const filter = &weights[k * window->rows * window->columns * depth];
     int32_t sums[TVM_EXT_QBLOCK];
     tvm_ext_qblock_copy(sums, &bias[k], count);
@@ -48,8 +49,13 @@ TVM_EXT_INLINE void tvm_ext_qconv2d_block(const tvm_ext_qconv2d_layer *layer, co
         const int8_t *const taps = &filter[r * window->columns * depth * count];
         if (is_one_run) {
             const int32_t length = (place->columns.end - place->columns.begin) * depth;
-            tvm_ext_qblock_add(sums, image, &row[(place->left + place->columns.begin) * depth], zero_point,
-                               &taps[place->columns.begin * depth * count], length, count);
+            const uint8_t *const elements = &row[(place->left + place->columns.begin) * depth];
+            const int8_t *const factors = &taps[place->columns.begin * depth * count];
+            if (is_rolled) {
+                tvm_ext_qblock_add_rolled(sums, image, elements, zero_point, factors, length, count);
+            } else {
+                tvm_ext_qblock_add(sums, image, elements, zero_point, factors, length, count);
+            }
         } else {
             for (int32_t s = place->columns.begin; s < place->columns.end; ++s) {
                 const int32_t x = place->left + (s * window->column_dilation);

@@ -14,7 +14,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codegen_c.c_text.text import C_TYPES, block, comment, double_literal, filled, float_literal, literal, plus, times
+from codegen_c.c_text.text import (
+    C_TYPES,
+    Compound,
+    block,
+    comment,
+    double_literal,
+    filled,
+    float_literal,
+    literal,
+    plus,
+    times,
+)
 from tests.kernels.harness import WARNINGS
 
 MANY = settings(max_examples=400, deadline=None, derandomize=True)
@@ -109,14 +120,16 @@ def test_comments_stay_readable(text: str, expected: str) -> None:
 
 def test_sums_and_products() -> None:
     assert [plus("k", 0), plus("k", 3)] == ["k", "k + 3"]
-    assert [times("h", 1), times("h", 4), times("h + 1", 4), times("(h + 1)", 4)] == [
-        "h", "h * 4", "(h + 1) * 4", "(h + 1) * 4",
+    assert [times("h", 1), times("h", 4), times(plus("h", 1), 4), times(times("h", 2), 4)] == [
+        "h", "h * 4", "(h + 1) * 4", "(h * 2) * 4",
     ]  # fmt: skip
 
 
-def test_times_of_two_parentheses() -> None:
-    """A sum of which both ends are parentheses is still a sum."""
-    assert times("(a + b) * 2 + (c)", 3) == "((a + b) * 2 + (c)) * 3"
+def test_parentheses_follow_from_the_value_not_from_its_text() -> None:
+    """Names of one operand may hold spaces; a sum is one whatever its ends look like."""
+    assert times("places[n - 1]", 3) == "places[n - 1] * 3"
+    assert times(Compound("(a + b) * 2 + (c)"), 3) == "((a + b) * 2 + (c)) * 3"
+    assert times(plus(Compound("a + b"), 0), 3) == "(a + b) * 3"
 
 
 def test_blocks_leave_empty_lines_empty() -> None:

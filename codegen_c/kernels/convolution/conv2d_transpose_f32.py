@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.c_text.text import scaled, times
+from codegen_c.c_text.text import Compound, scaled, times
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
 from codegen_c.kernels.convolution.conv_f32 import by_pixels, pixel_offsets, place, residual_place
 from codegen_c.kernels.convolution.transposed import over_taps, rows_of, spread
@@ -59,9 +59,9 @@ def _tile(operator: Conv2dTranspose, stored: StoredRows, finish: Finish, segment
     """One block of output channels of one pixel, from k on."""
     batch, height, columns, depth = operator.inputs[0].shape
     sums = Accumulators(segment=segment, pixels=1, in_array=True)
-    row = f"n * {height} + i" if batch > 1 else slot("i", stored.input(0))
+    row = Compound(f"n * {height} + i") if batch > 1 else slot("i", stored.input(0))
     tap = [
-        f"const float *x = &input[{scaled(f'{times(row, columns)} + j', 'depth')}];",
+        f"const float *x = &input[{scaled(Compound(f'{times(row, columns)} + j'), 'depth')}];",
         f"const float *f = &filter[(r * {operator.window.kernel[1]} + s) * {times('depth', segment.width)}];",
         sums.add("x", "0", "f", "depth"),
     ]

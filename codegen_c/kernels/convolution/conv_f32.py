@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from codegen_c.c_text.text import block, scaled
+from codegen_c.c_text.text import Compound, block, scaled
 from codegen_c.kernels.contract import CFunction, Implementation, Parameter, Passes, StoredRows
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.lanes import SCALAR
@@ -53,7 +53,7 @@ def row_offset(operator: Conv2d | Pool2d, index: int | None, stored: StoredRows,
     """
     batch, height = operator.output.shape[:2]
     kept = stored.output if index is None else stored.input(index)
-    return scaled(f"n * {height} + {row}" if batch > 1 else slot(row, kept), "output_columns")
+    return scaled(Compound(f"n * {height} + {row}") if batch > 1 else slot(row, kept), "output_columns")
 
 
 def pixel_offsets(operator: Conv2d | Pool2d, stored: StoredRows, finish: Finish) -> list[str]:
@@ -67,7 +67,8 @@ def pixel_offsets(operator: Conv2d | Pool2d, stored: StoredRows, finish: Finish)
     names: list[tuple[str, int | None, str]] = [("pixel", None, "pitch")]
     names += [(f"pixel{i}", i, "channels") for i in residuals]
     for name, index, pitch in names:
-        lines.append(f"const int32_t {name} = {scaled(f'{row_offset(operator, index, stored)} + w', pitch)};")
+        place = Compound(f"{row_offset(operator, index, stored)} + w")
+        lines.append(f"const int32_t {name} = {scaled(place, pitch)};")
     return lines
 
 
@@ -75,8 +76,8 @@ def input_row(operator: Conv2d | Pool2d, stored: StoredRows) -> str:
     """C expression: the input row that tap r reads, of image n."""
     batch, height = operator.inputs[0].shape[:2]
     dilation = operator.window.dilation[0]
-    row = f"top + r * {dilation}" if dilation > 1 else "top + r"
-    return f"n * {height} + {row}" if batch > 1 else slot(row, stored.input(0))
+    row = Compound(f"top + r * {dilation}" if dilation > 1 else "top + r")
+    return Compound(f"n * {height} + {row}") if batch > 1 else slot(row, stored.input(0))
 
 
 def input_sizes(operator: Conv2d | Pool2d) -> list[str]:
@@ -87,7 +88,8 @@ def input_sizes(operator: Conv2d | Pool2d) -> list[str]:
 
 def input_place(operator: Conv2d | Pool2d, stored: StoredRows, column: str) -> str:
     """C expression: first element of a column of the input row that tap r reads."""
-    return scaled(f"{scaled(input_row(operator, stored), 'input_columns')} + {column}", "input_channels")
+    pixel = Compound(f"{scaled(input_row(operator, stored), 'input_columns')} + {column}")
+    return scaled(pixel, "input_channels")
 
 
 def place(p: int) -> str:

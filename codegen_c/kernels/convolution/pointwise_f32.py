@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from codegen_c.c_text.text import block, scaled, times
+from codegen_c.c_text.text import Compound, block, scaled, times
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Passes, StoredRows, Target
 from codegen_c.kernels.convolution.conv_f32 import parameters, reference, row_offset
 from codegen_c.kernels.shared.finish import Finish
@@ -75,7 +75,7 @@ def _is_flat(operator: Conv2d, stored: StoredRows) -> bool:
 
 def _input_row(operator: Conv2d, stored: StoredRows) -> str:
     batch, height = operator.inputs[0].shape[:2]
-    return scaled(f"n * {height} + h" if batch > 1 else slot("h", stored.input(0)), "output_columns")
+    return scaled(Compound(f"n * {height} + h") if batch > 1 else slot("h", stored.input(0)), "output_columns")
 
 
 KERNEL = Kernel(name="pointwise_f32", operator=Conv2d, implement=implement, constraints=(is_pointwise,))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from codegen_c.c_text.initializer import Value
-from codegen_c.c_text.text import C_TYPES, times
+from codegen_c.c_text.text import C_TYPES
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.shared.layer import BLOCK_INCLUDES, image, rescale, shapes, sliding_window, with_rings
 from codegen_c.kernels.shared.requantize import (
@@ -25,13 +25,11 @@ from codegen_c.kernels.shared.requantize import (
 from codegen_c.kernels.shared.window import (
     CHANNEL_BLOCK,
     ROW_PARAMETERS,
-    offset,
     pack_blocks,
-    slot,
     spatial,
     taps,
 )
-from codegen_c.operators.kinds import QConv2d, TensorType, Window
+from codegen_c.operators.kinds import QConv2d
 
 LAYER = "tvm_ext_qconv2d_layer"
 # Modelled instructions around the products: of one run over adjacent taps, and of requantizing one sum.
@@ -83,21 +81,6 @@ def parameters(operator: QConv2d, finish: Requantize) -> tuple[Parameter, ...]:
         *finish.parameters(),
         *ROW_PARAMETERS,
     )
-
-
-def pixel_offset(output: TensorType, stored: StoredRows) -> str:
-    """Declaration of `pixel`: offset of output pixel (h, w) of image n."""
-    batch, height, columns, channels = output.shape
-    pitch = stored.pitch or channels
-    image = f"n * {height * columns * pitch} + " if batch > 1 else ""
-    place = f"{times(slot('h', stored.output), columns)} + w"
-    return f"const int32_t pixel = {image}{times(place, pitch)};"
-
-
-def input_row(source: TensorType, window: Window, stored: StoredRows) -> str:
-    """C expression of the stored row that tap r of the window reads."""
-    row = slot(offset({"top": 1, "r": window.dilation[0]}), stored.input(0))
-    return f"n * {source.shape[1]} + {row}" if source.shape[0] > 1 else row
 
 
 def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:

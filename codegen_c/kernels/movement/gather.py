@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, block, literal, plus, times
+from codegen_c.c_text.text import C_TYPES, Compound, block, literal, plus, times
 from codegen_c.kernels.contract import (
     CFunction,
     Copy,
@@ -70,7 +70,7 @@ class _Axis:
             start = int(self.places[0]) - self.step * self.before
             return plus(times(index, self.step), start) if self.step else str(start)
         if self.factor is not None:
-            return f"{index} / {self.factor}"
+            return Compound(f"{index} / {self.factor}")
         return f"{self.table}[{index} - {self.before}]" if self.before else f"{self.table}[{index}]"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, block, plus, times
+from codegen_c.c_text.text import C_TYPES, Compound, block, plus, times
 from codegen_c.kernels.contract import (
     CFunction,
     Implementation,
@@ -129,7 +129,7 @@ def _body(operator: QInterpolate, stored: StoredRows, requantize: Requantize) ->
     for r in range(row_taps):
         tap = plus(times("h", row_taps), r)
         place = (
-            f"n * {kept_in} + {slot(f'rows[{tap}]', stored.input(0))}"
+            Compound(f"n * {kept_in} + {slot(f'rows[{tap}]', stored.input(0))}")
             if images
             else slot(f"rows[{tap}]", stored.input(0))
         )
@@ -137,7 +137,7 @@ def _body(operator: QInterpolate, stored: StoredRows, requantize: Requantize) ->
             f"const {ctype} *row{r} = &input[{times(place, width * channels)}];",
             f"const int32_t row_weight{r} = row_weights[{tap}];",
         ]
-    place = f"n * {kept_out} + {slot('h', stored.output)}" if images else slot("h", stored.output)
+    place = Compound(f"n * {kept_out} + {slot('h', stored.output)}") if images else slot("h", stored.output)
     rows += [f"{C_TYPES[operator.output.dtype]} *out = &output[{times(place, output[2] * pitch)}];"]
     pixel: list[str] = []
     for s in range(column_taps):

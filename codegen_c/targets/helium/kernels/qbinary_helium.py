@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, block
+from codegen_c.c_text.initializer import Value
+from codegen_c.c_text.text import C_TYPES
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.elementwise import qbinary
-from codegen_c.kernels.shared.requantize import quantization, signed
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, over
+from codegen_c.kernels.shared.layer import image, one_image, shapes, with_rings
+from codegen_c.kernels.shared.requantize import quantization
+from codegen_c.kernels.shared.window import ROW_PARAMETERS
 from codegen_c.operators.kinds import QBinary
-from codegen_c.targets.helium.kernels.helium import DOUBLED_BITS, INCLUDES, LANES, OutputRange, Rescale
+from codegen_c.targets.helium.kernels.helium import DOUBLED_BITS, LAYER_INCLUDES, Rescale
 
+LAYER = "tvm_ext_helium_qbinary_layer"
 LOW_BITS = 16
 MOST_SHIFT = LOW_BITS + 31
 AT_ONCE = 8
@@ -53,9 +56,9 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
         kernel=KERNEL.name,
         function=CFunction(
             parameters=(*operands, *(ROW_PARAMETERS if rows else ())),
-            body=qbinary.over_runs(operands, operator.output, stored, lambda count: _run(operator, count)),
-            helpers=_helper(operator),
-            includes=INCLUDES,
+            body=_body(stored, by_rows=rows is not None),
+            helpers=_shapes(operator, stored),
+            includes=("tvm_ext_helium_qbinary.h", *LAYER_INCLUDES),
         ),
         reference=lambda inputs: qbinary.reference(operator, inputs),
         macs=operator.output.num_elements if operator.function == "multiply" else 0,
@@ -67,73 +70,37 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
     )
 
 
-def _helper(operator: QBinary) -> str:
-    """`$_four(a, b)`: the results of four elements in 32 bits, without the zero point."""
+def _shapes(operator: QBinary, stored: StoredRows) -> str:
+    """The layer's shapes as tvm_ext_helium_qbinary.h takes them."""
+    first, second = (image(one_image(tensor)) for tensor in operator.inputs)
+    output = image(one_image(operator.output), pitch=stored.pitch)
+    members: dict[str, Value] = {"first": first, "second": second, "output": output, "function": _members(operator)}
+    return shapes(LAYER, members)
+
+
+def _members(operator: QBinary) -> dict[str, Value]:
+    """A `tvm_ext_helium_qbinary`; constants that a function does not need are left out."""
+    first, second = (quantization(tensor).zero_point for tensor in operator.inputs)
+    members: dict[str, Value] = {"first_zero_point": first, "second_zero_point": second}
     if operator.function == "multiply":
-        lines = _four_products(operator)
-    else:
-        lines = _four_sums(operator) if operator.rounding == "onnx" else _four_tflite_sums(operator)
-    head = "static inline tvm_ext_i32x4 $_four(tvm_ext_i32x4 a, tvm_ext_i32x4 b)"
-    return f"{head}\n{{\n{block(lines)}\n}}\n"
-
-
-def _four_products(operator: QBinary) -> list[str]:
-    finish = _product(operator)
-    (multiplier, shift), zeros = finish.factors(), [quantization(t).zero_point for t in operator.inputs]
-    a, b = (
-        f"tvm_ext_i32x4_add({name}, tvm_ext_i32x4_splat({-zero}))" if zero else name
-        for name, zero in zip("ab", zeros, strict=True)
-    )
-    scaled = finish.scaled("product", f"tvm_ext_i32x4_splat({multiplier[0]})", f"tvm_ext_i32x4_splat({shift[0]})")
-    return [f"const tvm_ext_i32x4 product = tvm_ext_i32x4_multiply({a}, {b});", f"return {scaled};"]
-
-
-def _four_sums(operator: QBinary) -> list[str]:
-    *factors, shift = qbinary.common_shift(operator)
-    zeros = [quantization(t).zero_point for t in operator.inputs]
-    start = -sum(zero * factor for zero, factor in zip(zeros, factors, strict=True))
-    high = [number >> LOW_BITS for number in (start, *factors)]
-    low = [number & ((1 << LOW_BITS) - 1) for number in (start, *factors)]
-
-    def total(parts: list[int]) -> str:
-        inner = f"tvm_ext_i32x4_mla(tvm_ext_i32x4_splat({parts[0]}), a, {parts[1]})"
-        return f"tvm_ext_i32x4_mla({inner}, b, {parts[2]})"
-
-    amount = f"tvm_ext_i32x4_splat({LOW_BITS - shift})"
-    rounded = f"tvm_ext_i32x4_round_shift(sum, {amount})"
-    if _has_ties(operator):
-        rounded = f"tvm_ext_i32x4_round_shift_even(sum, tvm_ext_i32x4_shift(low, {LOW_BITS}), {amount})"
-    return [
-        f"const tvm_ext_i32x4 low = {total(low)};",
-        f"const tvm_ext_i32x4 high = {total(high)};",
-        f"const tvm_ext_i32x4 sum = tvm_ext_i32x4_add(high, tvm_ext_i32x4_shift(low, -{LOW_BITS}));",
-        f"return {rounded};",
-    ]
-
-
-def _four_tflite_sums(operator: QBinary) -> list[str]:
-    """Both operands on a common scale, rounded; then their sum on the output's, rounded."""
+        finish = _product(operator)
+        multiplier, shift = (int(array[0]) for array in finish.factors())
+        return {"is_product": True, **members, "multiplier": multiplier, "shift": shift, "rescale": finish.members()}
+    zero_point = quantization(operator.output).zero_point
+    limits: dict[str, Value] = {"zero_point": zero_point, "low": operator.low, "high": operator.high}
+    if operator.rounding == "onnx":
+        *factors, total = qbinary.common_shift(operator)
+        names = ("first_factor", "second_factor")
+        members |= {name: f"INT64_C({factor})" for name, factor in zip(names, factors, strict=True)}
+        limits |= {"has_ties": _has_ties(operator)}
+        return {**members, "shift": LOW_BITS - total, "rescale": limits}
     *inputs, (mantissa, shift) = qbinary.tflite_factors(operator)
-    lines: list[str] = []
-    for name, kind, factor in zip("ab", operator.inputs, inputs, strict=True):
-        centred = f"tvm_ext_i32x4_add({name}, tvm_ext_i32x4_splat({-quantization(kind).zero_point}))"
-        lines.append(f"const tvm_ext_i32x4 common_{name} = {_common(centred, *factor)};")
-    total = "tvm_ext_i32x4_add(common_a, common_b)"
+    for name, (multiplier, amount) in zip(("first", "second"), inputs, strict=True):
+        members |= {f"{name}_multiplier": multiplier, f"{name}_shift": DOUBLED_BITS - amount}
     # Halves away from zero are halves up but for sums below zero, which a fused ReLU hides.
-    rounds_up = shift > DOUBLED_BITS and operator.low >= quantization(operator.output).zero_point
-    return [*lines, f"return {_scaled(total, mantissa, shift, 'round_shift' if rounds_up else 'shift_away')};"]
-
-
-def _common(value: str, mantissa: int, shift: int) -> str:
-    """An operand on the common scale, which is twice the larger one: for that operand a half, exact."""
-    if (mantissa, shift) == (1 << (DOUBLED_BITS - 1), DOUBLED_BITS):
-        return f"tvm_ext_i32x4_shift({value}, {qbinary.TFLITE_SHIFT - 1})"
-    return _scaled(f"tvm_ext_i32x4_shift({value}, {qbinary.TFLITE_SHIFT})", mantissa, shift, "shift_away")
-
-
-def _scaled(value: str, mantissa: int, shift: int, function: str) -> str:
-    product = f"tvm_ext_i32x4_multiply_doubled({value}, tvm_ext_i32x4_splat({mantissa}))"
-    return f"tvm_ext_i32x4_{function}({product}, tvm_ext_i32x4_splat({DOUBLED_BITS - shift}))"
+    rounds_up = shift > DOUBLED_BITS and operator.low >= zero_point
+    limits = {"rounds_twice": True, "rounds_up": rounds_up, **limits}
+    return {**members, "multiplier": mantissa, "shift": DOUBLED_BITS - shift, "rescale": limits}
 
 
 def _has_ties(operator: QBinary) -> bool:
@@ -145,33 +112,11 @@ def _has_ties(operator: QBinary) -> bool:
     return bool(((sums & ((1 << shift) - 1)) == 1 << (shift - 1)).any())
 
 
-def _run(operator: QBinary, count: int) -> list[str]:
-    """Eight elements at a time."""
-    first, second = ("4", "4") if count % AT_ONCE == 0 else ("count", "more")
-    loads = [
-        [
-            f"tvm_ext_i32x4_load_{'u8' if t.dtype == 'uint8' else 'i8'}(&input{index}_row[i{signed(at)}], {n})"
-            for index, t in enumerate(operator.inputs)
-        ]
-        for at, n in ((0, first), (LANES, second))
-    ]
-    limits = OutputRange(output=operator.output, low=operator.low, high=operator.high)
-    left = [
-        f"const int32_t count = {count} - i;",
-        f"const int32_t more = count > {LANES} ? count - {LANES} : 0;",
-    ]
-    step = [
-        *(left if count % AT_ONCE else []),
-        *(
-            f"const tvm_ext_i32x4 {n} = $_four({', '.join(pair)});"
-            for n, pair in zip(("even", "odd"), loads, strict=True)
-        ),
-        "const tvm_ext_i16x8 narrow = tvm_ext_i16x8_narrow(even, odd);",
-        f"const tvm_ext_i16x8 results = {limits.pairs('narrow')};",
-        f"tvm_ext_i16x8_store_even(&output_row[i], results, {first});",
-        f"tvm_ext_i16x8_store_odd(&output_row[i + {LANES}], results, {second});",
-    ]
-    return over("i", 0, count, step, step=AT_ONCE)
+def _body(stored: StoredRows, *, by_rows: bool) -> str:
+    """The loops of tvm_ext_helium_qbinary.h, over the rows of a call or over all."""
+    rings, layer = with_rings(LAYER, stored, ("first", "second"))
+    rows = "row_begin, row_end" if by_rows else "0, 1"
+    return "\n".join([*rings, f"tvm_ext_helium_qbinary_rows({layer}, input0, input1, output, {rows});"])
 
 
 KERNEL = Kernel(

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, block, times
+from codegen_c.c_text.text import C_TYPES
 from codegen_c.kernels.contract import (
     Accumulating,
     CFunction,
@@ -21,20 +21,14 @@ from codegen_c.kernels.contract import (
     Target,
 )
 from codegen_c.kernels.dense import qdense
-from codegen_c.kernels.dense.dense_rows import in_rows, num_calls, over_parts
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, accumulated, over
+from codegen_c.kernels.dense.dense_rows import in_rows, num_calls
+from codegen_c.kernels.shared.layer import image, shapes, with_rings
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, accumulated
 from codegen_c.operators.kinds import Array, QDense, TensorType
-from codegen_c.targets.helium.kernels.helium import (
-    LANES,
-    PRODUCT_INCLUDES,
-    OutputRange,
-    Rescale,
-    copy,
-    flip,
-    signed_zero_point,
-)
+from codegen_c.targets.helium.kernels.helium import PRODUCT_INCLUDES, Rescale, flip, signed_zero_point
 from codegen_c.targets.helium.kernels.product_helium import CHANNEL_BLOCK, PARAMETERS, SCRATCH, STEP, Product, padded
 
+LAYER = "tvm_ext_helium_rows_layer"
 BLOCK_INSTRUCTIONS = 12
 """Instructions per block of channels in each call that adds to its sums: loading and storing them, and its loop."""
 
@@ -65,8 +59,7 @@ def implement(operator: QDense, target: Target, stored: StoredRows) -> Implement
         channels, num_rows = part.weight.shape[0], part.output.num_elements // part.weight.shape[0]
         at_once = min(num_rows, 2)
         product = Product.of(
-            runs=1, run_bytes=depth, channels=channels, rescale=rescale,
-            limits=OutputRange(output=output, low=operator.low, high=operator.high), target=target,
+            runs=1, run_bytes=depth, channels=channels, rescale=rescale, target=target
         )  # fmt: skip
         copying = at_once * (8 + depth // 4) if copies else 0
         return Implementation(
@@ -78,9 +71,9 @@ def implement(operator: QDense, target: Target, stored: StoredRows) -> Implement
                     *PARAMETERS,
                     *((SCRATCH,) if copies else ()),
                 ),
-                body=_body(part, num_rows, copies),
-                helpers=product.function(at_once),
-                includes=PRODUCT_INCLUDES,
+                body=_body(num_rows, copies=copies),
+                helpers=f"{_shapes(source, num_rows, depth, product)}\n{product.function(at_once)}",
+                includes=("tvm_ext_helium_rows.h", *PRODUCT_INCLUDES),
             ),
             reference=lambda inputs: qdense.reference(operator, inputs),
             constants=product.constants(operator.weight, _start(operator)),
@@ -101,25 +94,17 @@ def implement(operator: QDense, target: Target, stored: StoredRows) -> Implement
     return replace(whole, in_rows=by_rows, accumulating=_accumulating(operator, rescale, target))
 
 
-def _body(operator: QDense, num_rows: int, copies: bool) -> str:
-    """All rows, in pairs; the last one may be a pair with itself."""
-    channels, depth = operator.weight.shape
-    names = ["rows", f"rows + {padded(depth)}"]
-    lines = ["int8_t *rows = (int8_t *)scratch;"] if copies else []
-    if num_rows == 1:
-        lines += [copy(operator.inputs[0], "rows", "input", depth)] if copies else []
-        return "\n".join([*lines, f"$_one({'rows' if copies else 'input'}, 0, output, weights, factors);"])
-    pair = [
-        f"const int32_t next = m + 1 < {num_rows} ? 1 : 0;",
-        f"const {C_TYPES[operator.inputs[0].dtype]} *x = &input[m * {depth}];",
-        f"{C_TYPES[operator.output.dtype]} *y = &output[m * {channels}];",
-    ]
-    sources = ["x", f"x + next * {depth}"]
-    if copies:
-        pair += [copy(operator.inputs[0], name, source, depth) for name, source in zip(names, sources, strict=True)]
-        sources = names
-    pair += [f"$_two({', '.join(sources)}, 0, y, y + next * {channels}, weights, factors);"]
-    return "\n".join([*lines, *over("m", 0, num_rows, pair, step=2)])
+def _shapes(source: TensorType, rows: int, depth: int, product: Product) -> str:
+    """The layer's shapes as tvm_ext_helium_rows.h takes them, with so many vectors, or parts of one."""
+    vectors = replace(source, shape=(1, rows, 1, depth))
+    return shapes(LAYER, {"input": image(vectors), "product": product.members()})
+
+
+def _body(num_rows: int, *, copies: bool) -> str:
+    """The loops of tvm_ext_helium_rows.h over pairs of vectors, or for the only one."""
+    scratch = "scratch" if copies else "NULL"
+    name = "dense_one(&$_layer, $_one" if num_rows == 1 else "dense(&$_layer, $_two"
+    return f"tvm_ext_helium_{name}, input, output, weights, factors, {scratch});"
 
 
 def _accumulating(operator: QDense, rescale: Rescale, target: Target) -> Accumulating | None:
@@ -141,30 +126,11 @@ def _in_parts(operator: QDense, rescale: Rescale, target: Target, count: int, st
     source, output, (channels, depth) = operator.inputs[0], operator.output, operator.weight.shape
     part, blocks = depth // count, -(-channels // CHANNEL_BLOCK)
     product = Product.of(
-        runs=1, run_bytes=part, channels=channels, rescale=rescale,
-        limits=OutputRange(output=output, low=operator.low, high=operator.high), target=target,
+        runs=1, run_bytes=part, channels=channels, rescale=rescale, target=target
     )  # fmt: skip
-    weights_bytes = part * CHANNEL_BLOCK
-    elements = "const int8_t *x0 = x;"
-    if flip(source) != 0:
-        elements = f"{copy(source, 'scratch_x', 'x', part)}\nconst int8_t *x0 = scratch_x;"
-    tile = [
-        "tvm_ext_i32x4 sum0 = tvm_ext_i32x4_load(row_begin > 0 ? &sums[k] : factors);",
-        *over_parts(count, depth, C_TYPES[source.dtype], stored, [elements, *product.sums(1)]),
-        "tvm_ext_i32x4_store(&sums[k], sum0);",
-        f"if (row_end == {count}) {{",
-        block(product.finish(["output"])),
-        "}",
-    ]
-    between = [
-        f"factors += {3 * LANES};",
-        f"weights += {times(f'({count} - (row_end - row_begin))', weights_bytes)};",
-    ]
-    lines = [
-        *(["int8_t *scratch_x = (int8_t *)scratch;"] if flip(source) else []),
-        f"weights += {times('row_begin', weights_bytes)};",
-        *over("k", 0, channels, tile, step=CHANNEL_BLOCK, between=between),
-    ]
+    rings, layer = with_rings(LAYER, stored)
+    scratch = "scratch" if flip(source) else "NULL"
+    call = f"tvm_ext_helium_dense_add({layer}, input, output, sums, weights, factors, {scratch}, row_begin, row_end);"
     calls, copying = num_calls(count, stored), blocks * (8 + depth // 4) if flip(source) else 0
 
     def reference(inputs: list[Array]) -> list[Array]:
@@ -182,8 +148,9 @@ def _in_parts(operator: QDense, rescale: Rescale, target: Target, count: int, st
                 *((SCRATCH,) if flip(source) else ()),
                 *ROW_PARAMETERS,
             ),
-            body="\n".join(lines),
-            includes=PRODUCT_INCLUDES,
+            body="\n".join([*rings, call]),
+            helpers=_shapes(source, count, part, product),
+            includes=("tvm_ext_helium_rows.h", *PRODUCT_INCLUDES),
         ),
         reference=reference,
         constants=product.constants(operator.weight, _start(operator)),

@@ -13,16 +13,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, block, times
+from codegen_c.c_text.initializer import Value
+from codegen_c.c_text.text import C_TYPES
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.convolution.conv_f32 import inner_columns
 from codegen_c.kernels.convolution.qdepthwise import is_depthwise, pack
+from codegen_c.kernels.shared.layer import apart, image, shapes, sliding_window, with_rings
 from codegen_c.kernels.shared.requantize import signed
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, over, slot, spatial
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, over, spatial
 from codegen_c.operators.kinds import Array, QConv2d
-from codegen_c.targets.helium.kernels.helium import LANES, PRODUCT_INCLUDES, OutputRange, Rescale, flip
-from codegen_c.targets.helium.kernels.im2col_helium import Im2col
+from codegen_c.targets.helium.kernels.helium import LANES, PRODUCT_INCLUDES, Rescale, flip
+from codegen_c.targets.helium.kernels.im2col_helium import INCLUDES as PATCH_INCLUDES
+from codegen_c.targets.helium.kernels.im2col_helium import Im2col, patch_function
 from codegen_c.targets.helium.kernels.product_helium import PARAMETERS, SCRATCH
 from codegen_c.targets.helium.kernels.qconv2d_helium import rescale, start, sums_leave_room
 
@@ -30,8 +33,11 @@ VECTOR = 16
 # Sums of products with weights that add up to this many stay within 16 bits, whatever the int8 input.
 MOST_WEIGHT = 255
 MOST_TAPS = 49
-PARTS = range(VECTOR // LANES)
-TOP = "top"
+LAYER = "tvm_ext_helium_depthwise_layer"
+PIXEL_PARAMETERS = [
+    "const int8_t *x", "int32_t pitch", "uint8_t *y", "const int8_t *restrict weights",
+    "const int32_t *restrict factors", "int32_t count",
+]  # fmt: skip
 # Widening a vector of bytes twice leaves these channels in the lanes of its four parts.
 ORDER = np.array([0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15])
 
@@ -58,7 +64,6 @@ def groups_of_taps(weight: Array) -> list[list[int]]:
 def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
     source, output = operator.inputs[0], operator.output
     groups, finish = groups_of_taps(operator.weight), _by_lane(rescale(operator), _lanes(operator))
-    limits = OutputRange(output=output, low=operator.low, high=operator.high)
     patch = _patch(operator)
     num_calls = output.shape[0] * output.shape[1] * -(-output.shape[2] // pixels_at_once(operator))
     copied = num_calls - _num_in_place(operator, stored)
@@ -75,11 +80,9 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
                 *((SCRATCH,) if copied else ()),
                 *ROW_PARAMETERS,
             ),
-            body=_body(operator, stored, patch if copied else None),
-            helpers="\n".join(
-                [_pixel(operator, groups, finish, limits), *([patch.function(stored)] if copied else [])]
-            ),
-            includes=PRODUCT_INCLUDES,
+            body=_body(stored, copies=copied > 0),
+            helpers=_helpers(operator, stored, finish, groups, copies=copied > 0),
+            includes=("tvm_ext_helium_depthwise.h", *PATCH_INCLUDES, *PRODUCT_INCLUDES),
         ),
         reference=lambda inputs: qconv2d.reference(operator, inputs),
         constants=(("weights", _pack(operator, groups)), ("factors", finish.table(starts, ORDER))),
@@ -173,42 +176,26 @@ def _row_is_inside(operator: QConv2d, stored: StoredRows, row: int) -> bool:
     )
 
 
-def _pixel(operator: QConv2d, groups: list[list[int]], finish: Rescale, limits: OutputRange) -> str:
-    """Definition of `$_pixel`: all channels; x: its window, whose rows are `pitch` bytes apart; count: lanes stored."""
+def _pixel(operator: QConv2d, groups: list[list[int]]) -> str:
+    """Definition of `$_pixel`, a tvm_ext_helium_pixel: products of all taps, unrolled in the order of the groups."""
     depth, pixels = _tap_bytes(operator), pixels_at_once(operator)
     (kernel_rows, kernel_columns), num_channels = operator.window.kernel, operator.output.shape[3]
     middle = kernel_columns // 2  # loads reach 127 bytes to either side of a pointer
     lines = [f"const int8_t *x0 = x + k{signed(middle * depth)};"]
     lines += [f"const int8_t *x{r} = x{r - 1} + pitch;" for r in range(1, kernel_rows)]
-    lines += ["tvm_ext_i16x8 even;", "tvm_ext_i16x8 odd;"]
-    lines += [f"tvm_ext_i32x4 sum{part} = tvm_ext_i32x4_load(factors{signed(part * LANES)});" for part in PARTS]
+    lines += ["tvm_ext_i16x8 even;", "tvm_ext_i16x8 odd;", "tvm_ext_i32x4 sums[4];"]
+    lines += ["tvm_ext_helium_begin_sums(sums, factors);"]
     position = 0
     for group in groups:
         for tap in group:
             r, s = divmod(tap, kernel_columns)
             place, weight = f"&x{r}[{(s - middle) * depth}]", f"&weights[{position * VECTOR}]"
-            lines += _tap(place, weight, is_first=tap == group[0])
+            function = "MULTIPLY" if tap == group[0] else "MULTIPLY_ADD"
+            lines.append(f"TVM_EXT_{function}_I8X16(even, odd, {place}, {weight});")
             position += 1
-        lines += _widen()
-    for part in PARTS:
-        multiplier, shift = (f"tvm_ext_i32x4_load(factors + {(row * len(PARTS) + part) * LANES})" for row in (1, 2))
-        lines += [f"sum{part} = {finish.scaled(f'sum{part}', multiplier, shift)};"]
-    narrow = ("tvm_ext_i16x8_narrow(sum0, sum1)", "tvm_ext_i16x8_narrow(sum2, sum3)")
-    count = f", {num_channels}" if num_channels < VECTOR else ""
-    count = ", count" if pixels > 1 else count
-    store = "tvm_ext_i8x16_store_first" if count else "tvm_ext_i8x16_store"
-    lines += [
-        f"{store}(&y[k], {limits.bytes(*narrow)}{count});",
-    ]
+        lines.append("tvm_ext_helium_widen(sums, even, odd);")
+    lines.append("tvm_ext_helium_end_sums(&$_layer, &y[k], sums, factors, count);")
     between = [f"weights += {position * VECTOR};", f"factors += {3 * VECTOR};"]
-    parameters = [
-        "const int8_t *x",
-        "int32_t pitch",
-        f"{C_TYPES[operator.output.dtype]} *y",
-        "const int8_t *restrict weights",
-        "const int32_t *restrict factors",
-        *(["int32_t count"] if pixels > 1 else []),
-    ]
     last = num_channels - VECTOR
     if last > 0 and num_channels % VECTOR:
         lines = [f"const int32_t k = next < {last} ? next : {last};", *lines]
@@ -216,68 +203,39 @@ def _pixel(operator: QConv2d, groups: list[list[int]], finish: Rescale, limits: 
     else:
         body = over("k", 0, num_channels, lines, step=VECTOR, between=between)
     unused = ["(void)pitch;"] if kernel_rows == 1 else []
-    head = "TVM_EXT_STEP void $_pixel(\n" + block(",\n".join(parameters)) + ")"
-    return f"{head}\n{{\n{block([*unused, *body])}\n}}\n"
+    unused += ["(void)count;"] if pixels == 1 else []
+    return apart("$_pixel", PIXEL_PARAMETERS, [*unused, *body])
 
 
-def _tap(place: str, weight: str, *, is_first: bool) -> list[str]:
-    """Products of one tap, kept or added to the group's sums."""
-    return [f"TVM_EXT_{'MULTIPLY' if is_first else 'MULTIPLY_ADD'}_I8X16(even, odd, {place}, {weight});"]
-
-
-def _widen() -> list[str]:
-    """The group's sums, added to those of 32 bits."""
-    halves = ("even(even)", "odd(even)", "even(odd)", "odd(odd)")
-    sums = [f"sum{part} = tvm_ext_i32x4_add(sum{part}, tvm_ext_i32x4_{half});" for part, half in enumerate(halves)]
-    return [*sums, "TVM_EXT_IN_ORDER(sum0, sum1);", "TVM_EXT_IN_ORDER(sum2, sum3);"]
-
-
-def _body(operator: QConv2d, stored: StoredRows, patch: Im2col | None) -> str:
-    """Row by row, a vector of pixels at a time: read in place where all of them can be, from a copy otherwise."""
-    batch, height, columns, num_channels = operator.inputs[0].shape
-    output, pixels = operator.output.shape, pixels_at_once(operator)
+def _helpers(operator: QConv2d, stored: StoredRows, finish: Rescale, groups: list[list[int]], *, copies: bool) -> str:
+    """The layer's shapes as tvm_ext_helium_depthwise.h takes them, `$_pixel` and `$_patch`."""
     begin, end = _inside(operator)
-    image = "input" if batch == 1 else "image"
-    row = slot("h", stored.output) if batch == 1 else f"n * {output[1]} + h"
-    apart = stored.pitch or num_channels
-    lines = [f"{C_TYPES[operator.output.dtype]} *row = &output[{times(f'({row})', output[2] * apart)}];"]
-
-    def call(x: str, pitch: int, count: str) -> str:
-        tail = f", {count}" if pixels > 1 else ""
-        return f"$_pixel({x}, {pitch}, &row[{times('w', apart)}], weights, factors{tail});"
-
-    pixel: list[str] = []
-    if patch:
-        left_over = times(f"({output[2]} - w)", num_channels)
-        copy = call("patch", patch.window.kernel[1] * patch.depth, left_over)
-        pixel = [f"$_patch(patch, {image}, h, w);", copy]
-    if end - begin >= pixels:
-        left = times("w", operator.window.strides[1]) + signed(-operator.window.padding[1])
-        first = f"({times(f'({slot(TOP, stored.input(0))})', columns)} + {left}) * {num_channels}"
-        direct = call(f"&{image}[{first}]", operator.window.dilation[0] * columns * num_channels, str(VECTOR))
-        lines += [f"const int32_t top = {times('h', operator.window.strides[0])}{signed(-operator.window.padding[0])};"]
-        whole = _whole_rows(operator, stored)
-        lines += [f"const bool whole = {whole};"] if whole and patch else []
-        tests = [*(["whole"] if whole else []), *([f"w >= {begin}"] if begin else [])]
-        tests += [f"w + {pixels} <= {end}"] if pixels > 1 or end < output[2] else []
-        pixel = [f"if ({' && '.join(tests)}) {{", block(direct), "} else {", block(pixel), "}"] if patch else [direct]
-    lines += over("w", 0, output[2], pixel, step=pixels)
-    lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"]
-    lines = ["int8_t *patch = (int8_t *)scratch;", *lines] if patch else lines
-    if batch > 1:
-        place = f"const {C_TYPES[operator.inputs[0].dtype]} *image = &input[n * {height * columns * num_channels}];"
-        lines = [f"for (int32_t n = 0; n < {batch}; ++n) {{", block([place, *lines]), "}"]
-    return "\n".join(lines)
+    members: dict[str, Value] = {
+        "input": image(operator.inputs[0]),
+        "output": image(operator.output, pitch=stored.pitch),
+        "window": sliding_window(operator.window),
+        "pixels": pixels_at_once(operator),
+        "tap_bytes": _tap_bytes(operator),
+        "in_place_begin": begin,
+        "in_place_end": end,
+        "has_copies": copies,
+        "rescale": finish.members(),
+    }
+    functions = [_pixel(operator, groups)]
+    if copies:
+        functions.append(patch_function("tvm_ext_helium_depthwise_copy", LAYER, stored))
+    return "\n".join([shapes(LAYER, members), *functions])
 
 
-def _whole_rows(operator: QConv2d, stored: StoredRows) -> str:
-    """C expression: whether all rows of the window that begins at `top` lie inside the input, one behind the other."""
-    window, kept = operator.window, stored.input(0)
-    reach = (window.kernel[0] - 1) * window.dilation[0]
-    conditions = [f"{TOP} >= 0"] if window.padding[0] else []
-    conditions += [f"{TOP} + {reach} < {operator.inputs[0].shape[1]}"] if window.padding[2] else []
-    conditions += [f"{slot(TOP, kept)} + {reach} < {kept.stored_text}"] if kept is not None and reach else []
-    return " && ".join(conditions)
+def _body(stored: StoredRows, *, copies: bool) -> str:
+    """The loops of tvm_ext_helium_depthwise.h around the two functions."""
+    rings, layer = with_rings(LAYER, stored)
+    patch, scratch = ("$_patch", "scratch") if copies else ("NULL", "NULL")
+    call = (
+        f"tvm_ext_helium_depthwise({layer}, $_pixel, {patch}, input, output, weights, factors, {scratch}, row_begin, "
+        "row_end);"
+    )
+    return "\n".join([*rings, call])
 
 
 KERNEL = Kernel(

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from codegen_c.c_text.text import C_TYPES, block, times
+from codegen_c.c_text.initializer import Value
+from codegen_c.c_text.text import C_TYPES
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot, spatial
+from codegen_c.kernels.shared.layer import image, shapes, with_rings
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, spatial
 from codegen_c.operators.kinds import QConv2d
-from codegen_c.targets.helium.kernels.helium import PRODUCT_INCLUDES, OutputRange, copy, flip
+from codegen_c.targets.helium.kernels.helium import PRODUCT_INCLUDES, flip
 from codegen_c.targets.helium.kernels.product_helium import PARAMETERS, SCRATCH, Product, padded
 from codegen_c.targets.helium.kernels.qconv2d_helium import passes, rescale, start, sums_leave_room
+
+LAYER = "tvm_ext_helium_rows_layer"
 
 
 def is_pointwise(operator: QConv2d, target: Target) -> bool:
@@ -27,8 +31,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
     source, output = operator.inputs[0], operator.output
     depth, channels = source.shape[3], output.shape[3]
     product = Product.of(
-        runs=1, run_bytes=depth, channels=channels, rescale=rescale(operator),
-        limits=OutputRange(output=output, low=operator.low, high=operator.high), target=target,
+        runs=1, run_bytes=depth, channels=channels, rescale=rescale(operator), target=target
     )  # fmt: skip
     copies = needs_copy(operator)
     pairs = -(-output.num_elements // channels // 2)
@@ -44,9 +47,9 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
                 *((SCRATCH,) if copies else ()),
                 *ROW_PARAMETERS,
             ),
-            body=_body(operator, stored, spans),
-            helpers=product.function(2),
-            includes=PRODUCT_INCLUDES,
+            body=_body(stored, copies=copies),
+            helpers=f"{_shapes(operator, stored, product)}\n{product.function(2)}",
+            includes=("tvm_ext_helium_rows.h", *PRODUCT_INCLUDES),
         ),
         reference=lambda inputs: qconv2d.reference(operator, inputs),
         constants=product.constants(operator.weight, start(operator)),
@@ -68,44 +71,22 @@ def needs_copy(operator: QConv2d) -> bool:
     return depth != padded(depth) or flip(operator.inputs[0]) != 0
 
 
-def _body(operator: QConv2d, stored: StoredRows, spans: bool) -> str:
-    """Pairs of pixels: of all rows where pairs may span them, else row by row."""
-    batch, height, columns, _ = operator.inputs[0].shape
-    if spans:
-        return "\n".join(_pairs(operator, stored, times("row_begin", columns), times("row_end", columns), "m", "m"))
-    rows = ["h", "h"] if batch == 1 else [f"n * {height} + h"] * 2
-    first = [
-        times(f"({slot(row, kept)})", columns) for row, kept in zip(rows, (stored.input(0), stored.output), strict=True)
-    ]
-    lines = [
-        f"const int32_t source = {first[0]};",
-        f"const int32_t target = {first[1]};",
-        *_pairs(operator, stored, "0", str(columns), "(source + m)", "(target + m)"),
-    ]
-    lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"]
-    if batch > 1:
-        lines = [f"for (int32_t n = 0; n < {batch}; ++n) {{", block(lines), "}"]
-    return "\n".join(lines)
+def _shapes(operator: QConv2d, stored: StoredRows, product: Product) -> str:
+    """The layer's shapes as tvm_ext_helium_rows.h takes them."""
+    members: dict[str, Value] = {
+        "input": image(operator.inputs[0]),
+        "output": image(operator.output, pitch=stored.pitch),
+        "product": product.members(),
+    }
+    return shapes(LAYER, members)
 
 
-def _pairs(operator: QConv2d, stored: StoredRows, begin: str, end: str, source: str, target: str) -> list[str]:
-    """All channels of pixels [begin, end), which lie at `source` and `target` of input and output."""
-    depth, pitch = operator.inputs[0].shape[3], stored.pitch or operator.output.shape[3]
-    ctype = C_TYPES[operator.inputs[0].dtype]
-    lines = [
-        f"const int32_t next = m + 1 < {end} ? 1 : 0;",
-        f"const {ctype} *x = &input[{times(source, depth)}];",
-        f"{C_TYPES[operator.output.dtype]} *y = &output[{times(target, pitch)}];",
-    ]
-    rows = ("x", f"x + next * {depth}")
-    if needs_copy(operator):
-        second = f"rows + {padded(depth)}"
-        lines.append("int8_t *rows = (int8_t *)scratch;")
-        for row, place in zip(rows, ("rows", second), strict=True):
-            lines.append(copy(operator.inputs[0], place, row, depth))
-        rows = ("rows", second)
-    lines.append(f"$_two({', '.join(rows)}, 0, y, y + next * {pitch}, weights, factors);")
-    return [f"for (int32_t m = {begin}; m < {end}; m += 2) {{", block(lines), "}"]
+def _body(stored: StoredRows, *, copies: bool) -> str:
+    """The loops of tvm_ext_helium_rows.h over pairs of pixels: of all rows where pairs may span them, else by rows."""
+    rings, layer = with_rings(LAYER, stored)
+    scratch = "scratch" if copies else "NULL"
+    call = f"tvm_ext_helium_pointwise({layer}, $_two, input, output, weights, factors, {scratch}, row_begin, row_end);"
+    return "\n".join([*rings, call])
 
 
 KERNEL = Kernel(

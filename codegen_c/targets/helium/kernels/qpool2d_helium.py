@@ -8,35 +8,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, times
+from codegen_c.c_text.initializer import Value
+from codegen_c.c_text.text import C_TYPES
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
-from codegen_c.kernels.convolution.qconv2d import input_row, pixel_offset
 from codegen_c.kernels.pooling import qpool2d
 from codegen_c.kernels.pooling.pool_by_rows import accumulating
 from codegen_c.kernels.pooling.pool_sums import average, counted_taps, reference
-from codegen_c.kernels.shared.window import (
-    ROW_PARAMETERS,
-    clip,
-    num_taps,
-    offset,
-    over,
-    over_pixels,
-    spatial,
-    tap_range,
-)
+from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, spatial
 from codegen_c.operators.kinds import QPool2d
-from codegen_c.targets.helium.kernels.helium import (
-    INCLUDES,
-    OutputRange,
-    Rescale,
-    flip,
-    rounds_once,
-    signed_zero_point,
-)
+from codegen_c.targets.helium.kernels.helium import LAYER_INCLUDES, Rescale, flip, rounds_once
 
+LAYER = "tvm_ext_helium_pool2d_layer"
 VECTOR = 16
 MOST_TAPS = 255
-PARTS = range(4)
 
 
 def few_taps(operator: QPool2d, target: Target) -> bool:
@@ -72,8 +57,9 @@ def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implemen
                 *(Parameter(name=name, ctype="int32_t", role="constant") for name, _ in tables),
                 *ROW_PARAMETERS,
             ),
-            body=_body(operator, stored, finish),
-            includes=INCLUDES,
+            body=_body(stored, finish),
+            helpers=_shapes(operator, stored, finish),
+            includes=("tvm_ext_helium_pool2d.h", *LAYER_INCLUDES),
         ),
         reference=lambda inputs: reference(operator, inputs),
         constants=tuple((name, finish.factors()[index]) for name, index in tables) if finish else (),
@@ -87,93 +73,32 @@ def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implemen
     )
 
 
-def _body(operator: QPool2d, stored: StoredRows, finish: Rescale | None) -> str:
-    """All channels of a pixel, over all pixels."""
-    window, (_, height, columns, channels) = operator.window, operator.inputs[0].shape
-    lines = clip(1, window, columns, "w", names=("left", "s_begin", "s_end"))
-    lines += [pixel_offset(operator.output, stored)]
-    if finish:
-        lines += _factors(operator, finish)
-    tile = _tile(operator, stored, finish)
-    lines += over("k", 0, channels, tile, step=VECTOR)
-    rows = clip(0, window, height, "h", names=("top", "r_begin", "r_end"))
-    return over_pixels(rows, lines, operator.output.shape)
-
-
-def _factors(operator: QPool2d, finish: Rescale) -> list[str]:
-    """Declarations of what depends on how many taps lie inside the input: start of the sums, vectors of factors."""
-    spans = [
-        num_taps(begin, end)
-        for axis, names in enumerate((("r_begin", "r_end"), ("s_begin", "s_end")))
-        for begin, end in [tap_range(axis, operator.window, names)]
-    ]
-    inside, taken = " * ".join(map(str, spans)), -signed_zero_point(operator.inputs[0])
-    if finish.requantize.is_uniform:
-        multiplier, shift = (str(array[0]) for array in finish.factors())
-    else:
-        least = int(counted_taps(operator).min())
-        multiplier, shift = (f"{name}[{inside} - {least}]" for name in ("multiplier", "shift"))
-    return [
-        f"const int32_t start = {inside} * {taken};",
-        f"const tvm_ext_i32x4 factor = tvm_ext_i32x4_splat({multiplier}), amount = tvm_ext_i32x4_splat({shift});",
-    ]
-
-
-def _tile(operator: QPool2d, stored: StoredRows, finish: Rescale | None) -> list[str]:
-    """16 channels of one pixel, from channel k on."""
-    window, source = operator.window, operator.inputs[0]
-    columns, channels = source.shape[2:]
-    count = str(VECTOR) if channels % VECTOR == 0 else f"{channels} - k"
-    r_begin, r_end = tap_range(0, window, ("r_begin", "r_end"))
-    s_begin, s_end = tap_range(1, window, ("s_begin", "s_end"))
-    column = offset({"left": 1, "s": window.dilation[1]})
-    pixel = f"{times(input_row(source, window, stored), columns)} + {column}"
-    load = f"tvm_ext_i8x16_load_first(&input[{times(pixel, channels)} + k], {count})"
-    if channels % VECTOR == 0:
-        load = f"tvm_ext_i8x16_load(&input[{times(pixel, channels)} + k])"
-    if flip(source):
-        load = f"tvm_ext_i8x16_xor({load}, tvm_ext_i8x16_splat({flip(source)}))"
-    step, first, last = _average(operator, finish) if finish else _max(operator)
-    tap = [f"const tvm_ext_i8x16 x = {load};", *step]
-    loops = over("r", r_begin, r_end, over("s", s_begin, s_end, tap))
-    store = f"tvm_ext_i8x16_store_first(&output[pixel + k], result, {count});"
-    return [*first, *loops, *last, store]
-
-
-def _max(operator: QPool2d) -> tuple[list[str], list[str], list[str]]:
-    """Statements for each tap, before all and behind all."""
+def _shapes(operator: QPool2d, stored: StoredRows, finish: Rescale | None) -> str:
+    """The layer's shapes as tvm_ext_helium_pool2d.h takes them. Limits of a maximum are those of elements as int8."""
     turned = flip(operator.output)
-    low, high = (f"tvm_ext_i8x16_splat({bound + turned})" for bound in (operator.low, operator.high))
-    result = f"tvm_ext_i8x16_min(largest, {high})"
-    result = f"tvm_ext_i8x16_xor({result}, tvm_ext_i8x16_splat({turned}))" if turned else result
-    return (
-        ["largest = tvm_ext_i8x16_max(largest, x);"],
-        [f"tvm_ext_i8x16 largest = {low};"],
-        [f"const tvm_ext_i8x16 result = {result};"],
-    )
+    limits: dict[str, Value] = {"low": operator.low + turned, "high": operator.high + turned}
+    members: dict[str, Value] = {
+        "input": image(operator.inputs[0]),
+        "output": image(operator.output, pitch=stored.pitch),
+        "window": sliding_window(operator.window),
+        "is_maximum": finish is None,
+        "fewest": int(counted_taps(operator).min()),
+        "factor_step": 0 if finish is None or finish.requantize.is_uniform else 1,
+        "rescale": finish.members() if finish else limits,
+    }
+    return shapes(LAYER, members)
 
 
-def _average(operator: QPool2d, finish: Rescale) -> tuple[list[str], list[str], list[str]]:
-    """Statements for each tap, before all and behind all."""
-    limits = OutputRange(output=operator.output, low=operator.low, high=operator.high)
-    halves = ("even(even)", "odd(even)", "even(odd)", "odd(odd)")
-    last = [
-        f"const tvm_ext_i32x4 sum{i} = tvm_ext_i32x4_add(tvm_ext_i32x4_{half}, tvm_ext_i32x4_splat(start));"
-        for i, half in enumerate(halves)
-    ]
-    last += [f"const tvm_ext_i32x4 scaled{i} = {finish.scaled(f'sum{i}', 'factor', 'amount')};" for i in PARTS]
-    narrow = [f"tvm_ext_i16x8_narrow(scaled{i}, scaled{i + 1})" for i in (0, 2)]
-    names = ("low", "high")
-    last += [f"const tvm_ext_i16x8 {name} = {value};" for name, value in zip(names, narrow, strict=True)]
-    last += [f"const tvm_ext_i8x16 result = {limits.bytes(*names)};"]
-    return (
-        [
-            "even = tvm_ext_i16x8_add(even, tvm_ext_i16x8_even(x));",
-            "odd = tvm_ext_i16x8_add(odd, tvm_ext_i16x8_odd(x));",
-        ],
-        ["tvm_ext_i16x8 even = tvm_ext_i16x8_splat(0), odd = even;"],
-        last,
-    )
+def _body(stored: StoredRows, finish: Rescale | None) -> str:
+    """The loops of tvm_ext_helium_pool2d.h."""
+    rings, layer = with_rings(LAYER, stored)
+    tables: list[str] = []
+    if finish and finish.requantize.is_uniform:
+        values = zip(("multiplier", "shift"), finish.factors(), strict=True)
+        tables = [f"static const int32_t {name}[] = {{{array[0]}}};" for name, array in values]
+    factors = "multiplier, shift" if finish else "NULL, NULL"
+    call = f"tvm_ext_helium_pool2d({layer}, input, output, {factors}, row_begin, row_end);"
+    return "\n".join([*rings, *tables, call])
 
 
 KERNEL = Kernel(

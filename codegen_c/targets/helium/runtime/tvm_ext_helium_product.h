@@ -26,26 +26,26 @@
     "vldrb.u8 %q[v3], [%[f]], #16\n\t" mac " r6, %q[v0], %q[v3]\n\t"
 
 /* All steps of all runs; the first one begins the sums. */
-#define TVM_EXT_DOTS_RUNS(step, runs, steps, advance)                                                                \
+#define TVM_EXT_DOTS_RUNS(step, advance)                                                                             \
     step("vmladav.s8")                                                                                               \
-    ".rept " #steps "-1\n\t" step("vmladava.s8") ".endr\n\t"                                                         \
-    ".rept " #runs "-1\n\t" advance ".rept " #steps "\n\t" step("vmladava.s8") ".endr\n\t.endr\n\t"
+    ".rept %c[num_steps]-1\n\t" step("vmladava.s8") ".endr\n\t"                                                      \
+    ".rept %c[num_runs]-1\n\t" advance ".rept %c[num_steps]\n\t" step("vmladava.s8") ".endr\n\t.endr\n\t"
 
 /* sum0 and sum1, four channels each, += two rows x0 and x1 times the channels' `filters`, over `runs` runs of
  * `steps` * 16 elements. Runs of x lie `skip` bytes apart, end to begin; `filters` holds 16 elements of each channel
- * by turns and is advanced past them. runs, steps: digits. The sums take all even registers. */
+ * by turns and is advanced past them. runs, steps: constants. The sums take all even registers. */
 #define TVM_EXT_DOTS_2X4(runs, steps, row0, row1, skip, filters, sum0, sum1)                                         \
     do {                                                                                                             \
         const int8_t *dots_x0 = (row0), *dots_x1 = (row1);                                                           \
         int8x16_t dots_v0, dots_v1, dots_v2, dots_v3;                                                                \
         __asm__ volatile(                                                                                            \
-            TVM_EXT_DOTS_RUNS(TVM_EXT_DOTS_2X4_STEP, runs, steps,                                                    \
+            TVM_EXT_DOTS_RUNS(TVM_EXT_DOTS_2X4_STEP,                                                                 \
                               "add %[x0], %[x0], %[jump]\n\tadd %[x1], %[x1], %[jump]\n\t")                          \
             "vmov %q[v0][2], %q[v0][0], r0, r4\n\tvmov %q[v0][3], %q[v0][1], r2, r6\n\t"                             \
             "vmov %q[v1][2], %q[v1][0], r8, r12\n\tvmov %q[v1][3], %q[v1][1], r10, lr\n\t"                           \
             : [x0] "+r"(dots_x0), [x1] "+r"(dots_x1), [f] "+r"(filters), [v0] "=&w"(dots_v0),                        \
               [v1] "=&w"(dots_v1), [v2] "=&w"(dots_v2), [v3] "=&w"(dots_v3)                                          \
-            : [jump] "rI"(skip)                                                                                      \
+            : [jump] "rI"(skip), [num_runs] "i"(runs), [num_steps] "i"(steps)                                        \
             : "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "memory");                                           \
         (sum0) = vaddq_s32((sum0), vreinterpretq_s32_s8(dots_v0));                                                   \
         (sum1) = vaddq_s32((sum1), vreinterpretq_s32_s8(dots_v1));                                                   \
@@ -57,11 +57,11 @@
         const int8_t *dots_x0 = (row0);                                                                              \
         int8x16_t dots_v0, dots_v2, dots_v3;                                                                         \
         __asm__ volatile(                                                                                            \
-            TVM_EXT_DOTS_RUNS(TVM_EXT_DOTS_1X4_STEP, runs, steps, "add %[x0], %[x0], %[jump]\n\t")                   \
+            TVM_EXT_DOTS_RUNS(TVM_EXT_DOTS_1X4_STEP, "add %[x0], %[x0], %[jump]\n\t")                                \
             "vmov %q[v0][2], %q[v0][0], r0, r4\n\tvmov %q[v0][3], %q[v0][1], r2, r6\n\t"                             \
             : [x0] "+r"(dots_x0), [f] "+r"(filters), [v0] "=&w"(dots_v0), [v2] "=&w"(dots_v2),                       \
               [v3] "=&w"(dots_v3)                                                                                    \
-            : [jump] "rI"(skip)                                                                                      \
+            : [jump] "rI"(skip), [num_runs] "i"(runs), [num_steps] "i"(steps)                                        \
             : "r0", "r2", "r4", "r6", "memory");                                                                     \
         (sum0) = vaddq_s32((sum0), vreinterpretq_s32_s8(dots_v0));                                                   \
     } while (0)

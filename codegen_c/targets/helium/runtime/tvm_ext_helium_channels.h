@@ -1,0 +1,126 @@
+/* All output channels of one row of bytes, or of two, by Helium: four channels at a time, 16 products at a time.
+ *
+ * A row is a vector, or a window of an image: one run of bytes, or several of one length. Weights are packed block
+ * after block of four channels, 16 bytes of each channel by turns; rows and weights are padded to whole steps of 16
+ * bytes. Factors are four starts of sums, multipliers and shifts of each block. */
+#ifndef TVM_EXT_HELIUM_CHANNELS_H
+#define TVM_EXT_HELIUM_CHANNELS_H
+
+#include "tvm_ext_helium_product.h"
+#include "tvm_ext_helium_rescale.h"
+#include "tvm_ext_layer.h"
+
+#define TVM_EXT_HELIUM_BLOCK 4 /* channels */
+#define TVM_EXT_HELIUM_STEP 16 /* bytes */
+#define TVM_EXT_HELIUM_FACTORS (3 * TVM_EXT_HELIUM_BLOCK)
+
+typedef struct {
+    int32_t runs;        /* in a row */
+    int32_t steps;       /* in a run */
+    int32_t group_steps; /* without a loop; of all runs where it is all steps of them */
+    int32_t channels;
+    tvm_ext_helium_rescale rescale;
+} tvm_ext_helium_product;
+
+/* All channels of two rows: where their results go is y0 and y1. skip: bytes from the end of a run to the next one. A
+ * function by itself, with registers of its own; compilers call it directly. */
+typedef void tvm_ext_helium_two(const int8_t *x0, const int8_t *x1, int32_t skip, uint8_t *y0, uint8_t *y1,
+                                const int8_t *restrict weights, const int32_t *restrict factors);
+
+/* The same of one row. */
+typedef void tvm_ext_helium_one(const int8_t *x0, uint8_t *y0, const int8_t *restrict weights,
+                                const int32_t *restrict factors);
+
+/* Bytes of a row, padded. */
+TVM_EXT_INLINE int32_t tvm_ext_helium_row_bytes(const tvm_ext_helium_product *product)
+{
+    return product->runs * product->steps * TVM_EXT_HELIUM_STEP;
+}
+
+/* Adds `runs` runs of `steps` steps of one row or two to their sums; returns the weights behind them. Both numbers are
+ * constants where it is inlined. */
+TVM_EXT_INLINE const int8_t *tvm_ext_helium_add(tvm_ext_i32x4 *sums, const int8_t *x0, const int8_t *x1, int32_t skip,
+                                                const int8_t *weights, int32_t runs, int32_t steps, int32_t rows)
+{
+    if (rows > 1) {
+        TVM_EXT_DOTS_2X4(runs, steps, x0, x1, skip, weights, sums[0], sums[1]);
+    } else {
+        TVM_EXT_DOTS_1X4(runs, steps, x0, skip, weights, sums[0]);
+    }
+    return weights;
+}
+
+/* Adds all products of one block of channels to the sums of one row or two; returns the weights of the next block. */
+TVM_EXT_INLINE const int8_t *tvm_ext_helium_add_row(const tvm_ext_helium_product *product, tvm_ext_i32x4 *sums,
+                                                    const int8_t *x0, const int8_t *x1, int32_t skip,
+                                                    const int8_t *weights, int32_t rows)
+{
+    const int32_t group = product->group_steps;
+    if (group == product->runs * product->steps) {
+        const int32_t jump = product->runs > 1 ? skip : 0;
+        return tvm_ext_helium_add(sums, x0, x1, jump, weights, product->runs, product->steps, rows);
+    }
+    const int32_t rest = product->steps % group;
+    for (int32_t r = 0; r < product->runs; ++r) {
+        for (int32_t s = 0; s < product->steps / group; ++s) {
+            weights = tvm_ext_helium_add(sums, x0, x1, 0, weights, 1, group, rows);
+            x0 += group * TVM_EXT_HELIUM_STEP;
+            x1 += group * TVM_EXT_HELIUM_STEP;
+        }
+        if (rest > 0) {
+            weights = tvm_ext_helium_add(sums, x0, x1, 0, weights, 1, rest, rows);
+        }
+        x0 += (rest * TVM_EXT_HELIUM_STEP) + skip;
+        x1 += (rest * TVM_EXT_HELIUM_STEP) + skip;
+    }
+    return weights;
+}
+
+/* Turns the sums of a block of channels, from channel k on, into elements of one row or two. */
+TVM_EXT_INLINE void tvm_ext_helium_store_block(const tvm_ext_helium_product *product, const tvm_ext_i32x4 *sums,
+                                               uint8_t *y0, uint8_t *y1, const int32_t *factors, int32_t k,
+                                               int32_t rows)
+{
+    const bool is_whole = product->channels % TVM_EXT_HELIUM_BLOCK == 0;
+    const int32_t count = is_whole ? TVM_EXT_HELIUM_BLOCK : product->channels - k;
+    const tvm_ext_i32x4 multiplier = tvm_ext_i32x4_load(&factors[TVM_EXT_HELIUM_BLOCK]);
+    const tvm_ext_i32x4 shift = tvm_ext_i32x4_load(&factors[2 * TVM_EXT_HELIUM_BLOCK]);
+    const tvm_ext_i32x4 first = tvm_ext_helium_rescaled(&product->rescale, sums[0], multiplier, shift);
+    const tvm_ext_i32x4 second =
+        rows > 1 ? tvm_ext_helium_rescaled(&product->rescale, sums[1], multiplier, shift) : first;
+    const tvm_ext_i16x8 results = tvm_ext_helium_pairs(&product->rescale, tvm_ext_i16x8_narrow(first, second));
+    tvm_ext_i16x8_store_even(&y0[k], results, count);
+    if (rows > 1) {
+        tvm_ext_i16x8_store_odd(&y1[k], results, count);
+    }
+}
+
+/* All channels of `rows` rows, 1 or 2. Of one row, x1 and y1 are the first again. */
+TVM_EXT_INLINE void tvm_ext_helium_channels(const tvm_ext_helium_product *product, const int8_t *x0, const int8_t *x1,
+                                            int32_t skip, uint8_t *y0, uint8_t *y1, const int8_t *restrict weights,
+                                            const int32_t *restrict factors, int32_t rows)
+{
+    const int8_t *filter = weights;
+    const int32_t *factor = factors;
+    for (int32_t k = 0; k < product->channels; k += TVM_EXT_HELIUM_BLOCK) {
+        tvm_ext_i32x4 sums[2];
+        sums[0] = tvm_ext_i32x4_load(factor);
+        sums[1] = sums[0];
+        filter = tvm_ext_helium_add_row(product, sums, x0, x1, skip, filter, rows);
+        tvm_ext_helium_store_block(product, sums, y0, y1, factor, k, rows);
+        factor += TVM_EXT_HELIUM_FACTORS;
+    }
+}
+
+/* Elements as int8, copied; uint8 is turned into it. */
+TVM_EXT_INLINE void tvm_ext_helium_copy(const tvm_ext_image *image, int8_t *target, const uint8_t *source,
+                                        int32_t count)
+{
+    if (image->is_unsigned) {
+        tvm_ext_copy_u8(target, source, count);
+    } else {
+        tvm_ext_copy_i8(target, source, count);
+    }
+}
+
+#endif

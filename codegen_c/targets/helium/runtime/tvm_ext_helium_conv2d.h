@@ -1,0 +1,125 @@
+/* Convolution of quantized images by Helium: two output pixels by four channels at a time.
+ *
+ * Where a row of the window is a whole number of steps, pixels whose windows lie inside the image are read in place;
+ * windows of all others are copied to scratch first. A start of a sum includes the zero point's share of all weights,
+ * for padding is read like the input. */
+#ifndef TVM_EXT_HELIUM_CONV2D_H
+#define TVM_EXT_HELIUM_CONV2D_H
+
+#include "tvm_ext_helium_channels.h"
+#include "tvm_ext_helium_patch.h"
+#include "tvm_ext_layer.h"
+
+typedef struct {
+    tvm_ext_image input;
+    tvm_ext_image output;
+    tvm_ext_window window;
+    int32_t in_place_begin; /* columns [begin, end) are read in place where all rows of their windows are there */
+    int32_t in_place_end;
+    bool has_copies;        /* some pixels are copied first */
+    tvm_ext_helium_product product;
+} tvm_ext_helium_conv2d_layer;
+
+/* Bytes of a window from the beginning of its copy to that of the next. */
+TVM_EXT_INLINE int32_t tvm_ext_helium_copy_bytes(const tvm_ext_helium_conv2d_layer *layer)
+{
+    const int32_t bytes = layer->window.rows * layer->window.columns * layer->input.channels;
+    return (bytes + TVM_EXT_HELIUM_STEP - 1) / TVM_EXT_HELIUM_STEP * TVM_EXT_HELIUM_STEP;
+}
+
+/* A tvm_ext_helium_patch, which the function of each layer calls. */
+TVM_EXT_INLINE void tvm_ext_helium_conv2d_copy(const tvm_ext_helium_conv2d_layer *layer, int8_t *restrict patch,
+                                               const uint8_t *input, int32_t h, int32_t w)
+{
+    tvm_ext_helium_copy_window(&layer->input, &layer->window, layer->input.channels, patch, input, h, w);
+}
+
+/* Pixels [begin, end) of one image, counted through all its rows, from copies; the last may be a pair with itself. */
+TVM_EXT_INLINE void tvm_ext_helium_conv2d_flat(const tvm_ext_helium_conv2d_layer *layer, tvm_ext_helium_two *two,
+                                               tvm_ext_helium_patch *patch, const uint8_t *input, uint8_t *output,
+                                               const int8_t *restrict weights, const int32_t *restrict factors,
+                                               int8_t *copies, int32_t begin, int32_t end)
+{
+    const int32_t columns = layer->output.columns;
+    const int32_t pitch = layer->output.pitch;
+    int8_t *const second = &copies[tvm_ext_helium_copy_bytes(layer)];
+    for (int32_t m = begin; m < end; m += 2) {
+        const int32_t next = m + 1 < end ? m + 1 : m;
+        patch(copies, input, m / columns, m % columns);
+        patch(second, input, next / columns, next % columns);
+        two(copies, second, 0, &output[m * pitch], &output[next * pitch], weights, factors);
+    }
+}
+
+/* Pairs of the columns that are read in place; `row`: the first output element. */
+TVM_EXT_INLINE void tvm_ext_helium_conv2d_in_place(const tvm_ext_helium_conv2d_layer *layer, tvm_ext_helium_two *two,
+                                                   const uint8_t *input, uint8_t *row, const int8_t *restrict weights,
+                                                   const int32_t *restrict factors, int32_t top)
+{
+    const tvm_ext_image *const image = &layer->input;
+    const tvm_ext_window *const window = &layer->window;
+    const int32_t pitch = layer->output.pitch;
+    const int32_t left = (layer->in_place_begin * window->column_stride) - window->left;
+    const int32_t step = window->column_stride * image->channels;
+    const int32_t skip = ((window->row_dilation * image->columns) - window->columns) * image->channels;
+    const int8_t *x = (const int8_t *)&input[tvm_ext_row(image, 0, top) + (left * image->channels)];
+    for (int32_t w = layer->in_place_begin; w < layer->in_place_end; w += 2) {
+        uint8_t *const y = &row[w * pitch];
+        two(x, &x[step], skip, y, &y[pitch], weights, factors);
+        x += 2 * step;
+    }
+}
+
+/* Columns of a row that are left, from copies: `done` columns from in_place_begin on are finished. */
+TVM_EXT_INLINE void tvm_ext_helium_conv2d_others(const tvm_ext_helium_conv2d_layer *layer, tvm_ext_helium_two *two,
+                                                 tvm_ext_helium_patch *patch, const uint8_t *input, uint8_t *row,
+                                                 const int8_t *restrict weights, const int32_t *restrict factors,
+                                                 int8_t *copies, int32_t h, int32_t done)
+{
+    const int32_t first = layer->in_place_begin;
+    const int32_t count = layer->output.columns - done;
+    const int32_t pitch = layer->output.pitch;
+    int8_t *const second = &copies[tvm_ext_helium_copy_bytes(layer)];
+    for (int32_t i = 0; i < count; i += 2) {
+        const int32_t w0 = i < first ? i : done + i;
+        const int32_t behind = i + 1 < first ? i + 1 : done + i + 1;
+        const int32_t w1 = i + 1 < count ? behind : w0;
+        patch(copies, input, h, w0);
+        patch(second, input, h, w1);
+        two(copies, second, 0, &row[w0 * pitch], &row[w1 * pitch], weights, factors);
+    }
+}
+
+/* Output rows [row_begin, row_end) of all images. */
+TVM_EXT_INLINE void tvm_ext_helium_conv2d(const tvm_ext_helium_conv2d_layer *layer, tvm_ext_helium_two *two,
+                                          tvm_ext_helium_patch *patch, const void *input, void *output,
+                                          const int8_t *restrict weights, const int32_t *restrict factors,
+                                          void *scratch, int32_t row_begin, int32_t row_end)
+{
+    const tvm_ext_image *const source = &layer->input;
+    const tvm_ext_image *const made = &layer->output;
+    const int32_t in_place = layer->in_place_end - layer->in_place_begin;
+    if (in_place == 0 && made->images == 1 && !made->is_ring) {
+        tvm_ext_helium_conv2d_flat(layer, two, patch, (const uint8_t *)input, (uint8_t *)output, weights, factors,
+                                   (int8_t *)scratch, row_begin * made->columns, row_end * made->columns);
+        return;
+    }
+    for (int32_t n = 0; n < made->images; ++n) {
+        const uint8_t *const image = &((const uint8_t *)input)[n * source->rows * source->columns * source->channels];
+        for (int32_t h = row_begin; h < row_end; ++h) {
+            const int32_t top = (h * layer->window.row_stride) - layer->window.top;
+            uint8_t *const row = &((uint8_t *)output)[tvm_ext_row(made, n, h)];
+            int32_t done = 0;
+            if (in_place > 0 && (!layer->has_copies || tvm_ext_helium_has_all_rows(source, &layer->window, top))) {
+                tvm_ext_helium_conv2d_in_place(layer, two, image, row, weights, factors, top);
+                done = in_place;
+            }
+            if (layer->has_copies) {
+                tvm_ext_helium_conv2d_others(layer, two, patch, image, row, weights, factors, (int8_t *)scratch, h,
+                                             done);
+            }
+        }
+    }
+}
+
+#endif

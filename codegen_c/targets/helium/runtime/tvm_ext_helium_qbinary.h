@@ -1,0 +1,156 @@
+/* Sums, differences and products of two quantized images by Helium: eight elements at a time. */
+#ifndef TVM_EXT_HELIUM_QBINARY_H
+#define TVM_EXT_HELIUM_QBINARY_H
+
+#include "tvm_ext_helium_rescale.h"
+#include "tvm_ext_layer.h"
+
+#define TVM_EXT_HELIUM_AT_ONCE 8
+
+/* Bits after the point of sums as TensorFlow Lite adds them, in units of twice the larger input scale. */
+#define TVM_EXT_HELIUM_QBINARY_BITS 20
+
+/* Bits of the low part of a factor of a sum that is rounded once. */
+#define TVM_EXT_HELIUM_LOW_BITS 16
+
+/* Constants of a function of two elements. The factor of a result is as tvm_ext_helium_rescale.h says.
+ *
+ * A sum that is rounded once is that of elements times factors, whose low and high parts are summed by themselves, for
+ * it may need more than 32 bits. One that is rounded twice brings both elements to a common scale first, by factors of
+ * their own; a difference of that kind is left to portable kernels. */
+typedef struct {
+    bool is_product;
+    int32_t first_zero_point;
+    int32_t second_zero_point;
+    int64_t first_factor; /* in a sum that is rounded once; negative of what is taken off */
+    int64_t second_factor;
+    int32_t first_multiplier; /* in a sum that is rounded twice */
+    int32_t first_shift;
+    int32_t second_multiplier;
+    int32_t second_shift;
+    int32_t multiplier; /* of the result, but for a sum that is rounded once */
+    int32_t shift;      /* of the result; of a sum that is rounded once beyond its low part */
+    tvm_ext_helium_rescale rescale;
+} tvm_ext_helium_qbinary;
+
+typedef struct {
+    tvm_ext_image first;
+    tvm_ext_image second;
+    tvm_ext_image output;
+    tvm_ext_helium_qbinary function;
+} tvm_ext_helium_qbinary_layer;
+
+/* start + a * first + b * second of 32 bits, which must fit. */
+TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_total(tvm_ext_i32x4 a, tvm_ext_i32x4 b, int64_t start, int64_t first,
+                                                  int64_t second)
+{
+    const tvm_ext_i32x4 sum = tvm_ext_i32x4_mla(tvm_ext_i32x4_splat((int32_t)start), a, (int32_t)first);
+    return tvm_ext_i32x4_mla(sum, b, (int32_t)second);
+}
+
+/* Four sums that are rounded once. A rounding shift of the high parts, with the carry of the low ones, rounds the
+ * whole: what is left of the low parts cannot carry. */
+TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_sums_once(const tvm_ext_helium_qbinary *function, tvm_ext_i32x4 a,
+                                                      tvm_ext_i32x4 b)
+{
+    const int64_t unit = (int64_t)1 << TVM_EXT_HELIUM_LOW_BITS;
+    const int64_t first = function->first_factor;
+    const int64_t second = function->second_factor;
+    const int64_t start = -((function->first_zero_point * first) + (function->second_zero_point * second));
+    const tvm_ext_i32x4 low = tvm_ext_helium_total(a, b, start & (unit - 1), first & (unit - 1), second & (unit - 1));
+    const tvm_ext_i32x4 high = tvm_ext_helium_total(
+        a, b, start >> TVM_EXT_HELIUM_LOW_BITS, first >> TVM_EXT_HELIUM_LOW_BITS, second >> TVM_EXT_HELIUM_LOW_BITS);
+    const tvm_ext_i32x4 carry = tvm_ext_i32x4_shift(low, -TVM_EXT_HELIUM_LOW_BITS);
+    const tvm_ext_i32x4 sum = tvm_ext_i32x4_add(high, carry);
+    const tvm_ext_i32x4 shift = tvm_ext_i32x4_splat(function->shift);
+    if (function->rescale.has_ties) {
+        const tvm_ext_i32x4 below = tvm_ext_i32x4_shift(low, TVM_EXT_HELIUM_LOW_BITS);
+        return tvm_ext_i32x4_round_shift_even(sum, below, shift);
+    }
+    return tvm_ext_i32x4_round_shift(sum, shift);
+}
+
+/* Four elements less their zero point. */
+TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_centred(tvm_ext_i32x4 elements, int32_t zero_point)
+{
+    return zero_point != 0 ? tvm_ext_i32x4_add(elements, tvm_ext_i32x4_splat(-zero_point)) : elements;
+}
+
+/* Four elements on the common scale of TensorFlow Lite's sums. That scale is twice the larger one, whose own factor is
+ * a half: exact. */
+TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_common(tvm_ext_i32x4 elements, int32_t zero_point, int32_t multiplier,
+                                                   int32_t shift)
+{
+    const tvm_ext_i32x4 centred = tvm_ext_helium_centred(elements, zero_point);
+    if (multiplier == (int32_t)1 << 30 && shift == 0) {
+        return tvm_ext_i32x4_shift(centred, TVM_EXT_HELIUM_QBINARY_BITS - 1);
+    }
+    const tvm_ext_i32x4 value = tvm_ext_i32x4_shift(centred, TVM_EXT_HELIUM_QBINARY_BITS);
+    const tvm_ext_i32x4 product = tvm_ext_i32x4_multiply_doubled(value, tvm_ext_i32x4_splat(multiplier));
+    return tvm_ext_i32x4_shift_away(product, tvm_ext_i32x4_splat(shift));
+}
+
+/* Four results, without the zero point. */
+TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_four(const tvm_ext_helium_qbinary *function, tvm_ext_i32x4 a,
+                                                 tvm_ext_i32x4 b)
+{
+    if (!function->is_product && !function->rescale.rounds_twice) {
+        return tvm_ext_helium_sums_once(function, a, b);
+    }
+    tvm_ext_i32x4 value;
+    if (function->is_product) {
+        value = tvm_ext_i32x4_multiply(tvm_ext_helium_centred(a, function->first_zero_point),
+                                       tvm_ext_helium_centred(b, function->second_zero_point));
+    } else {
+        value = tvm_ext_i32x4_add(
+            tvm_ext_helium_common(a, function->first_zero_point, function->first_multiplier, function->first_shift),
+            tvm_ext_helium_common(b, function->second_zero_point, function->second_multiplier, function->second_shift));
+    }
+    return tvm_ext_helium_rescaled(&function->rescale, value, tvm_ext_i32x4_splat(function->multiplier),
+                                   tvm_ext_i32x4_splat(function->shift));
+}
+
+/* The first `count` of four elements, widened. */
+TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_widened(const tvm_ext_image *image, const uint8_t *elements, int32_t count)
+{
+    return image->is_unsigned ? tvm_ext_i32x4_load_u8(elements, count)
+                              : tvm_ext_i32x4_load_i8((const int8_t *)elements, count);
+}
+
+/* Output rows [row_begin, row_end) of one image: in runs of a row, or of a pixel where pixels lie apart. */
+TVM_EXT_INLINE void tvm_ext_helium_qbinary_rows(const tvm_ext_helium_qbinary_layer *layer, const void *first,
+                                                const void *second, void *output, int32_t row_begin, int32_t row_end)
+{
+    const int32_t channels = layer->output.channels;
+    const bool is_one_run = layer->output.pitch == channels;
+    const int32_t runs = is_one_run ? 1 : layer->output.columns;
+    const int32_t length = is_one_run ? layer->output.columns * channels : channels;
+    const bool is_whole = length % TVM_EXT_HELIUM_AT_ONCE == 0;
+    for (int32_t h = row_begin; h < row_end; ++h) {
+        const uint8_t *a = &((const uint8_t *)first)[tvm_ext_row(&layer->first, 0, h)];
+        const uint8_t *b = &((const uint8_t *)second)[tvm_ext_row(&layer->second, 0, h)];
+        uint8_t *y = &((uint8_t *)output)[tvm_ext_row(&layer->output, 0, h)];
+        for (int32_t w = 0; w < runs; ++w) {
+            for (int32_t i = 0; i < length; i += TVM_EXT_HELIUM_AT_ONCE) {
+                const int32_t left = length - i;
+                const int32_t count = is_whole ? 4 : left;
+                const int32_t more = is_whole ? 4 : left > 4 ? left - 4 : 0;
+                const tvm_ext_i32x4 even =
+                    tvm_ext_helium_four(&layer->function, tvm_ext_helium_widened(&layer->first, &a[i], count),
+                                        tvm_ext_helium_widened(&layer->second, &b[i], count));
+                const tvm_ext_i32x4 odd =
+                    tvm_ext_helium_four(&layer->function, tvm_ext_helium_widened(&layer->first, &a[i + 4], more),
+                                        tvm_ext_helium_widened(&layer->second, &b[i + 4], more));
+                const tvm_ext_i16x8 results =
+                    tvm_ext_helium_pairs(&layer->function.rescale, tvm_ext_i16x8_narrow(even, odd));
+                tvm_ext_i16x8_store_even(&y[i], results, count);
+                tvm_ext_i16x8_store_odd(&y[i + 4], results, more);
+            }
+            a += length;
+            b += length;
+            y += layer->output.pitch;
+        }
+    }
+}
+
+#endif

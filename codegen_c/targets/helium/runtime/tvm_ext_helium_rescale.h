@@ -1,0 +1,69 @@
+/* From sums to elements, in vectors of Helium: a factor for each sum, then the zero point, then limits. */
+#ifndef TVM_EXT_HELIUM_RESCALE_H
+#define TVM_EXT_HELIUM_RESCALE_H
+
+#include "tvm_ext_helium.h"
+#include "tvm_ext_layer.h"
+
+/* A factor is multiplier / 2^(32 - shift), with a shift below 0: the high word of a product, shifted and rounded once.
+ * As TensorFlow Lite rounds, it is multiplier / 2^(31 - shift), and both steps round. */
+typedef struct {
+    bool rounds_twice;  /* as TensorFlow Lite does; otherwise once, halves to even */
+    bool rounds_up; /* of two roundings, no sum tells halves away from zero from halves up: negative ones are limited */
+    bool has_ties; /* some sum may lie halfway between two results */
+    int32_t left_shift; /* by which sums are scaled up first, so that every shift is below 0 */
+    int32_t zero_point;
+    int32_t low;
+    int32_t high;
+} tvm_ext_helium_rescale;
+
+/* Results of four sums, without the zero point. */
+TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_rescaled(const tvm_ext_helium_rescale *rescale, tvm_ext_i32x4 sum,
+                                                     tvm_ext_i32x4 multiplier, tvm_ext_i32x4 shift)
+{
+    if (rescale->rounds_twice) {
+        const tvm_ext_i32x4 product = tvm_ext_i32x4_multiply_doubled(sum, multiplier);
+        return rescale->rounds_up ? tvm_ext_i32x4_round_shift(product, shift)
+                                  : tvm_ext_i32x4_shift_away(product, shift);
+    }
+    const tvm_ext_i32x4 value = rescale->left_shift > 0 ? tvm_ext_i32x4_shift(sum, rescale->left_shift) : sum;
+    const tvm_ext_i32x4 high = tvm_ext_i32x4_multiply_high(value, multiplier);
+    if (rescale->has_ties) {
+        return tvm_ext_i32x4_round_shift_even(high, tvm_ext_i32x4_multiply(value, multiplier), shift);
+    }
+    return tvm_ext_i32x4_round_shift(high, shift);
+}
+
+/* True where the limits are those of int8_t, so that narrowing keeps them. */
+TVM_EXT_INLINE bool tvm_ext_helium_is_narrowed(const tvm_ext_helium_rescale *rescale)
+{
+    return rescale->low == INT8_MIN && rescale->high == INT8_MAX;
+}
+
+/* Eight results with the zero point, within the limits unless narrowing keeps them. */
+TVM_EXT_INLINE tvm_ext_i16x8 tvm_ext_helium_shifted(const tvm_ext_helium_rescale *rescale, tvm_ext_i16x8 results)
+{
+    const tvm_ext_i16x8 shifted =
+        rescale->zero_point != 0 ? tvm_ext_i16x8_add_n(results, (int16_t)rescale->zero_point) : results;
+    if (tvm_ext_helium_is_narrowed(rescale)) {
+        return shifted;
+    }
+    return tvm_ext_i16x8_clamp(shifted, (int16_t)rescale->low, (int16_t)rescale->high);
+}
+
+/* Eight elements of the output in the low byte of each lane. */
+TVM_EXT_INLINE tvm_ext_i16x8 tvm_ext_helium_pairs(const tvm_ext_helium_rescale *rescale, tvm_ext_i16x8 results)
+{
+    const tvm_ext_i16x8 shifted = tvm_ext_helium_shifted(rescale, results);
+    return tvm_ext_helium_is_narrowed(rescale) ? tvm_ext_i16x8_limited(shifted) : shifted;
+}
+
+/* 16 elements of the output. results: of every fourth lane, from lanes 0, 2, 1 and 3 on. */
+TVM_EXT_INLINE tvm_ext_i8x16 tvm_ext_helium_bytes(const tvm_ext_helium_rescale *rescale, const tvm_ext_i32x4 *results)
+{
+    const tvm_ext_i16x8 even = tvm_ext_helium_shifted(rescale, tvm_ext_i16x8_narrow(results[0], results[1]));
+    const tvm_ext_i16x8 odd = tvm_ext_helium_shifted(rescale, tvm_ext_i16x8_narrow(results[2], results[3]));
+    return tvm_ext_helium_is_narrowed(rescale) ? tvm_ext_i8x16_limited(even, odd) : tvm_ext_i8x16_of(even, odd);
+}
+
+#endif

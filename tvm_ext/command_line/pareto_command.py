@@ -1,0 +1,54 @@
+"""`tvm-ext pareto`: a model within smaller and smaller budgets, as JSON and a picture in one folder."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+import tvm_ext
+from tvm_ext.command_line.import_tvm import import_tvm_for
+from tvm_ext.command_line.option_texts import parse_shapes
+from tvm_ext.command_line.option_types import AsJson, Debug, Jobs, Limit, OnPlatform
+from tvm_ext.command_line.show import errors_shown, stderr, stdout
+from tvm_ext.core.files.output_folder import check_output
+from tvm_ext.core.limits import Limits
+from tvm_ext.core.options import BuildOptions, Optimize
+
+
+def pareto_command(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model: .onnx, .tflite or .pt2.")],
+    platform: OnPlatform,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the results.")],
+    shape: Annotated[
+        list[str] | None, typer.Option(metavar="IN=1,3,96,96", help="Fix an input's shape; may be repeated.")
+    ] = None,
+    optimize: Annotated[Optimize, typer.Option(help="What to compile for.")] = "speed",
+    jobs: Jobs = 1,
+    limit: Limit = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Show RAM against instructions: the model within smaller and smaller budgets."""
+    shapes = parse_shapes(shape or [])
+    with errors_shown(as_json, debug):
+        board = tvm_ext.Platform.load(platform)
+        check_output(output)
+        import_tvm_for(model)
+        from tvm_ext.pareto import pareto, write_pareto
+        from tvm_ext.report.listings import pareto_table
+
+        with stderr.status(f"Loading {escape(model.name)}") as status:
+            module = tvm_ext.load(model, shapes=shapes, limits=Limits().changed(limit or []))
+            points = pareto(
+                module, board, BuildOptions(optimize=optimize), jobs=jobs,
+                progress=lambda text: status.update(escape(text)),
+            )  # fmt: skip
+        write_pareto(points, model.name, board, output)
+        if as_json:
+            sys.stdout.write((output / "pareto.json").read_text(encoding="utf-8"))
+        else:
+            stdout.print(pareto_table(points))
