@@ -41,13 +41,16 @@ def plan_memory(
     pinned: Mapping[str, int] | None = None,
     kept: Collection[str] = (),
     order: StepOrder | None = None,
+    phased: Collection[str] = (),
 ) -> tuple[Program, MemoryPlan]:
     """Offsets for all tensors of a program and its kernels' scratch, and the program with the row order they ask for.
 
     activations: memory of scratch that has no other. held_by_caller: tensors that get no place here. pinned: tensor ->
     offset that it has to have. kept: tensors over whose bytes nothing else is ever put. order: of steps that several
-    processors run, None for the program's own. Raises BadOptions where pinned tensors meet.
+    processors run, None for the program's own. phased: tensors of a pipeline with a place for each input in flight,
+    which nothing else ever takes either. Raises BadOptions where pinned tensors meet.
     """
+    kept = [*kept, *phased]
     pins, outside = pinned or {}, set(held_by_caller)
     alive = {name: span for name, span in lifetimes(program).items() if name not in outside}
     alive |= {name: (0, max(len(program.steps), 1)) for name in kept}

@@ -100,6 +100,7 @@ class _Report:
     context_bytes: Annotated[int, Field(ge=0, lt=_MOST_BYTES)] = 0
     bundle: BundleNames | None = None
     processors: Annotated[tuple[_Runner, ...], Field(max_length=16)] = ()
+    in_flight: Annotated[int, Field(ge=1, le=16)] = 1
 
 
 def interface_of(report: Mapping[str, Any]) -> Interface:
@@ -110,7 +111,7 @@ def interface_of(report: Mapping[str, Any]) -> Interface:
         inputs=tuple(map(_port, checked.inputs)), outputs=tuple(map(_port, checked.outputs)),
         state_bytes=checked.state_bytes, warm_up_runs=checked.warm_up_runs,
         context=checked.options.context, context_bytes=checked.context_bytes,
-        servers=tuple(runner.name for runner in checked.processors[1:]),
+        servers=tuple(runner.name for runner in checked.processors[1:]), in_flight=checked.in_flight,
     )  # fmt: skip
     for what in ("name", "source"):
         sides = [interface.inputs + interface.outputs] if what == "name" else [interface.inputs, interface.outputs]

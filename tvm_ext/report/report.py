@@ -128,8 +128,19 @@ def _processors(parallel: ParallelProgram, measured: SharedRun | None) -> dict[s
     """Processors that share a run, the caller's first, and signals between them. Instructions count no waits.
 
     makespan_instructions: executed from begin to end of a run, waits included. single_processor_instructions: of the
-    model on the one processor that runs it fastest. Each is None where it was not measured.
+    model on the one processor that runs it fastest. Of a pipeline, in_flight: inputs that may be under way;
+    interval_instructions: between successive outputs, waits included; stage_instructions: of each processor between
+    them, waits left out. Each is None where it was not measured.
     """
+    interval = measured.interval if measured else None
+    pipeline: dict[str, Any] = {
+        "in_flight": parallel.in_flight,
+        "interval_instructions": interval.instructions if interval else None,
+        "stage_instructions": {
+            steps.processor: interval.stages[number] if interval else None
+            for number, steps in enumerate(parallel.lists)
+        },
+    }
     return {
         "processors": [
             {
@@ -142,6 +153,7 @@ def _processors(parallel: ParallelProgram, measured: SharedRun | None) -> dict[s
         "makespan_instructions": measured.makespan if measured else None,
         "single_processor_instructions": measured.single if measured else None,
         "signals": parallel.num_signals,
+        **(pipeline if parallel.phases else {}),
     }
 
 
