@@ -109,12 +109,13 @@ def _expect(mod: tvm.IRModule, compiled: Compiled, samples: list[dict[str, np.nd
 def vectors_of(subject: Subject) -> list[TestVector]:
     """A sample with what the self-test expects: the kernels' own bytes where the model is quantized.
 
-    Of a model with states, the first samples in order. No outputs where nothing is verified: then nothing is run to
-    know them.
+    Of a model with states, the first samples in order; of a pipeline, more than are under way. No outputs where nothing
+    is verified: then nothing is run to know them.
     """
     compiled, expected = subject.compiled, subject.expected
     warm_up = compiled.interface.warm_up_runs
-    stored = subject.samples[: warm_up + NUM_STEPS_STORED if compiled.program.states else 1]
+    in_turn = compiled.interface.in_flight + 1 if compiled.interface.is_pipeline else 1
+    stored = subject.samples[: warm_up + NUM_STEPS_STORED if compiled.program.states else in_turn]
     if expected is None:
         return [TestVector(inputs=sample, outputs=None) for sample in stored]
     if not compiled.is_quantized:

@@ -10,7 +10,7 @@ from codegen_c.arena.at_once import AtOnce, at_once
 from codegen_c.arena.bound import live_bytes
 from codegen_c.arena.direction import with_directions
 from codegen_c.arena.guests import with_guests
-from codegen_c.arena.lifetimes import extents, lifetimes
+from codegen_c.arena.lifetimes import extents_while, lifetimes
 from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement, peak_placements, scratch_name
 from codegen_c.arena.overlap import Overlaps, overlaps, too_near
 from codegen_c.arena.problem import Buffer, Gap
@@ -137,7 +137,7 @@ def _placed(
 
 def _tensors(program: Program, alive: Mapping[str, tuple[int, int]], pins: Mapping[str, int]) -> list[_Item]:
     """Live ranges of tensors that are no part of another one; of a tensor, only the bytes that matter take memory."""
-    needed = extents(program)
+    needed = extents_while(program, alive)
     items: list[_Item] = []
     for name, (begin, end) in alive.items():
         tensor = program.tensors[name]

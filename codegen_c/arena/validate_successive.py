@@ -124,7 +124,8 @@ class _Play:
         self.count, self.turns = parallel.in_flight, 2 * parallel.in_flight
         at, (own, *others) = parallel.take_begins, parallel.lists
         listed = [(f"{own.processor} (put)", own.entries[:at]), *((one.processor, one.entries) for one in others)]
-        listed.append((f"{own.processor} (take)", own.entries[at:]))
+        listed += [(f"{own.processor} (take)", own.entries[at:]), ("the caller, who reads outputs", ())]
+        self.take, self.reader = len(listed) - 2, len(listed) - 1
         self.threads = [_Thread(name=name, entries=entries, seen=[0] * len(listed)) for name, entries in listed]
         self.ends: dict[tuple[int, int], Clock] = {}
         self.sent: dict[tuple[int, int], list[Clock]] = {}
@@ -136,14 +137,9 @@ class _Play:
 
     def all(self) -> None:
         """Plays all inputs. Raises PlanRejected."""
-        while any([self._advance(number) for number in range(len(self.threads))]):
+        while any([self._advance(number) for number in range(self.reader)]):
             pass
-        for thread in self.threads:
-            if thread.turn < self.turns:
-                raise PlanRejected(
-                    f"{self.program.name}: {thread.name} waits for ever at input {thread.turn}, entry "
-                    f"{thread.position} of its list."
-                )
+        assert all(thread.turn == self.turns for thread in self.threads), "each run ends, so all of them do"
 
     def _advance(self, number: int) -> bool:
         """Goes on with a thread as far as it can; False if not at all."""
@@ -161,16 +157,16 @@ class _Play:
 
     def _begin(self, number: int) -> bool:
         """What a thread waits for before an input; False where that has not come."""
-        thread, last = self.threads[number], len(self.threads) - 1
+        thread = self.threads[number]
         if number == 0:
-            room = (last, thread.turn - self.count)
+            room = (self.reader, thread.turn - self.count)
             if room[1] >= 0 and room not in self.ends:
                 return False
-            self._fill(copied=False)  # a place that there is once is filled any time behind the put before
+            self._fill(early=True)
             if room in self.ends:
                 self._learn(thread, self.ends[room])
-            self._fill(copied=True)
-        if number == last:
+            self._fill(early=False)
+        if number == self.take:
             if (0, thread.turn) not in self.ends:
                 return False
             self._learn(thread, self.ends[0, thread.turn])
@@ -180,7 +176,7 @@ class _Play:
         """Does an entry; False where it has to wait."""
         thread = self.threads[number]
         if isinstance(entry, Await):
-            channel = (entry.source, min(number, number % (len(self.threads) - 1)))
+            channel = (entry.source, number % self.take)
             done = self.awaited.get(channel, 0)
             if len(self.sent.get(channel, ())) <= done:
                 return False
@@ -188,28 +184,30 @@ class _Play:
             self._learn(thread, self.sent[channel][done])
         thread.seen[number] += 1
         if isinstance(entry, Notify):
-            own = number % (len(self.threads) - 1)
-            self.sent.setdefault((own, entry.target), []).append(tuple(thread.seen))
+            self.sent.setdefault((number % self.take, entry.target), []).append(tuple(thread.seen))
         if isinstance(entry, RunStep):
             self._run(number, self.parallel.phases[thread.turn % self.count][entry.index], entry.index)
         return True
 
     def _end(self, number: int) -> None:
-        """The end of a thread's part of an input; behind a take, the caller reads the outputs."""
+        """The end of a thread's part of an input; behind a take, the caller reads the outputs before the next put."""
         thread = self.threads[number]
-        if number == len(self.threads) - 1:
+        if number == self.take:
+            reader = self.threads[self.reader]
+            self._learn(reader, tuple(thread.seen))
             for name in self.program.outputs:
-                thread.seen[number] += 1
+                reader.seen[self.reader] += 1
                 touch = whole_of(self.program, self._own(name, thread.turn), writes=False)
-                self._touch(number, touch, f"the caller behind take {thread.turn}")
+                self._touch(self.reader, touch, f"the caller behind take {thread.turn}")
+            self._end(self.reader)
         self.ends[number, thread.turn] = tuple(thread.seen)
         thread.turn, thread.position = thread.turn + 1, 0
 
-    def _fill(self, *, copied: bool) -> None:
-        """The caller writes inputs before it puts them."""
+    def _fill(self, *, early: bool) -> None:
+        """The caller writes inputs before it puts them: where there is one place, as early as behind the last put."""
         thread = self.threads[0]
         for name in self.program.inputs:
-            if (name in self.parallel.copies) == copied:
+            if (name in self.plan.placements and name not in self.parallel.copies) == early:
                 thread.seen[0] += 1
                 touch = whole_of(self.program, self._own(name, thread.turn), writes=True)
                 self._touch(0, touch, f"the caller before put {thread.turn}")

@@ -118,6 +118,7 @@ def make_report(
         "quantization": quantization,
         "artifacts": dict(artifacts),
         "image": dict(image) if image else None,
+        **({"in_flight": compiled.interface.in_flight} if options.objective == "throughput" else {}),
         **(_processors(compiled.parallel, shared_run) if compiled.parallel else {}),
         "verify": dict(verify),
         **(assurance or {}),
@@ -128,13 +129,11 @@ def _processors(parallel: ParallelProgram, measured: SharedRun | None) -> dict[s
     """Processors that share a run, the caller's first, and signals between them. Instructions count no waits.
 
     makespan_instructions: executed from begin to end of a run, waits included. single_processor_instructions: of the
-    model on the one processor that runs it fastest. Of a pipeline, in_flight: inputs that may be under way;
-    interval_instructions: between successive outputs, waits included; stage_instructions: of each processor between
-    them, waits left out. Each is None where it was not measured.
+    model on the one processor that runs it fastest. Of a pipeline, interval_instructions: between successive outputs,
+    waits included; stage_instructions: of each processor meanwhile, waits left out. Each is None where not measured.
     """
     interval = measured.interval if measured else None
     pipeline: dict[str, Any] = {
-        "in_flight": parallel.in_flight,
         "interval_instructions": interval.instructions if interval else None,
         "stage_instructions": {
             steps.processor: interval.stages[number] if interval else None
