@@ -4,8 +4,9 @@
     python benchmarks/two_cores.py --networks dual_m33:ds_cnn_int8 --pipelines --output /tmp/two_cores.json
 
 The makespan is that of each core's counted instructions, replayed by the signals between them, waits included, as if a
-signal were seen at once (`codegen_c.program.makespan`), and so is the interval of a pipeline over inputs in succession; one core's are counted by QEMU's clock, or by the same plugin
-where the other core starts it. Both give the same bytes as the host, or the build fails.
+signal were seen at once (`codegen_c.program.makespan`); so is the interval of a pipeline. One core's are counted by
+QEMU's clock, or by the same plugin where the other core starts it. Both give the same bytes as the host, or the build
+fails.
 """
 
 from __future__ import annotations
