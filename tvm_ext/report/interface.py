@@ -178,6 +178,7 @@ def check_header(folder: Path, interface: Interface) -> None:
         raise _disagrees(path, ", ".join(f"{name} {size}" for name, size in sizes.items()))
     for name, num_bytes in (
         (interface.state_bytes_name, interface.state_bytes), (interface.context_bytes_name, interface.context_bytes),
+        (interface.in_flight_name, interface.in_flight if interface.is_pipeline else 0),
     ):  # fmt: skip
         said = re.findall(rf"#define {name} (\d{{1,19}})u\b", text)
         if list(map(int, said)) != ([num_bytes] if num_bytes else []):
