@@ -12,6 +12,7 @@ import pytest
 import tvm_ext
 from tests.golden import models as plain_models
 from tests.support import state_models
+from tests.support.core_platforms import host_cores
 from tests.support.onnx_models import saved
 from tests.support.pipelines import random_order
 from tests.support.placed import place_by_hand
@@ -65,6 +66,15 @@ def test_tensors_of_the_caller_are_held_until_their_take(tmp_path: Path, monkeyp
     pair = pair_of(network, platform, tmp_path, monkeypatch, 4, io="caller", pipelined=True)
     assert "net_handed[net_flow.put]" in pair.shared.sources()["net.c"]
     check_same_bytes(pair, tmp_path, 4)
+
+
+def test_three_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place_by_hand(monkeypatch, lambda index, _: ("cpu1", "", "cpu2")[min(index, 2)])
+    module = tvm_ext.load(saved(plain_models.branching_network(), tmp_path, "net"))
+    options = BuildOptions(processors=("cpu",), objective="throughput", verify=("host",))
+    package = tvm_ext.build(module, host_cores(10**8, 10**8, 10**8), tmp_path / "package", options)
+    assert package.report["in_flight"] == 3 and package.report["verify"]["host"]["passed"]
+    assert "_phase2" in (package.folder / "net.c").read_text(encoding="utf-8")
 
 
 def test_threads_have_no_data_races(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
