@@ -19,8 +19,9 @@ import numpy as np
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.arena.touched_bytes import Touch, located, touches, whole_of
 from codegen_c.arena.validate_order import validate_order
+from codegen_c.arena.validate_phases import check_channels, check_phases
 from codegen_c.program.parallel import Await, Entry, Notify, ParallelProgram, RunStep
-from codegen_c.program.program import Loop, RowSteps, Step, reads, writes
+from codegen_c.program.program import Loop, RowSteps, Step
 from tvm_ext.core.errors import PlanRejected
 
 Clock = tuple[int, ...]
@@ -34,55 +35,17 @@ def validate_successive(parallel: ParallelProgram, plan: MemoryPlan) -> None:
     """
     if not parallel.phases:
         return
-    _check_phases(parallel)
-    for steps in parallel.phases[1:]:
-        names = {name: copies[parallel.phases.index(steps)] for name, copies in parallel.copies.items()}
+    check_phases(parallel)
+    for number, steps in enumerate(parallel.phases[1:], start=1):
+        names = {name: copies[number] for name, copies in parallel.copies.items()}
         program = replace(
             parallel.program, steps=steps,
             inputs=tuple(names.get(name, name) for name in parallel.program.inputs),
             outputs=tuple(names.get(name, name) for name in parallel.program.outputs),
         )  # fmt: skip
         validate_order(replace(parallel, program=program, phases=(), copies={}), plan)
-    _check_channels(parallel)
+    check_channels(parallel)
     _Play(parallel, plan).all()
-
-
-def _check_phases(parallel: ParallelProgram) -> None:
-    """Raises PlanRejected where a phase does not run the program's steps over its own tensors."""
-    program, count = parallel.program, len(parallel.phases)
-    owners: dict[str, str] = {}
-    for name, copies in parallel.copies.items():
-        if len(copies) != count or copies[0] != name:
-            raise PlanRejected(f"{program.name}: {name} has places {', '.join(copies)} for {count} inputs in flight.")
-        for copy in copies:
-            if owners.setdefault(copy, name) != name or (copy != name and copy in parallel.copies):
-                raise PlanRejected(f"{program.name}: {copy} is a place of {owners[copy]}, and of {name}.")
-            one, other = program.tensors[copy], program.tensors[name]
-            if (one.shape, one.dtype, one.memory) != (other.shape, other.dtype, other.memory):
-                raise PlanRejected(f"{program.name}: {copy} is no place for {name}: it differs in bytes or memory.")
-    for number, steps in enumerate(parallel.phases):
-        names = {name: copies[number] for name, copies in parallel.copies.items()}
-        if [step.name for step in steps] != [step.name for step in program.steps]:
-            raise PlanRejected(f"{program.name}: phase {number} does not run the program's steps in their order.")
-        for step, own in zip(steps, program.steps, strict=True):
-            wanted = [[names.get(name, name) for name in used(own)] for used in (reads, writes)]
-            if [list(reads(step)), list(writes(step))] != wanted:
-                raise PlanRejected(
-                    f"{program.name}: {step.name} of phase {number} touches "
-                    f"{', '.join((*reads(step), *writes(step)))}; {', '.join(wanted[0] + wanted[1])} are its own."
-                )
-
-
-def _check_channels(parallel: ParallelProgram) -> None:
-    """Raises PlanRejected where both putting and taking send on a channel: the next put may come before the take."""
-    at, own = parallel.take_begins, parallel.lists[0]
-    put = {entry.target for entry in own.entries[:at] if isinstance(entry, Notify)}
-    take = {entry.target for entry in own.entries[at:] if isinstance(entry, Notify)}
-    for target in sorted(put & take):
-        raise PlanRejected(
-            f"{own.processor} signals {parallel.lists[target].processor} when an input is put, and again when one is "
-            "taken: signals of the next input may come between."
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
