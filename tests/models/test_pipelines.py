@@ -19,8 +19,8 @@ from tests.support.placed import place_by_hand
 from tests.support.random_models import random_model
 from tests.support.shared_runs import DELAYS, Pair, pair_of, write_package, write_sources
 from tests.support.sweeps import some_of
-from tvm_ext import BuildOptions
-from tvm_ext.core.errors import BadOptions, RunFailed, VerificationFailed
+from tvm_ext import BuildOptions, Package
+from tvm_ext.core.errors import BadOptions, BadPackage, RunFailed, VerificationFailed
 from tvm_ext.core.platform import QUICK_TOOLCHAIN, Platform
 from tvm_ext.execution.host_model import HostModel
 from tvm_ext.frontends.shapes import ModelNotice
@@ -77,6 +77,7 @@ def test_three_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "_phase2" in (package.folder / "net.c").read_text(encoding="utf-8")
 
 
+@pytest.mark.sweep
 def test_threads_have_no_data_races(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By ThreadSanitizer, which finds the one where a stage reads the place of another input."""
     pair = pair_of(random_model(2, 5), Platform.load(PLATFORM), tmp_path, monkeypatch, 2, pipelined=True)
@@ -113,6 +114,10 @@ def test_a_package_is_verified_over_successive_inputs(tmp_path: Path, monkeypatc
     assert "net_put();" in readme and "net_take();" in readme
     done = subprocess.run(["make", "-s", "selftest"], cwd=package.folder, capture_output=True, text=True, timeout=300)
     assert done.stdout == "PASS 3 vectors\n"
+    report = package.folder / "report.json"
+    report.write_text(report.read_text(encoding="utf-8").replace('"in_flight": 2', '"in_flight": 3'), encoding="utf-8")
+    with pytest.raises(BadPackage, match=r"does not say what report\.json says: net_in_flight = 3"):
+        Package.load(package.folder)
     source = package.folder / "net.c"
     source.write_text(source.read_text(encoding="utf-8").replace("_phase1", ""), encoding="utf-8")
     interface = compile_module(module, Platform.load(PLATFORM), options).interface
