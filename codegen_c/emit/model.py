@@ -135,26 +135,26 @@ def _run(written: Calls, interface: Interface, one: WrittenList, after_step: boo
         lines += _begins(written, interface, one, uses_context=bool(used))
     lines += one.before
     pieces = [Piece(text="\n".join([f"{one.signature}\n{{", *([block(lines)] if lines else [])]))]
-    for phase, entries in enumerate(one.phases):
-        if one.phase:
-            condition = f"if ({one.phase} == {phase}u) " if phase < len(one.phases) - 1 else ""
-            pieces.append(Piece(text=block(f"{'} else ' if phase else ''}{condition}{{")))
-        pieces += _entries(written, interface, entries, after_step, depth=2 if one.phase else 1)
-    lines = [*(["}"] if one.phase else []), *one.behind]
+    phases = [_entries(written, interface, entries, after_step) for entries in one.phases]
+    differ = any(phase != phases[0] for phase in phases)
+    for number, phase in enumerate(phases if differ else phases[:1]):
+        if differ:
+            condition = f"if ({one.phase} == {number}u) " if number < len(phases) - 1 else ""
+            pieces.append(Piece(text=block(f"{'} else ' if number else ''}{condition}{{")))
+        pieces += [replace(piece, text=block(piece.text)) for piece in phase] if differ else phase
+    lines = [*(["}"] if differ else []), *one.behind]
     if not one.ends:
         return [*pieces, Piece(text="\n".join([*([block(lines)] if lines else []), "}\n"]))]
     lines += run_ends(program, interface)
     return [*pieces, Piece(text="\n".join([*([block(lines)] if lines else []), "    return 0;\n}\n"]))]
 
 
-def _entries(
-    written: Calls, interface: Interface, entries: Sequence[Step | str], after_step: bool, *, depth: int
-) -> list[Piece]:
-    """Steps and signals in order. depth: blocks that they stand in."""
+def _entries(written: Calls, interface: Interface, entries: Sequence[Step | str], after_step: bool) -> list[Piece]:
+    """Steps and signals in order."""
     pieces: list[Piece] = []
     for index, entry in enumerate(entries):
         if isinstance(entry, str):
-            pieces.append(Piece(text=block(entry, depth)))
+            pieces.append(Piece(text=block(entry)))
             continue
         lines = _step(written, entry)
         written = replace(written, under_way=_under_way(entry, written.under_way))
@@ -162,7 +162,7 @@ def _entries(
             hook = f"{interface.model}_after_step"
             lines += [f"if ({hook}) {{", block(f"{hook}({index});"), "}"]
         names = tuple(call.name for call in calls(entry))
-        pieces.append(Piece(text=block(lines, depth), kind="step", name=entry.name, steps=names))
+        pieces.append(Piece(text=block(lines), kind="step", name=entry.name, steps=names))
     return pieces
 
 

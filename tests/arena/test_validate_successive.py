@@ -54,6 +54,12 @@ def test_a_chain_in_two_stages(stages: dict[str, list[str]]) -> None:
     assert len({place.offset for place in used}) == 4
 
 
+def test_buffers_of_the_caller_are_others_for_each_input_under_way() -> None:
+    parallel, plan = in_stages(CHAIN, REVERSED, held=("x", "y"))
+    assert not {"x", "y"} & {*parallel.copies, *plan.placements}
+    validate_successive(parallel, plan)
+
+
 @pytest.mark.parametrize(
     ("places", "said"),
     [
