@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from codegen_c.program.parallel import Notify, ParallelProgram
-from codegen_c.program.program import reads, writes
+from codegen_c.program.parallel import Notify, ParallelProgram, RunStep
+from codegen_c.program.program import calls, reads, writes
 from tvm_ext.core.errors import PlanRejected
 
 
@@ -31,6 +31,23 @@ def check_phases(parallel: ParallelProgram) -> None:
                     f"{program.name}: {step.name} of phase {number} touches "
                     f"{', '.join((*reads(step), *writes(step)))}; {', '.join(wanted[0] + wanted[1])} are its own."
                 )
+
+
+def check_transfers(parallel: ParallelProgram) -> None:
+    """Raises PlanRejected where transfers that go on are of both puts and takes: they end as they start, by number."""
+    at, own = parallel.take_begins, parallel.lists[0]
+    found = [
+        own.entries.index(entry) >= at
+        for entry in own.entries
+        if isinstance(entry, RunStep)
+        for call in calls(parallel.program.steps[entry.index])
+        if getattr(call, "number", None) is not None or hasattr(call, "transfers")
+    ]
+    if len(set(found)) > 1:
+        raise PlanRejected(
+            f"{own.processor} has transfers that go on when an input is put, and when one is taken: those of the next "
+            "input may come between."
+        )
 
 
 def check_channels(parallel: ParallelProgram) -> None:

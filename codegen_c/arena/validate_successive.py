@@ -19,7 +19,7 @@ import numpy as np
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.arena.touched_bytes import Touch, located, touches, whole_of
 from codegen_c.arena.validate_order import validate_order
-from codegen_c.arena.validate_phases import check_channels, check_phases
+from codegen_c.arena.validate_phases import check_channels, check_phases, check_transfers
 from codegen_c.program.parallel import Await, Entry, Notify, ParallelProgram, RunStep
 from codegen_c.program.program import Loop, RowSteps, Step
 from tvm_ext.core.errors import PlanRejected
@@ -45,6 +45,7 @@ def validate_successive(parallel: ParallelProgram, plan: MemoryPlan) -> None:
         )  # fmt: skip
         validate_order(replace(parallel, program=program, phases=(), copies={}), plan)
     check_channels(parallel)
+    check_transfers(parallel)
     _Play(parallel, plan).all()
 
 

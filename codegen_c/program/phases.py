@@ -11,7 +11,20 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from codegen_c.program.parallel import Notify, ParallelProgram, RunStep
-from codegen_c.program.program import Call, KernelCall, Loop, Program, RowSteps, Step, Wait, parts_of, reads, writes
+from codegen_c.program.program import (
+    Call,
+    KernelCall,
+    Loop,
+    Program,
+    RowSteps,
+    Step,
+    Transfer,
+    Wait,
+    calls,
+    parts_of,
+    reads,
+    writes,
+)
 from codegen_c.program.step_order import NONE, StepOrder
 from tvm_ext.core.errors import PlanRejected
 
@@ -32,8 +45,15 @@ def stages_of(parallel: ParallelProgram) -> list[int]:
 def check_stages(parallel: ParallelProgram) -> None:
     """Raises PlanRejected where the caller signals a processor when it puts an input and again when it takes one.
 
-    The signals of the next input would come between.
+    The signals of the next input would come between; so would its transfers, where both stages have some that go on.
     """
+    if (
+        len({stage for step, stage in zip(parallel.program.steps, stages_of(parallel), strict=True) if _goes_on(step)})
+        > 1
+    ):
+        raise PlanRejected(
+            f"{parallel.program.name}: transfers go on from one stage of a pipeline to another one; put all into one."
+        )
     at = parallel.take_begins
     put, take = (
         {entry.target for entry in entries if isinstance(entry, Notify)}
@@ -127,6 +147,13 @@ def _kernel_renamed(call: KernelCall, names: Mapping[str, str]) -> KernelCall:
         inputs=tuple(names.get(name, name) for name in call.inputs),
         outputs=tuple(names.get(name, name) for name in call.outputs),
         fetched=tuple((constant, names.get(name, name)) for constant, name in call.fetched),
+    )
+
+
+def _goes_on(step: Step) -> bool:
+    """True for a transfer that goes on while steps run, and for a wait for one."""
+    return any(
+        isinstance(call, Wait) or (isinstance(call, Transfer) and call.number is not None) for call in calls(step)
     )
 
 

@@ -8,9 +8,11 @@ from dataclasses import replace
 import pytest
 
 from codegen_c.arena.memory_plan import MemoryPlan
+from codegen_c.arena.validate_phases import check_transfers
 from codegen_c.arena.validate_successive import validate_successive
 from codegen_c.program.parallel import Await, Notify, ParallelProgram
 from codegen_c.program.phases import check_stages, with_phases
+from codegen_c.program.program import Transfer, Wait
 from codegen_c.program.share_steps import share_steps
 from tests.arena.programs import call, program
 from tests.support.pipelines import in_stages
@@ -121,6 +123,26 @@ def test_a_signal_of_a_put_and_one_of_a_take_on_one_channel() -> None:
     shared, plan = in_stages(CHAIN, STAGES)
     message = rejected(with_phases(replace(parallel, program=shared.program), shared.copies, 2), plan)
     assert "cpu0 signals cpu1 when an input is put, and again when one is taken" in message
+
+
+def test_a_transfer_that_goes_on_from_put_to_take() -> None:
+    """The next put starts one of the same number."""
+    sizes = {name: 16 for name in ("x", "a", "b", "c", "y")}
+    flight = Transfer(name="s1", source="a", target="c", number=0)
+    steps = call("s0", "x", "a"), flight, call("s2", "a", "b"), Wait(name="s3", transfers=(flight,))
+    made = program(sizes, *steps, call("s4", "b c", "y"))
+    parallel = share_steps(made, {"cpu0": ["s0", "s1", "s3", "s4"], "cpu1": ["s2"]})
+    own = parallel.lists[0]
+    assert [getattr(entry, "index", "-") for entry in own.entries].index("-") > 0
+    at = next(place for place, entry in enumerate(own.entries) if isinstance(entry, Await))
+    wait = next(place for place, entry in enumerate(own.entries) if getattr(entry, "index", None) == 3)
+    order = [*own.entries]
+    order.insert(max(at, wait), order.pop(wait))
+    parallel = replace(parallel, lists=(replace(own, entries=tuple(order)), parallel.lists[1]))
+    with pytest.raises(PlanRejected, match="transfers go on from one stage of a pipeline to another one"):
+        check_stages(parallel)
+    with pytest.raises(PlanRejected, match="cpu0 has transfers that go on when an input is put, and when one is taken"):
+        check_transfers(with_phases(parallel, {}, 2))
 
 
 def test_phases_run_the_steps_over_their_own_tensors() -> None:
