@@ -245,6 +245,10 @@ class BuildOptions:
                 found.append(core)
         return tuple(found)
 
+    def tvm_processors_of(self, platform: Platform) -> tuple[Processor, ...]:
+        """Those that may be used inside `tvm.compile`, beside the first one. Raises BadOptions as `processors_of`."""
+        return tuple(processor for processor in self.processors_of(platform) if processor.kind == "tvm")
+
     def limits_bytes(self, platform: Platform) -> dict[str, int]:
         """Bytes that tensors may take in each memory that all cores in use reach, the default one first.
 

@@ -31,10 +31,12 @@ from tvm_ext.core.platform_parts import (
     Memory,
     Offload,
     OffloadOperator,
+    OperatorRate,
     PlatformTables,
     Processor,
     Signal,
     Toolchain,
+    TvmBackend,
 )
 
 __all__ = [
@@ -162,4 +164,6 @@ def _allowed(location: Location) -> list[str]:
     table = tables.get(str(location[0]), Platform) if len(location) > 1 else Platform
     if table is Processor and "offload" in location[:-1]:
         table = OffloadOperator if "operators" in location[:-1] else Offload
+    if table is Processor and "tvm" in location[:-1]:
+        table = OperatorRate if "rates" in location[:-1] else TvmBackend
     return list(table.__dataclass_fields__)
