@@ -1,11 +1,12 @@
 """Executed instructions of networks that two cores share, beside those of the faster core alone, on boards in QEMU.
 
     python benchmarks/two_cores.py --output benchmarks/results/two_cores.json
-    python benchmarks/two_cores.py --networks dual_m33:ds_cnn_int8 --output /tmp/two_cores.json
+    python benchmarks/two_cores.py --networks dual_m33:ds_cnn_int8 --pipelines --output /tmp/two_cores.json
 
 The makespan is that of each core's counted instructions, replayed by the signals between them, waits included, as if a
-signal were seen at once (`codegen_c.program.makespan`); one core's are counted by QEMU's clock, or by the same plugin
-where the other core starts it. Both give the same bytes as the host, or the build fails.
+signal were seen at once (`codegen_c.program.makespan`); so is the interval of a pipeline. One core's are counted by
+QEMU's clock, or by the same plugin where the other core starts it. Both give the same bytes as the host, or the build
+fails.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ sys.path.insert(0, str(ROOT))
 import tvm_ext  # noqa: E402
 from benchmarks import zoo  # noqa: E402
 from benchmarks.measure.commit import stamped, write_result  # noqa: E402
+from tvm_ext.core.objectives import Objective  # noqa: E402
 
 NETWORKS = (
     "dual_m33_equal:resnet8_int8",
@@ -37,30 +39,65 @@ NETWORKS = (
 )
 """board:network."""
 
+PIPELINES = (
+    "dual_m33_equal:resnet8_int8",
+    "dual_m33:resnet8_int8",
+    "dual_m33_equal:ds_cnn_int8",
+    "dual_m33:ds_cnn_int8",
+)
+"""Those that are run as pipelines, too."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", nargs="*", default=list(NETWORKS), help="board:network")
+    parser.add_argument("--pipelines", nargs="*", default=list(PIPELINES), help="board:network, as a pipeline")
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args(arguments)
     results: dict[str, Any] = json.loads(options.output.read_text()) if options.output.exists() else {}
-    for wanted in options.networks:
-        board, name = wanted.split(":")
-        results.setdefault("networks", {})[wanted] = stamped(network(board, name))
-        print(wanted, json.dumps(results["networks"][wanted]), flush=True)
-        write_result(options.output, results)
+    for kind, measure in (("networks", network), ("pipelines", pipeline)):
+        for wanted in getattr(options, kind):
+            results.setdefault(kind, {})[wanted] = stamped(measure(*wanted.split(":")))
+            print(kind, wanted, json.dumps(results[kind][wanted]), flush=True)
+            write_result(options.output, results)
     return 0
 
 
-def network(board: str, name: str) -> dict[str, Any]:
-    """Figures of a network's report."""
+def built(board: str, name: str, objective: Objective) -> dict[str, Any]:
+    """Report of a network's package, verified on the board."""
     with TemporaryDirectory(prefix="two_cores_") as temporary:
         folder = Path(temporary)
         onnx.save(zoo.build(name), folder / f"{name}.onnx")
         package = tvm_ext.build(
-            tvm_ext.load(folder / f"{name}.onnx"), board, folder / "package", tvm_ext.BuildOptions(verify=("qemu",))
-        )
-        report = package.report
+            tvm_ext.load(folder / f"{name}.onnx"), board, folder / "package",
+            tvm_ext.BuildOptions(objective=objective, verify=("qemu",)),
+        )  # fmt: skip
+        return dict(package.report)
+
+
+def pipeline(board: str, name: str) -> dict[str, Any]:
+    """Figures of a network over successive inputs. above_stage: of the interval, beyond the longest stage."""
+    report = built(board, name, "throughput")
+    interval, stages, alone = (
+        report[key] for key in ("interval_instructions", "stage_instructions", "single_processor_instructions")
+    )
+    longest = max(stages.values())
+    return {
+        "interval_instructions": interval,
+        "stage_instructions": stages,
+        "above_stage": round(interval / longest - 1, 4),
+        "single_processor_instructions": alone,
+        "times_as_many": round(alone / interval, 3) if alone else None,
+        "makespan_instructions": report["makespan_instructions"],
+        "signals": report["signals"],
+        "arena_bytes": report["arena_bytes"],
+        "predicted": report["placement"],
+    }
+
+
+def network(board: str, name: str) -> dict[str, Any]:
+    """Figures of a network's report."""
+    report = built(board, name, "makespan")
     makespan, alone = report["makespan_instructions"], report["single_processor_instructions"]
     return {
         "makespan_instructions": makespan,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 import tvm
 
 from codegen_c.arena.profile import live_profile
+from codegen_c.backend.build import Compiled
 from codegen_c.emit.image import check_image
 from codegen_c.emit.memory_map import emit_memory_map
 from codegen_c.emit.readme import emit_readme
@@ -29,6 +31,7 @@ from tvm_ext.core.options import BuildOptions, Target
 from tvm_ext.core.platform import QUICK_TOOLCHAIN, Platform
 from tvm_ext.execution.board import QemuResult, board_seconds, run_qemu
 from tvm_ext.execution.host_model import HostModel
+from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.image import Image, make_image, run_image
 from tvm_ext.package import Package
 from tvm_ext.report.report import make_report
@@ -74,6 +77,7 @@ def build(
             say=say,
         )  # fmt: skip
         mod, compiled = subject.mod, subject.compiled
+        _say_pipeline(compiled, options)
         write_texts(new, compiled, options, vectors_of(subject))
         (new / TRACE_FILE).write_text(compiled.trace(ModelOrigin.read(mod).nodes), encoding="utf-8")
         say(f"compiling the C for {platform.name}")
@@ -101,6 +105,24 @@ def build(
         readme = emit_readme(compiled.interface, report, compiled.own_flags)
         (new / "README.md").write_text(readme, encoding="utf-8")
     return Package.load(folder)
+
+
+def _say_pipeline(compiled: Compiled, options: BuildOptions) -> None:
+    """A notice where a pipeline was asked for, and the model takes one input at a time."""
+    cores = [core.name for core in options.cores_of(compiled.platform)]
+    if options.objective != "throughput" or len(cores) < 2 or compiled.interface.is_pipeline:
+        return
+    reason = "values would go from one stage back to an earlier one"
+    if compiled.placement is None:
+        reason = f"two inputs at once do not fit {compiled.platform.activations}, or the ram that was asked for"
+    elif compiled.parallel is None:
+        reason = f"{cores[0]} alone is predicted to be as fast"
+    warnings.warn(
+        f"objective = 'throughput': {compiled.interface.model} is no pipeline over {' and '.join(cores)}: {reason}. "
+        f"{compiled.interface.run} takes one input at a time; there are no {compiled.interface.put} and "
+        f"{compiled.interface.take}.",
+        ModelNotice, stacklevel=3,
+    )  # fmt: skip
 
 
 def targets_of(platform: Platform, verify: tuple[Target, ...] | None) -> tuple[str, ...]:

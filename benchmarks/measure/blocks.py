@@ -216,11 +216,26 @@ def two_cores() -> str:
     return table(("platform", "network", "two cores", "one core", "times as fast", "signals"), rows)
 
 
+def pipelines() -> str:
+    """Executed instructions between successive outputs of a pipeline over two cores, and of each stage."""
+    rows = [
+        (
+            f"`{board}`", _name(network, dtype=True), *(_count(one) for one in found["stage_instructions"].values()),
+            _count(found["interval_instructions"]), f"{100 * found['above_stage']:.1f} %",
+            _count(found["single_processor_instructions"]), f"{found['times_as_many']:.2f}",
+        )
+        for key, found in _result("two_cores")["pipelines"].items()
+        for board, network in [key.split(":")]
+    ]  # fmt: skip
+    head = ("stage of cpu0", "stage of cpu1", "between outputs", "above the longer stage", "one core", "times as many")
+    return table(("platform", "network", *head), rows)
+
+
 BLOCKS: Mapping[str, Callable[[], str]] = {
     block.__name__: block
     for block in (
         arenas, budgets, ways, monotonic, guide_costs, guide_plans, hierarchy, streams, tflm_reference, side_by_side,
-        two_cores,
+        two_cores, pipelines,
     )
 }  # fmt: skip
 """Name of a block in a document -> its text, which ends with a line break."""

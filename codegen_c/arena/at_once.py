@@ -90,7 +90,8 @@ class AtOnce:
 
 def at_once(program: Program, order: StepOrder, kept: Collection[str] = ()) -> AtOnce:
     """Uses of the tensors of a program that are no parts, and of the scratch of its steps. kept: what is never dead."""
-    touched: dict[str, set[int]] = {name: set() for name in lifetimes(program) if program.tensors[name].part is None}
+    named = dict.fromkeys([*lifetimes(program), *kept])
+    touched: dict[str, set[int]] = {name: set() for name in named if program.tensors[name].part is None}
     for index, step in enumerate(program.steps):
         for name in (*reads(step), *writes(step)):
             part = program.tensors[name].part

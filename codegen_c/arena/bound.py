@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from codegen_c.arena.lifetimes import extents
+from codegen_c.arena.lifetimes import extents_while
 from codegen_c.arena.overlap import distances, sequence_pairs
 from codegen_c.kernels.contract import Implementation
 from codegen_c.program.program import KernelCall, Program, RowSteps, scratch_bytes, scratch_memory
@@ -30,7 +30,7 @@ def live_bytes(
     may share bytes. default: memory of scratch that has no other.
     """
     result: list[int] = []
-    needed = extents(program)
+    needed = extents_while(program, lifetimes)
     for index, step in enumerate(program.steps):
         alive = [program.tensors[n] for n, (begin, end) in lifetimes.items() if begin <= index < end]
         alive = [tensor for tensor in alive if tensor.memory == memory and not tensor.part]

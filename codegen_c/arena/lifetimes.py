@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 
 from codegen_c.program.program import Program, parts_of, reads, writes
@@ -17,6 +18,8 @@ def lifetimes(program: Program) -> dict[str, tuple[int, int]]:
     spans = _own_lifetimes(program)
     for whole, parts in parts_of(program).items():
         family = [spans[name] for name in (whole, *(part.name for part in parts)) if name in spans]
+        if not family:  # a place for other inputs of a pipeline
+            continue
         spans[whole] = min(begin for begin, _ in family), max(end for _, end in family)
         for part in parts:  # of what is cut from the whole nothing is written but the whole
             spans[part.name] = spans.get(part.name, spans[whole])
@@ -43,10 +46,18 @@ def _own_lifetimes(program: Program) -> dict[str, tuple[int, int]]:
 
 def extents(program: Program) -> dict[str, list[tuple[int, int]]]:
     """Bytes [low, high) that matter at each step of its life, for each tensor that has parts, and for states."""
-    found = {
-        name: _extents(program, name, parts) for name, parts in parts_of(program).items() if name not in program.kept
-    }
+    alive = lifetimes(program).keys() - {*program.kept}
+    found = {name: _extents(program, name, parts) for name, parts in parts_of(program).items() if name in alive}
     return found | {state.tensor: _extents_of_state(program, state) for state in program.states}
+
+
+def extents_while(program: Program, alive: Mapping[str, tuple[int, int]]) -> dict[str, list[tuple[int, int]]]:
+    """`extents` of tensors that are alive for just as long; of one that is kept for longer, all bytes matter."""
+    return {
+        name: found
+        for name, found in extents(program).items()
+        if name in alive and len(found) == alive[name][1] - alive[name][0]
+    }
 
 
 def _extents_of_state(program: Program, state: KeptState) -> list[tuple[int, int]]:

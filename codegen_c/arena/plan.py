@@ -10,7 +10,7 @@ from codegen_c.arena.at_once import AtOnce, at_once
 from codegen_c.arena.bound import live_bytes
 from codegen_c.arena.direction import with_directions
 from codegen_c.arena.guests import with_guests
-from codegen_c.arena.lifetimes import extents, lifetimes
+from codegen_c.arena.lifetimes import extents_while, lifetimes
 from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement, peak_placements, scratch_name
 from codegen_c.arena.overlap import Overlaps, overlaps, too_near
 from codegen_c.arena.problem import Buffer, Gap
@@ -41,13 +41,16 @@ def plan_memory(
     pinned: Mapping[str, int] | None = None,
     kept: Collection[str] = (),
     order: StepOrder | None = None,
+    phased: Collection[str] = (),
 ) -> tuple[Program, MemoryPlan]:
     """Offsets for all tensors of a program and its kernels' scratch, and the program with the row order they ask for.
 
     activations: memory of scratch that has no other. held_by_caller: tensors that get no place here. pinned: tensor ->
     offset that it has to have. kept: tensors over whose bytes nothing else is ever put. order: of steps that several
-    processors run, None for the program's own. Raises BadOptions where pinned tensors meet.
+    processors run, None for the program's own. phased: tensors of a pipeline with a place for each input in flight,
+    which nothing else ever takes either. Raises BadOptions where pinned tensors meet.
     """
+    kept = [*kept, *phased]
     pins, outside = pinned or {}, set(held_by_caller)
     alive = {name: span for name, span in lifetimes(program).items() if name not in outside}
     alive |= {name: (0, max(len(program.steps), 1)) for name in kept}
@@ -134,7 +137,7 @@ def _placed(
 
 def _tensors(program: Program, alive: Mapping[str, tuple[int, int]], pins: Mapping[str, int]) -> list[_Item]:
     """Live ranges of tensors that are no part of another one; of a tensor, only the bytes that matter take memory."""
-    needed = extents(program)
+    needed = extents_while(program, alive)
     items: list[_Item] = []
     for name, (begin, end) in alive.items():
         tensor = program.tensors[name]

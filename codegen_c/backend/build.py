@@ -14,6 +14,7 @@ from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.arena.validate_order import validate_order
+from codegen_c.arena.validate_successive import validate_successive
 from codegen_c.backend.share import check_shared, processors_of, shared_plan
 from codegen_c.composites.lower_operator import Lower, lower_operator
 from codegen_c.emit.banner import Origin
@@ -151,12 +152,13 @@ def compile_region(
     if options.context == "caller":  # the state lies with the arena, wherever the caller puts the instance
         program = replace(program, state_home=platform.activations)
     used = processors_of(program, platform)
-    check_shared(used, options)
+    check_shared(used, options, program)
     program, plan, parallel = _planned(program, platform, options, used)
     # A plan larger than the memory itself is not checked byte by byte: nothing is built from it.
     if all(arena.num_bytes <= platform.memory(arena.inside).capacity_bytes for arena in plan.arenas):
         if parallel:
             validate_order(parallel, plan)
+            validate_successive(parallel, plan)
         else:
             validate(program, plan)
     interface = Interface(
@@ -169,6 +171,7 @@ def compile_region(
         context=options.context,
         context_bytes=context_bytes(plan) if options.context == "caller" else 0,
         servers=tuple(used[1:]),
+        in_flight=parallel.in_flight if parallel else 1,
     )
     used_bytes = {arena.inside: plan.bytes_in(arena.inside) for arena in plan.arenas}
     used_bytes[platform.weights] = used_bytes.get(platform.weights, 0) + program.weights_bytes
@@ -191,7 +194,9 @@ def _planned(
     viewed = with_views(program, apart={*pinned, *kept})
     plan = partial(plan_memory, activations=platform.activations, held_by_caller=held, pinned=pinned, kept=kept)
     if len(processors) > 1:
-        return shared_plan(dict.fromkeys([viewed, program]), processors, platform, plan)
+        pipelined = options.objective == "throughput"
+        ways = dict.fromkeys([viewed, program])
+        return shared_plan(ways, processors, platform, plan, pipelined=pipelined, held=held)
     plans = [plan(way) for way in dict.fromkeys([merge_steps(viewed), viewed, program])]
     return *min(plans, key=lambda planned: planned[1].arena_bytes), None
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.program.parallel import ParallelProgram
+from codegen_c.program.phases import check_stages, shared_by_stages, stage_order, with_copies, with_phases
 from codegen_c.program.program import Program, processor_of
 from codegen_c.program.share_steps import lists_of, share_steps
 from codegen_c.program.step_order import order_of
-from tvm_ext.core.errors import BadOptions
+from tvm_ext.core.errors import BadOptions, PlanRejected
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 
@@ -25,7 +27,7 @@ def processors_of(program: Program, platform: Platform) -> tuple[str, ...]:
     return (platform.processor.name, *others)
 
 
-def check_shared(processors: Sequence[str], options: BuildOptions) -> None:
+def check_shared(processors: Sequence[str], options: BuildOptions, program: Program) -> None:
     """Raises BadOptions for choices of a build that several processors do not support."""
     several, way_out = f"steps run on {' and '.join(processors)}", f"processors = {processors[0]}"
     if len(processors) == 1:
@@ -39,17 +41,34 @@ def check_shared(processors: Sequence[str], options: BuildOptions) -> None:
             f"io = 'stream': {several}, and a run that the application's functions end early would leave the others "
             f"waiting. Choose io = 'arena' or 'caller', or {way_out}."
         )
+    if options.objective == "throughput" and program.states:
+        states = ", ".join(state.source for state in program.states)
+        raise BadOptions(
+            f"objective = 'throughput': {several}, and the model keeps {states} from run to run, for which the next "
+            f"input would have to wait. Choose objective = 'makespan', or {way_out}."
+        )
 
 
-def shared_plan(ways: Collection[Program], processors: Sequence[str], platform: Platform, plan: Plan) -> Shared:
+def shared_plan(
+    ways: Collection[Program],
+    processors: Sequence[str],
+    platform: Platform,
+    plan: Plan,
+    *,
+    pipelined: bool = False,
+    held: Collection[str] = (),
+) -> Shared:
     """A program in lists, and its memory: of the ways to write it, the first that fits, or that takes the fewest bytes.
+
+    pipelined: over successive inputs, where the lists are stages. held: tensors in the caller's memory.
 
     ways: the one that copies least first. First, memory for all orders in which steps may run. Where that exceeds a
     memory, memory for the program's own order, and more signals, which keep apart the steps that use the same bytes.
     """
     tried: list[Shared] = []
-    for shared in (_free, _in_order):
-        for way in ways:
+    stages = [way for way in ways if pipelined and _are_stages(way, processors)]
+    for shared in (partial(_in_stages, held=held),) if stages else (_free, _in_order):
+        for way in stages or ways:
             tried.append(shared(way, processors, plan))
             if _fits(tried[-1][1], platform):
                 return tried[-1]
@@ -74,6 +93,25 @@ def _in_order(program: Program, processors: Sequence[str], plan: Plan) -> Shared
     planned, places = plan(share_steps(program, lists).program)
     parallel = share_steps(planned, lists, places.places)
     return parallel.program, places, parallel
+
+
+def _are_stages(program: Program, processors: Sequence[str]) -> bool:
+    """True where values go from one stage to the next, and never back."""
+    try:
+        check_stages(share_steps(program, _lists(program, processors)))
+    except PlanRejected:
+        return False
+    return True
+
+
+def _in_stages(program: Program, processors: Sequence[str], plan: Plan, *, held: Collection[str]) -> Shared:
+    """Signals for values alone, and bytes that no two stages use at once, whatever inputs they are at."""
+    parallel = share_steps(program, _lists(program, processors))
+    count = len(processors)
+    copied, copies = with_copies(parallel.program, shared_by_stages(parallel, held), count)
+    phased = [name for names in copies.values() for name in names]
+    planned, places = plan(copied, order=stage_order(parallel), phased=phased)
+    return planned, places, with_phases(replace(parallel, program=planned), copies, count)
 
 
 def _bytes(shared: Shared) -> int:

@@ -13,6 +13,7 @@ from codegen_c.emit.memory import define_section, section_macro
 from codegen_c.emit.selftest import ports, run_arguments, streams
 from codegen_c.emit.templates import render
 from codegen_c.program.interface import Interface
+from codegen_c.program.interval import MEASURED_INPUTS
 from codegen_c.targets.instruction_set import Startup
 from codegen_c.targets.registry import instruction_set_of, runtime_text, starts_of, startup_of, startup_text, timers_of
 from tvm_ext.core.errors import BadPlatform
@@ -199,6 +200,9 @@ def firmware_part(
         "firmware.c.j2",
         model=interface.model,
         several=bool(interface.servers),
+        pipeline=interface.is_pipeline,
+        measured_inputs=MEASURED_INPUTS,
+        put_arguments=run_arguments(interface, "input_", "output_"),
         bundle=in_bundle,
         image=image,
         io=interface.io,

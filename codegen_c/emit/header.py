@@ -8,7 +8,7 @@ from codegen_c.c_text.lines import comment_block
 from codegen_c.c_text.text import block, comment
 from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.stream import callback_signature, describe_rows, streamed
-from codegen_c.program.interface import NOT_READY, NOT_RESET, Interface, Port
+from codegen_c.program.interface import EMPTY, FULL, NOT_READY, NOT_RESET, Interface, Port
 from tvm_ext.core.alignment import ALIGNMENT_BYTES
 
 
@@ -39,6 +39,7 @@ def emit_header(interface: Interface, origin: Origin) -> str:
             "",
             *([_context_api(interface)] if interface.holds_context else []),
             api(interface),
+            *([_pipeline_api(interface)] if interface.is_pipeline else []),
             *([_serve_api(interface)] if interface.servers else []),
             *([_state_api(interface)] if interface.state_bytes else []),
             "#ifdef __cplusplus\n}\n#endif\n",
@@ -62,18 +63,19 @@ def describe_type(port: Port) -> str:
     return text
 
 
-def signature(interface: Interface) -> str:
-    """`int32_t <model>_run(...)` without the semicolon."""
+def signature(interface: Interface, function: str = "") -> str:
+    """`int32_t <model>_run(...)` without the semicolon. function: another one of the same arguments."""
+    name = function or interface.run
     arguments: list[str] = []
     if interface.io == "stream":
         arguments = [f"const {interface.io_struct} *io"]
     elif interface.io == "caller":
         arguments = [f"const {port.c_type} *{port.name}" for port in interface.inputs]
         arguments += [f"{port.c_type} *{port.name}" for port in interface.outputs]
-    one_line = f"int32_t {interface.run}({_parameters(interface, *arguments)})"
+    one_line = f"int32_t {name}({_parameters(interface, *arguments)})"
     if len(one_line) <= 100:
         return one_line
-    return f"int32_t {interface.run}(\n" + block(_parameters(interface, *arguments).replace(", ", ",\n")) + ")"
+    return f"int32_t {name}(\n" + block(_parameters(interface, *arguments).replace(", ", ",\n")) + ")"
 
 
 def accessor_signature(interface: Interface, port: Port) -> str:
@@ -86,6 +88,11 @@ def accessor_signature(interface: Interface, port: Port) -> str:
 def reset_signature(interface: Interface) -> str:
     """`void <model>_reset(void)`."""
     return f"void {interface.reset}({_parameters(interface)})"
+
+
+def take_signature(interface: Interface) -> str:
+    """`int32_t <model>_take(void)`."""
+    return f"int32_t {interface.take}(void)"
 
 
 def serve_signature(interface: Interface, processor: str) -> str:
@@ -149,7 +156,39 @@ def _serve_api(interface: Interface) -> str:
         "   all have done theirs. Each blocks until the next run begins, and returns behind its own part of it.\n"
         "   Let each processor call its function for ever; memory is zeroed before any of them starts. */\n"
     )
+    if interface.is_pipeline:
+        note = (
+            f"/* {_listed(interface.servers)} of the pipeline. Each blocks until there is an input for it, and\n"
+            "   returns behind its own part of it. Let each processor call its function for ever; memory is zeroed\n"
+            "   before any of them starts. */\n"
+        )
     return note + "".join(f"{serve_signature(interface, processor)};\n" for processor in interface.servers)
+
+
+def _pipeline_api(interface: Interface) -> str:
+    held = (
+        "Inputs and outputs belong to the pipeline from the put to the take that answers it."
+        if interface.io == "caller"
+        else "Ask for the place of an input before each put, when there is room for it. Ask for that of an output "
+        "behind the take; it stays there until the next put."
+    )
+    notes = [
+        f"A pipeline. {interface.put} begins with an input; {interface.take} waits for the outputs of the oldest one "
+        f"that was put. {interface.in_flight} inputs may be under way: put one; then, by turns, put the next one and "
+        "take the outputs of the one before it; in the end take what is left. Any other order works, and is slower.",
+        held,
+        f"Both answer 0 when done. {interface.put} answers {interface.full}, and does nothing, where outputs have to "
+        f"be taken first, {interface.take} answers {interface.empty} where nothing is under way. {interface.run} is "
+        f"both for one input, and answers {interface.full} where others are under way.",
+    ]
+    return (
+        f"{comment_block(notes)}\n"
+        f"#define {interface.in_flight_name} {interface.in_flight}u\n"
+        f"#define {interface.full} ({FULL})\n"
+        f"#define {interface.empty} ({EMPTY})\n"
+        f"{signature(interface, interface.put)};\n"
+        f"{take_signature(interface)};\n"
+    )
 
 
 def _listed(processors: Sequence[str]) -> str:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from codegen_c.emit.header import accessor_signature, reset_signature, serve_signature, signature, state_place_signature
+from codegen_c.emit.header import (
+    accessor_signature,
+    reset_signature,
+    serve_signature,
+    signature,
+    state_place_signature,
+    take_signature,
+)
 from codegen_c.emit.stream import callback_signature, streamed
 from codegen_c.program.interface import Interface
 
@@ -13,6 +20,9 @@ def emit_interface_check(interface: Interface) -> str:
     lines = ["#include <stddef.h>", f'#include "{interface.model}.h"']
     lines += [_equal(interface.size_macro(port), port.num_elements) for port in ports]
     lines += [f"{signature(interface)};", *(f"{serve_signature(interface, name)};" for name in interface.servers)]
+    if interface.is_pipeline:
+        lines += [_equal(interface.in_flight_name, interface.in_flight)]
+        lines += [f"{signature(interface, interface.put)};", f"{take_signature(interface)};"]
     if interface.state_bytes:
         lines += [_equal(interface.state_bytes_name, interface.state_bytes)]
         lines += [_equal(interface.warm_up_name, interface.warm_up_runs)] if interface.warm_up_runs else []

@@ -7,6 +7,7 @@ from codegen_c.emit.banner import Origin
 from codegen_c.emit.lists import written_lists
 from codegen_c.emit.model import model_pieces
 from codegen_c.emit.pieces import Piece
+from codegen_c.emit.pipeline_lists import pipelined_lists
 from codegen_c.emit.processor_files import layer_files_of, steps_in
 from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.program.interface import Interface
@@ -30,10 +31,10 @@ def layer_pieces(
     if parallel is None:
         pieces = model_pieces(program, plan, interface, origin, after_step=after_step, sharing=sharing)
         return {f"{interface.model}.c": pieces}
-    lists = written_lists(parallel, plan, interface, platform)
+    lists = (pipelined_lists if parallel.phases else written_lists)(parallel, plan, interface, platform)
     return {
         one.file: model_pieces(
-            steps_in(parallel, one), plan, interface, origin, lists=[lists[number] for number in one.lists]
+            steps_in(parallel, one), plan, interface, origin, lists=[part for n in one.lists for part in lists[n]]
         )
         for one in layer_files_of(parallel, platform, interface.model)
     }

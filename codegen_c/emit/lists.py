@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from codegen_c.arena.memory_plan import MemoryPlan
@@ -12,70 +12,98 @@ from codegen_c.program.parallel import Entry, Notify, ParallelProgram, RunStep
 from codegen_c.program.program import Program, Step, reads, writes
 from tvm_ext.core.platform import Platform
 
+Entries = tuple[Step | str, ...]
+"""Steps, and signals as statements in C."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WrittenList:
-    """Steps and signals of one processor in a run. entries: steps, and signals as statements in C.
+    """Steps and signals of one processor in a run, or in a part of it, as a function.
 
-    processor: its name; empty for the only one there is. all_steps: of all lists.
+    processor: its name; empty for the only one there is. signature: head of the function, without the semicolon.
+    phases: entries of each phase of a pipeline, else of every run; phase: C expression of the phase that is due.
+    before, behind: statements around them. begins: a run begins here; ends: it answers 0. all_steps: of all lists.
     """
 
     processor: str
-    is_callers: bool
-    entries: tuple[Step | str, ...]
-    all_steps: tuple[Step, ...]
+    signature: str
+    phases: tuple[Entries, ...]
+    phase: str = ""
+    before: tuple[str, ...] = ()
+    behind: tuple[str, ...] = ()
+    begins: bool = False
+    ends: bool = False
+    all_steps: tuple[Step, ...] = ()
 
     @property
     def steps(self) -> list[Step]:
-        return [entry for entry in self.entries if not isinstance(entry, str)]
-
-    def signature(self, interface: Interface) -> str:
-        """Head of its function, without the semicolon."""
-        return signature(interface) if self.is_callers else serve_signature(interface, self.processor)
+        """Its steps, in one phase."""
+        return [entry for entry in self.phases[0] if not isinstance(entry, str)]
 
 
-def whole_list(program: Program) -> WrittenList:
+def whole_list(program: Program, interface: Interface) -> WrittenList:
     """The list of the only processor there is."""
-    return WrittenList(processor="", is_callers=True, entries=program.steps, all_steps=program.steps)
+    return WrittenList(
+        processor="", signature=signature(interface), phases=(program.steps,), begins=True, ends=True,
+        all_steps=program.steps,
+    )  # fmt: skip
 
 
 def written_lists(
     parallel: ParallelProgram, plan: MemoryPlan, interface: Interface, platform: Platform
-) -> tuple[WrittenList, ...]:
-    """All lists of a program, the caller's first."""
-    reasons = dict(_reasons(parallel))
-    handed = [handed_in(parallel, plan, number) for number in range(len(parallel.lists))]
-    found: list[WrittenList] = []
+) -> list[list[WrittenList]]:
+    """The function of each list of a program, the caller's first."""
+    written = written_entries(parallel, interface, platform)
+    handed = [held_names(parallel.program, plan, steps.entries) for steps in parallel.lists]
+    others = dict.fromkeys(name for names in handed[1:] for name in names)
+    found: list[list[WrittenList]] = []
     for number, steps in enumerate(parallel.lists):
-        entries = [_written(parallel, platform, interface.model, number, e, reasons) for e in steps.entries]
+        entries = written[number]
         if number:  # behind the signal that the run has begun
-            entries[1:1] = [_taken(interface, name) for name in handed[number]]
+            entries[1:1] = [taken(interface, name) for name in handed[number]]
         else:
-            others = dict.fromkeys(name for names in handed[1:] for name in names)
-            entries = [*(f"{interface.model}_handed.{name} = {name};" for name in others), *entries]
+            entries[:0] = [f"{interface.model}_handed.{name} = {name};" for name in others]
+        head = serve_signature(interface, steps.processor) if number else signature(interface)
         found.append(
-            WrittenList(
-                processor=steps.processor, is_callers=number == 0, entries=tuple(entries),
-                all_steps=parallel.program.steps,
-            )
+            [
+                WrittenList(
+                    processor=steps.processor, signature=head, phases=(tuple(entries),), begins=not number,
+                    ends=not number, all_steps=parallel.program.steps,
+                )
+            ]
         )  # fmt: skip
-    return tuple(found)
+    return found
 
 
-def handed_in(parallel: ParallelProgram, plan: MemoryPlan, number: int) -> tuple[str, ...]:
-    """Inputs and outputs in the caller's memory that steps of a list touch."""
-    program = parallel.program
-    steps = [program.steps[e.index] for e in parallel.lists[number].entries if isinstance(e, RunStep)]
+def written_entries(parallel: ParallelProgram, interface: Interface, platform: Platform) -> list[list[Step | str]]:
+    """Steps and signals of each list."""
+    reasons = dict(_reasons(parallel))
+    return [
+        [_written(parallel, platform, interface.model, number, entry, reasons) for entry in steps.entries]
+        for number, steps in enumerate(parallel.lists)
+    ]
+
+
+def held_names(program: Program, plan: MemoryPlan, entries: Sequence[Entry]) -> tuple[str, ...]:
+    """Inputs and outputs in the caller's memory that steps touch."""
+    steps = [program.steps[entry.index] for entry in entries if isinstance(entry, RunStep)]
     names = [name for step in steps for name in (*reads(step), *writes(step))]
     wholes = [part.tensor if (part := program.tensors[name].part) else name for name in names]
     return tuple(dict.fromkeys(name for name in wholes if name not in plan.placements))
 
 
-def _taken(interface: Interface, name: str) -> str:
-    """Declaration of a pointer that the caller handed to this run."""
+def handed_over(parallel: ParallelProgram, plan: MemoryPlan) -> tuple[str, ...]:
+    """Inputs and outputs in the caller's memory that are touched by more than the function that is given them."""
+    at = parallel.take_begins if parallel.phases else len(parallel.lists[0].entries)
+    later = [parallel.lists[0].entries[at:], *(steps.entries for steps in parallel.lists[1:])]
+    return tuple(dict.fromkeys(name for entries in later for name in held_names(parallel.program, plan, entries)))
+
+
+def taken(interface: Interface, name: str, phase: str = "") -> str:
+    """Declaration of a pointer that the caller handed to this run. phase: index of a pipeline's input, in brackets."""
     port = next(port for port in (*interface.inputs, *interface.outputs) if port.name == name)
     qualifier = "const " if port in interface.inputs else ""
-    return f"{qualifier}{port.c_type} *const {name} = {interface.model}_handed.{name};"
+    return f"{qualifier}{port.c_type} *const {name} = {interface.model}_handed{phase}.{name};"
 
 
 def channel_name(model: str, source: str, target: str) -> str:

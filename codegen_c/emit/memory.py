@@ -6,12 +6,14 @@ They are static objects, or members of an instance that the caller holds.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from codegen_c.arena.memory_plan import MemoryPlan, Placement
 from codegen_c.c_text.lines import MOST_COLUMNS, comment_block
 from codegen_c.c_text.text import C_TYPES, block, comment
 from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.header import accessor_signature
+from codegen_c.emit.pipeline_lists import flow_name
 from codegen_c.program.interface import Interface
 from codegen_c.program.program import Program
 from tvm_ext.core.alignment import ALIGNMENT_BYTES, aligned
@@ -87,10 +89,12 @@ def emit_memory(
     platform: Platform,
     shared: Mapping[str, str] | None = None,
     bundle: str = "",
+    copies: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> dict[str, str]:
     """Texts of `<model>_memory.h` and `<model>_memory.c`.
 
-    shared: memory -> the arena's object in the memory of a bundle, of that name.
+    shared: memory -> the arena's object in the memory of a bundle, of that name. copies: names of tensors that have a
+    place for each phase of a pipeline.
     """
     model, shared = interface.model, shared or {}
     guard = f"{model.upper()}_MEMORY_H"
@@ -111,6 +115,7 @@ def emit_memory(
         banner(origin, f"{model}: the arenas."),
         f'#include "{model}_memory.h"\n#include "{model}.h"\n',
         *([f'#include "{bundle}_memory.h"\n'] if shared else []),
+        *([f'#include "{model}_signals.h"\n'] if interface.is_pipeline else []),
         *(
             [f'_Static_assert(sizeof(struct {model}_{INSTANCE}) == sizeof({interface.context_type}), "instance");\n']
             if interface.holds_context
@@ -120,7 +125,7 @@ def emit_memory(
                 if memory not in shared
             ]
         ),
-        *(_accessors(plan, interface, shared) if interface.io == "arena" else ()),
+        *(_accessors(plan, interface, shared, copies) if interface.io == "arena" else ()),
     ]
     return {f"{model}_memory.h": "\n".join(header), f"{model}_memory.c": "\n".join(source)}
 
@@ -199,11 +204,21 @@ def arena_definition(model: str, arena: str, memory: Memory) -> str:
     return text
 
 
-def _accessors(plan: MemoryPlan, interface: Interface, shared: Mapping[str, str]) -> list[str]:
+def _accessors(
+    plan: MemoryPlan, interface: Interface, shared: Mapping[str, str], copies: Mapping[str, Sequence[str]]
+) -> list[str]:
     texts: list[str] = []
     for port in (*interface.inputs, *interface.outputs):
         memory = plan.placements[port.name].memory
         where = arena_object(interface, memory, shared)
         lines = [*instance_pointer(interface, const=port in interface.outputs), f"return {where}.{port.name};"]
+        if names := copies.get(port.name):
+            is_output = port in interface.outputs
+            places = ", ".join(f"{where}.{name}" for name in names)
+            kind = f"{'const ' if is_output else ''}{port.c_type} *const places[{len(names)}]"
+            lines = [
+                f"{kind} = {{{places}}};",
+                f"return places[{flow_name(interface.model)}.{'taken' if is_output else 'put'}];",
+            ]
         texts.append(f"{accessor_signature(interface, port)}\n{{\n{block(lines)}\n}}\n")
     return texts

@@ -62,7 +62,8 @@ def model_pieces(
     users = {name: [call for call in program.kernel_calls() if names.get(call.name) == name] for name in names.values()}
     own = {name: same for name, same in users.items() if same[0].implementation.function not in sharing.functions}
     functions = _functions(program, model, own, origin.operators)
-    processors = f" of {' and '.join(one.processor for one in lists)}" if lists else ""
+    on = dict.fromkeys(one.processor for one in lists)
+    processors = f" of {' and '.join(on)}" if lists else ""
     head = [
         banner(origin, f"{model}: layers{processors}, and the run that calls them in order."),
         "\n".join(includes),
@@ -72,9 +73,10 @@ def model_pieces(
     ports = {port.name: port for port in (*interface.inputs, *interface.outputs)}
     written = Calls(
         program=program, plan=plan, interface=interface, names=names, ports=ports,
-        row_names=row_function_names(program), sharing=sharing,
+        row_names={} if interface.is_pipeline else row_function_names(program), sharing=sharing,
     )  # fmt: skip
-    runs = [piece for one in lists or [whole_list(program)] for piece in _run(written, interface, one, after_step)]
+    listed = lists or [whole_list(program, interface)]
+    runs = [piece for one in listed for piece in _run(written, interface, one, after_step)]
     pieces = [*(Piece(text=text) for text in head), *functions, *row_functions(written), *runs]
     return [replace(piece, text=folded(piece.text)) for piece in pieces]
 
@@ -114,7 +116,7 @@ def headers(program: Program) -> list[str]:
 
 def _run(written: Calls, interface: Interface, one: WrittenList, after_step: bool) -> list[Piece]:
     """The function that runs a list: the caller's `run`, or that of another processor."""
-    model, program = interface.model, written.program
+    program = written.program
     named = [
         memory
         for step in one.steps
@@ -122,30 +124,46 @@ def _run(written: Calls, interface: Interface, one: WrittenList, after_step: boo
         for memory in written.memories(call, step.name)
         if interface.holds_context or call.name not in written.row_names
     ]
-    used = dict.fromkeys([*named, STATE_MEMORY] if program.states and one.is_callers else named)
+    used = dict.fromkeys([*named, STATE_MEMORY] if program.states and one.begins else named)
     lines = [
         *(instance_pointer(interface) if used else []),
         *(f"{arena_pointer(interface, name, written.sharing.arenas)};" for name in used),
     ]
     lines += ["int32_t status = 0;"] if streamed(interface) else []
     lines += [""] if lines else []
-    if one.is_callers:
+    if one.begins:
         lines += _begins(written, interface, one, uses_context=bool(used))
-    pieces = [Piece(text="\n".join([f"{one.signature(interface)}\n{{", *([block(lines)] if lines else [])]))]
-    for index, entry in enumerate(one.entries):
+    lines += one.before
+    pieces = [Piece(text="\n".join([f"{one.signature}\n{{", *([block(lines)] if lines else [])]))]
+    phases = [_entries(written, interface, entries, after_step) for entries in one.phases]
+    differ = any(phase != phases[0] for phase in phases)
+    for number, phase in enumerate(phases if differ else phases[:1]):
+        if differ:
+            condition = f"if ({one.phase} == {number}u) " if number < len(phases) - 1 else ""
+            pieces.append(Piece(text=block(f"{'} else ' if number else ''}{condition}{{")))
+        pieces += [replace(piece, text=block(piece.text)) for piece in phase] if differ else phase
+    lines = [*(["}"] if differ else []), *one.behind]
+    if not one.ends:
+        return [*pieces, Piece(text="\n".join([*([block(lines)] if lines else []), "}\n"]))]
+    lines += run_ends(program, interface)
+    return [*pieces, Piece(text="\n".join([*([block(lines)] if lines else []), "    return 0;\n}\n"]))]
+
+
+def _entries(written: Calls, interface: Interface, entries: Sequence[Step | str], after_step: bool) -> list[Piece]:
+    """Steps and signals in order."""
+    pieces: list[Piece] = []
+    for index, entry in enumerate(entries):
         if isinstance(entry, str):
-            pieces.append(Piece(text=block([entry])))
+            pieces.append(Piece(text=block(entry)))
             continue
         lines = _step(written, entry)
         written = replace(written, under_way=_under_way(entry, written.under_way))
         if after_step:
-            lines += [f"if ({model}_after_step) {{", block(f"{model}_after_step({index});"), "}"]
+            hook = f"{interface.model}_after_step"
+            lines += [f"if ({hook}) {{", block(f"{hook}({index});"), "}"]
         names = tuple(call.name for call in calls(entry))
         pieces.append(Piece(text=block(lines), kind="step", name=entry.name, steps=names))
-    if not one.is_callers:
-        return [*pieces, Piece(text="}\n")]
-    ends = [block(lines)] if (lines := run_ends(program, interface)) else []
-    return [*pieces, Piece(text="\n".join([*ends, "    return 0;\n}\n"]))]
+    return pieces
 
 
 def _begins(written: Calls, interface: Interface, one: WrittenList, *, uses_context: bool) -> list[str]:

@@ -94,6 +94,30 @@ def _shared(interface: Interface, report: Mapping[str, Any]) -> dict[str, Any]:
         "servers": [{**other, "function": interface.serve(other["name"])} for other in others],
         "processors": [{**one, "num_steps": len(one["steps"])} for one in report["processors"]],
         "makespan": report["makespan_instructions"], "single": report["single_processor_instructions"],
+        "pipeline": _pipeline(interface, report) if interface.is_pipeline else None,
+    }  # fmt: skip
+
+
+def _pipeline(interface: Interface, report: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of the part on successive inputs, with an example of a loop over them."""
+    arguments, begins, advances = "", "uint32_t under_way = 0u;", list[str]()
+    if interface.io == "caller":
+        names = (*interface.inputs, *interface.outputs)
+        arguments = ", ".join(f"{port.name}[put]" for port in names)
+        note = f"/* one of {interface.in_flight} buffers, until its take */"
+        fills = [f"fill({port.name}[put]);  {note}" for port in interface.inputs]
+        results = [f"use({port.name}[put]);  /* that of the oldest */" for port in interface.outputs]
+        begins, advances = "uint32_t under_way = 0u, put = 0u;", [f"put = (put + 1u) % {interface.in_flight_name};"]
+    else:
+        fills = [f"fill({interface.accessor(port)}());" for port in interface.inputs]
+        results = [f"use({interface.accessor(port)}());  /* of the input before */" for port in interface.outputs]
+    full = f"if (++under_way == {interface.in_flight_name}) {{"
+    taken = block([f"{interface.take}();", *results, "under_way--;"])
+    body = [*fills, f"{interface.put}({arguments});", *advances, full, taken, "}"]
+    return {
+        "put": interface.put, "take": interface.take, "in_flight": interface.in_flight,
+        "usage": "\n".join([begins, "for (;;) {", block(body), "}"]),
+        "interval": report["interval_instructions"], "stages": report["stage_instructions"],
     }  # fmt: skip
 
 

@@ -85,6 +85,7 @@ def emit_selftest(interface: Interface, *, tolerance: float = 1e-4, compares: bo
         "outputs": ports(interface, "outputs", "output_"),
         "streams": streams(interface),
         "arguments": run_arguments(interface, "vector->in_", "output_"),
+        "pipeline": interface.is_pipeline,
     }
     return {
         f"{model}_selftest.h": render("selftest.h.j2", model=model, context=interface.holds_context, compares=compares),
@@ -105,6 +106,7 @@ def ports(interface: Interface, side: Side, caller_prefix: str, instance: str = 
     instance: C expression of a pointer to the instance, where there are any.
     """
     arena = interface.io == "arena"
+    slot = slot_of(interface) if caller_prefix in ("input_", "output_") else ""
     return [
         {
             "name": port.name,
@@ -114,7 +116,7 @@ def ports(interface: Interface, side: Side, caller_prefix: str, instance: str = 
             "member": _member(port, side),
             "place": f"{interface.accessor(port)}({instance if interface.holds_context else ''})"
             if arena
-            else f"{caller_prefix}{port.name}",
+            else f"{caller_prefix}{port.name}{slot}",
         }
         for port in getattr(interface, side)
     ]
@@ -150,9 +152,15 @@ def run_arguments(interface: Interface, input_prefix: str, output_prefix: str, i
     if interface.io == "stream":
         names += ["&io"]
     elif interface.io == "caller":
-        names += [input_prefix + port.name for port in interface.inputs]
-        names += [output_prefix + port.name for port in interface.outputs]
+        slot = slot_of(interface)
+        names += [input_prefix + port.name + (slot if input_prefix == "input_" else "") for port in interface.inputs]
+        names += [output_prefix + port.name + slot for port in interface.outputs]
     return ", ".join(names)
+
+
+def slot_of(interface: Interface) -> str:
+    """C index of the buffers of an input under way, where a pipeline is given buffers."""
+    return "[slot]" if interface.is_pipeline and interface.io == "caller" else ""
 
 
 def _member(port: Port, side: Side) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.c_text.text import block
 from codegen_c.emit.banner import Origin, banner
-from codegen_c.emit.lists import channel_name, handed_in
+from codegen_c.emit.lists import channel_name, handed_over
 from codegen_c.emit.memory import define_section, section_macro
+from codegen_c.emit.pipeline_lists import flow_name, phase_name
 from codegen_c.program.interface import Interface
 from codegen_c.program.parallel import ParallelProgram
 from tvm_ext.core.platform import Platform
@@ -34,7 +35,8 @@ def emit_signals(
         *(_polled(channels, platform)),
         f'#include "{SIGNAL_HEADER}"\n',
         *declared,
-        *(["", held, f"extern {_struct(interface)} {interface.model}_handed;"] if held else []),
+        *(["", held, f"extern {_struct(interface)} {_handed_object(interface)};"] if held else []),
+        *([_flow(parallel, model)] if parallel.phases else []),
         "\n#endif\n",
     ]
     memory = platform.memory(platform.activations)
@@ -44,7 +46,9 @@ def emit_signals(
         f'#include "{model}_signals.h"\n',
         define_section(model, memory, zeroed=True),
         *(f"{macro} tvm_ext_channel {channel_name(model, *pair)};" for pair in channels),
-        *([f"{macro} {_struct(interface)} {model}_handed;"] if held else []),
+        *([f"{macro} {_struct(interface)} {_handed_object(interface)};"] if held else []),
+        *([f"{macro} struct {flow_name(model)} {flow_name(model)};"] if parallel.phases else []),
+        *(f"{macro} {_PHASE} {name};" for name in _phase_names(parallel, model)),
         "",
     ]
     return {f"{model}_signals.h": "\n".join(header), f"{model}_signals.c": "\n".join(source)}
@@ -52,12 +56,44 @@ def emit_signals(
 
 def _handed(parallel: ParallelProgram, plan: MemoryPlan, interface: Interface) -> str:
     """The struct of pointers that the caller hands to a run, for other processors; empty where they need none."""
-    names = {name for number in range(1, len(parallel.lists)) for name in handed_in(parallel, plan, number)}
+    names = handed_over(parallel, plan)
     members = [f"const {port.c_type} *{port.name};" for port in interface.inputs if port.name in names]
     members += [f"{port.c_type} *{port.name};" for port in interface.outputs if port.name in names]
     if not members:
         return ""
     return f"/* The caller's tensors, in this run. */\n{_struct(interface)} {{\n{block(members)}\n}};"
+
+
+def _handed_object(interface: Interface) -> str:
+    """Name of its object; of a pipeline there is one for each phase."""
+    return f"{interface.model}_handed{f'[{interface.in_flight}]' if interface.is_pipeline else ''}"
+
+
+_PHASE = "_Alignas(TVM_EXT_SIGNAL_LINE_BYTES) uint32_t"
+"""C type of a phase, in a cache line of its own."""
+
+
+def _phase_names(parallel: ParallelProgram, model: str) -> list[str]:
+    return [phase_name(model, steps.processor) for steps in parallel.lists[1:]] if parallel.phases else []
+
+
+def _flow(parallel: ParallelProgram, model: str) -> str:
+    """What each processor knows of the inputs of a pipeline."""
+    members = [
+        "uint32_t in_flight; /* inputs put and not taken */",
+        "uint32_t put;       /* phase of the next input to put */",
+        "uint32_t take;      /* phase of the next one to take */",
+        "uint32_t taken;     /* phase of the one that was taken last */",
+    ]
+    note = (
+        "/* Inputs under way, of the caller's processor alone. Successive inputs have successive phases, and tensors\n"
+    )
+    note += "   that two processors touch have a place for each. */"
+    own = [f"extern {_PHASE} {name};" for name in _phase_names(parallel, model)]
+    struct = (
+        f"struct {flow_name(model)} {{\n{block(members)}\n}};\nextern struct {flow_name(model)} {flow_name(model)};"
+    )
+    return "\n".join(["", note, struct, "", "/* Phase of the next input, each its processor's own. */", *own])
 
 
 def _struct(interface: Interface) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.c_text.lines import folded
 from codegen_c.emit.banner import Origin
@@ -47,7 +49,7 @@ def emit_sources(
         f"{model}.h": emit_header(interface, origin),
         **{file: joined(pieces) for file, pieces in layers.items()},
         **(emit_signals(parallel, plan, interface, origin, platform) if parallel else {}),
-        **emit_memory(program, plan, interface, origin, platform, sharing.arenas, sharing.bundle),
+        **emit_memory(program, plan, interface, origin, platform, sharing.arenas, sharing.bundle, _copies(parallel)),
         **emit_state(program, plan, interface, origin, sharing.arenas, sharing.bundle),
         **emit_weights(program, model, origin, platform, sharing),
     }
@@ -55,3 +57,8 @@ def emit_sources(
         **{name: folded(text) for name, text in generated.items()},
         **{name: runtime_text(name, instruction_set_of(runs_on.get(name, platform.processor))) for name in runtime},
     }
+
+
+def _copies(parallel: ParallelProgram | None) -> Mapping[str, Sequence[str]]:
+    """Names of tensors that have a place for each phase of a pipeline."""
+    return parallel.copies if parallel else {}

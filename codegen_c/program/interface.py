@@ -70,6 +70,9 @@ class Port:
 NOT_RESET, NOT_READY = -1, -2
 """Answers of a run whose states nobody has set, and of one whose window is not full."""
 
+FULL, EMPTY = -3, -4
+"""Answers of a pipeline that takes no input before outputs are taken, and of one that has none under way."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Interface:
@@ -82,6 +85,8 @@ class Interface:
     warm_up_runs: runs behind a reset that answer `<model>_not_ready`, while a window of time is not full.
     context `caller`: each function takes a `<model>_context *` first, a block of `context_bytes` with arena and state.
     servers: processors beside the caller's, each of which runs its part of a run in `void <model>_serve_<name>(void)`.
+    in_flight: inputs that a pipeline works on at once, by `int32_t <model>_put(...)`, of the same arguments as `run`,
+    and `int32_t <model>_take(void)`; 1 where there are neither.
     """
 
     model: str
@@ -93,6 +98,34 @@ class Interface:
     context: Context = "static"
     context_bytes: int = 0
     servers: tuple[str, ...] = ()
+    in_flight: int = 1
+
+    @property
+    def is_pipeline(self) -> bool:
+        """True where an input can be put before the outputs of the one before are taken."""
+        return self.in_flight > 1
+
+    @property
+    def put(self) -> str:
+        return f"{self.model}_put"
+
+    @property
+    def take(self) -> str:
+        return f"{self.model}_take"
+
+    @property
+    def full(self) -> str:
+        """Name of the answer of `put` where outputs have to be taken first."""
+        return f"{self.model}_full"
+
+    @property
+    def empty(self) -> str:
+        """Name of the answer of `take` where no input was put."""
+        return f"{self.model}_empty"
+
+    @property
+    def in_flight_name(self) -> str:
+        return f"{self.model}_in_flight"
 
     def serve(self, processor: str) -> str:
         """Name of the C function by which a processor runs its part of a run."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from codegen_c.program.interval import Interval
 from codegen_c.program.parallel import Entry, Notify, ParallelProgram, RunStep
 
 
@@ -12,12 +13,14 @@ from codegen_c.program.parallel import Entry, Notify, ParallelProgram, RunStep
 class SharedRun:
     """Instructions of each list, waits left out, and of the run from begin to end, waits included.
 
-    single: of the model on the one processor that runs it fastest; None where it was not measured.
+    single: of the model on the one processor that runs it fastest; None where it was not measured. interval: of a
+    pipeline.
     """
 
     instructions: tuple[int, ...]
     makespan: int
     single: int | None = None
+    interval: Interval | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

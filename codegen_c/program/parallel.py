@@ -8,13 +8,18 @@ needs one word of 32 bits that nothing ever resets: the number of signals sent o
 writes the word, adding 1 with release order; its target counts the signals it awaited, and waits until
 (int32_t)(word - awaited) > 0, loaded with acquire order. Both counts wrap around together. An interrupt or a mailbox
 may wake the target beside it.
+
+A pipeline works on several inputs at once. The caller puts an input, which is its list up to the first wait, and takes
+the outputs of the oldest one, which is the rest; at most `in_flight` inputs are put and not taken. Successive inputs
+have successive phases, which begin anew behind the last one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from codegen_c.program.program import Program
+from codegen_c.program.program import Program, Step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +62,25 @@ class ParallelProgram:
 
     program: its steps stand in an order that every list and every signal keeps, so it is a program for one processor
     that computes the same. lists: the caller's first; `Notify` and `Await` name the others by position.
+    phases: of a pipeline, the program's steps over the tensors of each phase; empty where runs never meet. copies: of
+    tensors that have a place for each phase, their names by phase, the program's own first.
     """
 
     program: Program
     lists: tuple[StepList, ...]
+    phases: tuple[tuple[Step, ...], ...] = ()
+    copies: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+
+    @property
+    def in_flight(self) -> int:
+        """Inputs that may be put and not taken; 1 where runs never meet."""
+        return max(1, len(self.phases))
+
+    @property
+    def take_begins(self) -> int:
+        """Entries of the caller's list before its first wait."""
+        entries = self.lists[0].entries
+        return next((place for place, entry in enumerate(entries) if isinstance(entry, Await)), len(entries))
 
     @property
     def num_signals(self) -> int:

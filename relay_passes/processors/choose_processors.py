@@ -10,6 +10,7 @@ from relay_passes.analysis.processor_costs import NANOSECONDS, ProcessorCosts
 from relay_passes.processors.shared_work import SharedWork
 from relay_passes.solvers.processors.assign import ProcessorAssignment, answer, assign_processors
 from relay_passes.solvers.processors.bounds import LARGE
+from relay_passes.solvers.processors.caller_first import caller_first
 from relay_passes.solvers.processors.groupings import group_by_branches, group_by_support, group_by_volume
 from relay_passes.solvers.processors.groups import Groups, assign_groups
 from relay_passes.solvers.processors.loads import energy_of, interval_of
@@ -46,6 +47,9 @@ def choose_processors(
         found = answer(problem, objective, best[0], found.bound if found else 0)
     if found is None:
         return None
+    if objective == "throughput":
+        now = FoundForms(forms=found.forms, sequence=found.sequence, value=found.value, beside=0)
+        found = answer(problem, objective, caller_first(problem, now), found.bound)
     return ChosenProcessors(found=found, alone=best[0] if best else None, alone_on=best[1] if best else "")
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from codegen_c.arena.lifetimes import extents, lifetimes
+from codegen_c.arena.lifetimes import extents, extents_while, lifetimes
+from codegen_c.arena.plan import plan_memory
 from codegen_c.program.program import Program
 from codegen_c.program.tensors import Part
 from tests.arena.programs import call, program
@@ -43,6 +44,21 @@ def test_an_output_of_parts_lives_to_the_end() -> None:
     made = with_parts(made, "y", {"top": (0, 8), "bottom": (8, 8)})
     assert lifetimes(made) == {"x": (0, 3), "y": (0, 3), "top": (0, 1), "bottom": (1, 2), "z": (2, 3)}
     assert extents(made) == {"y": [(0, 8), (0, 16), (0, 16)]}
+
+
+def test_all_bytes_of_what_is_kept_for_longer_matter() -> None:
+    """w and its halves live for two steps of three; kept, w lives for all of them."""
+    made = program(
+        {"x": 8, "w": 16, "p": 8, "q": 8, "a": 8, "y": 8},
+        call("s0", "x", "p"), call("s1", "x p", "q"), call("s2", "w", "a"), call("s3", "a", "y"),
+    )  # fmt: skip
+    made = with_parts(made, "w", {"p": (0, 8), "q": (8, 8)})
+    assert extents_while(made, {"w": (0, 3)}) == {"w": [(0, 8), (0, 16), (0, 16)]}
+    assert extents_while(made, {"w": (0, 4)}) == {}
+    _, plan = plan_memory(made, activations="ram", kept=("w",))
+    own = plan.placements["w"]
+    others = [place for place in plan.placements.values() if place.name not in ("w", "p", "q")]
+    assert all(one.offset >= own.offset + 16 or one.offset + one.num_bytes <= own.offset for one in others)
 
 
 def test_bytes_of_parts_matter_until_they_were_read() -> None:

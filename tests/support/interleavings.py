@@ -22,7 +22,7 @@ Array = np.ndarray
 
 
 @dataclass(kw_only=True)
-class _Core:
+class Core:
     """One processor: where it stands in its list, and in which run."""
 
     run: int = 0
@@ -39,10 +39,10 @@ def run_interleaved(
     parallel: ParallelProgram, plan: MemoryPlan, runs: Sequence[Mapping[str, Array]], seed: int
 ) -> list[dict[str, Array]]:
     """Outputs of runs, one after the other, of a program without states. runs: inputs of each."""
-    return _Machine(parallel, plan, runs, seed).outputs()
+    return Machine(parallel, plan, runs, seed).outputs()
 
 
-class _Machine:
+class Machine:
     def __init__(
         self, parallel: ParallelProgram, plan: MemoryPlan, runs: Sequence[Mapping[str, Array]], seed: int
     ) -> None:
@@ -56,7 +56,7 @@ class _Machine:
         }
         self.places = {name: self._places(name) for name in self.program.tensors}
         self.poisoned = {step.name: self._poisoned(step) for step in self.program.steps}
-        self.cores = [_Core() for _ in parallel.lists]
+        self.cores = [Core() for _ in parallel.lists]
         self.sent = dict.fromkeys(parallel.channels(), 0)
         self.awaited = dict.fromkeys(parallel.channels(), 0)
         self.results: list[dict[str, Array]] = []
@@ -101,7 +101,7 @@ class _Machine:
                 self.results.append({name: self._get(name) for name in self.program.outputs})
             core.position, core.run = 0, core.run + 1
 
-    def _finish(self, core: _Core, step: Step) -> bool:
+    def _finish(self, core: Core, step: Step) -> bool:
         """Begins a step, or ends one that has begun: then True."""
         if isinstance(step, Transfer) and step.number is not None:
             core.flights[step.number] = self._begun(step)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -57,8 +57,13 @@ def pair_of(
     *,
     io: Io = "arena",
     quantize: Quantize = "none",
+    pipelined: bool = False,
 ) -> Pair:
-    """The model on the platform's first processor, and with each operator on one that chance chooses."""
+    """The model on the platform's first processor, and with each operator on one that chance chooses.
+
+    pipelined: over successive inputs, all operators up to one that chance chooses on one processor, and the others on
+    another one.
+    """
     path = folder / "net.onnx"
     onnx.save(model, path)
     mod, rng = load(path), np.random.default_rng(seed)
@@ -70,11 +75,19 @@ def pair_of(
     _, alone = compile_model(mod, platform, options, calibration)
     chosen = random.Random(seed)
     names = [processor.name for processor in platform.processors]
+    stages, cut = chosen.sample(names, 2), chosen.randint(1, max(1, len(alone.program.steps) // 2))
     with monkeypatch.context() as patched:
-        place_by_hand(patched, lambda _index, _name: chosen.choice(names))
+        if pipelined:
+            options = replace(options, objective="throughput")
+            place_by_hand(patched, lambda index, _name: stages[index >= cut])
+        else:
+            place_by_hand(patched, lambda _index, _name: chosen.choice(names))
         _, shared = compile_model(mod, platform, options, calibration)
     assert shared.parallel is not None, "chance left all to one processor; choose another seed"
-    drawn = [{port.source: _drawn(rng, port.shape, port.dtype) for port in alone.interface.inputs} for _ in range(3)]
+    count = 5 if pipelined else 3
+    drawn = [
+        {port.source: _drawn(rng, port.shape, port.dtype) for port in alone.interface.inputs} for _ in range(count)
+    ]
     return Pair(alone=alone, shared=shared, samples=drawn)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.resources import as_file, files
 from pathlib import Path
 
 from codegen_c.program.interface import Interface
+from codegen_c.program.interval import MEASURED_INPUTS, replayed_interval, successive_signals
 from codegen_c.program.makespan import ListCounts, SharedRun, replayed
-from codegen_c.program.parallel import ParallelProgram, RunStep
+from codegen_c.program.parallel import Entry, ParallelProgram, RunStep
 from tvm_ext.core.errors import BuildFailed, MissingTool
 from tvm_ext.core.platform import HOST_TOOLCHAIN, Platform
 from tvm_ext.core.toolchain import compile_objects, function_ranges, shared_library
@@ -41,17 +43,38 @@ def shared_run(folder: Path, platform: Platform, parallel: ParallelProgram) -> S
     """The measured run by the files in `folder`; None where they are not there, or not of these lists."""
     names = [processor.name for processor in platform.processors]
     counts: list[ListCounts] = []
+    stretches: list[list[int] | None] = []
+    successive = successive_signals(parallel, MEASURED_INPUTS) if parallel.phases else []
     for number, steps in enumerate(parallel.lists):
         path = folder / f"{_EVENTS}.{names.index(steps.processor)}"
         if not path.is_file():
             return None
         text = path.read_text(encoding="utf-8")
-        kinds = "".join("A" if hasattr(e, "source") else "N" for e in steps.entries if not isinstance(e, RunStep))
-        one = _counts(re.findall(r"^(\w) (\d+)$", text, re.MULTILINE), kinds, is_callers=number == 0)
+        kinds = _kinds(steps.entries)
+        events = re.findall(r"^(\w) (\d+)$", text, re.MULTILINE)
+        one = _counts(events, kinds, is_callers=number == 0)
         if one is None:
             return None
         counts.append(one)
-    return replayed(parallel, counts)
+        if successive:
+            behind = (_MEASURED_RUN + 1) * (len(kinds) + (2 if number == 0 else 0))
+            stretches.append(_stretch(events[behind:], _kinds(successive[number])))
+    found = [one for one in stretches if one is not None]
+    measured = replayed(parallel, counts)
+    if not successive or len(found) < len(stretches):
+        return measured
+    return replace(measured, interval=replayed_interval(parallel, found, MEASURED_INPUTS))
+
+
+def _kinds(entries: Sequence[Entry]) -> str:
+    """A letter for each signal of a list, as the plugin has it."""
+    return "".join("A" if hasattr(e, "source") else "N" for e in entries if not isinstance(e, RunStep))
+
+
+def _stretch(events: Sequence[tuple[str, str]], kinds: str) -> list[int] | None:
+    """Counts behind the signals of the pipeline's measured inputs, which come next; None where they do not."""
+    own = events[: len(kinds)]
+    return [int(count) for _, count in own] if "".join(kind for kind, _ in own) == kinds else None
 
 
 def _counts(events: Sequence[tuple[str, str]], kinds: str, *, is_callers: bool) -> ListCounts | None:

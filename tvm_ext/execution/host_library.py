@@ -99,6 +99,53 @@ def run(call: dict[str, Value], ask: Callable[..., Value] | None = None) -> dict
     return {"status": status, "outputs": [port["elements"] for port in outputs], "seen": seen}
 
 
+def run_successive(call: dict[str, Value]) -> dict[str, Value]:
+    """Outputs of successive inputs of a pipeline; status: 0, or the first answer that is another.
+
+    call: as for `run`, with `put` and `take`, functions; `samples`, for each the elements of all inputs; `order`, a
+    letter for each call: `p` puts the next sample, `t` takes the outputs of the oldest one that was put.
+    """
+    library = _loaded["library"]
+    put, take = getattr(library, call["put"]), getattr(library, call["take"])
+    put.restype = take.restype = ctypes.c_int32
+    samples: list[list[Array]] = call["samples"]
+    results = [[np.zeros(out["num_elements"], out["dtype"]) for out in call["outputs"]] for _ in samples]
+    threads = [
+        threading.Thread(target=_serve_times, args=(library, name, len(samples)), daemon=True)
+        for name in call["servers"]
+    ]
+    for thread in threads:
+        thread.start()
+    done = {"p": 0, "t": 0}
+    for letter in call["order"]:
+        arrays = (*samples[done["p"]], *results[done["p"]]) if letter == "p" else results[done["t"]]
+        if call["io"] == "caller":
+            pointers = [ctypes.c_void_p(array.ctypes.data) for array in arrays] if letter == "p" else []
+            status = put(*pointers) if letter == "p" else take()
+        elif letter == "p":
+            for port, array in zip(call["inputs"], arrays, strict=False):
+                ctypes.memmove(_address(library, port["symbol"], ""), array.ctypes.data, array.nbytes)
+            status = put()
+        else:
+            status = take()
+            for port, array in zip(call["outputs"], arrays, strict=True):
+                ctypes.memmove(array.ctypes.data, _address(library, port["symbol"], ""), array.nbytes)
+        if status != 0:
+            return {"status": status, "outputs": []}
+        done[letter] += 1
+    for thread in threads:
+        thread.join()
+    return {"status": 0, "outputs": results}
+
+
+def _serve_times(library: ctypes.CDLL, symbol: str, count: int) -> None:
+    """Another processor, for so many inputs."""
+    function = getattr(library, symbol)
+    function.restype = None
+    for _ in range(count):
+        function()
+
+
 def _serve(library: ctypes.CDLL, symbols: list[str]) -> None:
     """Let each function run in a thread; one that still waits, as the last run did not begin, goes on with this one."""
     for symbol in symbols:

@@ -14,6 +14,7 @@ import numpy as np
 
 from codegen_c.emit.interface_check import emit_interface_check
 from codegen_c.program.interface import NOT_READY, Interface, Port
+from codegen_c.program.interval import put_order
 from tvm_ext.core.errors import BadInput, BadPackage, BuildFailed, ChildFailed, NotReady, RunFailed
 from tvm_ext.core.options import Optimize
 from tvm_ext.core.platform import HOST_TOOLCHAIN, QUICK_TOOLCHAIN, Toolchain
@@ -107,6 +108,37 @@ class HostModel:
             raise RunFailed(f"{ports.run} returned {result['status']} on the host; 0 is success.")
         outputs = zip(ports.outputs, result["outputs"], strict=True)
         return {port.source: port.taken_back(elements) for port, elements in outputs}, result["seen"]
+
+    def run_successive(self, samples: Sequence[Sample], order: str = "") -> list[dict[str, np.ndarray]]:
+        """Outputs of samples that follow each other in a pipeline.
+
+        order: `p` for each sample that is put and `t` for each that is taken; by default as many are under way as may
+        be. Raises BadInput, RunFailed for an answer other than 0 or no end.
+        """
+        ports = self.interface
+        came = [
+            [p.handed_over(array) for p, array in zip(ports.inputs, check_inputs(ports, sample), strict=True)]
+            for sample in samples
+        ]
+        went = [
+            {**_called(ports, port), "num_elements": port.num_elements, "dtype": port.dtype} for port in ports.outputs
+        ]
+        call = {
+            "io": ports.io, "inputs": [_called(ports, port) for port in ports.inputs], "outputs": went,
+            "samples": came, "put": ports.put, "take": ports.take,
+            "order": order or put_order(ports.in_flight, len(came)),
+            "servers": [ports.serve(name) for name in ports.servers],
+        }  # fmt: skip
+        try:
+            result = self._child.call("run_successive", call)
+        except ChildFailed as error:
+            raise ChildFailed(f"{ports.put} and {ports.take} on the host: {error}") from None
+        if result["status"] != 0:
+            raise RunFailed(f"{ports.put} or {ports.take} returned {result['status']} on the host; 0 is success.")
+        return [
+            {port.source: port.taken_back(one) for port, one in zip(ports.outputs, outputs, strict=True)}
+            for outputs in result["outputs"]
+        ]
 
     def reset(self) -> None:
         """Begin anew: the next run finds the states as the model begins with them."""

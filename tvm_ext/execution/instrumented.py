@@ -106,7 +106,7 @@ def run_instrumented(
 
 def _static(compiled: Compiled) -> Compiled:
     """The same program and plan on one processor, with arenas of its own, which others can look into by name."""
-    interface = replace(compiled.interface, context="static", context_bytes=0, servers=())
+    interface = replace(compiled.interface, context="static", context_bytes=0, servers=(), in_flight=1)
     return replace(compiled, interface=interface, sharing=ALONE, parallel=None)
 
 

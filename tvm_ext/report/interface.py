@@ -100,6 +100,7 @@ class _Report:
     context_bytes: Annotated[int, Field(ge=0, lt=_MOST_BYTES)] = 0
     bundle: BundleNames | None = None
     processors: Annotated[tuple[_Runner, ...], Field(max_length=16)] = ()
+    in_flight: Annotated[int, Field(ge=1, le=16)] = 1
 
 
 def interface_of(report: Mapping[str, Any]) -> Interface:
@@ -110,7 +111,7 @@ def interface_of(report: Mapping[str, Any]) -> Interface:
         inputs=tuple(map(_port, checked.inputs)), outputs=tuple(map(_port, checked.outputs)),
         state_bytes=checked.state_bytes, warm_up_runs=checked.warm_up_runs,
         context=checked.options.context, context_bytes=checked.context_bytes,
-        servers=tuple(runner.name for runner in checked.processors[1:]),
+        servers=tuple(runner.name for runner in checked.processors[1:]), in_flight=checked.in_flight,
     )  # fmt: skip
     for what in ("name", "source"):
         sides = [interface.inputs + interface.outputs] if what == "name" else [interface.inputs, interface.outputs]
@@ -177,6 +178,7 @@ def check_header(folder: Path, interface: Interface) -> None:
         raise _disagrees(path, ", ".join(f"{name} {size}" for name, size in sizes.items()))
     for name, num_bytes in (
         (interface.state_bytes_name, interface.state_bytes), (interface.context_bytes_name, interface.context_bytes),
+        (interface.in_flight_name, interface.in_flight if interface.is_pipeline else 0),
     ):  # fmt: skip
         said = re.findall(rf"#define {name} (\d{{1,19}})u\b", text)
         if list(map(int, said)) != ([num_bytes] if num_bytes else []):

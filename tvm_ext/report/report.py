@@ -118,6 +118,7 @@ def make_report(
         "quantization": quantization,
         "artifacts": dict(artifacts),
         "image": dict(image) if image else None,
+        **({"in_flight": compiled.interface.in_flight} if options.objective == "throughput" else {}),
         **(_processors(compiled.parallel, shared_run) if compiled.parallel else {}),
         "verify": dict(verify),
         **(assurance or {}),
@@ -128,8 +129,17 @@ def _processors(parallel: ParallelProgram, measured: SharedRun | None) -> dict[s
     """Processors that share a run, the caller's first, and signals between them. Instructions count no waits.
 
     makespan_instructions: executed from begin to end of a run, waits included. single_processor_instructions: of the
-    model on the one processor that runs it fastest. Each is None where it was not measured.
+    model on the one processor that runs it fastest. Of a pipeline, interval_instructions: between successive outputs,
+    waits included; stage_instructions: of each processor meanwhile, waits left out. Each is None where not measured.
     """
+    interval = measured.interval if measured else None
+    pipeline: dict[str, Any] = {
+        "interval_instructions": interval.instructions if interval else None,
+        "stage_instructions": {
+            steps.processor: interval.stages[number] if interval else None
+            for number, steps in enumerate(parallel.lists)
+        },
+    }
     return {
         "processors": [
             {
@@ -142,6 +152,7 @@ def _processors(parallel: ParallelProgram, measured: SharedRun | None) -> dict[s
         "makespan_instructions": measured.makespan if measured else None,
         "single_processor_instructions": measured.single if measured else None,
         "signals": parallel.num_signals,
+        **(pipeline if parallel.phases else {}),
     }
 
 

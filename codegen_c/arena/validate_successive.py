@@ -1,0 +1,251 @@
+"""Checks a pipeline over successive inputs, for every order of puts and takes. Shares no code with what made it.
+
+The caller's puts and its takes are two threads here, for it may do either first: a take comes behind the put of its
+input, and a put behind the take that makes room for it; nothing else is known. As all that an input needs is done when
+it was taken, inputs meet only those fewer than `in_flight` away, so twice as many of them show every pair in every
+phase. Signals of a channel are matched by their count, as the C does, not by their names.
+
+No list waits for ever: each run by itself ends, which `validate_order` holds; putting more inputs only sends more
+signals, and each channel is sent from one thread, so none is taken for another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from codegen_c.arena.memory_plan import MemoryPlan
+from codegen_c.arena.touched_bytes import Touch, located, touches, whole_of
+from codegen_c.arena.validate_order import validate_order
+from codegen_c.arena.validate_phases import check_channels, check_phases, check_transfers
+from codegen_c.program.parallel import Await, Entry, Notify, ParallelProgram, RunStep
+from codegen_c.program.program import Loop, RowSteps, Step
+from tvm_ext.core.errors import PlanRejected
+
+Clock = tuple[int, ...]
+
+
+def validate_successive(parallel: ParallelProgram, plan: MemoryPlan) -> None:
+    """Raises PlanRejected with two steps, their inputs and processors, and the bytes that they may fight for.
+
+    Proved beside what `validate_order` proves of each input: reads find the values of their own input, nothing is
+    written over what another stage still uses, whichever inputs the stages are at. Nothing to do where runs never meet.
+    """
+    if not parallel.phases:
+        return
+    check_phases(parallel)
+    for number, steps in enumerate(parallel.phases[1:], start=1):
+        names = {name: copies[number] for name, copies in parallel.copies.items()}
+        program = replace(
+            parallel.program, steps=steps,
+            inputs=tuple(names.get(name, name) for name in parallel.program.inputs),
+            outputs=tuple(names.get(name, name) for name in parallel.program.outputs),
+        )  # fmt: skip
+        validate_order(replace(parallel, program=program, phases=(), copies={}), plan)
+    check_channels(parallel)
+    check_transfers(parallel)
+    _Play(parallel, plan).all()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Event:
+    """A touch of bytes. tick: entries of its thread that are done behind it."""
+
+    thread: int
+    tick: int
+    touch: Touch
+    title: str
+
+
+@dataclass(kw_only=True)
+class _Bytes:
+    """Bytes of a memory. written, read: per thread, the tick behind its last touch. owners: value that each holds."""
+
+    written: np.ndarray
+    read: np.ndarray
+    owners: np.ndarray
+    events: dict[tuple[int, int], list[_Event]] = field(default_factory=dict[tuple[int, int], list[_Event]])
+
+
+@dataclass(kw_only=True)
+class _Thread:
+    """A thread: its entries for one input, and how far it is. seen: per thread, ticks that are surely done."""
+
+    name: str
+    entries: tuple[Entry, ...]
+    seen: list[int]
+    turn: int = 0
+    position: int = 0
+
+
+class _Play:
+    """The pipeline played once over some inputs, every thread as far as it can."""
+
+    def __init__(self, parallel: ParallelProgram, plan: MemoryPlan) -> None:
+        self.parallel, self.plan, self.program = parallel, plan, parallel.program
+        self.count, self.turns = parallel.in_flight, 2 * parallel.in_flight
+        at, (own, *others) = parallel.take_begins, parallel.lists
+        listed = [(f"{own.processor} (put)", own.entries[:at]), *((one.processor, one.entries) for one in others)]
+        listed += [(f"{own.processor} (take)", own.entries[at:]), ("the caller, who reads outputs", ())]
+        self.take, self.reader = len(listed) - 2, len(listed) - 1
+        self.threads = [_Thread(name=name, entries=entries, seen=[0] * len(listed)) for name, entries in listed]
+        self.ends: dict[tuple[int, int], Clock] = {}
+        self.sent: dict[tuple[int, int], list[Clock]] = {}
+        self.awaited: dict[tuple[int, int], int] = {}
+        bases = {copy: name for name, copies in parallel.copies.items() for copy in copies}
+        numbers = {name: number for number, name in enumerate(self.program.tensors)}
+        self.numbers = {name: numbers[bases.get(name, name)] for name in numbers}
+        self.memories: dict[str, _Bytes] = {}
+
+    def all(self) -> None:
+        """Plays all inputs. Raises PlanRejected."""
+        while any([self._advance(number) for number in range(self.reader)]):
+            pass
+        assert all(thread.turn == self.turns for thread in self.threads), "each run ends, so all of them do"
+
+    def _advance(self, number: int) -> bool:
+        """Goes on with a thread as far as it can; False if not at all."""
+        thread, moved = self.threads[number], False
+        while thread.turn < self.turns:
+            if thread.position == 0 and not self._begin(number):
+                return moved
+            while thread.position < len(thread.entries):
+                if not self._enter(number, thread.entries[thread.position]):
+                    return moved
+                thread.position, moved = thread.position + 1, True
+            self._end(number)
+            moved = True
+        return moved
+
+    def _begin(self, number: int) -> bool:
+        """What a thread waits for before an input; False where that has not come."""
+        thread = self.threads[number]
+        if number == 0:
+            room = (self.reader, thread.turn - self.count)
+            if room[1] >= 0 and room not in self.ends:
+                return False
+            self._fill(early=True)
+            if room in self.ends:
+                self._learn(thread, self.ends[room])
+            self._fill(early=False)
+        if number == self.take:
+            if (0, thread.turn) not in self.ends:
+                return False
+            self._learn(thread, self.ends[0, thread.turn])
+        return True
+
+    def _enter(self, number: int, entry: Entry) -> bool:
+        """Does an entry; False where it has to wait."""
+        thread = self.threads[number]
+        if isinstance(entry, Await):
+            channel = (entry.source, number % self.take)
+            done = self.awaited.get(channel, 0)
+            if len(self.sent.get(channel, ())) <= done:
+                return False
+            self.awaited[channel] = done + 1
+            self._learn(thread, self.sent[channel][done])
+        thread.seen[number] += 1
+        if isinstance(entry, Notify):
+            self.sent.setdefault((number % self.take, entry.target), []).append(tuple(thread.seen))
+        if isinstance(entry, RunStep):
+            self._run(number, self.parallel.phases[thread.turn % self.count][entry.index], entry.index)
+        return True
+
+    def _end(self, number: int) -> None:
+        """The end of a thread's part of an input; behind a take, the caller reads the outputs before the next put."""
+        thread = self.threads[number]
+        if number == self.take:
+            reader = self.threads[self.reader]
+            self._learn(reader, tuple(thread.seen))
+            for name in self.program.outputs:
+                reader.seen[self.reader] += 1
+                touch = whole_of(self.program, self._own(name, thread.turn), writes=False)
+                self._touch(self.reader, touch, f"the caller behind take {thread.turn}")
+            self._end(self.reader)
+        self.ends[number, thread.turn] = tuple(thread.seen)
+        thread.turn, thread.position = thread.turn + 1, 0
+
+    def _fill(self, *, early: bool) -> None:
+        """The caller writes inputs before it puts them: where there is one place, as early as behind the last put."""
+        thread = self.threads[0]
+        for name in self.program.inputs:
+            if (name in self.plan.placements and name not in self.parallel.copies) == early:
+                thread.seen[0] += 1
+                touch = whole_of(self.program, self._own(name, thread.turn), writes=True)
+                self._touch(0, touch, f"the caller before put {thread.turn}")
+
+    def _run(self, number: int, step: Step, index: int) -> None:
+        thread = self.threads[number]
+        title = f"step {index} ({step.name}) of {thread.name} at input {thread.turn}"
+        touched = touches(self.program, self.plan, step)
+        inside = {touch.whole for touch in touched if touch.writes and isinstance(step, Loop | RowSteps)}
+        for touch in touched:
+            if not touch.writes:
+                self._touch(number, touch, title, knows_value=touch.whole not in inside)
+        for touch in touched:
+            if touch.writes:
+                self._touch(number, touch, title)
+
+    def _touch(self, number: int, touch: Touch, title: str, *, knows_value: bool = True) -> None:
+        """Raises PlanRejected where a thread may touch bytes while another one does, or finds another value there."""
+        thread = self.threads[number]
+        name, moved = located(self.plan, touch)
+        if name.startswith("tensor"):  # the caller's, another one for each input in flight
+            name = f"{name} of input {thread.turn % self.count}"
+        held = self.memories.setdefault(name, self._untouched(touch))
+        for other, last in self._conflicts(held, moved):
+            if other != number and last > thread.seen[other]:
+                event = next(e for e in held.events[other, last] if _meet(e.touch, moved))
+                raise PlanRejected(
+                    f"{title} {'writes' if touch.writes else 'reads'} {touch.tensor} in {name} while {event.title} "
+                    f"may still {'write' if event.touch.writes else 'read'} {event.touch.tensor} there: nothing orders "
+                    "the two."
+                )
+        value = self._value(touch, thread.turn)
+        if not touch.writes and knows_value and (wrong := np.flatnonzero(held.owners[moved.places] != value)).size:
+            raise PlanRejected(
+                f"{title} reads {wrong.size} B of {touch.tensor} that do not hold its value for input {thread.turn}."
+            )
+        tick = thread.seen[number]
+        (held.written if touch.writes else held.read)[number, moved.places] = tick
+        if touch.writes:
+            held.owners[moved.places] = value
+        held.events.setdefault((number, tick), []).append(
+            _Event(thread=number, tick=tick, touch=moved, title=title)
+        )  # fmt: skip
+
+    def _conflicts(self, held: _Bytes, touch: Touch) -> Iterator[tuple[int, int]]:
+        """Threads that touched the same bytes, one of the two writing, and behind which tick at the latest."""
+        for tables in (held.written, held.read) if touch.writes else (held.written,):
+            last = tables[:, touch.places]
+            if last.shape[1]:
+                yield from enumerate(map(int, last.max(axis=1)))
+
+    def _untouched(self, touch: Touch) -> _Bytes:
+        place = self.plan.placements.get(touch.whole)
+        inside = [one for one in self.plan.placements.values() if place and one.memory == place.memory]
+        size = max((one.offset + one.num_bytes for one in inside), default=0)
+        size = size if place else self.program.tensors[touch.whole].num_bytes
+        tables = [np.zeros((len(self.threads), size), np.int32) for _ in range(2)]
+        return _Bytes(written=tables[0], read=tables[1], owners=np.full(size, -1, np.int64))
+
+    def _value(self, touch: Touch, turn: int) -> int:
+        """Number of a tensor's value for an input; of scratch, one that nobody asks for."""
+        number = self.numbers.get(touch.whole)
+        return -2 if number is None else number * self.turns + turn
+
+    def _own(self, name: str, turn: int) -> str:
+        """The place of a tensor for an input."""
+        return self.parallel.copies[name][turn % self.count] if name in self.parallel.copies else name
+
+    def _learn(self, thread: _Thread, clock: Clock) -> None:
+        thread.seen = [max(pair) for pair in zip(thread.seen, clock, strict=True)]
+
+
+def _meet(one: Touch, other: Touch) -> bool:
+    """True where both touch a byte."""
+    if isinstance(one.places, slice) and isinstance(other.places, slice):
+        return one.places.start < other.places.stop and other.places.start < one.places.stop
+    return any(one.holds(place) for place in np.r_[other.places].tolist())
