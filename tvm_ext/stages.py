@@ -37,6 +37,7 @@ from tvm_ext.calibration import Calibration
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform, Processor
 from tvm_ext.fit_methods import MemoryPass
+from tvm_ext.fitter import Spread
 
 
 def quantizing(platform: Platform, options: BuildOptions, data: Calibration) -> list[tvm.transform.Pass]:
@@ -106,10 +107,13 @@ def order(backend: CodegenBackend) -> list[tvm.transform.Pass]:
     return [ScheduleOperators(backend)]
 
 
-def sharing(platform: Platform, options: BuildOptions, backend: CodegenBackend) -> list[tvm.transform.Pass]:
+def sharing(
+    platform: Platform, options: BuildOptions, backend: CodegenBackend, spread: Spread
+) -> list[tvm.transform.Pass]:
     """Between the two: operators placed on several processors, where the platform has them."""
-    used = options.cores_of(platform)
-    if len(used) < 2:
+    cores, offloads = options.cores_of(platform), options.offloads_of(platform)
+    used = (*(cores if spread == "all" else cores[:1]), *offloads)
+    if len(used) < 2 or spread == "first":
         return []
     soft = not computes_floats(platform, options)
     costs = [
@@ -119,7 +123,7 @@ def sharing(platform: Platform, options: BuildOptions, backend: CodegenBackend) 
         )
         for core in used
     ]  # fmt: skip
-    return [PlaceProcessors(platform, costs, options.objective, options.group)]
+    return [PlaceProcessors(platform, costs, options.objective, options.group, in_order=spread == "in order")]
 
 
 def computes_floats(platform: Platform, options: BuildOptions) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.program.parallel import ParallelProgram
-from codegen_c.program.program import Program, processor_of
+from codegen_c.program.program import Program, drivers_of, processor_of
 from codegen_c.program.share_steps import lists_of, share_steps
 from codegen_c.program.step_order import order_of
 from tvm_ext.core.errors import BadOptions
@@ -38,6 +38,24 @@ def check_shared(processors: Sequence[str], options: BuildOptions) -> None:
         raise BadOptions(
             f"io = 'stream': {several}, and a run that the application's functions end early would leave the others "
             f"waiting. Choose io = 'arena' or 'caller', or {way_out}."
+        )
+
+
+def check_driven(program: Program, processors: Sequence[str], options: BuildOptions) -> None:
+    """Raises BadOptions for choices of a build that accelerators do not support."""
+    drivers = sorted(drivers_of(program))
+    if not drivers:
+        return
+    several, way_out = f"steps run on {' and '.join(drivers)}", f"processors = {processors[0]}"
+    if options.context == "caller":
+        raise BadOptions(
+            f"context = 'caller': {several}, which instances that run at once would start twice. Choose context = "
+            f"'static', or {way_out}."
+        )
+    if options.io == "stream":
+        raise BadOptions(
+            f"io = 'stream': {several}, and a run that the application's functions end early would leave it at work. "
+            f"Choose io = 'arena' or 'caller', or {way_out}."
         )
 
 

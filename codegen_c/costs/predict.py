@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from codegen_c.kernels.contract import Implementation
-from codegen_c.program.program import Call, KernelCall, Program, Step, Transfer, Wait, calls
+from codegen_c.program.program import Call, DriverWait, KernelCall, Program, Step, Transfer, Wait, calls
 from codegen_c.targets.registry import instruction_set_of
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.time_model import Event, TimeModel, finish_cycles
@@ -32,7 +32,7 @@ def predicted_cycles(program: Program, time: TimeModel, *, only: str = "") -> fl
 
 def step_cycles(program: Program, step: Step, time: TimeModel) -> float:
     """Cycles of one step: of its kernels, or from start to end of a transfer; 0 for a wait."""
-    if isinstance(step, Wait):
+    if isinstance(step, Wait | DriverWait):
         return 0.0
     if isinstance(step, Transfer):
         source, target = program.home(program.memory_of_source(step)), program.home(program.tensors[step.target].memory)
@@ -55,6 +55,8 @@ def moved_bytes(program: Program) -> dict[tuple[str, str], int]:
 def _events(program: Program, call: Call, time: TimeModel, only: str) -> Iterator[Event]:
     if isinstance(call, KernelCall):
         yield Event(kind="run", cycles=_kernel_cycles(program, call, time, only))
+    elif isinstance(call, DriverWait):
+        return
     elif isinstance(call, Wait):
         if not only:
             yield Event(kind="wait", number=max(transfer.number or 0 for transfer in call.transfers))

@@ -88,7 +88,7 @@ def _calls(interface: Interface) -> str:
 
 def _shared(interface: Interface, report: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of the section on processors that share a run."""
-    first, *others = report["processors"]
+    first, *others = [one for one in report["processors"] if "driver" not in one]
     return {
         "run": interface.run, "first": first["name"], "signals": report["signals"],
         "servers": [{**other, "function": interface.serve(other["name"])} for other in others],

@@ -13,6 +13,7 @@ from itertools import combinations
 from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.analysis.processor_costs import ProcessorCosts
 from relay_passes.processors.row_parts import RowPart, cuttable, split_rows
+from relay_passes.solvers.processors.driven import Driving
 from relay_passes.solvers.processors.problem import (
     WHOLE,
     FormPart,
@@ -25,6 +26,7 @@ from relay_passes.solvers.processors.problem import (
 from tvm_ext.core.decisions.execution import RowSplit, StreamDirection
 from tvm_ext.core.objectives import Objective
 from tvm_ext.core.platform import Platform
+from tvm_ext.core.time_model import CALL_CYCLES
 
 MICROWATTS = 1_000_000
 LEAST_SIGNALS = 4
@@ -95,14 +97,21 @@ def _units(operators: OperatorGraph) -> tuple[tuple[int, ...], ...]:
 
 
 def _whole_times(operators: OperatorGraph, unit: Sequence[int], costs: Sequence[ProcessorCosts]) -> dict[int, int]:
-    """The time of a unit on each processor that can run all of it; functions of the application run on the first."""
+    """The time of a unit on each processor that can run all of it; functions of the application run on the first.
+
+    Accelerators take no rows; the first core's start and wait are in their time.
+    """
     found: dict[int, int] = {}
+    calls = 2 * costs[0].from_cycles(CALL_CYCLES)
+    in_rows = len(unit) > 1 or any(RowSplit.read(operators.composites[index]).sequence for index in unit)
     for processor, cost in enumerate(costs):
+        if cost.is_offload and in_rows:
+            continue
         composites = [operators.composites[index] for index in unit]
         times = [cost.nanoseconds(composite) if composite is not None else None for composite in composites]
         is_callback = any(StreamDirection.read(composite).direction for composite in composites)
         if None not in times and (processor == 0 or not is_callback):
-            found[processor] = sum(time for time in times if time is not None)
+            found[processor] = sum(time for time in times if time is not None) + calls * cost.is_offload
     return found
 
 
@@ -115,6 +124,7 @@ def _cuts(
 ) -> list[tuple[RowPart, ...]]:
     """Ways to cut a layer, one for each set of processors that can run it."""
     composite = operators.composites[unit[0]]
+    whole = {processor: time for processor, time in whole.items() if not costs[processor].is_offload}
     if len(unit) > 1 or composite is None or RowSplit.read(composite).sequence or len(whole) < 2:
         return []
     signal = max((route.signal_time for route in routes.values()), default=0)
@@ -176,14 +186,26 @@ def _borders(operators: OperatorGraph, units: Sequence[Sequence[int]]) -> list[T
 
 
 def _routes(costs: Sequence[ProcessorCosts], platform: Platform) -> dict[tuple[int, int], Route]:
-    """Signals between cores; all share the memory of the tensors, so nothing else crosses."""
+    """Signals between cores; all share the memory of the tensors, so nothing else crosses.
+
+    The first core speaks for accelerators.
+    """
+    callers = [costs[0] if cost.is_offload else cost for cost in costs]
     routes: dict[tuple[int, int], Route] = {}
-    for source, one in enumerate(costs):
-        for target, other in enumerate(costs):
+    for source, one in enumerate(callers):
+        for target, other in enumerate(callers):
             signal = platform.signal_between(one.processor.name, other.processor.name)
             if signal:
                 routes[source, target] = Route(signal_time=one.from_cycles(signal.latency_cycles))
+            elif one is other and source != target:
+                routes[source, target] = Route()
     return routes
+
+
+def driving_of(costs: Sequence[ProcessorCosts]) -> Driving | None:
+    """The accelerators among processors; None without."""
+    found = frozenset(number for number, cost in enumerate(costs) if cost.is_offload)
+    return Driving(accelerators=found, call_time=costs[0].from_cycles(CALL_CYCLES)) if found else None
 
 
 def fast_memory_bytes(platform: Platform) -> int:

@@ -46,6 +46,8 @@ __all__ = [
     "Board",
     "Link",
     "Memory",
+    "Offload",
+    "OffloadOperator",
     "Platform",
     "Processor",
     "Signal",

@@ -10,17 +10,19 @@ from codegen_c.arena.memory_plan import peak_placements
 from codegen_c.arena.profile import largest_arena, live_profile
 from codegen_c.backend.build import Compiled
 from codegen_c.costs.predict import moved_bytes, predicted_cycles, step_cycles, time_model
-from codegen_c.kernels.contract import Alternative
+from codegen_c.kernels.contract import Alternative, DriverCall
 from codegen_c.program.interface import Port
 from codegen_c.program.makespan import SharedRun
-from codegen_c.program.parallel import ParallelProgram, RunStep
+from codegen_c.program.parallel import RunStep
 from codegen_c.program.program import (
+    DriverWait,
     KernelCall,
     Program,
     Step,
     Transfer,
     Wait,
     calls,
+    drivers_of,
     processor_of,
     scratch_bytes,
     writes,
@@ -118,31 +120,65 @@ def make_report(
         "quantization": quantization,
         "artifacts": dict(artifacts),
         "image": dict(image) if image else None,
-        **(_processors(compiled.parallel, shared_run) if compiled.parallel else {}),
+        **_processors(compiled, shared_run),
         "verify": dict(verify),
         **(assurance or {}),
     }
 
 
-def _processors(parallel: ParallelProgram, measured: SharedRun | None) -> dict[str, Any]:
-    """Processors that share a run, the caller's first, and signals between them. Instructions count no waits.
+def _processors(compiled: Compiled, measured: SharedRun | None) -> dict[str, Any]:
+    """Processors that share a run, the caller's first, accelerators last, and signals between cores; {} of one alone.
 
-    makespan_instructions: executed from begin to end of a run, waits included. single_processor_instructions: of the
-    model on the one processor that runs it fastest. Each is None where it was not measured.
+    Instructions count no waits. makespan_instructions: executed from begin to end of a run, waits included.
+    single_processor_instructions: of the model on the one processor that runs it fastest. Each is None where it was not
+    measured; what stands in for an accelerator's driver is no measurement of it. driver_calls: starts and waits of all
+    accelerators in a run.
     """
+    program, parallel = compiled.program, compiled.parallel
+    drivers = drivers_of(program)
+    if parallel is None and not drivers:
+        return {}
+    others = [_accelerator(program, driver) for driver in drivers.values()]
+    waits = sum(isinstance(step, DriverWait) for step in program.steps)
+    counts = {"driver_calls": {"starts": sum(len(other["steps"]) for other in others), "waits": waits}}
+    if parallel is None:
+        steps = [step.name for step in program.steps if not _is_driven(step)]
+        first = {"name": compiled.platform.processor.name, "steps": steps, "instructions": None}
+        nothing = {"makespan_instructions": None, "single_processor_instructions": None, "signals": 0}
+        return {"processors": [first, *others], **nothing, **counts}
+    measured = None if drivers else measured
     return {
         "processors": [
             {
                 "name": steps.processor,
-                "steps": [parallel.program.steps[e.index].name for e in steps.entries if isinstance(e, RunStep)],
+                "steps": [
+                    step.name
+                    for entry in steps.entries
+                    if isinstance(entry, RunStep) and not _is_driven(step := parallel.program.steps[entry.index])
+                ],
                 "instructions": measured.instructions[number] if measured else None,
             }
             for number, steps in enumerate(parallel.lists)
-        ],
+        ]
+        + others,
         "makespan_instructions": measured.makespan if measured else None,
         "single_processor_instructions": measured.single if measured else None,
         "signals": parallel.num_signals,
+        **(counts if drivers else {}),
     }
+
+
+def _accelerator(program: Program, driver: DriverCall) -> dict[str, Any]:
+    """An accelerator, and the steps that it computes."""
+    steps = [c.name for c in program.kernel_calls() if c.implementation.driver == driver]
+    return {"name": driver.processor, "steps": steps, "instructions": None, "driver": driver.header}
+
+
+def _is_driven(step: Step) -> bool:
+    """True for the start of an accelerator, and for the wait for it."""
+    return isinstance(step, DriverWait) or any(
+        isinstance(call, KernelCall) and call.implementation.driver for call in calls(step)
+    )
 
 
 def _port(port: Port) -> dict[str, Any]:
@@ -252,7 +288,7 @@ def _step(compiled: Compiled, index: int, step: Step, live_bytes: int) -> dict[s
 
 def _transfer_kind(step: Step) -> str:
     """`wait`, `dma` for what goes on while later steps run, `copy` for what the processor does."""
-    if isinstance(step, Wait):
+    if isinstance(step, Wait | DriverWait):
         return "wait"
     return "dma" if isinstance(step, Transfer) and step.number is not None else "copy"
 
