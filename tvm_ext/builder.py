@@ -159,8 +159,8 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
 
 def _shared_run(subject: Subject, options: BuildOptions, board: QemuResult | None, say: Progress) -> SharedRun | None:
     """Instructions of a run that processors share, beside those of one alone; None where none were counted."""
-    if board is None or board.shared is None:
-        return None
+    if board is None or board.shared is None or drivers_of(subject.compiled.program):
+        return None  # what stands in for an accelerator takes none of its time
     say("measuring one processor alone")
     return replace(board.shared, single=instructions_alone(subject, options))
 

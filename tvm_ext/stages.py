@@ -108,7 +108,7 @@ def order(backend: CodegenBackend) -> list[tvm.transform.Pass]:
 
 
 def sharing(
-    platform: Platform, options: BuildOptions, backend: CodegenBackend, spread: Spread
+    platform: Platform, options: BuildOptions, backend: CodegenBackend, spread: Spread = "all"
 ) -> list[tvm.transform.Pass]:
     """Between the two: operators placed on several processors, where the platform has them."""
     cores, offloads = options.cores_of(platform), options.offloads_of(platform)

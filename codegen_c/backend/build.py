@@ -14,7 +14,7 @@ from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.arena.validate_order import validate_order
-from codegen_c.backend.share import check_driven, check_shared, processors_of, shared_plan
+from codegen_c.backend.share import check_driven, check_shared, driver_names, processors_of, shared_plan
 from codegen_c.composites.lower_operator import Lower, lower_operator
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.function_names import CONTEXT_NAMES, RESERVED
@@ -144,6 +144,7 @@ def compile_region(
     }
     reserved = {*RESERVED, STATE_MEMORY, LINKED_MEMORY, *(memory.name for memory in platform.memories)}
     reserved |= CONTEXT_NAMES if options.context == "caller" else set[str]()
+    reserved |= driver_names(platform, model)
     program = lower_region(
         region, platform, targets, reserved=reserved, lower=lower, states=states, warm_up_runs=warm_up_runs
     )

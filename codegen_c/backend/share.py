@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from codegen_c.arena.memory_plan import MemoryPlan
+from codegen_c.emit.function_names import CONTEXT_NAMES, RESERVED
 from codegen_c.program.parallel import ParallelProgram
 from codegen_c.program.program import Program, drivers_of, processor_of
 from codegen_c.program.share_steps import lists_of, share_steps
@@ -39,6 +40,22 @@ def check_shared(processors: Sequence[str], options: BuildOptions) -> None:
             f"io = 'stream': {several}, and a run that the application's functions end early would leave the others "
             f"waiting. Choose io = 'arena' or 'caller', or {way_out}."
         )
+
+
+def driver_names(platform: Platform, model: str) -> set[str]:
+    """Names that nothing of a model may have: with its own before them they are functions of drivers.
+
+    Raises BadOptions where such a function has the name of one of the model's own.
+    """
+    offloads = [processor.offload for processor in platform.processors if processor.offload]
+    functions = {name for one in offloads for name in (one.wait, *(entry.start for entry in one.operators))}
+    found = {name.removeprefix(f"{model}_") for name in functions if name.startswith(f"{model}_")}
+    if taken := sorted(found & {*RESERVED, *CONTEXT_NAMES}):
+        raise BadOptions(
+            f"name = {model!r}: {model}_{taken[0]} is a function of a driver of {platform.name}, too; give the model "
+            "another name."
+        )
+    return found
 
 
 def check_driven(program: Program, processors: Sequence[str], options: BuildOptions) -> None:

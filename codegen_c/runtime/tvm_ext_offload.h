@@ -9,8 +9,8 @@
  *     output = clamp(rounded(sum * multipliers[k] * 2^(shifts[k] - 31)) + output_zero_point, low, high)
  *
  * multipliers are 0 or 2^30 to 2^31 - 1. rounds_twice: as TensorFlow Lite does, that is the upper half of 2 * sum *
- * multiplier with halves rounded up, of a sum shifted left where shift > 0, then divided by 2^-shift with halves rounded
- * away from zero; otherwise once, to nearest, halves to even. Sums fit int32. */
+ * multiplier with halves rounded up, of a sum shifted left where shift > 0, then divided by 2^-shift with halves
+ * rounded away from zero; otherwise once, to nearest, halves to even. Sums fit int32. */
 #ifndef TVM_EXT_OFFLOAD_H
 #define TVM_EXT_OFFLOAD_H
 
@@ -19,7 +19,8 @@
 
 /* conv2d: input [images, rows, columns, channels], weights int8 [output channels, kernel rows, kernel columns, input
  * channels]. depthwise: weights int8 [kernel rows, kernel columns, output channels]; output channel k reads input
- * channel k / (output channels / input channels). bias, multipliers, shifts: int32, one of each for an output channel. */
+ * channel k / (output channels / input channels). bias, multipliers, shifts: int32, one of each for an output
+ * channel. */
 typedef struct {
     int32_t images;
     int32_t input_rows;

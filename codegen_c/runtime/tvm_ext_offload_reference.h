@@ -50,11 +50,6 @@ typedef struct {
     int32_t status;
 } tvm_ext_reference_unit;
 
-static inline int32_t tvm_ext_reference_read(const void *elements, int32_t index, bool is_unsigned)
-{
-    return is_unsigned ? ((const uint8_t *)elements)[index] : ((const int8_t *)elements)[index];
-}
-
 static inline void tvm_ext_reference_write(void *elements, int32_t index, bool is_unsigned, int32_t value)
 {
     if (is_unsigned) {
@@ -74,13 +69,32 @@ static inline int32_t tvm_ext_reference_scaled(int32_t sum, const tvm_ext_refere
                         : tvm_ext_requantize(sum, multiplier, shift);
 }
 
-/* Sum of one output channel at the window whose first tap is (top, left), over input channels [begin, end). */
+/* Sum of (x - zero_point) * w over `count` elements that lie one behind the other. */
+static inline int32_t tvm_ext_reference_products(const void *input, int32_t first, bool is_unsigned, int32_t zero_point,
+                                                 const int8_t *weights, int32_t count)
+{
+    int32_t sum = 0;
+    if (is_unsigned) {
+        const uint8_t *const elements = (const uint8_t *)input + first;
+        for (int32_t c = 0; c < count; ++c) {
+            sum += (elements[c] - zero_point) * weights[c];
+        }
+    } else {
+        const int8_t *const elements = (const int8_t *)input + first;
+        for (int32_t c = 0; c < count; ++c) {
+            sum += (elements[c] - zero_point) * weights[c];
+        }
+    }
+    return sum;
+}
+
+/* Sum of one output channel at the window whose first tap is (top, left). */
 static inline int32_t tvm_ext_reference_sum(const tvm_ext_reference_call *call, int32_t image, int32_t top,
                                             int32_t left, int32_t channel, bool is_depthwise)
 {
     const tvm_ext_offload_conv2d *const layer = call->layer;
-    const int32_t begin = is_depthwise ? channel / (layer->output_channels / layer->input_channels) : 0;
-    const int32_t end = is_depthwise ? begin + 1 : layer->input_channels;
+    const int32_t channels = layer->input_channels;
+    const int32_t begin = is_depthwise ? channel / (layer->output_channels / channels) : 0;
     int32_t sum = call->constants.bias[channel];
     for (int32_t r = 0; r < layer->kernel_rows; ++r) {
         const int32_t h = top + r * layer->row_dilation;
@@ -89,16 +103,13 @@ static inline int32_t tvm_ext_reference_sum(const tvm_ext_reference_call *call, 
             if (h < 0 || h >= layer->input_rows || w < 0 || w >= layer->input_columns) {
                 continue;
             }
-            const int32_t pixel = (image * layer->input_rows + h) * layer->input_columns + w;
-            for (int32_t c = begin; c < end; ++c) {
-                const int32_t element = pixel * layer->input_channels + c;
-                const int32_t x = tvm_ext_reference_read(call->input, element, layer->is_unsigned);
-                const int32_t tap = r * layer->kernel_columns + s;
-                const int32_t taps = layer->kernel_rows * layer->kernel_columns;
-                const int32_t weight = is_depthwise ? tap * layer->output_channels + channel
-                                                    : (channel * taps + tap) * layer->input_channels + c;
-                sum += (x - layer->input_zero_point) * call->constants.weights[weight];
-            }
+            const int32_t first = ((image * layer->input_rows + h) * layer->input_columns + w) * channels + begin;
+            const int32_t tap = r * layer->kernel_columns + s;
+            const int32_t taps = layer->kernel_rows * layer->kernel_columns;
+            const int32_t place = is_depthwise ? tap * layer->output_channels + channel
+                                               : (channel * taps + tap) * channels;
+            sum += tvm_ext_reference_products(call->input, first, layer->is_unsigned, layer->input_zero_point,
+                                              &call->constants.weights[place], is_depthwise ? 1 : channels);
         }
     }
     return sum;
@@ -129,12 +140,11 @@ static inline void tvm_ext_reference_dense(const tvm_ext_reference_call *call)
     const tvm_ext_offload_dense *const layer = call->layer;
     for (int32_t v = 0; v < layer->vectors; ++v) {
         for (int32_t k = 0; k < layer->output_channels; ++k) {
-            int32_t sum = call->constants.bias[k];
-            for (int32_t c = 0; c < layer->input_channels; ++c) {
-                const int32_t x = tvm_ext_reference_read(call->input, v * layer->input_channels + c,
-                                                         layer->is_unsigned);
-                sum += (x - layer->input_zero_point) * call->constants.weights[k * layer->input_channels + c];
-            }
+            const int32_t depth = layer->input_channels;
+            const int32_t sum = call->constants.bias[k] +
+                                tvm_ext_reference_products(call->input, v * depth, layer->is_unsigned,
+                                                           layer->input_zero_point,
+                                                           &call->constants.weights[k * depth], depth);
             const int32_t scaled = tvm_ext_reference_scaled(sum, &call->constants, k, layer->rounds_twice);
             const int32_t value = tvm_ext_clamp(scaled + layer->output_zero_point, layer->low, layer->high);
             tvm_ext_reference_write(call->output, v * layer->output_channels + k, layer->is_unsigned, value);

@@ -33,7 +33,7 @@ Flag = Annotated[str, Field(pattern=_FLAG, max_length=200)]
 Flags = Annotated[tuple[Flag, ...], Field(max_length=100)]
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,62}$")]
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,58}\.h$")]
-OffloadKind = Literal["conv2d", "depthwise", "dense", "max_pool", "average_pool", "add", "multiply"]
+OffloadKind = Literal["conv2d", "depthwise", "dense"]
 OffloadRounding = Literal["tflite", "onnx"]
 
 
@@ -47,7 +47,7 @@ class OffloadOperator:
     """
 
     kind: OffloadKind
-    types: Annotated[tuple[Literal["int8", "uint8", "float32"], ...], Field(min_length=1, max_length=3)]
+    types: Annotated[tuple[Literal["int8", "uint8"], ...], Field(min_length=1, max_length=3)]
     start: Identifier
     most_shape: Annotated[tuple[Positive, ...], Field(min_length=1, max_length=8)]
     most_kernel: tuple[Positive, Positive] = (1, 1)
