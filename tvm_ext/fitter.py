@@ -93,7 +93,7 @@ class Fitter:
         narrower: list[Spread] = ["in order", "first"] if options.offloads_of(self.platform) else ["first"]
         spread: Spread = "all"
         compiled = within(allowed, spread)
-        while compiled.placement is not None and compiled.plan.bytes_in(home) > limits[home] and narrower:
+        while compiled.placement is not None and _is_over(compiled, {home: limits[home]}) and narrower:
             spread = narrower.pop(0)  # processors at once keep more alive than one
             compiled = within(allowed, spread)
         if compiled.moved_to_fit:  # overlaps are planned after places are chosen, and may make it fit unmoved
@@ -124,3 +124,13 @@ class Fitter:
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]
+
+
+def _is_over(compiled: Compiled, limits: Mapping[str, int]) -> bool:
+    """True where an arena takes more than a memory may give, or holds."""
+    plan, platform = compiled.plan, compiled.platform
+    return any(
+        plan.bytes_in(memory.name) > limits.get(memory.name, memory.capacity_bytes)
+        for memory in platform.memories
+        if memory.kind == "ram"
+    )

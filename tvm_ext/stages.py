@@ -19,6 +19,7 @@ from relay_passes.layout.stream_ports import StreamPorts
 from relay_passes.memory.assign_memories import AssignMemories
 from relay_passes.memory.schedule_operators import ScheduleOperators
 from relay_passes.processors.place_processors import PlaceProcessors
+from relay_passes.processors.reach_accelerators import ReachAccelerators
 from relay_passes.quantization.quantize_int8 import QuantizeInt8
 from relay_passes.regions.copy_results import CopyResults
 from relay_passes.regions.form_composites import FormComposites
@@ -123,7 +124,8 @@ def sharing(
         )
         for core in used
     ]  # fmt: skip
-    return [PlaceProcessors(platform, costs, options.objective, options.group, in_order=spread == "in order")]
+    placing = PlaceProcessors(platform, costs, options.objective, options.group, in_order=spread == "in order")
+    return [placing, *([ReachAccelerators(platform)] if offloads else [])]
 
 
 def computes_floats(platform: Platform, options: BuildOptions) -> bool:

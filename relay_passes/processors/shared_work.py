@@ -7,8 +7,10 @@ say so. A pipeline has neither: its first stage takes an input while the last on
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
+
+from tvm import relax
 
 from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.analysis.processor_costs import ProcessorCosts
@@ -73,7 +75,7 @@ def shared_work(
     if first:
         edge = Task(forms=(TaskForm(parts=(FormPart(processor=0, time=0),)),))
         tasks = [edge, *tasks, edge]
-        values += _borders(operators, units)
+        values += _borders(operators, units, moves=any(route.time_per_byte for route in routes.values()))
     problem = ProcessorProblem(
         names=tuple(cost.processor.name for cost in costs),
         powers=tuple(max(1, round(cost.processor.watts * MICROWATTS)) for cost in costs),
@@ -111,8 +113,19 @@ def _whole_times(operators: OperatorGraph, unit: Sequence[int], costs: Sequence[
         times = [cost.nanoseconds(composite) if composite is not None else None for composite in composites]
         is_callback = any(StreamDirection.read(composite).direction for composite in composites)
         if None not in times and (processor == 0 or not is_callback):
-            found[processor] = sum(time for time in times if time is not None) + calls * cost.is_offload
+            found[processor] = sum(time for time in times if time is not None)
+            found[processor] += calls + _fetch_time(composites[0], costs, cost) if cost.is_offload else 0
     return found
+
+
+def _fetch_time(composite: relax.Function | None, costs: Sequence[ProcessorCosts], cost: ProcessorCosts) -> int:
+    """Time in which weights come to an accelerator that does not reach them."""
+    platform = costs[0].time.platform
+    near = platform.near_memory(cost.processor)
+    if not near or composite is None or platform.reached_by(cost.processor.name, platform.weights):
+        return 0
+    num_bytes = cost.backend.footprint(composite).weights_bytes
+    return costs[0].from_cycles(costs[0].time.transfer_cycles(platform.weights, near, num_bytes))
 
 
 def _cuts(
@@ -171,8 +184,11 @@ def _values(operators: OperatorGraph, units: Sequence[Sequence[int]], first: int
     return found
 
 
-def _borders(operators: OperatorGraph, units: Sequence[Sequence[int]]) -> list[TaskValue]:
-    """The call before all units that read what is there at first, and the return behind all that nobody waits for."""
+def _borders(operators: OperatorGraph, units: Sequence[Sequence[int]], *, moves: bool = False) -> list[TaskValue]:
+    """The call before all units that read what is there at first, and the return behind all that nobody waits for.
+
+    moves: whether inputs and outputs have bytes that may be moved to other memories.
+    """
     graph, last = operators.graph(), len(units) + 1
     made = {v: number + 1 for number, unit in enumerate(units) for step in unit for v in graph.nodes[step].writes}
     reads = [{value for step in unit for value in graph.nodes[step].reads} for unit in units]
@@ -182,6 +198,12 @@ def _borders(operators: OperatorGraph, units: Sequence[Sequence[int]]) -> list[T
     for task in range(1, last):
         if task not in awaited or any(made.get(value) == task for value in graph.outputs):
             found.append(TaskValue(maker=task, readers=(last,), size_bytes=0))
+    if moves:
+        for value in range(operators.num_params):
+            readers = tuple(number + 1 for number, values in enumerate(reads) if value in values)
+            found += [TaskValue(maker=0, readers=readers, size_bytes=graph.sizes[value])] if readers else []
+        for value in sorted(graph.outputs & made.keys()):
+            found.append(TaskValue(maker=made[value], readers=(last,), size_bytes=graph.sizes[value]))
     return found
 
 
@@ -199,7 +221,22 @@ def _routes(costs: Sequence[ProcessorCosts], platform: Platform) -> dict[tuple[i
                 routes[source, target] = Route(signal_time=one.from_cycles(signal.latency_cycles))
             elif one is other and source != target:
                 routes[source, target] = Route()
+    for source, target in routes:
+        near = [platform.near_memory(costs[number].processor) or platform.activations for number in (source, target)]
+        if near[0] != near[1]:
+            routes[source, target] = _moving(costs[0], routes[source, target], near[0], near[1])
     return routes
+
+
+def _moving(first: ProcessorCosts, route: Route, source: str, target: str) -> Route:
+    """A route along which tensors are moved between memories; by way of the default one, where it is neither."""
+    home, probe = first.time.platform.activations, 1 << 12
+    ways = [(source, target)] if home in (source, target) else [(source, home), (home, target)]
+    none, some = (
+        sum(first.time.transfer_cycles(*way, num_bytes) for way in ways) for num_bytes in (0, probe)
+    )  # fmt: skip
+    time = first.from_cycles(probe * 1000) / (probe * 1000) * (some - none) / probe
+    return replace(route, transfer_time=first.from_cycles(none + CALL_CYCLES), time_per_byte=time)
 
 
 def driving_of(costs: Sequence[ProcessorCosts]) -> Driving | None:

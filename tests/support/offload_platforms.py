@@ -40,3 +40,22 @@ def with_accelerator(
     )  # fmt: skip
     links = [Link(source="npu", target=memory.name, bytes_per_cycle=4) for memory in platform.memories]
     return replace(platform, processors=(*platform.processors, npu), links=(*platform.links, *links))
+
+
+def with_far_accelerator(base: Platform | str, *, dma: bool = False, reaches_weights: bool = True) -> Platform:
+    """The same, whose accelerator reaches a ram of its own, and weights; a DMA joins it to the default one, or none."""
+    platform = with_accelerator(base)
+    home, board = platform.memory(platform.activations), platform.board
+    own = replace(
+        home, name="npu_ram", capacity_bytes=1 << 16, section=".bss.npu_ram" if board else None,
+        address=0x2100_0000 if board else None,
+    )  # fmt: skip
+    links = [link for link in platform.links if link.source != "npu"]
+    links += [Link(source="npu", target="npu_ram", bytes_per_cycle=4)]
+    links += [Link(source="npu", target=platform.weights, bytes_per_cycle=4)] if reaches_weights else []
+    if dma:
+        ends = (home.name, "npu_ram"), ("npu_ram", home.name), (platform.weights, "npu_ram")
+        links += [Link(source=one, target=other, bytes_per_cycle=4, dma=True) for one, other in ends]
+    else:
+        links.append(Link(source=platform.processor.name, target="npu_ram", bytes_per_cycle=4))
+    return replace(platform, memories=(*platform.memories, own), links=tuple(links))

@@ -246,16 +246,16 @@ class BuildOptions:
         return tuple(found)
 
     def offloads_of(self, platform: Platform) -> tuple[Processor, ...]:
-        """Accelerators that may be used: they reach tensors, states and weights. Raises BadOptions.
+        """Accelerators that may be used: they reach the default memory and weights, or a ram that all gets to.
 
-        A pipeline has none: its stages are cores.
+        A pipeline has none: its stages are cores. Raises BadOptions.
         """
-        needed = (platform.activations, platform.states, platform.weights)
-        found = tuple(
-            one
-            for one in self.processors_of(platform)
-            if one.kind == "offload" and all(platform.reached_by(one.name, memory) for memory in needed)
-        )
+
+        def is_reached(one: Processor) -> bool:
+            near = platform.near_memory(one)
+            return bool(near) or (near == "" and platform.reached_by(one.name, platform.weights) is not None)
+
+        found = tuple(one for one in self.processors_of(platform) if one.kind == "offload" and is_reached(one))
         if found and self.objective == "throughput":
             raise BadOptions(
                 f"objective = 'throughput': {found[0].name} is an accelerator, and no stage of a pipeline; choose "
@@ -271,7 +271,10 @@ class BuildOptions:
         asked: Mapping[str, int] = self.ram if isinstance(self.ram, Mapping) else {}
         limits = {platform.activations: self.limit_bytes(platform)}
         cores = self.cores_of(platform)
-        reaching = (*cores, *self.offloads_of(platform))
+        offloads = self.offloads_of(platform)
+        if any(platform.near_memory(one) for one in offloads):  # what lies there is moved for them alone
+            return limits
+        reaching = (*cores, *offloads)
         for memory in platform.memories:
             if memory.kind != "ram" or not all(platform.reached_by(one.name, memory.name) for one in reaching):
                 continue

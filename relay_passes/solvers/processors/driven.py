@@ -33,6 +33,7 @@ class _Run:
         self.free = [0] * len(problem.names)
         self.at: dict[int, int] = {}
         self.ends: dict[int, list[tuple[int, int]]] = {}
+        self.moved: set[tuple[int, int, int]] = set()
 
     def wait(self, accelerator: int) -> None:
         """The core waits for what an accelerator is at, if it is at anything."""
@@ -52,6 +53,7 @@ class _Run:
             caller = 0 if part.processor in self.driving.accelerators else part.processor
             if caller != part.processor:
                 self.wait(part.processor)
+            self._move(task, part.processor)
             begin = self.free[caller]
             for maker in self.problem.makers[task]:
                 for source, end in self.ends[maker]:
@@ -65,6 +67,19 @@ class _Run:
                 self.at[part.processor] = task
             found.append((part.processor, end))
         self.ends[task] = found
+
+    def _move(self, task: int, target: int) -> None:
+        """The core moves what a task reads to the memory that its processor reaches, each value once."""
+        for value, maker in self.problem.read_from[task]:
+            for part in self.problem.tasks[maker].forms[self.forms[maker]].parts:
+                key = value, part.processor, target
+                if part.processor == target or key in self.moved or (part.processor, target) not in self.problem.routes:
+                    continue
+                self.moved.add(key)
+                time = self.problem.transfer_time(value, part, target)
+                if time:
+                    made = max(end for _, end in self.ends[maker])
+                    self.free[0] = max(self.free[0], made) + time
 
     def end(self) -> int:
         """Time at which all is done."""
