@@ -18,8 +18,9 @@ from tvm_ext.fit_methods import FitMethod, MemoryPass
 from tvm_ext.next_try import Offer, Try
 
 T = TypeVar("T")
-Spread = Literal["all", "in order", "first"]
-"""Processors that operators go to: all; accelerators beside the first core, in the order that came; the first core."""
+Spread = Literal["all", "first"] | int
+"""Processors that operators go to: all, or the first core; a number: accelerators beside that core, in the order that
+came, as far as so many bytes in the default memory are enough."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +91,7 @@ class Fitter:
             return self._once(key, lambda: self.stages.compiled(module, method.options, memories, spread))
 
         home = self.platform.activations
-        narrower: list[Spread] = ["in order", "first"] if options.offloads_of(self.platform) else ["first"]
+        narrower: list[Spread] = [limits[home], "first"] if options.offloads_of(self.platform) else ["first"]
         spread: Spread = "all"
         compiled = within(allowed, spread)
         while compiled.placement is not None and _is_over(compiled, {home: limits[home]}) and narrower:

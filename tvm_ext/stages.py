@@ -124,7 +124,8 @@ def sharing(
         )
         for core in used
     ]  # fmt: skip
-    placing = PlaceProcessors(platform, costs, options.objective, options.group, in_order=spread == "in order")
+    tight_bytes = spread if isinstance(spread, int) else None
+    placing = PlaceProcessors(platform, costs, options.objective, options.group, tight_bytes=tight_bytes)
     return [placing, *([ReachAccelerators(platform)] if offloads else [])]
 
 

@@ -36,7 +36,7 @@ from tvm_ext.core.platform import Platform
 class PlaceProcessors:
     """Places operators on processors, in whole or in rows. costs: of the processors to choose from, the first first.
 
-    in_order: operators keep their order.
+    tight_bytes: what tensors may take where operators keep their order, and accelerators compute none that needs more.
     """
 
     def __init__(
@@ -46,21 +46,23 @@ class PlaceProcessors:
         objective: Objective,
         grouping: Grouping,
         *,
-        in_order: bool = False,
+        tight_bytes: int | None = None,
     ) -> None:
         self.platform, self.costs, self.objective, self.grouping = platform, costs, objective, grouping
-        self.in_order = in_order
+        self.tight_bytes = tight_bytes
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         main = mod["main"]
         if len(self.costs) < 2 or not is_dataflow(main) or not has_composites_only(mod):
             return mod
         operators = OperatorGraph(mod, main, self.costs[0].backend)
-        work = shared_work(operators, self.costs, self.platform, self.objective)
+        work = shared_work(operators, self.costs, self.platform, self.objective, self.tight_bytes)
         if work is None:
             return mod
         fast_bytes, driving = fast_memory_bytes(self.platform), driving_of(self.costs)
-        chosen = choose_processors(work, self.objective, self.grouping, fast_bytes, driving, in_order=self.in_order)
+        chosen = choose_processors(
+            work, self.objective, self.grouping, fast_bytes, driving, in_order=self.tight_bytes is not None
+        )
         if chosen is None:
             return mod
         module = mod.clone()

@@ -15,6 +15,7 @@ from tvm import relax
 from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.analysis.processor_costs import ProcessorCosts
 from relay_passes.processors.row_parts import RowPart, cuttable, split_rows
+from relay_passes.solvers.liveness import live_bytes
 from relay_passes.solvers.processors.driven import Driving
 from relay_passes.solvers.processors.problem import (
     WHOLE,
@@ -52,15 +53,25 @@ class SharedWork:
 
 
 def shared_work(
-    operators: OperatorGraph, costs: Sequence[ProcessorCosts], platform: Platform, objective: Objective
+    operators: OperatorGraph,
+    costs: Sequence[ProcessorCosts],
+    platform: Platform,
+    objective: Objective,
+    tight_bytes: int | None = None,
 ) -> SharedWork | None:
-    """The problem of sharing; None where an operator runs on none of the processors."""
+    """The problem of sharing; None where an operator runs on none of the processors.
+
+    tight_bytes: accelerators take no operator at which more are alive: their results share no bytes with their inputs.
+    """
     units, routes = _units(operators), _routes(costs, platform)
+    live = _live_apart(operators) if tight_bytes is not None else []
     forms: list[list[TaskForm]] = []
     parts: dict[tuple[int, int], tuple[RowPart, ...]] = {}
     first = 0 if objective == "throughput" else 1
     for number, unit in enumerate(units):
         whole = _whole_times(operators, unit, costs)
+        if tight_bytes is not None and max(live[index] for index in unit) > tight_bytes:
+            whole = {processor: time for processor, time in whole.items() if not costs[processor].is_offload}
         if not whole:
             return None
         forms.append([TaskForm(parts=(FormPart(processor=p, time=time),)) for p, time in whole.items()])
@@ -82,6 +93,13 @@ def shared_work(
         tasks=tuple(tasks), values=tuple(values), routes=routes,
     )  # fmt: skip
     return SharedWork(problem=problem, units=units, parts=parts, first=first)
+
+
+def _live_apart(operators: OperatorGraph) -> list[int]:
+    """Bytes alive at each step in order, if no result takes the place of what it is made of."""
+    graph = operators.graph()
+    apart = tuple(replace(node, shared_bytes={}, extra_bytes=0) for node in graph.nodes)
+    return live_bytes(replace(graph, nodes=apart), range(len(apart)))
 
 
 def _units(operators: OperatorGraph) -> tuple[tuple[int, ...], ...]:

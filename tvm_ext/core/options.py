@@ -246,14 +246,14 @@ class BuildOptions:
         return tuple(found)
 
     def offloads_of(self, platform: Platform) -> tuple[Processor, ...]:
-        """Accelerators that may be used: they reach the default memory and weights, or a ram that all gets to.
+        """Accelerators that may be used: they reach tensors, states and weights, or a ram that all gets to.
 
         A pipeline has none: its stages are cores. Raises BadOptions.
         """
 
         def is_reached(one: Processor) -> bool:
-            near = platform.near_memory(one)
-            return bool(near) or (near == "" and platform.reached_by(one.name, platform.weights) is not None)
+            near, needed = platform.near_memory(one), (platform.weights, platform.states)
+            return bool(near) or (near == "" and all(platform.reached_by(one.name, memory) for memory in needed))
 
         found = tuple(one for one in self.processors_of(platform) if one.kind == "offload" and is_reached(one))
         if found and self.objective == "throughput":
