@@ -55,10 +55,11 @@ TVM_EXT_INLINE void tvm_ext_softmax_tflite(const int8_t *input, int8_t *output, 
             sum += tvm_ext_divide_by_power(exponential[largest - x[c]], TVM_EXT_SOFTMAX_SUM_BITS);
         }
         const int32_t zeros = tvm_ext_leading_zeros(sum);
-        const int32_t exponent =
-            tvm_ext_clamp(TVM_EXT_SOFTMAX_SUM_BITS + TVM_EXT_SOFTMAX_TO_256THS - zeros, 0, TVM_EXT_SOFTMAX_MOST_BITS);
+        const int32_t shift = TVM_EXT_SOFTMAX_SUM_BITS + TVM_EXT_SOFTMAX_TO_256THS - zeros;
+        const int32_t exponent = tvm_ext_clamp(shift, 0, TVM_EXT_SOFTMAX_MOST_BITS);
         const uint32_t excess = ((uint32_t)sum << zeros) - UINT32_C(0x80000000);
-        const int32_t factor = tvm_ext_one_over_one_plus((int32_t)excess);
+        /* Of a sum of 512 or more less than half a 256th is left for each. */
+        const int32_t factor = shift > TVM_EXT_SOFTMAX_MOST_BITS ? 0 : tvm_ext_one_over_one_plus((int32_t)excess);
         for (int32_t c = 0; c < length; ++c) {
             const int32_t product = tvm_ext_multiply_high(exponential[largest - x[c]], factor);
             const int32_t value = tvm_ext_divide_by_power(product, exponent) - 128;

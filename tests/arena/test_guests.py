@@ -14,7 +14,7 @@ from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.program.program import Program, Transfer
 from tests.arena.programs import call, program
-from tests.arena.test_validate_states import kept
+from tests.arena.states import kept
 from tvm_ext.core.errors import PlanRejected
 from tvm_ext.core.platform import STATE_MEMORY
 

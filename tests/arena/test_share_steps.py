@@ -14,17 +14,10 @@ from codegen_c.program.program import AffineRow, Loop, Program, RowRange, Transf
 from codegen_c.program.share_steps import lists_of, share_steps
 from codegen_c.program.step_order import order_of
 from codegen_c.program.tensors import Constant, Part
+from tests.arena.lists import DIAMOND
 from tests.arena.programs import call, program
 from tests.support.parallel_programs import random_lists, random_program, sliding
 from tvm_ext.core.errors import PlanRejected
-
-DIAMOND = program(
-    {"x": 16, "a": 16, "b": 16, "c": 16, "y": 16},
-    call("s0", "x", "a"),
-    call("s1", "a", "b", scratch_bytes=16),
-    call("s2", "a", "c", scratch_bytes=16),
-    call("s3", "b c", "y"),
-)
 
 
 def words(parallel: ParallelProgram) -> list[str]:

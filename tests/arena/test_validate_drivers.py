@@ -16,8 +16,8 @@ from codegen_c.lowering.driver_waits import with_waits
 from codegen_c.program.program import DriverWait, KernelCall, Loop, Program, Step
 from codegen_c.program.share_steps import share_steps
 from codegen_c.program.step_order import order_of
+from tests.arena.lists import listed, placed
 from tests.arena.programs import call, program
-from tests.arena.test_validate_order import listed, placed
 from tvm_ext.core.errors import PlanRejected
 
 SIZES = dict.fromkeys(("x", "a", "b", "c", "y"), 16)

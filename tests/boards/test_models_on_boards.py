@@ -40,7 +40,9 @@ def test_shared_models(packages: Packages, shared_models, board: Platform, name:
     assert report["arena_bytes"] <= alive_bytes[name] + 256
 
 
-@pytest.mark.parametrize("name", ["branches", "gathers", "moves_data", "nasty_names", "output_that_is_an_input"])
+@pytest.mark.parametrize(
+    "name", some_of(["branches", "moves_data", "nasty_names"], sweep=["gathers", "output_that_is_an_input"])
+)
 @pytest.mark.parametrize("options", [BOTH, SMALL], ids=["arena", "caller"])
 def test_small_models(packages: Packages, name: str, options: BuildOptions) -> None:
     package = packages.small(name, SMALL_MODELS[name], "cortex_m4", options)

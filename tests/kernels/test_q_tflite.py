@@ -174,6 +174,17 @@ def test_softmax_is_a_softmax() -> None:
     assert np.abs(found.astype(int) + 128 - 256 * powers / powers.sum()).max() < 1
 
 
+@pytest.mark.parametrize("length", [511, 512, 640, 4095])
+def test_softmax_of_many_that_are_alike(length: int) -> None:
+    """Half a 256th is left for each from 512 on: what the sum is shifted by is more than a word has bits."""
+    source = TensorType(shape=(2, length), dtype="int8", quantization=Quantization(scale=1 / 128, zero_point=0))
+    operator = QSoftmax(inputs=(source,), outputs=(replace(source, quantization=PROBABILITIES),), rounding="tflite")
+    x = np.full(source.shape, 127, np.int8)
+    (found,) = qsoftmax_tflite.reference(operator, [x])
+    np.testing.assert_array_equal(found, -127 if length == 511 else -128)
+    assert_c_equals_reference([operator], [[x]], qsoftmax_tflite.KERNEL)
+
+
 @FEW
 @given(tensor_types((1, 4, 4, 2)), tensor_types((1, 4, 4, 2)), seeds)
 def test_requantize(source: TensorType, output: TensorType, seed: int) -> None:

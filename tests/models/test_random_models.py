@@ -10,11 +10,12 @@ import tvm_ext
 from tests.support.onnx_models import saved
 from tests.support.packages import Packages, assert_close, sample
 from tests.support.random_models import random_model
+from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions
 from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs
 
 
-@pytest.mark.parametrize("seed", [2, 8, 15, *range(20, 26)])
+@pytest.mark.parametrize("seed", some_of([2, 8, 15, 20], sweep=range(21, 26)))
 def test_on_the_host(packages: Packages, seed: int) -> None:
     package = packages.small(f"random_{seed}", lambda: random_model(seed))
     inputs = sample(package)
@@ -24,7 +25,7 @@ def test_on_the_host(packages: Packages, seed: int) -> None:
 
 
 @pytest.mark.board
-@pytest.mark.parametrize("seed", [3, 11])
+@pytest.mark.parametrize("seed", some_of([3], sweep=[11]))
 def test_on_a_board(tmp_path: Path, seed: int) -> None:
     path = saved(random_model(seed), tmp_path)
     options = BuildOptions(io="caller", optimize="size", verify=("host", "qemu"))

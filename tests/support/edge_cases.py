@@ -193,6 +193,11 @@ CASES = [
     _unary("MaxPool", np.tile(ROWS, (1, 1, 4, 4)), kernel_shape=[3, 3]),
     _unary("AveragePool", np.tile(ROWS, (1, 1, 2, 2)), kernel_shape=[3, 3]),
     _unary("GlobalAveragePool", np.tile(ROWS, (1, 1, 1, 1))),
+    EdgeCase(
+        name="Gemm_beta_0", node=NODE("Gemm", ["x", "w", "c"], ["y"], beta=0.0, alpha=0.5),
+        inputs={"x": np.arange(8, dtype=np.float32).reshape(2, 4)},
+        constants={"w": np.ones((4, 3), np.float32), "c": np.array([NAN, INF, 1], np.float32)},
+    ),
     *(_quantize(dtype) for dtype in ("int8", "uint8")),
     _dynamic("zeros", [0] * 6),
     _dynamic("nan", [1, 2, NAN, -3]),

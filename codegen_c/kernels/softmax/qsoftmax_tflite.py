@@ -28,7 +28,8 @@ INCLUDES = (*requantize_tflite.INCLUDES, "tvm_ext_softmax_tflite.h", "tvm_ext_la
 # The largest factor from input steps to units of an argument.
 _LARGEST_FACTOR = 2.0**31 - 1
 MAX_LENGTH = (1 << SUM_BITS) - 1
-# Shift from the product of two numbers without integer bits to 256ths. TensorFlow Lite gives up beyond 31 bits.
+# Shift from the product of two numbers without integer bits to 256ths. Beyond 31 bits less than half of one is left:
+# nothing, where TensorFlow Lite's kernels shift by more places than a word has.
 _TO_256THS, _MOST_BITS = 31 - 8, 31
 
 
@@ -38,7 +39,9 @@ def reference(operator: QSoftmax, inputs: list[np.ndarray]) -> list[np.ndarray]:
     exponentials = table(operator).astype(np.int64)[x.max(axis=-1, keepdims=True) - x]
     total = divide_by_power(exponentials, SUM_BITS).sum(axis=-1, keepdims=True)
     factor, exponent = reciprocal(total)
-    value = divide_by_power(multiply_high(exponentials, factor), np.minimum(exponent + _TO_256THS, _MOST_BITS)) - 128
+    shift = exponent + _TO_256THS
+    product = multiply_high(exponentials, np.where(shift > _MOST_BITS, 0, factor))
+    value = divide_by_power(product, np.minimum(shift, _MOST_BITS)) - 128
     return [np.clip(value, -128, 127).astype(np.int8)]
 
 
