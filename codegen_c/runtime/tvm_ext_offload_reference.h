@@ -106,8 +106,8 @@ static inline int32_t tvm_ext_reference_sum(const tvm_ext_reference_call *call, 
             const int32_t first = ((image * layer->input_rows + h) * layer->input_columns + w) * channels + begin;
             const int32_t tap = r * layer->kernel_columns + s;
             const int32_t taps = layer->kernel_rows * layer->kernel_columns;
-            const int32_t place = is_depthwise ? tap * layer->output_channels + channel
-                                               : (channel * taps + tap) * channels;
+            const int32_t place =
+                is_depthwise ? tap * layer->output_channels + channel : (channel * taps + tap) * channels;
             sum += tvm_ext_reference_products(call->input, first, layer->is_unsigned, layer->input_zero_point,
                                               &call->constants.weights[place], is_depthwise ? 1 : channels);
         }
@@ -141,10 +141,10 @@ static inline void tvm_ext_reference_dense(const tvm_ext_reference_call *call)
     for (int32_t v = 0; v < layer->vectors; ++v) {
         for (int32_t k = 0; k < layer->output_channels; ++k) {
             const int32_t depth = layer->input_channels;
-            const int32_t sum = call->constants.bias[k] +
-                                tvm_ext_reference_products(call->input, v * depth, layer->is_unsigned,
-                                                           layer->input_zero_point,
-                                                           &call->constants.weights[k * depth], depth);
+            const int32_t sum =
+                call->constants.bias[k] + tvm_ext_reference_products(call->input, v * depth, layer->is_unsigned,
+                                                                     layer->input_zero_point,
+                                                                     &call->constants.weights[k * depth], depth);
             const int32_t scaled = tvm_ext_reference_scaled(sum, &call->constants, k, layer->rounds_twice);
             const int32_t value = tvm_ext_clamp(scaled + layer->output_zero_point, layer->low, layer->high);
             tvm_ext_reference_write(call->output, v * layer->output_channels + k, layer->is_unsigned, value);

@@ -119,10 +119,10 @@ def _units(operators: OperatorGraph) -> tuple[tuple[int, ...], ...]:
 def _whole_times(operators: OperatorGraph, unit: Sequence[int], costs: Sequence[ProcessorCosts]) -> dict[int, int]:
     """The time of a unit on each processor that can run all of it; functions of the application run on the first.
 
-    Accelerators take no rows; the first core's start and wait are in their time.
+    Accelerators take no rows; the first core's call that starts them is in their time.
     """
     found: dict[int, int] = {}
-    calls = 2 * costs[0].from_cycles(CALL_CYCLES)
+    start = costs[0].from_cycles(CALL_CYCLES)
     in_rows = len(unit) > 1 or any(RowSplit.read(operators.composites[index]).sequence for index in unit)
     for processor, cost in enumerate(costs):
         if cost.is_offload and in_rows:
@@ -132,7 +132,7 @@ def _whole_times(operators: OperatorGraph, unit: Sequence[int], costs: Sequence[
         is_callback = any(StreamDirection.read(composite).direction for composite in composites)
         if None not in times and (processor == 0 or not is_callback):
             found[processor] = sum(time for time in times if time is not None)
-            found[processor] += calls + _fetch_time(composites[0], costs, cost) if cost.is_offload else 0
+            found[processor] += start + _fetch_time(composites[0], costs, cost) if cost.is_offload else 0
     return found
 
 

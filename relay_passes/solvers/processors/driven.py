@@ -18,8 +18,8 @@ ROUNDS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Driving:
-    """accelerators: among the processors of a problem, started by the first one. call_time: of a start, or of a wait,
-    on that core; the problem has both in the time of each of their tasks."""
+    """accelerators: among the processors of a problem, started by the first one. call_time: of a start on that core,
+    which the problem has in the time of each of their tasks, or of a wait that need not wait."""
 
     accelerators: frozenset[int]
     call_time: int
@@ -39,7 +39,7 @@ class _Run:
         """The core waits for what an accelerator is at, if it is at anything."""
         task = self.at.pop(accelerator, None)
         if task is not None:
-            self.free[0] = max(self.free[0], self.free[accelerator]) + self.driving.call_time
+            self.free[0] = max(self.free[0] + self.driving.call_time, self.free[accelerator])
             self.ends[task] = [(0, self.free[0])]
 
     def append(self, task: int) -> None:
@@ -63,7 +63,7 @@ class _Run:
                 end = self.free[caller] = begin + part.time
             else:
                 self.free[0] = begin + self.driving.call_time
-                end = self.free[part.processor] = begin + part.time - self.driving.call_time
+                end = self.free[part.processor] = begin + part.time
                 self.at[part.processor] = task
             found.append((part.processor, end))
         self.ends[task] = found
