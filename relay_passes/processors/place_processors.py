@@ -66,7 +66,8 @@ class PlaceProcessors:
         if chosen is None:
             return mod
         module = mod.clone()
-        writer = PlacementWriter(module, operators, ["", *(cost.processor.name for cost in self.costs[1:])])
+        names = ["", *(cost.processor.name for cost in self.costs[1:])]
+        writer = PlacementWriter(module, operators, names, driving.accelerators if driving else ())
         for task in chosen.found.sequence:
             form = chosen.found.forms[task]
             if (task, form) in work.parts:

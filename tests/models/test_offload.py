@@ -14,6 +14,7 @@ from onnx import helper
 from codegen_c.backend.build import Compiled
 from codegen_c.backend.share import check_driven, driver_names
 from codegen_c.program.program import DriverWait, KernelCall, drivers_of
+from tests.support.core_platforms import host_cores
 from tests.support.offload_platforms import with_accelerator
 from tests.support.onnx_models import model_of, weights
 from tests.support.random_models import random_model
@@ -133,6 +134,23 @@ def test_a_program_that_does_not_wait_gives_other_bytes(
     text.write_text("\n".join(lines) + "\n", encoding="utf-8")
     with HostModel(tmp_path / "bad", driven.interface) as model:
         assert not same(expected, [model.run(sample) for sample in samples])
+
+
+def test_two_cores_and_an_accelerator(tmp_path: Path) -> None:
+    """Rows that both cores make are joined for the accelerator, which the first one starts."""
+    nodes = [
+        helper.make_node("MaxPool", ["x"], ["p"], name="pool", kernel_shape=[5, 5], pads=[2] * 4),
+        helper.make_node("Conv", ["p", "w"], ["y"], name="conv", pads=[1] * 4),
+    ]
+    model = model_of(nodes, {"x": (1, 8, 24, 24)}, {"y": (1, 8, 24, 24)}, {"w": weights(8, 8, 3, 3)})
+    both = with_accelerator(host_cores(1_000_000_000, 1_000_000_000))
+    found, samples = compiled(model, tmp_path, both)
+    assert found.parallel and [steps.processor for steps in found.parallel.lists] == ["cpu", "cpu1"]
+    assert drivers_of(found.program) and found.placement and found.placement["split_operators"] >= 1
+    single, _ = compiled(model, tmp_path, both, processors=("cpu",))
+    expected = answers(single, tmp_path / "single", samples)
+    assert same(expected, answers(found, tmp_path / "late", samples))
+    assert same(expected, answers(found, tmp_path / "early", samples, "-DTVM_EXT_OFFLOAD_EARLY=1"))
 
 
 def test_dear_accelerators_get_nothing(tmp_path: Path) -> None:
