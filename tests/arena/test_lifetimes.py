@@ -85,6 +85,15 @@ def test_a_window_whose_end_nothing_uses_keeps_what_is_left() -> None:
     assert extents(reading) == {"s": [(0, 12), (0, 12), (0, 16)]}
 
 
+def test_parts_of_a_state_are_counted_in_its_elements() -> None:
+    """Of four elements of two bytes three are kept; the last is touched by the second of three steps."""
+    steps = call("s0", "x old", "y"), call("s1", "y", "end"), call("s2", "y", "z")
+    made = program({"x": 8, "s": 4, "old": 3, "y": 8, "z": 8, "end": 1}, *steps, outputs="y z")
+    made = kept(made, "shift", "old", {"old": (0, 3), "end": (3, 1)})
+    wide = {name: replace(made.tensors[name], dtype="int16") for name in ("s", "old", "end")}
+    assert extents(replace(made, tensors=dict(made.tensors) | wide)) == {"s": [(0, 6), (0, 8), (0, 6)]}
+
+
 def test_parts_of_another_tensor_make_no_state_longer() -> None:
     made = program(
         {"x": 8, "s": 16, "old": 12, "y": 8, "w": 32, "half": 16}, call("s0", "x old", "w"), call("s1", "half", "y")

@@ -79,6 +79,15 @@ def test_a_fast_memory_that_holds_the_stack_too(packages: Packages) -> None:
     assert lies_in(package, "kws_int8_psram", "psram")
 
 
+def test_inputs_of_the_caller_are_moved_from_where_the_plan_has_them(packages: Packages) -> None:
+    """The firmware keeps them in the memory for tensors, which is not that of its other variables."""
+    options = BuildOptions(verify=("host", "qemu"), io="caller", ram={"sram": 1})
+    package = packages.small("random_1", lambda: random_model(1), "cortex_m55", options)
+    moved = package.report["verify"]["qemu"]["moved"]
+    assert moved == package.report["prediction"]["moved"] != []
+    assert all(lies_in(package, f"input_{spec.name}", "sram") for spec in package.interface.inputs)
+
+
 def test_a_board_that_moves_something_else_fails_verification(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(tvm_ext.subject, "moved_bytes", lambda _: {("sram", "dtcm"): 1})
     mod = tvm_ext.load(saved(random_model(1), tmp_path))

@@ -129,6 +129,20 @@ def test_a_constant_is_an_output_under_its_name(tmp_path: Path) -> None:
     assert package.report["verify"]["host"]["reference"] == "PyTorch"
 
 
+def test_outputs_that_are_one_tensor_have_their_names(tmp_path: Path) -> None:
+    """An input and a result under other names."""
+
+    class Aliases(nn.Module):
+        def forward(self, image: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            y = image + 1
+            return torch.ops.aten.alias(image), y, torch.ops.aten.alias(y), y * 2
+
+    path = export(Aliases().eval(), (1, 4), tmp_path / "aliases.pt2")
+    package = tvm_ext.build(load(path), "host", tmp_path / "out", HOST_ONLY)
+    assert list(package.outputs) == ["alias", "add", "alias_1", "mul"]
+    assert package.report["verify"]["host"]["reference"] == "PyTorch"
+
+
 def test_an_output_of_another_type_than_torch_gives_is_refused(tmp_path: Path) -> None:
     """TVM's importer multiplies matrices in float32, whatever they are."""
 

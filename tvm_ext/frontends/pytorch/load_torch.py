@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import logging
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import tvm
-from tvm import relax
 
 from relay_passes.dataflow import bindings, live, outputs, rebuild
 from tvm_ext.core.errors import BadModel
@@ -30,19 +30,20 @@ def load_torch(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: L
     data = mapped_file(path, kind="a .pt2 file")
     archive = screened_archive(path, data, limits)
     program = import_program(path, _program(path, archive))
-    loaded = _with_buffers(_with_constants_named(load_relax(program.mod, shapes, limits), program), program.buffers)
+    loaded = _with_buffers(_with_torch_names(load_relax(program.mod, shapes, limits), program), program.buffers)
     return replace(loaded, mod=_without_dead(loaded.mod), sha256=hashlib.sha256(data).hexdigest())
 
 
-def _with_constants_named(loaded: Loaded, program: ImportedProgram) -> Loaded:
-    """The model whose results that depend on no input have torch's names: no variable of the graph carries them."""
-    results = outputs(loaded.mod["main"])
-    if len(results) != len(program.output_names):
+def _with_torch_names(loaded: Loaded, program: ImportedProgram) -> Loaded:
+    """The model with torch's names of its results; two that have one there keep those of the graph's variables.
+
+    No variable carries the name of a constant, of an input's alias, or a second one of a result.
+    """
+    if len(loaded.output_names) != len(program.output_names):
         return loaded
-    named = zip(results, loaded.output_names, program.output_names, strict=True)
-    return replace(
-        loaded, output_names=tuple(own if isinstance(result, relax.Var) else given for result, own, given in named)
-    )
+    counts = Counter(program.output_names)
+    named = zip(loaded.output_names, program.output_names, strict=True)
+    return replace(loaded, output_names=tuple(given if counts[given] == 1 else own for own, given in named))
 
 
 def _with_buffers(loaded: Loaded, buffers: Sequence[MutatedBuffer]) -> Loaded:
