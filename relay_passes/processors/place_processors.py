@@ -24,7 +24,8 @@ from relay_passes.analysis.processor_costs import ProcessorCosts
 from relay_passes.composites import has_composites_only
 from relay_passes.dataflow import is_dataflow, with_main
 from relay_passes.processors.choose_processors import choose_processors, placement_report
-from relay_passes.processors.shared_work import driving_of, fast_memory_bytes, shared_work
+from relay_passes.processors.routes import driving_of
+from relay_passes.processors.shared_work import fast_memory_bytes, shared_work
 from relay_passes.processors.write_placement import PlacementWriter
 from tvm_ext.core.decisions.outcomes import SchedulePeak
 from tvm_ext.core.decisions.processors import ProcessorPlacement

@@ -10,13 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from tvm import relax
-
 from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.analysis.processor_costs import ProcessorCosts
+from relay_passes.processors.routes import fetch_time, routes_of
 from relay_passes.processors.row_parts import RowPart, cuttable, split_rows
 from relay_passes.solvers.liveness import live_bytes
-from relay_passes.solvers.processors.driven import Driving
 from relay_passes.solvers.processors.problem import (
     WHOLE,
     FormPart,
@@ -63,7 +61,7 @@ def shared_work(
 
     tight_bytes: accelerators take no operator at which more are alive: their results share no bytes with their inputs.
     """
-    units, routes = _units(operators), _routes(costs, platform)
+    units, routes = _units(operators), routes_of(costs, platform)
     live = _live_apart(operators) if tight_bytes is not None else []
     forms: list[list[TaskForm]] = []
     parts: dict[tuple[int, int], tuple[RowPart, ...]] = {}
@@ -132,18 +130,8 @@ def _whole_times(operators: OperatorGraph, unit: Sequence[int], costs: Sequence[
         is_callback = any(StreamDirection.read(composite).direction for composite in composites)
         if None not in times and (processor == 0 or not is_callback):
             found[processor] = sum(time for time in times if time is not None)
-            found[processor] += start + _fetch_time(composites[0], costs, cost) if cost.is_offload else 0
+            found[processor] += start + fetch_time(composites[0], costs, cost) if cost.is_offload else 0
     return found
-
-
-def _fetch_time(composite: relax.Function | None, costs: Sequence[ProcessorCosts], cost: ProcessorCosts) -> int:
-    """Time in which weights come to an accelerator that does not reach them."""
-    platform = costs[0].time.platform
-    near = platform.near_memory(cost.processor)
-    if not near or composite is None or platform.reached_by(cost.processor.name, platform.weights):
-        return 0
-    num_bytes = cost.backend.footprint(composite).weights_bytes
-    return costs[0].from_cycles(costs[0].time.transfer_cycles(platform.weights, near, num_bytes))
 
 
 def _cuts(
@@ -223,44 +211,6 @@ def _borders(operators: OperatorGraph, units: Sequence[Sequence[int]], *, moves:
         for value in sorted(graph.outputs & made.keys()):
             found.append(TaskValue(maker=made[value], readers=(last,), size_bytes=graph.sizes[value]))
     return found
-
-
-def _routes(costs: Sequence[ProcessorCosts], platform: Platform) -> dict[tuple[int, int], Route]:
-    """Signals between cores; all share the memory of the tensors, so nothing else crosses.
-
-    The first core speaks for accelerators.
-    """
-    callers = [costs[0] if cost.is_offload else cost for cost in costs]
-    routes: dict[tuple[int, int], Route] = {}
-    for source, one in enumerate(callers):
-        for target, other in enumerate(callers):
-            signal = platform.signal_between(one.processor.name, other.processor.name)
-            if signal:
-                routes[source, target] = Route(signal_time=one.from_cycles(signal.latency_cycles))
-            elif one is other and source != target:
-                routes[source, target] = Route()
-    for source, target in routes:
-        near = [platform.near_memory(costs[number].processor) or platform.activations for number in (source, target)]
-        if near[0] != near[1]:
-            routes[source, target] = _moving(costs[0], routes[source, target], near[0], near[1])
-    return routes
-
-
-def _moving(first: ProcessorCosts, route: Route, source: str, target: str) -> Route:
-    """A route along which tensors are moved between memories; by way of the default one, where it is neither."""
-    home, probe = first.time.platform.activations, 1 << 12
-    ways = [(source, target)] if home in (source, target) else [(source, home), (home, target)]
-    none, some = (
-        sum(first.time.transfer_cycles(*way, num_bytes) for way in ways) for num_bytes in (0, probe)
-    )  # fmt: skip
-    time = first.from_cycles(probe * 1000) / (probe * 1000) * (some - none) / probe
-    return replace(route, transfer_time=first.from_cycles(none + CALL_CYCLES), time_per_byte=time)
-
-
-def driving_of(costs: Sequence[ProcessorCosts]) -> Driving | None:
-    """The accelerators among processors; None without."""
-    found = frozenset(number for number, cost in enumerate(costs) if cost.is_offload)
-    return Driving(accelerators=found, call_time=costs[0].from_cycles(CALL_CYCLES)) if found else None
 
 
 def fast_memory_bytes(platform: Platform) -> int:
