@@ -41,10 +41,15 @@ def call_new(
     mod: tvm.IRModule, name: str, func: relax.Function, arguments: Sequence[relax.Expr], span: tvm.ir.Span | None = None
 ) -> relax.Call:
     """Adds a function to the module under a name that is free, and calls it."""
+    return relax.BlockBuilder().normalize(relax.Call(added(mod, name, func), arguments, span=span))
+
+
+def added(mod: tvm.IRModule, name: str, func: relax.Function) -> tvm.ir.GlobalVar:
+    """The variable of a function that the module gets under a name that is free."""
     mod[name] = func
     var = mod.get_global_var(name)
     _update_type(var, func.ty)
-    return relax.BlockBuilder().normalize(relax.Call(var, arguments, span=span))
+    return var
 
 
 def kind_of(operator: relax.Call) -> str:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from tvm_ext.sweeps.candidates import SweepModel
     from tvm_ext.sweeps.sweep import sweep
     from tvm_ext.sweeps.table import SweepTable
-    from tvm_ext.tvm_compile import relax_pipeline
+    from tvm_ext.tvm_compile import place, relax_pipeline
+    from tvm_ext.tvm_place import PlacedModule, Placing
 
 __all__ = [
     "BuildOptions",
@@ -36,6 +37,8 @@ __all__ = [
     "Estimate",
     "Limits",
     "Package",
+    "PlacedModule",
+    "Placing",
     "Platform",
     "SweepModel",
     "SweepTable",
@@ -44,6 +47,7 @@ __all__ = [
     "errors",
     "estimate",
     "load",
+    "place",
     "relax_pipeline",
     "sweep",
 ]  # fmt: skip
@@ -55,6 +59,8 @@ _HOMES = {
     "Limits": "tvm_ext.core.limits",
     "SweepModel": "tvm_ext.sweeps.candidates",
     "Package": "tvm_ext.package",
+    "PlacedModule": "tvm_ext.tvm_place",
+    "Placing": "tvm_ext.tvm_place",
     "Platform": "tvm_ext.core.platform",
     "SweepTable": "tvm_ext.sweeps.table",
     "build": "tvm_ext.builder",
@@ -62,6 +68,7 @@ _HOMES = {
     "errors": "tvm_ext.core",
     "estimate": "tvm_ext.estimates",
     "load": "tvm_ext.load",
+    "place": "tvm_ext.tvm_compile",
     "relax_pipeline": "tvm_ext.tvm_compile",
     "sweep": "tvm_ext.sweeps.sweep",
 }

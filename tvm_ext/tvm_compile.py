@@ -20,15 +20,28 @@ from tvm_ext.load import load
 from tvm_ext.model_forms import forms_of
 from tvm_ext.pipeline import fitter_of
 from tvm_ext.stages import passes
+from tvm_ext.tvm_place import PlacedModule, Placing, is_placed, lowering, placed_module, refuse_options
 
 
 def relax_pipeline(
-    platform: Platform | str, options: BuildOptions | None = None, *, calibration: Source | None = None
+    platform: Platform | str,
+    options: BuildOptions | None = None,
+    *,
+    calibration: Source | None = None,
+    placing: Placing | None = None,
 ) -> tvm.transform.Pass:
-    """For `tvm.compile(mod, target, relax_pipeline=...)`: regions run as our C, the rest as TVM compiles it."""
+    """For `tvm.compile(mod, target, relax_pipeline=...)`: regions run as our C, the rest as TVM compiles it.
+
+    placing: where the platform has processors of `kind = "tvm"`, choices of placing operators on them; a module that
+    `place` has placed keeps what it says.
+    """
     board = Platform.load(platform) if isinstance(platform, str) else platform
     chosen = options or BuildOptions()
     _refuse_options(chosen)
+    if chosen.tvm_processors_of(board):
+        return _placing_pipeline(board, chosen, calibration, placing or Placing())
+    if placing is not None:
+        raise BadOptions(f'placing: {board.name} has no processor of kind = "tvm" in use; add one, or leave it out.')
 
     @tvm.transform.module_pass(opt_level=0, name=f"tvm_ext.{board.name}")
     def pipeline(mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
@@ -44,6 +57,42 @@ def relax_pipeline(
         lowered = tvm.transform.Sequential([*stages, generate])(loaded)
         lowered = lowered.without_attr("const_name_to_constant")  # they stand in the C text already
         return relax.get_pipeline("default_build")(lowered)
+
+    return pipeline
+
+
+def place(
+    mod: tvm.IRModule,
+    platform: Platform | str,
+    options: BuildOptions | None = None,
+    *,
+    calibration: Source | None = None,
+    placing: Placing | None = None,
+) -> PlacedModule:
+    """Operators placed on our C and on the platform's processors of `kind = "tvm"`, with a report, ready to compile.
+
+    Raises BadOptions, BadPlatform, UnsupportedModel, and MissingTool for a back end or device that is not here.
+    """
+    board = Platform.load(platform) if isinstance(platform, str) else platform
+    chosen = options or BuildOptions()
+    _refuse_options(chosen)
+    if not chosen.tvm_processors_of(board):
+        raise BadOptions(f'place: {board.name} has no processor of kind = "tvm" in use; add one to its file.')
+    loaded = _with_states_as_ports(forms_of(load(mod), board, chosen, calibration)(chosen.quantize))
+    return placed_module(loaded, board, chosen, placing or Placing())
+
+
+def _placing_pipeline(
+    board: Platform, chosen: BuildOptions, calibration: Source | None, placing: Placing
+) -> tvm.transform.Pass:
+    refuse_options(board, chosen)
+
+    @tvm.transform.module_pass(opt_level=0, name=f"tvm_ext.{board.name}")
+    def pipeline(mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
+        if is_placed(mod):
+            return lowering(board, chosen, chosen.name or ModelOrigin.read(mod).name)(mod)
+        placed = place(mod, board, chosen, calibration=calibration, placing=placing)
+        return placed.pipeline(placed.module)
 
     return pipeline
 

@@ -141,6 +141,7 @@ def compile_region(
     targets = {
         core.name: target_of(core, optimize=options.optimize, least_scratch=options.least_scratch)
         for core in platform.processors
+        if core.kind in ("core", "offload")
     }
     reserved = {*RESERVED, STATE_MEMORY, LINKED_MEMORY, *(memory.name for memory in platform.memories)}
     reserved |= CONTEXT_NAMES if options.context == "caller" else set[str]()

@@ -80,7 +80,7 @@ def test_the_good_one_says_all(tmp_path: Path) -> None:
             'name = "cpu"\nkind = "offload"',
             r"processors\.cpu: the first processor runs .* a core first",
         ),
-        ('name = "cpu"', 'name = "cpu"\nkind = "gpu"', r"processors\[0\]\.kind = 'gpu': .*'core' or 'offload'"),
+        ('name = "cpu"', 'name = "cpu"\nkind = "gpu"', r"processors\[0\]\.kind = 'gpu': .*'core', 'offload' or 'tvm'"),
         ('flags = ["-O1"]', 'flags = ["-o/etc/passwd"]', r"processors\[1\]\.flags\[0\] = '-o/etc/passwd'"),
         ("watts = 0.5", "watts = -1", r"processors\[1\]\.watts = -1"),
         ('kind = "offload"\n', "", r"processors\.npu\.offload: is the driver of an accelerator"),

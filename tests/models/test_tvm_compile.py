@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +24,11 @@ from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs
 NODE = helper.make_node
 
 
-def run(executable: object, inputs: list[np.ndarray]) -> tuple[list[np.ndarray], list[str]]:
-    """Outputs, and the names of all functions the virtual machine called, in order."""
-    machine = relax.VirtualMachine(executable, tvm.cpu())
+def run(
+    executable: object, inputs: list[np.ndarray], devices: Sequence[object] = ()
+) -> tuple[list[np.ndarray], list[str]]:
+    """Outputs, and the names of all functions the virtual machine called, in order. devices: by default the host."""
+    machine = relax.VirtualMachine(executable, list(devices) or tvm.cpu())
     called: list[str] = []
 
     def watch(_function: object, name: str, before: bool, *_: object) -> int:

@@ -263,6 +263,10 @@ class BuildOptions:
             )
         return found
 
+    def tvm_processors_of(self, platform: Platform) -> tuple[Processor, ...]:
+        """Those that may be used inside `tvm.compile`, beside the first one. Raises BadOptions as `processors_of`."""
+        return tuple(processor for processor in self.processors_of(platform) if processor.kind == "tvm")
+
     def limits_bytes(self, platform: Platform) -> dict[str, int]:
         """Bytes that tensors may take in each memory that all processors in use reach, the default one first.
 

@@ -31,10 +31,12 @@ from tvm_ext.core.platform_parts import (
     Memory,
     Offload,
     OffloadOperator,
+    OperatorRate,
     PlatformTables,
     Processor,
     Signal,
     Toolchain,
+    TvmBackend,
 )
 
 __all__ = [
@@ -130,10 +132,10 @@ class Platform(PlatformTables):
     def near_memory(self, processor: Processor) -> str | None:
         """The ram to which tensors go for an accelerator that does not reach the default memory, or weights for one.
 
-        Empty where it reaches the default memory, or is a core; None where nothing gets to it: the first processor
+        Empty where it reaches the default memory, or is no accelerator; None where nothing gets to it: the first processor
         reaches no ram of the accelerator's, and no DMA leads there and back.
         """
-        if processor.kind == "core" or self.reached_by(processor.name, self.activations):
+        if processor.kind != "offload" or self.reached_by(processor.name, self.activations):
             return ""
         for memory in self.memories:
             ways = [self.link_between(self.activations, memory.name), self.link_between(memory.name, self.activations)]
@@ -179,4 +181,6 @@ def _allowed(location: Location) -> list[str]:
     table = tables.get(str(location[0]), Platform) if len(location) > 1 else Platform
     if table is Processor and "offload" in location[:-1]:
         table = OffloadOperator if "operators" in location[:-1] else Offload
+    if table is Processor and "tvm" in location[:-1]:
+        table = OperatorRate if "rates" in location[:-1] else TvmBackend
     return list(table.__dataclass_fields__)

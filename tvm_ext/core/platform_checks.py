@@ -56,7 +56,24 @@ def _processor_problem(tables: PlatformTables) -> str | None:
                 return f"{where}: an offload needs its driver; add a [processors.offload] table."
             if (processor.simd, processor.fpu, processor.flags) != (NO_SIMD, "none", ()):
                 return f"{where}: simd, fpu and flags are of code, and an offload runs none; leave them out."
+        if problem := _tvm_problem(processor):
+            return f"{where}{problem}"
     return _driver_problem([processor for processor in tables.processors if processor.offload])
+
+
+def _tvm_problem(processor: Processor) -> str | None:
+    """Code of TVM's without its generator, or with what only our C has."""
+    if processor.kind != "tvm":
+        return '.tvm: is code that TVM makes; say kind = "tvm", or leave it out.' if processor.tvm else None
+    if processor.tvm is None or bool(processor.tvm.target) == bool(processor.tvm.codegen):
+        return (
+            ': needs who makes its code: target = "llvm", or codegen = "..." of a BYOC back end, in [processors.tvm].'
+        )
+    if processor.offload or (processor.simd, processor.fpu, processor.flags) != (NO_SIMD, "none", ()):
+        return ": offload, simd, fpu and flags are of our own C, which it does not run; leave them out."
+    kinds = [rate.operator for rate in processor.tvm.rates]
+    twice = next((kind for index, kind in enumerate(kinds) if kind in kinds[:index]), None)
+    return f".tvm.rates: {twice} has two rates; keep one of them." if twice else None
 
 
 def _driver_problem(processors: Iterable[Processor]) -> str | None:

@@ -66,6 +66,38 @@ class Offload:
     operators: Annotated[tuple[OffloadOperator, ...], Field(min_length=1, max_length=64)]
 
 
+PerSecond = Annotated[float, Field(ge=1, lt=1e18, strict=False)]
+Seconds = Annotated[float, Field(ge=0, lt=1e6, strict=False)]
+OperatorKind = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class OperatorRate:
+    """Rates at which code that TVM makes runs operators of one kind."""
+
+    operator: OperatorKind
+    macs_per_second: PerSecond
+    bytes_per_second: PerSecond
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class TvmBackend:
+    """Code that TVM makes, inside of `tvm.compile`: by the generator of a `target`, or of the BYOC back end `codegen`.
+
+    `operators`: kinds that it takes, as composites are called in the module (`nn_conv2d`, quantized `qnn_conv2d`); all
+    that it can where there are none. An operator takes as long as its multiply-accumulates or its bytes do, whichever
+    is longer, and a call of TVM's virtual machine beside; `rates` are those of single kinds.
+    """
+
+    target: Annotated[str, Field(pattern=r"^[A-Za-z0-9_./-]{0,100}$")] = ""
+    codegen: Annotated[str, Field(pattern=r"^([A-Za-z]\w{0,62})?$")] = ""
+    macs_per_second: PerSecond = 1e9
+    bytes_per_second: PerSecond = 1e9
+    seconds_per_call: Seconds = 1e-6
+    operators: Annotated[tuple[OperatorKind, ...], Field(max_length=256)] = ()
+    rates: Annotated[tuple[OperatorRate, ...], Field(max_length=256)] = ()
+
+
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class Processor:
     """Something that runs kernels.
@@ -73,7 +105,8 @@ class Processor:
     `isa`: the architecture, by which a board finds its start-up code. `simd`: the target whose kernels it runs,
     `none` for plain C; the targets there are, are folders of `codegen_c/targets/` and installed packages.
     `fpu`: `none`, `single`, `double`; whether float arithmetic is done in hardware. `kind`: a `core` runs C; an
-    `offload` is an accelerator behind the driver that `offload` describes. `flags` follow those of the toolchain for
+    `offload` is an accelerator behind the driver that `offload` describes; `tvm` is whatever runs the code that TVM
+    makes as `tvm` describes, for `tvm.compile` alone. `flags` follow those of the toolchain for
     the C of this processor. `watts`: its power while it computes; 0 where it is not known.
     """
 
@@ -82,10 +115,11 @@ class Processor:
     clock_hz: Positive
     simd: Name = NO_SIMD
     fpu: Literal["none", "single", "double"] = "none"
-    kind: Literal["core", "offload"] = "core"
+    kind: Literal["core", "offload", "tvm"] = "core"
     flags: Flags = ()
     watts: Cost = 0.0
     offload: Offload | None = None
+    tvm: TvmBackend | None = None
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)

@@ -1,0 +1,93 @@
+"""Predicted time of composites that code of TVM's own runs: by rates that the platform states.
+
+An operator takes as long as its multiply-accumulates, or the bytes that it reads and writes, whichever is longer (the
+roofline of Williams, Waterman and Patterson, 2009), and a call of TVM's virtual machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import Protocol
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from relay_passes.analysis.processor_costs import NANOSECONDS
+from relay_passes.dataflow import bindings, operands, outputs
+from relay_passes.processors.byoc_patterns import Patterns, takes_anchor
+from relay_passes.streams.hop_costs import total
+from tvm_ext.core.decisions.composites import CompositeKind, QuantizedRounding
+from tvm_ext.core.platform import Processor, TvmBackend
+
+_EXACT = "onnx"
+"""Meaning of quantized arithmetic that floats between dequantize and quantize have, too."""
+
+
+class OperatorCosts(Protocol):
+    """Time of operators on a processor."""
+
+    @property
+    def processor(self) -> Processor: ...
+
+    def nanoseconds(self, composite: relax.Function) -> int | None:
+        """Time of one run; None where the processor cannot run it."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class TvmCosts:
+    """A processor of `kind = "tvm"`. patterns: of its BYOC back end; None for the code of a target, which takes all.
+
+    nanoseconds_per_byte: of constants that are copied to its own memory, in every run.
+    """
+
+    processor: Processor
+    patterns: Patterns | None = None
+    nanoseconds_per_byte: float = 0.0
+
+    @property
+    def made_by(self) -> TvmBackend:
+        assert self.processor.tvm is not None
+        return self.processor.tvm
+
+    def takes(self, composite: relax.Function) -> bool:
+        """True where it gives the model's own result, and neither the platform nor the patterns rule it out."""
+        kinds, kind = self.made_by.operators, CompositeKind.read(composite).kind
+        if not bindings(composite):
+            return False  # a constant that is copied
+        if (kinds and kind not in kinds) or QuantizedRounding.read(composite).meaning != _EXACT:
+            return False
+        return self.patterns is None or takes_anchor(composite, self.patterns)
+
+    def nanoseconds(self, composite: relax.Function) -> int | None:
+        if not self.takes(composite):
+            return None
+        made_by, kind = self.made_by, CompositeKind.read(composite).kind
+        rate = next((rate for rate in made_by.rates if rate.operator == kind), made_by)
+        seconds = max(total(bindings(composite)) / rate.macs_per_second, moved_bytes(composite) / rate.bytes_per_second)
+        copied = constant_bytes(composite) * self.nanoseconds_per_byte
+        return ceil((seconds + made_by.seconds_per_call) * NANOSECONDS + copied)
+
+
+def moved_bytes(composite: relax.Function) -> int:
+    """Bytes of what a composite reads and makes, constants among them, each once."""
+    return sum(_num_bytes(expr.ty) for expr in (*composite.params, *outputs(composite))) + constant_bytes(composite)
+
+
+def constant_bytes(composite: relax.Function) -> int:
+    """Bytes of the constants inside of a composite."""
+    constants = {
+        leaf for b in bindings(composite) for leaf in operands(b.value) if isinstance(leaf, tvm.ir.GenericConst)
+    }
+    return sum(_num_bytes(constant.ty) for constant in constants)
+
+
+def _num_bytes(kind: object) -> int:
+    if isinstance(kind, relax.TupleType):
+        return sum(map(_num_bytes, kind.fields))
+    if not isinstance(kind, relax.TensorType):
+        return 0
+    elements = int(np.prod([int(extent) for extent in kind.shape.values], dtype=np.int64))
+    return elements * np.dtype(str(kind.dtype)).itemsize
