@@ -276,10 +276,11 @@ class BuildOptions:
         limits = {platform.activations: self.limit_bytes(platform)}
         cores = self.cores_of(platform)
         offloads = self.offloads_of(platform)
-        if any(platform.near_memory(one) for one in offloads):  # what lies there is moved for them alone
-            return limits
-        reaching = (*cores, *offloads)
+        are_far = any(platform.near_memory(one) for one in offloads)  # what is moved, is moved for them alone
+        reaching = cores if are_far else (*cores, *offloads)
         for memory in platform.memories:
+            if are_far and memory.name != platform.activations:
+                continue
             if memory.kind != "ram" or not all(platform.reached_by(one.name, memory.name) for one in reaching):
                 continue
             holds = platform.board is not None and memory.name == platform.board.data_memory

@@ -132,8 +132,8 @@ class Platform(PlatformTables):
     def near_memory(self, processor: Processor) -> str | None:
         """The ram to which tensors go for an accelerator that does not reach the default memory, or weights for one.
 
-        Empty where it reaches the default memory, or is no accelerator; None where nothing gets to it: the first processor
-        reaches no ram of the accelerator's, and no DMA leads there and back.
+        Empty where it reaches the default memory, or is no accelerator; None where nothing gets to it: the first
+        processor reaches no ram of the accelerator's, and no DMA leads there and back.
         """
         if processor.kind != "offload" or self.reached_by(processor.name, self.activations):
             return ""
