@@ -11,7 +11,9 @@ from codegen_c.backend.build import Compiled
 from codegen_c.emit.build_files import emit_build_files
 from codegen_c.emit.firmware import emit_firmware
 from codegen_c.emit.image import emit_image
+from codegen_c.emit.offload import reference_file
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
+from codegen_c.program.program import drivers_of
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.toolchain import compile_objects, link_elf, section_sizes, static_library
 from tvm_ext.execution.host_model import library_sources
@@ -34,7 +36,8 @@ def write_texts(folder: Path, compiled: Compiled, options: BuildOptions, vectors
     interface, platform = compiled.interface, compiled.platform
     moves, compares = bool(compiled.program.moves()), vectors[0].outputs is not None
     texts = compiled.sources()
-    units = [name for name in texts if name.endswith(".c")]
+    driver = reference_file(interface.model) if drivers_of(compiled.program) else ""
+    units = [name for name in texts if name.endswith(".c") and name != driver]
     texts = {
         **texts,
         **emit_vectors(interface, vectors),
@@ -47,9 +50,10 @@ def write_texts(folder: Path, compiled: Compiled, options: BuildOptions, vectors
             image=options.image,
             own_flags=compiled.own_flags,
             several=bool(interface.servers),
+            driver=driver,
         ),
         **(
-            emit_firmware(interface, platform, moves=moves, compares=compares, image=options.image)
+            emit_firmware(interface, platform, moves=moves, compares=compares, image=options.image, drives=bool(driver))
             if platform.board
             else {}
         ),
@@ -67,7 +71,10 @@ def compile_package(folder: Path, compiled: Compiled, options: BuildOptions, obj
     toolchain = platform.toolchain_of(platform.processor)
     flags = [] if toolchain.prefix else ["-fPIC"]
     sources_of: dict[str, list[Path]] = {}
+    stands_in = folder / reference_file(model)
     for source in library_sources(folder, model):
+        if source == stands_in:  # the user's driver takes its place
+            continue
         sources_of.setdefault(compiled.processor_of_source.get(source.name, ""), []).append(source)
     library_objects = [
         built
@@ -83,11 +90,13 @@ def compile_package(folder: Path, compiled: Compiled, options: BuildOptions, obj
     elf = None
     if platform.board:
         tests = [folder / f"{model}_{part}.c" for part in ("selftest", "vectors")]
+        tests += [stands_in] if drivers_of(compiled.program) else []
         firmware = compile_objects(
             [*tests, *sorted((folder / "board").glob("*.c"))], objects_dir, toolchain,
             optimize=options.optimize, include_dirs=[folder],
         )  # fmt: skip
         script = folder / "board" / "link.ld"
         elf = link_elf([*library_objects, *firmware], folder / f"{model}.elf", toolchain, script=script)
-    on_host = () if toolchain.prefix else tuple(library_objects)
+    whole = not toolchain.prefix and not drivers_of(compiled.program)
+    on_host = tuple(library_objects) if whole else ()
     return Artifacts(library=library, elf=elf, code_bytes=code_bytes, on_host=on_host)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import tvm
 
@@ -18,6 +18,9 @@ from tvm_ext.fit_methods import FitMethod, MemoryPass
 from tvm_ext.next_try import Offer, Try
 
 T = TypeVar("T")
+Spread = Literal["all", "first"] | int
+"""Processors that operators go to: all, or the first core; a number: accelerators beside that core, in the order that
+came, as far as so many bytes in the default memory are enough."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,12 +28,12 @@ class Stages:
     """The pipeline in front of what makes a model fit, and behind it.
 
     scheduled: the module in front, by type of numbers, ordered for the fastest kernels or those of least scratch.
-    compiled: a module from behind, with bytes that each memory may give; None: the default memory alone. Then, whether
-    operators are placed on all processors, or all on the first.
+    compiled: a module from behind, with bytes that each memory may give; None: the default memory alone. Then, the
+    processors that operators go to.
     """
 
     scheduled: Callable[[Quantize, bool], tvm.IRModule]
-    compiled: Callable[[tvm.IRModule, BuildOptions, Mapping[str, int] | None, bool], Compiled]
+    compiled: Callable[[tvm.IRModule, BuildOptions, Mapping[str, int] | None, Spread], Compiled]
     backend: Callable[[BuildOptions], Backend]
     rank: Rank | None = None
 
@@ -83,17 +86,19 @@ class Fitter:
         if module is None:
             return None
 
-        def within(memories: Mapping[str, int] | None, *, shared: bool) -> Compiled:
-            key = ("compiled", method.name, one.index, tuple(memories.items()) if memories else None, shared)
-            return self._once(key, lambda: self.stages.compiled(module, method.options, memories, shared))
+        def within(memories: Mapping[str, int] | None, spread: Spread) -> Compiled:
+            key = ("compiled", method.name, one.index, tuple(memories.items()) if memories else None, spread)
+            return self._once(key, lambda: self.stages.compiled(module, method.options, memories, spread))
 
         home = self.platform.activations
-        compiled = within(allowed, shared=True)
-        shared = compiled.placement is not None
-        if shared and compiled.plan.bytes_in(home) > limits[home]:  # processors at once keep more alive than one
-            compiled, shared = within(allowed, shared=False), False
+        narrower: list[Spread] = [limits[home], "first"] if options.offloads_of(self.platform) else ["first"]
+        spread: Spread = "all"
+        compiled = within(allowed, spread)
+        while compiled.placement is not None and _is_over(compiled, {home: limits[home]}) and narrower:
+            spread = narrower.pop(0)  # processors at once keep more alive than one
+            compiled = within(allowed, spread)
         if compiled.moved_to_fit:  # overlaps are planned after places are chosen, and may make it fit unmoved
-            at_home = within(None, shared=shared)
+            at_home = within(None, spread)
             return at_home if at_home.plan.bytes_in(home) <= limits[home] else compiled
         return compiled
 
@@ -120,3 +125,13 @@ class Fitter:
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]
+
+
+def _is_over(compiled: Compiled, limits: Mapping[str, int]) -> bool:
+    """True where an arena takes more than a memory may give, or holds."""
+    plan, platform = compiled.plan, compiled.platform
+    return any(
+        plan.bytes_in(memory.name) > limits.get(memory.name, memory.capacity_bytes)
+        for memory in platform.memories
+        if memory.kind == "ram"
+    )

@@ -22,7 +22,7 @@ from tvm_ext.core.model_states import with_next_names
 from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
 from tvm_ext.fit import fit
-from tvm_ext.fitter import Fitter, Stages
+from tvm_ext.fitter import Fitter, Spread, Stages
 from tvm_ext.load import load
 from tvm_ext.model_forms import Forms, forms_of, streamed_forms
 from tvm_ext.stages import backend_of, before_order, computes_floats, from_memory, order, sharing
@@ -76,8 +76,8 @@ def fitter_of(forms: Forms, platform: Platform, options: BuildOptions) -> Fitter
 
     stages = Stages(
         scheduled=scheduled,
-        compiled=lambda module, chosen, limits, shared: _compiled(
-            module, platform, chosen, backend(chosen), limits, shared=shared
+        compiled=lambda module, chosen, limits, spread: _compiled(
+            module, platform, chosen, backend(chosen), limits, spread
         ),
         backend=backend,
         rank=guide.learned_rank() if options.guide == "learned" else None,
@@ -91,13 +91,12 @@ def _compiled(
     options: BuildOptions,
     backend: CodegenBackend,
     limits: Mapping[str, int] | None,
-    *,
-    shared: bool,
+    spread: Spread,
 ) -> Compiled:
-    """The pipeline behind what makes a model fit. limits: as `passes` takes them. shared: among all processors."""
+    """The pipeline behind what makes a model fit. limits: as `passes` takes them."""
     source, names = ModelOrigin.read(fitting), PortNames.read(fitting)
     model = options.name or source.name
-    placing = sharing(platform, options, backend) if shared else []
+    placing = sharing(platform, options, backend, spread)
     behind = [*placing, *from_memory(platform, backend, model, None, limits)]
     lowered = tvm.transform.Sequential(behind)(fitting)
     states, warm_up = KeptStates.read(fitting).states, WarmUp.read(fitting)

@@ -19,6 +19,7 @@ from relay_passes.layout.stream_ports import StreamPorts
 from relay_passes.memory.assign_memories import AssignMemories
 from relay_passes.memory.schedule_operators import ScheduleOperators
 from relay_passes.processors.place_processors import PlaceProcessors
+from relay_passes.processors.reach_accelerators import ReachAccelerators
 from relay_passes.quantization.quantize_int8 import QuantizeInt8
 from relay_passes.regions.copy_results import CopyResults
 from relay_passes.regions.form_composites import FormComposites
@@ -37,6 +38,7 @@ from tvm_ext.calibration import Calibration
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform, Processor
 from tvm_ext.fit_methods import MemoryPass
+from tvm_ext.fitter import Spread
 
 
 def quantizing(platform: Platform, options: BuildOptions, data: Calibration) -> list[tvm.transform.Pass]:
@@ -106,10 +108,13 @@ def order(backend: CodegenBackend) -> list[tvm.transform.Pass]:
     return [ScheduleOperators(backend)]
 
 
-def sharing(platform: Platform, options: BuildOptions, backend: CodegenBackend) -> list[tvm.transform.Pass]:
+def sharing(
+    platform: Platform, options: BuildOptions, backend: CodegenBackend, spread: Spread = "all"
+) -> list[tvm.transform.Pass]:
     """Between the two: operators placed on several processors, where the platform has them."""
-    used = options.cores_of(platform)
-    if len(used) < 2:
+    cores, offloads = options.cores_of(platform), options.offloads_of(platform)
+    used = (*(cores if spread == "all" else cores[:1]), *offloads)
+    if len(used) < 2 or spread == "first":
         return []
     soft = not computes_floats(platform, options)
     costs = [
@@ -119,7 +124,9 @@ def sharing(platform: Platform, options: BuildOptions, backend: CodegenBackend) 
         )
         for core in used
     ]  # fmt: skip
-    return [PlaceProcessors(platform, costs, options.objective, options.group)]
+    tight_bytes = spread if isinstance(spread, int) else None
+    placing = PlaceProcessors(platform, costs, options.objective, options.group, tight_bytes=tight_bytes)
+    return [placing, *([ReachAccelerators(platform)] if offloads else [])]
 
 
 def computes_floats(platform: Platform, options: BuildOptions) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from codegen_c.arena.memory_plan import MemoryPlan
-from codegen_c.program.program import Call, KernelCall, Loop, Program, Step, Wait, calls
+from codegen_c.program.program import Call, DriverWait, KernelCall, Loop, Program, Step, Wait, calls
 from codegen_c.program.tensors import Tensor
 
 
@@ -58,6 +58,8 @@ def _calls_with_rows(step: Step) -> Iterator[tuple[Call, range | None]]:
 
 
 def _of_call(program: Program, call: Call, rows: range | None) -> list[Touch]:
+    if isinstance(call, DriverWait):
+        return _of_call(program, call.call, rows)
     if not isinstance(call, KernelCall):
         moved = call.transfers if isinstance(call, Wait) else (call,)
         sources = [whole_of(program, t.source, writes=False) for t in moved if not t.source_is_constant]

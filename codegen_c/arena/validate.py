@@ -10,10 +10,11 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from codegen_c.arena.memory_plan import MemoryPlan, Placement
+from codegen_c.arena.validate_drivers import check_drivers
 from codegen_c.arena.validate_rows import replay_sequence
 from codegen_c.arena.validate_states import check_states
 from codegen_c.arena.validate_transfers import Flights, check_copies
-from codegen_c.program.program import Call, KernelCall, Loop, Program, RowSteps, Transfer, Wait, calls
+from codegen_c.program.program import Call, DriverWait, KernelCall, Loop, Program, RowSteps, Transfer, Wait, calls
 from codegen_c.program.tensors import Tensor
 from tvm_ext.core.alignment import ALIGNMENT_BYTES, STATE_ALIGNMENT_BYTES
 from tvm_ext.core.errors import PlanRejected
@@ -28,6 +29,7 @@ def validate(program: Program, plan: MemoryPlan) -> None:
     check_states(program)
     _check_parts(program, plan)
     check_copies(program)
+    check_drivers(program, plan)
     owners = _empty_memories(program, plan)
     numbers = {name: number for number, name in enumerate(plan.placements)}
     for name, place in plan.placements.items():  # the bytes of a part are those of the whole
@@ -69,6 +71,8 @@ def validate(program: Program, plan: MemoryPlan) -> None:
             if isinstance(inner, Wait):
                 for transfer in inner.transfers:
                     flights.wait(transfer, numbers.get(transfer.target, NOBODY), where)
+                continue
+            if isinstance(inner, DriverWait):  # what was written since the start, `check_drivers` knows
                 continue
             if isinstance(inner, Transfer) and inner.number is not None:
                 flights.start(inner, where)
@@ -199,6 +203,8 @@ def _inner(step: Call | Loop) -> list[tuple[Call, list[int]]]:
 
 
 def _operands(step: Call) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    if isinstance(step, DriverWait):
+        return _operands(step.call)
     if isinstance(step, KernelCall):
         return (*step.inputs, *(tensor for _, tensor in step.fetched)), step.outputs
     transfers = step.transfers if isinstance(step, Wait) else (step,)

@@ -15,9 +15,10 @@ import numpy as np
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.arena.touched_bytes import Touch, located, touches, whole_of
 from codegen_c.arena.validate import validate
+from codegen_c.arena.validate_drivers import driver_ends
 from codegen_c.arena.validate_lists import Moment, play
 from codegen_c.program.parallel import ParallelProgram, RunStep
-from codegen_c.program.program import Call, Loop, Program, RowSteps, Transfer, Wait, calls
+from codegen_c.program.program import Call, DriverWait, Loop, Program, RowSteps, Transfer, Wait, calls
 from tvm_ext.core.errors import PlanRejected
 
 
@@ -41,10 +42,10 @@ def validate_order(parallel: ParallelProgram, plan: MemoryPlan) -> None:
     nothing runs outside of its run, reads come behind their writes, nothing is written over what is still used.
     """
     played = play(parallel)
-    ends = _transfer_ends(parallel)
+    ends, behind_waits = _transfer_ends(parallel), driver_ends(parallel)
     memories = _untouched(parallel, plan)
     for index, moment in played:
-        _check_step(parallel, plan, memories, index, moment, ends)
+        _check_step(parallel, plan, memories, index, moment, ends, behind_waits)
     program = replace(parallel.program, steps=tuple(parallel.program.steps[index] for index, _ in played))
     validate(program, plan)
     _check_values(program, plan)
@@ -113,10 +114,11 @@ def _check_step(
     index: int,
     moment: Moment,
     ends: Mapping[int, int],
+    behind_waits: Mapping[int, int],
 ) -> None:
     """Raises PlanRejected where a step of another list may run at the same time and touch the same bytes."""
     step = parallel.program.steps[index]
-    end = moment.position + 1
+    end = behind_waits.get(index, moment.position + 1)
     if isinstance(step, Transfer) and step.number is not None:
         end = ends[step.number]
     touched = [located(plan, touch) for touch in touches(parallel.program, plan, step)]
@@ -197,6 +199,6 @@ def _check_values(program: Program, plan: MemoryPlan) -> None:
         for touch in touched:
             if touch.writes:
                 again = touch.whole in made and made[touch.whole][touch.places].any()
-                if again and not several and not isinstance(step, Wait):
+                if again and not several and not isinstance(step, Wait | DriverWait):
                     raise PlanRejected(f"step {index} ({step.name}): {touch.tensor} was made before.")
                 write(touch)

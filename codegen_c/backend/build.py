@@ -15,7 +15,7 @@ from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.arena.validate_order import validate_order
 from codegen_c.arena.validate_successive import validate_successive
-from codegen_c.backend.share import check_shared, processors_of, shared_plan
+from codegen_c.backend.share import check_driven, check_shared, driver_names, processors_of, shared_plan
 from codegen_c.composites.lower_operator import Lower, lower_operator
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.function_names import CONTEXT_NAMES, RESERVED
@@ -26,12 +26,13 @@ from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.sources import emit_sources
 from codegen_c.emit.trace import emit_trace
 from codegen_c.kernels.contract import Callback
+from codegen_c.lowering.driver_waits import with_waits
 from codegen_c.lowering.lower_region import lower_region
 from codegen_c.lowering.merge_steps import merge_steps
 from codegen_c.lowering.views import with_views
 from codegen_c.program.interface import Interface, Port, StreamedPort
 from codegen_c.program.parallel import ParallelProgram
-from codegen_c.program.program import KernelCall, Program, RowSteps
+from codegen_c.program.program import KernelCall, Program, RowSteps, drivers_of
 from codegen_c.targets.registry import target_of
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.model_nodes import ModelNode
@@ -141,10 +142,11 @@ def compile_region(
     targets = {
         core.name: target_of(core, optimize=options.optimize, least_scratch=options.least_scratch)
         for core in platform.processors
-        if core.kind == "core"
+        if core.kind in ("core", "offload")
     }
     reserved = {*RESERVED, STATE_MEMORY, LINKED_MEMORY, *(memory.name for memory in platform.memories)}
     reserved |= CONTEXT_NAMES if options.context == "caller" else set[str]()
+    reserved |= driver_names(platform, model)
     program = lower_region(
         region, platform, targets, reserved=reserved, lower=lower, states=states, warm_up_runs=warm_up_runs
     )
@@ -153,6 +155,7 @@ def compile_region(
         program = replace(program, state_home=platform.activations)
     used = processors_of(program, platform)
     check_shared(used, options, program)
+    check_driven(program, used, options)
     program, plan, parallel = _planned(program, platform, options, used)
     # A plan larger than the memory itself is not checked byte by byte: nothing is built from it.
     if all(arena.num_bytes <= platform.memory(arena.inside).capacity_bytes for arena in plan.arenas):
@@ -194,11 +197,18 @@ def _planned(
     viewed = with_views(program, apart={*pinned, *kept})
     plan = partial(plan_memory, activations=platform.activations, held_by_caller=held, pinned=pinned, kept=kept)
     if len(processors) > 1:
+        ways = [with_waits(way, at_once=at_once) for at_once in (False, True) for way in (viewed, program)]
         pipelined = options.objective == "throughput"
-        ways = dict.fromkeys([viewed, program])
-        return shared_plan(ways, processors, platform, plan, pipelined=pipelined, held=held)
-    plans = [plan(way) for way in dict.fromkeys([merge_steps(viewed), viewed, program])]
-    return *min(plans, key=lambda planned: planned[1].arena_bytes), None
+        return shared_plan(dict.fromkeys(ways), processors, platform, plan, pipelined=pipelined, held=held)
+    ways = dict.fromkeys([merge_steps(viewed), viewed, program])
+    found = min((plan(with_waits(way)) for way in ways), key=_bytes)
+    if drivers_of(program) and _bytes(found) > options.limit_bytes(platform):
+        found = min((plan(with_waits(way, at_once=True)) for way in ways), key=_bytes)
+    return *found, None
+
+
+def _bytes(planned: tuple[Program, MemoryPlan]) -> int:
+    return planned[1].arena_bytes
 
 
 def _with_linked(program: Program, inputs: Mapping[str, str], linked: Sequence[str]) -> Program:

@@ -7,9 +7,10 @@ from dataclasses import replace
 from functools import partial
 
 from codegen_c.arena.memory_plan import MemoryPlan
+from codegen_c.emit.function_names import CONTEXT_NAMES, RESERVED
 from codegen_c.program.parallel import ParallelProgram
 from codegen_c.program.phases import check_stages, shared_by_stages, stage_order, with_copies, with_phases
-from codegen_c.program.program import Program, processor_of
+from codegen_c.program.program import Program, drivers_of, processor_of
 from codegen_c.program.share_steps import lists_of, share_steps
 from codegen_c.program.step_order import order_of
 from tvm_ext.core.errors import BadOptions, PlanRejected
@@ -46,6 +47,40 @@ def check_shared(processors: Sequence[str], options: BuildOptions, program: Prog
         raise BadOptions(
             f"objective = 'throughput': {several}, and the model keeps {states} from run to run, for which the next "
             f"input would have to wait. Choose objective = 'makespan', or {way_out}."
+        )
+
+
+def driver_names(platform: Platform, model: str) -> set[str]:
+    """Names that nothing of a model may have: with its own before them they are functions of drivers.
+
+    Raises BadOptions where such a function has the name of one of the model's own.
+    """
+    offloads = [processor.offload for processor in platform.processors if processor.offload]
+    functions = {name for one in offloads for name in (one.wait, *(entry.start for entry in one.operators))}
+    found = {name.removeprefix(f"{model}_") for name in functions if name.startswith(f"{model}_")}
+    if taken := sorted(found & {*RESERVED, *CONTEXT_NAMES}):
+        raise BadOptions(
+            f"name = {model!r}: {model}_{taken[0]} is a function of a driver of {platform.name}, too; give the model "
+            "another name."
+        )
+    return found
+
+
+def check_driven(program: Program, processors: Sequence[str], options: BuildOptions) -> None:
+    """Raises BadOptions for choices of a build that accelerators do not support."""
+    drivers = sorted(drivers_of(program))
+    if not drivers:
+        return
+    several, way_out = f"steps run on {' and '.join(drivers)}", f"processors = {processors[0]}"
+    if options.context == "caller":
+        raise BadOptions(
+            f"context = 'caller': {several}, which instances that run at once would start twice. Choose context = "
+            f"'static', or {way_out}."
+        )
+    if options.io == "stream":
+        raise BadOptions(
+            f"io = 'stream': {several}, and a run that the application's functions end early would leave it at work. "
+            f"Choose io = 'arena' or 'caller', or {way_out}."
         )
 
 

@@ -62,6 +62,9 @@ def lower_operator(function: relax.Function, target: Target) -> Lowered | Refusa
             chosen = replace(chosen, alternatives=(*passed, *chosen.alternatives)) if passed else chosen
             return Lowered(operator=operator, arguments=arguments, implementation=chosen)
         passed += [Alternative(kernel=refusal.kernel, reason=refusal.reason) for refusal in chosen]
+    if target.is_offload:
+        reasons = [other.reason for other in passed if other.reason] or ["its driver takes no such operator"]
+        return Refusal(kernel=target.processor.name, reason="; ".join(reasons))
     return _generic(composite, target, tuple(passed))
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from codegen_c.kernels.contract import Implementation
-from codegen_c.program.program import Call, KernelCall, Program, Step, Transfer, Wait, calls
+from codegen_c.kernels.contract import DriverCall, Implementation
+from codegen_c.program.program import Call, DriverWait, KernelCall, Program, Step, Transfer, Wait, calls
 from codegen_c.targets.registry import instruction_set_of
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.time_model import Event, TimeModel, finish_cycles
@@ -31,9 +31,11 @@ def predicted_cycles(program: Program, time: TimeModel, *, only: str = "") -> fl
 
 
 def step_cycles(program: Program, step: Step, time: TimeModel) -> float:
-    """Cycles of one step: of its kernels, or from start to end of a transfer; 0 for a wait."""
-    if isinstance(step, Wait):
+    """Cycles of one step: of its kernels, or from start to end of a transfer or an accelerator's work; 0 for a wait."""
+    if isinstance(step, Wait | DriverWait):
         return 0.0
+    if isinstance(step, KernelCall) and step.implementation.driver:
+        return _driven_cycles(step, step.implementation.driver, time)
     if isinstance(step, Transfer):
         source, target = program.home(program.memory_of_source(step)), program.home(program.tensors[step.target].memory)
         return time.transfer_cycles(source, target, program.tensors[step.target].num_bytes)
@@ -53,8 +55,15 @@ def moved_bytes(program: Program) -> dict[tuple[str, str], int]:
 
 
 def _events(program: Program, call: Call, time: TimeModel, only: str) -> Iterator[Event]:
-    if isinstance(call, KernelCall):
-        yield Event(kind="run", cycles=_kernel_cycles(program, call, time, only))
+    if isinstance(call, DriverWait):
+        driver = call.call.implementation.driver
+        yield Event(kind="wait", unit=driver.processor if driver else "")
+    elif isinstance(call, KernelCall):
+        driver = call.implementation.driver
+        if driver:
+            yield Event(kind="start", cycles=_driven_cycles(call, driver, time), unit=driver.processor)
+        else:
+            yield Event(kind="run", cycles=_kernel_cycles(program, call, time, only))
     elif isinstance(call, Wait):
         if not only:
             yield Event(kind="wait", number=max(transfer.number or 0 for transfer in call.transfers))
@@ -63,6 +72,16 @@ def _events(program: Program, call: Call, time: TimeModel, only: str) -> Iterato
         cycles = time.transfer_cycles(only or source, only or target, program.tensors[call.target].num_bytes)
         kind = "run" if call.number is None else "start"
         yield Event(kind=kind, cycles=cycles, number=call.number or 0)
+
+
+def _driven_cycles(call: KernelCall, driver: DriverCall, time: TimeModel) -> float:
+    """Cycles of the platform's first processor that an accelerator takes for a call."""
+    platform = time.platform
+    return (
+        call.implementation.instructions
+        * platform.processor.clock_hz
+        / platform.processor_named(driver.processor).clock_hz
+    )
 
 
 def _kernel_cycles(program: Program, call: KernelCall, time: TimeModel, only: str) -> float:

@@ -25,13 +25,14 @@ def emit_build_files(
     image: bool = False,
     own_flags: Mapping[str, Sequence[str]] = MappingProxyType({}),
     several: bool = False,
+    driver: str = "",
 ) -> dict[str, str]:
     """Build files that work wherever the folder is copied.
 
     sources: the library's C files, relative names; the self-test and `board/` are added here. tested: of a bundle its
     models, whose self-tests and firmware come with its own. otherwise: sources that are optimized for the other aim.
     image: whether there is one to be made. own_flags: of sources that other processors run than the first.
-    several: whether several processors run it.
+    several: whether several processors run it. driver: source that stands in for drivers of accelerators, if any.
     """
     toolchain, board = platform.toolchain, platform.board
     flags = {"speed": toolchain.speed_flags, "size": toolchain.size_flags}
@@ -48,6 +49,7 @@ def emit_build_files(
         "platform_flags": platform.flags_of(platform.processor),
         "own_flags": own_flags,
         "threads": several,
+        "driver": driver,
         "optimize_flags": flags[optimize],
         "other_flags": flags["size" if optimize == "speed" else "speed"],
         "otherwise": sorted(otherwise),

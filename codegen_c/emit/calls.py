@@ -11,7 +11,7 @@ from codegen_c.emit.memory import place
 from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.stream import RowBounds, callback_lines
 from codegen_c.program.interface import Interface, Port
-from codegen_c.program.program import AffineRow, Call, KernelCall, Program, Transfer, Turned, Wait
+from codegen_c.program.program import AffineRow, Call, DriverWait, KernelCall, Program, Transfer, Turned, Wait
 from tvm_ext.core.platform import STATE_MEMORY
 
 MOVED_BYTES = 16
@@ -53,6 +53,10 @@ class Calls:
             return [f"tvm_ext_dma_wait({last}u); /* {', '.join(t.target for t in call.transfers)} */"]
         if isinstance(call, Transfer):
             return [self._transfer(call)]
+        if isinstance(call, DriverWait):
+            driver = call.call.implementation.driver
+            assert driver is not None, "it waits for an accelerator"
+            return [f"tvm_ext_offload_done(&status, {driver.wait}()); /* {call.call.name} is done */"]
         if call.implementation.callback:
             return self._callback(call, bounds)
         arguments = ", ".join(self._arguments(call, step_name, bounds))
@@ -78,7 +82,7 @@ class Calls:
 
     def memories(self, call: Call, step_name: str) -> list[str]:
         """Memories whose arenas a call names."""
-        if isinstance(call, Wait):
+        if isinstance(call, Wait | DriverWait):
             return []
         if isinstance(call, Transfer):
             names = [call.target, *([] if call.source_is_constant else [call.source])]

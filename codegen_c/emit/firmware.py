@@ -25,17 +25,25 @@ DMA_COUNT = ("dma_count.c", "dma_count.h")
 
 
 def emit_firmware(
-    interface: Interface, platform: Platform, *, moves: bool = False, compares: bool = True, image: bool = False
+    interface: Interface,
+    platform: Platform,
+    *,
+    moves: bool = False,
+    compares: bool = True,
+    image: bool = False,
+    drives: bool = False,
 ) -> dict[str, str]:
     """Files under `board/`. The platform must have a board.
 
     Raises BadPlatform where the stack does not fit, or the start-up code has no such timer.
 
     moves: whether the model copies between memories; the firmware then counts the bytes.
-    compares: whether the self-test does. image: whether the command line may end with an image's place.
+    compares: whether the self-test does. image: whether the command line may end with an image's place. drives:
+    whether the model calls drivers; the firmware then tells how often, where what stands in for them counts.
     """
     _board(platform)
-    generated = {"firmware.c": firmware_part(interface, platform, moves=moves, compares=compares, image=image)}
+    part = firmware_part(interface, platform, moves=moves, compares=compares, image=image, drives=drives)
+    generated = {"firmware.c": part}
     if interface.servers:
         generated |= other_processors(interface, platform)
     return board_files(platform, generated, moves=moves, others=interface.servers)
@@ -189,6 +197,7 @@ def firmware_part(
     compares: bool = True,
     in_bundle: bool = False,
     image: bool = False,
+    drives: bool = False,
 ) -> str:
     """The part of firmware that runs one model: all of it, or in a bundle what its other part calls."""
     startup = startup_of(platform)
@@ -207,6 +216,7 @@ def firmware_part(
         image=image,
         io=interface.io,
         counts=moves,
+        drives=drives,
         compares=compares,
         resets=interface.state_bytes > 0,
         warms_up=interface.warm_up_runs > 0,

@@ -25,7 +25,19 @@ from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.state import run_begins, run_ends
 from codegen_c.emit.stream import streamed
 from codegen_c.program.interface import Interface
-from codegen_c.program.program import KernelCall, Loop, Program, RowSteps, Step, Transfer, Wait, calls, reads
+from codegen_c.program.program import (
+    DriverWait,
+    KernelCall,
+    Loop,
+    Program,
+    RowSteps,
+    Step,
+    Transfer,
+    Wait,
+    calls,
+    drivers_of,
+    reads,
+)
 from tvm_ext.core.platform import STATE_MEMORY
 
 RUNTIME_HEADER = "tvm_ext_kernels.h"
@@ -54,6 +66,7 @@ def model_pieces(
     includes += [
         f'#include "{name}"' if name.startswith("tvm_ext_") else f"#include <{name}>" for name in headers(program)
     ]
+    includes += [f'#include "{name}"' for name in dict.fromkeys(one.header for one in drivers_of(program).values())]
     if sharing.arenas:
         includes.insert(1, f'#include "{sharing.bundle}_memory.h"')
     if any(call.implementation.function in sharing.functions for call in program.kernel_calls()):
@@ -129,7 +142,8 @@ def _run(written: Calls, interface: Interface, one: WrittenList, after_step: boo
         *(instance_pointer(interface) if used else []),
         *(f"{arena_pointer(interface, name, written.sharing.arenas)};" for name in used),
     ]
-    lines += ["int32_t status = 0;"] if streamed(interface) else []
+    has_status = any(isinstance(step, DriverWait) for step in one.steps)
+    lines += ["int32_t status = 0;"] if has_status or streamed(interface) else []
     lines += [""] if lines else []
     if one.begins:
         lines += _begins(written, interface, one, uses_context=bool(used))
@@ -145,8 +159,10 @@ def _run(written: Calls, interface: Interface, one: WrittenList, after_step: boo
     lines = [*(["}"] if differ else []), *one.behind]
     if not one.ends:
         return [*pieces, Piece(text="\n".join([*([block(lines)] if lines else []), "}\n"]))]
-    lines += run_ends(program, interface)
-    return [*pieces, Piece(text="\n".join([*([block(lines)] if lines else []), "    return 0;\n}\n"]))]
+    ends = run_ends(program, interface)
+    lines += ["if (status != 0) {", block("return status;"), "}"] if has_status and ends else []
+    lines += [*ends, "return status;" if has_status else "return 0;"]
+    return [*pieces, Piece(text=f"{block(lines)}\n}}\n")]
 
 
 def _entries(written: Calls, interface: Interface, entries: Sequence[Step | str], after_step: bool) -> list[Piece]:

@@ -9,6 +9,7 @@ from typing import Any
 from codegen_c.c_text.text import block, comment
 from codegen_c.emit.header import describe
 from codegen_c.emit.memory import section_macro
+from codegen_c.emit.offload import reference_file
 from codegen_c.emit.stream import callback_signature, describe_rows, streamed
 from codegen_c.emit.templates import render
 from codegen_c.program.interface import Interface, Port
@@ -32,6 +33,7 @@ def emit_readme(
         usage=usage(interface),
         state=_state(interface, report) if report["states"] else None,
         shared=_shared(interface, report) if interface.servers else None,
+        driven=_driven(interface, report) if "driver_calls" in report else None,
         ports=ports, files=", ".join(sources), board=report["artifacts"]["elf"] is not None, memories=used,
         arena_bytes=report["arena_bytes"], lower_bound_bytes=report["lower_bound_bytes"],
         code_bytes=report["code_bytes"], stack_bytes=report["stack_bytes"],
@@ -88,7 +90,7 @@ def _calls(interface: Interface) -> str:
 
 def _shared(interface: Interface, report: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of the section on processors that share a run."""
-    first, *others = report["processors"]
+    first, *others = [one for one in report["processors"] if "driver" not in one]
     return {
         "run": interface.run, "first": first["name"], "signals": report["signals"],
         "servers": [{**other, "function": interface.serve(other["name"])} for other in others],
@@ -118,6 +120,14 @@ def _pipeline(interface: Interface, report: Mapping[str, Any]) -> dict[str, Any]
         "put": interface.put, "take": interface.take, "in_flight": interface.in_flight,
         "usage": "\n".join([begins, "for (;;) {", block(body), "}"]),
         "interval": report["interval_instructions"], "stages": report["stage_instructions"],
+    }  # fmt: skip
+
+
+def _driven(interface: Interface, report: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of the section on accelerators."""
+    return {
+        "accelerators": [one for one in report["processors"] if "driver" in one],
+        "calls": report["driver_calls"], "reference": reference_file(interface.model),
     }  # fmt: skip
 
 

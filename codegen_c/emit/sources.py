@@ -11,6 +11,7 @@ from codegen_c.emit.header import emit_header
 from codegen_c.emit.layer_files import layer_pieces
 from codegen_c.emit.memory import emit_memory
 from codegen_c.emit.model import DMA_HEADER, headers
+from codegen_c.emit.offload import emit_offload, runtime_headers
 from codegen_c.emit.pieces import joined
 from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.signals import SIGNAL_HEADER, emit_signals
@@ -38,6 +39,7 @@ def emit_sources(
     model = interface.model
     runtime = [name for name in headers(program) if name.startswith("tvm_ext_")]
     runtime += [SIGNAL_HEADER] if parallel else []
+    runtime += [name for name in runtime_headers(program) if name not in runtime]
     runtime += ["tvm_ext_dma.c"] if DMA_HEADER in runtime else []
     runs_on = {
         name: platform.processor_named(call.processor)
@@ -49,6 +51,7 @@ def emit_sources(
         f"{model}.h": emit_header(interface, origin),
         **{file: joined(pieces) for file, pieces in layers.items()},
         **(emit_signals(parallel, plan, interface, origin, platform) if parallel else {}),
+        **emit_offload(program, model, origin, platform),
         **emit_memory(program, plan, interface, origin, platform, sharing.arenas, sharing.bundle, _copies(parallel)),
         **emit_state(program, plan, interface, origin, sharing.arenas, sharing.bundle),
         **emit_weights(program, model, origin, platform, sharing),

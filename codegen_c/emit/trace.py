@@ -15,7 +15,7 @@ from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.weights import weights_pieces
 from codegen_c.program.interface import Interface
 from codegen_c.program.parallel import ParallelProgram
-from codegen_c.program.program import Call, KernelCall, Program, calls, transfers_of
+from codegen_c.program.program import Call, DriverWait, KernelCall, Program, calls, transfers_of
 from tvm_ext.core.model_nodes import ModelNode, reachable
 from tvm_ext.core.platform import Platform
 
@@ -79,6 +79,8 @@ class _Owners:
 
     def _served(self, call: Call) -> list[str]:
         """Nodes for which a call only moves elements: the nearest that read them, or else that made them."""
+        if isinstance(call, DriverWait):
+            return self.nodes[call.call.name]
         if not isinstance(call, KernelCall):
             constants = {transfer.source for transfer in transfers_of(call) if transfer.source_is_constant}
             readers = [c for c in self.program.kernel_calls() if constants & {name for name, _ in c.fetched}]
@@ -104,6 +106,8 @@ class _Owners:
 
 def _ends(call: Call, written: bool, program: Program) -> set[str]:
     """Tensors that a call writes, or reads; one that is part of another stands for that too."""
+    if isinstance(call, DriverWait):
+        return _ends(call.call, written, program)
     if isinstance(call, KernelCall):
         names = {*call.outputs} if written else {*call.inputs, *(tensor for _, tensor in call.fetched)}
     else:

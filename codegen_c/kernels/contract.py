@@ -140,6 +140,11 @@ class Target:
     def has_float(self) -> bool:
         return self.processor.fpu != "none"
 
+    @property
+    def is_offload(self) -> bool:
+        """True of an accelerator, which takes what its driver takes and runs no C."""
+        return self.processor.kind == "offload"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Alternative:
@@ -175,6 +180,19 @@ class Callback:
     direction: Literal["read", "write"]
     rows: int
     layout: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriverCall:
+    """A function of the user's driver that a kernel's function calls: it starts an accelerator, and returns at once.
+
+    processor: the accelerator, by its name on the platform. header: that declares the driver. wait: its function that
+    blocks until the accelerator is done.
+    """
+
+    processor: str
+    header: str
+    wait: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,6 +244,7 @@ class Implementation:
     copies: of a kernel that does nothing but put elements elsewhere, all of them; such a step can be saved.
     pitched: whether `keeping` takes a pitch.
     callback: the application's function that is called instead of `function`.
+    driver: where `function` only starts an accelerator; outputs are there behind the driver's wait.
     """
 
     kernel: str
@@ -249,6 +268,7 @@ class Implementation:
     copies: tuple[Copy, ...] = ()
     pitched: bool = False
     callback: Callback | None = None
+    driver: DriverCall | None = None
 
     @property
     def computes_floats(self) -> bool:
@@ -269,12 +289,13 @@ Constraint = Callable[[Any, Target], bool]
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """One way to compute one kind of operator."""
+    """One way to compute one kind of operator. offload: by an accelerator; others are for cores alone."""
 
     name: str
     operator: type[Operator]
     implement: Callable[[Any, Target, StoredRows], Implementation]
     constraints: tuple[Constraint, ...] = ()
+    offload: bool = False
 
     def refuses(self, operator: Operator, target: Target) -> Refusal | None:
         """The first constraint that does not hold, as a value with its reason; None if all hold."""

@@ -70,7 +70,8 @@ def select(
     """
     dense = as_dense(operator) if stored is None else None
     forms = [operator, dense] if dense else [operator]
-    candidates = [(kernel, form) for form in forms for kernel in kernels() if kernel.operator is type(form)]
+    known = [kernel for kernel in kernels() if kernel.offload is target.is_offload]
+    candidates = [(kernel, form) for form in forms for kernel in known if kernel.operator is type(form)]
     refusals = [refusal for kernel, form in candidates if (refusal := kernel.refuses(form, target))]
     refused = {refusal.kernel for refusal in refusals}
     accepted = [_Candidate.of(k, form, target, stored) for k, form in candidates if k.name not in refused]
@@ -79,6 +80,8 @@ def select(
     best = min(accepted, key=lambda candidate: candidate.cost(target))
     dearer = [Alternative(kernel=c.kernel.name, instructions=c.made.instructions) for c in accepted if c is not best]
     unfit = [Alternative(kernel=refusal.kernel, reason=refusal.reason) for refusal in refusals]
+    if target.is_offload:  # a driver takes layers whole
+        return replace(best.made, alternatives=(*dearer, *unfit))
     made = replace(best.made, alternatives=(*dearer, *unfit), keeping=best.keeping(target))
     if best.form is operator:
         return replace(made, in_rows=made.in_rows or _elementwise_in_rows(best.kernel, operator, target, made))

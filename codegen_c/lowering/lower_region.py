@@ -169,6 +169,11 @@ class _Lowering:
         """The processor that runs an operator, the first one where nothing says another."""
         return self.targets[OperatorProcessor.read(composite).processor or next(iter(self.targets))]
 
+    def _caller(self, composite: relax.Function) -> str:
+        """The core that runs the function of an operator: of what an accelerator computes, the first one."""
+        target = self._target(composite)
+        return (self.platform if target.is_offload else target).processor.name
+
     def _step(
         self, call: relax.Call, composite: relax.Function, lowered: Lowered, seen: list[_View], outputs: list[str]
     ) -> KernelCall:
@@ -190,7 +195,7 @@ class _Lowering:
             name=name, implementation=implementation, inputs=tuple(view.tensor for view in seen),
             outputs=tuple(outputs), input_shapes=tuple(kind.shape for kind in lowered.operator.inputs),
             constants=tuple(constants), source_nodes=source_nodes,
-            scratch_memory=placement.scratch_memory, processor=self._target(composite).processor.name,
+            scratch_memory=placement.scratch_memory, processor=self._caller(composite),
             computes=title(lowered.operator),
         )  # fmt: skip
 

@@ -27,6 +27,8 @@ def _belongs(step: Step, run: list[Step]) -> bool:
     """True where a step calls the function of all of a run, on their processor, and reads none of their outputs."""
     if not isinstance(step, KernelCall) or step.rows is not None or step.implementation.callback:
         return False
+    if step.implementation.driver:
+        return False
     return all(
         isinstance(other, KernelCall)
         and other.rows is None

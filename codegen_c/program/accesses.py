@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from codegen_c.program.program import Call, KernelCall, Loop, Program, Step, calls, scratch_bytes, transfers_of
+from codegen_c.program.program import (
+    Call,
+    DriverWait,
+    KernelCall,
+    Loop,
+    Program,
+    Step,
+    calls,
+    scratch_bytes,
+    transfers_of,
+)
 from codegen_c.program.tensors import Tensor
 
 Places = Mapping[str, tuple[str, int]]
@@ -73,6 +83,8 @@ def _placed(access: Access, places: Places) -> Access:
 
 def _of_call(program: Program, call: Call, count: int) -> list[Access]:
     """count: iterations of the loop around it."""
+    if isinstance(call, DriverWait):
+        return _of_call(program, call.call, count)
     if not isinstance(call, KernelCall):
         transfers = transfers_of(call)
         sources = [transfer.source for transfer in transfers if not transfer.source_is_constant]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from codegen_c.kernels.contract import Implementation
+from codegen_c.kernels.contract import DriverCall, Implementation
 from codegen_c.program.tensors import Constant, KeptState, Tensor
 from tvm_ext.core.platform import LINKED_MEMORY, STATE_MEMORY
 from tvm_ext.core.row_schedule import Schedule, in_turn
@@ -102,6 +102,17 @@ class Wait:
     transfers: tuple[Transfer, ...]
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DriverWait:
+    """Blocks until an accelerator is done with a call that started it, on the processor that did.
+
+    Before that the accelerator reads the call's inputs and writes its outputs, at any time.
+    """
+
+    name: str
+    call: KernelCall
+
+
 @dataclass(frozen=True, kw_only=True)
 class Loop:
     """`body`, `count` times in series; the iteration enters through the body's affine rows.
@@ -132,7 +143,7 @@ class RowSteps:
         return tuple(in_turn(self.schedule))
 
 
-Call = KernelCall | Transfer | Wait
+Call = KernelCall | Transfer | Wait | DriverWait
 Step = Call | Loop | RowSteps
 
 
@@ -247,17 +258,26 @@ def scratch_memory(step: Step, default: str) -> str:
 
 
 def _inputs(call: Call) -> tuple[str, ...]:
+    if isinstance(call, DriverWait):
+        return _inputs(call.call)
     if isinstance(call, KernelCall):
         return (*call.inputs, *(tensor for _, tensor in call.fetched))
     return tuple(transfer.source for transfer in transfers_of(call) if not transfer.source_is_constant)
 
 
 def _outputs(call: Call) -> tuple[str, ...]:
-    if isinstance(call, KernelCall):
-        return call.outputs
+    if isinstance(call, KernelCall | DriverWait):
+        return call.outputs if isinstance(call, KernelCall) else call.call.outputs
     return tuple(transfer.target for transfer in transfers_of(call))
 
 
-def transfers_of(call: Transfer | Wait) -> tuple[Transfer, ...]:
+def transfers_of(call: Call) -> tuple[Transfer, ...]:
     """Transfers that a call begins, or waits for."""
+    if isinstance(call, KernelCall | DriverWait):
+        return ()
     return call.transfers if isinstance(call, Wait) else (call,)
+
+
+def drivers_of(program: Program) -> dict[str, DriverCall]:
+    """Drivers of the accelerators that a program starts, by processor."""
+    return {driver.processor: driver for call in program.kernel_calls() if (driver := call.implementation.driver)}

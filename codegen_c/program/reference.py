@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from codegen_c.program.program import Program, Step, Transfer, Wait, calls, parts_of
+from codegen_c.program.program import DriverWait, Program, Step, Transfer, Wait, calls, parts_of
 from codegen_c.program.tensors import KeptState
 
 Array = np.ndarray
@@ -44,7 +44,7 @@ def run_step(program: Program, step: Step, values: Mapping[str, Array]) -> dict[
     """Tensors that a step writes, given those it reads. A loop's row ranges together cover each output once."""
     written: dict[str, Array] = {}
     for call in calls(step):
-        if isinstance(call, Wait):
+        if isinstance(call, Wait | DriverWait):  # a driver is called with all that it needs
             continue
         if isinstance(call, Transfer):
             written |= _kept(

@@ -15,7 +15,7 @@ import numpy as np
 
 from codegen_c.program.accesses import Access, Places, accesses
 from codegen_c.program.parallel import Await, Entry, Notify, ParallelProgram, RunStep, StepList
-from codegen_c.program.program import Call, KernelCall, Program, Transfer, calls, transfers_of
+from codegen_c.program.program import Program, calls, transfers_of
 from codegen_c.program.step_order import BEGIN, Clock, ended, first_clock, joined
 from tvm_ext.core.errors import PlanRejected
 
@@ -69,17 +69,13 @@ def _check_transfers(program: Program, home: Sequence[int]) -> None:
         home[index]: step.name
         for index, step in enumerate(program.steps)
         for call in calls(step)
-        if any(transfer.number is not None for transfer in _transfers(call))
+        if any(transfer.number is not None for transfer in transfers_of(call))
     }
     if len(owners) > 1:
         raise PlanRejected(
             f"{program.name}: {' and '.join(sorted(owners.values()))} start or wait for transfers in different lists; "
             "put all of them into one."
         )
-
-
-def _transfers(call: Call) -> tuple[Transfer, ...]:
-    return () if isinstance(call, KernelCall) else transfers_of(call)
 
 
 def _in_one_order(program: Program, lists: Sequence[Sequence[str]]) -> Program:

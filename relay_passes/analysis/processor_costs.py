@@ -23,7 +23,7 @@ WORD_BYTES = 4
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessorCosts:
-    """A core, what compiles for it, and the model of its time.
+    """A core or an accelerator, what compiles for it, and the model of its time.
 
     runs_floats: it may compute floats, in hardware or not; without, it does not move them about either.
     All tensors are taken to lie in the platform's default memory.
@@ -39,6 +39,8 @@ class ProcessorCosts:
         if self.backend.refuses(composite) is not None:
             return None
         cost, time, home = self.backend.footprint(composite), self.time, self.time.platform.activations
+        if self.is_offload:  # its cycles are the platform's, memories among them
+            return self.from_cycles(cost.instructions)
         if not self.runs_floats and (cost.computes_floats or _holds_floats(composite)):
             return None
         cycles = time.compute_cycles(cost.kernel, cost.instructions)
@@ -48,6 +50,11 @@ class ProcessorCosts:
         for memory, num_bytes in [*reads, (time.platform.weights, cost.weights_read_bytes)]:
             cycles += _beyond_words(time.read_cycles(memory, num_bytes), num_bytes) if num_bytes else 0
         return self.from_cycles(cycles)
+
+    @property
+    def is_offload(self) -> bool:
+        """True of an accelerator, which the first core starts and waits for."""
+        return self.processor.kind == "offload"
 
     def from_cycles(self, cycles: float) -> int:
         """Time of so many cycles of the processor."""

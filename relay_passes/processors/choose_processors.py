@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from relay_passes.analysis.processor_costs import NANOSECONDS, ProcessorCosts
@@ -11,6 +11,7 @@ from relay_passes.processors.shared_work import SharedWork
 from relay_passes.solvers.processors.assign import ProcessorAssignment, answer, assign_processors
 from relay_passes.solvers.processors.bounds import LARGE
 from relay_passes.solvers.processors.caller_first import caller_first
+from relay_passes.solvers.processors.driven import Driving, driven, driven_makespan
 from relay_passes.solvers.processors.groupings import group_by_branches, group_by_support, group_by_volume
 from relay_passes.solvers.processors.groups import Groups, assign_groups
 from relay_passes.solvers.processors.loads import energy_of, interval_of
@@ -32,15 +33,26 @@ class ChosenProcessors:
 
 
 def choose_processors(
-    work: SharedWork, objective: Objective, grouping: Grouping, fast_bytes: int
+    work: SharedWork,
+    objective: Objective,
+    grouping: Grouping,
+    fast_bytes: int,
+    driving: Driving | None = None,
+    *,
+    in_order: bool = False,
 ) -> ChosenProcessors | None:
     """The best sharing found, never worse than one processor alone; None where there is none.
 
-    fast_bytes: of a group by volume, the most that its weights and values may take.
+    fast_bytes: of a group by volume, the most that its weights and values may take. driving: of accelerators. in_order:
+    operators keep the order in which they came.
     """
     problem = work.problem
     groups = _groups(problem, grouping, fast_bytes)
     found = assign_groups(problem, groups, objective) if groups else assign_processors(problem, objective)
+    if found and in_order:
+        found = replace(found, sequence=tuple(range(len(problem.tasks))))
+    if found and driving and objective == "makespan":
+        found = driven(problem, driving, found, in_order=in_order)
     alone = [(candidate, name) for name, candidate in _alone(work, objective) if candidate.value < LARGE]
     best = min(alone, key=lambda pair: pair[0].key, default=None)
     if best and (found is None or best[0].value < found.value):
@@ -79,6 +91,7 @@ def placement_report(
     costs: Sequence[ProcessorCosts],
     objective: Objective,
     grouping: Grouping,
+    driving: Driving | None = None,
 ) -> dict[str, Any]:
     """The outcome as report.json has it. Cycles are those of the first processor's clock."""
     problem, found = work.problem, chosen.found
@@ -92,7 +105,11 @@ def placement_report(
     def figures(forms: Sequence[int], sequence: Sequence[int]) -> dict[str, Any]:
         interval = interval_of(problem, forms) if objective == "throughput" else None
         return {
-            "makespan_cycles": cycles(makespan_of(problem, forms, sequence)[0]),
+            "makespan_cycles": cycles(
+                driven_makespan(problem, driving, forms, sequence)
+                if driving
+                else makespan_of(problem, forms, sequence)[0]
+            ),
             "interval_cycles": None if interval is None else cycles(interval),
             "energy_uj": round(energy_of(problem, forms) * FEMTO_TO_MICROJOULES, 6) if knows_power else None,
         }

@@ -24,6 +24,7 @@ from relay_passes.analysis.processor_costs import ProcessorCosts
 from relay_passes.composites import has_composites_only
 from relay_passes.dataflow import is_dataflow, with_main
 from relay_passes.processors.choose_processors import choose_processors, placement_report
+from relay_passes.processors.routes import driving_of
 from relay_passes.processors.shared_work import fast_memory_bytes, shared_work
 from relay_passes.processors.write_placement import PlacementWriter
 from tvm_ext.core.decisions.outcomes import SchedulePeak
@@ -34,26 +35,40 @@ from tvm_ext.core.platform import Platform
 
 @tvm.transform.module_pass(opt_level=0, name="PlaceProcessors")
 class PlaceProcessors:
-    """Places operators on processors, in whole or in rows. costs: of the processors to choose from, the first first."""
+    """Places operators on processors, in whole or in rows. costs: of the processors to choose from, the first first.
+
+    tight_bytes: what tensors may take where operators keep their order, and accelerators compute none that needs more.
+    """
 
     def __init__(
-        self, platform: Platform, costs: Sequence[ProcessorCosts], objective: Objective, grouping: Grouping
+        self,
+        platform: Platform,
+        costs: Sequence[ProcessorCosts],
+        objective: Objective,
+        grouping: Grouping,
+        *,
+        tight_bytes: int | None = None,
     ) -> None:
         self.platform, self.costs, self.objective, self.grouping = platform, costs, objective, grouping
+        self.tight_bytes = tight_bytes
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         main = mod["main"]
         if len(self.costs) < 2 or not is_dataflow(main) or not has_composites_only(mod):
             return mod
         operators = OperatorGraph(mod, main, self.costs[0].backend)
-        work = shared_work(operators, self.costs, self.platform, self.objective)
-        chosen = (
-            choose_processors(work, self.objective, self.grouping, fast_memory_bytes(self.platform)) if work else None
+        work = shared_work(operators, self.costs, self.platform, self.objective, self.tight_bytes)
+        if work is None:
+            return mod
+        fast_bytes, driving = fast_memory_bytes(self.platform), driving_of(self.costs)
+        chosen = choose_processors(
+            work, self.objective, self.grouping, fast_bytes, driving, in_order=self.tight_bytes is not None
         )
-        if work is None or chosen is None:
+        if chosen is None:
             return mod
         module = mod.clone()
-        writer = PlacementWriter(module, operators, ["", *(cost.processor.name for cost in self.costs[1:])])
+        names = ["", *(cost.processor.name for cost in self.costs[1:])]
+        writer = PlacementWriter(module, operators, names, driving.accelerators if driving else ())
         for task in chosen.found.sequence:
             form = chosen.found.forms[task]
             if (task, form) in work.parts:
@@ -61,6 +76,6 @@ class PlaceProcessors:
                 continue
             for index in work.unit_of(task):
                 writer.whole(index, work.problem.tasks[task].forms[form].parts[0].processor)
-        report = placement_report(work, chosen, self.costs, self.objective, self.grouping)
+        report = placement_report(work, chosen, self.costs, self.objective, self.grouping, driving)
         placed = ProcessorPlacement(report=report).write(SchedulePeak().write(writer.function()))
         return with_main(module, placed)

@@ -7,12 +7,14 @@ say so. A pipeline has neither: its first stage takes an input while the last on
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.analysis.processor_costs import ProcessorCosts
+from relay_passes.processors.routes import fetch_time, routes_of
 from relay_passes.processors.row_parts import RowPart, cuttable, split_rows
+from relay_passes.solvers.liveness import live_bytes
 from relay_passes.solvers.processors.problem import (
     WHOLE,
     FormPart,
@@ -25,6 +27,7 @@ from relay_passes.solvers.processors.problem import (
 from tvm_ext.core.decisions.execution import RowSplit, StreamDirection
 from tvm_ext.core.objectives import Objective
 from tvm_ext.core.platform import Platform
+from tvm_ext.core.time_model import CALL_CYCLES
 
 MICROWATTS = 1_000_000
 LEAST_SIGNALS = 4
@@ -48,15 +51,25 @@ class SharedWork:
 
 
 def shared_work(
-    operators: OperatorGraph, costs: Sequence[ProcessorCosts], platform: Platform, objective: Objective
+    operators: OperatorGraph,
+    costs: Sequence[ProcessorCosts],
+    platform: Platform,
+    objective: Objective,
+    tight_bytes: int | None = None,
 ) -> SharedWork | None:
-    """The problem of sharing; None where an operator runs on none of the processors."""
-    units, routes = _units(operators), _routes(costs, platform)
+    """The problem of sharing; None where an operator runs on none of the processors.
+
+    tight_bytes: accelerators take no operator at which more are alive: their results share no bytes with their inputs.
+    """
+    units, routes = _units(operators), routes_of(costs, platform)
+    live = _live_apart(operators) if tight_bytes is not None else []
     forms: list[list[TaskForm]] = []
     parts: dict[tuple[int, int], tuple[RowPart, ...]] = {}
     first = 0 if objective == "throughput" else 1
     for number, unit in enumerate(units):
         whole = _whole_times(operators, unit, costs)
+        if tight_bytes is not None and max(live[index] for index in unit) > tight_bytes:
+            whole = {processor: time for processor, time in whole.items() if not costs[processor].is_offload}
         if not whole:
             return None
         forms.append([TaskForm(parts=(FormPart(processor=p, time=time),)) for p, time in whole.items()])
@@ -71,13 +84,20 @@ def shared_work(
     if first:
         edge = Task(forms=(TaskForm(parts=(FormPart(processor=0, time=0),)),))
         tasks = [edge, *tasks, edge]
-        values += _borders(operators, units)
+        values += _borders(operators, units, moves=any(route.time_per_byte for route in routes.values()))
     problem = ProcessorProblem(
         names=tuple(cost.processor.name for cost in costs),
         powers=tuple(max(1, round(cost.processor.watts * MICROWATTS)) for cost in costs),
         tasks=tuple(tasks), values=tuple(values), routes=routes,
     )  # fmt: skip
     return SharedWork(problem=problem, units=units, parts=parts, first=first)
+
+
+def _live_apart(operators: OperatorGraph) -> list[int]:
+    """Bytes alive at each step in order, if no result takes the place of what it is made of."""
+    graph = operators.graph()
+    apart = tuple(replace(node, shared_bytes={}, extra_bytes=0) for node in graph.nodes)
+    return live_bytes(replace(graph, nodes=apart), range(len(apart)))
 
 
 def _units(operators: OperatorGraph) -> tuple[tuple[int, ...], ...]:
@@ -95,14 +115,22 @@ def _units(operators: OperatorGraph) -> tuple[tuple[int, ...], ...]:
 
 
 def _whole_times(operators: OperatorGraph, unit: Sequence[int], costs: Sequence[ProcessorCosts]) -> dict[int, int]:
-    """The time of a unit on each processor that can run all of it; functions of the application run on the first."""
+    """The time of a unit on each processor that can run all of it; functions of the application run on the first.
+
+    Accelerators take no rows; the first core's call that starts them is in their time.
+    """
     found: dict[int, int] = {}
+    start = costs[0].from_cycles(CALL_CYCLES)
+    in_rows = len(unit) > 1 or any(RowSplit.read(operators.composites[index]).sequence for index in unit)
     for processor, cost in enumerate(costs):
+        if cost.is_offload and in_rows:
+            continue
         composites = [operators.composites[index] for index in unit]
         times = [cost.nanoseconds(composite) if composite is not None else None for composite in composites]
         is_callback = any(StreamDirection.read(composite).direction for composite in composites)
         if None not in times and (processor == 0 or not is_callback):
             found[processor] = sum(time for time in times if time is not None)
+            found[processor] += start + fetch_time(composites[0], costs, cost) if cost.is_offload else 0
     return found
 
 
@@ -115,6 +143,7 @@ def _cuts(
 ) -> list[tuple[RowPart, ...]]:
     """Ways to cut a layer, one for each set of processors that can run it."""
     composite = operators.composites[unit[0]]
+    whole = {processor: time for processor, time in whole.items() if not costs[processor].is_offload}
     if len(unit) > 1 or composite is None or RowSplit.read(composite).sequence or len(whole) < 2:
         return []
     signal = max((route.signal_time for route in routes.values()), default=0)
@@ -161,8 +190,11 @@ def _values(operators: OperatorGraph, units: Sequence[Sequence[int]], first: int
     return found
 
 
-def _borders(operators: OperatorGraph, units: Sequence[Sequence[int]]) -> list[TaskValue]:
-    """The call before all units that read what is there at first, and the return behind all that nobody waits for."""
+def _borders(operators: OperatorGraph, units: Sequence[Sequence[int]], *, moves: bool = False) -> list[TaskValue]:
+    """The call before all units that read what is there at first, and the return behind all that nobody waits for.
+
+    moves: whether inputs and outputs have bytes that may be moved to other memories.
+    """
     graph, last = operators.graph(), len(units) + 1
     made = {v: number + 1 for number, unit in enumerate(units) for step in unit for v in graph.nodes[step].writes}
     reads = [{value for step in unit for value in graph.nodes[step].reads} for unit in units]
@@ -172,18 +204,13 @@ def _borders(operators: OperatorGraph, units: Sequence[Sequence[int]]) -> list[T
     for task in range(1, last):
         if task not in awaited or any(made.get(value) == task for value in graph.outputs):
             found.append(TaskValue(maker=task, readers=(last,), size_bytes=0))
+    if moves:
+        for value in range(operators.num_params):
+            readers = tuple(number + 1 for number, values in enumerate(reads) if value in values)
+            found += [TaskValue(maker=0, readers=readers, size_bytes=graph.sizes[value])] if readers else []
+        for value in sorted(graph.outputs & made.keys()):
+            found.append(TaskValue(maker=made[value], readers=(last,), size_bytes=graph.sizes[value]))
     return found
-
-
-def _routes(costs: Sequence[ProcessorCosts], platform: Platform) -> dict[tuple[int, int], Route]:
-    """Signals between cores; all share the memory of the tensors, so nothing else crosses."""
-    routes: dict[tuple[int, int], Route] = {}
-    for source, one in enumerate(costs):
-        for target, other in enumerate(costs):
-            signal = platform.signal_between(one.processor.name, other.processor.name)
-            if signal:
-                routes[source, target] = Route(signal_time=one.from_cycles(signal.latency_cycles))
-    return routes
 
 
 def fast_memory_bytes(platform: Platform) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import tvm
 from tvm import relax
@@ -22,10 +22,17 @@ Pieces = list[tuple[Rows, relax.Var]]
 
 
 class PlacementWriter:
-    """Writes a module's main anew, step by step. names: of the processors, the first one's empty."""
+    """Writes a module's main anew, step by step. names: of the processors, the first one's empty. accelerators: among
+    these; the first core joins for them."""
 
-    def __init__(self, module: tvm.IRModule, operators: OperatorGraph, names: Sequence[str]) -> None:
-        self.module, self.operators, self.names = module, operators, names
+    def __init__(
+        self,
+        module: tvm.IRModule,
+        operators: OperatorGraph,
+        names: Sequence[str],
+        accelerators: Collection[int] = (),
+    ) -> None:
+        self.module, self.operators, self.names, self.accelerators = module, operators, names, accelerators
         self.main = MainWriter(module, operators)
         self.pieces: dict[relax.Var, Pieces] = {}
         self.cut: dict[tuple[relax.Var, Rows], relax.Var] = {}
@@ -37,7 +44,7 @@ class PlacementWriter:
     def whole(self, index: int, processor: int) -> None:
         """A step that one processor runs."""
         computing, *views = self.operators.steps[index]
-        self._join_all(computing.value, processor)
+        self._join_all(computing.value, 0 if processor in self.accelerators else processor)
         self.main.bound += [relax.VarBinding(computing.var, self._placed(computing.value, processor)), *views]
 
     def split(self, index: int, parts: Sequence[RowPart]) -> None:

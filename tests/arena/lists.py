@@ -9,7 +9,7 @@ import pytest
 from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement
 from codegen_c.arena.validate_order import validate_order
 from codegen_c.program.parallel import Await, Entry, Notify, ParallelProgram, RunStep, StepList
-from codegen_c.program.program import Program, Transfer, Wait
+from codegen_c.program.program import Program, scratch_bytes
 from tests.arena.programs import call, program
 from tvm_ext.core.errors import PlanRejected
 
@@ -40,11 +40,7 @@ def entry(word: str) -> Entry:
 def placed(made: Program, **offsets: int) -> MemoryPlan:
     """Everything beside everything, but for what has an offset here. A caller holds what has a negative one."""
     sizes = {name: tensor.num_bytes for name, tensor in made.tensors.items() if not tensor.part}
-    sizes |= {
-        f"{step.name}_scratch": step.implementation.scratch_bytes
-        for step in made.steps
-        if not isinstance(step, Transfer | Wait) and step.implementation.scratch_bytes
-    }
+    sizes |= {f"{step.name}_scratch": scratch_bytes(step) for step in made.steps if scratch_bytes(step)}
     places: dict[str, Placement] = {}
     end = 0
     for name, size in sizes.items():

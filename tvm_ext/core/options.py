@@ -212,7 +212,7 @@ class BuildOptions:
         return min(memory.capacity_bytes, asked.get(memory.name, memory.capacity_bytes))
 
     def processors_of(self, platform: Platform) -> tuple[Processor, ...]:
-        """Processors that may be used, the first one of the platform before others; offloads are not yet.
+        """Processors that may be used, the first one of the platform before others.
 
         Raises BadOptions for an unknown one, and where the objective asks for power that the platform does not say.
         """
@@ -245,20 +245,43 @@ class BuildOptions:
                 found.append(core)
         return tuple(found)
 
+    def offloads_of(self, platform: Platform) -> tuple[Processor, ...]:
+        """Accelerators that may be used: they reach tensors, states and weights, or a ram that all gets to.
+
+        A pipeline has none: its stages are cores. Raises BadOptions.
+        """
+
+        def is_reached(one: Processor) -> bool:
+            near, needed = platform.near_memory(one), (platform.weights, platform.states)
+            return bool(near) or (near == "" and all(platform.reached_by(one.name, memory) for memory in needed))
+
+        found = tuple(one for one in self.processors_of(platform) if one.kind == "offload" and is_reached(one))
+        if found and self.objective == "throughput":
+            raise BadOptions(
+                f"objective = 'throughput': {found[0].name} is an accelerator, and no stage of a pipeline; choose "
+                "objective = 'makespan' or 'energy', or name the cores by processors."
+            )
+        return found
+
     def tvm_processors_of(self, platform: Platform) -> tuple[Processor, ...]:
         """Those that may be used inside `tvm.compile`, beside the first one. Raises BadOptions as `processors_of`."""
         return tuple(processor for processor in self.processors_of(platform) if processor.kind == "tvm")
 
     def limits_bytes(self, platform: Platform) -> dict[str, int]:
-        """Bytes that tensors may take in each memory that all cores in use reach, the default one first.
+        """Bytes that tensors may take in each memory that all processors in use reach, the default one first.
 
         Where a board keeps the stacks of its processors, those are left out. Raises BadOptions for an unknown memory.
         """
         asked: Mapping[str, int] = self.ram if isinstance(self.ram, Mapping) else {}
         limits = {platform.activations: self.limit_bytes(platform)}
         cores = self.cores_of(platform)
+        offloads = self.offloads_of(platform)
+        are_far = any(platform.near_memory(one) for one in offloads)  # what is moved, is moved for them alone
+        reaching = cores if are_far else (*cores, *offloads)
         for memory in platform.memories:
-            if memory.kind != "ram" or not all(platform.reached_by(core.name, memory.name) for core in cores):
+            if are_far and memory.name != platform.activations:
+                continue
+            if memory.kind != "ram" or not all(platform.reached_by(one.name, memory.name) for one in reaching):
                 continue
             holds = platform.board is not None and memory.name == platform.board.data_memory
             reserved = len(cores) * platform.board.stack_bytes + VARIABLES_BYTES if platform.board and holds else 0

@@ -48,6 +48,8 @@ __all__ = [
     "Board",
     "Link",
     "Memory",
+    "Offload",
+    "OffloadOperator",
     "Platform",
     "Processor",
     "Signal",
@@ -126,6 +128,21 @@ class Platform(PlatformTables):
     def reached_by(self, processor: str, memory: str) -> Link | None:
         """The link by which a processor reads and writes a memory; None where it does not reach it."""
         return self.link_between(processor, memory) or self.link_between(memory, processor)
+
+    def near_memory(self, processor: Processor) -> str | None:
+        """The ram to which tensors go for an accelerator that does not reach the default memory, or weights for one.
+
+        Empty where it reaches the default memory, or is no accelerator; None where nothing gets to it: the first
+        processor reaches no ram of the accelerator's, and no DMA leads there and back.
+        """
+        if processor.kind != "offload" or self.reached_by(processor.name, self.activations):
+            return ""
+        for memory in self.memories:
+            ways = [self.link_between(self.activations, memory.name), self.link_between(memory.name, self.activations)]
+            copies = self.reached_by(self.processor.name, memory.name) is not None
+            if memory.kind == "ram" and self.reached_by(processor.name, memory.name) and (copies or all(ways)):
+                return memory.name
+        return None
 
     def signal_between(self, source: str, target: str) -> Signal | None:
         """The way by which one core wakes another, as the platform lists it; None without."""

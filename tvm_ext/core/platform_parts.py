@@ -33,7 +33,8 @@ Flag = Annotated[str, Field(pattern=_FLAG, max_length=200)]
 Flags = Annotated[tuple[Flag, ...], Field(max_length=100)]
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,62}$")]
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,58}\.h$")]
-OffloadKind = Literal["conv2d", "depthwise", "dense", "max_pool", "average_pool", "add", "multiply"]
+OffloadKind = Literal["conv2d", "depthwise", "dense"]
+OffloadRounding = Literal["tflite", "onnx"]
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
@@ -42,13 +43,15 @@ class OffloadOperator:
 
     `start` is the driver's function that begins it. `most_shape` bounds the result's axes, as stored (NHWC, or rows of
     vectors); a result of other rank is not taken. `most_kernel` bounds rows and columns of a window, where it has one.
+    `roundings`: of results of sums, twice as TensorFlow Lite does or once as ONNX does; a call says which one.
     """
 
     kind: OffloadKind
-    types: Annotated[tuple[Literal["int8", "uint8", "float32"], ...], Field(min_length=1, max_length=3)]
+    types: Annotated[tuple[Literal["int8", "uint8"], ...], Field(min_length=1, max_length=3)]
     start: Identifier
     most_shape: Annotated[tuple[Positive, ...], Field(min_length=1, max_length=8)]
     most_kernel: tuple[Positive, Positive] = (1, 1)
+    roundings: Annotated[tuple[OffloadRounding, ...], Field(min_length=1, max_length=2)] = ("tflite", "onnx")
     cycles_per_call: Count = 0
     cycles_per_mac: Cost = 0.0
     cycles_per_byte: Cost = 0.0

@@ -33,11 +33,15 @@ COPY_INSTRUCTIONS_A_BYTE = 0.5
 @dataclass(frozen=True, kw_only=True)
 class Event:
     """Next step of a run: `run` for so many cycles, `start` a transfer of so many, `wait` until transfer `number` and
-    all before it are done."""
+    all before it are done.
+
+    unit: what works beside the processor: an accelerator's name, or empty for the DMA.
+    """
 
     kind: Literal["run", "start", "wait"]
     cycles: float = 0.0
     number: int = 0
+    unit: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,15 +104,17 @@ class TimeModel:
 
 
 def finish_cycles(events: Iterable[Event]) -> float:
-    """Cycle at which the last event is over: one processor, and one DMA that works through transfers in order."""
-    now = dma_free = 0.0
-    ends: dict[int, float] = {}
+    """Cycle at which the last event is over: one processor, and units beside it that each work in order."""
+    now = 0.0
+    free: dict[str, float] = {}
+    ends: dict[tuple[str, int], float] = {}
     for event in events:
         if event.kind == "run":
             now += event.cycles
         elif event.kind == "start":
             now += CALL_CYCLES
-            ends[event.number] = dma_free = max(now, dma_free) + event.cycles
+            free[event.unit] = max(now, free.get(event.unit, 0.0)) + event.cycles
+            ends[event.unit, event.number] = free[event.unit]
         else:
-            now = max(now + CALL_CYCLES, ends.get(event.number, 0.0))
+            now = max(now + CALL_CYCLES, ends.get((event.unit, event.number), 0.0))
     return now

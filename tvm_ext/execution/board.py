@@ -37,7 +37,8 @@ class QemuResult:
     instructions: from begin to end; None where several processors share a run, and nothing counted them.
 
     Instructions are not cycles. stack_bytes is the high-water mark below the caller of run(). moved_bytes: counted, of
-    that run, for each pair of memories (from, to) between which any went.
+    that run, for each pair of memories (from, to) between which any went. driver_calls: counted, of that run, starts
+    of accelerators and waits for them; None where nothing counts them.
     """
 
     outputs: tuple[dict[str, np.ndarray], ...]
@@ -45,6 +46,7 @@ class QemuResult:
     stack_bytes: int
     moved_bytes: Mapping[tuple[str, str], int]
     shared: SharedRun | None = None
+    driver_calls: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,8 +130,9 @@ def qemu_result(
     else:
         instructions = _field(fields, "instructions", elf)
     return QemuResult(
-        outputs=outputs, instructions=instructions, stack_bytes=fields["stack"], moved_bytes=_moved(fields, platform)
-    )
+        outputs=outputs, instructions=instructions, stack_bytes=fields["stack"], moved_bytes=_moved(fields, platform),
+        driver_calls=_driver_calls(fields),
+    )  # fmt: skip
 
 
 def _run_shared(
@@ -160,6 +163,7 @@ def _run_shared(
     return QemuResult(
         outputs=_split(data, interface, num_samples, elf), instructions=shared.makespan if shared else None,
         stack_bytes=fields["stack"], moved_bytes=_moved(fields, platform), shared=shared,
+        driver_calls=_driver_calls(fields),
     )  # fmt: skip
 
 
@@ -240,6 +244,10 @@ def _moved(fields: Fields, platform: Platform) -> dict[tuple[str, str], int]:
         for (i, source), (j, target) in pairs
         if (count := fields.get(f"moved_{i}_{j}", 0))
     }
+
+
+def _driver_calls(fields: Fields) -> tuple[int, int] | None:
+    return (fields["starts"], fields["waits"]) if {"starts", "waits"} <= {*fields} else None
 
 
 def _field(fields: Fields, key: str, elf: Path) -> int:

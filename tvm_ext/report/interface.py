@@ -73,9 +73,10 @@ class _Step:
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
 class _Runner:
-    """A processor that runs steps."""
+    """A processor that runs steps. driver: header of the driver of an accelerator, which no function of ours serves."""
 
     name: Identifier
+    driver: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
@@ -111,7 +112,8 @@ def interface_of(report: Mapping[str, Any]) -> Interface:
         inputs=tuple(map(_port, checked.inputs)), outputs=tuple(map(_port, checked.outputs)),
         state_bytes=checked.state_bytes, warm_up_runs=checked.warm_up_runs,
         context=checked.options.context, context_bytes=checked.context_bytes,
-        servers=tuple(runner.name for runner in checked.processors[1:]), in_flight=checked.in_flight,
+        servers=tuple(runner.name for runner in checked.processors[1:] if runner.driver is None),
+        in_flight=checked.in_flight,
     )  # fmt: skip
     for what in ("name", "source"):
         sides = [interface.inputs + interface.outputs] if what == "name" else [interface.inputs, interface.outputs]

@@ -13,8 +13,8 @@ from codegen_c.costs.predict import moved_bytes, predicted_cycles, step_cycles, 
 from codegen_c.kernels.contract import Alternative
 from codegen_c.program.interface import Port
 from codegen_c.program.makespan import SharedRun
-from codegen_c.program.parallel import ParallelProgram, RunStep
 from codegen_c.program.program import (
+    DriverWait,
     KernelCall,
     Program,
     Step,
@@ -28,6 +28,7 @@ from codegen_c.program.program import (
 from codegen_c.program.tensors import KeptState
 from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.options import BuildOptions
+from tvm_ext.report.processors import shared_processors
 
 SCHEMA_VERSION = 1
 
@@ -119,40 +120,9 @@ def make_report(
         "artifacts": dict(artifacts),
         "image": dict(image) if image else None,
         **({"in_flight": compiled.interface.in_flight} if options.objective == "throughput" else {}),
-        **(_processors(compiled.parallel, shared_run) if compiled.parallel else {}),
+        **shared_processors(compiled, shared_run),
         "verify": dict(verify),
         **(assurance or {}),
-    }
-
-
-def _processors(parallel: ParallelProgram, measured: SharedRun | None) -> dict[str, Any]:
-    """Processors that share a run, the caller's first, and signals between them. Instructions count no waits.
-
-    makespan_instructions: executed from begin to end of a run, waits included. single_processor_instructions: of the
-    model on the one processor that runs it fastest. Of a pipeline, interval_instructions: between successive outputs,
-    waits included; stage_instructions: of each processor meanwhile, waits left out. Each is None where not measured.
-    """
-    interval = measured.interval if measured else None
-    pipeline: dict[str, Any] = {
-        "interval_instructions": interval.instructions if interval else None,
-        "stage_instructions": {
-            steps.processor: interval.stages[number] if interval else None
-            for number, steps in enumerate(parallel.lists)
-        },
-    }
-    return {
-        "processors": [
-            {
-                "name": steps.processor,
-                "steps": [parallel.program.steps[e.index].name for e in steps.entries if isinstance(e, RunStep)],
-                "instructions": measured.instructions[number] if measured else None,
-            }
-            for number, steps in enumerate(parallel.lists)
-        ],
-        "makespan_instructions": measured.makespan if measured else None,
-        "single_processor_instructions": measured.single if measured else None,
-        "signals": parallel.num_signals,
-        **(pipeline if parallel.phases else {}),
     }
 
 
@@ -263,7 +233,7 @@ def _step(compiled: Compiled, index: int, step: Step, live_bytes: int) -> dict[s
 
 def _transfer_kind(step: Step) -> str:
     """`wait`, `dma` for what goes on while later steps run, `copy` for what the processor does."""
-    if isinstance(step, Wait):
+    if isinstance(step, Wait | DriverWait):
         return "wait"
     return "dma" if isinstance(step, Transfer) and step.number is not None else "copy"
 

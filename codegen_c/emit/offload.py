@@ -1,0 +1,121 @@
+"""Drivers of accelerators: the header that declares each, and what stands in for them in `<model>_offload_reference.c`.
+
+A header says what the platform says, whatever the model: packages for one platform have the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from codegen_c.c_text.text import C_TYPES, block
+from codegen_c.emit.banner import Origin, banner
+from codegen_c.kernels.offload.driver import OFFLOAD_HEADER
+from codegen_c.program.program import Program, drivers_of
+from tvm_ext.core.platform import Offload, Platform, Processor
+
+REFERENCE_HEADER = "tvm_ext_offload_reference.h"
+REQUANTIZE_HEADERS = ("tvm_ext_requantize.h", "tvm_ext_requantize_tflite.h")
+STRUCTS = {"conv2d": "tvm_ext_offload_conv2d", "depthwise": "tvm_ext_offload_conv2d", "dense": "tvm_ext_offload_dense"}
+"""Structure of a layer by kind of operator."""
+
+
+def reference_file(model: str) -> str:
+    """Name of the file that stands in for drivers."""
+    return f"{model}_offload_reference.c"
+
+
+def runtime_headers(program: Program) -> list[str]:
+    """Headers that the stand-in needs."""
+    return [OFFLOAD_HEADER, REFERENCE_HEADER, *REQUANTIZE_HEADERS] if drivers_of(program) else []
+
+
+def emit_offload(program: Program, model: str, origin: Origin, platform: Platform) -> dict[str, str]:
+    """Headers of the drivers that a program calls, and the reference; nothing where it calls none."""
+    used = [platform.processor_named(name) for name in sorted(drivers_of(program))]
+    if not used:
+        return {}
+    headers = {one.offload.header: _header(one, one.offload) for one in used if one.offload}
+    return {**headers, reference_file(model): _reference(model, origin, used)}
+
+
+def _header(processor: Processor, offload: Offload) -> str:
+    guard = offload.header.upper().replace(".", "_").replace("-", "_")
+    starts = [
+        f"/* Starts a layer of kind {kind}, and returns at once. */\n{_signature(offload, start, kind)};\n"
+        for start, kind in _starts(offload).items()
+    ]
+    return "\n".join(
+        [
+            f"/* Driver of {processor.name}, which you define. {OFFLOAD_HEADER} says what its functions get. */",
+            f"#ifndef {guard}\n#define {guard}\n",
+            f'#include "{OFFLOAD_HEADER}"\n',
+            '#ifdef __cplusplus\nextern "C" {\n#endif\n',
+            *starts,
+            f"/* Blocks until {processor.name} is done with what was started last, and its writes can be seen.\n"
+            "   0, or what the run is to answer: that of the first wait that answers something else. */",
+            f"int32_t {offload.wait}(void);\n",
+            "#ifdef __cplusplus\n}\n#endif\n",
+            "#endif\n",
+        ]
+    )
+
+
+def _starts(offload: Offload) -> dict[str, str]:
+    """Functions that start a layer, with the kind of operator of each."""
+    return {entry.start: entry.kind for entry in offload.operators}
+
+
+def _element(offload: Offload, start: str) -> str:
+    """C type of the elements that a function takes; `void` where it takes several."""
+    types = {dtype for entry in offload.operators if entry.start == start for dtype in entry.types}
+    return C_TYPES[types.pop()] if len(types) == 1 else "void"
+
+
+def _signature(offload: Offload, start: str, kind: str) -> str:
+    element = _element(offload, start)
+    parameters = [
+        f"const {STRUCTS[kind]} *layer", f"const {element} *input", "const int8_t *weights", "const int32_t *bias",
+        "const int32_t *multipliers", "const int32_t *shifts", f"{element} *output",
+    ]  # fmt: skip
+    return f"void {start}(\n{block(_filled(parameters))})"
+
+
+def _filled(parameters: Sequence[str]) -> list[str]:
+    head, tail = ", ".join(parameters[:4]), ", ".join(parameters[4:])
+    return [f"{head},", tail]
+
+
+def _reference(model: str, origin: Origin, used: Sequence[Processor]) -> str:
+    parts = [
+        banner(origin, f"{model}: stands in for the drivers of accelerators, to verify and to test; link your own."),
+        "\n".join(
+            [*(f'#include "{one.offload.header}"' for one in used if one.offload), f'#include "{REFERENCE_HEADER}"']
+        ),
+        "",
+    ]
+    for one in used:
+        assert one.offload is not None, "it has a driver"
+        unit = f"{model}_{one.name}"
+        parts.append(f"static tvm_ext_reference_unit {unit};\n")
+        for start, kind in _starts(one.offload).items():
+            members = [
+                f".kind = TVM_EXT_REFERENCE_{kind.upper()},", ".layer = layer,", ".input = input,",
+                ".constants = {.weights = weights, .bias = bias, .multipliers = multipliers, .shifts = shifts},",
+                ".output = output,",
+            ]  # fmt: skip
+            body = [
+                "const tvm_ext_reference_call call = {", *(f"    {member}" for member in members), "};",
+                f"tvm_ext_reference_start(&{unit}, &call);",
+            ]  # fmt: skip
+            parts.append(f"{_signature(one.offload, start, kind)}\n{{\n{block(body)}\n}}\n")
+        parts.append(f"int32_t {one.offload.wait}(void)\n{{\n    return tvm_ext_reference_wait(&{unit});\n}}\n")
+    counts = [f"{model}_{one.name}" for one in used]
+    parts += [_count("starts", counts), _count("waits", counts)]
+    return "\n".join(parts)
+
+
+def _count(what: str, units: Sequence[str]) -> str:
+    """Definition of the function that tells how often functions of the drivers were called."""
+    name = f"tvm_ext_offload_{what}"
+    total = " + ".join(f"{unit}.{what}" for unit in units)
+    return f"uint32_t {name}(void);\nuint32_t {name}(void)\n{{\n    return {total};\n}}\n"

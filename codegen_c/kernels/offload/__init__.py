@@ -1,0 +1,1 @@
+"""Layers that an accelerator computes: each function calls the user's driver, which starts it."""

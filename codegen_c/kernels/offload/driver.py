@@ -1,0 +1,133 @@
+"""Layers as a driver takes them: which entry of the platform does, its cost, and the function that calls it.
+
+Weights are those of the model's description, in its layout, and not packed for any kernel of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil
+
+import numpy as np
+
+from codegen_c.c_text.initializer import Value
+from codegen_c.c_text.text import C_TYPES
+from codegen_c.kernels.contract import Array, CFunction, DriverCall, Implementation, Parameter, Target
+from codegen_c.kernels.shared.layer import shapes
+from codegen_c.kernels.shared.requantize import Requantize, quantization
+from codegen_c.operators.kinds import Operator, TensorType, Window
+from tvm_ext.core.platform import OffloadOperator
+
+OFFLOAD_HEADER = "tvm_ext_offload.h"
+FIXED_POINT_BITS = 31
+
+
+def entry_of(kind: str, operator: Operator, target: Target, window: Window | None = None) -> OffloadOperator | None:
+    """The entry of a driver that takes an operator, of several the first one; None where none does."""
+    offload = target.processor.offload
+    entries = offload.operators if offload else ()
+    return next((entry for entry in entries if entry.kind == kind and _takes(entry, operator, window)), None)
+
+
+def _takes(entry: OffloadOperator, operator: Operator, window: Window | None) -> bool:
+    types, shape = {tensor.dtype for tensor in (*operator.inputs, *operator.outputs)}, operator.output.shape
+    fits = len(shape) == len(entry.most_shape) and all(
+        n <= most for n, most in zip(shape, entry.most_shape, strict=True)
+    )
+    kernel = window.kernel if window else (1, 1)
+    known = getattr(operator, "rounding", "onnx") in entry.roundings
+    return (
+        fits and known and len(types) == 1 and types <= {*entry.types}
+        and all(n <= most for n, most in zip(kernel, entry.most_kernel, strict=True))
+    )  # fmt: skip
+
+
+def started(
+    name: str,
+    operator: Operator,
+    target: Target,
+    entry: OffloadOperator | None,
+    layer: tuple[str, Mapping[str, Value]],
+    constants: Sequence[tuple[str, Array]],
+    *,
+    reference: Callable[[list[Array]], list[Array]],
+    macs: int = 0,
+) -> Implementation:
+    """The kernel that hands a layer over. layer: its structure in C, and the members of that."""
+    offload = target.processor.offload
+    assert offload is not None and entry is not None, "constraints hold"
+    inputs = ["input", "other"][: len(operator.inputs)]
+    names = [*inputs, *(role for role, _ in constants), "output"]
+    parameters = [
+        *(
+            Parameter(name=n, ctype=C_TYPES[t.dtype], role="input")
+            for n, t in zip(inputs, operator.inputs, strict=True)
+        ),
+        Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
+        *(Parameter(name=role, ctype=C_TYPES[str(array.dtype)], role="constant") for role, array in constants),
+    ]
+    return Implementation(
+        kernel=name,
+        function=CFunction(
+            parameters=tuple(parameters),
+            body=f"{entry.start}(&$_layer, {', '.join(names)});",
+            helpers=shapes(*layer),
+            includes=(OFFLOAD_HEADER,),
+        ),
+        reference=reference,
+        constants=tuple(constants),
+        macs=macs,
+        instructions=cycles(entry, operator, constants, macs),
+        accumulation="the driver's",
+        exact=True,
+        driver=DriverCall(processor=target.processor.name, header=offload.header, wait=offload.wait),
+    )
+
+
+def cycles(entry: OffloadOperator, operator: Operator, constants: Sequence[tuple[str, Array]], macs: int) -> int:
+    """Cycles of the accelerator, as the platform has them: of a call, its products, all bytes it reads or writes."""
+    moved = sum(_num_bytes(tensor) for tensor in (*operator.inputs, *operator.outputs))
+    moved += sum(array.nbytes for _, array in constants)
+    return ceil(entry.cycles_per_call + entry.cycles_per_mac * macs + entry.cycles_per_byte * moved)
+
+
+def _num_bytes(tensor: TensorType) -> int:
+    return tensor.num_elements * np.dtype(tensor.dtype).itemsize
+
+
+def factors(finish: Requantize, channels: int) -> tuple[tuple[str, Array], ...]:
+    """`multipliers` and `shifts`, one for each channel: a sum times multiplier * 2^(shift - 31)."""
+    multipliers = np.broadcast_to(finish.mantissa, channels)
+    shifts = FIXED_POINT_BITS - np.broadcast_to(finish.shift, channels).astype(np.int32)
+    return ("multipliers", np.ascontiguousarray(multipliers)), ("shifts", np.ascontiguousarray(shifts))
+
+
+def scales(source: TensorType, finish: Requantize) -> dict[str, Value]:
+    """Members that say how elements are to be read and made."""
+    return {
+        "input_zero_point": quantization(source).zero_point,
+        "output_zero_point": quantization(finish.output).zero_point,
+        "low": finish.low, "high": finish.high,
+        "is_unsigned": source.dtype == "uint8", "rounds_twice": finish.rounding == "tflite",
+    }  # fmt: skip
+
+
+def window_members(window: Window) -> dict[str, Value]:
+    """Members of a sliding window."""
+    top, left, bottom, right = window.padding
+    return {
+        "kernel_rows": window.kernel[0], "kernel_columns": window.kernel[1],
+        "row_stride": window.strides[0], "column_stride": window.strides[1],
+        "row_dilation": window.dilation[0], "column_dilation": window.dilation[1],
+        "top": top, "left": left, "bottom": bottom, "right": right,
+    }  # fmt: skip
+
+
+def image_members(source: TensorType, output: TensorType) -> dict[str, Value]:
+    """Members of images [N, H, W, C] that come and go."""
+    images, rows, columns, channels = source.shape
+    _, output_rows, output_columns, output_channels = output.shape
+    return {
+        "images": images, "input_rows": rows, "input_columns": columns, "input_channels": channels,
+        "output_rows": output_rows, "output_columns": output_columns, "output_channels": output_channels,
+    }  # fmt: skip

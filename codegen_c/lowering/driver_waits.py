@@ -1,0 +1,43 @@
+"""Waits for accelerators among the steps of a program: as late as what they are at allows, or at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from codegen_c.program.accesses import Access, accesses
+from codegen_c.program.program import DriverWait, KernelCall, Program, Step, drivers_of
+from tvm_ext.core.names import unique
+
+
+def with_waits(program: Program, *, at_once: bool = False) -> Program:
+    """The program, unchanged where it starts no accelerator.
+
+    A wait stands before the first step that reads what the accelerator writes, or writes what it touches, before its
+    next start, and before the end of the run. at_once: behind the start, so that tensors live no longer than where
+    nothing runs at once.
+    """
+    if not drivers_of(program):
+        return program
+    taken = {step.name for step in program.steps} | {*program.tensors, *program.constants}
+    woven: list[Step] = []
+    under_way: dict[str, tuple[KernelCall, list[Access]]] = {}
+
+    def wait_for(processor: str) -> None:
+        call, _ = under_way.pop(processor)
+        woven.append(DriverWait(name=unique(f"wait_{call.name}", taken), call=call))
+
+    for step in program.steps:
+        touched = accesses(program, step)
+        driver = step.implementation.driver if isinstance(step, KernelCall) else None
+        for processor, (_, held) in [*under_way.items()]:
+            is_next = driver is not None and driver.processor == processor
+            if is_next or any(one.conflicts(other) for one in touched for other in held):
+                wait_for(processor)
+        woven.append(step)
+        if driver is not None and isinstance(step, KernelCall):
+            under_way[driver.processor] = step, touched
+            if at_once:
+                wait_for(driver.processor)
+    for processor in [*under_way]:
+        wait_for(processor)
+    return replace(program, steps=tuple(woven))
