@@ -15,7 +15,7 @@ from tests.kernels.quantized import FEW
 from tvm_ext.core.platform import Platform
 
 CORTEX_M4 = target_of(Platform.load("cortex_m4").processor)
-SOME = settings(FEW, max_examples=10)
+SOME = settings(FEW, max_examples=7)
 
 
 def for_cortex_m4(kernel: Kernel) -> Kernel:

@@ -63,7 +63,7 @@ def unpadded(channels: int) -> QConv2d:
     )
 
 
-@settings(FEW, max_examples=4)
+@settings(FEW, max_examples=3)
 @given(st.lists(depthwise().filter(takes(qdepthwise_helium.KERNEL)), min_size=1, max_size=4), seeds)
 def test_depthwise(operators: list[QConv2d], seed: int) -> None:
     assert_same_bytes(qdepthwise_helium.KERNEL, operators, seed)
