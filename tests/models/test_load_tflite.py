@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tflite
 
 import tvm_ext
 from relay_passes.dataflow import bindings, op_name
@@ -128,6 +129,21 @@ def test_half_precision_weights(tmp_path: Path) -> None:
         Padding=SAME, StrideH=1, StrideW=1, DilationHFactor=1, DilationWFactor=1,
     )  # fmt: skip
     assert agrees(net.writer.finish([y]), [normal((1, 6, 6, 4))], tmp_path) == ["conv2d_f32"]
+
+
+def test_the_larger_of_two_operator_codes_counts(tmp_path: Path) -> None:
+    """Runtimes take it so, whichever of the fields, the older or the newer, it stands in."""
+    writer = TfliteWriter()
+    inputs = [writer.input(name, (1, 4)) for name in ("a", "b")]
+    data = bytearray(writer.finish([writer.operator("SUB", inputs, writer.tensor("y", (1, 4)), "SubOptions")]))
+    table = tflite.Model.GetRootAs(bytes(data), 0).OperatorCodes(0)._tab
+    newer = table.Pos + table.Offset(10)
+    assert data[newer] == tflite.BuiltinOperator.SUB
+    data[newer] = tflite.BuiltinOperator.DIV
+    arrays = [np.array([[1, 2, -3, 4]], np.float32), np.array([[2, 8, 4, -1]], np.float32)]
+    (found,), _ = referenced(saved_tflite(bytes(data), tmp_path), arrays)
+    np.testing.assert_array_equal(found, arrays[0] / arrays[1])
+    np.testing.assert_array_equal(found, litert(bytes(data), arrays)[0])
 
 
 def test_rows_softmax_with_beta_and_arithmetic(tmp_path: Path) -> None:

@@ -201,6 +201,11 @@ CASES = [
     _unary("AveragePool", np.tile(ROWS, (1, 1, 2, 2)), kernel_shape=[3, 3]),
     _unary("GlobalAveragePool", np.tile(ROWS, (1, 1, 1, 1))),
     EdgeCase(
+        name="Gemm_alpha_inf", node=NODE("Gemm", ["x", "w", "c"], ["y"], alpha=INF, beta=2.0),
+        inputs={"x": np.arange(8, dtype=np.float32).reshape(2, 4) + 1},
+        constants={"w": np.array([[1, -1, 2]] * 3 + [[-1, 9, 0]], np.float32), "c": np.ones(3, np.float32)},
+    ),
+    EdgeCase(
         name="Gemm_beta_0", node=NODE("Gemm", ["x", "w", "c"], ["y"], beta=0.0, alpha=0.5),
         inputs={"x": np.arange(8, dtype=np.float32).reshape(2, 4)},
         constants={"w": np.ones((4, 3), np.float32), "c": np.array([NAN, INF, 1], np.float32)},

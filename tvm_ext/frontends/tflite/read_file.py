@@ -30,6 +30,8 @@ _DTYPES = {
     ]
 }
 _TYPE_NAMES = {value: name for name, value in vars(tflite.TensorType).items() if not name.startswith("_")}
+_NEWER_CODE_SLOT = 10
+"""Place of an operator code's newer field in its table's list of fields."""
 _OPERATOR_NAMES = {value: name for name, value in vars(tflite.BuiltinOperator).items() if not name.startswith("_")}
 
 
@@ -203,8 +205,7 @@ def _nodes(model: tflite.Model, graph: tflite.SubGraph, num_tensors: int) -> Ite
         if table.OpcodeIndex() >= model.OperatorCodesLength():
             raise ValueError(f"operator {index} has no code")
         code = model.OperatorCodes(table.OpcodeIndex())
-        # Files from before 2020 know the older field only; later ones fill in both.
-        number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+        number = _operator_number(code)
         name = _OPERATOR_NAMES.get(number, f"operator {number}")
         is_custom = number == tflite.BuiltinOperator.CUSTOM
         if is_custom:
@@ -213,6 +214,16 @@ def _nodes(model: tflite.Model, graph: tflite.SubGraph, num_tensors: int) -> Ite
             operator=name, label=f"{name}_{index}", is_custom=is_custom, table=table,
             inputs=_indices(table.InputsAsNumpy(), num_tensors), outputs=_indices(table.OutputsAsNumpy(), num_tensors),
         )  # fmt: skip
+
+
+def _operator_number(code: tflite.OperatorCode) -> int:
+    """The larger of the older and the newer field, as runtimes take it; files from before 2020 have the older one only.
+
+    The accessor of the newer one gives the older one for all numbers that this can hold, so the field is read here.
+    """
+    offset = code._tab.Offset(_NEWER_CODE_SLOT)
+    (newer,) = struct.unpack_from("<i", code._tab.Bytes, code._tab.Pos + offset) if offset else (0,)
+    return max(newer, code.DeprecatedBuiltinCode())
 
 
 def _indices(array: np.ndarray | int, num_tensors: int) -> tuple[int, ...]:
