@@ -47,10 +47,8 @@ def check_stages(parallel: ParallelProgram) -> None:
 
     The signals of the next input would come between; so would its transfers, where both stages have some that go on.
     """
-    if (
-        len({stage for step, stage in zip(parallel.program.steps, stages_of(parallel), strict=True) if _goes_on(step)})
-        > 1
-    ):
+    staged = zip(parallel.program.steps, stages_of(parallel), strict=True)
+    if len({stage for step, stage in staged if _goes_on(step)}) > 1:
         raise PlanRejected(
             f"{parallel.program.name}: transfers go on from one stage of a pipeline to another one; put all into one."
         )

@@ -134,3 +134,30 @@ def test_coverage_of_the_self_test_is_shown() -> None:
     assert "90 of 90" in shown(selftest_coverage={**coverage, "covered": 90, "missed": {}})
     unknown = {**coverage, "statements": None, "covered": None, "missed": {}, "reason": "no gcov"}
     assert "not measured: no gcov" in shown(selftest_coverage=unknown)
+
+
+def test_processors_that_share_a_run() -> None:
+    processors = [
+        {"name": "cpu0", "steps": ["a", "b"], "instructions": 1200},
+        {"name": "cpu1", "steps": ["c"], "instructions": 3400},
+    ]
+    counts = {"makespan_instructions": 3500, "single_processor_instructions": 4600, "signals": 2}
+    bounds = {"stack_bound": {"num_bytes": 96}, "stack_bound_of": {"cpu1": {"num_bytes": 128}}}
+    text = shown(processors=processors, **counts, **bounds)
+    rows = [line.split("│")[1:-1] for line in text.splitlines() if "│ cpu" in line]
+    assert [[cell.strip() for cell in row] for row in rows] == [
+        ["cpu0", "2", "1,200", "96 B"], ["cpu1", "1", "3,400", "128 B"],
+    ]  # fmt: skip
+    assert "2 signals; 3,500 instructions from begin to end, waits included; 4,600 on the fastest core alone" in text
+
+
+def test_accelerators_and_pipelines() -> None:
+    processors = [
+        {"name": "cpu", "steps": ["a", "b"], "instructions": None},
+        {"name": "npu", "steps": ["c"], "instructions": None, "driver": "npu_driver.h"},
+    ]
+    counts = {"makespan_instructions": None, "single_processor_instructions": None, "signals": 0}
+    text = shown(processors=processors, **counts, driver_calls={"starts": 1, "waits": 1}, interval_instructions=70)
+    assert "npu, behind npu_driver.h" in text and "not measured" in text
+    assert "0 signals; accelerators started 1 times, awaited 1 times; 70 between successive outputs" in text
+    assert "Processors that share a run" not in shown()

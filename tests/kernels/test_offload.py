@@ -1,4 +1,4 @@
-"""What stands in for a driver computes what the kernels do, bit for bit; and what a driver is not given."""
+"""The stand-in for a driver computes what the kernels do, bit for bit; some layers a driver is not given."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def operands(implementations: Sequence[Implementation], operators: Sequence[Oper
 
 
 def implemented(operators: Sequence[Operator]) -> tuple[list[Implementation], list[Operator]]:
-    """What the accelerator takes of these, each with its kernel; others no core takes either."""
+    """Layers that the accelerator takes, each with its kernel; others no core takes either."""
     found = [(select(operator, target()), operator) for operator in operators]
     for made, operator in found:
         assert isinstance(made, Implementation) or not isinstance(select(operator, HOST), Implementation)

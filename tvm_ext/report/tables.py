@@ -17,6 +17,7 @@ from tvm_ext.report.model_tables import (
     totals_table,
     verification_table,
 )
+from tvm_ext.report.processor_tables import processors_table
 from tvm_ext.report.read_report import Report
 
 
@@ -30,8 +31,9 @@ def report_tables(report: Report) -> list[RenderableType]:
         moved = report.get("prediction", {}).get("moved", [])
         moves = [moves_table(moved)] if moved else []
         states = [states_table(report)] if report.get("states") else []
+        shared = [processors_table(report)] if report.get("processors") else []
         steps = steps_table(report["steps"])
-        tables = [totals_table(report), memories_table(report), *states, *moves, steps, *floats, *quantized]
+        tables = [totals_table(report), memories_table(report), *states, *moves, *shared, steps, *floats, *quantized]
         return [*tables, verification_table(report)]
     except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, ConsoleError) as error:
         raise BadPackage(f"report.json: is damaged at {error}. Compile the model again.") from None

@@ -13,7 +13,7 @@ from relay_passes.solvers.processors.problem import ProcessorProblem
 from relay_passes.solvers.processors.search import FoundForms, evaluate
 
 MOST_MORE = 0.02
-"""Of the interval, the most that is given up."""
+"""Most of the interval that is given up, as a part of it."""
 
 
 def caller_first(problem: ProcessorProblem, found: FoundForms) -> FoundForms:
