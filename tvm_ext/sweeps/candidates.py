@@ -12,6 +12,7 @@ from tvm_ext.core.errors import BadInput, BadModel, TvmExtError
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.services.job import Job
+from tvm_ext.sweeps.tool_versions import tool_versions
 
 if TYPE_CHECKING:
     from tvm import IRModule
@@ -52,7 +53,13 @@ def candidates_of(
     models: Iterable[SweepModel], platforms: Sequence[Platform], options: Mapping[str, BuildOptions], tier: str
 ) -> Iterator[Candidate]:
     """Every model on every platform with all options, model by model."""
-    boards = [(platform.name, platform.to_json()) for platform in platforms]
+    boards = [
+        (
+            platform.name,
+            {"platform": platform.to_json(), **({"tools": tool_versions(platform)} if tier == "full" else {})},
+        )
+        for platform in platforms
+    ]
     choices = [(name, one.to_json()) for name, one in options.items()]
     for index, model in enumerate(models):
         try:
@@ -60,12 +67,9 @@ def candidates_of(
         except TvmExtError as error:
             read = error
         name = model.name or _name(model, index)
-        for platform, platform_json in boards:
+        for platform, asked in boards:
             for choice, options_json in choices:
-                if isinstance(read, _Read):
-                    job = read.job(tier=tier, platform=platform_json, options=options_json)
-                else:
-                    job = read
+                job = read.job(tier=tier, options=options_json, **asked) if isinstance(read, _Read) else read
                 yield Candidate(model=name, platform=platform, options=choice, labels=model.labels, job=job)
 
 
@@ -95,7 +99,7 @@ class _Read:
             suffix, content = _MODULE, _as_json(model.source)
         return cls(name=_name(model, index), suffix=suffix, content=content, samples=samples, shapes=shapes)
 
-    def job(self, **asked: str) -> Job:
+    def job(self, **asked: str | list[str]) -> Job:
         request = {**asked, "name": self.name, "suffix": self.suffix, "shapes": self.shapes}
         text = json.dumps(request, sort_keys=True).encode()
         return Job(function=FIGURES, inputs=(text, self.content, self.samples))

@@ -29,7 +29,7 @@ def figures(request: bytes, model: bytes, calibration: bytes) -> bytes:
     """A row: figures of a candidate, or the error that it comes to.
 
     request: `tier`, `name` and `suffix` of the model, `shapes`, and `platform` and `options` as their `to_json` writes
-    them. calibration: an .npz file, or nothing.
+    them; what else it has names the result only. calibration: an .npz file, or nothing.
     """
     asked = json.loads(request)
     before = _seconds()
