@@ -89,6 +89,26 @@ def test_a_core_without_dsp_and_fpu_gets_none_of_their_code(package: Package, tm
     assert {name for name, text in texts.items() if DSP_OR_FPU.search(text)} == set()
 
 
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="no cmake")
+def test_no_flags_of_one_core_reach_the_files_of_another(package: Package, tmp_path: Path) -> None:
+    """In CMake, where the first core's flags belong to the library and to what links it."""
+    shutil.copytree(package.folder, tmp_path / "copy")
+    lists = tmp_path / "copy" / "CMakeLists.txt"
+    own = " ".join(package.platform.toolchain.flags)
+    lists.write_text(lists.read_text().replace(f"set(TARGET {own})", f"set(TARGET {own} -DFIRST_CORE)"))
+    for command in (["-S", ".", "-B", "built", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"], ["--build", "built"]):
+        subprocess.run(["cmake", *command], cwd=tmp_path / "copy", check=True, timeout=120, capture_output=True)
+    commands = json.loads((tmp_path / "copy" / "built" / "compile_commands.json").read_text())
+    first = {Path(entry["file"]).name: "-DFIRST_CORE" in entry["command"] for entry in commands}
+    assert [name for name, has_it in first.items() if not has_it] == ["net_cpu1.c"] and len(first) > 5
+    (other,) = (entry["command"] for entry in commands if entry["file"].endswith("net_cpu1.c"))
+    assert "-mfpu=fpv5-sp-d16" in other
+    listed = subprocess.run(
+        ["arm-none-eabi-ar", "t", "built/libnet.a"], cwd=tmp_path / "copy", check=True, capture_output=True, text=True
+    )
+    assert "net_cpu1.c.obj" in listed.stdout
+
+
 def test_make_runs_it_on_the_board_and_on_the_host(package: Package, tmp_path: Path) -> None:
     shutil.copytree(package.folder, tmp_path / "copy")
     for target, said in (("run", "PASS"), ("selftest", "PASS 1 vectors")):
