@@ -24,7 +24,9 @@ from tvm_ext.core.platform import Platform
 
 
 @pytest.mark.board
-@pytest.mark.parametrize(("name", "ram"), [("kws_int8", 4_100), ("resnet_int8", 13_700)])
+@pytest.mark.parametrize(
+    ("name", "ram"), [pytest.param("kws_int8", 4_100, marks=pytest.mark.sweep), ("resnet_int8", 13_700)]
+)
 def test_the_smallest_budgets_verify(
     shared_models: Path, tmp_path: Path, cortex_m4: Platform, name: str, ram: int
 ) -> None:
@@ -48,7 +50,10 @@ def test_a_mobilenet_in_patches_verifies(tmp_path: Path, cortex_m4: Platform) ->
 
 
 @pytest.mark.board
-@pytest.mark.parametrize(("model", "quantize", "ram"), [(cropped(), "none", 20_000), (halved("linear"), "int8", 7_000)])
+@pytest.mark.parametrize(
+    ("model", "quantize", "ram"),
+    [pytest.param(cropped(), "none", 20_000, marks=pytest.mark.sweep), (halved("linear"), "int8", 7_000)],
+)
 def test_crops_and_resizes_verify(
     model: onnx.ModelProto, quantize: Literal["none", "int8"], ram: int, cortex_m4: Platform, tmp_path: Path
 ) -> None:

@@ -37,7 +37,7 @@ def lies_in(package: Package, symbol: str, memory: str) -> bool:
 @pytest.mark.parametrize(
     ("name", "options", "pairs"),
     [
-        ("resnet_fp32", VERIFIED, {("flash", "dtcm"), ("flash", "sram")}),
+        pytest.param("resnet_fp32", VERIFIED, {("flash", "dtcm"), ("flash", "sram")}, marks=pytest.mark.sweep),
         pytest.param("resnet_fp32", STREAMED, {("flash", "dtcm"), ("flash", "sram")}, marks=pytest.mark.sweep),
         ("resnet_int8", LITTLE, {("flash", "dtcm"), ("sram", "dtcm"), ("dtcm", "sram")}),
     ],

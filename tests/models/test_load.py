@@ -18,6 +18,7 @@ from relay_passes.simplify.duplicate_dequantize import DuplicateDequantize
 from relay_passes.simplify.fold_constants import FoldConstants
 from tests.models.agree import agree, names, run, spans
 from tests.models.onnx_models import model_of, relu_model, saved
+from tests.support.sweeps import some_of
 from tvm_ext.core.decisions.models import ModelOrigin, PortNames
 from tvm_ext.frontends.model_name import model_name
 from tvm_ext.load import ModelNotice, load
@@ -25,7 +26,7 @@ from tvm_ext.load import ModelNotice, load
 NODE = helper.make_node
 
 
-@pytest.mark.parametrize("name", ["kws_fp32", "kws_int8", "resnet_fp32", "resnet_int8"])
+@pytest.mark.parametrize("name", some_of(["kws_fp32", "kws_int8"], sweep=["resnet_fp32", "resnet_int8"]))
 def test_shared_models(shared_models: Path, name: str) -> None:
     """QDQ models give the reference's very bytes, before and after the front passes; float ones its numbers."""
     path = shared_models / f"{name}.onnx"
