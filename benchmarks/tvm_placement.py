@@ -31,7 +31,7 @@ from benchmarks.measure.commit import stamped, write_result  # noqa: E402
 NETWORKS = ("ds_cnn_fp32", "ds_cnn_int8", "ffn_16_128_512_fp32")
 ROUNDS = 20
 RUNS = 10
-"""Of each, in a round."""
+"""Runs of each way in a round."""
 
 PLATFORM = """
 [[processors]]

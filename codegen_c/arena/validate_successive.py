@@ -120,7 +120,7 @@ class _Play:
         return moved
 
     def _begin(self, number: int) -> bool:
-        """What a thread waits for before an input; False where that has not come."""
+        """Begin a thread's next input; False where it still has to wait for a place or for the input."""
         thread = self.threads[number]
         if number == 0:
             room = (self.reader, thread.turn - self.count)

@@ -78,7 +78,7 @@ def _phase_names(parallel: ParallelProgram, model: str) -> list[str]:
 
 
 def _flow(parallel: ParallelProgram, model: str) -> str:
-    """What each processor knows of the inputs of a pipeline."""
+    """Variables in which each processor keeps its place among the inputs of a pipeline."""
     members = [
         "uint32_t in_flight; /* inputs put and not taken */",
         "uint32_t put;       /* phase of the next input to put */",

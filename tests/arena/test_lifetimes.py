@@ -102,7 +102,7 @@ def test_a_window_whose_end_nothing_uses_keeps_what_is_left() -> None:
 
 
 def test_parts_of_a_state_are_counted_in_its_elements() -> None:
-    """Of four elements of two bytes three are kept; the last is touched by the second of three steps."""
+    """Three of four elements of two bytes are kept; the last is touched by the second of three steps."""
     steps = call("s0", "x old", "y"), call("s1", "y", "end"), call("s2", "y", "z")
     made = program({"x": 8, "s": 4, "old": 3, "y": 8, "z": 8, "end": 1}, *steps, outputs="y z")
     made = kept(made, "shift", "old", {"old": (0, 3), "end": (3, 1)})

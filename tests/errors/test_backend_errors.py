@@ -12,7 +12,7 @@ import tvm_ffi
 from onnx import helper
 
 import tvm_ext
-from tests.errors.test_platform_errors import GOOD
+from tests.errors.test_platform_errors import platform_file
 from tests.support import toy_byoc
 from tests.support.mixed_platforms import llvm, mixed, toy
 from tests.support.onnx_models import model_of, saved
@@ -38,17 +38,12 @@ operators = ["nn_conv2d", "matmul"]
 operator = "matmul"
 macs_per_second = 1e9
 bytes_per_second = 1e9
-[toolchain]
 """
 
 
 def load(folder: Path, old: str = "", new: str = "") -> Platform:
     """The platform of the other tests with TVM's own code, its first `old` replaced."""
-    text = GOOD.replace("[toolchain]\n", MORE)
-    assert old in text
-    path = folder / "mine.toml"
-    path.write_text(text.replace(old, new, 1), encoding="utf-8")
-    return Platform.load(path)
+    return Platform.load(platform_file(folder, old, new, more=MORE))
 
 
 def test_the_good_one_says_all(tmp_path: Path) -> None:

@@ -48,11 +48,12 @@ flags = []
 """
 
 
-def platform_file(folder: Path, old: str = "", new: str = "") -> Path:
-    """The good platform with its first `old` replaced."""
-    assert old in GOOD
+def platform_file(folder: Path, old: str = "", new: str = "", *, more: str = "") -> Path:
+    """The good platform, `more` tables in front of its toolchain's, with its first `old` replaced."""
+    text = GOOD.replace("[toolchain]\n", f"{more}[toolchain]\n")
+    assert old in text
     path = folder / "mine.toml"
-    path.write_text(GOOD.replace(old, new, 1), encoding="utf-8")
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
     return path
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.errors.test_platform_errors import GOOD
+from tests.errors.test_platform_errors import platform_file
 from tvm_ext.core.errors import BadPlatform
 from tvm_ext.core.platform import Platform
 
@@ -48,17 +48,12 @@ kind = "interrupt"
 set_address = 0x5000_4004
 clear_address = 0x5000_4008
 interrupt = 6
-[toolchain]
 """
 
 
 def load(folder: Path, old: str = "", new: str = "") -> Platform:
     """The platform of the other tests with a second core and an accelerator, its first `old` replaced."""
-    text = GOOD.replace("[toolchain]\n", MORE)
-    assert old in text
-    path = folder / "mine.toml"
-    path.write_text(text.replace(old, new, 1), encoding="utf-8")
-    return Platform.load(path)
+    return Platform.load(platform_file(folder, old, new, more=MORE))
 
 
 def test_the_good_one_says_all(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def placed(processor: str) -> tvm.IRModule:
 
 
 def test_a_run_becomes_a_function() -> None:
-    """Of plain operators, with its processor; what is read outside, or returned, is a result. Others stay."""
+    """Plain operators, with their processor; results are those read outside or returned. Others stay."""
     before = placed("gpu")
     after = OutlineBackends(["gpu"], "net")(before)
     (outlined,) = [func for var, func in after.functions_items() if var.name_hint == "net_gpu"]

@@ -28,7 +28,7 @@ static float *data(const TVMFFIAny *a)
 
 
 def register() -> None:
-    """What an import of the back end's package would do: its code generator and its table of patterns."""
+    """Register the code generator and the table of patterns, as an import of the back end's package would."""
     if tvm_ffi.get_global_func("relax.ext.toy", allow_missing=True) is None:
         tvm_ffi.register_global_func("relax.ext.toy", _compiled)
         register_patterns([("toy.dense", is_op("relax.matmul")(wildcard(), is_const()))])

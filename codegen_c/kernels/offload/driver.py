@@ -13,7 +13,7 @@ import numpy as np
 from codegen_c.c_text.initializer import Value
 from codegen_c.c_text.text import C_TYPES
 from codegen_c.kernels.contract import Array, CFunction, DriverCall, Implementation, Parameter, Target
-from codegen_c.kernels.shared.layer import shapes
+from codegen_c.kernels.shared.layer import shapes, sliding_window
 from codegen_c.kernels.shared.requantize import Requantize, quantization
 from codegen_c.operators.kinds import Operator, TensorType, Window
 from tvm_ext.core.platform import OffloadOperator
@@ -113,14 +113,9 @@ def scales(source: TensorType, finish: Requantize) -> dict[str, Value]:
 
 
 def window_members(window: Window) -> dict[str, Value]:
-    """Members of a sliding window."""
-    top, left, bottom, right = window.padding
-    return {
-        "kernel_rows": window.kernel[0], "kernel_columns": window.kernel[1],
-        "row_stride": window.strides[0], "column_stride": window.strides[1],
-        "row_dilation": window.dilation[0], "column_dilation": window.dilation[1],
-        "top": top, "left": left, "bottom": bottom, "right": right,
-    }  # fmt: skip
+    """Members of a sliding window, beside those of images."""
+    members = sliding_window(window)
+    return {"kernel_rows": members.pop("rows"), "kernel_columns": members.pop("columns"), **members}
 
 
 def image_members(source: TensorType, output: TensorType) -> dict[str, Value]:
