@@ -17,7 +17,7 @@ from tests.support.onnx_models import saved
 from tests.support.pipelines import random_order
 from tests.support.placed import place_by_hand
 from tests.support.random_models import random_model
-from tests.support.shared_runs import DELAYS, Pair, pair_of, write_package, write_sources
+from tests.support.shared_runs import Pair, delayed, pair_of, write_package, write_sources
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions, Package
 from tvm_ext.core.errors import BadOptions, BadPackage, RunFailed, VerificationFailed
@@ -39,12 +39,7 @@ SLEEPS = """\
 
 def check_same_bytes(pair: Pair, tmp_path: Path, seed: int) -> None:
     """Five inputs in several orders of puts and takes, with delays, and the answers of one processor."""
-    (tmp_path / "delays.h").write_text(DELAYS, encoding="utf-8")
-    flags = ["-include", str(tmp_path / "delays.h")]
-    alone, shared = (write_sources(one, tmp_path / name) for name, one in (("a", pair.alone), ("b", pair.shared)))
-    with HostModel(alone, pair.alone.interface, toolchain=QUICK_TOOLCHAIN) as model:
-        expected = [model.run(sample) for sample in pair.samples]
-    with HostModel(shared, pair.shared.interface, toolchain=QUICK_TOOLCHAIN, flags=flags) as model:
+    with delayed(pair, tmp_path) as (expected, model):
         orders = [random_order(random.Random(seed * ORDERS + turn), len(expected), 2) for turn in range(ORDERS)]
         answers = [model.run_successive(pair.samples, order) for order in ["", *orders]]
         answers.append([model.run(sample) for sample in pair.samples])

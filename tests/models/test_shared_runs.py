@@ -15,7 +15,7 @@ from tests.support import state_models
 from tests.support.onnx_models import saved
 from tests.support.placed import place_by_hand
 from tests.support.random_models import random_model
-from tests.support.shared_runs import DELAYS, Pair, pair_of, write_package, write_sources
+from tests.support.shared_runs import Pair, delayed, pair_of, write_package, write_sources
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions
 from tvm_ext.core.errors import RunFailed
@@ -28,12 +28,7 @@ RUNS = 20
 
 def check_same_bytes(pair: Pair, tmp_path: Path) -> None:
     """Several runs on each sample, with delays, and the answers of one processor."""
-    (tmp_path / "delays.h").write_text(DELAYS, encoding="utf-8")
-    flags = ["-include", str(tmp_path / "delays.h")]
-    alone, shared = (write_sources(one, tmp_path / name) for name, one in (("a", pair.alone), ("b", pair.shared)))
-    with HostModel(alone, pair.alone.interface, toolchain=QUICK_TOOLCHAIN) as model:
-        expected = [model.run(sample) for sample in pair.samples]
-    with HostModel(shared, pair.shared.interface, toolchain=QUICK_TOOLCHAIN, flags=flags) as model:
+    with delayed(pair, tmp_path) as (expected, model):
         for turn in range(RUNS):
             index = turn % len(pair.samples)
             found = model.run(pair.samples[index])

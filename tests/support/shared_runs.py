@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,7 +19,8 @@ from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
 from tests.support.placed import place_by_hand
 from tvm_ext.core.decisions.models import PortNames
 from tvm_ext.core.options import BuildOptions, Io, Quantize
-from tvm_ext.core.platform import Platform
+from tvm_ext.core.platform import QUICK_TOOLCHAIN, Platform
+from tvm_ext.execution.host_model import HostModel
 from tvm_ext.load import load
 from tvm_ext.pipeline import compile_model
 
@@ -103,6 +106,18 @@ def write_sources(compiled: Compiled, folder: Path) -> Path:
     for name, text in compiled.sources().items():
         (folder / name).write_text(text, encoding="utf-8")
     return folder
+
+
+@contextmanager
+def delayed(pair: Pair, folder: Path) -> Iterator[tuple[list[dict[str, np.ndarray]], HostModel]]:
+    """Answers of one processor to each sample, and the model on several, with random delays at signals."""
+    (folder / "delays.h").write_text(DELAYS, encoding="utf-8")
+    flags = ["-include", str(folder / "delays.h")]
+    alone, shared = (write_sources(one, folder / name) for name, one in (("a", pair.alone), ("b", pair.shared)))
+    with HostModel(alone, pair.alone.interface, toolchain=QUICK_TOOLCHAIN) as model:
+        expected = [model.run(sample) for sample in pair.samples]
+    with HostModel(shared, pair.shared.interface, toolchain=QUICK_TOOLCHAIN, flags=flags) as model:
+        yield expected, model
 
 
 def write_package(pair: Pair, compiled: Compiled, folder: Path) -> Path:
