@@ -37,10 +37,10 @@ def check_shared(processors: Sequence[str], options: BuildOptions, program: Prog
         raise BadOptions(
             f"context = 'caller': {several}, and an instance has no signals. Choose context = 'static', or {way_out}."
         )
-    if options.io == "stream":
+    if options.io == "stream" and options.objective == "throughput":
         raise BadOptions(
-            f"io = 'stream': {several}, and a run that the application's functions end early would leave the others "
-            f"waiting. Choose io = 'arena' or 'caller', or {way_out}."
+            f"io = 'stream': {several} as stages of a pipeline, which is given whole tensors by put and take. Choose "
+            f"objective = 'makespan', io = 'arena' or 'caller', or {way_out}."
         )
     if options.objective == "throughput" and program.states:
         states = ", ".join(state.source for state in program.states)
@@ -76,11 +76,6 @@ def check_driven(program: Program, processors: Sequence[str], options: BuildOpti
         raise BadOptions(
             f"context = 'caller': {several}, which instances that run at once would start twice. Choose context = "
             f"'static', or {way_out}."
-        )
-    if options.io == "stream":
-        raise BadOptions(
-            f"io = 'stream': {several}, and a run that the application's functions end early would leave it at work. "
-            f"Choose io = 'arena' or 'caller', or {way_out}."
         )
 
 

@@ -139,8 +139,8 @@ def _stream_api(interface: Interface) -> str:
     head = (
         "/* Functions of the application that hand over inputs and take outputs. Rows [row_begin, row_end) lie one\n"
         "   behind the other from `rows` on, only for the time of the call. Of each tensor they come in order, each\n"
-        "   once, up to the last one that an output depends on. A function answers 0; anything else ends the run,\n"
-        "   which answers the same. */\n"
+        "   once, up to the last one that an output depends on. A function answers 0; behind anything else none is\n"
+        "   called any more, and the run answers the same. */\n"
     )
     struct = f"{head}typedef struct {{\n{block(members)}\n}} {interface.io_struct};\n"
     run = (

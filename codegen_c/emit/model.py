@@ -142,8 +142,9 @@ def _run(written: Calls, interface: Interface, one: WrittenList, after_step: boo
         *(instance_pointer(interface) if used else []),
         *(f"{arena_pointer(interface, name, written.sharing.arenas)};" for name in used),
     ]
-    has_status = any(isinstance(step, DriverWait) for step in one.steps)
-    lines += ["int32_t status = 0;"] if has_status or streamed(interface) else []
+    fails_late = one.begins and written.always_ends and bool(streamed(interface))
+    has_status = fails_late or any(isinstance(step, DriverWait) for step in one.steps)
+    lines += ["int32_t status = 0;"] if has_status or (one.begins and streamed(interface)) else []
     lines += [""] if lines else []
     if one.begins:
         lines += _begins(written, interface, one, uses_context=bool(used))
