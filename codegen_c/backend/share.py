@@ -36,7 +36,8 @@ def check_shared(processors: Sequence[str], options: BuildOptions) -> None:
         return
     if options.context == "caller":
         raise BadOptions(
-            f"context = 'caller': {several}, and an instance has no signals. Choose context = 'static', or {way_out}."
+            f"context = 'caller': {several}. Instances are for runs at once, and these serve one run at a time. "
+            f"Choose context = 'static', where streams by turns copy their states in and out, or {way_out}."
         )
     if options.io == "stream" and options.objective == "throughput":
         raise BadOptions(

@@ -111,6 +111,14 @@ def test_states_go_from_run_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         for frame, expected in zip(frames, first, strict=True):
             for output, array in session.run({name: frame}).items():
                 np.testing.assert_array_equal(array, expected[output])
+        session.reset()
+        streams = [session.state()] * 2  # by turns, each with its own
+        for frame, expected in zip(frames, first, strict=True):
+            for number, state in enumerate(streams):
+                session.restore(state)
+                for output, array in session.run({name: frame}).items():
+                    np.testing.assert_array_equal(array, expected[output])
+                streams[number] = session.state()
 
 
 @pytest.mark.board
