@@ -1,4 +1,4 @@
-"""What steps find in states where inputs come one at a time; part of the validator of successive inputs.
+"""Elements of states that steps find where inputs come one at a time; part of the validator of successive inputs.
 
 Bytes of a state have the number of the step that wrote them last, of its input. A pipeline is right if each step finds
 there the numbers that it finds in a run after the other.

@@ -8,12 +8,13 @@ from dataclasses import replace
 import pytest
 
 from codegen_c.arena.memory_plan import MemoryPlan
+from codegen_c.arena.states_in_turn import StatesInTurn
 from codegen_c.arena.validate_successive import validate_successive
 from codegen_c.program.parallel import ParallelProgram
 from codegen_c.program.phases import check_stages, with_phases
-from codegen_c.program.program import Program, Transfer, Turned
+from codegen_c.program.program import Loop, Program, Transfer, Turned
 from codegen_c.program.share_steps import share_steps
-from codegen_c.program.stage_states import crossing_states, with_copies_of_states
+from codegen_c.program.stage_states import crossing_states, processors_touching, with_copies_of_states
 from codegen_c.program.tensors import Part, Ring, Tensor
 from tests.arena.programs import call, program
 from tests.arena.states import kept
@@ -132,6 +133,23 @@ def test_a_tensor_over_a_state() -> None:
     )
 
 
+def test_what_steps_write_has_a_number_of_its_own() -> None:
+    """Less than that of any value of a tensor, another one for each step of each input and for turning the rings."""
+    states = StatesInTurn(turning(), staged(turning(), ["last"])[1], 4)
+    numbers = [states.number(turn, step) for turn in range(4) for step in range(5)]
+    assert len(set(numbers)) == 20 and max(numbers) < -2
+
+
+def test_processors_of_kernels_alone_touch_a_value() -> None:
+    one, other = (replace(call(name, *ports), processor=name) for name, *ports in (("p", "x", "a"), ("q", "b", "y")))
+    copy = Transfer(name="copy", source="a", target="b")
+    looped = Loop(name="loop", count=1, body=(Transfer(name="in_loop", source="a", target="b"), other))
+    made = program({"x": 16, "a": 16, "b": 16, "y": 16}, one, copy, looped)
+    assert processors_touching(made, {"a"}) == {"p", "q"}
+    assert processors_touching(made, {"x"}) == {"p"}
+    assert processors_touching(replace(made, steps=(one, copy, other)), {"b"}) == {"q"}
+
+
 def test_copies_run_where_the_state_is_used() -> None:
     """Also that of a state which no kernel uses: it is made of the other one."""
     made = program({"x": 16, "s": 16, "a": 16, "c": 16, "d": 16, "y": 16}, call("s0", "x", "a"), call("s1", "a s", "y"))
@@ -144,6 +162,8 @@ def test_copies_run_where_the_state_is_used() -> None:
     made = replace(made, states=(*made.states, second), tensors=made.tensors | {"t": state, "d": late})
     assert with_copies_of_states(made, {"s1": "cpu1"}) == {"s1": "cpu1", "keep_s": "cpu1", "keep_t": "cpu1"}
     assert with_copies_of_states(made, {}) == {}
+    more = replace(made, steps=(*made.steps, call("s2", "s", "y")))  # a kernel stays where it is
+    assert "s2" not in with_copies_of_states(more, {"s1": "cpu1"})
 
 
 def test_constants_that_runs_keep_may_be_read_by_all() -> None:

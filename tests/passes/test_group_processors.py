@@ -54,7 +54,7 @@ def test_connected_tasks_of_the_same_processors_are_one_group() -> None:
 
 
 def test_what_has_to_be_together_takes_all_between_with_it() -> None:
-    """Of sets that read each other in a circle one is made."""
+    """Sets that read each other in a circle become one."""
     chain = problem_of([EITHER] * 5, [(0, 1), (1, 2), (2, 3), (3, 4)])
     assert group_kept(chain, [frozenset({1, 3})]) == ((0,), (1, 2, 3), (4,))
     assert group_kept(chain, [frozenset({2})]) == ((0,), (1,), (2,), (3,), (4,))
