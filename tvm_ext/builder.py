@@ -113,7 +113,7 @@ def _say_pipeline(compiled: Compiled, options: BuildOptions) -> None:
     cores = [core.name for core in options.cores_of(compiled.platform)]
     if options.objective != "throughput" or len(cores) < 2 or compiled.interface.is_pipeline:
         return
-    reason = "values would go from one stage back to an earlier one"
+    reason = "values, or states, would go from one stage back to an earlier one"
     if compiled.placement is None:
         reason = f"two inputs at once do not fit {compiled.platform.activations}, or the ram that was asked for"
     elif compiled.parallel is None:

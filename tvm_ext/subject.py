@@ -136,18 +136,28 @@ def vectors_of(subject: Subject) -> list[TestVector]:
 def host_outputs(model: HostModel, samples: Sequence[Sample]) -> list[dict[str, np.ndarray]]:
     """Answers of a model to samples in order, without those of runs before a window over time is full.
 
-    Of a pipeline, which is given them in succession, and again in the opposite order: a sample's answer is the same,
-    whichever others are under way. Raises VerificationFailed.
+    Of a pipeline, which is given them in succession, and again in the opposite order, or, where it keeps states, one by
+    one: a sample's answer is the same, whichever others are under way. Raises VerificationFailed.
     """
     if model.interface.is_pipeline:
-        answers = model.run_successive([*samples, *reversed(samples)])
-        for number, (one, other) in enumerate(zip(answers, reversed(answers), strict=True)):
+        if model.interface.state_bytes:
+            answers = model.run_successive(samples)
+            model.reset()
+            again = _one_by_one(model, samples)
+        else:
+            both = model.run_successive([*samples, *reversed(samples)])
+            answers, again = both[: len(samples)], both[::-1][: len(samples)]
+        for number, (one, other) in enumerate(zip(answers, again, strict=True)):
             if any(one[name].tobytes() != other[name].tobytes() for name in one):
                 raise VerificationFailed(
                     f"{model.interface.model}: sample {number} gives other bytes when other samples are under way "
                     "beside it in the pipeline. Choose objective = 'makespan', and report it."
                 )
-        return answers[: len(samples)]
+        return answers
+    return _one_by_one(model, samples)
+
+
+def _one_by_one(model: HostModel, samples: Sequence[Sample]) -> list[dict[str, np.ndarray]]:
     return [outputs for sample in samples if (outputs := answer(model, sample)) is not None]
 
 

@@ -57,7 +57,7 @@ def check_entries(parallel: ParallelProgram) -> None:
                 if entry.index in ran:
                     raise PlanRejected(f"{where}: runs {_step(parallel, entry.index)}, as {ran[entry.index]} does.")
                 ran[entry.index] = where
-                _check_processor(parallel, entry.index, steps.processor, where)
+                _check_processor(parallel, entry.index, number, where)
                 continue
             other = entry.target if isinstance(entry, Notify) else entry.source
             if not 0 <= other < len(names) or other == number:
@@ -73,10 +73,15 @@ def check_entries(parallel: ParallelProgram) -> None:
     _check_signals(sent, awaited, names)
 
 
-def _check_processor(parallel: ParallelProgram, index: int, processor: str, where: str) -> None:
+def _check_processor(parallel: ParallelProgram, index: int, number: int, where: str) -> None:
     for call in calls(parallel.program.steps[index]):
-        if isinstance(call, KernelCall) and call.processor not in ("", processor):
+        if isinstance(call, KernelCall) and call.processor not in ("", parallel.lists[number].processor):
             raise PlanRejected(f"{where}: runs {_step(parallel, index)}, a kernel for {call.processor}.")
+        if number and isinstance(call, KernelCall) and call.implementation.callback:
+            raise PlanRejected(
+                f"{where}: runs {_step(parallel, index)}, a function of the application, which "
+                f"{parallel.lists[0].processor} alone may call."
+            )
 
 
 def _check_signals(

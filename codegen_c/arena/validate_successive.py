@@ -3,7 +3,8 @@
 The caller's puts and its takes are two threads here, for it may do either first: a take comes behind the put of its
 input, and a put behind the take that makes room for it; nothing else is known. As all that an input needs is done when
 it was taken, inputs meet only those fewer than `in_flight` away, so twice as many of them show every pair in every
-phase. Signals of a channel are matched by their count, as the C does, not by their names.
+phase. Signals of a channel are matched by their count, as the C does, not by their names. What runs keep is found as
+where inputs come one at a time, and turned in the stage that uses it.
 
 No list waits for ever: each run by itself ends, which `validate_order` holds; putting more inputs only sends more
 signals, and each channel is sent from one thread, so none is taken for another.
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from codegen_c.arena.memory_plan import MemoryPlan
+from codegen_c.arena.states_in_turn import StatesInTurn
 from codegen_c.arena.touched_bytes import Touch, located, touches, whole_of
 from codegen_c.arena.validate_order import validate_order
 from codegen_c.arena.validate_phases import check_channels, check_phases, check_transfers
@@ -98,6 +100,7 @@ class _Play:
         numbers = {name: number for number, name in enumerate(self.program.tensors)}
         self.numbers = {name: numbers[bases.get(name, name)] for name in numbers}
         self.memories: dict[str, _Bytes] = {}
+        self.states = StatesInTurn(self.program, plan, self.turns)
 
     def all(self) -> None:
         """Plays all inputs. Raises PlanRejected."""
@@ -179,7 +182,7 @@ class _Play:
     def _run(self, number: int, step: Step, index: int) -> None:
         thread = self.threads[number]
         title = f"step {index} ({step.name}) of {thread.name} at input {thread.turn}"
-        touched = touches(self.program, self.plan, step)
+        touched = [one for one in touches(self.program, self.plan, step) if one.whole not in self.states.kept]
         inside = {touch.whole for touch in touched if touch.writes and isinstance(step, Loop | RowSteps)}
         for touch in touched:
             if not touch.writes:
@@ -187,9 +190,36 @@ class _Play:
         for touch in touched:
             if touch.writes:
                 self._touch(number, touch, title)
+        self._run_states(number, step, index, title)
 
-    def _touch(self, number: int, touch: Touch, title: str, *, knows_value: bool = True) -> None:
-        """Raises PlanRejected where a thread may touch bytes while another one does, or finds another value there."""
+    def _run_states(self, number: int, step: Step, index: int, title: str) -> None:
+        """Touches of what runs keep; behind the last of them its rings are turned."""
+        turn, states = self.threads[number].turn, self.states
+        found = iter(states.found[turn, index])
+        touched = states.touched(step)
+        for touch in touched:
+            if not touch.writes:
+                self._touch(number, touch, title, value=next(found))
+        for touch in touched:
+            if touch.writes:
+                self._touch(number, touch, title, value=states.number(turn, index))
+        for name in (name for name, at in self.parallel.turns.items() if at == index):
+            turned = whole_of(self.program, name, writes=True)
+            self._touch(number, turned, title, value=states.number(turn, len(self.program.steps)))
+
+    def _touch(
+        self,
+        number: int,
+        touch: Touch,
+        title: str,
+        *,
+        knows_value: bool = True,
+        value: int | np.ndarray | None = None,
+    ) -> None:
+        """Raises PlanRejected where a thread may touch bytes while another one does, or finds another value there.
+
+        value: of each byte; by default that of the thread's input.
+        """
         thread = self.threads[number]
         name, moved = located(self.plan, touch)
         if name.startswith("tensor"):  # the caller's, another one for each input in flight
@@ -203,7 +233,7 @@ class _Play:
                     f"may still {'write' if event.touch.writes else 'read'} {event.touch.tensor} there: nothing orders "
                     "the two."
                 )
-        value = self._value(touch, thread.turn)
+        value = self._value(touch, thread.turn) if value is None else value
         if not touch.writes and knows_value and (wrong := np.flatnonzero(held.owners[moved.places] != value)).size:
             raise PlanRejected(
                 f"{title} reads {wrong.size} B of {touch.tensor} that do not hold its value for input {thread.turn}."

@@ -148,13 +148,14 @@ def compile_region(
     reserved |= CONTEXT_NAMES if options.context == "caller" else set[str]()
     reserved |= driver_names(platform, model)
     program = lower_region(
-        region, platform, targets, reserved=reserved, lower=lower, states=states, warm_up_runs=warm_up_runs
-    )
+        region, platform, targets, reserved=reserved, lower=lower, states=states, warm_up_runs=warm_up_runs,
+        staged=options.objective == "throughput",
+    )  # fmt: skip
     program = _with_linked(program, dict(zip(input_names, program.inputs, strict=True)) if linked else {}, linked)
     if options.context == "caller":  # the state lies with the arena, wherever the caller puts the instance
         program = replace(program, state_home=platform.activations)
     used = processors_of(program, platform)
-    check_shared(used, options, program)
+    check_shared(used, options)
     check_driven(program, used, options)
     program, plan, parallel = _planned(program, platform, options, used)
     # A plan larger than the memory itself is not checked byte by byte: nothing is built from it.

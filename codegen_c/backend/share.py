@@ -12,6 +12,7 @@ from codegen_c.program.parallel import ParallelProgram
 from codegen_c.program.phases import check_stages, shared_by_stages, stage_order, with_copies, with_phases
 from codegen_c.program.program import Program, drivers_of, processor_of
 from codegen_c.program.share_steps import lists_of, share_steps
+from codegen_c.program.stage_states import with_copies_of_states
 from codegen_c.program.step_order import order_of
 from tvm_ext.core.errors import BadOptions, PlanRejected
 from tvm_ext.core.options import BuildOptions
@@ -28,25 +29,20 @@ def processors_of(program: Program, platform: Platform) -> tuple[str, ...]:
     return (platform.processor.name, *others)
 
 
-def check_shared(processors: Sequence[str], options: BuildOptions, program: Program) -> None:
+def check_shared(processors: Sequence[str], options: BuildOptions) -> None:
     """Raises BadOptions for choices of a build that several processors do not support."""
     several, way_out = f"steps run on {' and '.join(processors)}", f"processors = {processors[0]}"
     if len(processors) == 1:
         return
     if options.context == "caller":
         raise BadOptions(
-            f"context = 'caller': {several}, and an instance has no signals. Choose context = 'static', or {way_out}."
+            f"context = 'caller': {several}. Instances are for runs at once, and these serve one run at a time. "
+            f"Choose context = 'static', where streams by turns copy their states in and out, or {way_out}."
         )
-    if options.io == "stream":
+    if options.io == "stream" and options.objective == "throughput":
         raise BadOptions(
-            f"io = 'stream': {several}, and a run that the application's functions end early would leave the others "
-            f"waiting. Choose io = 'arena' or 'caller', or {way_out}."
-        )
-    if options.objective == "throughput" and program.states:
-        states = ", ".join(state.source for state in program.states)
-        raise BadOptions(
-            f"objective = 'throughput': {several}, and the model keeps {states} from run to run, for which the next "
-            f"input would have to wait. Choose objective = 'makespan', or {way_out}."
+            f"io = 'stream': {several} as stages of a pipeline, which is given whole tensors by put and take. Choose "
+            f"objective = 'makespan', io = 'arena' or 'caller', or {way_out}."
         )
 
 
@@ -77,11 +73,6 @@ def check_driven(program: Program, processors: Sequence[str], options: BuildOpti
             f"context = 'caller': {several}, which instances that run at once would start twice. Choose context = "
             f"'static', or {way_out}."
         )
-    if options.io == "stream":
-        raise BadOptions(
-            f"io = 'stream': {several}, and a run that the application's functions end early would leave it at work. "
-            f"Choose io = 'arena' or 'caller', or {way_out}."
-        )
 
 
 def shared_plan(
@@ -110,9 +101,10 @@ def shared_plan(
     return min(tried, key=_bytes)
 
 
-def _lists(program: Program, processors: Sequence[str]) -> dict[str, list[str]]:
+def _lists(program: Program, processors: Sequence[str], *, staged: bool = False) -> dict[str, list[str]]:
+    """Names of each processor's steps. staged: copies that change states are where these are used."""
     assignment = {step.name: name for step in program.steps if (name := processor_of(step))}
-    return lists_of(program, processors, assignment)
+    return lists_of(program, processors, with_copies_of_states(program, assignment) if staged else assignment)
 
 
 def _free(program: Program, processors: Sequence[str], plan: Plan) -> Shared:
@@ -133,7 +125,7 @@ def _in_order(program: Program, processors: Sequence[str], plan: Plan) -> Shared
 def _are_stages(program: Program, processors: Sequence[str]) -> bool:
     """True where values go from one stage to the next, and never back."""
     try:
-        check_stages(share_steps(program, _lists(program, processors)))
+        check_stages(share_steps(program, _lists(program, processors, staged=True)))
     except PlanRejected:
         return False
     return True
@@ -141,7 +133,7 @@ def _are_stages(program: Program, processors: Sequence[str]) -> bool:
 
 def _in_stages(program: Program, processors: Sequence[str], plan: Plan, *, held: Collection[str]) -> Shared:
     """Signals for values alone, and bytes that no two stages use at once, whatever inputs they are at."""
-    parallel = share_steps(program, _lists(program, processors))
+    parallel = share_steps(program, _lists(program, processors, staged=True))
     count = len(processors)
     copied, copies = with_copies(parallel.program, shared_by_stages(parallel, held), count)
     phased = [name for names in copies.values() for name in names]

@@ -11,7 +11,17 @@ from codegen_c.emit.memory import place
 from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.stream import RowBounds, callback_lines
 from codegen_c.program.interface import Interface, Port
-from codegen_c.program.program import AffineRow, Call, DriverWait, KernelCall, Program, Transfer, Turned, Wait
+from codegen_c.program.program import (
+    AffineRow,
+    Call,
+    DriverWait,
+    KernelCall,
+    Program,
+    Transfer,
+    Turned,
+    Wait,
+    drivers_of,
+)
 from tvm_ext.core.platform import STATE_MEMORY
 
 MOVED_BYTES = 16
@@ -38,6 +48,11 @@ class Calls:
     @property
     def model(self) -> str:
         return self.interface.model
+
+    @property
+    def always_ends(self) -> bool:
+        """True where a run goes on to its end whatever fails: other cores, or accelerators, are at work for it."""
+        return bool(self.interface.servers or drivers_of(self.program))
 
     def _function(self, call: KernelCall) -> str:
         """C name of the function that a call calls."""
@@ -123,7 +138,9 @@ class Calls:
             outside, inside = inside, outside
         rows = bounds or RowBounds(begin="0", end=str(callback.rows), count=callback.rows, first=0)
         tensor = self.program.tensors[inside]
-        return callback_lines(call, self.ports[outside], tensor, self._place(inside), rows, self.under_way)
+        return callback_lines(
+            call, self.ports[outside], tensor, self._place(inside), rows, self.under_way, goes_on=self.always_ends
+        )
 
     def _arguments(self, call: KernelCall, step_name: str, bounds: RowBounds | None) -> list[str]:
         inputs, outputs, constants = iter(call.inputs), iter(call.outputs), iter(call.constants)

@@ -139,8 +139,8 @@ def _stream_api(interface: Interface) -> str:
     head = (
         "/* Functions of the application that hand over inputs and take outputs. Rows [row_begin, row_end) lie one\n"
         "   behind the other from `rows` on, only for the time of the call. Of each tensor they come in order, each\n"
-        "   once, up to the last one that an output depends on. A function answers 0; anything else ends the run,\n"
-        "   which answers the same. */\n"
+        "   once, up to the last one that an output depends on. A function answers 0; behind anything else none is\n"
+        "   called any more, and the run answers the same. */\n"
     )
     struct = f"{head}typedef struct {{\n{block(members)}\n}} {interface.io_struct};\n"
     run = (
@@ -180,6 +180,7 @@ def _pipeline_api(interface: Interface) -> str:
         f"Both answer 0 when done. {interface.put} answers {interface.full}, and does nothing, where outputs have to "
         f"be taken first, {interface.take} answers {interface.empty} where nothing is under way. {interface.run} is "
         f"both for one input, and answers {interface.full} where others are under way.",
+        *_kept_in_stages(interface),
     ]
     return (
         f"{comment_block(notes)}\n"
@@ -189,6 +190,17 @@ def _pipeline_api(interface: Interface) -> str:
         f"{signature(interface, interface.put)};\n"
         f"{take_signature(interface)};\n"
     )
+
+
+def _kept_in_stages(interface: Interface) -> list[str]:
+    """Notes on states of a pipeline."""
+    if not interface.state_bytes:
+        return []
+    waits = f" {interface.take} answers {interface.not_ready} for the first inputs." if interface.warm_up_runs else ""
+    return [
+        f"Each input finds what the one before left.{waits} {interface.reset} takes what is under way, whose outputs "
+        "are lost; save and restore the state while nothing is."
+    ]
 
 
 def _listed(processors: Sequence[str]) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.emit.header import serve_signature, signature
+from codegen_c.emit.run_states import turn_lines
 from codegen_c.program.interface import Interface
 from codegen_c.program.parallel import Entry, Notify, ParallelProgram, RunStep
 from codegen_c.program.program import Program, Step, reads, writes
@@ -22,7 +23,8 @@ class WrittenList:
 
     processor: its name; empty for the only one there is. signature: head of the function, without the semicolon.
     phases: entries of each phase of a pipeline, else of every run; phase: C expression of the phase that is due.
-    before, behind: statements around them. begins: a run begins here; ends: it answers 0. all_steps: of all lists.
+    before, behind: statements around them. begins: a run begins here; ends: it answers 0; over: a run ends here, whose
+    outputs may be no answer. all_steps: of all lists.
     """
 
     processor: str
@@ -33,6 +35,7 @@ class WrittenList:
     behind: tuple[str, ...] = ()
     begins: bool = False
     ends: bool = False
+    over: bool = False
     all_steps: tuple[Step, ...] = ()
 
     @property
@@ -45,7 +48,7 @@ def whole_list(program: Program, interface: Interface) -> WrittenList:
     """The list of the only processor there is."""
     return WrittenList(
         processor="", signature=signature(interface), phases=(program.steps,), begins=True, ends=True,
-        all_steps=program.steps,
+        over=True, all_steps=program.steps,
     )  # fmt: skip
 
 
@@ -58,7 +61,7 @@ def written_lists(
     others = dict.fromkeys(name for names in handed[1:] for name in names)
     found: list[list[WrittenList]] = []
     for number, steps in enumerate(parallel.lists):
-        entries = written[number]
+        entries = flat(written[number])
         if number:  # behind the signal that the run has begun
             entries[1:1] = [taken(interface, name) for name in handed[number]]
         else:
@@ -68,20 +71,34 @@ def written_lists(
             [
                 WrittenList(
                     processor=steps.processor, signature=head, phases=(tuple(entries),), begins=not number,
-                    ends=not number, all_steps=parallel.program.steps,
+                    ends=not number, over=not number, all_steps=parallel.program.steps,
                 )
             ]
         )  # fmt: skip
     return found
 
 
-def written_entries(parallel: ParallelProgram, interface: Interface, platform: Platform) -> list[list[Step | str]]:
-    """Steps and signals of each list."""
-    reasons = dict(_reasons(parallel))
+def written_entries(parallel: ParallelProgram, interface: Interface, platform: Platform) -> list[list[Entries]]:
+    """Steps and signals of each list: for each of its entries that, and lines behind a step that turn rings."""
+    reasons, lines = dict(_reasons(parallel)), turn_lines(parallel.program)
+    behind: dict[int, list[str]] = {}
+    for name, step in parallel.turns.items():
+        behind.setdefault(step, []).append(lines[name])
     return [
-        [_written(parallel, platform, interface.model, number, entry, reasons) for entry in steps.entries]
+        [
+            (
+                _written(parallel, platform, interface.model, number, entry, reasons),
+                *(behind.get(entry.index, ()) if isinstance(entry, RunStep) else ()),
+            )
+            for entry in steps.entries
+        ]
         for number, steps in enumerate(parallel.lists)
     ]
+
+
+def flat(written: Iterable[Entries]) -> list[Step | str]:
+    """Steps and statements of entries, one behind the other."""
+    return [line for entry in written for line in entry]
 
 
 def held_names(program: Program, plan: MemoryPlan, entries: Sequence[Entry]) -> tuple[str, ...]:

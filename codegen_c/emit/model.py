@@ -20,9 +20,9 @@ from codegen_c.emit.lists import WrittenList, whole_list
 from codegen_c.emit.memory import arena_pointer, instance_pointer
 from codegen_c.emit.pieces import Piece
 from codegen_c.emit.row_functions import row_function_names, row_functions
+from codegen_c.emit.run_states import run_begins, run_ends
 from codegen_c.emit.sequence import sequence_lines
 from codegen_c.emit.sharing import ALONE, Sharing
-from codegen_c.emit.state import run_begins, run_ends
 from codegen_c.emit.stream import streamed
 from codegen_c.program.interface import Interface
 from codegen_c.program.program import (
@@ -137,13 +137,15 @@ def _run(written: Calls, interface: Interface, one: WrittenList, after_step: boo
         for memory in written.memories(call, step.name)
         if interface.holds_context or call.name not in written.row_names
     ]
-    used = dict.fromkeys([*named, STATE_MEMORY] if program.states and one.begins else named)
+    knows_states = bool(program.states) and (one.begins or (one.over and bool(program.warmed_up)))
+    used = dict.fromkeys([*named, STATE_MEMORY] if knows_states else named)
     lines = [
         *(instance_pointer(interface) if used else []),
         *(f"{arena_pointer(interface, name, written.sharing.arenas)};" for name in used),
     ]
-    has_status = any(isinstance(step, DriverWait) for step in one.steps)
-    lines += ["int32_t status = 0;"] if has_status or streamed(interface) else []
+    fails_late = one.begins and written.always_ends and bool(streamed(interface))
+    has_status = fails_late or any(isinstance(step, DriverWait) for step in one.steps)
+    lines += ["int32_t status = 0;"] if has_status or (one.begins and streamed(interface)) else []
     lines += [""] if lines else []
     if one.begins:
         lines += _begins(written, interface, one, uses_context=bool(used))
@@ -159,7 +161,7 @@ def _run(written: Calls, interface: Interface, one: WrittenList, after_step: boo
     lines = [*(["}"] if differ else []), *one.behind]
     if not one.ends:
         return [*pieces, Piece(text="\n".join([*([block(lines)] if lines else []), "}\n"]))]
-    ends = run_ends(program, interface)
+    ends = run_ends(program, interface) if one.over else []
     lines += ["if (status != 0) {", block("return status;"), "}"] if has_status and ends else []
     lines += [*ends, "return status;" if has_status else "return 0;"]
     return [*pieces, Piece(text=f"{block(lines)}\n}}\n")]

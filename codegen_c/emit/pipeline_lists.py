@@ -11,10 +11,9 @@ from dataclasses import replace
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.c_text.text import block
 from codegen_c.emit.header import serve_signature, signature, take_signature
-from codegen_c.emit.lists import WrittenList, handed_over, held_names, taken, written_entries
+from codegen_c.emit.lists import Entries, WrittenList, flat, handed_over, held_names, taken, written_entries
 from codegen_c.program.interface import Interface
 from codegen_c.program.parallel import Entry, ParallelProgram
-from codegen_c.program.program import Step
 from tvm_ext.core.platform import Platform
 
 
@@ -52,14 +51,14 @@ def pipelined_lists(
 
 
 def _of_the_caller(
-    parallel: ParallelProgram, plan: MemoryPlan, interface: Interface, written: Sequence[list[Step | str]]
+    parallel: ParallelProgram, plan: MemoryPlan, interface: Interface, written: Sequence[list[Entries]]
 ) -> list[WrittenList]:
     model, flow, at = interface.model, flow_name(interface.model), parallel.take_begins
     own = parallel.lists[0]
     ports = (*interface.inputs, *interface.outputs) if interface.io == "caller" else ()
     put = WrittenList(
         processor=own.processor, signature=signature(interface, interface.put), phase=f"{flow}.put", begins=True,
-        ends=True, all_steps=parallel.program.steps, phases=tuple(tuple(entries[:at]) for entries in written),
+        ends=True, all_steps=parallel.program.steps, phases=tuple(tuple(flat(entries[:at])) for entries in written),
         before=(
             _unless(f"{flow}.in_flight == {interface.in_flight_name}", interface.full),
             *(f"{model}_handed[{flow}.put].{name} = {name};" for name in handed_over(parallel, plan)),
@@ -67,7 +66,7 @@ def _of_the_caller(
         behind=(_advanced(f"{flow}.put", interface), f"{flow}.in_flight++;"),
     )  # fmt: skip
     take = WrittenList(
-        processor=own.processor, signature=take_signature(interface), phase=f"{flow}.take", ends=True,
+        processor=own.processor, signature=take_signature(interface), phase=f"{flow}.take", ends=True, over=True,
         phases=_phases(parallel, plan, interface, own.entries[at:], [entries[at:] for entries in written]),
         before=(_unless(f"{flow}.in_flight == 0u", interface.empty),),
         behind=(
@@ -91,12 +90,12 @@ def _phases(
     plan: MemoryPlan,
     interface: Interface,
     entries: Sequence[Entry],
-    written: Sequence[list[Step | str]],
-) -> tuple[tuple[Step | str, ...], ...]:
+    written: Sequence[list[Entries]],
+) -> tuple[Entries, ...]:
     """Entries of each phase behind the pointers that the caller handed over, which its first signal brings."""
     names = held_names(parallel.program, plan, entries)
     return tuple(
-        (*own[:1], *(taken(interface, name, f"[{phase}]") for name in names), *own[1:])
+        (*flat(own[:1]), *(taken(interface, name, f"[{phase}]") for name in names), *flat(own[1:]))
         for phase, own in enumerate(written)
     )
 

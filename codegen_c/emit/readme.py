@@ -156,7 +156,7 @@ def _stream_usage(interface: Interface) -> str:
             body = [
                 f"const {port.c_type} *const row_of_{port.name} = driver_{port.name}(context, row);",
                 f"if (row_of_{port.name} == NULL) {{",
-                block("return 1; /* anything but 0 ends the run, which answers the same */"),
+                block("return 1; /* behind anything but 0 the run asks for no more, and answers the same */"),
                 "}",
                 f"memcpy({line}, row_of_{port.name}, {macro} * sizeof *rows);",
             ]

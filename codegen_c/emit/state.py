@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
 
 import numpy as np
@@ -12,6 +11,7 @@ from codegen_c.c_text.text import C_TYPES, block, comment, filled, literal
 from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.header import reset_signature, state_place_signature
 from codegen_c.emit.memory import arena_object, instance_pointer, union_name
+from codegen_c.emit.run_states import signature
 from codegen_c.program.interface import Interface
 from codegen_c.program.program import Program
 from codegen_c.program.tensors import KeptState, Tensor
@@ -56,45 +56,18 @@ def emit_state(
             banner(origin, f"{model}: what runs keep."),
             "\n".join([*includes, *([f'#include "{bundle}_memory.h"'] if STATE_MEMORY in common else []), ""]),
             f'_Static_assert({size} == {interface.state_bytes_name}, "state");\n',
-            f"{reset_signature(interface)}\n{{\n{block([*tables, *found, *lines])}\n}}\n",
+            f"{reset_signature(interface)}\n{{\n{block([*tables, *found, *_dropped(interface), *lines])}\n}}\n",
             f"{state_place_signature(interface)}\n{{\n{block([*found, f'return {held}.bytes;'])}\n}}\n",
         ]
     )
     return {f"{model}_state.c": text}
 
 
-def signature(program: Program, plan: MemoryPlan) -> str:
-    """A number that only states of this very layout begin with, as C; never 0, as memory is before the first reset."""
-    places = [plan.placements[name] for name in program.kept]
-    turned = {state.tensor: f":{state.layout}" for state in program.states if state.layout}
-    text = ";".join(
-        f"{place.name}:{program.tensors[place.name].dtype}:{place.offset}:{place.num_bytes}{turned.get(place.name, '')}"
-        for place in places
-    )
-    return f"0x{zlib.crc32(text.encode()) or 1:08x}u"
-
-
-def run_begins(program: Program, plan: MemoryPlan, interface: Interface) -> list[str]:
-    """Lines with which a run refuses states that were never set."""
-    if not program.states:
+def _dropped(interface: Interface) -> list[str]:
+    """Lines that take all inputs under way, whose stages use states until then."""
+    if not interface.is_pipeline:
         return []
-    name = f"{STATE_MEMORY}->{program.ready}[0]"
-    return [f"if ({name} != {signature(program, plan)}) {{", block(f"return {interface.not_reset};"), "}"]
-
-
-def run_ends(program: Program, interface: Interface) -> list[str]:
-    """Lines that turn rings by the rows that were pushed, and say where the outputs are no answer yet."""
-    lines: list[str] = []
-    for state in program.states:
-        ring = program.tensors[state.tensor].ring
-        if ring and ring.turn:
-            turn = f"{STATE_MEMORY}->{ring.turn}[0]"
-            lines.append(f"{turn} = (uint16_t)(({turn} + {state.pushed}u) % {ring.stored}u);")
-    if program.warmed_up:
-        count = f"{STATE_MEMORY}->{program.warmed_up}[0]"
-        answer = [f"{count}++;", f"return {interface.not_ready};"]
-        lines += [f"if ({count} < {program.warm_up_runs}u) {{", block(answer), "}"]
-    return lines
+    return [f"while ({interface.take}() != {interface.empty}) {{", block("/* what was under way is lost */"), "}"]
 
 
 def _is_even(elements: np.ndarray) -> bool:

@@ -45,12 +45,21 @@ def describe_rows(port: Port) -> str:
 
 
 def callback_lines(
-    call: KernelCall, port: Port, tensor: Tensor, where: str, rows: RowBounds, under_way: int | None
+    call: KernelCall,
+    port: Port,
+    tensor: Tensor,
+    where: str,
+    rows: RowBounds,
+    under_way: int | None,
+    *,
+    goes_on: bool,
 ) -> list[str]:
     """Lines that hand over some rows.
 
     tensor: inside the program; where: C expression of its first element. under_way: number of the last transfer that
-    a DMA may still be at, which has to end before a run that failed.
+    a DMA may still be at, which has to end before a run that failed. goes_on: such a run goes on to its end, as other
+    processors wait for its signals: it calls no function any more, and rows that do not come are zeros, which are valid
+    elements of any input, indices among them.
     """
     stream, callback = port.stream, call.implementation.callback
     assert stream is not None and callback is not None, "the call streams a port"
@@ -58,22 +67,27 @@ def callback_lines(
 
     kept = Kept(stored=tensor.ring.stored, shift=tensor.ring.shift) if tensor.ring else None
 
-    def hand_over(begin: str, end: str, first_row: int | None) -> list[str]:
+    def hand_over(begin: str, end: str, count: int, first_row: int | None) -> list[str]:
         if first_row is None:
             place = times(slot(begin, kept), row_elements)
         else:
             place = str((kept.slot(first_row) if kept else first_row) * row_elements)
         first = where if place == "0" else f"&{where}[{place}]"
         text = f"status = io->{callback.direction}_{port.name}(io->context, {first}, {begin}, {end});"
+        lines = wrap(text, 104, subsequent_indent="    ", break_long_words=False)
+        if goes_on:
+            zeros = f"(void)memset({first}, 0, {count * row_elements * tensor.element_bytes}u);"
+            absent = ["if (status != 0) {", block(zeros), "}"] if callback.direction == "read" else []
+            return ["if (status == 0) {", block(lines), "}", *absent]
         wait = [] if under_way is None else [f"tvm_ext_dma_wait({under_way}u);"]
         on_error = ["if (status != 0) {", block([*wait, "return status;"]), "}"]
-        return [*wrap(text, 104, subsequent_indent="    ", break_long_words=False), *on_error]
+        return [*lines, *on_error]
 
     if not tensor.ring or stream.rows_per_call > 1 or rows.count == 1:
-        return hand_over(rows.begin, rows.end, rows.first)
+        return hand_over(rows.begin, rows.end, rows.count, rows.first)
     # Rows of one call may lie apart in a ring.
     return [
         f"for (int32_t row = {rows.begin}; row < {rows.end}; ++row) {{",
-        block(hand_over("row", "row + 1", None)),
+        block(hand_over("row", "row + 1", 1, None)),
         "}",
     ]

@@ -45,13 +45,15 @@ def lower_region(
     lower: Lower = lower_operator,
     states: Sequence[ModelState] = (),
     warm_up_runs: int = 0,
+    staged: bool = False,
 ) -> Program:
     """The program of a region function. reserved: C identifiers taken already; raises UnsupportedModel.
 
     targets: by processor, of each that an operator may run on, the platform's first one before others. states: the last
-    parameters, and the last results. warm_up_runs: runs behind a reset that do not answer yet.
+    parameters, and the last results. warm_up_runs: runs behind a reset that do not answer yet. staged: processors are
+    stages of a pipeline, each of which keeps what it uses of them.
     """
-    return _Lowering(region, platform, targets, set(reserved), lower).run(states, warm_up_runs)
+    return _Lowering(region, platform, targets, set(reserved), lower).run(states, warm_up_runs, staged=staged)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +81,7 @@ class _Lowering:
         self.moves: list[Move] = []
         self.fetches: dict[str, Fetch] = {}
 
-    def run(self, states: Sequence[ModelState], warm_up_runs: int) -> Program:
+    def run(self, states: Sequence[ModelState], warm_up_runs: int, *, staged: bool) -> Program:
         params = self.region.params
         names = Region.read(self.region).parameters or [param.name for param in params]
         self.model_names = dict(zip(params, names, strict=True))
@@ -107,7 +109,8 @@ class _Lowering:
         pairs = [
             KeptPair(state=state, found=one, left=other) for state, one, other in zip(states, found, left, strict=True)
         ]
-        return with_states(fold_sequences(program, self.splits), pairs, self.taken, warm_up_runs=warm_up_runs)
+        folded = fold_sequences(program, self.splits)
+        return with_states(folded, pairs, self.taken, warm_up_runs=warm_up_runs, staged=staged)
 
     def _visit(self, var: relax.Var, value: relax.Expr) -> None:
         if isinstance(value, relax.Function):

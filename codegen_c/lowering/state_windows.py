@@ -10,6 +10,7 @@ from codegen_c.kernels.contract import Copy, Kept, StoredRows
 from codegen_c.lowering.kept_pairs import KeptPair, state_number, with_place
 from codegen_c.program.program import KernelCall, Program, Step, Transfer, Turned, reads, writes
 from codegen_c.program.share_functions import with_parameters
+from codegen_c.program.stage_states import processors_touching
 from codegen_c.program.tensors import Part, Ring, Tensor
 from tvm_ext.core.names import unique
 from tvm_ext.core.platform import STATE_MEMORY
@@ -25,6 +26,7 @@ class _Window:
     """A state and new elements joined to a window, the end of which is the next state.
 
     join, cut: the steps that do so; whole, new: tensors. rows, pushed: rows of the window, and of what is new.
+    apart: what is new is another stage's, and is copied into the window.
     """
 
     join: KernelCall
@@ -33,6 +35,7 @@ class _Window:
     new: Tensor
     rows: int
     pushed: int
+    apart: bool = False
 
 
 def _window(program: Program, pair: KeptPair) -> _Window | None:
@@ -66,10 +69,13 @@ def _rows_of(whole: Tensor, new_elements: int) -> tuple[int, int] | None:
     return (rows, new_elements // row) if new_elements % row == 0 else None
 
 
-def in_window(program: Program, pair: KeptPair, taken: set[str]) -> Program | None:
+def in_window(program: Program, pair: KeptPair, taken: set[str], *, staged: bool) -> Program | None:
+    """The program with the window kept; None where there is none. staged: as `with_states` takes it."""
     window = _window(program, pair)
     if window is None:
         return None
+    touched = {window.new.name, window.whole.name}
+    window = replace(window, apart=staged and len(processors_touching(program, touched)) > 1)
     return _ring(program, pair, window, taken) or _shifted(program, pair, window, taken)
 
 
@@ -142,7 +148,7 @@ def _pushed_into(program: Program, window: _Window, first: int, taken: set[str])
     """The new rows born in the window, or copied there; and the steps without those that join and cut it."""
     new, steps = window.new, [step for step in program.steps if step not in (window.join, window.cut)]
     part = Part(tensor=window.whole.name, first=first)
-    made = any(new.name in writes(step) and isinstance(step, KernelCall) for step in steps)
+    made = not window.apart and any(new.name in writes(step) and isinstance(step, KernelCall) for step in steps)
     if made and new.role == "intermediate" and not new.part and not new.ring and _is_alone(program, new.name):
         tensors = {**program.tensors, new.name: replace(new, memory=STATE_MEMORY, part=part)}
         return replace(program, tensors=tensors), steps

@@ -13,22 +13,26 @@ from dataclasses import replace
 from codegen_c.lowering.kept_pairs import KeptPair, state_number, with_place
 from codegen_c.lowering.state_windows import in_window
 from codegen_c.program.program import KernelCall, Program, Transfer, reads, writes
+from codegen_c.program.stage_states import processors_touching
 from codegen_c.program.tensors import Part
 from tvm_ext.core.names import unique
 from tvm_ext.core.platform import STATE_MEMORY
 
 
-def with_states(program: Program, pairs: Sequence[KeptPair], taken: set[str], *, warm_up_runs: int = 0) -> Program:
+def with_states(
+    program: Program, pairs: Sequence[KeptPair], taken: set[str], *, warm_up_runs: int = 0, staged: bool = False
+) -> Program:
     """The program with its states. taken: C identifiers, to which those of new tensors and steps are added.
 
-    warm_up_runs: runs behind a reset that do not answer yet.
+    warm_up_runs: runs behind a reset that do not answer yet. staged: a value that several processors touch, which are
+    stages of a pipeline, is not kept itself; one of them keeps a copy.
     """
     program, ordered = _ordered(program, pairs, taken)
     for pair in ordered:
         program = (
             _unchanged(program, pair)
-            or in_window(program, pair, taken)
-            or _in_place(program, pair)
+            or in_window(program, pair, taken, staged=staged)
+            or _in_place(program, pair, staged=staged)
             or _copied(program, pair, taken)
         )
     if not program.states:
@@ -67,13 +71,15 @@ def _unchanged(program: Program, pair: KeptPair) -> Program | None:
     return with_place(program, pair, left=pair.found, update="none")
 
 
-def _in_place(program: Program, pair: KeptPair) -> Program | None:
+def _in_place(program: Program, pair: KeptPair, *, staged: bool) -> Program | None:
     """The program with the state changed in place, where each element is read for the last time before its write."""
     found, left = program.tensors[pair.found], program.tensors[pair.left]
     steps = program.steps
     writer = next((index for index, step in enumerate(steps) if pair.left in writes(step)), None)
     readers = [index for index, step in enumerate(steps) if pair.found in reads(step)]
     if writer is None or left.role != "intermediate" or left.part or left.ring or left.num_bytes != found.num_bytes:
+        return None
+    if staged and len(processors_touching(program, {pair.found, pair.left})) > 1:
         return None
     if max(readers, default=-1) > writer or not isinstance(call := steps[writer], KernelCall) or len(call.outputs) > 1:
         return None

@@ -63,13 +63,15 @@ class ParallelProgram:
     program: its steps stand in an order that every list and every signal keeps, so it is a program for one processor
     that computes the same. lists: the caller's first; `Notify` and `Await` name the others by position.
     phases: of a pipeline, the program's steps over the tensors of each phase; empty where runs never meet. copies: of
-    tensors that have a place for each phase, their names by phase, the program's own first.
+    tensors that have a place for each phase, their names by phase, the program's own first. turns: of a pipeline, for
+    each ring that runs keep, by the tensor that says how far it is turned, the step behind which it is turned on.
     """
 
     program: Program
     lists: tuple[StepList, ...]
     phases: tuple[tuple[Step, ...], ...] = ()
     copies: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    turns: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @property
     def in_flight(self) -> int:

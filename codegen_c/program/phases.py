@@ -2,7 +2,8 @@
 
 A stage is the list of a processor; of the caller's list, putting an input is one stage and taking outputs another. Two
 stages work at once on different inputs, so a tensor that both touch lies in one place for an input of even number and
-in another one for the next. Everything else is over when its stage is done with an input.
+in another one for the next. What runs keep has one place, and one stage, which comes to the inputs in order. Everything
+else is over when its stage is done with an input.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from codegen_c.program.program import (
     reads,
     writes,
 )
+from codegen_c.program.stage_states import crossing_states, turned_behind
 from codegen_c.program.step_order import NONE, StepOrder
 from tvm_ext.core.errors import PlanRejected
 
@@ -46,7 +48,12 @@ def check_stages(parallel: ParallelProgram) -> None:
     """Raises PlanRejected where the caller signals a processor when it puts an input and again when it takes one.
 
     The signals of the next input would come between; so would its transfers, where both stages have some that go on.
+    The same where two stages use a state: the next input would read what the one before has not left yet.
     """
+    if crossing := crossing_states(parallel.program, stages_of(parallel)):
+        raise PlanRejected(
+            f"{parallel.program.name}: {', '.join(crossing)} would be kept by several stages of a pipeline."
+        )
     staged = zip(parallel.program.steps, stages_of(parallel), strict=True)
     if len({stage for step, stage in staged if _goes_on(step)}) > 1:
         raise PlanRejected(
@@ -88,7 +95,7 @@ def shared_by_stages(parallel: ParallelProgram, held: Collection[str]) -> list[s
             users.setdefault(_whole(program, name), set()).add(stage)
     outputs = {_whole(program, name) for name in program.outputs}
     found = [name for name in program.tensors if name in outputs or len(users.get(name, ())) > 1]
-    return [name for name in found if name not in held]
+    return [name for name in found if name not in held and program.tensors[name].role != "state"]
 
 
 def with_copies(program: Program, shared: Collection[str], count: int) -> tuple[Program, Copies]:
@@ -117,7 +124,7 @@ def with_phases(parallel: ParallelProgram, copies: Copies, count: int) -> Parall
         tuple(_renamed(step, {name: names[phase] for name, names in copies.items()}) for step in parallel.program.steps)
         for phase in range(count)
     )
-    return replace(parallel, phases=phases, copies=copies)
+    return replace(parallel, phases=phases, copies=copies, turns=turned_behind(parallel.program))
 
 
 def _renamed(step: Step, names: Mapping[str, str]) -> Step:

@@ -12,10 +12,14 @@ from relay_passes.solvers.processors.assign import ProcessorAssignment, answer, 
 from relay_passes.solvers.processors.bounds import LARGE
 from relay_passes.solvers.processors.caller_first import caller_first
 from relay_passes.solvers.processors.driven import Driving, driven, driven_makespan
-from relay_passes.solvers.processors.groupings import group_by_branches, group_by_support, group_by_volume
+from relay_passes.solvers.processors.groupings import (
+    group_by_branches,
+    group_by_support,
+    group_by_volume,
+    group_kept,
+)
 from relay_passes.solvers.processors.groups import Groups, assign_groups
 from relay_passes.solvers.processors.loads import energy_of, interval_of
-from relay_passes.solvers.processors.problem import ProcessorProblem
 from relay_passes.solvers.processors.search import FoundForms, evaluate
 from relay_passes.solvers.processors.timing import makespan_of
 from tvm_ext.core.objectives import Grouping, Objective
@@ -47,7 +51,7 @@ def choose_processors(
     operators keep the order in which they came.
     """
     problem = work.problem
-    groups = _groups(problem, grouping, fast_bytes)
+    groups = _groups(work, grouping, fast_bytes)
     found = assign_groups(problem, groups, objective) if groups else assign_processors(problem, objective)
     if found and in_order:
         found = replace(found, sequence=tuple(range(len(problem.tasks))))
@@ -65,12 +69,15 @@ def choose_processors(
     return ChosenProcessors(found=found, alone=best[0] if best else None, alone_on=best[1] if best else "")
 
 
-def _groups(problem: ProcessorProblem, grouping: Grouping, fast_bytes: int) -> Groups | None:
+def _groups(work: SharedWork, grouping: Grouping, fast_bytes: int) -> Groups | None:
+    problem, together = work.problem, work.together
     if grouping == "support":
-        return group_by_support(problem)
+        return group_by_support(problem, together)
     if grouping == "branches":
-        return group_by_branches(problem)
-    return group_by_volume(problem, fast_bytes) if grouping == "volume" else None
+        return group_by_branches(problem, together)
+    if grouping == "volume":
+        return group_by_volume(problem, fast_bytes, together)
+    return group_kept(problem, together) if together else None
 
 
 def _alone(work: SharedWork, objective: Objective) -> list[tuple[str, FoundForms]]:

@@ -12,6 +12,7 @@ from itertools import combinations
 
 from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.analysis.processor_costs import ProcessorCosts
+from relay_passes.processors.kept_together import kept_together
 from relay_passes.processors.routes import fetch_time, routes_of
 from relay_passes.processors.row_parts import RowPart, cuttable, split_rows
 from relay_passes.solvers.liveness import live_bytes
@@ -37,12 +38,14 @@ LEAST_SIGNALS = 4
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SharedWork:
     """units: steps of the operators that one task stands for, of a sequence run in rows say. parts: by task and form,
-    of layers cut into rows or channels. first: tasks before those of the units."""
+    of layers cut into rows or channels. first: tasks before those of the units. together: tasks that one processor has
+    to run all of, uncut."""
 
     problem: ProcessorProblem
     units: tuple[tuple[int, ...], ...]
     parts: Mapping[tuple[int, int], tuple[RowPart, ...]]
     first: int
+    together: tuple[frozenset[int], ...] = ()
 
     def unit_of(self, task: int) -> tuple[int, ...]:
         """Steps of a task; none of those that only begin or end the run."""
@@ -66,6 +69,7 @@ def shared_work(
     forms: list[list[TaskForm]] = []
     parts: dict[tuple[int, int], tuple[RowPart, ...]] = {}
     first = 0 if objective == "throughput" else 1
+    kept = kept_together(operators) if objective == "throughput" else []
     for number, unit in enumerate(units):
         whole = _whole_times(operators, unit, costs)
         if tight_bytes is not None and max(live[index] for index in unit) > tight_bytes:
@@ -73,7 +77,8 @@ def shared_work(
         if not whole:
             return None
         forms.append([TaskForm(parts=(FormPart(processor=p, time=time),)) for p, time in whole.items()])
-        for cut in _cuts(operators, unit, costs, whole, routes):
+        is_kept = any(steps.intersection(unit) for steps in kept)
+        for cut in () if is_kept else _cuts(operators, unit, costs, whole, routes):
             parts[number + first, len(forms[-1])] = cut
             forms[-1].append(_form_of(cut))
     tasks = [
@@ -90,7 +95,10 @@ def shared_work(
         powers=tuple(max(1, round(cost.processor.watts * MICROWATTS)) for cost in costs),
         tasks=tuple(tasks), values=tuple(values), routes=routes,
     )  # fmt: skip
-    return SharedWork(problem=problem, units=units, parts=parts, first=first)
+    together = [{n + first for n, unit in enumerate(units) if steps.intersection(unit)} for steps in kept]
+    return SharedWork(
+        problem=problem, units=units, parts=parts, first=first, together=tuple(map(frozenset[int], together))
+    )
 
 
 def _live_apart(operators: OperatorGraph) -> list[int]:

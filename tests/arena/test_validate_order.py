@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from codegen_c.arena.validate_order import validate_order
+from codegen_c.kernels.contract import Callback
 from tests.arena.lists import APART, DIAMOND, listed, placed, rejected
 from tests.arena.programs import call, program
 from tests.support.parallel_programs import in_place
@@ -70,6 +71,17 @@ def test_a_kernel_for_another_processor() -> None:
     steps = (*DIAMOND.steps[:2], replace(call("s2", "a", "c", scratch_bytes=16), processor="cpu0"), DIAMOND.steps[3])
     made = listed(replace(DIAMOND, steps=steps), "0 !0>1 1 ?1<1 3", "?0<0 2 !1>0")
     assert rejected(made, APART) == "cpu1, entry 1: runs step 2 (s2), a kernel for cpu0."
+
+
+def test_a_function_of_the_application_on_another_processor() -> None:
+    asked = call("s2", "a", "c", scratch_bytes=16)
+    callback = Callback(direction="read", rows=1, layout=())
+    asked = replace(asked, implementation=replace(asked.implementation, callback=callback))
+    made = replace(DIAMOND, steps=(*DIAMOND.steps[:2], asked, DIAMOND.steps[3]))
+    validate_order(listed(made, "0 2 !0>1 ?1<1 3", "?0<0 1 !1>0"), APART)
+    assert rejected(listed(made, "0 !0>1 1 ?1<1 3", "?0<0 2 !1>0"), APART) == (
+        "cpu1, entry 1: runs step 2 (s2), a function of the application, which cpu0 alone may call."
+    )
 
 
 @pytest.mark.parametrize(

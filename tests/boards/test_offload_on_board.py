@@ -75,6 +75,19 @@ def test_calls_counted_are_those_planned(tmp_path: Path) -> None:
         run_qemu(package.folder / "net.elf", platform, package.interface, [_zeros(package)])
 
 
+def test_the_shipped_example(tmp_path: Path) -> None:
+    """Convolutions go to the accelerator of `cortex_m33_npu`."""
+    onnx.save(branches(), tmp_path / "net.onnx")
+    options = BuildOptions(quantize="int8", name="net", verify=("host", "qemu"))
+    mod = tvm_ext.load(tmp_path / "net.onnx")
+    package = tvm_ext.build(mod, "cortex_m33_npu", tmp_path / "package", options, calibration=_samples())
+    report = package.report
+    assert report["verify"]["qemu"]["passed"] and report["driver_calls"]["starts"] == len(
+        report["processors"][1]["steps"]
+    )
+    assert report["placement"]["makespan_cycles"] < report["placement"]["single_processor"]["makespan_cycles"]
+
+
 def _samples() -> list[dict[str, np.ndarray]]:
     rng = np.random.default_rng(0)
     return [{"x": rng.uniform(-1, 1, (1, 4, 12, 12)).astype(np.float32)} for _ in range(3)]

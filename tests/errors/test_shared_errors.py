@@ -13,6 +13,7 @@ from codegen_c.emit.firmware import emit_firmware
 from tests.golden import models
 from tests.support.placed import place_by_hand
 from tvm_ext.core.errors import BadOptions, BadPlatform
+from tvm_ext.core.objectives import Objective
 from tvm_ext.core.options import BuildOptions, Context, Io
 from tvm_ext.core.platform import Platform
 from tvm_ext.load import load
@@ -24,24 +25,31 @@ def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compiled:
     return compiled(tmp_path, monkeypatch)
 
 
-def compiled(folder: Path, monkeypatch: pytest.MonkeyPatch, io: Io = "arena", context: Context = "static") -> Compiled:
+def compiled(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    io: Io = "arena",
+    context: Context = "static",
+    objective: Objective = "makespan",
+) -> Compiled:
     """A small network on dual_m33 with every other operator on cpu1."""
     place_by_hand(monkeypatch, lambda index, _: "cpu1" if index % 2 else "")
     onnx.save(models.integer_network(), folder / "net.onnx")
-    options = BuildOptions(io=io, context=context, processors=("cpu0",))
+    options = BuildOptions(io=io, context=context, objective=objective, processors=("cpu0",))
     return compile_module(load(folder / "net.onnx"), Platform.load("dual_m33"), options)
 
 
 def test_instances(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
-        BadOptions, match=r"steps run on cpu0 and cpu1.*Choose context = 'static', or processors = cpu0"
+        BadOptions,
+        match=r"steps run on cpu0 and cpu1\. .* one run at a time\. Choose context = 'static', .* or processors = cpu0",
     ):
         compiled(tmp_path, monkeypatch, context="caller")
 
 
-def test_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(BadOptions, match=r"io = 'stream'.*Choose io = 'arena' or 'caller', or processors = cpu0"):
-        compiled(tmp_path, monkeypatch, io="stream")
+def test_streams_in_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BadOptions, match=r"io = 'stream'.*Choose objective = 'makespan', io = 'arena' or 'caller', or"):
+        compiled(tmp_path, monkeypatch, io="stream", objective="throughput")
 
 
 @pytest.mark.parametrize(

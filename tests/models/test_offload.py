@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import onnx
 import pytest
 from onnx import helper
 
+import tvm_ext
 from codegen_c.backend.build import Compiled
 from codegen_c.backend.share import check_driven, driver_names
 from codegen_c.program.program import DriverWait, KernelCall, drivers_of
@@ -166,17 +168,31 @@ def test_little_memory_keeps_the_accelerator(driven: Compiled, tmp_path: Path) -
     assert drivers_of(tight.program)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"context": "caller"}, r"context = 'caller': steps run on npu, which instances .* or processors = cpu"),
-        ({"io": "stream"}, r"io = 'stream': steps run on npu, .* leave it at work\. Choose io = 'arena' or 'caller'"),
-    ],
-)
-def test_refused(driven: Compiled, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(BadOptions, match=message):
-        check_driven(driven.program, ("cpu",), BuildOptions(**options))
-    check_driven(replace(driven.program, steps=()), ("cpu",), BuildOptions(**options))
+def test_rows_of_the_application_beside_the_accelerator(
+    alone: tuple[Compiled, list[Sample], list[Sample]], tmp_path: Path
+) -> None:
+    """The self-test lets each function fail; the run waits for the accelerator all the same, the next one is right."""
+    _, samples, expected = alone
+    fast = with_accelerator("host", clock_hz=10**12)
+    found, _ = compiled(branches(), tmp_path, fast, io="stream")
+    assert drivers_of(found.program)
+    assert same(expected, answers(found, tmp_path / "late", samples))
+    assert same(expected, answers(found, tmp_path / "early", samples, "-DTVM_EXT_OFFLOAD_EARLY=1"))
+    rng = np.random.default_rng(0)
+    calibration = [{"x": rng.uniform(-1, 1, (1, 4, 12, 12)).astype(np.float32)} for _ in range(3)]
+    options = BuildOptions(io="stream", quantize="int8", name="net", verify=("host",))
+    package = tvm_ext.build(load(tmp_path / "net.onnx"), fast, tmp_path / "package", options, calibration=calibration)
+    done = subprocess.run(["make", "-s", "selftest"], cwd=package.folder, capture_output=True, text=True, timeout=120)
+    assert done.stdout.startswith("PASS")
+
+
+def test_instances_are_refused(driven: Compiled) -> None:
+    options = BuildOptions(context="caller")
+    with pytest.raises(
+        BadOptions, match=r"context = 'caller': steps run on npu, which instances .* or processors = cpu"
+    ):
+        check_driven(driven.program, ("cpu",), options)
+    check_driven(replace(driven.program, steps=()), ("cpu",), options)
 
 
 def test_pipelines_have_no_accelerators() -> None:

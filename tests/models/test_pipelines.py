@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,15 +18,26 @@ from tests.support.onnx_models import saved
 from tests.support.pipelines import random_order
 from tests.support.placed import place_by_hand
 from tests.support.random_models import random_model
-from tests.support.shared_runs import Pair, delayed, pair_of, write_package, write_sources
+from tests.support.shared_runs import (
+    NETWORKS,
+    Pair,
+    Sample,
+    delayed,
+    pair_of,
+    stateful_pair,
+    write_package,
+    write_sources,
+)
 from tests.support.sweeps import some_of
+from tests.support.tflite_runners import saved_tflite
 from tvm_ext import BuildOptions, Package
-from tvm_ext.core.errors import BadOptions, BadPackage, RunFailed, VerificationFailed
+from tvm_ext.core.errors import BadPackage, RunFailed, VerificationFailed
+from tvm_ext.core.objectives import Grouping
 from tvm_ext.core.platform import QUICK_TOOLCHAIN, Platform
 from tvm_ext.execution.host_model import HostModel
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.pipeline import compile_module
-from tvm_ext.subject import host_outputs
+from tvm_ext.subject import answer, host_outputs
 
 PLATFORM = "dual_m33_equal"
 ORDERS = 6
@@ -44,9 +56,13 @@ def check_same_bytes(pair: Pair, tmp_path: Path, seed: int) -> None:
         answers = [model.run_successive(pair.samples, order) for order in ["", *orders]]
         answers.append([model.run(sample) for sample in pair.samples])
     for found in answers:
-        for one, other in zip(expected, found, strict=True):
-            for name, array in one.items():
-                np.testing.assert_array_equal(other[name].view(np.uint8), array.view(np.uint8), err_msg=name)
+        check_equal(expected, found)
+
+
+def check_equal(expected: Sequence[Sample], found: Sequence[Sample]) -> None:
+    for one, other in zip(expected, found, strict=True):
+        for name, array in one.items():
+            np.testing.assert_array_equal(other[name].view(np.uint8), array.view(np.uint8), err_msg=name)
 
 
 @pytest.mark.parametrize("seed", some_of([1], sweep=range(2, 60)))
@@ -140,12 +156,61 @@ def test_puts_without_room_and_takes_of_nothing_say_so(tmp_path: Path, monkeypat
                 model.run_successive(samples, order)
 
 
-def test_states_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    halves(monkeypatch)
-    module = tvm_ext.load(saved(state_models.frames(), tmp_path, "net"), states={"before": "before.next"})
-    options = BuildOptions(processors=("cpu0",), objective="throughput", verify=())
-    with pytest.raises(BadOptions, match=r"keeps before from run to run.*Choose objective = 'makespan', or processors"):
-        compile_module(module, Platform.load(PLATFORM), options)
+@pytest.mark.parametrize("name", some_of(["hops", "window", "cell"], sweep=["moved window", "delays", "two hops"]))
+def test_states_stay_in_their_stage(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred inputs in several orders of puts and takes, each from a reset, and the answers of one processor."""
+    pair = stateful_pair(name, Platform.load(PLATFORM), tmp_path, monkeypatch)
+    warm_up = pair.shared.interface.warm_up_runs
+    put, take = pair.shared.sources()["net.c"].split("int32_t net_put(void)")[1].split("int32_t net_take(void)")
+    assert "tvm_ext_notify(" in put and "tvm_ext_notify(" not in take.split("int32_t net_run(void)")[0]
+    with delayed(pair, tmp_path) as (expected, model):
+        for turn in range(3):
+            order = random_order(random.Random(turn), len(pair.samples), 2) if turn else ""
+            found = model.run_successive(pair.samples, order)
+            assert len(found) == len(pair.samples) - warm_up and model.state()
+            check_equal(expected, found)
+            model.run_successive(pair.samples[:2], "pp")  # a reset takes what is under way
+            model.reset()
+        check_equal(expected, [found for sample in pair.samples if (found := answer(model, sample))])
+
+
+@pytest.mark.parametrize(("group", "least"), [("none", 2), ("volume", 0)])
+def test_the_search_leaves_states_in_one_stage(group: Grouping, least: int, tmp_path: Path) -> None:
+    """Lists of several cores are stages, or all of a model is on one core."""
+    stages: list[int] = []
+    for name, (make, chosen, states, _) in NETWORKS.items():
+        made = make()
+        path = saved_tflite(made, tmp_path) if isinstance(made, bytes) else saved(made, tmp_path, "net")
+        options = BuildOptions(objective="throughput", group=group, verify=(), **chosen)
+        compiled = compile_module(tvm_ext.load(path, states=states or None), Platform.load(PLATFORM), options)
+        assert compiled.parallel is None or compiled.interface.is_pipeline, name
+        stages.append(compiled.interface.in_flight)
+    assert stages.count(2) >= least
+
+
+def test_a_state_of_two_stages_makes_no_pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each stage adds to what the other one left for it in the run before."""
+    place_by_hand(monkeypatch, lambda index, _: "cpu1" if index % 2 else "")
+    states = {"z1": "z1.next", "z2": "z2.next"}
+    module = tvm_ext.load(saved(state_models.delays(), tmp_path, "net"), states=states)
+    options = BuildOptions(processors=("cpu0",), objective="throughput", verify=("host",))
+    package = tvm_ext.build(module, PLATFORM, tmp_path / "package", options)
+    assert package.report["in_flight"] == 1 and len(package.report["processors"]) == 2
+    assert package.report["verify"]["host"]["passed"]
+
+
+def test_a_package_with_states_is_verified_over_successive_inputs(tmp_path: Path) -> None:
+    """Placed by the search, which leaves a window and what reads it on one core."""
+    module = tvm_ext.load(saved_tflite(state_models.over_time(), tmp_path))
+    options = BuildOptions(hop={"frames": 1}, hop_axis={"frames": 1}, objective="throughput", verify=("host",))
+    package = tvm_ext.build(module, PLATFORM, tmp_path / "package", options)
+    assert package.report["in_flight"] == 2 and package.report["verify"]["host"]["passed"]
+    placement = package.report["placement"]
+    assert placement["interval_cycles"] < 0.6 * placement["single_processor"]["interval_cycles"]
+    done = subprocess.run(["make", "-s", "selftest"], cwd=package.folder, capture_output=True, text=True, timeout=300)
+    assert done.stdout.startswith("PASS")
+    text = (package.folder / f"{package.interface.model}_state.c").read_text(encoding="utf-8")
+    assert "what was under way is lost" in text
 
 
 def test_what_does_not_fit_takes_one_input_at_a_time(tmp_path: Path) -> None:

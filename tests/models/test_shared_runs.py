@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import tvm_ext
 from tests.golden import models as plain_models
 from tests.support import state_models
+from tests.support.image_networks import image_network
 from tests.support.onnx_models import saved
 from tests.support.placed import place_by_hand
 from tests.support.random_models import random_model
@@ -24,6 +26,8 @@ from tvm_ext.execution.host_model import HostModel
 from tvm_ext.pipeline import compile_module
 
 RUNS = 20
+ON_ONE = {13, 25, 31}
+"""Seeds by which chance leaves all of a streamed model to one processor."""
 
 
 def check_same_bytes(pair: Pair, tmp_path: Path) -> None:
@@ -49,6 +53,42 @@ def test_tensors_of_the_caller_reach_all_processors(tmp_path: Path, monkeypatch:
     check_same_bytes(pair, tmp_path)
 
 
+@pytest.mark.parametrize("seed", some_of([3], sweep={*range(4, 40)} - ON_ONE))
+def test_rows_of_the_application_reach_all_processors(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    platform = Platform.load("dual_m33_equal")
+    check_same_bytes(pair_of(random_model(seed, 5), platform, tmp_path, monkeypatch, seed, io="stream"), tmp_path)
+
+
+@pytest.mark.board
+@pytest.mark.parametrize(
+    ("board", "network", "ram"),
+    [("dual_m33_equal", lambda: image_network(1), 2000), ("dual_m33", plain_models.integer_network, None)],
+)
+def test_a_run_whose_function_fails_goes_on_to_its_end(
+    board: str,
+    network: Callable[[], onnx.ModelProto],
+    ram: int | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The self-test lets each fail wherever it is called, also while layers run by rows, and runs once more."""
+    every_other(monkeypatch)
+    module = tvm_ext.load(saved(network(), tmp_path, "net"))
+    options = BuildOptions(io="stream", processors=("cpu0",), ram=ram, verify=("host", "qemu"))
+    package = tvm_ext.build(module, board, tmp_path / "package", options)
+    assert len(package.report["processors"]) == 2 and package.report["verify"]["qemu"]["passed"]
+    for target, said in (("run", "PASS"), ("selftest", "PASS 1 vectors")):
+        done = subprocess.run(
+            ["make", "-s", target], cwd=package.folder, check=True, capture_output=True, text=True, timeout=120
+        )
+        assert (done.stdout + done.stderr).rstrip().endswith(said)
+    text = (package.folder / "net.c").read_text(encoding="utf-8")
+    assert text.count("if (status == 0) {") >= 2 and text.count("return status;") == 1
+    assert "(void)memset(" in text and ("a row of" in text or "Rows [" in text) == bool(ram)
+
+
 def every_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets every other operator run on cpu1."""
     place_by_hand(monkeypatch, lambda index, _: "cpu1" if index % 2 else "")
@@ -71,6 +111,14 @@ def test_states_go_from_run_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         for frame, expected in zip(frames, first, strict=True):
             for output, array in session.run({name: frame}).items():
                 np.testing.assert_array_equal(array, expected[output])
+        session.reset()
+        streams = [session.state()] * 2  # by turns, each with its own
+        for frame, expected in zip(frames, first, strict=True):
+            for number, state in enumerate(streams):
+                session.restore(state)
+                for output, array in session.run({name: frame}).items():
+                    np.testing.assert_array_equal(array, expected[output])
+                streams[number] = session.state()
 
 
 @pytest.mark.board

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import get_args
 
 import pytest
@@ -10,6 +11,7 @@ from relay_passes.solvers.processors.groupings import (
     group_by_branches,
     group_by_support,
     group_by_volume,
+    group_kept,
     volume_bytes,
 )
 from relay_passes.solvers.processors.groups import Groups, assign_groups, contracted, ordered, processors_of
@@ -49,6 +51,33 @@ def test_groupings_of_random_graphs_hold(seed: int) -> None:
 def test_connected_tasks_of_the_same_processors_are_one_group() -> None:
     problem = problem_of([EITHER, EITHER, SECOND, SECOND, EITHER], [(0, 1), (1, 2), (2, 3), (3, 4)])
     assert group_by_support(problem) == ((0, 1), (2, 3), (4,))
+
+
+def test_what_has_to_be_together_takes_all_between_with_it() -> None:
+    """Sets that read each other in a circle become one."""
+    chain = problem_of([EITHER] * 5, [(0, 1), (1, 2), (2, 3), (3, 4)])
+    assert group_kept(chain, [frozenset({1, 3})]) == ((0,), (1, 2, 3), (4,))
+    assert group_kept(chain, [frozenset({2})]) == ((0,), (1,), (2,), (3,), (4,))
+    crossed = problem_of([EITHER] * 5, [(0, 3), (1, 2), (0, 4), (3, 4)])
+    assert group_kept(crossed, [frozenset({0, 2}), frozenset({1, 3})]) == ((0, 1, 2, 3), (4,))
+    assert group_by_volume(chain, 1, [frozenset({1, 3})]) == ((0,), (1, 2, 3), (4,))
+    assert group_by_support(chain, [frozenset({1, 3})]) == ((0, 1, 2, 3, 4),)
+    alone = problem_of([EITHER, SECOND, FIRST], [(0, 1), (1, 2)])
+    assert group_kept(alone, [frozenset({1, 2})]) == ((0,), (1,), (2,))  # no processor runs both
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_sets_of_random_graphs_stay_together(seed: int) -> None:
+    rng = Random(seed)
+    edges = {(maker, reader) for _ in range(20) for maker, reader in [sorted(rng.sample(range(16), 2))]}
+    together = [frozenset(rng.sample(range(16), 2)) for _ in range(3)]
+    for problem in (problem_of([EITHER] * 16, sorted(edges)), random_problem(seed, 16)):
+        groups = group_kept(problem, together)
+        holds(problem, groups)
+        owner = {task: number for number, group in enumerate(groups) for task in group}
+        assert len(processors_of(problem, range(16))) < 2 or all(
+            len({owner[task] for task in tasks}) == 1 for tasks in together
+        )
 
 
 def test_groups_do_not_read_each_other_in_a_circle() -> None:

@@ -8,10 +8,14 @@ import pytest
 import tvm
 
 from tvm_ext import pipeline
+from tvm_ext.core.decisions.execution import RowSplit, StreamDirection
 from tvm_ext.core.decisions.processors import OperatorProcessor
 
 Choose = Callable[[int, str], str]
-"""Processor of an operator, by its position in the order and its composite's name."""
+"""Processor of an operator, by its position in the order and its composite's name.
+
+Functions of the application stay on the first one, whatever it says, as do the rows of sequences that call them.
+"""
 
 
 def place_by_hand(monkeypatch: pytest.MonkeyPatch, choose: Choose) -> None:
@@ -32,8 +36,16 @@ def _placing(choose: Choose) -> tvm.transform.Pass:
             b.value.op for b in bindings if isinstance(getattr(b.value, "op", None), tvm.ir.GlobalVar)
         )
         copied = tvm.IRModule(mod.functions, attrs=mod.attrs)
+        sequences = {callee: RowSplit.read(mod[callee]).sequence for callee in callees}
+        streamed = {callee for callee in callees if StreamDirection.read(mod[callee]).direction}
+        first = {sequences[callee] for callee in streamed} - {""}
+        chosen: dict[str, str] = {}
         for index, callee in enumerate(callees):
             processor = choose(index, callee.name_hint)
+            if sequences[callee]:
+                processor = chosen.setdefault(sequences[callee], processor)
+            if callee in streamed or sequences[callee] in first:
+                processor = ""
             copied.update_func(callee, OperatorProcessor(processor=processor).write(mod[callee]))
         return copied
 

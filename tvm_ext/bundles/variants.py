@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from codegen_c.costs.predict import predicted_cycles, time_model
 from codegen_c.emit.bundle import Bundle
+from codegen_c.emit.run_states import signature
 from codegen_c.emit.sharing import Member
-from codegen_c.emit.state import signature
 from codegen_c.emit.variants import VariantGroup
 from codegen_c.program.variants import Margins, Needs
 from tvm_ext.core.alignment import aligned

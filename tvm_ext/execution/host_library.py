@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from codegen_c.program.interface import NOT_RESET
+from codegen_c.program.interface import NOT_READY, NOT_RESET
 from tvm_ext.core.errors import BadPackage
 from tvm_ext.core.processes.wire import Value
 
@@ -102,6 +102,8 @@ def run(call: dict[str, Value], ask: Callable[..., Value] | None = None) -> dict
 def run_successive(call: dict[str, Value]) -> dict[str, Value]:
     """Outputs of successive inputs of a pipeline; status: 0, or the first answer that is another.
 
+    ready: of each input, whether its outputs are an answer, and not of a window over time that is not full.
+
     call: as for `run`, with `put` and `take`, functions; `samples`, for each the elements of all inputs; `order`, a
     letter for each call: `p` puts the next sample, `t` takes the outputs of the oldest one that was put.
     """
@@ -116,7 +118,7 @@ def run_successive(call: dict[str, Value]) -> dict[str, Value]:
     ]
     for thread in threads:
         thread.start()
-    done = {"p": 0, "t": 0}
+    done, ready = {"p": 0, "t": 0}, list[bool]()
     for letter in call["order"]:
         arrays = (*samples[done["p"]], *results[done["p"]]) if letter == "p" else results[done["t"]]
         if call["io"] == "caller":
@@ -130,12 +132,14 @@ def run_successive(call: dict[str, Value]) -> dict[str, Value]:
             status = take()
             for port, array in zip(call["outputs"], arrays, strict=True):
                 ctypes.memmove(array.ctypes.data, _address(library, port["symbol"], ""), array.nbytes)
-        if status != 0:
-            return {"status": status, "outputs": []}
+        if letter == "t":
+            ready.append(status != NOT_READY)
+        if status != 0 and not (letter == "t" and status == NOT_READY and call["warms_up"]):
+            return {"status": status, "outputs": [], "ready": []}
         done[letter] += 1
     for thread in threads:
         thread.join()
-    return {"status": 0, "outputs": results}
+    return {"status": 0, "outputs": results[: done["t"]], "ready": ready}
 
 
 def _serve_times(library: ctypes.CDLL, symbol: str, count: int) -> None:

@@ -110,7 +110,7 @@ class HostModel:
         return {port.source: port.taken_back(elements) for port, elements in outputs}, result["seen"]
 
     def run_successive(self, samples: Sequence[Sample], order: str = "") -> list[dict[str, np.ndarray]]:
-        """Outputs of samples that follow each other in a pipeline.
+        """Outputs of samples that follow each other in a pipeline, without those before a window over time is full.
 
         order: `p` for each sample that is put and `t` for each that is taken; by default as many are under way as may
         be. Raises BadInput, RunFailed for an answer other than 0 or no end.
@@ -127,7 +127,7 @@ class HostModel:
             "io": ports.io, "inputs": [_called(ports, port) for port in ports.inputs], "outputs": went,
             "samples": came, "put": ports.put, "take": ports.take,
             "order": order or put_order(ports.in_flight, len(came)),
-            "servers": [ports.serve(name) for name in ports.servers],
+            "servers": [ports.serve(name) for name in ports.servers], "warms_up": ports.warm_up_runs > 0,
         }  # fmt: skip
         try:
             result = self._child.call("run_successive", call)
@@ -137,7 +137,8 @@ class HostModel:
             raise RunFailed(f"{ports.put} or {ports.take} returned {result['status']} on the host; 0 is success.")
         return [
             {port.source: port.taken_back(one) for port, one in zip(ports.outputs, outputs, strict=True)}
-            for outputs in result["outputs"]
+            for outputs, is_ready in zip(result["outputs"], result["ready"], strict=True)
+            if is_ready
         ]
 
     def reset(self) -> None:

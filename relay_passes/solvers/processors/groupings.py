@@ -1,21 +1,28 @@
 """Tasks that stay together: those that the same processors can run, independent branches, and what fits fast memory.
 
 Each grouping joins tasks step by step. It never joins tasks that no processor can all run, nor makes groups read each
-other in a circle.
+other in a circle. It begins with sets of tasks that have to be together, and what lies on the ways among them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from relay_passes.solvers.processors.groups import Groups, ordered, processors_of
 from relay_passes.solvers.processors.problem import ProcessorProblem
 
+Together = Collection[frozenset[int]]
 
-def group_by_support(problem: ProcessorProblem) -> Groups:
+
+def group_kept(problem: ProcessorProblem, together: Together) -> Groups:
+    """No groups but of tasks that have to be together."""
+    return _Joining(problem, together).groups()
+
+
+def group_by_support(problem: ProcessorProblem, together: Together = ()) -> Groups:
     """Connected tasks that the same set of processors can run, as many together as can be."""
     able = [processors_of(problem, (task,)) for task in range(len(problem.tasks))]
-    joining = _Joining(problem)
+    joining = _Joining(problem, together)
     for task, makers in enumerate(problem.makers):
         for maker in makers:
             if able[maker] == able[task]:
@@ -23,13 +30,13 @@ def group_by_support(problem: ProcessorProblem) -> Groups:
     return joining.groups()
 
 
-def group_by_branches(problem: ProcessorProblem) -> Groups:
+def group_by_branches(problem: ProcessorProblem, together: Together = ()) -> Groups:
     """Each branch between a fork and the task where all its ways meet again, whole; other tasks alone.
 
     A fork is a task with several readers, or the begin of all; ways that never meet again end with the graph. Of
     branches within branches the outermost are taken.
     """
-    joining, taken = _Joining(problem), set[int]()
+    joining, taken = _Joining(problem, together), set[int]()
     for branches in _forks(problem):
         if len(branches) > 1:
             for branch in branches:
@@ -38,9 +45,9 @@ def group_by_branches(problem: ProcessorProblem) -> Groups:
     return joining.groups()
 
 
-def group_by_volume(problem: ProcessorProblem, most_bytes: int) -> Groups:
+def group_by_volume(problem: ProcessorProblem, most_bytes: int, together: Together = ()) -> Groups:
     """Consecutive tasks whose weights and values together take no more than some bytes, fast memory's size say."""
-    joining = _Joining(problem)
+    joining = _Joining(problem, together)
     for task, makers in enumerate(problem.makers):
         by_size = sorted(makers, key=lambda maker: (-_bytes_between(problem, maker, task), maker))
         for maker in by_size:
@@ -64,11 +71,25 @@ def _bytes_between(problem: ProcessorProblem, maker: int, reader: int) -> int:
 class _Joining:
     """Owner of each task: the least task of its group."""
 
-    def __init__(self, problem: ProcessorProblem) -> None:
+    def __init__(self, problem: ProcessorProblem, together: Together = ()) -> None:
         self.problem, self.owner = problem, list(range(len(problem.tasks)))
+        for tasks in together:
+            self.join(self._between(tasks))
 
     def members(self, task: int) -> list[int]:
         return [other for other, own in enumerate(self.owner) if own == self.owner[task]]
+
+    def _between(self, tasks: Collection[int]) -> list[int]:
+        """Tasks of the groups of some tasks, and of all groups on ways from one of these to another."""
+        makers: dict[int, set[int]] = {}
+        readers: dict[int, set[int]] = {}
+        for task, own in enumerate(self.problem.makers):
+            for maker in own:
+                makers.setdefault(self.owner[task], set()).add(self.owner[maker])
+                readers.setdefault(self.owner[maker], set()).add(self.owner[task])
+        owners = {self.owner[task] for task in tasks}
+        inside = _reached(owners, makers) & _reached(owners, readers)
+        return [task for task, owner in enumerate(self.owner) if owner in inside]
 
     def join(self, tasks: Iterable[int]) -> bool:
         """Makes one group of the groups of some tasks, if one processor can run it and groups keep an order."""
@@ -84,6 +105,17 @@ class _Joining:
         found = ordered(self.problem, self.owner)
         assert found is not None
         return found
+
+
+def _reached(begins: Iterable[int], edges: Mapping[int, set[int]]) -> set[int]:
+    """Nodes to which edges lead from some of them, these included."""
+    found, waiting = set[int](), [*begins]
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found.add(node)
+            waiting += edges.get(node, ())
+    return found
 
 
 def _forks(problem: ProcessorProblem) -> Iterator[list[set[int]]]:

@@ -26,8 +26,8 @@ extern "C" {
 
 /* Functions of the application that hand over inputs and take outputs. Rows [row_begin, row_end) lie one
    behind the other from `rows` on, only for the time of the call. Of each tensor they come in order, each
-   once, up to the last one that an output depends on. A function answers 0; anything else ends the run,
-   which answers the same. */
+   once, up to the last one that an output depends on. A function answers 0; behind anything else none is
+   called any more, and the run answers the same. */
 typedef struct {
     void *context; /* handed to each function */
     /* Fill rows of the input: 6 rows of [6][2]; float32[1, 2, 6, 6], in the model image:0. */
