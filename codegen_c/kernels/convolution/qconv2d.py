@@ -1,8 +1,8 @@
 """conv2d of a QDQ chain, integers only: one output pixel by four channels at a time.
 
-int8 or uint8[N, H, W, C], int8[K, R, S, C / groups] -> int8 or uint8[N, P, Q, K], sums in int32. A sum starts
-at its bias and adds (x - zero point) * w in the order r, s, c ascending; products outside the input are left
-out, as padding is a real zero. Either rounding.
+int8 or uint8[N, H, W, C], int8[K, R, S, C / groups] -> int8 or uint8[N, P, Q, K], sums in int32; 16-bit activations
+have the same loops (qconv2d_i16.py). A sum starts at its bias and adds (x - zero point) * w in the order r, s, c
+ascending; products outside the input are left out, as padding is a real zero. Either rounding.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from codegen_c.kernels.shared.requantize import (
     quantization,
     quantized_bytes,
     results_fit,
+    sum_rounding,
 )
 from codegen_c.kernels.shared.window import (
     CHANNEL_BLOCK,
@@ -67,7 +68,7 @@ def products(operator: QConv2d) -> Products:
 def requantize(operator: QConv2d) -> Requantize:
     return Requantize.of(
         channel_factors(operator), output=operator.output, low=operator.low, high=operator.high,
-        rounding=operator.rounding,
+        rounding=sum_rounding(operator), largest=products(operator).largest,
     )  # fmt: skip
 
 
@@ -77,7 +78,7 @@ def parameters(operator: QConv2d, finish: Requantize) -> tuple[Parameter, ...]:
         Parameter(name="input", ctype=C_TYPES[operator.inputs[0].dtype], role="input"),
         Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
         Parameter(name="weights", ctype="int8_t", role="constant"),
-        Parameter(name="bias", ctype="int32_t", role="constant"),
+        Parameter(name="bias", ctype=C_TYPES[str(products(operator).bias.dtype)], role="constant"),
         *finish.parameters(),
         *ROW_PARAMETERS,
     )
@@ -138,7 +139,7 @@ def _shapes(operator: QConv2d, stored: StoredRows, finish: Requantize, width: in
         "window": sliding_window(operator.window),
         "groups": operator.groups,
         "block": width,
-        "rescale": rescale(finish),
+        "rescale": rescale(finish, wide=not products(operator).fit_int32()),
     }
     return shapes(LAYER, members)
 

@@ -69,7 +69,7 @@ def _shapes(operator: QConv2dTranspose, stored: StoredRows, finish: Requantize) 
         "input": image(operator.inputs[0]),
         "output": image(operator.output, pitch=stored.pitch),
         "window": sliding_window(operator.window),
-        "rescale": rescale(finish),
+        "rescale": rescale(finish, wide=not _products(operator).fit_int32()),
     }
     return shapes(LAYER, members)
 

@@ -71,7 +71,7 @@ def _shapes(operator: QConv2d, stored: StoredRows, finish: Requantize) -> str:
         "input": image(operator.inputs[0]),
         "output": image(operator.output, pitch=stored.pitch),
         "window": sliding_window(operator.window),
-        "rescale": rescale(finish),
+        "rescale": rescale(finish, wide=not qconv2d.products(operator).fit_int32()),
     }
     return shapes(LAYER, members)
 

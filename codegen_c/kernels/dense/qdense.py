@@ -1,6 +1,7 @@
 """Dense layer of a QDQ chain, integers only: four output channels at a time.
 
-int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], sums in int32. A sum starts at its bias, from which
+int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], sums in int32; qdense_i16.py computes 16-bit activations by
+the same loops. A sum starts at its bias, from which
 the input's zero point times the weights is taken off beforehand, and adds x * w with c ascending. Either rounding.
 """
 
@@ -32,6 +33,7 @@ from codegen_c.kernels.shared.requantize import (
     quantized_bytes,
     results_fit,
     scale_of,
+    sum_rounding,
 )
 from codegen_c.kernels.shared.vector_rows import Rows
 from codegen_c.kernels.shared.window import CHANNEL_BLOCK, ROW_PARAMETERS, accumulated, pack_blocks
@@ -67,7 +69,7 @@ def products(operator: QDense) -> Products:
 def requantize(operator: QDense) -> Requantize:
     return Requantize.of(
         layer_factors(operator), output=operator.output, low=operator.low, high=operator.high,
-        rounding=operator.rounding,
+        rounding=sum_rounding(operator), largest=products(operator).largest,
     )  # fmt: skip
 
 
@@ -128,7 +130,7 @@ def _function(operator: QDense, finish: Requantize) -> CFunction:
             Parameter(name="input", ctype=C_TYPES[operator.inputs[0].dtype], role="input"),
             Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
             Parameter(name="weights", ctype="int8_t", role="constant"),
-            Parameter(name="bias", ctype="int32_t", role="constant"),
+            Parameter(name="bias", ctype=C_TYPES[str(products(operator).bias.dtype)], role="constant"),
             *finish.parameters(),
         ),
         body=_body(operator, finish),
@@ -146,14 +148,17 @@ def _body(operator: QDense, finish: Requantize) -> str:
 
 def _shapes(operator: QDense, rows: int, depth: int, finish: Requantize) -> dict[str, Value]:
     """A `tvm_ext_qdense_layer`, with so many vectors, or parts of one, of `depth` elements."""
+    channels = operator.weight.shape[0]
     vectors = replace(operator.inputs[0], shape=(1, rows, 1, depth))
-    return {"input": image(vectors), "channels": operator.weight.shape[0], "rescale": rescale(finish)}
+    results = replace(operator.output, shape=(1, operator.output.num_elements // channels, 1, channels))
+    wide = not products(operator).fit_int32()
+    return {"input": image(vectors), "output": image(results), "rescale": rescale(finish, wide=wide)}
 
 
 def accumulating(operator: QDense) -> Accumulating | None:
     """A layer of one vector takes its elements as they come."""
     counts = row_counts(operator)
-    if not counts:
+    if not counts or not products(operator).fit_int32():
         return None
     return Accumulating(row_counts=counts, implement=lambda count, stored: _in_parts(operator, count, stored))
 

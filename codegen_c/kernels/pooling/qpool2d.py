@@ -15,7 +15,7 @@ from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parame
 from codegen_c.kernels.pooling.pool_by_rows import LAYER, accumulating, factors_text, pool_shapes
 from codegen_c.kernels.pooling.pool_sums import average, counted_taps, factors, reference
 from codegen_c.kernels.shared.layer import BLOCK_INCLUDES, with_rings
-from codegen_c.kernels.shared.requantize import Requantize, quantization, quantized_bytes, results_fit
+from codegen_c.kernels.shared.requantize import Requantize, largest_distance, quantization, quantized_bytes, results_fit
 from codegen_c.kernels.shared.window import CHANNEL_BLOCK, ROW_PARAMETERS, spatial
 from codegen_c.operators.kinds import QPool2d
 
@@ -41,7 +41,8 @@ def sums_fit(operator: QPool2d, target: Target) -> bool:
     """a window must add up to no more than an int32 holds, and to less than 2^30 steps of the output"""
     if operator.method == "max":
         return True
-    largest = np.array(255 * operator.window.kernel[0] * operator.window.kernel[1])
+    farthest = largest_distance(operator.inputs[0])
+    largest = np.array(farthest * operator.window.kernel[0] * operator.window.kernel[1])
     return bool(largest < 1 << 31) and results_fit(-largest, largest, factors(operator))
 
 
@@ -83,9 +84,10 @@ def _body(stored: StoredRows, finish: Requantize | None) -> str:
     return "\n".join([*rings, *(finish.tables() if finish else []), call])
 
 
+WINDOWS = (keeps_quantization, counts_what_it_reads, windows_meet_input, sums_fit)
 KERNEL = Kernel(
     name="qpool2d_i8",
     operator=QPool2d,
     implement=implement,
-    constraints=(quantized_bytes, keeps_quantization, counts_what_it_reads, windows_meet_input, sums_fit),
+    constraints=(quantized_bytes, *WINDOWS),
 )
