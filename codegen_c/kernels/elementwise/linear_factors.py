@@ -24,11 +24,7 @@ def linear_factors(operator: QUnary) -> tuple[float, float] | None:
     slope = _slope_below_zero(program)
     if slope is None:
         return None
-    if operator.rounding == "onnx":
-        return ratio, ratio * slope
-    # Here TensorFlow Lite works its factors out in single precision.
-    scales = np.float32(scale_of(source)), np.float32(scale_of(output))
-    return float(scales[0] / scales[1]), float(scales[0] * np.float32(slope) / scales[1])
+    return ratio, scale_of(source) * float(np.float32(slope)) / scale_of(output)
 
 
 def _slope_below_zero(program: ScalarProgram) -> float | None:
