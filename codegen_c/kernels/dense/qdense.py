@@ -34,6 +34,7 @@ from codegen_c.kernels.shared.requantize import (
     results_fit,
     scale_of,
     sum_rounding,
+    wide_sums,
 )
 from codegen_c.kernels.shared.vector_rows import Rows
 from codegen_c.kernels.shared.window import CHANNEL_BLOCK, ROW_PARAMETERS, accumulated, pack_blocks
@@ -66,10 +67,15 @@ def products(operator: QDense) -> Products:
     return Products.of(source=operator.inputs[0], weight=operator.weight, bias=operator.bias, padded=False)
 
 
+def wide(operator: QDense) -> Products | None:
+    """The sums, where they have 64 bits."""
+    return wide_sums(operator.inputs[0], lambda: products(operator))
+
+
 def requantize(operator: QDense) -> Requantize:
     return Requantize.of(
         layer_factors(operator), output=operator.output, low=operator.low, high=operator.high,
-        rounding=sum_rounding(operator), largest=products(operator).largest,
+        rounding=sum_rounding(operator), wide=wide(operator),
     )  # fmt: skip
 
 
@@ -87,15 +93,15 @@ def layer_factors(operator: QDense) -> np.ndarray:
 
 
 def implement(operator: QDense, target: Target, stored: StoredRows) -> Implementation:
-    finish = requantize(operator)
+    finish, is_wide = requantize(operator), wide(operator) is not None
 
     def row(part: QDense, rows: Rows) -> Implementation:
-        return replace(whole, function=_function(part, finish), instructions=_instructions(part))
+        return replace(whole, function=_function(part, finish, is_wide=is_wide), instructions=_instructions(part))
 
     macs = operator.output.num_elements * operator.weight.shape[1]
     whole = Implementation(
         kernel=KERNEL.name,
-        function=_function(operator, finish),
+        function=_function(operator, finish, is_wide=is_wide),
         reference=lambda inputs: reference(operator, inputs),
         constants=constants_of(operator, finish),
         macs=macs,
@@ -124,41 +130,41 @@ def _instructions(operator: QDense) -> int:
     return elements * depth * (1 + 2 * CHANNEL_BLOCK) // CHANNEL_BLOCK + elements * REQUANTIZE_INSTRUCTIONS
 
 
-def _function(operator: QDense, finish: Requantize) -> CFunction:
+def _function(operator: QDense, finish: Requantize, *, is_wide: bool = False) -> CFunction:
+    """is_wide: the layer's sums have 64 bits; `operator` may be a part of it."""
     return CFunction(
         parameters=(
             Parameter(name="input", ctype=C_TYPES[operator.inputs[0].dtype], role="input"),
             Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
             Parameter(name="weights", ctype="int8_t", role="constant"),
-            Parameter(name="bias", ctype=C_TYPES[str(products(operator).bias.dtype)], role="constant"),
+            Parameter(name="bias", ctype="int64_t" if is_wide else "int32_t", role="constant"),
             *finish.parameters(),
         ),
-        body=_body(operator, finish),
+        body=_body(operator, finish, is_wide=is_wide),
         includes=("tvm_ext_qdense.h", *BLOCK_INCLUDES),
     )
 
 
-def _body(operator: QDense, finish: Requantize) -> str:
+def _body(operator: QDense, finish: Requantize, *, is_wide: bool) -> str:
     """The layer's shapes, and the loops of tvm_ext_qdense.h."""
     channels, depth = operator.weight.shape
-    shapes = _shapes(operator, operator.output.num_elements // channels, depth, finish)
+    shapes = _shapes(operator, operator.output.num_elements // channels, depth, rescale(finish, wide=is_wide))
     call = "tvm_ext_qdense(&layer, input, output, weights, bias, multiplier, shift);"
     return "\n".join([*structure(LAYER, "layer", shapes), *finish.tables(), call])
 
 
-def _shapes(operator: QDense, rows: int, depth: int, finish: Requantize) -> dict[str, Value]:
+def _shapes(operator: QDense, rows: int, depth: int, finish: dict[str, Value]) -> dict[str, Value]:
     """A `tvm_ext_qdense_layer`, with so many vectors, or parts of one, of `depth` elements."""
     channels = operator.weight.shape[0]
     vectors = replace(operator.inputs[0], shape=(1, rows, 1, depth))
     results = replace(operator.output, shape=(1, operator.output.num_elements // channels, 1, channels))
-    wide = not products(operator).fit_int32()
-    return {"input": image(vectors), "output": image(results), "rescale": rescale(finish, wide=wide)}
+    return {"input": image(vectors), "output": image(results), "rescale": finish}
 
 
 def accumulating(operator: QDense) -> Accumulating | None:
     """A layer of one vector takes its elements as they come."""
     counts = row_counts(operator)
-    if not counts or not products(operator).fit_int32():
+    if not counts or wide(operator):
         return None
     return Accumulating(row_counts=counts, implement=lambda count, stored: _in_parts(operator, count, stored))
 
@@ -176,7 +182,7 @@ def _in_parts(operator: QDense, count: int, stored: StoredRows) -> Implementatio
     source, output, *constants = whole.parameters
     sums = Parameter(name="sums", ctype="int32_t", role="output")
     rings, layer = with_rings(LAYER, stored)
-    shapes_of_parts = shapes(LAYER, _shapes(operator, count, operator.weight.shape[1] // count, finish))
+    shapes_of_parts = shapes(LAYER, _shapes(operator, count, operator.weight.shape[1] // count, rescale(finish)))
     arguments = f"{layer}, input, output, sums, weights, bias, multiplier, shift, row_begin, row_end"
     body = "\n".join([*rings, *finish.tables(), f"tvm_ext_qdense_add({arguments});"])
     return Implementation(

@@ -12,7 +12,7 @@ TensorFlow Lite's: a mantissa of 15 bits, once, halves up.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Self
 
@@ -61,6 +61,17 @@ def quantization(tensor: TensorType) -> Quantization:
     """The tensor's quantization, where `quantized_bytes` holds."""
     assert tensor.quantization is not None, "integer kernels refuse tensors without quantization"
     return tensor.quantization
+
+
+def wide_sums(tensor: TensorType, products: Callable[[], Products]) -> Products | None:
+    """Sums over activations of 16 bits that 32 bits do not hold; None for all others.
+
+    products: asked where the element type leaves it open.
+    """
+    if np.dtype(tensor.dtype).itemsize == 1:
+        return None
+    sums = products()
+    return None if sums.fit_int32() else sums
 
 
 def largest_distance(tensor: TensorType) -> int:
@@ -196,10 +207,10 @@ class Requantize:
         low: int,
         high: int,
         rounding: SumRounding = "onnx",
-        largest: int = 0,
+        wide: Products | None = None,
     ) -> Self:
-        """Requantization by real factors. largest: bound of the sums, where 32 bits do not hold them."""
-        bits = min(MANTISSA_BITS, MAX_SHIFT - largest.bit_length())
+        """Requantization by real factors. wide: the sums, where 32 bits do not hold them."""
+        bits = MAX_SHIFT - wide.largest.bit_length() if wide else MANTISSA_BITS
         pairs = [_fixed_point(float(factor), rounding, bits) for factor in factors]
         pairs = pairs[:1] if len(set(pairs)) == 1 else pairs
         return cls(
