@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -175,6 +176,18 @@ def test_biases_of_words(bias: str, seed: int, tmp_path: Path) -> None:
     found, kernels = referenced(saved_tflite(data, tmp_path), arrays)
     np.testing.assert_array_equal(found[0], tflite_micro(data, arrays))
     assert kernels == ["qconv2d_i16"]
+
+
+def test_bias_with_the_axis_of_its_weights(tmp_path: Path) -> None:
+    """Older converters name the weights' axis for the scales of a bias, which has but one."""
+    net = Network(int8=True)
+    x = net.input((1, 6, 6, 4))
+    y = net.depthwise(x, (3, 3), "d")
+    bias = next(tensor for tensor in net.writer.tensors if tensor.name == "d/bias")
+    bias.quantized = replace(bias.quantized, axis=3)
+    data, arrays = net.writer.finish([y]), [net.sample(x)]
+    found, _ = referenced(saved_tflite(data, tmp_path), arrays)
+    np.testing.assert_array_equal(found[0], tflite_micro(data, arrays))
 
 
 @pytest.mark.parametrize(("source", "wanted"), [("int8", "int16"), ("int16", "int8"), ("int16", "int32")])
