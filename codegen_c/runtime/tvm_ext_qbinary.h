@@ -14,6 +14,7 @@
 typedef struct {
     bool is_product;
     bool is_difference;
+    bool is_wide; /* products need more than 32 bits; they are rounded once */
     bool rounds_twice;
     int32_t bits; /* after the point of what is rounded twice, in units of twice the larger input scale */
     int32_t first_zero_point;
@@ -59,7 +60,10 @@ TVM_EXT_INLINE int32_t tvm_ext_qbinary_sum(const tvm_ext_qbinary *function, int3
 TVM_EXT_INLINE int32_t tvm_ext_qbinary_element(const tvm_ext_qbinary *function, int32_t a, int32_t b)
 {
     int32_t value;
-    if (function->is_product) {
+    if (function->is_product && function->is_wide) {
+        const int64_t product = (int64_t)(a - function->first_zero_point) * (b - function->second_zero_point);
+        value = tvm_ext_round_shift(product * function->multiplier, function->shift);
+    } else if (function->is_product) {
         const int32_t product = (a - function->first_zero_point) * (b - function->second_zero_point);
         value = function->rounds_twice ? tvm_ext_requantize_tflite(product, function->multiplier, function->shift)
                                        : tvm_ext_requantize(product, function->multiplier, function->shift);

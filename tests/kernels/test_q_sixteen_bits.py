@@ -204,9 +204,14 @@ def test_windows_whose_rows_32_bits_do_not_hold() -> None:
         (replace(LAYER, outputs=(word(1, 3, 3, 1, zero_point=1 << 15),)), "a zero point of that type"),
         (
             QBinary(
-                inputs=(word(4, zero_point=-(1 << 15)),) * 2, outputs=(word(4),), function="multiply", low=0, high=1
+                inputs=(word(4, zero_point=-(1 << 15)),) * 2,
+                outputs=(word(4),),
+                function="multiply",
+                low=0,
+                high=1,
+                rounding="tflite",
             ),
-            "no product 2^31",
+            'nor a product in rounding "tflite" 2^31',
         ),
         (unary(word(4, scale=1e6), word(4, scale=1e-3)), "2^30 steps of the output"),
         (unary(word(4), TensorType(shape=(4,), dtype="int32")), "the other 8 or 16"),

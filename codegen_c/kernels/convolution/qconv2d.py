@@ -79,7 +79,7 @@ def requantize_sums(operator: QConv2d, sums: Products | None) -> Requantize:
     """Requantization of a convolution. sums: where they have 64 bits."""
     return Requantize.of(
         channel_factors(operator), output=operator.output, low=operator.low, high=operator.high,
-        rounding=sum_rounding(operator), wide=sums,
+        rounding=sum_rounding(operator), largest=sums.largest if sums else 0,
     )  # fmt: skip
 
 

@@ -73,9 +73,10 @@ def wide(operator: QDense) -> Products | None:
 
 
 def requantize(operator: QDense) -> Requantize:
+    sums = wide(operator)
     return Requantize.of(
         layer_factors(operator), output=operator.output, low=operator.low, high=operator.high,
-        rounding=sum_rounding(operator), wide=wide(operator),
+        rounding=sum_rounding(operator), largest=sums.largest if sums else 0,
     )  # fmt: skip
 
 

@@ -66,13 +66,19 @@ def same_shape(operator: QBinary, target: Target) -> bool:
 
 
 def results_in_range(operator: QBinary, target: Target) -> bool:
-    """no result may reach 2^30 steps of the output before it is clamped, no product 2^31"""
-    first, second = (largest_distance(tensor) for tensor in operator.inputs)
+    """no result may reach 2^30 steps of the output before it is clamped, nor a product in rounding "tflite" 2^31"""
     if operator.function == "multiply":
-        largest = np.array(first * second)
-        return bool(largest < 1 << 31) and results_fit(-largest, largest, _product_factor(operator))
-    largest = np.array(first + second)
+        largest = np.array(_largest_product(operator))
+        fits = operator.rounding == "onnx" or _largest_product(operator) < 1 << 31
+        return fits and results_fit(-largest, largest, _product_factor(operator))
+    largest = np.array(sum(largest_distance(tensor) for tensor in operator.inputs))
     return results_fit(-largest, largest, np.array(_scale_ratios(operator)))
+
+
+def _largest_product(operator: QBinary) -> int:
+    """Bound of the magnitude of a product; one of 16 bits may need more than 32."""
+    first, second = (largest_distance(tensor) for tensor in operator.inputs)
+    return first * second
 
 
 def _scale_ratios(operator: QBinary) -> list[float]:
@@ -89,7 +95,7 @@ def _product_factor(operator: QBinary) -> np.ndarray:
 def product(operator: QBinary) -> Requantize:
     return Requantize.of(
         _product_factor(operator), output=operator.output, low=operator.low, high=operator.high,
-        rounding=operator.rounding,
+        rounding=operator.rounding, largest=_largest_product(operator),
     )  # fmt: skip
 
 
@@ -159,6 +165,7 @@ def element_members(operator: QBinary) -> dict[str, Value]:
     }  # fmt: skip
     if operator.function == "multiply":
         finish = product(operator)
+        members |= {"is_wide": True} if _largest_product(operator) >= 1 << 31 else {}
         members |= {"multiplier": int(finish.mantissa[0]), "shift": int(finish.shift[0])}
     elif operator.rounding == "tflite":
         to_common, from_second, to_output = tflite_factors(operator)

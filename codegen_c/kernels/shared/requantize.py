@@ -207,10 +207,10 @@ class Requantize:
         low: int,
         high: int,
         rounding: SumRounding = "onnx",
-        wide: Products | None = None,
+        largest: int = 0,
     ) -> Self:
-        """Requantization by real factors. wide: the sums, where 32 bits do not hold them."""
-        bits = MAX_SHIFT - wide.largest.bit_length() if wide else MANTISSA_BITS
+        """Requantization by real factors. largest: bound of what is rounded, where 32 bits may not hold it."""
+        bits = min(MANTISSA_BITS, MAX_SHIFT - largest.bit_length())
         pairs = [_fixed_point(float(factor), rounding, bits) for factor in factors]
         pairs = pairs[:1] if len(set(pairs)) == 1 else pairs
         return cls(
