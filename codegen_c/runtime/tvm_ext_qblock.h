@@ -113,13 +113,13 @@ TVM_EXT_INLINE void tvm_ext_qblock_add_rolled(int32_t *sums, const tvm_ext_image
 TVM_EXT_INLINE void tvm_ext_qsums_begin(const tvm_ext_rescale *layer, tvm_ext_qsums *sums, const void *bias, int32_t k,
                                         int32_t count)
 {
-    if (!layer->is_wide) {
+    if (layer->is_wide) {
+        for (int32_t i = 0; i < count; ++i) {
+            sums->whole[i] = ((const int64_t *)bias)[k + i];
+            sums->part[i] = 0;
+        }
+    } else {
         tvm_ext_qblock_copy(sums->part, &((const int32_t *)bias)[k], count);
-        return;
-    }
-    for (int32_t i = 0; i < count; ++i) {
-        sums->whole[i] = ((const int64_t *)bias)[k + i];
-        sums->part[i] = 0;
     }
 }
 

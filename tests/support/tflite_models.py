@@ -199,4 +199,14 @@ def autoencoder(*, int8: bool = False) -> bytes:
     return net.writer.finish([net.dense(x, 40, "rebuilt")])
 
 
+def words() -> bytes:
+    """int16 activations: layers with weights of every kind, a leaky relu, a sum, a pool."""
+    net = Network(int16=True, seed=4)
+    x = net.conv(net.input((1, 9, 8, 3)), 8, (3, 3), "stem", stride=(2, 2))
+    y = net.depthwise(x, (3, 3), "depthwise", activation=NONE)
+    y = net.writer.operator("LEAKY_RELU", [y], net.output("leaky", net.shape(y)), "LeakyReluOptions", Alpha=0.2)
+    x = net.pool(net.binary("ADD", x, y, "sum"), net.shape(x)[1:3], "pool")
+    return net.writer.finish([net.dense(net.reshape(x, (-1, 8), "flat"), 6, "logits")])
+
+
 NETWORKS: dict[str, Callable[..., bytes]] = {"ds_cnn": ds_cnn, "resnet": resnet, "autoencoder": autoencoder}
