@@ -166,7 +166,7 @@ def _mean(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
     rank = len(shape)
     axes = tuple(sorted({int(axis) % rank for axis in anchor.attrs.axis or range(rank)})) if rank else ()
     if rank == 4 and axes == (1, 2) and anchor.name == "mean":
-        return _pool(chain, anchor, Window(kernel=(shape[1], shape[2])), False)
+        return _pool(chain, anchor, Window(kernel=(shape[1], shape[2])), False, is_mean=True)
     kept = tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
     operator = QMean(
         inputs=chain.inputs, outputs=(replace(chain.output, shape=kept),), axes=axes, divide=anchor.name == "mean",
@@ -175,7 +175,9 @@ def _mean(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
     return operator, (0,)
 
 
-def _pool(chain: QuantizedChain, anchor: Call, window: Window | NoMatch, include: bool) -> Match | NoMatch:
+def _pool(
+    chain: QuantizedChain, anchor: Call, window: Window | NoMatch, include: bool, *, is_mean: bool = False
+) -> Match | NoMatch:
     if isinstance(window, NoMatch):
         return window
     output = chain.output
@@ -184,6 +186,7 @@ def _pool(chain: QuantizedChain, anchor: Call, window: Window | NoMatch, include
     operator = QPool2d(
         inputs=chain.inputs, outputs=(output,), method="max" if anchor.name == "nn.max_pool2d" else "average",
         window=window, low=chain.low, high=chain.high, count_include_pad=include, rounding=chain.rounding,
+        is_mean=is_mean,
     )  # fmt: skip
     return operator, (0,)
 

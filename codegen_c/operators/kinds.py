@@ -160,7 +160,10 @@ class QDense(Operator):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QPool2d(Operator):
-    """Pooling of a QDQ chain; max needs equal quantization on both sides."""
+    """Pooling of a QDQ chain; max needs equal quantization on both sides.
+
+    is_mean: an average over the whole image by an operator that reduces axes, which TensorFlow Lite rounds otherwise.
+    """
 
     method: Literal["max", "average"]
     window: Window
@@ -168,6 +171,12 @@ class QPool2d(Operator):
     high: int
     count_include_pad: bool = False
     rounding: Rounding = "onnx"
+    is_mean: bool = False
+
+    @property
+    def has_factor(self) -> bool:
+        """True for sums that a factor brings to the output's scale; others are divided, or the largest elements."""
+        return self.method == "average" and (self.rounding == "onnx" or self.is_mean)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -102,6 +102,26 @@ LAYERS: dict[str, tuple[str, Callable[[Network], int]]] = {
 }
 
 
+def reduced(kind: str, axes: Sequence[int], *, keeps: bool = True) -> Callable[[Network], int]:
+    """MEAN or SUM of [1, 7, 5, 6] over some axes."""
+
+    def make(net: Network) -> int:
+        x = net.input((1, 7, 5, 6))
+        kept = [1 if axis in axes else extent for axis, extent in enumerate(net.shape(x)) if keeps or axis not in axes]
+        places = net.writer.constant("axes", np.array(axes, np.int32))
+        output = net.output("y", kept, net.scales(40.0) if kind == "SUM" else None)
+        return net.writer.operator(kind, [x, places], output, "ReducerOptions", KeepDims=keeps)
+
+    return make
+
+
+LAYERS |= {
+    "mean": ("qpool2d_i8", reduced("MEAN", [1, 2])),
+    "mean of rows": ("qmean_i8", reduced("MEAN", [1], keeps=False)),
+    "mean of channels": ("qmean_i8", reduced("MEAN", [3])),
+    "sum": ("qmean_i8", reduced("SUM", [1, 2])),
+    "sum of channels": ("qmean_i8", reduced("SUM", [3], keeps=False)),
+}
 # Kernels of layers that TensorFlow Lite Micro computes on int16, too.
 WORDS: dict[str, tuple[str, Callable[[Network], int]]] = {
     **{
@@ -109,6 +129,9 @@ WORDS: dict[str, tuple[str, Callable[[Network], int]]] = {
         for name in "conv,dilated,depthwise,multiplier,dense,dense by channel,average,average relu,max,add,subtract,"
         "multiply,leaky relu,requantize".split(",")
     },
+    "mean": ("qpool2d_i16", reduced("MEAN", [1, 2])),
+    "mean of rows": ("qmean_i16", reduced("MEAN", [1], keeps=False)),
+    "sum of channels": ("qmean_i16", reduced("SUM", [3])),
     "deep": ("qconv2d_i16", lambda net: net.conv(net.input((1, 3, 3, 300)), 6, (3, 3), "c", activation=NONE)),
     "wide": ("qdense_i16", lambda net: net.dense(net.input((1, 700)), 6, "d")),
     "transposed": ("qconv2d_transpose_i16", lambda net: transposed(net, (5, 6), (2, 2), SAME)),

@@ -3,7 +3,8 @@
 int8 or uint8[N, H, W, C] -> int8 or uint8[N, P, Q, C]. Max takes the largest tap inside the input. Average adds
 x - zero point in int32, r then s ascending, and multiplies by input scale / (output scale * number of taps): of
 those inside the input, or of the whole window (padding then being real zeros); rounded once, halves to even. In
-rounding "tflite" the integers themselves are averaged, on one scale, halves away from zero.
+rounding "tflite" the integers themselves are averaged, on one scale, halves away from zero; but a mean has a factor,
+with TensorFlow Lite's roundings.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def keeps_quantization(operator: QPool2d, target: Target) -> bool:
     """max pooling, and averages as TFLite takes them, must have one type, scale and zero point on both sides"""
     source, output = operator.inputs[0], operator.output
     same = source.dtype == output.dtype and quantization(source) == quantization(output)
-    return same or (operator.method == "average" and operator.rounding == "onnx")
+    return same or operator.has_factor
 
 
 def counts_what_it_reads(operator: QPool2d, target: Target) -> bool:
@@ -47,7 +48,7 @@ def sums_fit(operator: QPool2d, target: Target) -> bool:
 
 
 def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implementation:
-    finish = average(operator) if operator.method == "average" and operator.rounding == "onnx" else None
+    finish = average(operator) if operator.has_factor else None
     num_taps = operator.output.num_elements * operator.window.kernel[0] * operator.window.kernel[1]
     per_tap = 2 if operator.method == "average" and not any(operator.window.padding) else 3
     return Implementation(

@@ -49,6 +49,16 @@ def multiply_wide(value: Array, mantissa: Array | int, shift: Array | int) -> Ar
     return (value * np.asarray(mantissa, np.int64) + (np.int64(1) << (shift - 1))) >> shift
 
 
+def fixed_point_of_mean(factor: float, count: int) -> tuple[int, int]:
+    """(mantissa, shift) for the mean of `count` elements: the factor's mantissa divided by as many, downwards.
+
+    It is brought to more bits first, as many as the count has and a product leaves room for.
+    """
+    mantissa, shift = fixed_point(factor)
+    more = min(count.bit_length() - 1, 32, 2 * _BITS - shift)
+    return (mantissa << more) // count, shift + more
+
+
 def multiply(value: Array, mantissa: Array | int, shift: Array | int) -> Array:
     """int64 value * mantissa / 2^shift with both roundings; |value| times the factor must stay below 2^30."""
     left, right = np.maximum(_BITS - np.asarray(shift, np.int64), 0), np.maximum(np.asarray(shift, np.int64) - _BITS, 0)
