@@ -9,6 +9,7 @@ import numpy as np
 
 from codegen_c.composites.graph import Call, Composite, NoMatch
 from codegen_c.composites.movement import movement_operator
+from codegen_c.composites.quantized_chain import INTEGERS
 from codegen_c.composites.scalar_calls import RULES, ProgramBuilder
 from codegen_c.operators.kinds import (
     Conv2d,
@@ -58,7 +59,7 @@ def _conversion(composite: Composite) -> Match | None:
     arrays = [value.array for value in parameters]
     source, output = composite.inputs[0], composite.outputs[0]
     integer = output if call.name == "quantize" else source
-    if data.parameter != 0 or integer.dtype not in ("int8", "uint8") or len(arrays) != 2:
+    if data.parameter != 0 or integer.dtype not in INTEGERS or len(arrays) != 2:
         return None
     if (source if integer is output else output).dtype != "float32":
         return None

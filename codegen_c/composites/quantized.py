@@ -28,6 +28,7 @@ from codegen_c.operators.kinds import (
     QUnary,
     Window,
 )
+from tvm_ext.core.wide_biases import HIGH_SCALE, joined_bias
 
 
 def quantized_operator(composite: Composite) -> Match | NoMatch:
@@ -52,11 +53,19 @@ def _weights(chain: QuantizedChain, value: CallOperand) -> tuple[np.ndarray, np.
     return data, scale
 
 
+def _bias_type(chain: QuantizedChain) -> str:
+    """Element type of a bias that a file leaves out, or gives as real numbers: wide beside activations of 16 bits."""
+    return "int64" if np.dtype(chain.inputs[0].dtype).itemsize > 1 else "int32"
+
+
 def _bias(chain: QuantizedChain, anchor: Call, scale: np.ndarray, channels: int) -> np.ndarray | NoMatch:
-    """The int32 bias added after the anchor, in units of `scale`; zeros if nothing is added."""
+    """The bias added after the anchor, in units of `scale`; zeros if nothing is added."""
     rest = list(chain.body[1:])
+    wide = _wide_bias(chain, rest, channels) if len(rest) == 2 else None
+    if wide is not None:
+        return wide
     if not rest:
-        return np.zeros(channels, dtype=np.int32)
+        return np.zeros(channels, dtype=_bias_type(chain))
     if len(rest) > 1 or rest[0].name != "add":
         return NoMatch("something other than a bias and a clamp follows it")
     added = next((v for v in rest[0].operands if v.var is not anchor.var and v.var != anchor.var), None)
@@ -73,9 +82,19 @@ def _bias(chain: QuantizedChain, anchor: Call, scale: np.ndarray, channels: int)
     if real.size not in (1, channels) or (real.size == channels > 1 and shape[-1] != channels):
         return NoMatch("its bias is not one number a channel")
     units = np.round(np.broadcast_to(real, channels) / scale)
-    if np.abs(units).max(initial=0) >= 2**31:
+    if np.abs(units).max(initial=0) >= 2.0 ** (8 * np.dtype(_bias_type(chain)).itemsize - 1):
         return NoMatch("its bias does not fit 32 bits")
-    return units.astype(np.int32)
+    return units.astype(_bias_type(chain))
+
+
+def _wide_bias(chain: QuantizedChain, rest: list[Call], channels: int) -> np.ndarray | None:
+    """The int64 bias that is added in two parts; None for anything else."""
+    parts = [chain.constants.get(value.var) for call in rest for value in call.operands if call.name == "add"]
+    known = [part for part in parts if part is not None]
+    if len(known) != 2 or any(data.shape != (channels,) or data.dtype != np.int32 for data, _, _ in known):
+        return None
+    (high, larger, _), (low, scale, _) = known
+    return joined_bias(high, low) if np.array_equal(larger, scale * np.float32(HIGH_SCALE)) else None
 
 
 def _linear(chain: QuantizedChain, anchor: Call, channels: int) -> tuple[np.ndarray, np.ndarray, np.ndarray] | NoMatch:
@@ -147,7 +166,7 @@ def _mean(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
     rank = len(shape)
     axes = tuple(sorted({int(axis) % rank for axis in anchor.attrs.axis or range(rank)})) if rank else ()
     if rank == 4 and axes == (1, 2) and anchor.name == "mean":
-        return _pool(chain, anchor, Window(kernel=(shape[1], shape[2])), False)
+        return _pool(chain, anchor, Window(kernel=(shape[1], shape[2])), False, is_mean=True)
     kept = tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
     operator = QMean(
         inputs=chain.inputs, outputs=(replace(chain.output, shape=kept),), axes=axes, divide=anchor.name == "mean",
@@ -156,7 +175,9 @@ def _mean(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
     return operator, (0,)
 
 
-def _pool(chain: QuantizedChain, anchor: Call, window: Window | NoMatch, include: bool) -> Match | NoMatch:
+def _pool(
+    chain: QuantizedChain, anchor: Call, window: Window | NoMatch, include: bool, *, is_mean: bool = False
+) -> Match | NoMatch:
     if isinstance(window, NoMatch):
         return window
     output = chain.output
@@ -165,6 +186,7 @@ def _pool(chain: QuantizedChain, anchor: Call, window: Window | NoMatch, include
     operator = QPool2d(
         inputs=chain.inputs, outputs=(output,), method="max" if anchor.name == "nn.max_pool2d" else "average",
         window=window, low=chain.low, high=chain.high, count_include_pad=include, rounding=chain.rounding,
+        is_mean=is_mean,
     )  # fmt: skip
     return operator, (0,)
 

@@ -12,7 +12,7 @@ from codegen_c.operators.kinds import Rounding, TensorType
 from codegen_c.operators.quantization import Quantization
 from tvm_ext.core.decisions.composites import QuantizedRounding
 
-INTEGERS = ("int8", "uint8")
+INTEGERS = ("int8", "uint8", "int16", "uint16")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,7 +65,7 @@ def quantized_chain(composite: Composite) -> QuantizedChain | NoMatch:
     output = replace(composite.outputs[0], quantization=quantization)
     types = [*inputs, output]
     if any(t.dtype not in INTEGERS or t.quantization is None or not _usable(t.quantization) for t in types):
-        return NoMatch("its inputs and result are not all int8 or uint8 with a positive scale")
+        return NoMatch("its inputs and result are not all integers of 8 or 16 bits with a positive scale")
     meaning = QuantizedRounding.read(composite.function).meaning
     rounding: Rounding = "tflite" if meaning == "tflite" else "onnx"
     clamp = _clamp(body, output, rounding)

@@ -120,10 +120,10 @@ class Softmax(Operator):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QConv2d(Operator):
-    """int8 or uint8 convolution of a QDQ chain.
+    """Convolution of a QDQ chain, of activations of 8 or 16 bits.
 
-    weight: int8[K, R, S, C / groups] with zero point 0, weight_scale: float32[K], bias: int32[K] in units of
-    input scale * weight scale. low, high: the clamp a fused activation and the output type leave.
+    weight: int8[K, R, S, C / groups] with zero point 0, weight_scale: float32[K], bias: int32[K] or int64[K] in units
+    of input scale * weight scale. low, high: the clamp a fused activation and the output type leave.
     """
 
     weight: Array
@@ -138,12 +138,12 @@ class QConv2d(Operator):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QConv2dTranspose(QConv2d):
-    """int8 or uint8 transposed convolution of a QDQ chain; window as in Conv2dTranspose, the rest as in QConv2d."""
+    """Transposed convolution of a QDQ chain; window as in Conv2dTranspose, the rest as in QConv2d."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QDense(Operator):
-    """int8 or uint8[..., C] times weight: int8[K, C] of a QDQ chain; fields as in QConv2d.
+    """Integers[..., C] times weight: int8[K, C] of a QDQ chain; fields as in QConv2d.
 
     scale_product: precision in which "tflite" rounding multiplies the scales of input and weights, where all channels
     share one: single for fully connected layers, double for convolutions.
@@ -160,7 +160,10 @@ class QDense(Operator):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QPool2d(Operator):
-    """Pooling of a QDQ chain; max needs equal quantization on both sides."""
+    """Pooling of a QDQ chain; max needs equal quantization on both sides.
+
+    is_mean: an average over the whole image by an operator that reduces axes, which TensorFlow Lite rounds otherwise.
+    """
 
     method: Literal["max", "average"]
     window: Window
@@ -168,6 +171,12 @@ class QPool2d(Operator):
     high: int
     count_include_pad: bool = False
     rounding: Rounding = "onnx"
+    is_mean: bool = False
+
+    @property
+    def has_factor(self) -> bool:
+        """True for sums that a factor brings to the output's scale; others are divided, or the largest elements."""
+        return self.method == "average" and (self.rounding == "onnx" or self.is_mean)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -182,7 +191,7 @@ class QBinary(Operator):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QUnary(Operator):
-    """Any float function of one QDQ tensor, element by element: a table of 256 entries."""
+    """Any float function of one QDQ tensor, element by element."""
 
     finish: ScalarProgram
     rounding: Rounding = "onnx"
@@ -219,7 +228,7 @@ class QSoftmax(Operator):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Convert(Operator):
-    """float32 to int8 or uint8, or back, by one scale and zero point: the border of a quantized model."""
+    """float32 to integers of 8 or 16 bits, or back, by one scale and zero point: the border of a quantized model."""
 
     quantization: Quantization
 

@@ -12,13 +12,14 @@ typedef struct {
 } tvm_ext_convert_layer;
 
 /* Element nearest to x / scale, halves to even; not a number becomes the least element. */
-TVM_EXT_INLINE uint8_t tvm_ext_quantized(const tvm_ext_convert_layer *layer, float x)
+TVM_EXT_INLINE int32_t tvm_ext_quantized(const tvm_ext_convert_layer *layer, float x)
 {
-    const int32_t least = layer->output.is_unsigned ? 0 : INT8_MIN;
-    const int32_t largest = layer->output.is_unsigned ? UINT8_MAX : INT8_MAX;
+    const int32_t most = layer->output.is_wide ? UINT16_MAX : UINT8_MAX;
+    const int32_t least = layer->output.is_unsigned ? 0 : -(most / 2) - 1;
+    const int32_t largest = least + most;
     const float value = rintf(x / layer->scale) + (float)layer->output.zero_point;
     const float raised = value > (float)least ? value : (float)least;
-    return (uint8_t)(int32_t)(raised < (float)largest ? raised : (float)largest);
+    return (int32_t)(raised < (float)largest ? raised : (float)largest);
 }
 
 /* Output rows [row_begin, row_end) of one image, quantized. */
@@ -28,9 +29,9 @@ TVM_EXT_INLINE void tvm_ext_quantize(const tvm_ext_convert_layer *layer, const f
     const int32_t length = layer->output.columns * layer->output.channels;
     for (int32_t h = row_begin; h < row_end; ++h) {
         const float *const x = &input[tvm_ext_row(&layer->input, 0, h)];
-        uint8_t *const y = &((uint8_t *)output)[tvm_ext_row(&layer->output, 0, h)];
+        void *const y = tvm_ext_target(&layer->output, output, tvm_ext_row(&layer->output, 0, h));
         for (int32_t i = 0; i < length; ++i) {
-            y[i] = tvm_ext_quantized(layer, x[i]);
+            tvm_ext_set(&layer->output, y, i, tvm_ext_quantized(layer, x[i]));
         }
     }
 }
@@ -41,10 +42,10 @@ TVM_EXT_INLINE void tvm_ext_dequantize(const tvm_ext_convert_layer *layer, const
 {
     const int32_t length = layer->output.columns * layer->output.channels;
     for (int32_t h = row_begin; h < row_end; ++h) {
-        const uint8_t *const x = &((const uint8_t *)input)[tvm_ext_row(&layer->input, 0, h)];
+        const void *const x = tvm_ext_source(&layer->input, input, tvm_ext_row(&layer->input, 0, h));
         float *const y = &output[tvm_ext_row(&layer->output, 0, h)];
         for (int32_t i = 0; i < length; ++i) {
-            y[i] = (float)(tvm_ext_element(&layer->input, &x[i]) - layer->input.zero_point) * layer->scale;
+            y[i] = (float)(tvm_ext_element(&layer->input, x, i) - layer->input.zero_point) * layer->scale;
         }
     }
 }

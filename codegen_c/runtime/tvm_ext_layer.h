@@ -16,7 +16,7 @@
 #define TVM_EXT_INLINE static inline
 #endif
 
-/* Images [images][rows][columns][channels]: of floats, or of quantized elements of one byte. */
+/* Images [images][rows][columns][channels]: of floats, or of quantized elements of 8 or 16 bits. */
 typedef struct {
     int32_t images;
     int32_t rows;
@@ -26,7 +26,8 @@ typedef struct {
     bool is_ring;       /* only ring_rows rows are stored, in a ring buffer */
     int32_t ring_rows;
     int32_t ring_shift; /* row h is row (h + ring_shift) % ring_rows of the ring buffer */
-    bool is_unsigned;   /* uint8, otherwise int8, where elements are quantized */
+    bool is_wide;       /* quantized elements of 16 bits, otherwise of 8 */
+    bool is_unsigned;   /* uint8 or uint16, otherwise int8 or int16, where elements are quantized */
     int32_t zero_point; /* of the quantization: real = scale * (element - zero_point) */
 } tvm_ext_image;
 
@@ -57,10 +58,34 @@ TVM_EXT_INLINE int32_t tvm_ext_row(const tvm_ext_image *image, int32_t n, int32_
     return row * image->columns * image->pitch;
 }
 
-/* Value of a quantized element of an image. */
-TVM_EXT_INLINE int32_t tvm_ext_element(const tvm_ext_image *image, const uint8_t *element)
+/* Value of quantized element i behind a place in an image. */
+TVM_EXT_INLINE int32_t tvm_ext_element(const tvm_ext_image *image, const void *place, int32_t i)
 {
-    return image->is_unsigned ? (int32_t)*element : (int32_t)*(const int8_t *)element;
+    if (image->is_wide) {
+        return image->is_unsigned ? (int32_t)((const uint16_t *)place)[i] : (int32_t)((const int16_t *)place)[i];
+    }
+    return image->is_unsigned ? (int32_t)((const uint8_t *)place)[i] : (int32_t)((const int8_t *)place)[i];
+}
+
+/* The place of quantized element i behind another place in an image: to read from, and to write to. */
+TVM_EXT_INLINE const void *tvm_ext_source(const tvm_ext_image *image, const void *place, int32_t i)
+{
+    return &((const uint8_t *)place)[image->is_wide ? 2 * i : i];
+}
+
+TVM_EXT_INLINE void *tvm_ext_target(const tvm_ext_image *image, void *place, int32_t i)
+{
+    return &((uint8_t *)place)[image->is_wide ? 2 * i : i];
+}
+
+/* Writes quantized element i behind a place in an image. */
+TVM_EXT_INLINE void tvm_ext_set(const tvm_ext_image *image, void *place, int32_t i, int32_t value)
+{
+    if (image->is_wide) {
+        ((uint16_t *)place)[i] = (uint16_t)value;
+    } else {
+        ((uint8_t *)place)[i] = (uint8_t)value;
+    }
 }
 
 TVM_EXT_INLINE bool tvm_ext_is_padded(const tvm_ext_window *window)

@@ -6,9 +6,6 @@
 #include "tvm_ext_requantize.h"
 #include "tvm_ext_requantize_tflite.h"
 
-/* Bits after the point of sums as TensorFlow Lite adds them, in units of twice the larger input scale. */
-#define TVM_EXT_QBINARY_BITS 20
-
 /* Constants of a function of two elements. Factors are multiplier / 2^shift.
  *
  * A product has a factor of its own. A sum that is rounded once brings both elements to the output's scale in one
@@ -17,7 +14,9 @@
 typedef struct {
     bool is_product;
     bool is_difference;
+    bool is_wide; /* products need more than 32 bits; they are rounded once */
     bool rounds_twice;
+    int32_t bits; /* after the point of what is rounded twice, in units of twice the larger input scale */
     int32_t first_zero_point;
     int32_t second_zero_point;
     int32_t first_multiplier; /* of the first element in a sum */
@@ -42,11 +41,11 @@ typedef struct {
 TVM_EXT_INLINE int32_t tvm_ext_qbinary_sum(const tvm_ext_qbinary *function, int32_t a, int32_t b)
 {
     if (function->rounds_twice) {
-        const int32_t first = tvm_ext_requantize_tflite((a - function->first_zero_point) * (1 << TVM_EXT_QBINARY_BITS),
+        const int32_t scale = 1 << function->bits;
+        const int32_t first = tvm_ext_requantize_tflite((a - function->first_zero_point) * scale,
                                                         function->first_multiplier, function->first_shift);
-        const int32_t second =
-            tvm_ext_requantize_tflite((b - function->second_zero_point) * (1 << TVM_EXT_QBINARY_BITS),
-                                      function->second_multiplier, function->second_shift);
+        const int32_t second = tvm_ext_requantize_tflite((b - function->second_zero_point) * scale,
+                                                         function->second_multiplier, function->second_shift);
         const int32_t sum = function->is_difference ? first - second : first + second;
         return tvm_ext_requantize_tflite(sum, function->multiplier, function->shift);
     }
@@ -58,17 +57,20 @@ TVM_EXT_INLINE int32_t tvm_ext_qbinary_sum(const tvm_ext_qbinary *function, int3
 }
 
 /* Element of the output. */
-TVM_EXT_INLINE uint8_t tvm_ext_qbinary_element(const tvm_ext_qbinary *function, int32_t a, int32_t b)
+TVM_EXT_INLINE int32_t tvm_ext_qbinary_element(const tvm_ext_qbinary *function, int32_t a, int32_t b)
 {
     int32_t value;
-    if (function->is_product) {
+    if (function->is_product && function->is_wide) {
+        const int64_t product = (int64_t)(a - function->first_zero_point) * (b - function->second_zero_point);
+        value = tvm_ext_round_shift(product * function->multiplier, function->shift);
+    } else if (function->is_product) {
         const int32_t product = (a - function->first_zero_point) * (b - function->second_zero_point);
         value = function->rounds_twice ? tvm_ext_requantize_tflite(product, function->multiplier, function->shift)
                                        : tvm_ext_requantize(product, function->multiplier, function->shift);
     } else {
         value = tvm_ext_qbinary_sum(function, a, b);
     }
-    return (uint8_t)tvm_ext_limited(value + function->zero_point, function->low, function->high);
+    return tvm_ext_limited(value + function->zero_point, function->low, function->high);
 }
 
 /* Output rows [row_begin, row_end) of one image: in runs of a row, or of a pixel where pixels lie apart. */
@@ -80,17 +82,18 @@ TVM_EXT_INLINE void tvm_ext_qbinary_rows(const tvm_ext_qbinary_layer *layer, con
     const int32_t runs = is_one_run ? 1 : layer->output.columns;
     const int32_t length = is_one_run ? layer->output.columns * channels : channels;
     for (int32_t h = row_begin; h < row_end; ++h) {
-        const uint8_t *a = &((const uint8_t *)first)[tvm_ext_row(&layer->first, 0, h)];
-        const uint8_t *b = &((const uint8_t *)second)[tvm_ext_row(&layer->second, 0, h)];
-        uint8_t *y = &((uint8_t *)output)[tvm_ext_row(&layer->output, 0, h)];
+        const void *a = tvm_ext_source(&layer->first, first, tvm_ext_row(&layer->first, 0, h));
+        const void *b = tvm_ext_source(&layer->second, second, tvm_ext_row(&layer->second, 0, h));
+        void *y = tvm_ext_target(&layer->output, output, tvm_ext_row(&layer->output, 0, h));
         for (int32_t w = 0; w < runs; ++w) {
             for (int32_t i = 0; i < length; ++i) {
-                y[i] = tvm_ext_qbinary_element(&layer->function, tvm_ext_element(&layer->first, &a[i]),
-                                               tvm_ext_element(&layer->second, &b[i]));
+                const int32_t element = tvm_ext_qbinary_element(&layer->function, tvm_ext_element(&layer->first, a, i),
+                                                                tvm_ext_element(&layer->second, b, i));
+                tvm_ext_set(&layer->output, y, i, element);
             }
-            a += length;
-            b += length;
-            y += layer->output.pitch;
+            a = tvm_ext_source(&layer->first, a, length);
+            b = tvm_ext_source(&layer->second, b, length);
+            y = tvm_ext_target(&layer->output, y, layer->output.pitch);
         }
     }
 }

@@ -1,4 +1,7 @@
-/* Blocks of one to four channels of quantized layers: sums that begin with a bias, add products, become elements. */
+/* Blocks of one to four channels of quantized layers: sums that begin with a bias, add products, become elements.
+ *
+ * Sums have 32 bits, or 64 where these would not hold them: then products of a few elements are added in 32 bits, and
+ * carried over. */
 #ifndef TVM_EXT_QBLOCK_H
 #define TVM_EXT_QBLOCK_H
 
@@ -18,24 +21,41 @@
 #define TVM_EXT_NOT_UNROLLED
 #endif
 
+/* Elements whose products are added in 32 bits before they are carried over to sums of 64: 128 * 2^16 * 2^7 = 2^30. */
+#define TVM_EXT_QBLOCK_PIECE 128
+
 /* From sums to elements of the output: a factor multiplier / 2^shift, then the zero point, then limits. */
 typedef struct {
-    bool rounds_twice;    /* as TensorFlow Lite does; otherwise once, halves to even */
+    bool is_wide;         /* sums and biases have 64 bits, otherwise 32 */
+    bool rounds_twice;    /* as TensorFlow Lite does with sums of 32 bits; otherwise once */
+    bool rounds_up;       /* once, halves up, as it does with sums of 64 bits; otherwise halves to even */
     int32_t channel_step; /* 1 where each channel has a factor of its own, 0 where all share one */
     int32_t zero_point;
     int32_t low;
     int32_t high;
 } tvm_ext_rescale;
 
+/* Sums of a block. part: the sums themselves, or where they are wide what is to be carried over to `whole`. */
+typedef struct {
+    int32_t part[TVM_EXT_QBLOCK];
+    int64_t whole[TVM_EXT_QBLOCK];
+} tvm_ext_qsums;
+
 /* The element of a sum, whose factor is that of channel k. */
-TVM_EXT_INLINE uint8_t tvm_ext_rescaled(const tvm_ext_rescale *layer, int32_t sum, const int32_t *restrict multipliers,
+TVM_EXT_INLINE int32_t tvm_ext_rescaled(const tvm_ext_rescale *layer, int64_t sum, const int32_t *restrict multipliers,
                                         const uint8_t *restrict shifts, int32_t k)
 {
     const int32_t multiplier = multipliers[k * layer->channel_step];
     const int32_t shift = shifts[k * layer->channel_step];
-    const int32_t value = layer->rounds_twice ? tvm_ext_requantize_tflite(sum, multiplier, shift)
-                                              : tvm_ext_requantize(sum, multiplier, shift);
-    return (uint8_t)tvm_ext_limited(value + layer->zero_point, layer->low, layer->high);
+    int32_t value;
+    if (layer->rounds_twice) {
+        value = tvm_ext_requantize_tflite((int32_t)sum, multiplier, shift);
+    } else if (layer->rounds_up) {
+        value = tvm_ext_round_shift_up(sum * multiplier, shift);
+    } else {
+        value = tvm_ext_round_shift(sum * multiplier, shift);
+    }
+    return tvm_ext_limited(value + layer->zero_point, layer->low, layer->high);
 }
 
 /* Copies the sums of a block: to begin with, or to go on later. */
@@ -71,38 +91,93 @@ TVM_EXT_INLINE void tvm_ext_qblock_add_one(int32_t *sums, int32_t value, const i
 /* Adds the products of `length` elements of a pixel, each less the zero point, and of the weights of a block.
  *
  * weights: those of the block's channels side by side, for each element. */
-TVM_EXT_INLINE void tvm_ext_qblock_add(int32_t *sums, const tvm_ext_image *image, const uint8_t *elements,
+TVM_EXT_INLINE void tvm_ext_qblock_add(int32_t *sums, const tvm_ext_image *image, const void *elements,
                                        int32_t zero_point, const int8_t *weights, int32_t length, int32_t count)
 {
     for (int32_t c = 0; c < length; ++c) {
-        tvm_ext_qblock_add_one(sums, tvm_ext_element(image, &elements[c]) - zero_point, &weights[c * count], count);
+        tvm_ext_qblock_add_one(sums, tvm_ext_element(image, elements, c) - zero_point, &weights[c * count], count);
     }
 }
 
 /* The same in a loop that stays one. */
-TVM_EXT_INLINE void tvm_ext_qblock_add_rolled(int32_t *sums, const tvm_ext_image *image, const uint8_t *elements,
+TVM_EXT_INLINE void tvm_ext_qblock_add_rolled(int32_t *sums, const tvm_ext_image *image, const void *elements,
                                               int32_t zero_point, const int8_t *weights, int32_t length, int32_t count)
 {
     TVM_EXT_NOT_UNROLLED
     for (int32_t c = 0; c < length; ++c) {
-        tvm_ext_qblock_add_one(sums, tvm_ext_element(image, &elements[c]) - zero_point, &weights[c * count], count);
+        tvm_ext_qblock_add_one(sums, tvm_ext_element(image, elements, c) - zero_point, &weights[c * count], count);
     }
 }
 
-/* Elements of a block from channel k on; `output`: the first channel of its pixel. */
-TVM_EXT_INLINE void tvm_ext_qblock_store(const tvm_ext_rescale *layer, uint8_t *output, const int32_t *sums,
-                                         const int32_t *restrict multipliers, const uint8_t *restrict shifts, int32_t k,
-                                         int32_t count)
+/* Sums of a block from channel k on, as they begin. bias: of all channels, 32 or 64 bits each. */
+TVM_EXT_INLINE void tvm_ext_qsums_begin(const tvm_ext_rescale *layer, tvm_ext_qsums *sums, const void *bias, int32_t k,
+                                        int32_t count)
 {
-    output[k] = tvm_ext_rescaled(layer, sums[0], multipliers, shifts, k);
+    if (layer->is_wide) {
+        for (int32_t i = 0; i < count; ++i) {
+            sums->whole[i] = ((const int64_t *)bias)[k + i];
+            sums->part[i] = 0;
+        }
+    } else {
+        tvm_ext_qblock_copy(sums->part, &((const int32_t *)bias)[k], count);
+    }
+}
+
+/* Carries over what was added, where sums are wide: at the latest after so many products as 32 bits hold. */
+TVM_EXT_INLINE void tvm_ext_qsums_carry(const tvm_ext_rescale *layer, tvm_ext_qsums *sums, int32_t count)
+{
+    if (layer->is_wide) {
+        for (int32_t i = 0; i < count; ++i) {
+            sums->whole[i] += sums->part[i];
+            sums->part[i] = 0;
+        }
+    }
+}
+
+/* Adds the products of `length` adjacent elements from a place of an image on, as tvm_ext_qblock_add does.
+ *
+ * is_rolled: in a loop that stays one. */
+TVM_EXT_INLINE void tvm_ext_qsums_add(const tvm_ext_rescale *layer, tvm_ext_qsums *sums, const tvm_ext_image *image,
+                                      const void *elements, int32_t zero_point, const int8_t *weights, int32_t length,
+                                      int32_t count, bool is_rolled)
+{
+    if (layer->is_wide) {
+        for (int32_t c = 0; c < length; c += TVM_EXT_QBLOCK_PIECE) {
+            const int32_t piece = length - c < TVM_EXT_QBLOCK_PIECE ? length - c : TVM_EXT_QBLOCK_PIECE;
+            tvm_ext_qblock_add_rolled(sums->part, image, tvm_ext_source(image, elements, c), zero_point,
+                                      &weights[c * count], piece, count);
+            tvm_ext_qsums_carry(layer, sums, count);
+        }
+    } else if (is_rolled) {
+        tvm_ext_qblock_add_rolled(sums->part, image, elements, zero_point, weights, length, count);
+    } else {
+        tvm_ext_qblock_add(sums->part, image, elements, zero_point, weights, length, count);
+    }
+}
+
+/* Element of channel i of a block. */
+TVM_EXT_INLINE int32_t tvm_ext_qsums_element(const tvm_ext_rescale *layer, const tvm_ext_qsums *sums,
+                                             const int32_t *restrict multipliers, const uint8_t *restrict shifts,
+                                             int32_t k, int32_t i)
+{
+    const int64_t sum = layer->is_wide ? sums->whole[i] : sums->part[i];
+    return tvm_ext_rescaled(layer, sum, multipliers, shifts, k + i);
+}
+
+/* Elements of a block from channel k on; `pixel`: the first channel of its pixel in an image. */
+TVM_EXT_INLINE void tvm_ext_qsums_store(const tvm_ext_rescale *layer, const tvm_ext_qsums *sums,
+                                        const tvm_ext_image *image, void *pixel, const int32_t *restrict multipliers,
+                                        const uint8_t *restrict shifts, int32_t k, int32_t count)
+{
+    tvm_ext_set(image, pixel, k, tvm_ext_qsums_element(layer, sums, multipliers, shifts, k, 0));
     if (count > 1) {
-        output[k + 1] = tvm_ext_rescaled(layer, sums[1], multipliers, shifts, k + 1);
+        tvm_ext_set(image, pixel, k + 1, tvm_ext_qsums_element(layer, sums, multipliers, shifts, k, 1));
     }
     if (count > 2) {
-        output[k + 2] = tvm_ext_rescaled(layer, sums[2], multipliers, shifts, k + 2);
+        tvm_ext_set(image, pixel, k + 2, tvm_ext_qsums_element(layer, sums, multipliers, shifts, k, 2));
     }
     if (count > 3) {
-        output[k + 3] = tvm_ext_rescaled(layer, sums[3], multipliers, shifts, k + 3);
+        tvm_ext_set(image, pixel, k + 3, tvm_ext_qsums_element(layer, sums, multipliers, shifts, k, 3));
     }
 }
 

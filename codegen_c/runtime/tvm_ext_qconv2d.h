@@ -29,8 +29,8 @@ typedef struct {
 
 /* `count` channels of one pixel from channel k on. */
 TVM_EXT_INLINE void tvm_ext_qconv2d_block(const tvm_ext_qconv2d_layer *layer, const tvm_ext_qconv2d_place *place,
-                                          const uint8_t *input, uint8_t *pixel, const int8_t *restrict weights,
-                                          const int32_t *restrict bias, const int32_t *restrict multipliers,
+                                          const void *input, void *pixel, const int8_t *restrict weights,
+                                          const void *restrict bias, const int32_t *restrict multipliers,
                                           const uint8_t *restrict shifts, int32_t k, int32_t count)
 {
     const tvm_ext_image *const image = &layer->input;
@@ -41,35 +41,31 @@ TVM_EXT_INLINE void tvm_ext_qconv2d_block(const tvm_ext_qconv2d_layer *layer, co
     const bool is_one_run = window->column_dilation == 1 && layer->groups == 1;
     const bool is_rolled = !tvm_ext_is_padded(window) && window->columns * depth >= TVM_EXT_QBLOCK_ROLLED;
     const int8_t *const filter = &weights[k * window->rows * window->columns * depth];
-    int32_t sums[TVM_EXT_QBLOCK];
-    tvm_ext_qblock_copy(sums, &bias[k], count);
+    tvm_ext_qsums sums;
+    tvm_ext_qsums_begin(&layer->rescale, &sums, bias, k, count);
     for (int32_t r = place->rows.begin; r < place->rows.end; ++r) {
         const int32_t y = place->top + (r * window->row_dilation);
-        const uint8_t *const row = &input[tvm_ext_row(image, place->image, y) + channel];
+        const void *const row = tvm_ext_source(image, input, tvm_ext_row(image, place->image, y) + channel);
         const int8_t *const taps = &filter[r * window->columns * depth * count];
         if (is_one_run) {
             const int32_t length = (place->columns.end - place->columns.begin) * depth;
-            const uint8_t *const elements = &row[(place->left + place->columns.begin) * depth];
-            const int8_t *const factors = &taps[place->columns.begin * depth * count];
-            if (is_rolled) {
-                tvm_ext_qblock_add_rolled(sums, image, elements, zero_point, factors, length, count);
-            } else {
-                tvm_ext_qblock_add(sums, image, elements, zero_point, factors, length, count);
-            }
+            const int32_t first = (place->left + place->columns.begin) * depth;
+            tvm_ext_qsums_add(&layer->rescale, &sums, image, tvm_ext_source(image, row, first), zero_point,
+                              &taps[place->columns.begin * depth * count], length, count, is_rolled);
         } else {
             for (int32_t s = place->columns.begin; s < place->columns.end; ++s) {
                 const int32_t x = place->left + (s * window->column_dilation);
-                tvm_ext_qblock_add(sums, image, &row[x * image->channels], zero_point, &taps[s * depth * count], depth,
-                                   count);
+                tvm_ext_qsums_add(&layer->rescale, &sums, image, tvm_ext_source(image, row, x * image->channels),
+                                  zero_point, &taps[s * depth * count], depth, count, false);
             }
         }
     }
-    tvm_ext_qblock_store(&layer->rescale, pixel, sums, multipliers, shifts, k, count);
+    tvm_ext_qsums_store(&layer->rescale, &sums, &layer->output, pixel, multipliers, shifts, k, count);
 }
 
 /* Output rows [row_begin, row_end) of all images. */
 TVM_EXT_INLINE void tvm_ext_qconv2d(const tvm_ext_qconv2d_layer *layer, const void *input, void *output,
-                                    const int8_t *restrict weights, const int32_t *restrict bias,
+                                    const int8_t *restrict weights, const void *restrict bias,
                                     const int32_t *restrict multipliers, const uint8_t *restrict shifts,
                                     int32_t row_begin, int32_t row_end)
 {
@@ -78,22 +74,22 @@ TVM_EXT_INLINE void tvm_ext_qconv2d(const tvm_ext_qconv2d_layer *layer, const vo
     const int32_t full = channels - (channels % layer->block);
     for (int32_t n = 0; n < layer->output.images; ++n) {
         for (int32_t h = row_begin; h < row_end; ++h) {
-            uint8_t *const row = &((uint8_t *)output)[tvm_ext_row(&layer->output, n, h)];
+            void *const row = tvm_ext_target(&layer->output, output, tvm_ext_row(&layer->output, n, h));
             tvm_ext_qconv2d_place place;
             place.image = n;
             place.top = (h * window->row_stride) - window->top;
             place.rows = tvm_ext_row_taps(window, &layer->input, place.top);
             for (int32_t w = 0; w < layer->output.columns; ++w) {
-                uint8_t *const pixel = &row[w * layer->output.pitch];
+                void *const pixel = tvm_ext_target(&layer->output, row, w * layer->output.pitch);
                 place.left = (w * window->column_stride) - window->left;
                 place.columns = tvm_ext_column_taps(window, &layer->input, place.left);
                 for (int32_t k = 0; k < full; k += layer->block) {
-                    tvm_ext_qconv2d_block(layer, &place, (const uint8_t *)input, pixel, weights, bias, multipliers,
-                                          shifts, k, layer->block);
+                    tvm_ext_qconv2d_block(layer, &place, input, pixel, weights, bias, multipliers, shifts, k,
+                                          layer->block);
                 }
                 if (full < channels) {
-                    tvm_ext_qconv2d_block(layer, &place, (const uint8_t *)input, pixel, weights, bias, multipliers,
-                                          shifts, full, channels - full);
+                    tvm_ext_qconv2d_block(layer, &place, input, pixel, weights, bias, multipliers, shifts, full,
+                                          channels - full);
                 }
             }
         }

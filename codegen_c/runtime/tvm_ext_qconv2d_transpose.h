@@ -17,9 +17,9 @@ typedef struct {
 } tvm_ext_qconv2d_transpose_layer;
 
 /* `count` channels from channel k on of the pixel at row h and column w of image n. */
-TVM_EXT_INLINE void tvm_ext_qconv2d_transpose_block(const tvm_ext_qconv2d_transpose_layer *layer, const uint8_t *input,
-                                                    uint8_t *pixel, const int8_t *restrict weights,
-                                                    const int32_t *restrict bias, const int32_t *restrict multipliers,
+TVM_EXT_INLINE void tvm_ext_qconv2d_transpose_block(const tvm_ext_qconv2d_transpose_layer *layer, const void *input,
+                                                    void *pixel, const int8_t *restrict weights,
+                                                    const void *restrict bias, const int32_t *restrict multipliers,
                                                     const uint8_t *restrict shifts, int32_t n, int32_t h, int32_t w,
                                                     int32_t k, int32_t count)
 {
@@ -29,8 +29,8 @@ TVM_EXT_INLINE void tvm_ext_qconv2d_transpose_block(const tvm_ext_qconv2d_transp
     const int32_t bottom = h + window->top;
     const int32_t right = w + window->left;
     const int8_t *const filter = &weights[k * window->rows * window->columns * depth];
-    int32_t sums[TVM_EXT_QBLOCK];
-    tvm_ext_qblock_copy(sums, &bias[k], count);
+    tvm_ext_qsums sums;
+    tvm_ext_qsums_begin(&layer->rescale, &sums, bias, k, count);
     for (int32_t r = bottom % window->row_stride; r < window->rows; r += window->row_stride) {
         const int32_t i = (bottom - r) / window->row_stride;
         if (i < 0 || i >= image->rows) {
@@ -41,33 +41,34 @@ TVM_EXT_INLINE void tvm_ext_qconv2d_transpose_block(const tvm_ext_qconv2d_transp
             if (j < 0 || j >= image->columns) {
                 continue;
             }
-            tvm_ext_qblock_add(sums, image, &input[tvm_ext_row(image, n, i) + (j * depth)], image->zero_point,
-                               &filter[((r * window->columns) + s) * depth * count], depth, count);
+            tvm_ext_qsums_add(&layer->rescale, &sums, image,
+                              tvm_ext_source(image, input, tvm_ext_row(image, n, i) + (j * depth)), image->zero_point,
+                              &filter[((r * window->columns) + s) * depth * count], depth, count, false);
         }
     }
-    tvm_ext_qblock_store(&layer->rescale, pixel, sums, multipliers, shifts, k, count);
+    tvm_ext_qsums_store(&layer->rescale, &sums, &layer->output, pixel, multipliers, shifts, k, count);
 }
 
 /* Output rows [row_begin, row_end) of all images. */
 TVM_EXT_INLINE void tvm_ext_qconv2d_transpose(const tvm_ext_qconv2d_transpose_layer *layer, const void *input,
-                                              void *output, const int8_t *restrict weights,
-                                              const int32_t *restrict bias, const int32_t *restrict multipliers,
-                                              const uint8_t *restrict shifts, int32_t row_begin, int32_t row_end)
+                                              void *output, const int8_t *restrict weights, const void *restrict bias,
+                                              const int32_t *restrict multipliers, const uint8_t *restrict shifts,
+                                              int32_t row_begin, int32_t row_end)
 {
     const int32_t channels = layer->output.channels;
     const int32_t full = channels - (channels % TVM_EXT_QBLOCK);
     for (int32_t n = 0; n < layer->output.images; ++n) {
         for (int32_t h = row_begin; h < row_end; ++h) {
-            uint8_t *const row = &((uint8_t *)output)[tvm_ext_row(&layer->output, n, h)];
+            void *const row = tvm_ext_target(&layer->output, output, tvm_ext_row(&layer->output, n, h));
             for (int32_t w = 0; w < layer->output.columns; ++w) {
-                uint8_t *const pixel = &row[w * layer->output.pitch];
+                void *const pixel = tvm_ext_target(&layer->output, row, w * layer->output.pitch);
                 for (int32_t k = 0; k < full; k += TVM_EXT_QBLOCK) {
-                    tvm_ext_qconv2d_transpose_block(layer, (const uint8_t *)input, pixel, weights, bias, multipliers,
-                                                    shifts, n, h, w, k, TVM_EXT_QBLOCK);
+                    tvm_ext_qconv2d_transpose_block(layer, input, pixel, weights, bias, multipliers, shifts, n, h, w, k,
+                                                    TVM_EXT_QBLOCK);
                 }
                 if (full < channels) {
-                    tvm_ext_qconv2d_transpose_block(layer, (const uint8_t *)input, pixel, weights, bias, multipliers,
-                                                    shifts, n, h, w, full, channels - full);
+                    tvm_ext_qconv2d_transpose_block(layer, input, pixel, weights, bias, multipliers, shifts, n, h, w,
+                                                    full, channels - full);
                 }
             }
         }

@@ -9,61 +9,62 @@
 #include "tvm_ext_qblock.h"
 
 typedef struct {
-    tvm_ext_image input; /* a vector in each row; of a vector that comes in parts, a part in each row */
-    int32_t channels;    /* of the output */
+    tvm_ext_image input;  /* a vector in each row; of a vector that comes in parts, a part in each row */
+    tvm_ext_image output; /* a vector in each row */
     tvm_ext_rescale rescale;
 } tvm_ext_qdense_layer;
 
 /* `count` elements from channel k on of the output vector that belongs to a vector of the input. */
-TVM_EXT_INLINE void tvm_ext_qdense_block(const tvm_ext_qdense_layer *layer, const uint8_t *vector, uint8_t *output,
-                                         const int8_t *restrict weights, const int32_t *restrict bias,
+TVM_EXT_INLINE void tvm_ext_qdense_block(const tvm_ext_qdense_layer *layer, const void *vector, void *output,
+                                         const int8_t *restrict weights, const void *restrict bias,
                                          const int32_t *restrict multipliers, const uint8_t *restrict shifts, int32_t k,
                                          int32_t count)
 {
     const int32_t depth = layer->input.channels;
-    int32_t sums[TVM_EXT_QBLOCK];
-    tvm_ext_qblock_copy(sums, &bias[k], count);
-    tvm_ext_qblock_add(sums, &layer->input, vector, 0, &weights[k * depth], depth, count);
-    tvm_ext_qblock_store(&layer->rescale, output, sums, multipliers, shifts, k, count);
+    tvm_ext_qsums sums;
+    tvm_ext_qsums_begin(&layer->rescale, &sums, bias, k, count);
+    tvm_ext_qsums_add(&layer->rescale, &sums, &layer->input, vector, 0, &weights[k * depth], depth, count, false);
+    tvm_ext_qsums_store(&layer->rescale, &sums, &layer->output, output, multipliers, shifts, k, count);
 }
 
 /* All vectors. */
 TVM_EXT_INLINE void tvm_ext_qdense(const tvm_ext_qdense_layer *layer, const void *input, void *output,
-                                   const int8_t *restrict weights, const int32_t *restrict bias,
+                                   const int8_t *restrict weights, const void *restrict bias,
                                    const int32_t *restrict multipliers, const uint8_t *restrict shifts)
 {
-    const int32_t full = layer->channels - (layer->channels % TVM_EXT_QBLOCK);
+    const int32_t channels = layer->output.channels;
+    const int32_t full = channels - (channels % TVM_EXT_QBLOCK);
     for (int32_t m = 0; m < layer->input.rows; ++m) {
-        const uint8_t *const vector = &((const uint8_t *)input)[m * layer->input.channels];
-        uint8_t *const result = &((uint8_t *)output)[m * layer->channels];
+        const void *const vector = tvm_ext_source(&layer->input, input, m * layer->input.channels);
+        void *const result = tvm_ext_target(&layer->output, output, m * channels);
         for (int32_t k = 0; k < full; k += TVM_EXT_QBLOCK) {
             tvm_ext_qdense_block(layer, vector, result, weights, bias, multipliers, shifts, k, TVM_EXT_QBLOCK);
         }
-        if (full < layer->channels) {
-            tvm_ext_qdense_block(layer, vector, result, weights, bias, multipliers, shifts, full,
-                                 layer->channels - full);
+        if (full < channels) {
+            tvm_ext_qdense_block(layer, vector, result, weights, bias, multipliers, shifts, full, channels - full);
         }
     }
 }
 
 /* `count` sums from channel k on, to which parts [begin, end) of a vector add; after the last one, their elements. */
-TVM_EXT_INLINE void tvm_ext_qdense_block_of_parts(const tvm_ext_qdense_layer *layer, const uint8_t *input,
-                                                  uint8_t *output, int32_t *sums_kept, const int8_t *restrict weights,
+TVM_EXT_INLINE void tvm_ext_qdense_block_of_parts(const tvm_ext_qdense_layer *layer, const void *input, void *output,
+                                                  int32_t *sums_kept, const int8_t *restrict weights,
                                                   const int32_t *start, const int32_t *restrict multipliers,
                                                   const uint8_t *restrict shifts, int32_t begin, int32_t end, int32_t k,
                                                   int32_t count)
 {
     const int32_t part = layer->input.channels;
     const int8_t *const filter = &weights[k * layer->input.rows * part];
-    int32_t sums[TVM_EXT_QBLOCK];
-    tvm_ext_qblock_copy(sums, &start[k], count);
+    tvm_ext_qsums sums;
+    tvm_ext_qsums_begin(&layer->rescale, &sums, start, k, count);
     for (int32_t h = begin; h < end; ++h) {
-        tvm_ext_qblock_add(sums, &layer->input, &input[tvm_ext_row(&layer->input, 0, h)], 0, &filter[h * part * count],
-                           part, count);
+        const void *const elements = tvm_ext_source(&layer->input, input, tvm_ext_row(&layer->input, 0, h));
+        tvm_ext_qsums_add(&layer->rescale, &sums, &layer->input, elements, 0, &filter[h * part * count], part, count,
+                          false);
     }
-    tvm_ext_qblock_copy(&sums_kept[k], sums, count);
+    tvm_ext_qblock_copy(&sums_kept[k], sums.part, count);
     if (end == layer->input.rows) {
-        tvm_ext_qblock_store(&layer->rescale, output, sums, multipliers, shifts, k, count);
+        tvm_ext_qsums_store(&layer->rescale, &sums, &layer->output, output, multipliers, shifts, k, count);
     }
 }
 
@@ -75,15 +76,16 @@ TVM_EXT_INLINE void tvm_ext_qdense_add(const tvm_ext_qdense_layer *layer, const 
                                        const int32_t *restrict multipliers, const uint8_t *restrict shifts,
                                        int32_t begin, int32_t end)
 {
-    const int32_t full = layer->channels - (layer->channels % TVM_EXT_QBLOCK);
+    const int32_t channels = layer->output.channels;
+    const int32_t full = channels - (channels % TVM_EXT_QBLOCK);
     const int32_t *const start = begin > 0 ? sums : bias;
     for (int32_t k = 0; k < full; k += TVM_EXT_QBLOCK) {
-        tvm_ext_qdense_block_of_parts(layer, (const uint8_t *)input, (uint8_t *)output, sums, weights, start,
-                                      multipliers, shifts, begin, end, k, TVM_EXT_QBLOCK);
+        tvm_ext_qdense_block_of_parts(layer, input, output, sums, weights, start, multipliers, shifts, begin, end, k,
+                                      TVM_EXT_QBLOCK);
     }
-    if (full < layer->channels) {
-        tvm_ext_qdense_block_of_parts(layer, (const uint8_t *)input, (uint8_t *)output, sums, weights, start,
-                                      multipliers, shifts, begin, end, full, layer->channels - full);
+    if (full < channels) {
+        tvm_ext_qdense_block_of_parts(layer, input, output, sums, weights, start, multipliers, shifts, begin, end, full,
+                                      channels - full);
     }
 }
 

@@ -15,11 +15,11 @@ typedef struct {
 } tvm_ext_qsoftmax_layer;
 
 /* Largest element of a vector. */
-TVM_EXT_INLINE int32_t tvm_ext_largest(const tvm_ext_image *vectors, const uint8_t *x)
+TVM_EXT_INLINE int32_t tvm_ext_largest(const tvm_ext_image *vectors, const void *x)
 {
-    int32_t largest = tvm_ext_element(vectors, &x[0]);
+    int32_t largest = tvm_ext_element(vectors, x, 0);
     for (int32_t c = 0; c < vectors->channels; ++c) {
-        const int32_t element = tvm_ext_element(vectors, &x[c]);
+        const int32_t element = tvm_ext_element(vectors, x, c);
         largest = element > largest ? element : largest;
     }
     return largest;
@@ -36,11 +36,11 @@ TVM_EXT_INLINE void tvm_ext_qsoftmax(const tvm_ext_qsoftmax_layer *layer, const 
         const int32_t largest = tvm_ext_largest(&layer->input, x);
         int64_t sum = 0;
         for (int32_t c = 0; c < length; ++c) {
-            sum += exponential[largest - tvm_ext_element(&layer->input, &x[c])];
+            sum += exponential[largest - tvm_ext_element(&layer->input, x, c)];
         }
         const int32_t factor = (int32_t)((layer->steps + (sum / 2)) / sum);
         for (int32_t c = 0; c < length; ++c) {
-            const int32_t numerator = exponential[largest - tvm_ext_element(&layer->input, &x[c])];
+            const int32_t numerator = exponential[largest - tvm_ext_element(&layer->input, x, c)];
             const int32_t value = tvm_ext_requantize(numerator, factor, layer->shift) + layer->zero_point;
             y[c] = (uint8_t)tvm_ext_clamp(value, layer->low, layer->high);
         }

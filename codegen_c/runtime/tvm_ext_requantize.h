@@ -15,6 +15,12 @@ static inline int32_t tvm_ext_round_shift(int64_t value, int32_t shift)
     return (int32_t)((value + below_half + odd) >> shift);
 }
 
+/* value / 2^shift, rounded once, halves up. value: below 2^62; shift: 1 to 62; the result must fit int32. */
+static inline int32_t tvm_ext_round_shift_up(int64_t value, int32_t shift)
+{
+    return (int32_t)((value + ((int64_t)1 << (shift - 1))) >> shift);
+}
+
 /* value * multiplier / 2^shift, rounded once, halves to even. multiplier: 0 to 2^31 - 1. */
 static inline int32_t tvm_ext_requantize(int32_t value, int32_t multiplier, int32_t shift)
 {
@@ -50,7 +56,19 @@ static inline int32_t tvm_ext_saturate_u8(int32_t value)
 #endif
 }
 
-/* An element of 8 bits within [low, high]: of the whole type in one instruction, where the processor has it. */
+/* The nearest number of 16 bits: -32768 to 32767. */
+static inline int32_t tvm_ext_saturate_s16(int32_t value)
+{
+#if defined(__ARM_FEATURE_SAT) && defined(__GNUC__)
+    int32_t result;
+    __asm__("ssat %0, #16, %1" : "=r"(result) : "r"(value));
+    return result;
+#else
+    return value < INT16_MIN ? INT16_MIN : value > INT16_MAX ? INT16_MAX : value;
+#endif
+}
+
+/* An element within [low, high]: of a whole type in one instruction, where the processor has it. */
 static inline int32_t tvm_ext_limited(int32_t value, int32_t low, int32_t high)
 {
     if (low == INT8_MIN && high == INT8_MAX) {
@@ -58,6 +76,9 @@ static inline int32_t tvm_ext_limited(int32_t value, int32_t low, int32_t high)
     }
     if (low == 0 && high == UINT8_MAX) {
         return tvm_ext_saturate_u8(value);
+    }
+    if (low == INT16_MIN && high == INT16_MAX) {
+        return tvm_ext_saturate_s16(value);
     }
     return tvm_ext_clamp(value, low, high);
 }

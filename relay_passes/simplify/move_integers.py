@@ -210,13 +210,13 @@ class _Rewriter:
 
 
 def _parameters(call: relax.Call) -> _Parameters | None:
-    """The one scale and zero point of a quantize or dequantize between float32 and 8 bits, None for any other."""
+    """The one scale and zero point of a quantize or dequantize between float32 and 8 or 16 bits, None for any other."""
     integers = call.ty if op_name(call) == "relax.quantize" else call.args[0].ty
     real = call.args[0].ty if op_name(call) == "relax.quantize" else call.ty
     scale, zero_point = array_of(call.args[1]), array_of(call.args[2])
     if scale is None or zero_point is None or scale.size != 1 or zero_point.size != 1:
         return None
-    if str(real.dtype) != "float32" or str(integers.dtype) not in ("int8", "uint8"):
+    if str(real.dtype) != "float32" or str(integers.dtype) not in ("int8", "uint8", "int16", "uint16"):
         return None
     if scale.dtype != np.float32 or not 0 < _number(call.args[1]) < np.inf or str(integers.dtype) != zero_point.dtype:
         return None

@@ -90,14 +90,16 @@ def real(tensor: TensorType, array: np.ndarray) -> np.ndarray:
     return float(np.float32(tensor.quantization.scale)) * (array.astype(np.float64) - tensor.quantization.zero_point)
 
 
-def assert_rounds(result: np.ndarray, value: np.ndarray, output: TensorType, low: int, high: int) -> None:
+def assert_rounds(
+    result: np.ndarray, value: np.ndarray, output: TensorType, low: int, high: int, *, near_tie: float = NEAR_TIE
+) -> None:
     """Elements equal the real values, rounded halves to even and clamped; next to a tie they may be one off."""
     assert output.quantization is not None
     steps = value / float(np.float32(output.quantization.scale))
     expected = np.clip(np.rint(steps) + output.quantization.zero_point, low, high)
     off = np.abs(result.astype(np.int64) - expected)
     assert off.max(initial=0) <= 1
-    assert (np.abs(np.abs(steps - np.floor(steps)) - 0.5) < NEAR_TIE)[off > 0].all()
+    assert (np.abs(np.abs(steps - np.floor(steps)) - 0.5) < near_tie)[off > 0].all()
 
 
 def assert_c_equals_reference(

@@ -157,6 +157,25 @@ def test_average(zero_point: int, seed: int) -> None:
 
 
 @FEW
+@given(st.sampled_from(("int8", "int16")), st.sampled_from((0, 5)), seeds)
+def test_mean_over_an_image(dtype: str, zero_point: int, seed: int) -> None:
+    """A factor with the count in it, rounded twice: whole, and by rows that are added up as they come."""
+    source, output = (
+        TensorType(shape=shape, dtype=dtype, quantization=Quantization(scale=scale, zero_point=zero_point))
+        for shape, scale in (((1, 7, 5, 6), 0.02), ((1, 1, 1, 6), 0.007))
+    )
+    limits = np.iinfo(dtype)
+    operator = QPool2d(
+        inputs=(source,), outputs=(output,), method="average", window=Window(kernel=(7, 5)), low=int(limits.min),
+        high=int(limits.max), rounding="tflite", is_mean=True,
+    )  # fmt: skip
+    x = elements(source, seed)
+    (result,) = assert_c_equals_reference([operator], [[x]])
+    mean = (x.astype(np.float64) - zero_point).mean(axis=(1, 2), keepdims=True) * (0.02 / 0.007) + zero_point
+    assert np.abs(result - np.clip(mean, limits.min, limits.max)).max() <= 1
+
+
+@FEW
 @given(st.floats(-20, 2), st.integers(1, 40), seeds)
 def test_softmax(exponent: float, length: int, seed: int) -> None:
     source = TensorType(shape=(3, length), dtype="int8", quantization=Quantization(scale=2.0**exponent, zero_point=9))

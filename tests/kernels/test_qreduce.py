@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from codegen_c.kernels.contract import Refusal
 from codegen_c.kernels.movement import qinterpolate
 from codegen_c.kernels.pooling import qmean
+from codegen_c.kernels.shared.requantize import quantization, scale_of
 from codegen_c.operators.kinds import QInterpolate, QMean, TensorType
 from codegen_c.operators.quantization import Quantization
 from tests.kernels.harness import HOST
@@ -44,6 +47,21 @@ def test_means(operators: list[QMean], seed: int) -> None:
         value = real(operator.inputs[0], x).sum(axis=operator.axes, keepdims=True)
         value = value / qmean.num_added(operator) if operator.divide else value
         assert_rounds(result, value, operator.output, operator.low, operator.high)
+
+
+@FEW
+@given(st.lists(means(), min_size=1, max_size=8), seeds)
+def test_means_as_tensorflow_lite_rounds(operators: list[QMean], seed: int) -> None:
+    """One step off from real arithmetic at most: the factor of a mean has fewer bits, and is rounded twice."""
+    taken = [replace(operator, rounding="tflite") for operator in operators]
+    taken = [operator for operator in taken if qmean.KERNEL.refuses(operator, HOST) is None]
+    inputs = [[elements(operator.inputs[0], seed)] for operator in taken]
+    results = assert_c_equals_reference(list(taken), inputs, qmean.KERNEL) if taken else []
+    for operator, (x,), result in zip(taken, inputs, results, strict=True):
+        value = real(operator.inputs[0], x).sum(axis=operator.axes, keepdims=True)
+        value = value / qmean.num_added(operator) if operator.divide else value
+        steps = value / scale_of(operator.output) + quantization(operator.output).zero_point
+        assert np.abs(result - np.clip(steps, operator.low, operator.high)).max() <= 1
 
 
 def taps(source: int, target: int) -> tuple[np.ndarray, np.ndarray]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 
 import tvm_ext
 from tests.support.packages import HOST_ONLY
+from tests.support.sweeps import some_of
 from tests.support.tflite_file import Quantized
-from tests.support.tflite_models import NETWORKS, NONE, RELU, RELU6, SAME, Network
+from tests.support.tflite_models import NETWORKS, NONE, RELU, RELU6, SAME, VALID, Network
 from tests.support.tflite_runners import referenced, saved_tflite, tflite_micro
 from tvm_ext.execution.host_model import HostModel
 
@@ -100,18 +102,150 @@ LAYERS: dict[str, tuple[str, Callable[[Network], int]]] = {
 }
 
 
+def reduced(kind: str, axes: Sequence[int], *, keeps: bool = True) -> Callable[[Network], int]:
+    """MEAN or SUM of [1, 7, 5, 6] over some axes."""
+
+    def make(net: Network) -> int:
+        x = net.input((1, 7, 5, 6))
+        kept = [1 if axis in axes else extent for axis, extent in enumerate(net.shape(x)) if keeps or axis not in axes]
+        places = net.writer.constant("axes", np.array(axes, np.int32))
+        output = net.output("y", kept, net.scales(40.0) if kind == "SUM" else None)
+        return net.writer.operator(kind, [x, places], output, "ReducerOptions", KeepDims=keeps)
+
+    return make
+
+
+LAYERS |= {
+    "mean": ("qpool2d_i8", reduced("MEAN", [1, 2])),
+    "mean of rows": ("qmean_i8", reduced("MEAN", [1], keeps=False)),
+    "mean of channels": ("qmean_i8", reduced("MEAN", [3])),
+    "sum": ("qmean_i8", reduced("SUM", [1, 2])),
+    "sum of channels": ("qmean_i8", reduced("SUM", [3], keeps=False)),
+}
+# Kernels of layers that TensorFlow Lite Micro computes on int16, too.
+WORDS: dict[str, tuple[str, Callable[[Network], int]]] = {
+    **{
+        name: (LAYERS[name][0].replace("_i8", "_i16").replace("qunary", "qlinear"), LAYERS[name][1])
+        for name in "conv,dilated,depthwise,multiplier,dense,dense by channel,average,average relu,max,add,subtract,"
+        "multiply,leaky relu,requantize".split(",")
+    },
+    "mean": ("qpool2d_i16", reduced("MEAN", [1, 2])),
+    "mean of rows": ("qmean_i16", reduced("MEAN", [1], keeps=False)),
+    "sum of channels": ("qmean_i16", reduced("SUM", [3])),
+    "deep": ("qconv2d_i16", lambda net: net.conv(net.input((1, 3, 3, 300)), 6, (3, 3), "c", activation=NONE)),
+    "wide": ("qdense_i16", lambda net: net.dense(net.input((1, 700)), 6, "d")),
+    "transposed": ("qconv2d_transpose_i16", lambda net: transposed(net, (5, 6), (2, 2), SAME)),
+    "transposed valid": ("qconv2d_transpose_i16", lambda net: transposed(net, (5, 6), (3, 1), VALID)),
+    "repeated": (
+        "qbroadcast_i16",
+        lambda net: net.binary("SUB", net.input((1, 4, 4, 8), "a"), net.input((1, 1, 1, 8), "b"), "y"),
+    ),
+}
+LAYERS |= {
+    "transposed": ("qconv2d_transpose_i8", lambda net: transposed(net, (5, 6), (2, 2), SAME)),
+    "transposed valid": ("qconv2d_transpose_i8", lambda net: transposed(net, (5, 6), (3, 1), VALID)),
+}
+
+
+def transposed(net: Network, extents: tuple[int, int], stride: tuple[int, int], padding: int) -> int:
+    """TRANSPOSE_CONV of 3x4 taps from 6 channels to 5."""
+    x = net.input((1, *extents, 6))
+    given = net.weights("t", (5, 3, 4, 6), 0, x)
+    reach = (3, 4) if padding == VALID else stride
+    size = (1, *((e - 1) * s + r for e, s, r in zip(extents, stride, reach, strict=True)), 5)
+    shape = net.writer.constant("size", np.array(size, np.int32))
+    return net.writer.operator(
+        "TRANSPOSE_CONV", [shape, given[0], x, given[1]], net.output("t", size), "TransposeConvOptions",
+        Padding=padding, StrideH=stride[0], StrideW=stride[1],
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("seed", range(3))
 def test_layers(layer: str, seed: int, tmp_path: Path) -> None:
     """One layer with random scales, zero points and weights, by the kernel it is meant to run on."""
-    kernel, make = LAYERS[layer]
-    net = Network(int8=True, seed=seed)
+    check_layer(*LAYERS[layer], Network(int8=True, seed=seed), tmp_path)
+
+
+@pytest.mark.parametrize("layer", WORDS)
+@pytest.mark.parametrize("seed", some_of([0, 1], sweep=range(2, 30)))
+def test_layers_of_words(layer: str, seed: int, tmp_path: Path) -> None:
+    """The same on int16 activations, with int8 weights and biases of 64 bits."""
+    check_layer(*WORDS[layer], Network(int16=True, seed=seed), tmp_path)
+
+
+def check_layer(kernel: str, make: Callable[[Network], int], net: Network, tmp_path: Path) -> None:
     data = net.writer.finish([make(net)])
-    random = np.random.default_rng(seed)
-    arrays = [random.integers(-128, 128, net.shape(index)).astype(np.int8) for index in net.writer.inputs]
+    arrays = [net.sample(index) for index in net.writer.inputs]
     found, kernels = referenced(saved_tflite(data, tmp_path), arrays)
     np.testing.assert_array_equal(found[0], tflite_micro(data, arrays))
     assert kernels == [kernel]
+
+
+@pytest.mark.parametrize("bias", ["int32", "none"])
+@pytest.mark.parametrize("seed", range(2))
+def test_biases_of_words(bias: str, seed: int, tmp_path: Path) -> None:
+    """A bias of 32 bits has sums of 32 bits, rounded twice; without one they have 64."""
+    net = Network(int16=True, seed=seed)
+    x = net.input((1, 6, 6, 4))
+    weight, wide = net.weights("c", (5, 3, 3, 4), 0, x)
+    scales = net.writer.tensors[wide].quantized
+    narrow = net.writer.constant("narrow", net.random.integers(-90000, 90000, 5).astype(np.int32), scales)
+    output = net.writer.operator(
+        "CONV_2D", [x, weight, *([narrow] if bias == "int32" else [])], net.output("c", (1, 6, 6, 5)), "Conv2DOptions",
+        Padding=SAME, StrideH=1, StrideW=1, DilationHFactor=1, DilationWFactor=1,
+    )  # fmt: skip
+    data, arrays = net.writer.finish([output]), [net.sample(x)]
+    found, kernels = referenced(saved_tflite(data, tmp_path), arrays)
+    np.testing.assert_array_equal(found[0], tflite_micro(data, arrays))
+    assert kernels == ["qconv2d_i16"]
+
+
+def test_bias_with_the_axis_of_its_weights(tmp_path: Path) -> None:
+    """Older converters name the weights' axis for the scales of a bias, which has but one."""
+    net = Network(int8=True)
+    x = net.input((1, 6, 6, 4))
+    y = net.depthwise(x, (3, 3), "d")
+    bias = next(tensor for tensor in net.writer.tensors if tensor.name == "d/bias")
+    bias.quantized = replace(bias.quantized, axis=3)
+    data, arrays = net.writer.finish([y]), [net.sample(x)]
+    found, _ = referenced(saved_tflite(data, tmp_path), arrays)
+    np.testing.assert_array_equal(found[0], tflite_micro(data, arrays))
+
+
+@pytest.mark.parametrize(("source", "wanted"), [("int8", "int16"), ("int16", "int8"), ("int16", "int32")])
+def test_quantize_between_widths(source: str, wanted: str, tmp_path: Path) -> None:
+    net = Network(int8=source == "int8", int16=source == "int16")
+    x = net.input((1, 8, 8, 16))
+    step, zero_point = {"int8": (0.03, -7), "int16": (1e-4, 0), "int32": (3e-7, 0)}[wanted]
+    output = net.writer.tensor("y", (1, 8, 8, 16), wanted, Quantized(scale=step, zero_point=zero_point))
+    y = net.writer.operator("QUANTIZE", [x], output, "QuantizeOptions")
+    data, arrays = net.writer.finish([y]), [net.sample(x)]
+    found, _ = referenced(saved_tflite(data, tmp_path), arrays)
+    np.testing.assert_array_equal(found[0], tflite_micro(data, arrays))
+
+
+def test_int32_to_words(tmp_path: Path) -> None:
+    net = Network(int16=True)
+    x = net.writer.input("x", (1, 8, 8, 16), "int32", Quantized(scale=1.5e-7))
+    data = net.writer.finish([net.writer.operator("QUANTIZE", [x], net.output("y", (1, 8, 8, 16)), "QuantizeOptions")])
+    arrays = [net.random.integers(-(2**31), 2**31, (1, 8, 8, 16)).astype(np.int32)]
+    found, _ = referenced(saved_tflite(data, tmp_path), arrays)
+    np.testing.assert_array_equal(found[0], tflite_micro(data, arrays))
+
+
+def test_size_of_transposed_convolution_as_input(tmp_path: Path) -> None:
+    """TensorFlow Lite Micro goes by the shape in the file, and so does the package, whatever the input says."""
+    net = Network(int16=True)
+    size, x = net.writer.input("size", (4,), "int32"), net.input((1, 5, 6, 6))
+    given = net.weights("t", (5, 3, 4, 6), 0, x)
+    output = net.writer.operator(
+        "TRANSPOSE_CONV", [size, given[0], x, given[1]], net.output("t", (1, 10, 6, 5)), "TransposeConvOptions",
+        Padding=SAME, StrideH=2, StrideW=1,
+    )  # fmt: skip
+    data, arrays = net.writer.finish([output]), [np.array([1, 10, 6, 5], np.int32), net.sample(x)]
+    found, _ = referenced(saved_tflite(data, tmp_path), arrays)
+    np.testing.assert_array_equal(found[0], tflite_micro(data, arrays))
 
 
 def test_moves_stay_on_integers(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from tests.support.memory_problems import always_on
 from tests.support.onnx_models import SMALL_MODELS, saved
 from tests.support.random_models import random_model
 from tests.support.state_models import gate, over_time, streaming_layer
-from tests.support.tflite_models import ds_cnn, resnet
+from tests.support.tflite_models import ds_cnn, resnet, words
 from tests.support.tflite_runners import saved_tflite
 from tvm_ext import BuildOptions, Package
 from tvm_ext.core.platform import Platform
@@ -92,6 +92,7 @@ KINDS: dict[str, Kind] = {
     "tir_moves": Kind(source=_small("moves_data"), platform=Platform.load("host"), options=CALLER),
     "tflite_m33": Kind(source=_tflite(ds_cnn), platform=Platform.load("cortex_m33"), options=DEFAULT),
     "tflite_host": Kind(source=_tflite(resnet), platform=Platform.load("host"), options=STREAM),
+    "words": Kind(source=_tflite(lambda int8: words()), platform=Platform.load("cortex_m4"), options=DEFAULT),
     "states": Kind(
         source=_onnx(gate),
         platform=Platform.load("cortex_m4"),

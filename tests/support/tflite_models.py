@@ -23,9 +23,13 @@ def window_size(extent: int, kernel: int, stride: int, padding: int, dilation: i
 
 @dataclass(kw_only=True)
 class Network:
-    """Writes layers one after the other; with `int8` every tensor has a scale that its values roughly need."""
+    """Writes layers one after the other; of integers every tensor has a scale that its values roughly need.
+
+    int8, int16: the element type of activations, float32 by default; beside int16 weights are int8, biases int64.
+    """
 
     int8: bool = False
+    int16: bool = False
     seed: int = 0
     writer: TfliteWriter = field(default_factory=TfliteWriter)
 
@@ -34,10 +38,19 @@ class Network:
 
     @property
     def dtype(self) -> str:
-        return "int8" if self.int8 else "float32"
+        return "int8" if self.int8 else "int16" if self.int16 else "float32"
+
+    def sample(self, index: int) -> np.ndarray:
+        """Random elements of a tensor, over the whole range of its type."""
+        if self.dtype == "float32":
+            return self.random.normal(0, 1, self.shape(index)).astype(np.float32)
+        limits = np.iinfo(self.dtype)
+        return self.random.integers(limits.min, limits.max + 1, self.shape(index)).astype(self.dtype)
 
     def scales(self, largest: float = 4.0) -> Quantized | None:
         """A scale for values up to about `largest` and any zero point."""
+        if self.int16:
+            return Quantized(scale=largest / 32768 * float(self.random.uniform(0.5, 1)))
         if not self.int8:
             return None
         return Quantized(
@@ -59,7 +72,7 @@ class Network:
         """Weights and bias of a layer on `source`, one scale for each index of `axis`."""
         channels = shape[axis]
         fan_in = int(np.prod(shape)) / channels
-        if not self.int8:
+        if self.dtype == "float32":
             real = self.random.normal(0, (2 / fan_in) ** 0.5, shape).astype(np.float32)
             bias = self.random.normal(0, 0.1, channels).astype(np.float32)
             return [self.writer.constant(f"{name}/weight", real), self.writer.constant(f"{name}/bias", bias)]
@@ -69,7 +82,8 @@ class Network:
         assert given is not None
         product = (np.float32(given.scale) * scale.astype(np.float32)).astype(np.float32)
         weight = Quantized(scale=scale.astype(np.float32).tolist(), axis=axis if per_channel else 0)
-        bias = self.random.integers(-2000, 2000, channels).astype(np.int32)
+        bias = self.random.integers(-2000, 2000, channels).astype(np.int64 if self.int16 else np.int32)
+        bias = bias * 300 if self.int16 else bias
         return [
             self.writer.constant(f"{name}/weight", integers, weight),
             self.writer.constant(f"{name}/bias", bias, Quantized(scale=product.tolist())),
@@ -183,6 +197,16 @@ def autoencoder(*, int8: bool = False) -> bytes:
     for index, width in enumerate((16, 16, 4, 16)):
         x = net.dense(x, width, f"dense_{index}", activation=RELU, per_channel=index == 1)
     return net.writer.finish([net.dense(x, 40, "rebuilt")])
+
+
+def words() -> bytes:
+    """int16 activations: layers with weights of every kind, a leaky relu, a sum, a pool."""
+    net = Network(int16=True, seed=4)
+    x = net.conv(net.input((1, 9, 8, 3)), 8, (3, 3), "stem", stride=(2, 2))
+    y = net.depthwise(x, (3, 3), "depthwise", activation=NONE)
+    y = net.writer.operator("LEAKY_RELU", [y], net.output("leaky", net.shape(y)), "LeakyReluOptions", Alpha=0.2)
+    x = net.pool(net.binary("ADD", x, y, "sum"), net.shape(x)[1:3], "pool")
+    return net.writer.finish([net.dense(net.reshape(x, (-1, 8), "flat"), 6, "logits")])
 
 
 NETWORKS: dict[str, Callable[..., bytes]] = {"ds_cnn": ds_cnn, "resnet": resnet, "autoencoder": autoencoder}

@@ -40,7 +40,7 @@ def litert(data: bytes, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
 def tflite_micro(data: bytes, inputs: Sequence[np.ndarray]) -> np.ndarray:
     """The first output of TensorFlow Lite Micro on the host."""
     runtime = peer("tflite_micro.python.tflite_micro.runtime")
-    interpreter = runtime.Interpreter.from_bytes(data)
+    interpreter = runtime.Interpreter.from_bytes(data, arena_size=1 << 20)
     for index, array in enumerate(inputs):
         interpreter.set_input(array, index)
     interpreter.invoke()

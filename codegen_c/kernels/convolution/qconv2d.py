@@ -1,8 +1,8 @@
 """conv2d of a QDQ chain, integers only: one output pixel by four channels at a time.
 
-int8 or uint8[N, H, W, C], int8[K, R, S, C / groups] -> int8 or uint8[N, P, Q, K], sums in int32. A sum starts
-at its bias and adds (x - zero point) * w in the order r, s, c ascending; products outside the input are left
-out, as padding is a real zero. Either rounding.
+int8 or uint8[N, H, W, C], int8[K, R, S, C / groups] -> int8 or uint8[N, P, Q, K], sums in int32; 16-bit activations
+have the same loops (qconv2d_i16.py). A sum starts at its bias and adds (x - zero point) * w in the order r, s, c
+ascending; products outside the input are left out, as padding is a real zero. Either rounding.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from codegen_c.kernels.shared.requantize import (
     quantization,
     quantized_bytes,
     results_fit,
+    sum_rounding,
+    wide_sums,
 )
 from codegen_c.kernels.shared.window import (
     CHANNEL_BLOCK,
@@ -64,20 +66,30 @@ def products(operator: QConv2d) -> Products:
     return Products.of(source=operator.inputs[0], weight=operator.weight, bias=operator.bias, padded=padded)
 
 
+def wide(operator: QConv2d) -> Products | None:
+    """The sums, where they have 64 bits."""
+    return wide_sums(operator.inputs[0], lambda: products(operator))
+
+
 def requantize(operator: QConv2d) -> Requantize:
+    return requantize_sums(operator, wide(operator))
+
+
+def requantize_sums(operator: QConv2d, sums: Products | None) -> Requantize:
+    """Requantization of a convolution. sums: where they have 64 bits."""
     return Requantize.of(
         channel_factors(operator), output=operator.output, low=operator.low, high=operator.high,
-        rounding=operator.rounding,
+        rounding=sum_rounding(operator), largest=sums.largest if sums else 0,
     )  # fmt: skip
 
 
-def parameters(operator: QConv2d, finish: Requantize) -> tuple[Parameter, ...]:
-    """Parameters of a convolution: input, output, weights, bias, factors, rows."""
+def parameters(operator: QConv2d, finish: Requantize, *, is_wide: bool = False) -> tuple[Parameter, ...]:
+    """Parameters of a convolution: input, output, weights, bias, factors, rows. is_wide: its sums have 64 bits."""
     return (
         Parameter(name="input", ctype=C_TYPES[operator.inputs[0].dtype], role="input"),
         Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
         Parameter(name="weights", ctype="int8_t", role="constant"),
-        Parameter(name="bias", ctype="int32_t", role="constant"),
+        Parameter(name="bias", ctype="int64_t" if is_wide else "int32_t", role="constant"),
         *finish.parameters(),
         *ROW_PARAMETERS,
     )
@@ -94,7 +106,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
     return Implementation(
         kernel=KERNEL.name,
         function=CFunction(
-            parameters=parameters(operator, finish),
+            parameters=parameters(operator, finish, is_wide=wide(operator) is not None),
             body=call("tvm_ext_qconv2d", LAYER, stored, finish),
             helpers=_shapes(operator, stored, finish, width),
             includes=("tvm_ext_qconv2d.h", *BLOCK_INCLUDES),
@@ -138,7 +150,7 @@ def _shapes(operator: QConv2d, stored: StoredRows, finish: Requantize, width: in
         "window": sliding_window(operator.window),
         "groups": operator.groups,
         "block": width,
-        "rescale": rescale(finish),
+        "rescale": rescale(finish, wide=wide(operator) is not None),
     }
     return shapes(LAYER, members)
 

@@ -12,7 +12,7 @@ from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Stored
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.convolution.transposed import rows_of, spread
 from codegen_c.kernels.shared.layer import BLOCK_INCLUDES, image, rescale, shapes, sliding_window
-from codegen_c.kernels.shared.requantize import Products, Requantize, quantization
+from codegen_c.kernels.shared.requantize import Products, Requantize, quantization, wide_sums
 from codegen_c.kernels.shared.window import CHANNEL_BLOCK, pack_blocks
 from codegen_c.operators.kinds import QConv2dTranspose
 
@@ -27,16 +27,16 @@ def reference(operator: QConv2dTranspose, inputs: list[np.ndarray]) -> list[np.n
     centred = inputs[0].astype(np.int64) - quantization(operator.inputs[0]).zero_point
     for r, s, where, x in spread(centred, operator.window, operator.output.shape[1:3]):
         total[where] += np.einsum("nhwc,kc->nhwk", x, operator.weight[:, r, s].astype(np.int64))
-    return [qconv2d.requantize(operator).run(total + operator.bias)]
+    return [qconv2d.requantize_sums(operator, _wide(operator)).run(total + operator.bias)]
 
 
 def implement(operator: QConv2dTranspose, target: Target, stored: StoredRows) -> Implementation:
-    finish, sums = qconv2d.requantize(operator), _products(operator)
+    finish, sums = qconv2d.requantize_sums(operator, _wide(operator)), _products(operator)
     macs = operator.inputs[0].num_elements * operator.weight[..., 0].size
     return Implementation(
         kernel=KERNEL.name,
         function=CFunction(
-            parameters=qconv2d.parameters(operator, finish),
+            parameters=qconv2d.parameters(operator, finish, is_wide=_wide(operator) is not None),
             body=qconv2d.call("tvm_ext_qconv2d_transpose", LAYER, stored, finish),
             helpers=_shapes(operator, stored, finish),
             includes=("tvm_ext_qconv2d_transpose.h", *BLOCK_INCLUDES),
@@ -63,13 +63,18 @@ def _products(operator: QConv2dTranspose) -> Products:
     return Products.of(source=operator.inputs[0], weight=operator.weight, bias=operator.bias, padded=True)
 
 
+def _wide(operator: QConv2dTranspose) -> Products | None:
+    """The sums, where they have 64 bits."""
+    return wide_sums(operator.inputs[0], lambda: _products(operator))
+
+
 def _shapes(operator: QConv2dTranspose, stored: StoredRows, finish: Requantize) -> str:
     """The layer's shapes as tvm_ext_qconv2d_transpose.h takes them."""
     members: dict[str, Value] = {
         "input": image(operator.inputs[0]),
         "output": image(operator.output, pitch=stored.pitch),
         "window": sliding_window(operator.window),
-        "rescale": rescale(finish),
+        "rescale": rescale(finish, wide=_wide(operator) is not None),
     }
     return shapes(LAYER, members)
 

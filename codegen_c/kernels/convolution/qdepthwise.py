@@ -35,7 +35,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
     return Implementation(
         kernel=KERNEL.name,
         function=CFunction(
-            parameters=qconv2d.parameters(operator, finish),
+            parameters=qconv2d.parameters(operator, finish, is_wide=qconv2d.wide(operator) is not None),
             body=qconv2d.call("tvm_ext_qdepthwise", LAYER, stored, finish),
             helpers=_shapes(operator, stored, finish),
             includes=("tvm_ext_qdepthwise.h", *BLOCK_INCLUDES),
@@ -71,7 +71,7 @@ def _shapes(operator: QConv2d, stored: StoredRows, finish: Requantize) -> str:
         "input": image(operator.inputs[0]),
         "output": image(operator.output, pitch=stored.pitch),
         "window": sliding_window(operator.window),
-        "rescale": rescale(finish),
+        "rescale": rescale(finish, wide=qconv2d.wide(operator) is not None),
     }
     return shapes(LAYER, members)
 

@@ -1,6 +1,7 @@
 """Dense layer of a QDQ chain, integers only: four output channels at a time.
 
-int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], sums in int32. A sum starts at its bias, from which
+int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], sums in int32; qdense_i16.py computes 16-bit activations by
+the same loops. A sum starts at its bias, from which
 the input's zero point times the weights is taken off beforehand, and adds x * w with c ascending. Either rounding.
 """
 
@@ -32,6 +33,8 @@ from codegen_c.kernels.shared.requantize import (
     quantized_bytes,
     results_fit,
     scale_of,
+    sum_rounding,
+    wide_sums,
 )
 from codegen_c.kernels.shared.vector_rows import Rows
 from codegen_c.kernels.shared.window import CHANNEL_BLOCK, ROW_PARAMETERS, accumulated, pack_blocks
@@ -64,10 +67,16 @@ def products(operator: QDense) -> Products:
     return Products.of(source=operator.inputs[0], weight=operator.weight, bias=operator.bias, padded=False)
 
 
+def wide(operator: QDense) -> Products | None:
+    """The sums, where they have 64 bits."""
+    return wide_sums(operator.inputs[0], lambda: products(operator))
+
+
 def requantize(operator: QDense) -> Requantize:
+    sums = wide(operator)
     return Requantize.of(
         layer_factors(operator), output=operator.output, low=operator.low, high=operator.high,
-        rounding=operator.rounding,
+        rounding=sum_rounding(operator), largest=sums.largest if sums else 0,
     )  # fmt: skip
 
 
@@ -85,15 +94,15 @@ def layer_factors(operator: QDense) -> np.ndarray:
 
 
 def implement(operator: QDense, target: Target, stored: StoredRows) -> Implementation:
-    finish = requantize(operator)
+    finish, is_wide = requantize(operator), wide(operator) is not None
 
     def row(part: QDense, rows: Rows) -> Implementation:
-        return replace(whole, function=_function(part, finish), instructions=_instructions(part))
+        return replace(whole, function=_function(part, finish, is_wide=is_wide), instructions=_instructions(part))
 
     macs = operator.output.num_elements * operator.weight.shape[1]
     whole = Implementation(
         kernel=KERNEL.name,
-        function=_function(operator, finish),
+        function=_function(operator, finish, is_wide=is_wide),
         reference=lambda inputs: reference(operator, inputs),
         constants=constants_of(operator, finish),
         macs=macs,
@@ -122,38 +131,41 @@ def _instructions(operator: QDense) -> int:
     return elements * depth * (1 + 2 * CHANNEL_BLOCK) // CHANNEL_BLOCK + elements * REQUANTIZE_INSTRUCTIONS
 
 
-def _function(operator: QDense, finish: Requantize) -> CFunction:
+def _function(operator: QDense, finish: Requantize, *, is_wide: bool = False) -> CFunction:
+    """is_wide: the layer's sums have 64 bits; `operator` may be a part of it."""
     return CFunction(
         parameters=(
             Parameter(name="input", ctype=C_TYPES[operator.inputs[0].dtype], role="input"),
             Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
             Parameter(name="weights", ctype="int8_t", role="constant"),
-            Parameter(name="bias", ctype="int32_t", role="constant"),
+            Parameter(name="bias", ctype="int64_t" if is_wide else "int32_t", role="constant"),
             *finish.parameters(),
         ),
-        body=_body(operator, finish),
+        body=_body(operator, finish, is_wide=is_wide),
         includes=("tvm_ext_qdense.h", *BLOCK_INCLUDES),
     )
 
 
-def _body(operator: QDense, finish: Requantize) -> str:
+def _body(operator: QDense, finish: Requantize, *, is_wide: bool) -> str:
     """The layer's shapes, and the loops of tvm_ext_qdense.h."""
     channels, depth = operator.weight.shape
-    shapes = _shapes(operator, operator.output.num_elements // channels, depth, finish)
+    shapes = _shapes(operator, operator.output.num_elements // channels, depth, rescale(finish, wide=is_wide))
     call = "tvm_ext_qdense(&layer, input, output, weights, bias, multiplier, shift);"
     return "\n".join([*structure(LAYER, "layer", shapes), *finish.tables(), call])
 
 
-def _shapes(operator: QDense, rows: int, depth: int, finish: Requantize) -> dict[str, Value]:
+def _shapes(operator: QDense, rows: int, depth: int, finish: dict[str, Value]) -> dict[str, Value]:
     """A `tvm_ext_qdense_layer`, with so many vectors, or parts of one, of `depth` elements."""
+    channels = operator.weight.shape[0]
     vectors = replace(operator.inputs[0], shape=(1, rows, 1, depth))
-    return {"input": image(vectors), "channels": operator.weight.shape[0], "rescale": rescale(finish)}
+    results = replace(operator.output, shape=(1, operator.output.num_elements // channels, 1, channels))
+    return {"input": image(vectors), "output": image(results), "rescale": finish}
 
 
 def accumulating(operator: QDense) -> Accumulating | None:
     """A layer of one vector takes its elements as they come."""
     counts = row_counts(operator)
-    if not counts:
+    if not counts or wide(operator):
         return None
     return Accumulating(row_counts=counts, implement=lambda count, stored: _in_parts(operator, count, stored))
 
@@ -171,7 +183,7 @@ def _in_parts(operator: QDense, count: int, stored: StoredRows) -> Implementatio
     source, output, *constants = whole.parameters
     sums = Parameter(name="sums", ctype="int32_t", role="output")
     rings, layer = with_rings(LAYER, stored)
-    shapes_of_parts = shapes(LAYER, _shapes(operator, count, operator.weight.shape[1] // count, finish))
+    shapes_of_parts = shapes(LAYER, _shapes(operator, count, operator.weight.shape[1] // count, rescale(finish)))
     arguments = f"{layer}, input, output, sums, weights, bias, multiplier, shift, row_begin, row_end"
     body = "\n".join([*rings, *finish.tables(), f"tvm_ext_qdense_add({arguments});"])
     return Implementation(

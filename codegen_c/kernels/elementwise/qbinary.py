@@ -1,8 +1,9 @@
 """add, subtract and multiply of two QDQ tensors of one shape, integers only, element by element.
 
-int8 or uint8[...], int8 or uint8[...] -> int8 or uint8[...]. Products are exact in int32, then rounded either way.
-Sums and differences share one shift in rounding "onnx", so that they are rounded once; in "tflite" both inputs are
-brought to 2^-20 of twice the larger scale, added there, and brought to the output's scale.
+int8 or uint8[...], int8 or uint8[...] -> int8 or uint8[...]; 16 bits have the same loops (qbinary_i16.py). Products are
+exact in int32, then rounded either way. Sums and differences share one shift in rounding "onnx", so that they are
+rounded once; in "tflite" both inputs are brought to 2^-20 of twice the larger scale (of 16 bits to 2^-15), added there,
+and brought to the output's scale.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from codegen_c.kernels.shared.requantize import (
     MAX_SHIFT,
     Requantize,
     fixed_point,
+    largest_distance,
     quantization,
     quantized_bytes,
     results_fit,
@@ -39,8 +41,8 @@ from codegen_c.operators.kinds import QBinary, TensorType
 
 LAYER = "tvm_ext_qbinary_layer"
 INCLUDES = ("tvm_ext_qbinary.h", "tvm_ext_layer.h", "tvm_ext_requantize.h", "tvm_ext_requantize_tflite.h")
-# Bits after the point of what TensorFlow Lite adds, in units of twice the larger input scale.
-TFLITE_SHIFT = 20
+# Bits after the point of what TensorFlow Lite adds, in units of twice the larger input scale, by bytes of the output.
+TFLITE_SHIFTS = {1: 20, 2: 15}
 
 
 def reference(operator: QBinary, inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -64,12 +66,19 @@ def same_shape(operator: QBinary, target: Target) -> bool:
 
 
 def results_in_range(operator: QBinary, target: Target) -> bool:
-    """no result may reach 2^30 steps of the output before it is clamped"""
+    """no result may reach 2^30 steps of the output before it is clamped, nor a product in rounding "tflite" 2^31"""
     if operator.function == "multiply":
-        largest = np.array(255 * 255)
-        return results_fit(-largest, largest, _product_factor(operator))
-    largest = np.array(2 * 255)
+        largest = np.array(_largest_product(operator))
+        fits = operator.rounding == "onnx" or _largest_product(operator) < 1 << 31
+        return fits and results_fit(-largest, largest, _product_factor(operator))
+    largest = np.array(sum(largest_distance(tensor) for tensor in operator.inputs))
     return results_fit(-largest, largest, np.array(_scale_ratios(operator)))
+
+
+def _largest_product(operator: QBinary) -> int:
+    """Bound of the magnitude of a product; one of 16 bits may need more than 32."""
+    first, second = (largest_distance(tensor) for tensor in operator.inputs)
+    return first * second
 
 
 def _scale_ratios(operator: QBinary) -> list[float]:
@@ -86,22 +95,28 @@ def _product_factor(operator: QBinary) -> np.ndarray:
 def product(operator: QBinary) -> Requantize:
     return Requantize.of(
         _product_factor(operator), output=operator.output, low=operator.low, high=operator.high,
-        rounding=operator.rounding,
+        rounding=operator.rounding, largest=_largest_product(operator),
     )  # fmt: skip
+
+
+def tflite_shift(operator: QBinary) -> int:
+    """Bits after the point of what TensorFlow Lite adds."""
+    return TFLITE_SHIFTS[np.dtype(operator.output.dtype).itemsize]
 
 
 def tflite_factors(operator: QBinary) -> list[tuple[int, int]]:
     """(mantissa, shift) that bring input 0, input 1, and then their sum to the next scale."""
     scales = [scale_of(t) for t in operator.inputs]
     common = 2 * max(scales)
-    factors = [scale / common for scale in scales] + [common / ((1 << TFLITE_SHIFT) * scale_of(operator.output))]
+    step = common / (1 << tflite_shift(operator))
+    factors = [*(scale / common for scale in scales), step / scale_of(operator.output)]
     return [requantize_tflite.fixed_point(factor) for factor in factors]
 
 
 def _tflite_sum(operator: QBinary, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     to_common, from_b, to_output = tflite_factors(operator)
     first, second = (
-        requantize_tflite.multiply(x << TFLITE_SHIFT, *factor) for x, factor in ((a, to_common), (b, from_b))
+        requantize_tflite.multiply(x << tflite_shift(operator), *factor) for x, factor in ((a, to_common), (b, from_b))
     )
     return requantize_tflite.multiply(first - second if operator.function == "subtract" else first + second, *to_output)
 
@@ -150,12 +165,14 @@ def element_members(operator: QBinary) -> dict[str, Value]:
     }  # fmt: skip
     if operator.function == "multiply":
         finish = product(operator)
+        members |= {"is_wide": True} if _largest_product(operator) >= 1 << 31 else {}
         members |= {"multiplier": int(finish.mantissa[0]), "shift": int(finish.shift[0])}
     elif operator.rounding == "tflite":
         to_common, from_second, to_output = tflite_factors(operator)
         members |= {
             "first_multiplier": to_common[0], "first_shift": to_common[1], "second_multiplier": from_second[0],
             "second_shift": from_second[1], "multiplier": to_output[0], "shift": to_output[1],
+            "bits": tflite_shift(operator),
         }  # fmt: skip
     else:
         factor, other, shift = common_shift(operator)

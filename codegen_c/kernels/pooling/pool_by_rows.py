@@ -51,7 +51,7 @@ def factors_text(finish: Requantize | None) -> str:
 
 def _by_rows(operator: QPool2d, stored: StoredRows) -> Implementation:
     """One sum, or largest element, for each channel. Without padding all windows have the same taps, so one factor."""
-    finish = average(operator) if operator.method == "average" and operator.rounding == "onnx" else None
+    finish = average(operator) if operator.has_factor else None
     channels, rings = operator.output.shape[3], with_rings(LAYER, stored)
     arguments = f"{rings[1]}, input, output, sums, {factors_text(finish)}, row_begin, row_end"
     tables = finish.tables() if finish else []

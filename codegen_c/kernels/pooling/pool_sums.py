@@ -7,7 +7,7 @@ import numpy as np
 from codegen_c.kernels.shared import requantize_tflite
 from codegen_c.kernels.shared.requantize import Requantize, quantization, scale_of
 from codegen_c.kernels.shared.window import taps
-from codegen_c.operators.kinds import QPool2d
+from codegen_c.operators.kinds import Operator, QPool2d
 
 
 def reference(operator: QPool2d, inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -15,7 +15,7 @@ def reference(operator: QPool2d, inputs: list[np.ndarray]) -> list[np.ndarray]:
     sums, counts = window_sums(operator, inputs[0]), counted_taps(operator)
     if operator.method == "max":
         return [np.minimum(sums, operator.high).astype(operator.output.dtype)]
-    if operator.rounding == "tflite":
+    if not operator.has_factor:
         averages = requantize_tflite.divide(sums, counts[:, :, np.newaxis])
         return [np.clip(averages, operator.low, operator.high).astype(operator.output.dtype)]
     return [average(operator).run(sums, (counts - counts.min())[:, :, np.newaxis])]
@@ -29,7 +29,7 @@ def window_sums(operator: QPool2d, x: np.ndarray) -> np.ndarray:
         for _, _, tap in taps(x, operator.window, (size[0], size[1]), operator.low):
             largest = np.maximum(largest, tap)
         return largest
-    zero_point = quantization(operator.inputs[0]).zero_point if operator.rounding == "onnx" else 0
+    zero_point = quantization(operator.inputs[0]).zero_point if operator.has_factor else 0
     sums = np.zeros(operator.output.shape, dtype=np.int64)
     for _, _, tap in taps(x, operator.window, (size[0], size[1]), zero_point):
         sums += tap.astype(np.int64) - zero_point
@@ -60,4 +60,18 @@ def factors(operator: QPool2d) -> np.ndarray:
 
 
 def average(operator: QPool2d) -> Requantize:
+    """Requantization of sums, where they have a factor."""
+    if operator.rounding == "tflite":
+        count = operator.window.kernel[0] * operator.window.kernel[1]
+        return mean_requantize(operator, count, low=operator.low, high=operator.high)
     return Requantize.of(factors(operator), output=operator.output, low=operator.low, high=operator.high)
+
+
+def mean_requantize(operator: Operator, count: int, *, low: int, high: int) -> Requantize:
+    """TensorFlow Lite's requantization of sums of `count` elements to their mean."""
+    ratio = scale_of(operator.inputs[0]) / scale_of(operator.output)
+    mantissa, shift = requantize_tflite.fixed_point_of_mean(ratio, count)
+    return Requantize(
+        mantissa=np.array([mantissa], np.int32), shift=np.array([shift], np.uint8), output=operator.output, low=low,
+        high=high, rounding="tflite",
+    )  # fmt: skip

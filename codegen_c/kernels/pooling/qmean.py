@@ -1,7 +1,7 @@
 """Mean or sum of a QDQ tensor over any axes, integers only: one sum for each element of the output, ascending.
 
 int8 or uint8[...] -> int8 or uint8[...], reduced axes with an extent of 1. x - zero point is added up in int32 and
-multiplied by input scale / (output scale * number of elements), rounded once, halves to even, and clamped.
+multiplied by input scale / (output scale * number of elements), either rounding, and clamped.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import numpy as np
 
 from codegen_c.c_text.text import C_TYPES, block
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
+from codegen_c.kernels.pooling.pool_sums import mean_requantize
 from codegen_c.kernels.shared.requantize import (
     Requantize,
+    largest_distance,
     quantization,
     quantized_bytes,
     results_fit,
-    rounds_once,
     scale_of,
 )
 from codegen_c.kernels.shared.window import strided
@@ -30,7 +31,7 @@ def reference(operator: QMean, inputs: list[np.ndarray]) -> list[np.ndarray]:
 
 def sums_fit(operator: QMean, target: Target) -> bool:
     """what is added up must fit an int32, and be less than 2^30 steps of the output"""
-    largest = np.array(255 * num_added(operator))
+    largest = np.array(largest_distance(operator.inputs[0]) * num_added(operator))
     return bool(0 < largest < 1 << 31) and results_fit(-largest, largest, _factors(operator))
 
 
@@ -45,7 +46,11 @@ def _factors(operator: QMean) -> np.ndarray:
 
 
 def finish(operator: QMean) -> Requantize:
-    return Requantize.of(_factors(operator), output=operator.output, low=operator.low, high=operator.high)
+    if operator.rounding == "tflite" and operator.divide:
+        return mean_requantize(operator, num_added(operator), low=operator.low, high=operator.high)
+    return Requantize.of(
+        _factors(operator), output=operator.output, low=operator.low, high=operator.high, rounding=operator.rounding
+    )
 
 
 def implement(operator: QMean, target: Target, stored: StoredRows) -> Implementation:
@@ -105,6 +110,4 @@ def _runs(operator: QMean) -> list[tuple[int, bool]]:
     return runs
 
 
-KERNEL = Kernel(
-    name="qmean_i8", operator=QMean, implement=implement, constraints=(rounds_once, quantized_bytes, sums_fit)
-)
+KERNEL = Kernel(name="qmean_i8", operator=QMean, implement=implement, constraints=(quantized_bytes, sums_fit))

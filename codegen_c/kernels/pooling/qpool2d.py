@@ -3,7 +3,8 @@
 int8 or uint8[N, H, W, C] -> int8 or uint8[N, P, Q, C]. Max takes the largest tap inside the input. Average adds
 x - zero point in int32, r then s ascending, and multiplies by input scale / (output scale * number of taps): of
 those inside the input, or of the whole window (padding then being real zeros); rounded once, halves to even. In
-rounding "tflite" the integers themselves are averaged, on one scale, halves away from zero.
+rounding "tflite" the integers themselves are averaged, on one scale, halves away from zero; but a mean has a factor,
+with TensorFlow Lite's roundings.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parame
 from codegen_c.kernels.pooling.pool_by_rows import LAYER, accumulating, factors_text, pool_shapes
 from codegen_c.kernels.pooling.pool_sums import average, counted_taps, factors, reference
 from codegen_c.kernels.shared.layer import BLOCK_INCLUDES, with_rings
-from codegen_c.kernels.shared.requantize import Requantize, quantization, quantized_bytes, results_fit
+from codegen_c.kernels.shared.requantize import Requantize, largest_distance, quantization, quantized_bytes, results_fit
 from codegen_c.kernels.shared.window import CHANNEL_BLOCK, ROW_PARAMETERS, spatial
 from codegen_c.operators.kinds import QPool2d
 
@@ -24,7 +25,7 @@ def keeps_quantization(operator: QPool2d, target: Target) -> bool:
     """max pooling, and averages as TFLite takes them, must have one type, scale and zero point on both sides"""
     source, output = operator.inputs[0], operator.output
     same = source.dtype == output.dtype and quantization(source) == quantization(output)
-    return same or (operator.method == "average" and operator.rounding == "onnx")
+    return same or operator.has_factor
 
 
 def counts_what_it_reads(operator: QPool2d, target: Target) -> bool:
@@ -41,12 +42,13 @@ def sums_fit(operator: QPool2d, target: Target) -> bool:
     """a window must add up to no more than an int32 holds, and to less than 2^30 steps of the output"""
     if operator.method == "max":
         return True
-    largest = np.array(255 * operator.window.kernel[0] * operator.window.kernel[1])
+    farthest = largest_distance(operator.inputs[0])
+    largest = np.array(farthest * operator.window.kernel[0] * operator.window.kernel[1])
     return bool(largest < 1 << 31) and results_fit(-largest, largest, factors(operator))
 
 
 def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implementation:
-    finish = average(operator) if operator.method == "average" and operator.rounding == "onnx" else None
+    finish = average(operator) if operator.has_factor else None
     num_taps = operator.output.num_elements * operator.window.kernel[0] * operator.window.kernel[1]
     per_tap = 2 if operator.method == "average" and not any(operator.window.padding) else 3
     return Implementation(
@@ -83,9 +85,10 @@ def _body(stored: StoredRows, finish: Requantize | None) -> str:
     return "\n".join([*rings, *(finish.tables() if finish else []), call])
 
 
+WINDOWS = (keeps_quantization, counts_what_it_reads, windows_meet_input, sums_fit)
 KERNEL = Kernel(
     name="qpool2d_i8",
     operator=QPool2d,
     implement=implement,
-    constraints=(quantized_bytes, keeps_quantization, counts_what_it_reads, windows_meet_input, sums_fit),
+    constraints=(quantized_bytes, *WINDOWS),
 )

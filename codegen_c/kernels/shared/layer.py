@@ -30,7 +30,9 @@ def image(tensor: TensorType, *, pitch: int | None = None, kept: Kept | None = N
     }  # fmt: skip
     if kept:
         members |= {"is_ring": True, "ring_rows": kept.stored_text, "ring_shift": kept.shift_text or 0}
-    if tensor.dtype == "uint8":
+    if tensor.dtype in ("int16", "uint16"):
+        members |= {"is_wide": True}
+    if tensor.dtype in ("uint8", "uint16"):
         members |= {"is_unsigned": True}
     if tensor.quantization:
         members |= {"zero_point": tensor.quantization.zero_point}
@@ -48,9 +50,11 @@ def sliding_window(window: Window) -> dict[str, Value]:
     }  # fmt: skip
 
 
-def rescale(finish: Requantize) -> dict[str, Value]:
-    """A `tvm_ext_rescale` of tvm_ext_qblock.h."""
-    return {
+def rescale(finish: Requantize, *, wide: bool = False) -> dict[str, Value]:
+    """A `tvm_ext_rescale` of tvm_ext_qblock.h. wide: of sums of 64 bits."""
+    members: dict[str, Value] = {"is_wide": True} if wide else {}
+    members |= {"rounds_up": True} if finish.rounding == "tflite_wide" else {}
+    return members | {
         "rounds_twice": finish.rounding == "tflite", "channel_step": 0 if finish.is_uniform else 1,
         "zero_point": quantization(finish.output).zero_point, "low": finish.low, "high": finish.high,
     }  # fmt: skip

@@ -4,24 +4,29 @@ A positive real factor is mantissa / 2^shift with a mantissa of 31 bits. "onnx" 
 round-half-to-even(sum * mantissa / 2^shift) + zero point, clamped: one rounding of an exact 64-bit product,
 here and in tvm_ext_requantize.h. The mantissa is within 2^-32 of the double-precision factor, so results
 differ from real arithmetic only where a sum lies that close to a tie. "tflite" rounding, requantize_tflite.py, is
-done twice and on halves away from zero; which of the two a layer means is a field of its operator.
+done twice and on halves away from zero; which of the two a layer means is a field of its operator. Sums that need more
+than 32 bits leave the mantissa as many bits as a 64-bit product has room for; "tflite_wide" rounding of these is
+TensorFlow Lite's: a mantissa of 15 bits, once, halves up.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 
 from codegen_c.c_text.text import C_TYPES, block
 from codegen_c.kernels.contract import Parameter, Target
 from codegen_c.kernels.shared import requantize_tflite
-from codegen_c.operators.kinds import Array, Operator, QConv2d, QDense, Rounding, TensorType
+from codegen_c.operators.kinds import Array, Operator, QConv2d, QDense, TensorType
 from codegen_c.operators.quantization import Quantization
 
 INCLUDES = ("tvm_ext_requantize.h",)
+BYTES = ("int8", "uint8")
+SumRounding = Literal["onnx", "tflite", "tflite_wide"]
 MANTISSA_BITS = 31
 MAX_SHIFT = 62
 # Far beyond every 8-bit clamp, and low enough that a zero point added to it stays within int32.
@@ -35,7 +40,7 @@ def rounds_once(operator: Operator, target: Target) -> bool:
 
 def quantized_bytes(operator: Operator, target: Target) -> bool:
     """activations must be int8 or uint8 with one scale, finite and above zero, and a zero point of that type"""
-    return all(_is_quantized_byte(t) for t in (*operator.inputs, *operator.outputs))
+    return all(is_quantized_integer(t, BYTES) for t in (*operator.inputs, *operator.outputs))
 
 
 def integer_weights(operator: QConv2d | QDense, target: Target) -> bool:
@@ -43,8 +48,9 @@ def integer_weights(operator: QConv2d | QDense, target: Target) -> bool:
     return (operator.weight.dtype, operator.weight_scale.dtype, operator.bias.dtype) == ("int8", "float32", "int32")
 
 
-def _is_quantized_byte(tensor: TensorType) -> bool:
-    if tensor.dtype not in ("int8", "uint8") or tensor.quantization is None:
+def is_quantized_integer(tensor: TensorType, dtypes: Sequence[str]) -> bool:
+    """True for a tensor of one of these types with a scale that is finite and above zero, and a zero point it holds."""
+    if tensor.dtype not in dtypes or tensor.quantization is None:
         return False
     limits = np.iinfo(tensor.dtype)
     scale = scale_of(tensor)
@@ -57,6 +63,29 @@ def quantization(tensor: TensorType) -> Quantization:
     return tensor.quantization
 
 
+def wide_sums(tensor: TensorType, products: Callable[[], Products]) -> Products | None:
+    """Sums over activations of 16 bits that 32 bits do not hold; None for all others.
+
+    products: asked where the element type leaves it open.
+    """
+    if np.dtype(tensor.dtype).itemsize == 1:
+        return None
+    sums = products()
+    return None if sums.fit_int32() else sums
+
+
+def largest_distance(tensor: TensorType) -> int:
+    """Largest distance of an element from the zero point, in steps."""
+    limits, zero_point = np.iinfo(tensor.dtype), quantization(tensor).zero_point
+    return max(int(limits.max) - zero_point, zero_point - int(limits.min))
+
+
+def sum_rounding(operator: QConv2d | QDense) -> SumRounding:
+    """How a layer's sums are rounded; TensorFlow Lite has sums of 64 bits where a bias has so many."""
+    wide = operator.rounding == "tflite" and operator.bias.dtype == np.int64
+    return "tflite_wide" if wide else operator.rounding
+
+
 def scale_of(tensor: TensorType) -> float:
     """The scale as models store it: rounded to float32, then exact in double precision."""
     return float(np.float32(quantization(tensor).scale))
@@ -67,14 +96,14 @@ def channel_factors(operator: QConv2d | QDense) -> Array:
     return scale_of(operator.inputs[0]) * operator.weight_scale.astype(np.float64) / scale_of(operator.output)
 
 
-def fixed_point(factor: float) -> tuple[int, int]:
-    """(mantissa, shift) with mantissa / 2^shift nearest to the factor, mantissa below 2^31 and shift 1 to 62.
+def fixed_point(factor: float, bits: int = MANTISSA_BITS) -> tuple[int, int]:
+    """(mantissa, shift) with mantissa / 2^shift nearest to the factor, mantissa below 2^bits and shift 1 to 62.
 
-    factor: 0 up to RESULT_LIMIT. One so small that no int32 times it reaches more than a half becomes 0.
+    factor: 0 up to RESULT_LIMIT. One so small that no number of 62 - bits times it reaches more than a half becomes 0.
     """
     fraction, exponent = math.frexp(factor)
-    mantissa, shift = round(fraction * (1 << MANTISSA_BITS)), MANTISSA_BITS - exponent
-    if mantissa == 1 << MANTISSA_BITS:
+    mantissa, shift = round(fraction * (1 << bits)), bits - exponent
+    if mantissa == 1 << bits:
         mantissa, shift = mantissa >> 1, shift - 1
     return (mantissa, shift) if mantissa and shift <= MAX_SHIFT else (0, 1)
 
@@ -137,14 +166,26 @@ class Products:
         return bool(low.min() >= -(1 << 31) and high.max() < 1 << 31)
 
     @property
+    def largest(self) -> int:
+        """Bound of the magnitude of every partial sum."""
+        low, high = self.range()
+        return max(-int(low.min()), int(high.max()), 0)
+
+    @property
     def bias(self) -> Array:
-        """The start as the C code reads it, int32[K]."""
-        return self.start.astype(np.int32)
+        """The start as the C code reads it: int32[K], or int64[K] where sums have 64 bits."""
+        return self.start.astype(np.int32 if self.fit_int32() else np.int64)
+
+
+def _fixed_point(factor: float, rounding: SumRounding, bits: int) -> tuple[int, int]:
+    if rounding == "onnx":
+        return fixed_point(factor, bits)
+    return (requantize_tflite.fixed_point if rounding == "tflite" else requantize_tflite.fixed_point_wide)(factor)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Requantize:
-    """Requantization of an int32 sum to an element of the output, as `$_requantize(sum, …)`.
+    """Requantization of a sum to an element of the output, as `$_requantize(sum, …)` of an int32 one.
 
     mantissa: int32[K], shift: uint8[K], one for each channel (or count, for pools); of length 1 where all
     are equal: then they are literals of the function instead of tables.
@@ -155,12 +196,22 @@ class Requantize:
     output: TensorType
     low: int
     high: int
-    rounding: Rounding = "onnx"
+    rounding: SumRounding = "onnx"
 
     @classmethod
-    def of(cls, factors: Array, *, output: TensorType, low: int, high: int, rounding: Rounding = "onnx") -> Self:
-        split = fixed_point if rounding == "onnx" else requantize_tflite.fixed_point
-        pairs = [split(float(factor)) for factor in factors]
+    def of(
+        cls,
+        factors: Array,
+        *,
+        output: TensorType,
+        low: int,
+        high: int,
+        rounding: SumRounding = "onnx",
+        largest: int = 0,
+    ) -> Self:
+        """Requantization by real factors. largest: bound of what is rounded, where 32 bits may not hold it."""
+        bits = min(MANTISSA_BITS, MAX_SHIFT - largest.bit_length())
+        pairs = [_fixed_point(float(factor), rounding, bits) for factor in factors]
         pairs = pairs[:1] if len(set(pairs)) == 1 else pairs
         return cls(
             mantissa=np.array([mantissa for mantissa, _ in pairs], dtype=np.int32),
@@ -195,6 +246,8 @@ class Requantize:
             )
         if self.rounding == "onnx":
             value = round_shift(sums * mantissa.astype(np.int64), shift)
+        elif self.rounding == "tflite_wide":
+            value = requantize_tflite.multiply_wide(sums, mantissa, shift)
         else:
             value = requantize_tflite.multiply(sums, mantissa, shift)
         value = value + quantization(self.output).zero_point

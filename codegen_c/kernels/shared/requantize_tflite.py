@@ -18,6 +18,8 @@ INCLUDES = ("tvm_ext_requantize.h", "tvm_ext_requantize_tflite.h")
 # Bits of a mantissa; factors below 2^-32 are zero.
 _BITS = 31
 _SMALLEST_EXPONENT = -31
+_DROPPED_BITS = 16
+"""Bits of a mantissa that sums of 64 bits leave no room for."""
 
 
 def rounds_as_tflite(operator: Operator, target: Target) -> bool:
@@ -32,6 +34,29 @@ def fixed_point(factor: float) -> tuple[int, int]:
     if mantissa == 1 << _BITS:
         mantissa, exponent = mantissa >> 1, exponent + 1
     return (mantissa, _BITS - exponent) if mantissa and exponent >= _SMALLEST_EXPONENT else (0, _BITS)
+
+
+def fixed_point_wide(factor: float) -> tuple[int, int]:
+    """(mantissa, shift) for sums of 64 bits: the mantissa of `fixed_point` to 15 bits, halves up, below 2^15."""
+    mantissa, shift = fixed_point(factor)
+    reduced = min((mantissa + (1 << (_DROPPED_BITS - 1))) >> _DROPPED_BITS, (1 << (_BITS - _DROPPED_BITS)) - 1)
+    return reduced, shift - _DROPPED_BITS
+
+
+def multiply_wide(value: Array, mantissa: Array | int, shift: Array | int) -> Array:
+    """int64 value * mantissa / 2^shift, rounded once, halves up. The product stays below 2^62; shift: at least 1."""
+    shift = np.asarray(shift, np.int64)
+    return (value * np.asarray(mantissa, np.int64) + (np.int64(1) << (shift - 1))) >> shift
+
+
+def fixed_point_of_mean(factor: float, count: int) -> tuple[int, int]:
+    """(mantissa, shift) for the mean of `count` elements: the factor's mantissa divided by as many, downwards.
+
+    It is brought to more bits first, as many as the count has and a product leaves room for.
+    """
+    mantissa, shift = fixed_point(factor)
+    more = min(count.bit_length() - 1, 32, 2 * _BITS - shift)
+    return (mantissa << more) // count, shift + more
 
 
 def multiply(value: Array, mantissa: Array | int, shift: Array | int) -> Array:

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from tvm_ext.frontends.tflite.check_scales import Scales
-from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
+from tvm_ext.frontends.tflite.read_file import ACTIVATIONS, TfliteFile, TfliteNode, TfliteTensor
 
-_BYTES = ("int8", "uint8")
 # Operators that copy, compare or select integers as they are, whatever the scales of these.
 _SAME_SCALE = frozenset(
     "RESHAPE SQUEEZE EXPAND_DIMS TRANSPOSE SLICE STRIDED_SLICE SPLIT SPLIT_V PACK UNPACK GATHER GATHER_ND TILE "
@@ -36,7 +35,7 @@ def rescaling(file: TfliteFile, node: TfliteNode) -> str | None:
     inputs = [file.tensors[index] for index in node.inputs if index >= 0]
     outputs = [file.tensors[index] for index in node.outputs if index >= 0]
     if node.operator in _SAME_SCALE:
-        return _of_copies([tensor for tensor in (*inputs, *outputs) if tensor.dtype in _BYTES])
+        return _of_copies([tensor for tensor in (*inputs, *outputs) if tensor.dtype in ACTIVATIONS])
     if node.operator in _FIXED:
         return _of_fixed(node.operator, outputs)
     return _of_weights(node, inputs, outputs) if node.operator in _WITH_WEIGHTS and len(inputs) > 1 else None

@@ -45,7 +45,8 @@ def read_scales(
     if not np.isfinite(scale).all() or (scale <= 0).any():
         wrong = scale[~(np.isfinite(scale) & (scale > 0))][0]
         raise BadModel(f"{where} has a scale of {wrong}; scales are finite and above zero.")
-    axis = int(quantization.QuantizedDimension())
+    # Along the only axis there is no other one; older converters name that of the weights for a bias.
+    axis = 0 if len(shape) == 1 else int(quantization.QuantizedDimension())
     if scale.size > 1 and not 0 <= axis < len(shape):
         raise BadModel(f"{where} has {scale.size} scales for axis {axis}; its shape {list(shape)} has no such axis.")
     if scale.size > 1 and shape[axis] != scale.size:

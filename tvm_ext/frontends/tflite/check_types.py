@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tflite
 
-from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
+from tvm_ext.frontends.tflite.read_file import ACTIVATIONS, TfliteFile, TfliteNode, TfliteTensor
 
 _BYTES = ("int8", "uint8")
 # Operators that runtimes lack on quantized tensors, or compute there otherwise than on the real numbers.
@@ -62,8 +62,8 @@ def mistyped(file: TfliteFile, node: TfliteNode) -> str | None:
     outputs = [file.tensors[index] for index in node.outputs if index >= 0]
     if not inputs or not outputs:
         return None
-    if node.operator == "QUANTIZE" and outputs[0].dtype not in (*_BYTES, "int32"):
-        return f"it quantizes to {outputs[0].dtype}, not to int8, uint8 or int32"
+    if node.operator == "QUANTIZE" and outputs[0].dtype not in (*ACTIVATIONS, "int32"):
+        return f"it quantizes to {outputs[0].dtype}, not to int8, uint8, int16 or int32"
     if node.operator == "SHAPE" and outputs[0].dtype not in ("int32", "int64"):
         return f"its output {outputs[0].name!r} is {outputs[0].dtype}, not int32 or int64"
     if node.operator == "SPLIT" and any(tensor.dtype != inputs[-1].dtype for tensor in outputs):
@@ -109,7 +109,7 @@ def _of_equals(node: TfliteNode, inputs: list[TfliteTensor], outputs: list[Tflit
     for tensor in others:
         if tensor.dtype != first.dtype:
             return f"{first.name!r} is {first.dtype} and {tensor.name!r} {tensor.dtype}; both have one type"
-        if first.dtype in _BYTES and (tensor.scales is None) != (first.scales is None):
+        if first.dtype in ACTIVATIONS and (tensor.scales is None) != (first.scales is None):
             return f"of {first.name!r} and {tensor.name!r} only one has a scale"
     return None
 

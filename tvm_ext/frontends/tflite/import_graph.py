@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import tflite
 import tvm
 from tvm import relax
@@ -24,9 +25,9 @@ from tvm_ext.frontends.statements import Statements
 from tvm_ext.frontends.tflite.converter import FloatConverter
 from tvm_ext.frontends.tflite.gather_nd import gather_nd
 from tvm_ext.frontends.tflite.layers import LAYERS, LayerInput, options_of, quantized
-from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
+from tvm_ext.frontends.tflite.read_file import ACTIVATIONS, TfliteFile, TfliteNode, TfliteTensor
 from tvm_ext.frontends.tflite.refusals import WAY_OUT, refusal
-from tvm_ext.frontends.tflite.rescale import rescaled_to_int32
+from tvm_ext.frontends.tflite.rescale import rescaled_integers
 from tvm_ext.frontends.tflite.resources import Variable
 from tvm_ext.frontends.tflite.variable_tensors import KEEPING
 
@@ -131,7 +132,8 @@ class _Importer:
         wanted = [self._file.tensors[index] for index in node.outputs]
 
         def make(builder: relax.BlockBuilder) -> relax.Expr:
-            moves = self._moves(node) or node.operator in KEEPING  # these give elements of the file's own types
+            # These give elements of the file's own types.
+            moves = self._moves(node) or node.operator in KEEPING or self._rescales(node)
             result = builder.normalize(self._computed(node, builder, moves))
             fields = self._fields(result, len(wanted), builder)
             finished = [
@@ -157,7 +159,7 @@ class _Importer:
     def _moves(self, node: TfliteNode) -> bool:
         """True if the operator runs on the integers themselves."""
         tensors = [self._file.tensors[index] for index in (*node.inputs, *node.outputs) if index >= 0]
-        scaled = [tensor for tensor in tensors if tensor.scales is not None and tensor.dtype in ("int8", "uint8")]
+        scaled = [tensor for tensor in tensors if tensor.scales is not None and tensor.dtype in ACTIVATIONS]
         same = all(scaled[0].scales.equals(tensor.scales) and scaled[0].dtype == tensor.dtype for tensor in scaled)
         return same and (node.operator in _MOVES or node.operator.startswith("PAD"))
 
@@ -165,6 +167,9 @@ class _Importer:
         given = [None if index < 0 else self._operand(index) for index in node.inputs]
         if node.operator in KEEPING:
             return KEEPING[node.operator].convert(self._file, node, self._values, builder)
+        if node.operator == "TRANSPOSE_CONV" and array_of(self._values[node.inputs[0]]) is None:
+            # TensorFlow Lite Micro goes by the shape of the output in the file, whatever this input says.
+            given[0] = LayerInput(value=constant(np.array(self._file.tensors[node.outputs[0]].shape, np.int32)))
         if node.operator in LAYERS:
             return LAYERS[node.operator](node.table, given)
         values = {
@@ -172,7 +177,7 @@ class _Importer:
             for index, operand in zip(node.inputs, given, strict=True)
             if operand is not None
         }
-        if node.operator == "QUANTIZE" and self._file.tensors[node.outputs[0]].dtype == "int32":
+        if self._rescales(node):
             return self._rescaled(node, builder)
         if node.operator in _CASTS:
             return values[node.inputs[0]]
@@ -198,14 +203,19 @@ class _Importer:
 
     def _operand(self, index: int) -> LayerInput:
         tensor = self._file.tensors[index]
-        is_quantized = tensor.scales is not None and (tensor.dtype in ("int8", "uint8") or tensor.data is not None)
+        is_quantized = tensor.scales is not None and (tensor.dtype in ACTIVATIONS or tensor.data is not None)
         return LayerInput(value=self._values[index], scales=tensor.scales if is_quantized else None)
+
+    def _rescales(self, node: TfliteNode) -> bool:
+        """True for a QUANTIZE between int32 and other integers, which float32 would not hold."""
+        types = [self._file.tensors[index].dtype for index in (*node.inputs, *node.outputs)]
+        return node.operator == "QUANTIZE" and "int32" in types
 
     def _rescaled(self, node: TfliteNode, builder: relax.BlockBuilder) -> relax.Expr:
         given, wanted = self._file.tensors[node.inputs[0]], self._file.tensors[node.outputs[0]]
-        if given.dtype != "int8" or given.scales is None or wanted.scales is None:
-            raise Refused(f"quantizing {given.dtype} to int32 is not supported")
-        return rescaled_to_int32(builder, self._values[node.inputs[0]], given.scales, wanted.scales)
+        if given.scales is None or wanted.scales is None or wanted.dtype is None:
+            raise Refused(f"quantizing {given.dtype} to {wanted.dtype} is not supported")
+        return rescaled_integers(builder, self._values[node.inputs[0]], given.scales, wanted.scales, wanted.dtype)
 
     def _padded(self, node: TfliteNode, values: Mapping[int, relax.Expr]) -> relax.Expr:
         """PAD and PADV2 on integers: with the zero point, or the number the model gives."""
@@ -230,7 +240,7 @@ class _Importer:
         """
         assert tensor.dtype is not None, "refused before"
         value = builder.emit(value)
-        if tensor.scales is not None and tensor.dtype in ("int8", "uint8") and not moves:
+        if tensor.scales is not None and tensor.dtype in ACTIVATIONS and not moves:
             value = builder.emit(quantized(value, tensor.scales, tensor.dtype))
         elif str(value.ty.dtype) != tensor.dtype:
             value = builder.emit(relax.op.astype(value, tensor.dtype))

@@ -6,7 +6,7 @@ TVM's own converters turn them to HWIO, and give matrices the shape of their inp
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,13 @@ import tflite
 from tvm import relax
 
 from relay_passes.dataflow import array_of, constant, infer, static_shape
+from tvm_ext.core.wide_biases import HIGH_SCALE, LARGEST, split_bias
 from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.tflite.check_scales import Scales
 from tvm_ext.frontends.tflite.rescale import check_sums
 
-_WIDEST = 255
-"""The largest difference of two elements of 8 bits."""
+_WIDEST = {"int8": 255, "uint8": 255, "int16": 1 << 15}
+"""The largest distance of an element from the zero point, by element type; that of int16 is 0."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -97,7 +98,7 @@ def convolution(table: tflite.Operator, operands: list[LayerInput | None]) -> re
     if per_group == 0 or depth % per_group:
         raise Refused(f"{depth} input channels do not divide into groups of {per_group}")
     kernel = static_shape(weight.value)[1:3]
-    _check_sums(weight, operands[2:], axis=0)
+    _check_sums(data, weight, operands[2:], axis=0)
     return _convolve(data, weight.real(), kernel, operands[2:], options, groups=depth // per_group)
 
 
@@ -109,7 +110,7 @@ def depthwise(table: tflite.Operator, operands: list[LayerInput | None]) -> rela
     if static_shape(weight.value)[0] != 1 or depth == 0 or num_outputs % depth:
         raise Refused(f"{num_outputs} output channels are no multiple of {depth} input channels")
     kernel = static_shape(weight.value)[1:3]
-    _check_sums(weight, operands[2:], axis=3)
+    _check_sums(data, weight, operands[2:], axis=3)
     return _convolve(data, weight.real(axes=(3, 1, 2, 0)), kernel, operands[2:], options, groups=depth)
 
 
@@ -137,6 +138,35 @@ def _convolve(
     return activated(_biased(result, rest), options.FusedActivationFunction())
 
 
+def transposed_convolution(table: tflite.Operator, operands: list[LayerInput | None]) -> relax.Expr:
+    """TRANSPOSE_CONV: shape of the output, weights [K, R, S, C], data and bias in the file; it has no activation."""
+    size, weight, data = (_given(operand) for operand in operands[:3])
+    options = options_of(table, tflite.TransposeConvOptions)
+    shape = array_of(size.value)
+    if shape is None or shape.size != 4:
+        raise Refused("the shape of its output depends on data")
+    if options.FusedActivationFunction() != tflite.ActivationFunctionType.NONE:
+        raise Refused("its fused activation is ignored by TensorFlow Lite Micro")
+    extents, wanted = static_shape(data.value)[1:3], [int(extent) for extent in shape[1:3]]
+    kernel, strides = static_shape(weight.value)[1:3], (options.StrideH(), options.StrideW())
+    if int(shape[3]) != static_shape(weight.value)[0] or static_shape(weight.value)[3] != static_shape(data.value)[3]:
+        raise Refused("its weights fit neither its input's channels nor its output's")
+    _check_sums(data, weight, operands[3:], axis=0)
+    padding, beyond = [0, 0, 0, 0], [0, 0]
+    for axis in (0, 1):
+        if options.Padding() == tflite.Padding.SAME:
+            padding[axis] = same_padding(wanted[axis], kernel[axis], strides[axis], 1)[0]
+        behind = (extents[axis] - 1) * strides[axis] + kernel[axis] - padding[axis] - wanted[axis]
+        padding[axis + 2], beyond[axis] = max(behind, 0), max(-behind, 0)
+        if beyond[axis] >= strides[axis]:
+            raise Refused(f"its input does not reach all of its output {wanted}")
+    result = relax.op.nn.conv2d_transpose(
+        data.real(), weight.real(), strides=strides, padding=padding, output_padding=beyond, data_layout="NHWC",
+        kernel_layout="OHWI", out_layout="NHWC",
+    )  # fmt: skip
+    return _biased(result, operands[3:])
+
+
 def same_padding(extent: int, kernel: int, stride: int, dilation: int) -> tuple[int, int]:
     """(before, after) such that there are ceil(extent / stride) outputs; the odd one goes behind."""
     outputs = -(-extent // stride)
@@ -150,7 +180,7 @@ def fully_connected(table: tflite.Operator, operands: list[LayerInput | None]) -
     options = options_of(table, tflite.FullyConnectedOptions)
     if options.WeightsFormat() != 0:
         raise Refused("its weights are shuffled for one processor")
-    _check_sums(weight, operands[2:], axis=0)
+    _check_sums(data, weight, operands[2:], axis=0)
     shape, depth = static_shape(data.value), static_shape(weight.value)[1]
     num_elements = int(np.prod(shape))
     if depth == 0 or num_elements % depth:
@@ -166,15 +196,37 @@ def fully_connected(table: tflite.Operator, operands: list[LayerInput | None]) -
 
 def _biased(result: relax.Expr, rest: list[LayerInput | None]) -> relax.Expr:
     bias = rest[0] if rest else None
-    return result if bias is None else relax.op.add(result, bias.real())
+    if bias is None:
+        return result
+    for part in _bias_parts(bias):
+        result = relax.op.add(result, part.real())
+    return result
 
 
-def _check_sums(weight: LayerInput, rest: list[LayerInput | None], axis: int) -> None:
-    """Raises Refused where a sum may overflow, as it does in TensorFlow Lite. axis: of the weights, output channels."""
+def _bias_parts(bias: LayerInput) -> tuple[LayerInput, ...]:
+    """The bias itself, or of one with 64 bits its two parts. Raises Refused."""
+    array = array_of(bias.value)
+    if bias.scales is None or array is None or array.dtype != np.int64:
+        return (bias,)
+    if np.abs(array).max(initial=0) > LARGEST:
+        raise Refused("its bias has more than 62 bits")
+    high, low = split_bias(array)
+    larger = replace(bias.scales, scale=bias.scales.scale * np.float32(HIGH_SCALE))
+    return LayerInput(value=constant(high), scales=larger), LayerInput(value=constant(low), scales=bias.scales)
+
+
+def _check_sums(data: LayerInput, weight: LayerInput, rest: list[LayerInput | None], axis: int) -> None:
+    """Raises Refused where a sum may overflow, as it does in TensorFlow Lite. axis: of the weights, output channels.
+
+    Sums over int16 have 64 bits, but where a bias of 32 bits is given.
+    """
     array, bias = array_of(weight.value), array_of(rest[0].value) if rest and rest[0] else None
-    if weight.scales is None or array is None or array.dtype != np.int8:
+    dtype = str(data.value.ty.dtype)
+    if weight.scales is None or array is None or array.dtype != np.int8 or dtype not in _WIDEST:
         return
-    each = np.abs(np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1).astype(np.int64)).sum(1) * _WIDEST
+    if dtype == "int16" and (bias is None or bias.dtype != np.int32):
+        return
+    each = np.abs(np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1).astype(np.int64)).sum(1) * _WIDEST[dtype]
     check_sums(each + (0 if bias is None else np.abs(bias.astype(np.int64))), 1 / 2)
 
 
@@ -188,4 +240,5 @@ LAYERS: dict[str, Callable[[tflite.Operator, list[LayerInput | None]], relax.Exp
     "CONV_2D": convolution,
     "DEPTHWISE_CONV_2D": depthwise,
     "FULLY_CONNECTED": fully_connected,
+    "TRANSPOSE_CONV": transposed_convolution,
 }

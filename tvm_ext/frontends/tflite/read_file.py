@@ -32,6 +32,8 @@ _DTYPES = {
 _TYPE_NAMES = {value: name for name, value in vars(tflite.TensorType).items() if not name.startswith("_")}
 _NEWER_CODE_SLOT = 10
 """Place of an operator code's newer field in its table's list of fields."""
+ACTIVATIONS = ("int8", "uint8", "int16")
+"""Element types of quantized activations."""
 _OPERATOR_NAMES = {value: name for name, value in vars(tflite.BuiltinOperator).items() if not name.startswith("_")}
 
 

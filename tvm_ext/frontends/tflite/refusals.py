@@ -5,7 +5,8 @@ from __future__ import annotations
 from tvm_ext.frontends.tflite.check_options import impossible
 from tvm_ext.frontends.tflite.check_rescaling import rescaling
 from tvm_ext.frontends.tflite.check_types import mistyped
-from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
+from tvm_ext.frontends.tflite.read_file import ACTIVATIONS, TfliteFile, TfliteNode, TfliteTensor
+from tvm_ext.frontends.tflite.sixteen_bits import refusal_of_words
 from tvm_ext.frontends.tflite.variable_tensors import KEEPING, refusal_of_keeping
 
 WAY_OUT = "Convert the model without them, with static shapes and built-in operators only."
@@ -14,7 +15,6 @@ WAY_OUT = "Convert the model without them, with static shapes and built-in opera
 _CONTROL_FLOW = frozenset("IF WHILE CALL STABLEHLO_WHILE STABLEHLO_COMPOSITE STABLEHLO_CUSTOM_CALL".split())
 _RANDOM = frozenset("RANDOM_UNIFORM RANDOM_STANDARD_NORMAL MULTINOMIAL STABLEHLO_RNG_BIT_GENERATOR".split())
 _TABLES = "HASHTABLE"
-_QUANTIZED_TYPES = ("int8", "uint8")
 # Bit by bit the same in the schema, but another meaning: weights, biases, indices, shapes.
 _INTEGER_DATA = ("int32", "int64")
 
@@ -34,13 +34,11 @@ def refusal(file: TfliteFile, node: TfliteNode) -> str | None:
     if node.operator in KEEPING:
         return refusal_of_keeping(file, node)
     tensors = [file.tensors[index] for index in (*node.inputs, *node.outputs) if index >= 0]
-    wide = [file.tensors[index] for index in node.inputs if index >= 0]
-    wide += [file.tensors[index] for index in node.outputs if node.operator != "QUANTIZE"]
-    for tensor in wide:
+    for tensor in tensors if node.operator != "QUANTIZE" else ():
         if tensor.scales is not None and tensor.data is None and tensor.dtype in _INTEGER_DATA:
             return f"its tensor {tensor.name!r} is quantized to {tensor.dtype}; quantize to int8"
     reasons = (_of_tensor(tensor) for tensor in tensors)
-    found = next((reason for reason in reasons if reason), None)
+    found = next((reason for reason in reasons if reason), None) or refusal_of_words(node, tensors)
     return found or _of_weights(file, node) or impossible(file, node) or mistyped(file, node) or rescaling(file, node)
 
 
@@ -51,7 +49,7 @@ def _of_tensor(tensor: TfliteTensor) -> str | None:
         return f"its tensor {tensor.name!r} is stored sparse; convert the model with dense weights"
     if tensor.dtype is None:
         return f"its element type {tensor.type_name} is not supported"
-    if tensor.scales is not None and tensor.dtype not in (*_QUANTIZED_TYPES, *_INTEGER_DATA):
+    if tensor.scales is not None and tensor.dtype not in (*ACTIVATIONS, *_INTEGER_DATA):
         return f"{tensor.dtype} quantization is not supported; quantize to int8"
     return None
 

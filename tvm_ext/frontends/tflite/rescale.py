@@ -1,4 +1,4 @@
-"""QUANTIZE of int8 to int32 on integers, bit by bit as TensorFlow Lite Micro rounds."""
+"""QUANTIZE of integers to int32, and of int32 to integers, bit by bit as TensorFlow Lite Micro rounds."""
 
 from __future__ import annotations
 
@@ -10,23 +10,30 @@ from relay_passes.dataflow import static_shape
 from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.tflite.check_scales import Scales
 
-# Steps of the output that an int8 input can reach: what comes before the second rounding stays in int32.
+# Steps of the output that an input can reach: what comes before the second rounding stays in int32.
 _MOST_STEPS = 1 << 30
+_TYPES = ("int8", "int16", "int32")
 
 
-def rescaled_to_int32(builder: relax.BlockBuilder, value: relax.Expr, given: Scales, wanted: Scales) -> relax.Expr:
-    """int32 steps of `wanted` for the int8 steps `value` of `given`, both with one scale. Raises Refused."""
+def rescaled_integers(
+    builder: relax.BlockBuilder, value: relax.Expr, given: Scales, wanted: Scales, dtype: str
+) -> relax.Expr:
+    """Steps of `wanted`, of a type, for the steps `value` of `given`, both with one scale. Raises Refused."""
+    source = str(value.ty.dtype)
+    if source not in _TYPES or dtype not in _TYPES:
+        raise Refused(f"quantizing {source} to {dtype} is not supported")
     if given.scale.size != 1 or wanted.scale.size != 1:
         raise Refused("it rescales integers that have a scale for each channel")
     factor = float(given.scale[0]) / float(wanted.scale[0])
-    if factor * 256 >= _MOST_STEPS:
-        raise Refused(f"its scales are a factor of {factor:g} apart, more than int32 holds")
+    most = 1 if source == "int32" else _MOST_STEPS >> np.iinfo(source).bits
+    if factor >= most:
+        raise Refused(f"its scales are a factor of {factor:g} apart; from {source} it stays below {most}")
     offset, zero_point = int(given.zero_point[0]), int(wanted.zero_point[0])
 
     def compute(source: te.Tensor) -> te.Tensor:
         def element(*at: tirx.Var) -> tirx.Expr:
             steps = tirx.Cast("int64", source(*at)) - tirx.const(offset, "int64")
-            return clamped(rescaled(steps, factor) + tirx.const(zero_point, "int64"), "int32")
+            return clamped(rescaled(steps, factor) + tirx.const(zero_point, "int64"), dtype)
 
         return te.compute(static_shape(value), element, "rescaled")
 

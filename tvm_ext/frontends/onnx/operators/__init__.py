@@ -10,6 +10,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from tvm_ext.frontends.onnx.operators import (
     constants,
+    contrib_quantized,
     convolution,
     elementwise,
     fourier,
@@ -33,6 +34,7 @@ Converters = dict[tuple[str, str], type[onnx_frontend.OnnxOpConverter]]
 
 _FAMILIES = (
     constants,
+    contrib_quantized,
     convolution,
     elementwise,
     fourier,

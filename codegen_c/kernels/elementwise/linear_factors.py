@@ -1,0 +1,37 @@
+"""Functions of one quantized tensor that are linear on either side of zero: one factor for each side."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from codegen_c.kernels.shared.requantize import scale_of
+from codegen_c.operators.kinds import QUnary
+from codegen_c.operators.scalar import Instruction, Operand, ScalarProgram
+
+_ELEMENT, _ZERO = Operand(kind="value"), Operand(kind="number", number=0.0)
+_POSITIVE = Instruction(function="maximum", operands=(_ELEMENT, _ZERO))
+_NEGATIVE = Instruction(function="minimum", operands=(_ELEMENT, _ZERO))
+
+
+def linear_factors(operator: QUnary) -> tuple[float, float] | None:
+    """Output steps of one input step above and below zero; None for a function that is not linear there."""
+    program, source, output = operator.finish, operator.inputs[0], operator.output
+    ratio = scale_of(source) / scale_of(output)
+    if not program.instructions:
+        return ratio, ratio
+    if program.instructions == (_POSITIVE,):
+        return ratio, 0.0
+    slope = _slope_below_zero(program)
+    if slope is None:
+        return None
+    return ratio, scale_of(source) * float(np.float32(slope)) / scale_of(output)
+
+
+def _slope_below_zero(program: ScalarProgram) -> float | None:
+    """The slope of a leaky relu, not negative; None for other programs."""
+    match program.instructions:
+        case (first, second, Instruction(function="multiply", operands=(_, factor)), Instruction(function="add")):
+            is_leaky = (first, second, factor.kind) == (_POSITIVE, _NEGATIVE, "number")
+            return factor.number if is_leaky and factor.number >= 0 else None
+        case _:
+            return None
