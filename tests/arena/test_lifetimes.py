@@ -61,8 +61,8 @@ def test_all_bytes_of_what_is_kept_for_longer_matter() -> None:
 
 
 def test_nothing_lies_in_the_gaps_of_what_is_kept() -> None:
-    """y is alive from the first step to the last by its halves alone. Before the last one writes q, others lie there, but
-    not where y is kept."""
+    """y is alive from the first step to the last by its halves alone. Before the last one writes q, others lie there,
+    but not where y is kept."""
     made = program(
         {"x": 16, "y": 32, "p": 16, "a": 16, "b": 16, "q": 16},
         call("s0", "x", "p"), call("s1", "p", "a"), call("s2", "a", "b"), call("s3", "b", "q"),

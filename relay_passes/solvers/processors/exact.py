@@ -28,7 +28,7 @@ FAR_EFFORT = 3.0
 EFFORT: Mapping[Objective, float] = {"makespan": 1.0, "energy": 0.1, "throughput": 0.1}
 """Deterministic time limits of the solver, about seconds: they end a search without depending on the machine."""
 LINEARIZATION: Mapping[Objective, int] = {"makespan": 0, "energy": 1, "throughput": 1}
-"""How much of the program a linear relaxation takes in: of lists none, since to it tasks overlap as if they were
+"""Share of the program that a linear relaxation takes in: of lists none, since to it tasks overlap as if they were
 halves, and it takes the time in which clauses are learned."""
 
 
