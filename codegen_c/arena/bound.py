@@ -23,14 +23,15 @@ def live_bytes(
     memory: str,
     *,
     default: str,
+    kept: Collection[str] = (),
 ) -> list[int]:
     """Per step, the most bytes of `memory` that matter at one of its moments.
 
     lifetimes: step ranges of the tensors that have a place in a plan. overlapping: pairs of an output and an input that
-    may share bytes. default: memory of scratch that has no other.
+    may share bytes. default: memory of scratch that has no other. kept: tensors over which nothing else is ever put.
     """
     result: list[int] = []
-    needed = extents_while(program, lifetimes)
+    needed = extents_while(program, lifetimes, kept)
     for index, step in enumerate(program.steps):
         alive = [program.tensors[n] for n, (begin, end) in lifetimes.items() if begin <= index < end]
         alive = [tensor for tensor in alive if tensor.memory == memory and not tensor.part]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import pairwise
 
 from codegen_c.program.program import Program, parts_of, reads, writes
@@ -51,12 +51,14 @@ def extents(program: Program) -> dict[str, list[tuple[int, int]]]:
     return found | {state.tensor: _extents_of_state(program, state) for state in program.states}
 
 
-def extents_while(program: Program, alive: Mapping[str, tuple[int, int]]) -> dict[str, list[tuple[int, int]]]:
-    """`extents` of tensors that are alive for just as long; of one that is kept for longer, all bytes matter."""
+def extents_while(
+    program: Program, alive: Mapping[str, tuple[int, int]], kept: Collection[str] = ()
+) -> dict[str, list[tuple[int, int]]]:
+    """`extents` of tensors that are alive for just as long, and not among `kept`: of these all bytes matter always."""
     return {
         name: found
         for name, found in extents(program).items()
-        if name in alive and len(found) == alive[name][1] - alive[name][0]
+        if name in alive and name not in kept and len(found) == alive[name][1] - alive[name][0]
     }
 
 

@@ -76,12 +76,12 @@ def _planned(
     uses: AtOnce | None = None,
 ) -> tuple[Program, MemoryPlan]:
     """The plan with every tensor in the memory that it names."""
-    items = [*_tensors(program, alive, pins), *_scratch(program, activations)]
+    items = [*_tensors(program, alive, pins, kept), *_scratch(program, activations)]
     near = [step.without(kept) for step in overlaps(program)]
     near = uses.kept(near) if uses else near
     apart: set[tuple[str, str]] = set()
     while True:
-        placements, arenas = _placed(program, items, near, alive, activations, apart, uses)
+        placements, arenas = _placed(program, items, near, alive, activations, apart, uses, kept)
         refused = too_near(program, {name: place.offset for name, place in placements.items()})
         if refused <= apart:
             break
@@ -98,6 +98,7 @@ def _placed(
     activations: str,
     apart: Collection[tuple[str, str]],
     uses: AtOnce | None,
+    kept: Collection[str],
 ) -> tuple[dict[str, Placement], list[Arena]]:
     """A place for each item, where those that may overlap do so as far as `near` allows. apart: pairs that do not."""
     pairs = {pair for step in near for pair in (*step.ascending, *step.descending)}
@@ -111,7 +112,7 @@ def _placed(
             tuple({(index[a], index[b]): n for (a, b), n in way.items() if a in index and b in index} for way in ways)
             for ways in ((step.ascending, step.descending) for step in (step.without((), apart) for step in near))
         ]
-        live = live_bytes(program, alive, pairs, memory, default=activations)
+        live = live_bytes(program, alive, pairs, memory, default=activations, kept=kept)
         buffers = [item.buffer for item in inside]
         if uses:
             found = optimise_at_once(buffers, uses.pairs(list(index)), choices, max(live))
@@ -135,9 +136,11 @@ def _placed(
     return placements, arenas
 
 
-def _tensors(program: Program, alive: Mapping[str, tuple[int, int]], pins: Mapping[str, int]) -> list[_Item]:
+def _tensors(
+    program: Program, alive: Mapping[str, tuple[int, int]], pins: Mapping[str, int], kept: Collection[str]
+) -> list[_Item]:
     """Live ranges of tensors that are no part of another one; of a tensor, only the bytes that matter take memory."""
-    needed = extents_while(program, alive)
+    needed = extents_while(program, alive, kept)
     items: list[_Item] = []
     for name, (begin, end) in alive.items():
         tensor = program.tensors[name]

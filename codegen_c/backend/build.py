@@ -158,6 +158,7 @@ def compile_region(
     check_shared(used, options)
     check_driven(program, used, options)
     program, plan, parallel = _planned(program, platform, options, used)
+    servers = tuple(steps.processor for steps in parallel.lists[1:]) if parallel else ()
     # A plan larger than the memory itself is not checked byte by byte: nothing is built from it.
     if all(arena.num_bytes <= platform.memory(arena.inside).capacity_bytes for arena in plan.arenas):
         if parallel:
@@ -174,7 +175,7 @@ def compile_region(
         warm_up_runs=warm_up_runs,
         context=options.context,
         context_bytes=context_bytes(plan) if options.context == "caller" else 0,
-        servers=tuple(used[1:]),
+        servers=servers,
         in_flight=parallel.in_flight if parallel else 1,
     )
     used_bytes = {arena.inside: plan.bytes_in(arena.inside) for arena in plan.arenas}
@@ -200,7 +201,10 @@ def _planned(
     if len(processors) > 1:
         ways = [with_waits(way, at_once=at_once) for at_once in (False, True) for way in (viewed, program)]
         pipelined = options.objective == "throughput"
-        return shared_plan(dict.fromkeys(ways), processors, platform, plan, pipelined=pipelined, held=held)
+        shared = shared_plan(dict.fromkeys(ways), processors, platform, plan, pipelined=pipelined, held=held)
+        if len(shared[2].lists) > 1:
+            return shared
+        program = viewed  # all that others would run are copies, and saved
     ways = dict.fromkeys([merge_steps(viewed), viewed, program])
     found = min((plan(with_waits(way)) for way in ways), key=_bytes)
     if drivers_of(program) and _bytes(found) > options.limit_bytes(platform):

@@ -90,6 +90,7 @@ def shared_plan(
 
     ways: the one that copies least first. First, memory for all orders in which steps may run. Where that exceeds a
     memory, memory for the program's own order, and more signals, which keep apart the steps that use the same bytes.
+    A processor whose steps are all saved in a way has no list in it.
     """
     tried: list[Shared] = []
     stages = [way for way in ways if pipelined and _are_stages(way, processors)]
@@ -104,7 +105,9 @@ def shared_plan(
 def _lists(program: Program, processors: Sequence[str], *, staged: bool = False) -> dict[str, list[str]]:
     """Names of each processor's steps. staged: copies that change states are where these are used."""
     assignment = {step.name: name for step in program.steps if (name := processor_of(step))}
-    return lists_of(program, processors, with_copies_of_states(program, assignment) if staged else assignment)
+    assignment = with_copies_of_states(program, assignment) if staged else assignment
+    caller, *others = processors
+    return lists_of(program, [caller, *(name for name in others if name in assignment.values())], assignment)
 
 
 def _free(program: Program, processors: Sequence[str], plan: Plan) -> Shared:
@@ -134,7 +137,7 @@ def _are_stages(program: Program, processors: Sequence[str]) -> bool:
 def _in_stages(program: Program, processors: Sequence[str], plan: Plan, *, held: Collection[str]) -> Shared:
     """Signals for values alone, and bytes that no two stages use at once, whatever inputs they are at."""
     parallel = share_steps(program, _lists(program, processors, staged=True))
-    count = len(processors)
+    count = len(parallel.lists)
     copied, copies = with_copies(parallel.program, shared_by_stages(parallel, held), count)
     phased = [name for names in copies.values() for name in names]
     planned, places = plan(copied, order=stage_order(parallel), phased=phased)

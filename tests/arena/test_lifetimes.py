@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from codegen_c.arena.lifetimes import extents, extents_while, lifetimes
+from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.arena.plan import plan_memory
 from codegen_c.program.program import Program
 from codegen_c.program.tensors import Part
@@ -56,9 +57,29 @@ def test_all_bytes_of_what_is_kept_for_longer_matter() -> None:
     assert extents_while(made, {"w": (0, 3)}) == {"w": [(0, 8), (0, 16), (0, 16)]}
     assert extents_while(made, {"w": (0, 4)}) == {}
     _, plan = plan_memory(made, activations="ram", kept=("w",))
-    own = plan.placements["w"]
-    others = [place for place in plan.placements.values() if place.name not in ("w", "p", "q")]
-    assert all(one.offset >= own.offset + 16 or one.offset + one.num_bytes <= own.offset for one in others)
+    assert not any(meets(plan, "w", name) for name in plan.placements if name not in ("w", "p", "q"))
+
+
+def test_nothing_lies_in_the_gaps_of_what_is_kept() -> None:
+    """y is alive from the first step to the last by its halves alone. Before the last one writes q, others lie there,
+    but not where y is kept."""
+    made = program(
+        {"x": 16, "y": 32, "p": 16, "a": 16, "b": 16, "q": 16},
+        call("s0", "x", "p"), call("s1", "p", "a"), call("s2", "a", "b"), call("s3", "b", "q"),
+    )  # fmt: skip
+    made = with_parts(made, "y", {"p": (0, 16), "q": (16, 16)})
+    assert lifetimes(made)["y"] == (0, 4) and extents(made) == {"y": [(0, 16), (0, 16), (0, 16), (0, 32)]}
+    _, plan = plan_memory(made, activations="ram")
+    assert plan.arena_bytes == 48 and meets(plan, "y", "a")
+    _, plan = plan_memory(made, activations="ram", kept=("y",))
+    assert not any(meets(plan, "y", name) for name in "xab")
+    assert [(arena.num_bytes, arena.lower_bound_bytes) for arena in plan.arenas] == [(64, 64)]
+
+
+def meets(plan: MemoryPlan, one: str, other: str) -> bool:
+    """True where two tensors have bytes in common."""
+    first, second = plan.placements[one], plan.placements[other]
+    return first.offset < second.offset + second.num_bytes and second.offset < first.offset + first.num_bytes
 
 
 def test_bytes_of_parts_matter_until_they_were_read() -> None:

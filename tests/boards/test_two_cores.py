@@ -40,7 +40,7 @@ def check_same_bytes(one: QemuResult, other: QemuResult) -> None:
             np.testing.assert_array_equal(found[name].view(np.uint8), array.view(np.uint8), err_msg=name)
 
 
-@pytest.mark.parametrize("seed", some_of([3], sweep=range(4, 104)))
+@pytest.mark.parametrize("seed", some_of([3], sweep=range(4, 280)))
 @pytest.mark.parametrize(("board", "quantize"), [("dual_m33_equal", "none"), ("dual_m33", "int8")])
 def test_two_cores_answer_as_one(
     board: str, quantize: Quantize, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -94,6 +94,18 @@ def every_other(monkeypatch: pytest.MonkeyPatch) -> None:
     place_by_hand(monkeypatch, lambda index, _: "cpu1" if index % 2 else "")
 
 
+def test_a_processor_whose_steps_are_all_saved_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would run a join alone, whose inputs are born in its result."""
+    place_by_hand(monkeypatch, lambda _, name: "cpu1" if "concat" in name else "")
+    nodes = [onnx.helper.make_node("Relu", ["x"], ["r"]), onnx.helper.make_node("Sigmoid", ["x"], ["s"]),
+             onnx.helper.make_node("Concat", ["r", "s"], ["y"], axis=1)]  # fmt: skip
+    model = state_models.model_of(nodes, {"x": (1, 4, 1, 1)}, ["y"], {})
+    options = BuildOptions(processors=("cpu0",), verify=())
+    compiled = compile_module(tvm_ext.load(saved(model, tmp_path, "net")), Platform.load("dual_m33_equal"), options)
+    assert [step.name for step in compiled.program.steps if "concat" in step.name] == []
+    assert compiled.parallel is None and compiled.interface.servers == ()
+
+
 @pytest.mark.board
 def test_states_go_from_run_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     every_other(monkeypatch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from dataclasses import replace
+from itertools import product
 from typing import get_args
 
 import pytest
@@ -25,6 +26,7 @@ from tests.support.processor_problems import (
     run,
     whole,
 )
+from tests.support.sweeps import some_of
 from tvm_ext.core.errors import MissingTool
 from tvm_ext.core.objectives import Objective
 
@@ -196,15 +198,30 @@ def test_the_constraint_program_agrees_with_trying_all(objective: Objective) -> 
 
 
 @needs_ortools
-@pytest.mark.parametrize("seed", range(3))
-def test_within_a_twentieth_of_the_bound(seed: int) -> None:
-    from relay_passes.solvers.processors.exact import assign_exactly
+@pytest.mark.parametrize("tasks", some_of([15], sweep=[10, 20, 25, 30]))
+@pytest.mark.parametrize("seed", some_of([2], sweep=[0, 1]))
+def test_within_a_twentieth_of_the_bound(tasks: int, seed: int) -> None:
+    """Graphs of any kind and of branches, on equal processors and on unlike ones."""
+    for equal, branches in product((False, True), repeat=2):
+        problem = random_problem(seed, tasks, equal=equal, series_parallel=branches)
+        found = assign_processors(problem, "makespan")
+        assert found and found.bound <= found.value <= 1.05 * found.bound, (equal, branches)
+        checked(problem, found)
 
-    problem = random_problem(seed, 15, equal=True)
-    found = assign_processors(problem, "makespan", use_solver=False)
+
+@needs_ortools
+def test_a_bound_that_is_far_below_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a short search leaves it far below, another one begins there."""
+    from relay_passes.solvers.processors import exact
+
+    problem, below = random_problem(2, 20), lower_bound(random_problem(2, 20), "makespan")
     start = started(problem, "makespan")[0]
-    _, bound = assign_exactly(problem, "makespan", start, lower_bound(problem, "makespan"), effort=2.0)
-    assert found and bound <= found.value <= 1.05 * bound
+    monkeypatch.setattr(exact, "EFFORT", {"makespan": 0.01})
+    monkeypatch.setattr(exact, "FAR_EFFORT", 0.5)
+    found, bound = exact.assign_exactly(problem, "makespan", start, below)
+    monkeypatch.setattr(exact, "FAR", 1.0)
+    once, bound_of_one = exact.assign_exactly(problem, "makespan", start, below)
+    assert found and once and bound_of_one < bound <= found.value <= once.value
 
 
 def test_without_ortools_its_program_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import permutations, product
+from itertools import pairwise, permutations, product
 from random import Random
 
 from relay_passes.solvers.processors.problem import (
@@ -49,9 +49,20 @@ def problem_of(
 
 
 def random_problem(
-    seed: int, tasks: int, *, processors: int = 2, splits: bool = True, transfers: bool = True, equal: bool = False
+    seed: int,
+    tasks: int,
+    *,
+    processors: int = 2,
+    splits: bool = True,
+    transfers: bool = True,
+    equal: bool = False,
+    series_parallel: bool = False,
 ) -> ProcessorProblem:
-    """A random graph; some tasks cannot run everywhere. equal: processors are equally fast, signals short."""
+    """A random graph; some tasks cannot run everywhere.
+
+    equal: processors are equally fast, signals short. series_parallel: branches that fork and meet again, as networks
+    have them; else values are read by any tasks that come soon.
+    """
     random = Random(seed)
     speed = [1.0 if equal else random.choice((0.5, 1.0, 1.0, 2.0)) for _ in range(processors)]
     made: list[Task] = []
@@ -71,12 +82,7 @@ def random_problem(
                 )
             )  # fmt: skip
         made.append(Task(forms=tuple(forms), weights_bytes=random.randrange(1000)))
-    values: list[TaskValue] = []
-    for maker in range(tasks - 1):
-        later = range(maker + 1, min(tasks, maker + 1 + random.choice((2, 4, 8))))
-        for _ in range(random.choice((1, 1, 1, 2))):
-            readers = sorted({random.choice(later) for _ in range(random.choice((1, 1, 2, 3)))})
-            values.append(TaskValue(maker=maker, readers=tuple(readers), size_bytes=random.randrange(1, 64)))
+    values = (_series_parallel_values if series_parallel else _random_values)(random, tasks)
     routes = {
         (p, q): Route(
             signal_time=random.randrange(1, 4) if equal else random.randrange(12),
@@ -94,6 +100,43 @@ def random_problem(
         names=tuple(f"cpu{p}" for p in range(processors)), powers=powers, tasks=tuple(made), values=tuple(values),
         routes=routes,
     )  # fmt: skip
+
+
+def _random_values(random: Random, tasks: int) -> list[TaskValue]:
+    values: list[TaskValue] = []
+    for maker in range(tasks - 1):
+        later = range(maker + 1, min(tasks, maker + 1 + random.choice((2, 4, 8))))
+        for _ in range(random.choice((1, 1, 1, 2))):
+            readers = sorted({random.choice(later) for _ in range(random.choice((1, 1, 2, 3)))})
+            values.append(TaskValue(maker=maker, readers=tuple(readers), size_bytes=random.randrange(1, 64)))
+    return values
+
+
+def _series_parallel_values(random: Random, tasks: int) -> list[TaskValue]:
+    """A value of each task but the last, read by all that follow it."""
+    readers: dict[int, list[int]] = {}
+    for maker, reader in _series_parallel_edges(random, 0, tasks):
+        readers.setdefault(maker, []).append(reader)
+    return [
+        TaskValue(maker=maker, readers=tuple(sorted(own)), size_bytes=random.randrange(1, 64))
+        for maker, own in sorted(readers.items())
+    ]
+
+
+def _series_parallel_edges(random: Random, begin: int, end: int) -> list[tuple[int, int]]:
+    """Edges among tasks [begin, end) of a graph that one of them begins and one ends."""
+    if end - begin < 4:
+        return [(task, task + 1) for task in range(begin, end - 1)]
+    if random.random() < 0.4:
+        middle = random.randrange(begin + 1, end)
+        halves = _series_parallel_edges(random, begin, middle), _series_parallel_edges(random, middle, end)
+        return [*halves[0], (middle - 1, middle), *halves[1]]
+    count = min(random.choice((2, 2, 3)), end - begin - 2)
+    cuts = [begin + 1, *sorted(random.sample(range(begin + 2, end - 1), count - 1)), end - 1]
+    edges = [(begin, end - 1)] if random.random() < 0.3 else []
+    for first, behind in pairwise(cuts):
+        edges += [(begin, first), *_series_parallel_edges(random, first, behind), (behind - 1, end - 1)]
+    return edges
 
 
 Lists = dict[int, list[int]]

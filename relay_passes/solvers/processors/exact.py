@@ -7,6 +7,8 @@ and where both are equal the answer is proved.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from relay_passes.solvers.processors.exact_forms import FormsProgram
 from relay_passes.solvers.processors.exact_times import add_times
 from relay_passes.solvers.processors.problem import ProcessorProblem
@@ -19,14 +21,45 @@ try:
 except ImportError:
     raise MissingTool("exact sharing among processors needs ortools: pip install 'tvm-ext[exact]'.") from None
 
-EFFORT = 0.1
-"""Deterministic time limit of the solver, about seconds: it ends the search without depending on the machine."""
+FAR = 0.05
+"""Distance to the bound, as a part of it, beyond which a makespan's bound is sought from below."""
+FAR_EFFORT = 3.0
+"""Deterministic time limit of that search."""
+EFFORT: Mapping[Objective, float] = {"makespan": 1.0, "energy": 0.1, "throughput": 0.1}
+"""Deterministic time limits of the solver, about seconds: they end a search without depending on the machine."""
+LINEARIZATION: Mapping[Objective, int] = {"makespan": 0, "energy": 1, "throughput": 1}
+"""Share of the program that a linear relaxation takes in: of lists none, since to it tasks overlap as if they were
+halves, and it takes the time in which clauses are learned."""
 
 
 def assign_exactly(
-    problem: ProcessorProblem, objective: Objective, hint: FoundForms | None, bound: int, *, effort: float = EFFORT
+    problem: ProcessorProblem,
+    objective: Objective,
+    hint: FoundForms | None,
+    bound: int,
+    *,
+    effort: float | None = None,
 ) -> tuple[FoundForms | None, int]:
-    """The best found, no worse than the hint, and a bound no lower than the one given."""
+    """The best found, no worse than the hint, and a bound no lower than the one given.
+
+    effort: by default `EFFORT`, and where the best is far above the bound then, a search that raises the bound first.
+    """
+    found, bound = _solved(problem, objective, hint, bound, EFFORT[objective] if effort is None else effort)
+    if effort is None and objective == "makespan" and found and found.value > (1 + FAR) * bound:
+        found, bound = _solved(problem, objective, found, bound, FAR_EFFORT, from_below=True)
+    return found, bound
+
+
+def _solved(
+    problem: ProcessorProblem,
+    objective: Objective,
+    hint: FoundForms | None,
+    bound: int,
+    effort: float,
+    *,
+    from_below: bool = False,
+) -> tuple[FoundForms | None, int]:
+    """One search. from_below: it tries to prove, or refute, values at the bound first."""
     program = FormsProgram(problem)
     model, most = program.model, hint.value if hint else None
     if objective == "makespan":
@@ -39,6 +72,8 @@ def assign_exactly(
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.max_deterministic_time = effort
+    solver.parameters.use_objective_lb_search = from_below
+    solver.parameters.linearization_level = LINEARIZATION[objective]
     solver.parameters.cp_model_probing_level = 0
     status = solver.solve(model)
     if status == cp_model.INFEASIBLE:
