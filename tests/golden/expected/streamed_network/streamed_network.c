@@ -175,7 +175,7 @@ int32_t streamed_network_run(const streamed_network_io *io)
     int32_t status = 0;
 
     /* 2 steps in series, read_image_0 to conv1: each computes rows as late as those behind it
-     * allow, and of what lies between two steps only the last few rows are kept, in a ring. */
+     * allow, and of what lies between two steps only the last few rows are kept, in a ring buffer. */
     /* Rows [0, 6) of conv1. */
     status = io->read_image_0(io->context, sram->image_0_nhwc, 0, 1);
     if (status != 0) {
