@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from codegen_c.c_text.initializer import Value, structure
-from codegen_c.c_text.text import block, plus, times
+from codegen_c.c_text.text import block, times
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d, qdepthwise
 from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
@@ -109,8 +109,8 @@ def _channel(operator: QConv2d, finish: FastRequantize, taps: RowTaps, plane: Pl
     window, columns = operator.window, operator.output.shape[2]
     kernel_rows, num_words = window.kernel[0], len(taps.words)
     f = (
-        f"const int32_t channel_words = {kernel_rows * num_words}; /* of the taps of a channel */",
-        "const uint32_t *restrict f = &weights[k * channel_words]; /* f<r>_<i>: words of two taps of kernel row r */",
+        f"const uint32_t *restrict f = &weights[{times('k', kernel_rows * num_words)}]; "
+        "/* f<r>_<i>: words of two taps of kernel row r */"
     )
     weights = [
         f"const uint32_t f{r}_{i} = f[{r * num_words + i}];" for r in range(kernel_rows) for i in range(num_words)
@@ -123,8 +123,8 @@ def _channel(operator: QConv2d, finish: FastRequantize, taps: RowTaps, plane: Pl
         lines = [f"int32_t sum{q} = start;" for q in range(count)]
         for r in range(kernel_rows):
             used = {word for q in range(count) for _, word, _ in taps.products[q]}
-            places = {word: plus(times("row_words", r * window.dilation[0]), word) if r else word for word in used}
-            lines += [f"const uint32_t x{r}_{word} = x[{places[word]}];" for word in sorted(used)]
+            row = r * window.dilation[0] * plane.words
+            lines += [f"const uint32_t x{r}_{word} = x[{row + word}];" for word in sorted(used)]
             for q in range(count):
                 lines += [
                     f"sum{q} = tvm_ext_dsp_{function}(x{r}_{word}, f{r}_{i}, sum{q});"
@@ -133,30 +133,25 @@ def _channel(operator: QConv2d, finish: FastRequantize, taps: RowTaps, plane: Pl
         return lines
 
     def store(count: int) -> list[str]:
-        places = [times("pitch", q) if q else "0" for q in range(count)]
         return [
-            f"y[{place}] = (uint8_t)tvm_ext_dsp_element(&requantize, sum{q}, multiplier, shift);"
-            for q, place in enumerate(places)
+            f"y[{q * pitch}] = (uint8_t)tvm_ext_dsp_element(&requantize, sum{q}, multiplier, shift);"
+            for q in range(count)
         ]
 
     pairs = columns // COLUMNS
-    x_step = window.strides[1] * COLUMNS // 2
+    x_step, y_step = window.strides[1] * COLUMNS // 2, COLUMNS * pitch
     row = [
         "uint8_t *y = &output[h * row_elements + k];",
         "const uint32_t *x = plane; /* x<r>_<i>: words of two columns of input row r */",
     ]
     if pairs:
-        pair = [*sums(COLUMNS), *store(COLUMNS), f"x += {x_step};", f"y += {times('pitch', COLUMNS)};"]
+        pair = [*sums(COLUMNS), *store(COLUMNS), f"x += {x_step};", f"y += {y_step};"]
         row += [f"for (int32_t w = 0; w < {pairs}; ++w) {{", block(pair), "}"]
     if columns > pairs * COLUMNS:
         row += ["{", block([*sums(1), *store(1)]), "}"]
     row.append(f"plane += {times('row_words', window.strides[0])};")
-    lines = [
-        f"const int32_t pitch = {pitch};",
-        f"const int32_t row_elements = {times('pitch', columns)};",
-        f"const int32_t row_words = {plane.words};",
-    ]
-    lines += [*f, *weights, "const int32_t start = bias[k];", *tables]
+    lines = [f"const int32_t row_elements = {columns * pitch};", f"const int32_t row_words = {plane.words};"]
+    lines += [f, *weights, "const int32_t start = bias[k];", *tables]
     lines += ["for (int32_t h = 0; h < count; ++h) {", block(row), "}"]
     requantize = structure("tvm_ext_dsp_requantize", "requantize", finish.members())
     return shared_function("$_channel", PARAMETERS, [*requantize, *lines])
