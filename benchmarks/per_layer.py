@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,12 +20,11 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from codegen_c.arena.plan import plan_memory  # noqa: E402
+from benchmarks.measure.steps import alone  # noqa: E402
 from codegen_c.backend.build import Compiled  # noqa: E402
 from codegen_c.emit.firmware import emit_firmware  # noqa: E402
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors  # noqa: E402
-from codegen_c.program.interface import Interface, Port  # noqa: E402
-from codegen_c.program.program import KernelCall, Program  # noqa: E402
+from codegen_c.program.program import KernelCall  # noqa: E402
 from tvm_ext.core.options import BuildOptions  # noqa: E402
 from tvm_ext.core.platform import Platform  # noqa: E402
 from tvm_ext.core.toolchain import compile_objects, link_elf  # noqa: E402
@@ -69,28 +68,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def measure(compiled: Compiled, call: KernelCall, optimize: str) -> Layer:
     """One kernel, all its rows, in a firmware of its own."""
-    result = run_alone(compiled.program, call, compiled, optimize)
+    result = run_alone(compiled, call, optimize)
     return Layer(
         name=call.name, kernel=call.implementation.kernel, macs=call.implementation.macs,
         modelled=call.implementation.instructions, instructions=result.instructions, stack_bytes=result.stack_bytes,
     )  # fmt: skip
 
 
-def run_alone(program: Program, call: KernelCall, compiled: Compiled, optimize: str) -> QemuResult:
+def run_alone(whole: Compiled, call: KernelCall, optimize: str) -> QemuResult:
     """One random sample through one kernel call."""
-    names = list(dict.fromkeys((*call.inputs, *call.outputs)))
-    alone = Program(
-        name="layer", inputs=tuple(dict.fromkeys(call.inputs)), outputs=call.outputs,
-        tensors={name: replace(program.tensors[name], role="intermediate") for name in names},
-        constants={name: program.constants[name] for name in call.constants},
-        steps=(replace(call, rows=None),),
-    )  # fmt: skip
-    platform = compiled.platform
-    alone, plan = plan_memory(alone, activations=platform.activations)
-    interface = Interface(
-        model="layer", io="arena", inputs=_ports(alone, alone.inputs), outputs=_ports(alone, alone.outputs)
-    )
-    sources = replace(compiled, program=alone, plan=plan, interface=interface).sources()
+    compiled = alone(whole, call)
+    interface, platform, sources = compiled.interface, compiled.platform, compiled.sources()
     sample = random_inputs({port.source: (port.shape, port.dtype) for port in interface.inputs}, 0)
     zeros = {port.source: np.zeros(port.shape, port.dtype) for port in interface.outputs}
     vector = TestVector(inputs=sample, outputs=zeros)  # the self-test is not run
@@ -107,11 +95,6 @@ def run_alone(program: Program, call: KernelCall, compiled: Compiled, optimize: 
         script = folder / "board" / "link.ld"
         elf = link_elf(objects, folder / "layer.elf", platform.toolchain, script=script)
         return run_qemu(elf, platform, interface, [sample])
-
-
-def _ports(program: Program, names: Sequence[str]) -> tuple[Port, ...]:
-    tensors = [program.tensors[name] for name in names]
-    return tuple(Port(name=t.name, source=t.name, shape=t.shape, dtype=t.dtype) for t in tensors)
 
 
 if __name__ == "__main__":

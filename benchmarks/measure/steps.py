@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from codegen_c.arena.plan import plan_memory
 from codegen_c.backend.build import Compiled
 from codegen_c.emit.firmware import emit_firmware, instruction_shift, qemu_arguments
+from codegen_c.kernels.contract import StoredRows
 from codegen_c.program.interface import Interface, Port
 from codegen_c.program.program import KernelCall, Program
 from tvm_ext.core.errors import RunFailed
@@ -83,14 +84,22 @@ int main(void)
 
 
 def alone(compiled: Compiled, call: KernelCall, *, model: str = "layer") -> Compiled:
-    """A program of one kernel call, all its rows, planned by itself."""
+    """A program of one kernel call, all its rows, planned by itself.
+
+    Its tensors stand alone: whole, and in no other one. A kernel that writes into another tensor, pixel by pixel, is
+    replaced by the one that writes pixels behind each other.
+    """
     names = list(dict.fromkeys((*call.inputs, *call.outputs)))
-    tensors = compiled.program.tensors
+    tensors = {name: compiled.program.tensors[name] for name in names}
+    implementation = call.implementation
+    if any(part.pitch for name in call.outputs if (part := tensors[name].part)):
+        assert implementation.keeping is not None, "it has been asked for a pitch"
+        implementation = implementation.keeping(StoredRows())
     program = Program(
         name=model, inputs=tuple(dict.fromkeys(call.inputs)), outputs=call.outputs,
-        tensors={name: replace(tensors[name], role="intermediate", ring=None) for name in names},
+        tensors={name: replace(t, role="intermediate", ring=None, part=None) for name, t in tensors.items()},
         constants={name: compiled.program.constants[name] for name in call.constants},
-        steps=(replace(call, rows=None),),
+        steps=(replace(call, implementation=implementation, rows=None),),
     )  # fmt: skip
     program, plan = plan_memory(program, activations=compiled.platform.activations)
     interface = Interface(
@@ -112,7 +121,7 @@ def measure_steps(steps: Sequence[tuple[Compiled, KernelCall]]) -> list[int]:
 
 def _ports(program: Program, names: Sequence[str]) -> tuple[Port, ...]:
     tensors = [program.tensors[name] for name in names]
-    return tuple(Port(name=t.name, source=t.source, shape=t.shape, dtype=t.dtype) for t in tensors)
+    return tuple(Port(name=t.name, source=t.name, shape=t.shape, dtype=t.dtype) for t in tensors)
 
 
 def _batches(models: Sequence[Compiled]) -> Iterator[list[Compiled]]:

@@ -25,7 +25,7 @@ from codegen_c.emit.processor_files import layer_files_of
 from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.sources import emit_sources
 from codegen_c.emit.trace import emit_trace
-from codegen_c.kernels.contract import Callback
+from codegen_c.kernels.user_functions import Callback
 from codegen_c.lowering.driver_waits import with_waits
 from codegen_c.lowering.lower_region import lower_region
 from codegen_c.lowering.merge_steps import merge_steps

@@ -48,7 +48,7 @@ def sequence_lines(step: RowSteps, call_lines: CallLines) -> list[str]:
             said = described
     return [
         f"/* {len(step.body)} steps in series, {first} to {last}: each computes {unit} as late as those behind it",
-        f" * allow, and of what lies between two steps only the last few {unit} are kept, in a ring. */",
+        f" * allow, and of what lies between two steps only the last few {unit} are kept, in a ring buffer. */",
         *lines,
     ]
 

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from codegen_c.kernels.user_functions import Callback, DriverCall
 from codegen_c.operators.kinds import Operator, TensorType, Window
 from codegen_c.targets.instruction_set import InstructionSet
 from tvm_ext.core.platform import Processor
@@ -168,31 +169,6 @@ class Copy:
     count: int
     run: int = 0
     pitch: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Callback:
-    """A function of the application's in a kernel's place: it fills the output, or takes the input.
-
-    rows: that the tensor is handed over in, 1 where it is no image. layout: axes of the model's tensor as handed over.
-    """
-
-    direction: Literal["read", "write"]
-    rows: int
-    layout: tuple[int, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class DriverCall:
-    """A function of the user's driver that a kernel's function calls: it starts an accelerator, and returns at once.
-
-    processor: the accelerator, by its name on the platform. header: that declares the driver. wait: its function that
-    blocks until the accelerator is done.
-    """
-
-    processor: str
-    header: str
-    wait: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ from codegen_c.composites.graph import tensor_type
 from codegen_c.composites.lower_operator import Lower, Lowered, lower_operator
 from codegen_c.kernels.contract import Refusal, Target
 from codegen_c.lowering.kept_pairs import KeptPair
+from codegen_c.lowering.renaming import with_name
 from codegen_c.lowering.states import with_states
 from codegen_c.lowering.transfers import Fetch, Move, with_transfers
 from codegen_c.operators.kinds import Concat, Gather, Permute, Stream, TensorType
@@ -291,19 +292,6 @@ class _Lowering:
         for value, view in self.views.items():
             if isinstance(view, _View) and view.tensor == old:
                 self.views[value] = replace(view, tensor=new)
-        self.steps = [_with_name(step, old, new) for step in self.steps]
+        self.steps = [with_name(step, old, new) for step in self.steps]
         self.moves = [move.renamed(old, new) for move in self.moves]
         return new
-
-
-def _with_name(step: Step, old: str, new: str) -> Step:
-    """The step with one tensor under another name."""
-
-    def renamed(names: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(new if name == old else name for name in names)
-
-    if isinstance(step, KernelCall):
-        return replace(step, inputs=renamed(step.inputs), outputs=renamed(step.outputs))
-    assert isinstance(step, Transfer), "loops and waits come after lowering"
-    source, target = renamed((step.source, step.target))
-    return replace(step, source=source, target=target)

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from codegen_c.kernels.contract import DriverCall, Implementation
+from codegen_c.kernels.contract import Implementation
+from codegen_c.kernels.user_functions import DriverCall
 from codegen_c.program.tensors import Constant, KeptState, Tensor
 from tvm_ext.core.platform import LINKED_MEMORY, STATE_MEMORY
 from tvm_ext.core.row_schedule import Schedule, in_turn

@@ -10,10 +10,10 @@
 #include "tvm_ext_layer.h"
 #include "tvm_ext_tile_f32x1.h"
 
-/* Sums, [pixels][vectors], of the channels from k on of the pixels from row h and column w of image n on. */
+/* Sums, [pixels][vectors], of the channels from k on of pixels of image n; `at` is the place of the first one. */
 TVM_EXT_INLINE void tvm_ext_conv2d_f32x1(const tvm_ext_conv2d_f32_layer *layer, tvm_ext_f32x1 *sums, const float *input,
                                          const float *restrict weights, const float *restrict bias, int32_t n,
-                                         int32_t h, int32_t w, int32_t k, int32_t pixels, int32_t vectors)
+                                         tvm_ext_place at, int32_t k, int32_t pixels, int32_t vectors)
 {
     const tvm_ext_image *const image = &layer->input;
     const tvm_ext_window *const window = &layer->window;
@@ -21,23 +21,20 @@ TVM_EXT_INLINE void tvm_ext_conv2d_f32x1(const tvm_ext_conv2d_f32_layer *layer, 
     const int32_t channel = k / (layer->output.channels / layer->groups) * depth;
     const int32_t block = vectors * TVM_EXT_F32X1_LANES;
     const int32_t step = window->column_stride * image->channels;
-    const int32_t top = (h * window->row_stride) - window->top;
-    const int32_t left = (w * window->column_stride) - window->left;
     const tvm_ext_taps all = {0, window->columns};
-    const tvm_ext_taps rows = tvm_ext_row_taps(window, image, top);
-    const tvm_ext_taps columns = pixels > 1 ? all : tvm_ext_column_taps(window, image, left);
+    const tvm_ext_taps columns = pixels > 1 ? all : at.columns;
     const float *const filter = &weights[k * window->rows * window->columns * depth];
     tvm_ext_tile_f32x1_start(sums, &bias[k], pixels, vectors);
-    for (int32_t r = rows.begin; r < rows.end; ++r) {
-        const float *const row = &input[tvm_ext_row(image, n, top + (r * window->row_dilation)) + channel];
+    for (int32_t r = at.rows.begin; r < at.rows.end; ++r) {
+        const float *const row = &input[tvm_ext_row(image, n, at.top + (r * window->row_dilation)) + channel];
         const float *const taps = &filter[r * window->columns * depth * block];
         if (window->column_dilation == 1 && layer->groups == 1) {
-            tvm_ext_tile_f32x1_add(sums, &row[(left + columns.begin) * depth], step,
+            tvm_ext_tile_f32x1_add(sums, &row[(at.left + columns.begin) * depth], step,
                                    &taps[columns.begin * depth * block], (columns.end - columns.begin) * depth, pixels,
                                    vectors);
         } else {
             for (int32_t s = columns.begin; s < columns.end; ++s) {
-                const int32_t x = left + (s * window->column_dilation);
+                const int32_t x = at.left + (s * window->column_dilation);
                 tvm_ext_tile_f32x1_add(sums, &row[x * image->channels], step, &taps[s * depth * block], depth, pixels,
                                        vectors);
             }

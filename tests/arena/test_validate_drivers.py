@@ -11,7 +11,7 @@ from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.arena.validate_order import validate_order
-from codegen_c.kernels.contract import DriverCall
+from codegen_c.kernels.user_functions import DriverCall
 from codegen_c.lowering.driver_waits import with_waits
 from codegen_c.program.program import DriverWait, KernelCall, Loop, Program, Step
 from codegen_c.program.share_steps import share_steps

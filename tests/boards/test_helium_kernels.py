@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -35,9 +36,21 @@ def test_gives_the_reference_bytes_on_the_board(name: str, tmp_path: Path) -> No
     np.testing.assert_array_equal(result.outputs[0]["y"], chosen.reference(inputs)[0])
 
 
-def run_on_board(folder: Path, operator: Operator, chosen: Implementation, inputs: list[np.ndarray]) -> QemuResult:
-    """One kernel as a model of its own, for Cortex-M55."""
+def test_a_frame_pointer_leaves_registers_enough(tmp_path: Path) -> None:
+    """GCC refused assembly whose operands took low registers, where r7 is the frame pointer."""
+    kernel, operator = SAMPLES["conv"]
+    chosen = implementation(kernel, operator, StoredRows(), M55)
+    inputs = [elements(tensor, 7 + index) for index, tensor in enumerate(operator.inputs)]
+    result = run_on_board(tmp_path, operator, chosen, inputs, flags=("-fno-omit-frame-pointer",))
+    np.testing.assert_array_equal(result.outputs[0]["y"], chosen.reference(inputs)[0])
+
+
+def run_on_board(
+    folder: Path, operator: Operator, chosen: Implementation, inputs: list[np.ndarray], *, flags: tuple[str, ...] = ()
+) -> QemuResult:
+    """One kernel as a model of its own, for Cortex-M55. flags: of the compiler, beside the platform's own."""
     platform = Platform.load("cortex_m55")
+    platform = replace(platform, toolchain=replace(platform.toolchain, flags=(*platform.toolchain.flags, *flags)))
     ports = [
         Port(name=f"x{i}", source=f"x{i}", shape=t.shape, dtype=t.dtype, quantization=t.quantization)
         for i, t in enumerate(operator.inputs)

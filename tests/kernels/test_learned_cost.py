@@ -100,14 +100,11 @@ def test_ranks_of_equal_values_are_shared() -> None:
 
 
 def test_learned_costs_rank_steps_of_unseen_networks_better() -> None:
-    """Over what benchmarks/guide.py measured: no processor and type ranks worse, and errors are smaller by 30 %.
-
-    They were smaller by 40 % until int8 kernels of the Cortex-M55 changed, which the guide was not trained on again.
-    """
+    """Over what benchmarks/guide.py measured: no processor and type ranks worse, and errors are smaller by 40 %."""
     measured = json.loads((RESULTS / "guide.json").read_text(encoding="utf-8"))["measured"]
     found = costs({key: one["steps"] for key, one in measured.items()})
     groups = {name: figures for name, figures in found.items() if len(name.split()) == 2}
     assert len(groups) == 4
     for figures in groups.values():
         assert figures["learned_spearman"] > figures["modelled_spearman"]
-        assert figures["learned_error_bits"] < 0.7 * figures["modelled_error_bits"]
+        assert figures["learned_error_bits"] < 0.6 * figures["modelled_error_bits"]

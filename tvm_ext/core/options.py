@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
@@ -12,6 +12,7 @@ from tvm_ext.core.alignment import ALIGNMENT_BYTES
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.names import hides_header
 from tvm_ext.core.objectives import GROUPINGS, OBJECTIVES, Grouping, Objective
+from tvm_ext.core.option_values import are_names, is_number, maps_names_to_integers, shown
 
 if TYPE_CHECKING:
     from tvm_ext.core.platform import Platform, Processor
@@ -111,12 +112,12 @@ class BuildOptions:
         self._check_types()
         for where, num_bytes in (self.ram if isinstance(self.ram, Mapping) else {"": self.ram}).items():
             if num_bytes is not None and not 0 < num_bytes < _MOST_BYTES:
-                said = f"ram = {_shown(num_bytes)}{f' of {where}' if where else ''}"
+                said = f"ram = {shown(num_bytes)}{f' of {where}' if where else ''}"
                 raise BadOptions(f"{said}: at least 1 byte is needed, and less than {_MOST_BYTES}.")
         for name, offset in (self.pin or {}).items():
             if not 0 <= offset < _MOST_BYTES or offset % ALIGNMENT_BYTES:
                 raise BadOptions(
-                    f"pin {name}={_shown(offset)}: an offset is a multiple of {ALIGNMENT_BYTES} bytes, 0 or more, and "
+                    f"pin {name}={shown(offset)}: an offset is a multiple of {ALIGNMENT_BYTES} bytes, 0 or more, and "
                     f"less than {_MOST_BYTES}."
                 )
         if self.io != "arena" and (self.pin or self.keep):
@@ -135,7 +136,7 @@ class BuildOptions:
             )
         if not abs(self.min_snr_db) <= _MOST_DECIBELS:
             raise BadOptions(
-                f"min_snr_db = {_shown(self.min_snr_db)}: a finite number of decibels is needed, of at most "
+                f"min_snr_db = {shown(self.min_snr_db)}: a finite number of decibels is needed, of at most "
                 f"{_MOST_DECIBELS}."
             )
         for target in self.verify or ():
@@ -155,21 +156,21 @@ class BuildOptions:
         sizes = cast("Mapping[object, object]", ram) if isinstance(ram, Mapping) else {"": 1 if ram is None else ram}
         pins: object = {} if self.pin is None else self.pin
         checks: list[tuple[str, object, bool, str]] = [
-            ("ram", ram, _maps_names_to_integers(sizes), "a number of bytes, or {memory: bytes}"),
-            ("pin", pins, _maps_names_to_integers(pins), "{tensor: offset in bytes}"),
-            ("keep", self.keep, _are_names(self.keep), "a tuple of names of tensors"),
-            ("processors", self.processors, _are_names(self.processors or ()), "a tuple of names of processors"),
-            ("hop", self.hop, _maps_names_to_integers(self.hop or {}), "{input: frames}"),
-            ("hop_axis", self.hop_axis, _maps_names_to_integers(self.hop_axis or {}), "{input: axis}"),
-            ("verify", self.verify, self.verify is None or _are_names(self.verify), "a tuple of host and qemu"),
-            ("name", self.name, self.name is None or _are_names([self.name]), "a string"),
-            ("min_snr_db", self.min_snr_db, _is_number(self.min_snr_db), "a number"),
+            ("ram", ram, maps_names_to_integers(sizes), "a number of bytes, or {memory: bytes}"),
+            ("pin", pins, maps_names_to_integers(pins), "{tensor: offset in bytes}"),
+            ("keep", self.keep, are_names(self.keep), "a tuple of names of tensors"),
+            ("processors", self.processors, are_names(self.processors or ()), "a tuple of names of processors"),
+            ("hop", self.hop, maps_names_to_integers(self.hop or {}), "{input: frames}"),
+            ("hop_axis", self.hop_axis, maps_names_to_integers(self.hop_axis or {}), "{input: axis}"),
+            ("verify", self.verify, self.verify is None or are_names(self.verify), "a tuple of host and qemu"),
+            ("name", self.name, self.name is None or are_names([self.name]), "a string"),
+            ("min_snr_db", self.min_snr_db, is_number(self.min_snr_db), "a number"),
             ("least_scratch", self.least_scratch, self.least_scratch in (True, False), "True or False"),
             ("image", self.image, self.image in (True, False), "True or False"),
         ]
         for key, value, is_good, wanted in checks:
             if not is_good:
-                raise BadOptions(f"{key} = {_shown(value)}: {wanted} is needed.")
+                raise BadOptions(f"{key} = {shown(value)}: {wanted} is needed.")
 
     def to_json(self) -> str:
         """All choices as one JSON text; equal options give equal text."""
@@ -288,28 +289,3 @@ class BuildOptions:
             most = max(0, memory.capacity_bytes - reserved)
             limits[memory.name] = min(most, asked.get(memory.name, most), limits.get(memory.name, most))
         return limits
-
-
-def _maps_names_to_integers(values: object) -> bool:
-    if not isinstance(values, Mapping):
-        return False
-    items = cast("Mapping[object, object]", values).items()
-    return all(isinstance(n, str) and isinstance(v, int) and not isinstance(v, bool) for n, v in items)
-
-
-def _are_names(values: object) -> bool:
-    if not isinstance(values, tuple | list):
-        return False
-    return all(isinstance(value, str) for value in cast("Sequence[object]", values))
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _shown(value: object) -> str:
-    """A value as an error shows it: Python refuses to write thousands of digits."""
-    if isinstance(value, int) and abs(value) >= 10**40:
-        return "a number of more than 40 digits"
-    text = repr(value)
-    return text if len(text) < 100 else f"{text[:100]} ..."

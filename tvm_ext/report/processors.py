@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from codegen_c.backend.build import Compiled
-from codegen_c.kernels.contract import DriverCall
+from codegen_c.kernels.user_functions import DriverCall
 from codegen_c.program.makespan import SharedRun
 from codegen_c.program.parallel import ParallelProgram, RunStep
 from codegen_c.program.program import DriverWait, KernelCall, Program, Step, calls, drivers_of

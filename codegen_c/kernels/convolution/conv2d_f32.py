@@ -102,6 +102,7 @@ def _pixels(
     """All channels of `pixels` output pixels from (h, w) on."""
     return [
         *pixel_offsets(operator, stored, finish),
+        f"const tvm_ext_place at = tvm_ext_conv2d_f32_place({layer}, h, w);",
         *over_channels(
             operator.output.shape[3], blocking, lambda segment: _tile(operator, stored, finish, segment, pixels, layer)
         ),
@@ -114,7 +115,7 @@ def _tile(
     """One block of output channels, from k on."""
     sums = Accumulators(segment=segment, pixels=pixels, in_array=True)
     n = "n" if operator.output.shape[0] > 1 else "0"
-    arguments = f"{layer}, sums, input, weights, bias, {n}, h, w, k, {pixels}, {segment.vectors}"
+    arguments = f"{layer}, sums, input, weights, bias, {n}, at, k, {pixels}, {segment.vectors}"
     return [
         sums.declaration(),
         f"tvm_ext_conv2d_f32x{segment.lanes.count}({arguments});",

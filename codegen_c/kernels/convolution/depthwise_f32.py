@@ -3,6 +3,10 @@
 float32[N, H, W, C], float32[C, R, S, 1] -> float32[N, P, Q, C]. Each element starts at its bias and adds
 products in the order r, s ascending; products outside the input are left out. Pixels computed together load
 each input element once, however many windows it is in.
+
+Loops over a window's columns are unrolled in generated text. As functions of a header, always inlined, three ways to
+write them took 0.4 % fewer to 1.7 % more instructions of these layers on a Cortex-M4 (MCUNet-5fps), 0.6 % fewer to 10 %
+more on a Cortex-M55, 4 % more there in MobileNetV2-0.35, where GCC 12 spills vectors; and GCC took 2.5 times as long.
 """
 
 from __future__ import annotations

@@ -7,15 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.kernels.contract import (
-    Callback,
-    CFunction,
-    Implementation,
-    Kernel,
-    Spatial,
-    StoredRows,
-    Target,
-)
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Spatial, StoredRows, Target
+from codegen_c.kernels.user_functions import Callback
 from codegen_c.operators.kinds import Stream
 from tvm_ext.core.row_access import RowAccess
 

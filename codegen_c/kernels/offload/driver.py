@@ -12,9 +12,10 @@ import numpy as np
 
 from codegen_c.c_text.initializer import Value
 from codegen_c.c_text.text import C_TYPES
-from codegen_c.kernels.contract import Array, CFunction, DriverCall, Implementation, Parameter, Target
+from codegen_c.kernels.contract import Array, CFunction, Implementation, Parameter, Target
 from codegen_c.kernels.shared.layer import shapes, sliding_window
 from codegen_c.kernels.shared.requantize import Requantize, quantization
+from codegen_c.kernels.user_functions import DriverCall
 from codegen_c.operators.kinds import Operator, TensorType, Window
 from tvm_ext.core.platform import OffloadOperator
 

@@ -33,7 +33,8 @@
 
 /* sum0 and sum1, four channels each, += two rows x0 and x1 times the channels' `filters`, over `runs` runs of
  * `steps` * 16 elements. Runs of x lie `skip` bytes apart, end to begin; `filters` holds 16 elements of each channel
- * by turns and is advanced past them. runs, steps: constants. The sums take all even registers. */
+ * by turns and is advanced past them. runs, steps: constants. The sums take all even registers, `skip` a high one: of
+ * the low ones, three are left beside a frame pointer. */
 #define TVM_EXT_DOTS_2X4(runs, steps, row0, row1, skip, filters, sum0, sum1)                                         \
     do {                                                                                                             \
         const int8_t *dots_x0 = (row0), *dots_x1 = (row1);                                                           \
@@ -45,7 +46,7 @@
             "vmov %q[v1][2], %q[v1][0], r8, r12\n\tvmov %q[v1][3], %q[v1][1], r10, lr\n\t"                           \
             : [x0] "+r"(dots_x0), [x1] "+r"(dots_x1), [f] "+r"(filters), [v0] "=&w"(dots_v0),                        \
               [v1] "=&w"(dots_v1), [v2] "=&w"(dots_v2), [v3] "=&w"(dots_v3)                                          \
-            : [jump] "rI"(skip), [num_runs] "i"(runs), [num_steps] "i"(steps)                                        \
+            : [jump] "hI"(skip), [num_runs] "i"(runs), [num_steps] "i"(steps)                                        \
             : "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "memory");                                           \
         (sum0) = vaddq_s32((sum0), vreinterpretq_s32_s8(dots_v0));                                                   \
         (sum1) = vaddq_s32((sum1), vreinterpretq_s32_s8(dots_v1));                                                   \

@@ -60,10 +60,11 @@ static inline void float_network_conv1_pixel(const float *input, float *output, 
     const int32_t output_columns = 6;
     const int32_t pitch = 4;
     const int32_t pixel = (h * output_columns + w) * pitch;
+    const tvm_ext_place at = tvm_ext_conv2d_f32_place(&float_network_conv1_layer, h, w);
     {
         const int32_t k = 0;
         float sums[1 * 4]; /* pixels by vectors */
-        tvm_ext_conv2d_f32x1(&float_network_conv1_layer, sums, input, weights, bias, 0, h, w, k, 1, 4);
+        tvm_ext_conv2d_f32x1(&float_network_conv1_layer, sums, input, weights, bias, 0, at, k, 1, 4);
         output[pixel + k] = float_network_conv1_finish(sums[0]);
         output[pixel + k + 1] = float_network_conv1_finish(sums[1]);
         output[pixel + k + 2] = float_network_conv1_finish(sums[2]);
@@ -77,10 +78,11 @@ static inline void float_network_conv1_4_pixels(const float *input, float *outpu
     const int32_t output_columns = 6;
     const int32_t pitch = 4;
     const int32_t pixel = (h * output_columns + w) * pitch;
+    const tvm_ext_place at = tvm_ext_conv2d_f32_place(&float_network_conv1_layer, h, w);
     {
         const int32_t k = 0;
         float sums[4 * 4]; /* pixels by vectors */
-        tvm_ext_conv2d_f32x1(&float_network_conv1_layer, sums, input, weights, bias, 0, h, w, k, 4, 4);
+        tvm_ext_conv2d_f32x1(&float_network_conv1_layer, sums, input, weights, bias, 0, at, k, 4, 4);
         output[pixel + k] = float_network_conv1_finish(sums[0]);
         output[pixel + k + 1] = float_network_conv1_finish(sums[1]);
         output[pixel + k + 2] = float_network_conv1_finish(sums[2]);

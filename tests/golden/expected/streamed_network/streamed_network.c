@@ -43,10 +43,11 @@ static inline void streamed_network_conv1_pixel(const float *input, float *outpu
     const int32_t output_columns = 6;
     const int32_t pitch = 4;
     const int32_t pixel = (h * output_columns + w) * pitch;
+    const tvm_ext_place at = tvm_ext_conv2d_f32_place(&streamed_network_conv1_layer, h, w);
     {
         const int32_t k = 0;
         float sums[1 * 4]; /* pixels by vectors */
-        tvm_ext_conv2d_f32x1(&streamed_network_conv1_layer, sums, input, weights, bias, 0, h, w, k, 1, 4);
+        tvm_ext_conv2d_f32x1(&streamed_network_conv1_layer, sums, input, weights, bias, 0, at, k, 1, 4);
         output[pixel + k] = streamed_network_conv1_finish(sums[0]);
         output[pixel + k + 1] = streamed_network_conv1_finish(sums[1]);
         output[pixel + k + 2] = streamed_network_conv1_finish(sums[2]);
@@ -60,10 +61,11 @@ static inline void streamed_network_conv1_4_pixels(const float *input, float *ou
     const int32_t output_columns = 6;
     const int32_t pitch = 4;
     const int32_t pixel = (h * output_columns + w) * pitch;
+    const tvm_ext_place at = tvm_ext_conv2d_f32_place(&streamed_network_conv1_layer, h, w);
     {
         const int32_t k = 0;
         float sums[4 * 4]; /* pixels by vectors */
-        tvm_ext_conv2d_f32x1(&streamed_network_conv1_layer, sums, input, weights, bias, 0, h, w, k, 4, 4);
+        tvm_ext_conv2d_f32x1(&streamed_network_conv1_layer, sums, input, weights, bias, 0, at, k, 4, 4);
         output[pixel + k] = streamed_network_conv1_finish(sums[0]);
         output[pixel + k + 1] = streamed_network_conv1_finish(sums[1]);
         output[pixel + k + 2] = streamed_network_conv1_finish(sums[2]);
@@ -173,7 +175,7 @@ int32_t streamed_network_run(const streamed_network_io *io)
     int32_t status = 0;
 
     /* 2 steps in series, read_image_0 to conv1: each computes rows as late as those behind it
-     * allow, and of what lies between two steps only the last few rows are kept, in a ring. */
+     * allow, and of what lies between two steps only the last few rows are kept, in a ring buffer. */
     /* Rows [0, 6) of conv1. */
     status = io->read_image_0(io->context, sram->image_0_nhwc, 0, 1);
     if (status != 0) {
