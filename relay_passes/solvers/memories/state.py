@@ -50,7 +50,8 @@ class State:
         self.cycles = [step.cycles for step in problem.steps]
         self._current: dict[Item, Share] = {}
         self._starting: dict[int, list[tuple[int, Item, float, bool]]] = {}  # transfers by the step they start before
-        self._dying: dict[int, dict[tuple[int, str], bool]] = {}  # by value, for the place it has
+        self._sharing: dict[tuple[int, str], int] = {}
+        self._items = {memory: set[Item]() for memory in self.used}
         self._known: dict[tuple[Item, Choice], Share] = {}
         start = problem.at_home()
         for value, place in enumerate(start.places):
@@ -66,6 +67,8 @@ class State:
         if self.choices[item] != choice:
             parts = self._current[item]
             self._add(parts, -1)
+            for memory, *_ in parts.bytes:
+                self._items[memory].discard(item)
             for start, *transfer in parts.transfers:
                 self._starting[start].remove((transfer[0], item, transfer[1], transfer[2]))
             self._put(item, choice)
@@ -98,8 +101,8 @@ class State:
         """Items that take bytes of a memory in a step."""
         return {
             item
-            for item, parts in self._current.items()
-            for at, begin, end, _ in parts.bytes
+            for item in self._items[memory]
+            for at, begin, end, _ in self._current[item].bytes
             if begin <= step < end and at == memory
         }
 
@@ -118,8 +121,12 @@ class State:
         self.choices[item], self._current[item] = choice, parts
         for start, due, cycles, is_dma in parts.transfers:
             self._starting.setdefault(start, []).append((due, item, cycles, is_dma))
-        if item.kind == "value":
-            self._dying[item.index] = {}
+        for memory, *_ in parts.bytes:
+            self._items[memory].add(item)
+        if item.kind == "value":  # what its steps share is to be found anew
+            for step in (self.problem.makers.get(item.index, -1), *self.problem.uses[item.index]):
+                for memory in self.used:
+                    self._sharing.pop((step, memory), None)
 
     def _add(self, parts: Share, sign: int) -> None:
         for memory, begin, end, bytes_ in parts.bytes:
@@ -174,18 +181,19 @@ class State:
 
     def _shared(self, index: int, memory: str) -> int:
         """Bytes that a step's result shares with a value whose copy is last read there, as `Problem` has it."""
+        found = self._sharing.get((index, memory))
+        if found is None:
+            found = self._sharing[index, memory] = self._newly_shared(index, memory)
+        return found
+
+    def _newly_shared(self, index: int, memory: str) -> int:
         step = self.problem.steps[index]
         if not step.shared or all(self._place(value).born != memory for value in step.writes):
             return 0
-        return max((saved for value, saved in step.shared.items() if self._dies(value, index, memory)), default=0)
-
-    def _dies(self, value: int, index: int, memory: str) -> bool:
-        """`Problem.dies` for the place that a value has, asked once for each place it gets."""
-        known = self._dying[value]
-        found = known.get((index, memory))
-        if found is None:
-            found = known[index, memory] = self.problem.dies(value, self._place(value), index, memory)
-        return found
+        dying = [
+            saved for value, saved in step.shared.items() if self.problem.dies(value, self._place(value), index, memory)
+        ]
+        return max(dying, default=0)
 
     def _place(self, value: int) -> Place:
         place = self.choices[Item("value", value)]
