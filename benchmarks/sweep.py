@@ -18,6 +18,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -49,8 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with TemporaryDirectory(prefix="tvm_ext_bench_") as name:
         folder = Path(name)
         (folder / "models").mkdir()
-        for number in range(options.candidates):
-            onnx.save(candidate(number), folder / "models" / f"candidate_{number:04}.onnx")
+        with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
+            list(pool.map(partial(_save, folder / "models"), range(options.candidates), chunksize=8))
         models = sorted((folder / "models").iterdir())
         table = tvm_ext.sweep(models, PLATFORMS, cache=folder / "cache", jobs=options.jobs)
         found = {
@@ -61,6 +64,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         }  # fmt: skip
     print(json.dumps(found, indent=1))
     write_result(options.results, stamped(found))
+
+
+def _save(folder: Path, number: int) -> None:
+    onnx.save(candidate(number), folder / f"candidate_{number:04}.onnx")
 
 
 def _estimated(rows: Sequence[Row]) -> dict[str, Any]:

@@ -19,46 +19,65 @@ from tvm_ext.core.errors import UnsupportedModel
 
 Replacements = Mapping[relax.Var, relax.Expr]
 
+# Arrays of TVM are read as slices here, and leaves known by their exact type first: each element of an iteration, and
+# each isinstance that is no exact match, is a call of Python code. These functions see every operand in every pass.
+_LEAVES = frozenset((relax.Var, relax.DataflowVar, tvm.ir.GenericConst))
+
 
 def is_dataflow(func: object) -> bool:
     """True if `func` is a Relax function that is one dataflow block of plain bindings (or no block at all)."""
-    if not isinstance(func, relax.Function) or not isinstance(func.body, relax.SeqExpr):
-        return False
-    blocks = func.body.blocks
-    return len(blocks) <= 1 and all(
-        isinstance(block, relax.DataflowBlock) and all(isinstance(b, relax.VarBinding) for b in block.bindings)
-        for block in blocks
-    )
+    return _plain_bindings(func) is not None
 
 
 def bindings(func: relax.Function) -> list[relax.VarBinding]:
     """The bindings of `func` in order. Raises UnsupportedModel unless `is_dataflow(func)`."""
-    if not is_dataflow(func):
+    found = _plain_bindings(func)
+    if found is None:
         raise UnsupportedModel(
             "a function of the module is not one dataflow block of plain bindings; control flow, impure calls and "
             "match_cast cannot be compiled. Try relax.transform.ConvertToDataflow() first."
         )
-    return [binding for block in func.body.blocks for binding in block.bindings]
+    return found
+
+
+def _plain_bindings(func: object) -> list[relax.VarBinding] | None:
+    """The bindings of a function that is one dataflow block of plain ones, or no block at all; None for any other."""
+    if not isinstance(func, relax.Function) or not isinstance(func.body, relax.SeqExpr):
+        return None
+    blocks = func.body.blocks[:]
+    if not blocks:
+        return []
+    if len(blocks) > 1 or not isinstance(blocks[0], relax.DataflowBlock):
+        return None
+    found = blocks[0].bindings[:]
+    return found if all(isinstance(binding, relax.VarBinding) for binding in found) else None
 
 
 def outputs(func: relax.Function) -> list[relax.Expr]:
     """Results of `func`: the fields of the tuple it returns, or the one value."""
     body = func.body.body
-    return list(body.fields) if isinstance(body, relax.Tuple) else [body]
+    return body.fields[:] if isinstance(body, relax.Tuple) else [body]
 
 
 def operands(expr: relax.Expr) -> Iterator[relax.Expr]:
     """The leaves an expression reads, tuples opened: variables, constants, shapes."""
+    if type(expr) in _LEAVES:
+        yield expr
+        return
     if isinstance(expr, relax.Call):
-        for arg in expr.args:
-            yield from operands(arg)
+        parts = expr.args[:]
     elif isinstance(expr, relax.Tuple):
-        for field in expr.fields:
-            yield from operands(field)
+        parts = expr.fields[:]
     elif isinstance(expr, relax.TupleGetItem):
-        yield from operands(expr.tuple_value)
+        parts = [expr.tuple_value]
     else:
         yield expr
+        return
+    for part in parts:
+        if type(part) in _LEAVES:
+            yield part
+        else:
+            yield from operands(part)
 
 
 def users(sequence: Iterable[relax.VarBinding]) -> dict[relax.Var, list[relax.VarBinding]]:
@@ -105,7 +124,7 @@ def constant(array: np.ndarray) -> relax.Expr:
 
 def static_shape(expr: relax.Expr) -> tuple[int, ...]:
     """Shape of a tensor whose dimensions are all known."""
-    return tuple(int(dim) for dim in expr.ty.shape.values)
+    return tuple(int(dim) for dim in expr.ty.shape.values[:])
 
 
 def dict_attrs(*decisions: Decision) -> tvm.ir.DictAttrs:
@@ -130,22 +149,21 @@ def with_span(expr: relax.Expr, span: tvm.ir.Span | None) -> relax.Expr:
 
 def substitute(expr: relax.Expr, replace: Replacements) -> relax.Expr:
     """`expr` with variables replaced; the type is inferred anew only where an operand's type changed."""
-    if isinstance(expr, relax.Var):
+    if type(expr) in _LEAVES or isinstance(expr, relax.Var):
         return replace.get(expr, expr)
     if isinstance(expr, relax.Tuple):
-        return relax.Tuple([substitute(field, replace) for field in expr.fields], expr.span)
+        return relax.Tuple([substitute(field, replace) for field in expr.fields[:]], expr.span)
     if isinstance(expr, relax.TupleGetItem):
         return relax.TupleGetItem(substitute(expr.tuple_value, replace), expr.index, expr.span)
     if not isinstance(expr, relax.Call):
         return expr
-    args = [substitute(arg, replace) for arg in expr.args]
-    if all(new.same_as(old) for new, old in zip(args, expr.args, strict=True)):
+    given = expr.args[:]
+    args = [replace.get(arg, arg) if type(arg) in _LEAVES else substitute(arg, replace) for arg in given]
+    changed = [(new, old) for new, old in zip(args, given, strict=True) if new is not old and not new.same_as(old)]
+    if not changed:
         return expr
     call = relax.Call(expr.op, args, expr.attrs, expr.ty_args, expr.span, expr.ty)
-    same_types = all(
-        new.same_as(old) or tvm_ffi.structural_equal(new.ty, old.ty) for new, old in zip(args, expr.args, strict=True)
-    )
-    return call if same_types else infer(call)
+    return call if all(tvm_ffi.structural_equal(new.ty, old.ty) for new, old in changed) else infer(call)
 
 
 def build(

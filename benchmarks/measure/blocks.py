@@ -242,11 +242,35 @@ def pipelines() -> str:
     return table(("platform", "network", *head), rows)
 
 
+def sweep() -> str:
+    """Seconds of estimates, and how they compare with full builds."""
+    found = _result("sweep")
+    full, again = found["full"], found["second_run"]
+    candidates, platforms = _count(found["candidates"]), [PROCESSORS[one] for one in found["platforms"]]
+    rows = [
+        (
+            f"estimate of one of {candidates} candidates on {' and '.join(platforms)}, mean",
+            f"{found['cpu_s']['mean']} s",
+        ),
+        ("the longest", f"{found['cpu_s']['most']} s"),
+        (f"a second sweep over all {_count(found['rows'])}, from the cache", f"{again['cpu_s']} s"),
+        ("a full build, run on the board, mean", f"{full['cpu_s']} s"),
+        (f"full builds, of {full['built']}, whose RAM is the estimate's", _count(full["ram_equal"])),
+        ("those whose flash is", _count(full["flash_equal"])),
+        *(
+            (f"rank correlation of instructions, {PROCESSORS[one]}", str(full["rank_correlation"][one]))
+            for one in found["platforms"]
+        ),
+        ("a sweep that is killed and taken up again", "the same" if found["same_after_kill"] else "other figures"),
+    ]
+    return table(("figure", "seconds of CPU, or count"), rows)
+
+
 BLOCKS: Mapping[str, Callable[[], str]] = {
     block.__name__: block
     for block in (
         arenas, budgets, ways, monotonic, guide_costs, guide_plans, hierarchy, streams, tflm_reference, side_by_side,
-        two_cores, pipelines,
+        two_cores, pipelines, sweep,
     )
 }  # fmt: skip
 """Name of a block in a document -> its text, which ends with a line break."""

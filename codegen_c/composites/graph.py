@@ -69,7 +69,7 @@ class Composite:
                 call = binding.value
                 if not isinstance(call, relax.Call) or not isinstance(call.op, tvm.ir.Op):
                     continue
-                operands = tuple(v for arg in call.args for v in value(arg))
+                operands = tuple(v for arg in call.args[:] for v in value(arg))
                 name = call.op.name.removeprefix("relax.")
                 calls.append(
                     Call(name=name, var=binding.var, operands=operands, attrs=call.attrs, type=type_of(binding.var))
@@ -83,7 +83,7 @@ class Composite:
 
 def tensor_type(ty: relax.TensorType) -> TensorType:
     """Shape and element type of a static tensor."""
-    return TensorType(shape=tuple(int(dim) for dim in ty.shape.values), dtype=str(ty.dtype))
+    return TensorType(shape=tuple(int(dim) for dim in ty.shape.values[:]), dtype=str(ty.dtype))
 
 
 def type_of(var: relax.Var) -> TensorType | None:

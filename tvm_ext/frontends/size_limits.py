@@ -133,7 +133,7 @@ def _check(what: str, reason: str | None) -> None:
 def _static_shape(ty: relax.Type) -> list[int] | None:
     if not isinstance(ty, relax.TensorType) or not isinstance(ty.shape, relax.ShapeExpr):
         return None
-    dims = list(ty.shape.values)
+    dims = ty.shape.values[:]
     return [int(dim) for dim in dims] if all(isinstance(dim, tvm.tirx.IntImm) for dim in dims) else None
 
 

@@ -101,5 +101,5 @@ def _check_static(ty: relax.Type) -> None:
     for field in ty.fields if isinstance(ty, relax.TupleType) else [ty]:
         if not isinstance(field, relax.TensorType) or not isinstance(field.shape, relax.ShapeExpr):
             raise Refused("the shape of its output depends on data")
-        if not all(isinstance(dim, tvm.tirx.IntImm) for dim in field.shape.values):
+        if not all(isinstance(dim, tvm.tirx.IntImm) for dim in field.shape.values[:]):
             raise Refused("the shape of its output depends on data")

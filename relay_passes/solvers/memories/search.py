@@ -42,8 +42,10 @@ class _Search:
         self.problem, self.state = problem, State(problem)
         self.elapsed = [0.0, *accumulate(self.state.cycles)]
         self.items = list(self.state.choices)
+        self.order = {item: place for place, item in enumerate(self.items)}
         self.menus = {item: list(dict.fromkeys(self._menu(item))) for item in self.items}
         self.items = [item for item in self.items if len(self.menus[item]) > 1]
+        self.movable = set(self.items)
         self.best = self.state.score()
         self.trials = 0
 
@@ -106,16 +108,16 @@ class _Search:
         for choice in self.menus[item]:
             if choice == self.state.choices[item] or self.trials >= MOST_TRIALS:
                 continue
-            before = dict(self.state.choices)
+            before = {item: self.state.choices[item]}
             self.state.set(item, choice)
             if self.state.overflow() > self.best.overflow:
-                self._make_room(item)
+                before = {**self._make_room(item), **before}
                 self.trials += 1
                 score = self.state.score()
                 if _beats(score, self.best):
                     self.best = score
                     return True
-            for other in [i for i in before if self.state.choices[i] != before[i]]:
+            for other in sorted(before, key=self.order.__getitem__):
                 self.state.set(other, before[other])
         return False
 
@@ -124,27 +126,29 @@ class _Search:
         self.trials += 1
         self.state.set(item, choice)
         overflow = self.state.overflow()
-        score = Score(overflow, 0.0) if overflow > self.best.overflow else self.state.score()
+        score = Score(overflow, 0.0) if overflow > self.best.overflow else self.state.score_with(overflow)
         self.state.set(item, kept)
         return score if score.overflow <= self.best.overflow else Score(score.overflow, float("inf"))
 
-    def _make_room(self, item: Item) -> None:
-        """Puts home the items wanted last while a memory is too small, except the item itself."""
+    def _make_room(self, item: Item) -> dict[Item, Choice]:
+        """Puts home the items wanted last while a memory is too small, except the item itself.
+
+        Returns the choices that they had.
+        """
+        before: dict[Item, Choice] = {}
         for _ in range(MOST_EVICTIONS):
             crowded = next(((m, steps) for m in self.problem.near if (steps := self.state.crowded(m))), None)
             if crowded is None:
-                return
+                return before
             memory, step = crowded[0], crowded[1][0]
-            there = [
-                other
-                for other in self.items
-                if other != item and any(begin <= step < end for begin, end in self.state.spans(other, memory))
-            ]
+            there = (self.state.items_at(memory, step) & self.movable) - {item}
             if not there:
-                return
+                return before
             out = max(there, key=lambda other: (self._next_use(other, step), other))
             shorter = [c for c in self.menus[out] if self._leaves(out, c, memory, step)]
+            before.setdefault(out, self.state.choices[out])
             self.state.set(out, max(shorter, key=self._saved(out)) if shorter else self.menus[out][0])
+        return before
 
     def _leaves(self, item: Item, choice: Choice, memory: str, step: int) -> bool:
         """True if a choice keeps an item out of a memory at a step."""

@@ -6,7 +6,6 @@ is a value's place, a step's weights, or a step's scratch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -49,25 +48,37 @@ class State:
         self.choices: dict[Item, Choice] = {}
         self.used = {memory: [0] * len(problem.steps) for memory in (problem.home, *problem.near)}
         self.cycles = [step.cycles for step in problem.steps]
-        self._moving: dict[Item, tuple[tuple[int, int, float, bool], ...]] = {}
+        self._current: dict[Item, Share] = {}
+        self._starting: dict[int, list[tuple[int, Item, float, bool]]] = {}  # transfers by the step they start before
+        self._sharing: dict[tuple[int, str], int] = {}
+        self._items = {memory: set[Item]() for memory in self.used}
         self._known: dict[tuple[Item, Choice], Share] = {}
         start = problem.at_home()
         for value, place in enumerate(start.places):
-            self._add(Item("value", value), place, 1)
+            self._put(Item("value", value), place)
         for index, step in enumerate(problem.steps):
             if step.weights_bytes:
-                self._add(Item("weights", index), None, 1)
+                self._put(Item("weights", index), None)
             if step.scratch_bytes:
-                self._add(Item("scratch", index), problem.home, 1)
+                self._put(Item("scratch", index), problem.home)
 
     def set(self, item: Item, choice: Choice) -> None:
         """Decide anew about one item."""
         if self.choices[item] != choice:
-            self._add(item, self.choices[item], -1)
-            self._add(item, choice, 1)
+            parts = self._current[item]
+            self._add(parts, -1)
+            for memory, *_ in parts.bytes:
+                self._items[memory].discard(item)
+            for start, *transfer in parts.transfers:
+                self._starting[start].remove((transfer[0], item, transfer[1], transfer[2]))
+            self._put(item, choice)
 
     def score(self) -> Score:
-        return Score(self.overflow(), self._finish())
+        return self.score_with(self.overflow())
+
+    def score_with(self, overflow: tuple[int, int]) -> Score:
+        """The score, where the overflow is known."""
+        return Score(overflow, self._finish())
 
     def overflow(self) -> tuple[int, int]:
         """Overflow as `Problem.overflow` has it."""
@@ -86,10 +97,14 @@ class State:
         limit, used = self.problem.limits[memory], self.used[memory]
         return [i for i, bytes_ in enumerate(used) if bytes_ > limit and bytes_ - self._shared(i, memory) > limit]
 
-    def spans(self, item: Item, memory: str) -> Iterable[tuple[int, int]]:
-        """Steps [begin, end) in which an item takes bytes of a memory."""
-        parts = self.share(item, self.choices[item])
-        return [(begin, end) for at, begin, end, _ in parts.bytes if at == memory]
+    def items_at(self, memory: str, step: int) -> set[Item]:
+        """Items that take bytes of a memory in a step."""
+        return {
+            item
+            for item in self._items[memory]
+            for at, begin, end, _ in self._current[item].bytes
+            if begin <= step < end and at == memory
+        }
 
     def assignment(self) -> Assignment:
         weights = {i.index: c for i, c in self.choices.items() if i.kind == "weights" and isinstance(c, WeightsCopy)}
@@ -99,19 +114,27 @@ class State:
             places=tuple(place for place in places if isinstance(place, Place)), weights=weights, scratch=scratch
         )
 
-    def _add(self, item: Item, choice: Choice, sign: int) -> None:
+    def _put(self, item: Item, choice: Choice) -> None:
+        """Counts in the share of an item that has none yet."""
         parts = self.share(item, choice)
+        self._add(parts, 1)
+        self.choices[item], self._current[item] = choice, parts
+        for start, due, cycles, is_dma in parts.transfers:
+            self._starting.setdefault(start, []).append((due, item, cycles, is_dma))
+        for memory, *_ in parts.bytes:
+            self._items[memory].add(item)
+        if item.kind == "value":  # what its steps share is to be found anew
+            for step in (self.problem.makers.get(item.index, -1), *self.problem.uses[item.index]):
+                for memory in self.used:
+                    self._sharing.pop((step, memory), None)
+
+    def _add(self, parts: Share, sign: int) -> None:
         for memory, begin, end, bytes_ in parts.bytes:
-            used = self.used[memory]
+            used, added = self.used[memory], sign * bytes_
             for step in range(begin, min(end, len(used))):
-                used[step] += sign * bytes_
+                used[step] += added
         for step, cycles in parts.cycles:
             self.cycles[step] += sign * cycles
-        if sign > 0:
-            self.choices[item] = choice
-            self._moving.pop(item, None)
-            if parts.transfers:
-                self._moving[item] = parts.transfers
 
     def share(self, item: Item, choice: Choice) -> Share:
         """The share that an item would have with a choice."""
@@ -158,6 +181,12 @@ class State:
 
     def _shared(self, index: int, memory: str) -> int:
         """Bytes that a step's result shares with a value whose copy is last read there, as `Problem` has it."""
+        found = self._sharing.get((index, memory))
+        if found is None:
+            found = self._sharing[index, memory] = self._newly_shared(index, memory)
+        return found
+
+    def _newly_shared(self, index: int, memory: str) -> int:
         step = self.problem.steps[index]
         if not step.shared or all(self._place(value).born != memory for value in step.writes):
             return 0
@@ -173,18 +202,15 @@ class State:
 
     def _finish(self) -> float:
         """`finish_cycles` of the run, without its events."""
-        starts: dict[int, list[tuple[int, Item, float, bool]]] = {}
-        for item, transfers in self._moving.items():
-            for start, due, cycles, is_dma in transfers:
-                starts.setdefault(start, []).append((due, item, cycles, is_dma))
+        starts = self._starting
         now = dma_free = 0.0
         waits: dict[int, list[float]] = {}
         for index, cycles in enumerate(self.cycles):
             for end in waits.pop(index, ()):
                 now = max(now + CALL_CYCLES, end)
-            if index in starts:
+            if starting := starts.get(index):
                 at_once: list[float] = []
-                for due, _, moving, is_dma in sorted(starts[index]):
+                for due, _, moving, is_dma in sorted(starting):
                     if not is_dma:
                         now += moving
                         continue
