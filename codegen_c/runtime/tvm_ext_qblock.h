@@ -109,27 +109,54 @@ TVM_EXT_INLINE void tvm_ext_qblock_add_rolled(int32_t *sums, const tvm_ext_image
     }
 }
 
-/* Sums of a block from channel k on, as they begin. bias: of all channels, 32 or 64 bits each. */
+/* Sum i of a block from channel k on, as it begins. bias: of all channels, 32 or 64 bits each. */
+TVM_EXT_INLINE void tvm_ext_qsums_begin_one(const tvm_ext_rescale *layer, tvm_ext_qsums *sums, const void *bias,
+                                            int32_t k, int32_t i)
+{
+    if (layer->is_wide) {
+        sums->whole[i] = ((const int64_t *)bias)[k + i];
+        sums->part[i] = 0;
+    } else {
+        sums->part[i] = ((const int32_t *)bias)[k + i];
+    }
+}
+
+/* All sums of a block, as they begin. */
 TVM_EXT_INLINE void tvm_ext_qsums_begin(const tvm_ext_rescale *layer, tvm_ext_qsums *sums, const void *bias, int32_t k,
                                         int32_t count)
 {
-    if (layer->is_wide) {
-        for (int32_t i = 0; i < count; ++i) {
-            sums->whole[i] = ((const int64_t *)bias)[k + i];
-            sums->part[i] = 0;
-        }
-    } else {
-        tvm_ext_qblock_copy(sums->part, &((const int32_t *)bias)[k], count);
+    tvm_ext_qsums_begin_one(layer, sums, bias, k, 0);
+    if (count > 1) {
+        tvm_ext_qsums_begin_one(layer, sums, bias, k, 1);
     }
+    if (count > 2) {
+        tvm_ext_qsums_begin_one(layer, sums, bias, k, 2);
+    }
+    if (count > 3) {
+        tvm_ext_qsums_begin_one(layer, sums, bias, k, 3);
+    }
+}
+
+/* Carries over what was added to sum i. */
+TVM_EXT_INLINE void tvm_ext_qsums_carry_one(tvm_ext_qsums *sums, int32_t i)
+{
+    sums->whole[i] += sums->part[i];
+    sums->part[i] = 0;
 }
 
 /* Carries over what was added, where sums are wide: at the latest after so many products as 32 bits hold. */
 TVM_EXT_INLINE void tvm_ext_qsums_carry(const tvm_ext_rescale *layer, tvm_ext_qsums *sums, int32_t count)
 {
     if (layer->is_wide) {
-        for (int32_t i = 0; i < count; ++i) {
-            sums->whole[i] += sums->part[i];
-            sums->part[i] = 0;
+        tvm_ext_qsums_carry_one(sums, 0);
+        if (count > 1) {
+            tvm_ext_qsums_carry_one(sums, 1);
+        }
+        if (count > 2) {
+            tvm_ext_qsums_carry_one(sums, 2);
+        }
+        if (count > 3) {
+            tvm_ext_qsums_carry_one(sums, 3);
         }
     }
 }
