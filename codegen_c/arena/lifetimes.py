@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 
 from codegen_c.program.program import Program, parts_of, reads, writes
@@ -46,8 +46,13 @@ def _own_lifetimes(program: Program) -> dict[str, tuple[int, int]]:
 
 def extents(program: Program) -> dict[str, list[tuple[int, int]]]:
     """Bytes [low, high) that matter at each step of its life, for each tensor that has parts, and for states."""
-    alive = lifetimes(program).keys() - {*program.kept}
-    found = {name: _extents(program, name, parts) for name, parts in parts_of(program).items() if name in alive}
+    alive = lifetimes(program)
+    touched = [(frozenset(writes(step)), frozenset(reads(step))) for step in program.steps]
+    found = {
+        name: _extents(program, name, parts, touched, alive[name])
+        for name, parts in parts_of(program).items()
+        if name in alive and name not in program.kept
+    }
     return found | {state.tensor: _extents_of_state(program, state) for state in program.states}
 
 
@@ -76,8 +81,17 @@ def _extents_of_state(program: Program, state: KeptState) -> list[tuple[int, int
     return [(0, whole.num_bytes if index in span else kept) for index in range(max(len(program.steps), 1))]
 
 
-def _extents(program: Program, whole: str, parts: list[Tensor]) -> list[tuple[int, int]]:
-    """A byte matters from the first time that it is written until the last time that it is read."""
+def _extents(
+    program: Program,
+    whole: str,
+    parts: list[Tensor],
+    touched: Sequence[tuple[frozenset[str], frozenset[str]]],
+    life: tuple[int, int],
+) -> list[tuple[int, int]]:
+    """A byte matters from the first time that it is written until the last time that it is read.
+
+    touched: what each step writes and reads. life: steps [begin, end) of the whole.
+    """
     ranges = {whole: (0, program.tensors[whole].num_bytes)}
     for tensor in parts:
         assert tensor.part is not None, "they are parts"
@@ -85,13 +99,13 @@ def _extents(program: Program, whole: str, parts: list[Tensor]) -> list[tuple[in
         ranges[tensor.name] = low, low + tensor.num_bytes
     written: dict[str, int] = {name: 0 for name in program.inputs if name in ranges}
     read: dict[str, int] = {name: len(program.steps) - 1 for name in program.outputs if name in ranges}
-    for index, step in enumerate(program.steps):
-        for name in ranges.keys() & set(writes(step)):
+    for index, (targets, sources) in enumerate(touched):
+        for name in ranges.keys() & targets:
             written.setdefault(name, index)
             read[name] = max(index, read.get(name, 0))  # a transfer still fills its target when it is waited for
-        for name in ranges.keys() & set(reads(step)):
+        for name in ranges.keys() & sources:
             read[name] = max(index, read.get(name, 0))
-    begin, end = lifetimes(program)[whole]
+    begin, end = life
     cuts = sorted({edge for edges in ranges.values() for edge in edges})
     pieces: list[tuple[int, int, int, int]] = []  # low, high, first step, last step
     for low, high in pairwise(cuts):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -78,7 +79,7 @@ class Tensor:
     @property
     def num_elements(self) -> int:
         """Elements of the whole tensor."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
     @property
     def stored_elements(self) -> int:
