@@ -41,16 +41,21 @@ def quantized_operator(composite: Composite) -> Match | NoMatch:
     return make(chain, anchor)
 
 
-def _weights(chain: QuantizedChain, value: CallOperand) -> tuple[np.ndarray, np.ndarray] | NoMatch:
-    """int8 weights with zero point 0 and their float32 scales, one for all channels or one per channel."""
+def _weights(chain: QuantizedChain, value: CallOperand, channel_axis: int) -> tuple[np.ndarray, np.ndarray] | NoMatch:
+    """Weights as int8 around zero, and their float32 scales, one for all output channels or one per channel."""
     if value.var not in chain.constants:
         return NoMatch("its weights are not quantized constants")
-    data, scale, zero_point = chain.constants[value.var]
-    if data.dtype == np.uint8 and zero_point == 128:
-        return (data.astype(np.int16) - 128).astype(np.int8), scale
-    if data.dtype != np.int8 or zero_point != 0:
-        return NoMatch("its weights are not int8 around zero")
-    return data, scale
+    given = chain.constants[value.var]
+    if given.scale.size > 1 and given.axis != channel_axis % given.data.ndim:
+        return NoMatch("the scales of its weights lie along another axis than that of its output channels")
+    if given.data.dtype == np.int8 and not given.zero_point.any():
+        return given.data, given.scale
+    if given.data.dtype not in (np.int8, np.uint8):
+        return NoMatch(f"its weights are {given.data.dtype}, not int8 or uint8")
+    steps = given.steps
+    if steps.min(initial=0) < -128 or steps.max(initial=0) > 127:
+        return NoMatch("its weights lie further from their zero point than int8 holds; quantize them symmetrically")
+    return steps.astype(np.int8), given.scale
 
 
 def _bias_type(chain: QuantizedChain) -> str:
@@ -70,15 +75,15 @@ def _bias(chain: QuantizedChain, anchor: Call, scale: np.ndarray, channels: int)
         return NoMatch("something other than a bias and a clamp follows it")
     added = next((v for v in rest[0].operands if v.var is not anchor.var and v.var != anchor.var), None)
     if added is not None and added.var in chain.constants:
-        data, own_scale, zero_point = chain.constants[added.var]
-        if chain.rounding == "tflite" and data.dtype == np.int32 and data.shape == (channels,):
-            return np.ascontiguousarray(data)  # in TensorFlow Lite these are the units, whatever their scale says
-        real = (data.astype(np.float64).reshape(-1) - zero_point) * own_scale.astype(np.float64)
+        given = chain.constants[added.var]
+        if chain.rounding == "tflite" and given.data.dtype == np.int32 and given.data.shape == (channels,):
+            return np.ascontiguousarray(given.data)  # in TensorFlow Lite these are the units, whatever their scale says
+        real = given.steps.reshape(-1) * given.scale.astype(np.float64)
     elif added is not None and added.array is not None:
         real = added.array.astype(np.float64).reshape(-1)
     else:
         return NoMatch("what is added to it is not constant")
-    shape = added.array.shape if added.array is not None else chain.constants[added.var][0].shape
+    shape = added.array.shape if added.array is not None else chain.constants[added.var].data.shape
     if real.size not in (1, channels) or (real.size == channels > 1 and shape[-1] != channels):
         return NoMatch("its bias is not one number a channel")
     units = np.round(np.broadcast_to(real, channels) / scale)
@@ -91,17 +96,20 @@ def _wide_bias(chain: QuantizedChain, rest: list[Call], channels: int) -> np.nda
     """The int64 bias that is added in two parts; None for anything else."""
     parts = [chain.constants.get(value.var) for call in rest for value in call.operands if call.name == "add"]
     known = [part for part in parts if part is not None]
-    if len(known) != 2 or any(data.shape != (channels,) or data.dtype != np.int32 for data, _, _ in known):
+    if len(known) != 2 or any(part.data.shape != (channels,) or part.data.dtype != np.int32 for part in known):
         return None
-    (high, larger, _), (low, scale, _) = known
-    return joined_bias(high, low) if np.array_equal(larger, scale * np.float32(HIGH_SCALE)) else None
+    high, low = known
+    in_parts = np.array_equal(high.scale, low.scale * np.float32(HIGH_SCALE))
+    return joined_bias(high.data, low.data) if in_parts else None
 
 
-def _linear(chain: QuantizedChain, anchor: Call, channels: int) -> tuple[np.ndarray, np.ndarray, np.ndarray] | NoMatch:
-    """Weights as the graph has them, one scale per channel, and the bias."""
+def _linear(
+    chain: QuantizedChain, anchor: Call, channels: int, channel_axis: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | NoMatch:
+    """Weights as the graph has them, one scale per channel, and the bias. channel_axis: of the weights' outputs."""
     if chain.parameter(anchor.operands[0]) is None:
         return NoMatch("its first operand is no activation")
-    weights = _weights(chain, anchor.operands[1])
+    weights = _weights(chain, anchor.operands[1], channel_axis)
     if isinstance(weights, NoMatch):
         return weights
     scale = np.ascontiguousarray(np.broadcast_to(weights[1], channels).astype(np.float32))
@@ -118,7 +126,7 @@ def _conv2d(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
         return NoMatch("its layout is not NHWC")
     if make is QConv2dTranspose and (int(attrs.groups) > 1 or max(map(int, attrs.dilation)) > 1):
         return NoMatch("it is transposed, and has groups or dilation")
-    linear = _linear(chain, anchor, chain.output.shape[-1])
+    linear = _linear(chain, anchor, chain.output.shape[-1], channel_axis=0)
     if isinstance(linear, NoMatch):
         return linear
     weight, scale, bias = linear
@@ -134,7 +142,7 @@ def _conv2d(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
 
 def _dense(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
     channels = chain.output.shape[-1]
-    linear = _linear(chain, anchor, channels)
+    linear = _linear(chain, anchor, channels, channel_axis=-1)
     if isinstance(linear, NoMatch):
         return linear
     weight, scale, bias = linear

@@ -16,6 +16,24 @@ INTEGERS = ("int8", "uint8", "int16", "uint16")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class QuantizedConstant:
+    """A constant that a chain dequantizes: integers, float32[n] scales, zero points that broadcast to the integers.
+
+    axis: of the integers, along which scales lie where there are several.
+    """
+
+    data: np.ndarray
+    scale: np.ndarray
+    zero_point: np.ndarray
+    axis: int
+
+    @property
+    def steps(self) -> np.ndarray:
+        """Distances from the zero point, int64, in units of the scale."""
+        return self.data.astype(np.int64) - self.zero_point
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class QuantizedChain:
     """A QDQ composite taken apart: typed inputs, float calls in order, the output's type with its clamp."""
 
@@ -27,7 +45,7 @@ class QuantizedChain:
     high: int
     rounding: Rounding
     parameters: dict[Any, int]
-    constants: dict[Any, tuple[np.ndarray, np.ndarray, int]]
+    constants: dict[Any, QuantizedConstant]
 
     def parameter(self, value: CallOperand) -> int | None:
         """Index of the composite's parameter a float operand was dequantized from."""
@@ -40,7 +58,7 @@ def quantized_chain(composite: Composite) -> QuantizedChain | NoMatch:
         return NoMatch("is no chain from dequantize to quantize")
     inputs: list[TensorType] = list(composite.inputs)
     parameters: dict[Any, int] = {}
-    constants: dict[Any, tuple[np.ndarray, np.ndarray, int]] = {}
+    constants: dict[Any, QuantizedConstant] = {}
     body = []
     for call in composite.calls[:-1]:
         if call.name != "dequantize":
@@ -50,7 +68,7 @@ def quantized_chain(composite: Composite) -> QuantizedChain | NoMatch:
         if scale.array is None or zero_point.array is None:
             return NoMatch("a scale or zero point is not constant")
         if data.array is not None:
-            constants[call.var] = (data.array, scale.array.reshape(-1), _one(zero_point.array))
+            constants[call.var] = _constant(call, data.array, scale.array, zero_point.array)
             continue
         if data.parameter is None or scale.array.size != 1:
             return NoMatch("an activation has a scale for each channel")
@@ -74,6 +92,15 @@ def quantized_chain(composite: Composite) -> QuantizedChain | NoMatch:
         rounding=rounding, parameters=parameters, constants=constants,
     )  # fmt: skip
     return chain
+
+
+def _constant(call: Call, data: np.ndarray, scale: np.ndarray, zero_point: np.ndarray) -> QuantizedConstant:
+    """The operands of a dequantize; zero points lie along its axis, as scales do."""
+    axis, shape = int(call.attrs.axis) % max(data.ndim, 1), [1] * data.ndim
+    if zero_point.size > 1:
+        shape[axis] = zero_point.size
+    zero_points = zero_point.astype(np.int64).reshape(shape)
+    return QuantizedConstant(data=data, scale=scale.reshape(-1), zero_point=zero_points, axis=axis)
 
 
 def _one(zero_point: np.ndarray) -> int:
