@@ -137,7 +137,8 @@ def test_state_strings_and_other_types(tmp_path: Path) -> None:
     refused(words.finish([relu(words, words.input("x", (1, 4), "string"))]), tmp_path, "element type STRING")
     wide = TfliteWriter()
     x = wide.input("x", (1, 4), "int16", Quantized(scale=0.1))
-    refused(wide.finish([relu(wide, x)]), tmp_path, "int16 quantization is not supported; quantize to int8")
+    reason = "is quantized to int16, which is not supported here; quantize it to int8"
+    refused(wide.finish([relu(wide, x)]), tmp_path, reason)
 
 
 def test_dynamic_range_quantization(tmp_path: Path) -> None:
