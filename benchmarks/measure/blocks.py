@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -266,11 +267,23 @@ def sweep() -> str:
     return table(("figure", "seconds of CPU, or count"), rows)
 
 
+def tflite_files() -> str:
+    """Files of TensorFlow Lite Micro's repository: how many give its bytes."""
+    found = _result("tflite_files")
+    verdicts = Counter(row["verdict"] for row in found["rows"])
+    rows = [
+        ("equal, byte for byte, on this machine and on a Cortex-M4", _count(verdicts["equal"])),
+        ("refused, with the reason", _count(verdicts["refused"])),
+        ("others", _count(found["files"] - verdicts["equal"] - verdicts["refused"])),
+    ]
+    return table((f"{_count(found['files'])} files, {found['inputs']} inputs each", "files"), rows)
+
+
 BLOCKS: Mapping[str, Callable[[], str]] = {
     block.__name__: block
     for block in (
         arenas, budgets, ways, monotonic, guide_costs, guide_plans, hierarchy, streams, tflm_reference, side_by_side,
-        two_cores, pipelines, sweep,
+        two_cores, pipelines, sweep, tflite_files,
     )
 }  # fmt: skip
 """Name of a block in a document -> its text, which ends with a line break."""

@@ -14,9 +14,20 @@ import pytest
 
 from codegen_c.kernels.contract import Implementation, StoredRows
 from codegen_c.kernels.registry import select
-from codegen_c.operators.kinds import Operator, QConv2dTranspose, QInterpolate, QMean, Window
+from codegen_c.operators.kinds import (
+    Operator,
+    QBinary,
+    QConv2d,
+    QConv2dTranspose,
+    QDense,
+    QInterpolate,
+    QMean,
+    QPool2d,
+    Window,
+)
 from tests.kernels.harness import HOST, WARNINGS, smallest_rings, source_text
 from tests.kernels.test_q_refusals import ADD, ALL, AVERAGE, CONV, IMAGE, MAX
+from tests.kernels.test_q_sixteen_bits import unary, widened, widened_type
 from tests.kernels.test_qreduce import taps
 from tests.support.runtime_headers import INCLUDE_FLAGS
 
@@ -40,12 +51,17 @@ OPERATORS: tuple[Operator, ...] = (
         columns=taps(IMAGE.shape[2], 9), **FULL,
     ),
 )  # fmt: skip
+WIDE = tuple(
+    widened(operator) for operator in OPERATORS if isinstance(operator, QConv2d | QDense | QPool2d | QBinary | QMean)
+)
+"""The same on 16 bits, where there is a kernel for them; sums of these have 32 bits, but of the last layer 64."""
+FAR = replace(widened(CONV), bias=np.full(CONV.bias.shape, 1 << 40), weight_scale=np.full(CONV.bias.shape, 1e-9, "f4"))
 
 
 def implementations() -> list[Implementation]:
     """Every kernel, with all rows stored and with as few as it needs."""
     found: list[Implementation] = []
-    for operator in OPERATORS:
+    for operator in (*OPERATORS, *WIDE, FAR, unary(*map(widened_type, (IMAGE, IMAGE)), slope=0.2)):
         plain = select(operator, HOST, StoredRows())
         assert isinstance(plain, Implementation), plain
         found.append(plain)
@@ -59,7 +75,8 @@ def implementations() -> list[Implementation]:
 def test_every_integer_kernel_is_here() -> None:
     kernels = {implementation.kernel for implementation in implementations()}
     stems = {path.stem for path in Path(str(files("codegen_c.kernels"))).rglob("q*.py")}
-    assert kernels == {f"{stem}_i8" for stem in stems if not stem.endswith("_tflite")}  # a rounding with its own tests
+    narrow = {f"{stem}_i8" for stem in stems if not stem.endswith(("_tflite", "_i16"))}  # a rounding with its own tests
+    assert kernels == narrow | {stem for stem in stems if stem.endswith("_i16")}
 
 
 @pytest.mark.skipif(shutil.which(f"{PREFIX}gcc") is None, reason=f"{PREFIX}gcc is not installed")

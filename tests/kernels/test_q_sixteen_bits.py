@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from codegen_c.kernels.contract import Kernel, StoredRows
 from codegen_c.kernels.convolution import qconv2d_i16, qconv2d_transpose_i16, qdepthwise_i16
 from codegen_c.kernels.dense import qdense_i16
-from codegen_c.kernels.elementwise import qbinary_i16, qbroadcast_i16, qlinear
+from codegen_c.kernels.elementwise import qbinary_i16, qbroadcast_i16, qlinear_i16
 from codegen_c.kernels.pooling import qpool2d_i16
 from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared.requantize_tflite import fixed_point_wide, multiply_wide
@@ -147,11 +147,11 @@ def test_linear(rounding: str, slope: float | None) -> None:
             for dtype, scale, zero in ((source, 0.003, 3), (output, 0.0007, 9))
         ]
         operators.append(replace(unary(types[0], types[1], slope), rounding=rounding))
-    for operator, (x,), result in assert_c_is_reference(operators, 5, qlinear.KERNEL):
+    for operator, (x,), result in assert_c_is_reference(operators, 5, qlinear_i16.KERNEL):
         value = real(operator.inputs[0], x)
         value = np.where(value < 0, value * (slope or 1.0), value)
         assert_rounds(result, value, operator.output, *limits(operator.output), near_tie=1e-3)
-    assert len(taken(operators, qlinear.KERNEL)) == len(pairs)
+    assert len(taken(operators, qlinear_i16.KERNEL)) == len(pairs)
 
 
 @MANY
