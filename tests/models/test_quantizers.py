@@ -20,13 +20,13 @@ NODE = helper.make_node
 SHAPE = (1, 3, 12, 12)
 FORMS = [
     ("QDQ", "QInt8", "QInt8"),
-    ("QDQ", "QUInt8", "QInt8"),
-    ("QDQ", "QInt16", "QInt8"),
     ("QDQ", "QUInt16", "QInt8"),
-    ("QOperator", "QInt8", "QInt8"),
     ("QOperator", "QUInt8", "QInt8"),
     ("QDQ", "QUInt8", "QUInt8"),
-    ("QDQ", "QInt16", "QUInt8"),
+    pytest.param("QDQ", "QUInt8", "QInt8", marks=pytest.mark.sweep),
+    pytest.param("QDQ", "QInt16", "QInt8", marks=pytest.mark.sweep),
+    pytest.param("QDQ", "QInt16", "QUInt8", marks=pytest.mark.sweep),
+    pytest.param("QOperator", "QInt8", "QInt8", marks=pytest.mark.sweep),
 ]
 """Form, types of activations and of weights. uint8 weights have 7 bits, as for processors whose products saturate."""
 
