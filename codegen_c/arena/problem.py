@@ -58,24 +58,31 @@ def clearance(lower: Buffer, upper: Buffer) -> int | None:
         return None
     if not lower.gaps and not upper.gaps:
         return lower.size if lower.size and upper.size else None
-    common = [
-        a.high - b.low
-        for a in lower.extents()
-        for b in upper.extents()
-        if a.begin < b.end and b.begin < a.end
-    ]  # fmt: skip
-    return max(common, default=None)
+    return _clearance(lower.extents(), upper.extents())
+
+
+def _clearance(lower: Sequence[Gap], upper: Sequence[Gap]) -> int | None:
+    """Most bytes that pieces of two buffers need between their begins at one time: both are in order of time."""
+    most: int | None = None
+    i = j = 0
+    while i < len(lower) and j < len(upper):
+        a, b = lower[i], upper[j]
+        if a.begin < b.end and b.begin < a.end:
+            most = a.high - b.low if most is None else max(most, a.high - b.low)
+        i, j = (i + 1, j) if a.end <= b.end else (i, j + 1)
+    return most
 
 
 def clearances(buffers: Sequence[Buffer]) -> list[dict[int, int]]:
     """`clearance` of each buffer to every other one that uses memory at the same time, were that above it."""
     order = sorted(range(len(buffers)), key=lambda index: (buffers[index].begin, index))
+    pieces = [buffer.extents() for buffer in buffers]
     near: list[dict[int, int]] = [{} for _ in buffers]
     alive: list[int] = []
     for index in order:
         alive = [other for other in alive if buffers[other].end > buffers[index].begin]
         for other in alive:
-            above, below = clearance(buffers[index], buffers[other]), clearance(buffers[other], buffers[index])
+            above, below = (_clearance(pieces[a], pieces[b]) for a, b in ((index, other), (other, index)))
             if above is not None and below is not None:
                 near[index][other], near[other][index] = above, below
         alive.append(index)
