@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any
 
@@ -25,6 +25,7 @@ from codegen_c.emit.processor_files import layer_files_of
 from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.sources import emit_sources
 from codegen_c.emit.trace import emit_trace
+from codegen_c.emit.weights import weights_pieces
 from codegen_c.kernels.user_functions import Callback
 from codegen_c.lowering.driver_waits import with_waits
 from codegen_c.lowering.lower_region import lower_region
@@ -93,10 +94,17 @@ class Compiled:
         calls = self.program.kernel_calls()
         return any(call.implementation.exact and tensors[call.outputs[0]].quantization for call in calls)
 
+    @cached_property
+    def _weights(self) -> list[Piece]:
+        """Text of the weights, which is long, for the sources and the trace of them."""
+        return weights_pieces(self.program, self.interface.model, self.origin, self.platform, self.sharing)
+
     def sources(self, *, after_step: bool = False) -> dict[str, str]:
         """File name -> C text. after_step as in `model_pieces`, for one processor."""
         parts = (self.program, self.plan, self.interface, self.origin, self.platform)
-        return emit_sources(*parts, after_step=after_step, sharing=self.sharing, parallel=self.parallel)
+        return emit_sources(
+            *parts, after_step=after_step, sharing=self.sharing, parallel=self.parallel, weights=self._weights
+        )
 
     @property
     def processor_of_source(self) -> dict[str, str]:
@@ -115,7 +123,7 @@ class Compiled:
     def trace(self, nodes: Sequence[ModelNode], common: Mapping[str, Sequence[Piece]] = MappingProxyType({})) -> str:
         """Text of `trace.json`; nodes: the model's, in order. common: pieces of files that a bundle has for several."""
         parts = (self.program, self.plan, self.interface, self.origin, self.platform)
-        return emit_trace(*parts, nodes, self.sharing, common, self.parallel)
+        return emit_trace(*parts, nodes, self._weights, self.sharing, common, self.parallel)
 
 
 def compile_region(

@@ -12,11 +12,11 @@ from codegen_c.emit.layer_files import layer_pieces
 from codegen_c.emit.memory import emit_memory
 from codegen_c.emit.model import DMA_HEADER, headers
 from codegen_c.emit.offload import emit_offload, runtime_headers
-from codegen_c.emit.pieces import joined
+from codegen_c.emit.pieces import Piece, joined
 from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.signals import SIGNAL_HEADER, emit_signals
 from codegen_c.emit.state import emit_state
-from codegen_c.emit.weights import emit_weights
+from codegen_c.emit.weights import emit_weights, weights_pieces
 from codegen_c.program.interface import Interface
 from codegen_c.program.parallel import ParallelProgram
 from codegen_c.program.program import Program
@@ -34,9 +34,14 @@ def emit_sources(
     after_step: bool = False,
     sharing: Sharing = ALONE,
     parallel: ParallelProgram | None = None,
+    weights: Sequence[Piece] | None = None,
 ) -> dict[str, str]:
-    """File name -> text. after_step as in `model_pieces`. parallel: the program in lists of several processors."""
+    """File name -> text. after_step as in `model_pieces`. parallel: the program in lists of several processors.
+
+    weights: the pieces of the weights' file, where they were made before.
+    """
     model = interface.model
+    pieces = weights or weights_pieces(program, model, origin, platform, sharing)
     runtime = [name for name in headers(program) if name.startswith("tvm_ext_")]
     runtime += [SIGNAL_HEADER] if parallel else []
     runtime += [name for name in runtime_headers(program) if name not in runtime]
@@ -54,10 +59,10 @@ def emit_sources(
         **emit_offload(program, model, origin, platform),
         **emit_memory(program, plan, interface, origin, platform, sharing.arenas, sharing.bundle, _copies(parallel)),
         **emit_state(program, plan, interface, origin, sharing.arenas, sharing.bundle),
-        **emit_weights(program, model, origin, platform, sharing),
     }
     return {
         **{name: folded(text) for name, text in generated.items()},
+        **emit_weights(program, model, origin, pieces, sharing),
         **{name: runtime_text(name, instruction_set_of(runs_on.get(name, platform.processor))) for name in runtime},
     }
 

@@ -12,7 +12,6 @@ from codegen_c.emit.banner import Origin
 from codegen_c.emit.layer_files import layer_pieces
 from codegen_c.emit.pieces import Piece, line_ranges
 from codegen_c.emit.sharing import ALONE, Sharing
-from codegen_c.emit.weights import weights_pieces
 from codegen_c.program.interface import Interface
 from codegen_c.program.parallel import ParallelProgram
 from codegen_c.program.program import Call, DriverWait, KernelCall, Program, calls, transfers_of
@@ -29,12 +28,13 @@ def emit_trace(
     origin: Origin,
     platform: Platform,
     nodes: Sequence[ModelNode],
+    weights: Sequence[Piece],
     sharing: Sharing = ALONE,
     common: Mapping[str, Sequence[Piece]] = MappingProxyType({}),
     parallel: ParallelProgram | None = None,
 ) -> str:
     """JSON. nodes: of the model, in order of execution. common: files of its bundle, in which it has some part.
-    parallel: the program in lists of several processors.
+    parallel: the program in lists of several processors. weights: pieces of the weights' file.
 
     `nodes`: each with what became of it: `code` (functions, steps, and lines [begin, end) of files), or, where it has
     none of its own, `constant` (computed when compiled), `folded` (part of others, or only another view of a tensor) or
@@ -44,7 +44,7 @@ def emit_trace(
     """
     files = {
         **layer_pieces(program, plan, interface, origin, platform, sharing, parallel),
-        f"{interface.model}_weights.c": weights_pieces(program, interface.model, origin, platform, sharing),
+        f"{interface.model}_weights.c": weights,
         **{file: pieces for file, pieces in common.items() if any(piece.steps for piece in pieces)},
     }
     owners = _Owners(program, nodes)

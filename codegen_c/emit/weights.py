@@ -22,9 +22,9 @@ _LINE_LENGTH = 108
 
 
 def emit_weights(
-    program: Program, model: str, origin: Origin, platform: Platform, sharing: Sharing = ALONE
+    program: Program, model: str, origin: Origin, pieces: Sequence[Piece], sharing: Sharing = ALONE
 ) -> dict[str, str]:
-    """Texts of `<model>_weights.h` and `<model>_weights.c`."""
+    """Texts of `<model>_weights.h` and `<model>_weights.c`. pieces: `weights_pieces`."""
     constants = list(program.constants.values())
     guard = f"{model.upper()}_WEIGHTS_H"
     header = [
@@ -39,8 +39,7 @@ def emit_weights(
         ),
         "\n#endif\n",
     ]
-    source = joined(weights_pieces(program, model, origin, platform, sharing))
-    return {f"{model}_weights.h": "\n".join(header), f"{model}_weights.c": source}
+    return {f"{model}_weights.h": folded("\n".join(header)), f"{model}_weights.c": joined(pieces)}
 
 
 def weights_pieces(
@@ -68,7 +67,7 @@ def weights_pieces(
         )
         for constant in own
     ]  # fmt: skip
-    return [*(Piece(text=text) for text in head), *constants]
+    return [*(Piece(text=folded(text)) for text in head), *constants]
 
 
 def declaration(constant: Constant, symbol: str) -> str:
