@@ -71,7 +71,7 @@ class PlacedModule:
         return backend_table(self.report)
 
     def compile(self, target: str | Mapping[str, Any] = HOST_TARGET) -> Any:
-        """What `relax.VirtualMachine` runs. target: of the code that TVM makes for the host."""
+        """The executable for `relax.VirtualMachine`. target: of the code that TVM makes for the host."""
         return tvm.compile(self.module, target=_target(target), relax_pipeline=self.pipeline)
 
 

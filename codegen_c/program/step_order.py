@@ -30,7 +30,7 @@ class StepOrder:
 
 
 def joined(one: Sequence[int], other: Sequence[int]) -> Clock:
-    """What is known to have ended by either of two clocks."""
+    """Steps known to have ended by either of two clocks."""
     return tuple(map(max, one, other))
 
 
@@ -40,7 +40,7 @@ def ended(clock: Sequence[int], home: int, step: int) -> Clock:
 
 
 def first_clock(num_lists: int, home: int) -> Clock:
-    """What a list knows before its first entry; the caller's that the run has begun."""
+    """The clock of a list before its first entry; the caller's knows that the run has begun."""
     return tuple(BEGIN if index == home == 0 else NONE for index in range(num_lists))
 
 

@@ -158,7 +158,7 @@ class Machine:
         return np.where(self.noise.random(now.shape) < 0.5, now, before)
 
     def _rows(self, step: Step, places: Array) -> Array:
-        """Of the places of a tensor's bytes those that a step writes."""
+        """Those places of a tensor's bytes that a step writes."""
         call = calls(step)[0]
         if isinstance(step, Loop) or not isinstance(call, KernelCall) or call.rows is None:
             return places

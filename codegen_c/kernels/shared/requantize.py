@@ -81,7 +81,7 @@ def largest_distance(tensor: TensorType) -> int:
 
 
 def sum_rounding(operator: QConv2d | QDense) -> SumRounding:
-    """How a layer's sums are rounded; TensorFlow Lite has sums of 64 bits where a bias has so many."""
+    """Rounding of a layer's sums; TensorFlow Lite has sums of 64 bits where a bias has so many."""
     wide = operator.rounding == "tflite" and operator.bias.dtype == np.int64
     return "tflite_wide" if wide else operator.rounding
 
