@@ -184,6 +184,17 @@ def test_sums_stay_in_32_bits_where_these_hold_them() -> None:
         assert dict(made.constants)["bias"].dtype == dtype
 
 
+@pytest.mark.parametrize(("scale", "taken"), [(16383.0, True), (16384.0, False)])
+def test_factors_that_shift_to_the_right(scale: float, taken: bool) -> None:
+    """A factor of 2^14 or more has 15 bits and nothing to shift."""
+    small = replace(
+        LAYER, inputs=(word(1, 3, 3, 2, scale=1.0),), outputs=(word(1, 3, 3, 1, scale=1.0),), rounding="tflite",
+        weight=np.zeros((1, 1, 1, 2), np.int8), weight_scale=np.array([scale], np.float32),
+    )  # fmt: skip
+    assert (qconv2d_i16.KERNEL.refuses(small, HOST) is None) is taken
+    assert (fixed_point_wide(scale)[1] >= 1) is taken
+
+
 def test_windows_whose_rows_32_bits_do_not_hold() -> None:
     """Products of a row of a window are added in 32 bits."""
     wide = replace(

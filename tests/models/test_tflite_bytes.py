@@ -201,6 +201,64 @@ def test_biases_of_words(bias: str, seed: int, tmp_path: Path) -> None:
     assert kernels == ["qconv2d_i16"]
 
 
+def moved(
+    kind: str, result: tuple[int, ...], *constants: np.ndarray, options: str = "", parts: int = 1, first: bool = False,
+    inputs: int = 1, **fields: object,
+) -> Callable[[Network], list[int]]:  # fmt: skip
+    """An operator that moves elements of [1, 4, 6, 2]. first: constants stand before the data."""
+
+    def make(net: Network) -> list[int]:
+        given = [net.input((1, 4, 6, 2), f"x{index}") for index in range(inputs)]
+        same = net.writer.tensors[given[0]].quantized
+        for index in given:
+            net.writer.tensors[index].quantized = same
+        rest = [net.writer.constant(f"c{index}", array) for index, array in enumerate(constants)]
+        made = [net.output(f"y{index}", result, same) for index in range(parts)]
+        net.writer.operator(kind, [*rest, *given] if first else [*given, *rest], made, options, **fields)
+        return made
+
+    return make
+
+
+def ints(*numbers: int) -> np.ndarray:
+    return np.array(numbers, np.int32)
+
+
+MOVES: dict[str, Callable[[Network], list[int]]] = {
+    "CONCATENATION": moved("CONCATENATION", (1, 4, 12, 2), options="ConcatenationOptions", Axis=2, inputs=2),
+    "SLICE": moved("SLICE", (1, 2, 3, 2), ints(0, 1, 2, 0), ints(1, 2, 3, 2), options="SliceOptions"),
+    "RESHAPE": moved("RESHAPE", (8, 6), ints(8, 6), options="ReshapeOptions", NewShape=[8, 6]),
+    "SQUEEZE": moved("SQUEEZE", (4, 6, 2), options="SqueezeOptions", SqueezeDims=[0]),
+    "TRANSPOSE": moved("TRANSPOSE", (1, 6, 4, 2), ints(0, 2, 1, 3), options="TransposeOptions"),
+    "SPLIT": moved(
+        "SPLIT", (1, 4, 3, 2), np.array(2, np.int32), options="SplitOptions", NumSplits=2, parts=2, first=True
+    ),
+    "SPLIT_V": moved(
+        "SPLIT_V", (1, 4, 3, 2), ints(3, 3), np.array(2, np.int32), options="SplitVOptions", NumSplits=2, parts=2
+    ),
+    "PACK": moved("PACK", (2, 1, 4, 6, 2), options="PackOptions", ValuesCount=2, Axis=0, inputs=2),
+    "UNPACK": moved("UNPACK", (1, 4, 6), options="UnpackOptions", Num=2, Axis=3, parts=2),
+}
+
+
+@pytest.mark.parametrize("kind", MOVES)
+def test_words_are_moved(kind: str, tmp_path: Path) -> None:
+    net = Network(int16=True)
+    data = net.writer.finish(MOVES[kind](net))
+    arrays = [net.sample(index) for index in net.writer.inputs]
+    found, _ = referenced(saved_tflite(data, tmp_path), arrays)
+    np.testing.assert_array_equal(found[0], tflite_micro(data, arrays))
+
+
+def test_words_to_real_numbers(tmp_path: Path) -> None:
+    net = Network(int16=True)
+    x = net.input((1, 4, 6, 2))
+    y = net.writer.operator("DEQUANTIZE", [x], net.writer.tensor("y", (1, 4, 6, 2)), "DequantizeOptions")
+    data, arrays = net.writer.finish([y]), [net.sample(x)]
+    found, _ = referenced(saved_tflite(data, tmp_path), arrays)
+    np.testing.assert_array_equal(found[0], tflite_micro(data, arrays))
+
+
 def test_bias_with_the_axis_of_its_weights(tmp_path: Path) -> None:
     """Older converters name the weights' axis for the scales of a bias, which has but one."""
     net = Network(int8=True)

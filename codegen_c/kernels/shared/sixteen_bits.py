@@ -18,6 +18,8 @@ from codegen_c.operators.kinds import Operator, QConv2d, QDense
 WORDS = ("int16", "uint16")
 MOST_SUM = 1 << 47
 """Sums below it times a mantissa of 15 bits stay below 2^62."""
+LEAST_SUM = 1 << 16
+"""Sums are taken to reach it, so that a factor stays below 2^14: with 15 bits it then shifts to the right."""
 
 
 def quantized_words(operator: Operator, target: Target) -> bool:
@@ -46,7 +48,7 @@ def weighted(products: Callable[[Any], Any], factors: Callable[[Any], np.ndarray
         real = factors(operator)
         if not (np.isfinite(real).all() and (real >= 0).all()):
             return False
-        largest = np.maximum(np.maximum(np.abs(low), np.abs(high)), 1 << 15)
+        largest = np.maximum(np.maximum(np.abs(low), np.abs(high)), LEAST_SUM)
         return bool((largest * real < 1 << 30).all())
 
     return quantized_words, integer_weights, sums_fit, rescaled_sums_fit
