@@ -6,6 +6,7 @@ import json
 import shutil
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.image import Image, make_image, run_image
 from tvm_ext.package import Package
 from tvm_ext.report.report import make_report
+from tvm_ext.services.choose import opened_services
 from tvm_ext.subject import Subject, host_outputs, judged, make_subject, vectors_of
 from tvm_ext.verification.verify_inputs import VerifyInputs
 
@@ -53,13 +55,18 @@ def build(
     calibration: Source | None = None,
     verify_inputs: VerifyInputs | None = None,
     progress: Progress | None = None,
+    jobs: int = 1,
+    executor: Executor | None = None,
+    scheduler: str | None = None,
 ) -> Package:
     """Compile a module into a package at `folder`, verified as the options ask.
 
     An existing package there is replaced whole, or, if anything fails, not at all. progress is told what begins.
     calibration: for `quantize = "int8"` and `"auto"`: samples of the inputs as `read_calibration` takes them.
     verify_inputs: samples to compare on, as `read_verify_inputs` takes them; by default a few random ones, in ranges
-    that the model's operators can take.
+    that the model's operators can take. jobs: processes that compile in several ways at once, where a model has to be
+    made to fit; or executor, any of `concurrent.futures`; or scheduler, the address of a cluster of dask.distributed.
+    The package is the same for any number of them.
     Raises UnsupportedModel, DoesNotFit, BadInput, BadOptions, BadPackage, MissingTool, BuildFailed, RunFailed,
     VerificationFailed.
     """
@@ -73,10 +80,11 @@ def build(
     if options.image:
         check_image(platform)
     with replaced_folder(folder) as new:
-        subject = make_subject(
-            mod, platform, options, calibration=calibration, verify_inputs=verify_inputs, verifies=bool(targets),
-            say=say,
-        )  # fmt: skip
+        with opened_services(jobs, executor, scheduler) as services:
+            subject = make_subject(
+                mod, platform, options, calibration=calibration, verify_inputs=verify_inputs, verifies=bool(targets),
+                say=say, services=services,
+            )  # fmt: skip
         mod, compiled = subject.mod, subject.compiled
         _say_pipeline(compiled, options)
         write_texts(new, compiled, options, vectors_of(subject))
