@@ -51,7 +51,7 @@ class Way:
 
 Asked = tuple[FitMethod, Try]
 Ahead = Callable[[Asked, BuildOptions, Iterator[Asked]], TryOutcome | None]
-"""TryOutcome of a try that somebody else compiles, and may begin those that are likely to follow; None: it came to no
+"""Outcome of a try that somebody else compiles, and may begin those that are likely to follow; None: it came to no
 end there. Options: with the limits of memories."""
 
 

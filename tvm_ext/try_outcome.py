@@ -1,4 +1,4 @@
-"""TryOutcome of a try to make a model fit: what it comes to, whatever the limit of the default memory is."""
+"""Outcome of a try to make a model fit: what it comes to, whatever the limit of the default memory is."""
 
 from __future__ import annotations
 
