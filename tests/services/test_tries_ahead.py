@@ -39,6 +39,12 @@ def test_a_package_is_the_same_by_processes_by_an_executor_and_alone(
     assert files_of(tvm_ext.build(module, BOARD, tmp_path / "lost", options, jobs=2).folder) == alone
 
 
+def test_what_runs_at_once_is_the_same(digits: Path, tmp_path: Path) -> None:
+    module, options = tvm_ext.load(digits / "digits.onnx"), BuildOptions(verify=("host", "qemu"))
+    packages = [tvm_ext.build(module, BOARD, tmp_path / str(jobs), options, jobs=jobs) for jobs in (1, 3)]
+    assert files_of(packages[0].folder) == files_of(packages[1].folder)
+
+
 def test_what_does_not_fit_says_the_same(digits: Path, tmp_path: Path) -> None:
     module, said = tvm_ext.load(digits / "digits.onnx"), set[str]()
     for jobs in (1, 2):
