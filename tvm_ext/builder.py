@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,7 @@ from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.image import Image, make_image, run_image
 from tvm_ext.package import Package
 from tvm_ext.report.report import make_report
+from tvm_ext.services.choose import opened_services
 from tvm_ext.subject import Subject, host_outputs, judged, make_subject, vectors_of
 from tvm_ext.verification.verify_inputs import VerifyInputs
 
@@ -53,6 +56,9 @@ def build(
     calibration: Source | None = None,
     verify_inputs: VerifyInputs | None = None,
     progress: Progress | None = None,
+    jobs: int = 1,
+    executor: Executor | None = None,
+    scheduler: str | None = None,
 ) -> Package:
     """Compile a module into a package at `folder`, verified as the options ask.
 
@@ -60,6 +66,10 @@ def build(
     calibration: for `quantize = "int8"` and `"auto"`: samples of the inputs as `read_calibration` takes them.
     verify_inputs: samples to compare on, as `read_verify_inputs` takes them; by default a few random ones, in ranges
     that the model's operators can take.
+    jobs: processes that compile in several ways at once, where a model has to be made to fit, and that run it at once
+    on the host, on the board and for its coverage. executor, any of `concurrent.futures`, or scheduler, the address of
+    a cluster of dask.distributed, take their place where it is made to fit.
+    The package is the same for any number of them.
     Raises UnsupportedModel, DoesNotFit, BadInput, BadOptions, BadPackage, MissingTool, BuildFailed, RunFailed,
     VerificationFailed.
     """
@@ -73,10 +83,11 @@ def build(
     if options.image:
         check_image(platform)
     with replaced_folder(folder) as new:
-        subject = make_subject(
-            mod, platform, options, calibration=calibration, verify_inputs=verify_inputs, verifies=bool(targets),
-            say=say,
-        )  # fmt: skip
+        with opened_services(jobs, executor, scheduler) as services:
+            subject = make_subject(
+                mod, platform, options, calibration=calibration, verify_inputs=verify_inputs, verifies=bool(targets),
+                say=say, services=services,
+            )  # fmt: skip
         mod, compiled = subject.mod, subject.compiled
         _say_pipeline(compiled, options)
         write_texts(new, compiled, options, vectors_of(subject))
@@ -85,7 +96,11 @@ def build(
         objects = new / "build"
         artifacts = compile_package(new, compiled, options, objects)
         image = make_image(new, compiled, options, objects) if options.image else None
-        verified, board = _verify(new, subject, artifacts, targets, say)
+        with _threads(jobs) as threads:
+            verifying = _verifying(threads, new, subject, artifacts, targets, say)
+            assured = threads.submit(measured_assurance, new, compiled, artifacts.elf, targets, say)
+            verified, board = verifying()
+            assurance = assured.result()
         shutil.rmtree(objects)
         runs = _run_image(image, subject, board, say) if image and board else None
         report = make_report(
@@ -97,7 +112,7 @@ def build(
             },
             image=image.to_json(runs) if image else None,
             shared_run=_shared_run(subject, options, board, say), verify=verified,
-            assurance=measured_assurance(new, compiled, artifacts.elf, targets, say),
+            assurance=assurance,
         )  # fmt: skip
         (new / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
         live = live_profile(compiled.program, compiled.plan)
@@ -138,29 +153,56 @@ def targets_of(platform: Platform, verify: tuple[Target, ...] | None) -> tuple[s
     return verify
 
 
-def _verify(
-    folder: Path, subject: Subject, artifacts: Artifacts, targets: Sequence[str], say: Progress
-) -> tuple[dict[str, Any], QemuResult | None]:
-    """Results per target (None where not run) and the board's figures. Raises VerificationFailed."""
+Verified = tuple[dict[str, Any], QemuResult | None]
+"""Results per target, None where not run, and the board's figures."""
+
+
+@contextmanager
+def _threads(jobs: int) -> Generator[ThreadPoolExecutor]:
+    """Threads that wait for other processes; what has not begun is cancelled where an error ends this."""
+    threads = ThreadPoolExecutor(jobs)
+    try:
+        yield threads
+    finally:
+        threads.shutdown(cancel_futures=True)
+
+
+def _verifying(
+    threads: ThreadPoolExecutor, folder: Path, subject: Subject, artifacts: Artifacts, targets: Sequence[str],
+    say: Progress,
+) -> Callable[[], Verified]:  # fmt: skip
+    """Runs that begin now, and what they come to when it is asked for. That raises VerificationFailed."""
     compiled, expected = subject.compiled, subject.expected
     if expected is None:
-        return {"host": None, "qemu": None}, None
-    say("running on the host")
-    with HostModel(folder, compiled.interface, toolchain=QUICK_TOOLCHAIN, objects=artifacts.on_host) as model:
-        host = host_outputs(model, subject.samples)
-    late = _drivers_at_once(folder, subject, host) if drivers_of(compiled.program) else []
-    board = None
-    if "qemu" in targets and artifacts.elf:
+        return lambda: ({"host": None, "qemu": None}, None)
+
+    def on_host() -> tuple[list[dict[str, np.ndarray]], list[str]]:
+        say("running on the host")
+        with HostModel(folder, compiled.interface, toolchain=QUICK_TOOLCHAIN, objects=artifacts.on_host) as model:
+            host = host_outputs(model, subject.samples)
+        return host, _drivers_at_once(folder, subject, host) if drivers_of(compiled.program) else []
+
+    def on_board() -> QemuResult | None:
+        if "qemu" not in targets or not artifacts.elf:
+            return None
         say("running on the board in QEMU")
-        board = run_qemu(
+        return run_qemu(
             artifacts.elf, compiled.platform, compiled.interface, subject.samples,
             time_limit_s=board_seconds(compiled.modelled_instructions, len(subject.samples)),
             parallel=compiled.parallel,
         )  # fmt: skip
-    results, problems = judged(subject, expected, host, board)
-    if problems or late:
-        raise not_the_model(subject.model, [*late, *problems])
-    return {target: result if target in targets else None for target, result in results.items()}, board
+
+    hosts, boards = threads.submit(on_host), threads.submit(on_board)
+
+    def verified() -> Verified:
+        host, late = hosts.result()
+        board = boards.result()
+        results, problems = judged(subject, expected, host, board)
+        if problems or late:
+            raise not_the_model(subject.model, [*late, *problems])
+        return {target: result if target in targets else None for target, result in results.items()}, board
+
+    return verified
 
 
 def _drivers_at_once(folder: Path, subject: Subject, host: Sequence[Sample]) -> list[str]:

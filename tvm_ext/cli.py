@@ -26,9 +26,11 @@ from tvm_ext.command_line.option_types import (
     Debug,
     Folder,
     Initial,
+    Jobs,
     Limit,
     OnPlatform,
     Output,
+    Scheduler,
     State,
     Verify,
 )
@@ -137,6 +139,8 @@ def compile_command(
             help="Take only so many new frames of a window over time in each run, and answer as the whole window.",
         ),
     ] = None,
+    jobs: Jobs = 1,
+    scheduler: Scheduler = None,
     limit: Limit = None,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -167,8 +171,8 @@ def compile_command(
                 initial=read_arrays(initial) if initial else None,
             )  # fmt: skip
             package = tvm_ext.build(
-                module, board, output, options, calibration=calibration, verify_inputs=verify_inputs,
-                progress=lambda stage: status.update(escape(stage)),
+                module, board, output, options, calibration=calibration, verify_inputs=verify_inputs, jobs=jobs,
+                scheduler=scheduler, progress=lambda stage: status.update(escape(stage)),
             )  # fmt: skip
         show_report(package.report, as_json)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
@@ -12,10 +12,12 @@ from codegen_c.backend.build import Compiled
 from relay_passes.backend import Backend
 from relay_passes.searched import Searched
 from relay_passes.solvers.recompute.search import Rank
+from tvm_ext.core.errors import PlanRejected
 from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
 from tvm_ext.fit_methods import FitMethod, MemoryPass
 from tvm_ext.next_try import Offer, Try
+from tvm_ext.try_outcome import TryOutcome
 
 T = TypeVar("T")
 Spread = Literal["all", "first"] | int
@@ -47,11 +49,17 @@ class Way:
     memory_pass: MemoryPass = None
 
 
-class Fitter:
-    """One model, ready to be compiled by any method within any limit."""
+Asked = tuple[FitMethod, Try]
+Ahead = Callable[[Asked, BuildOptions, Iterator[Asked]], TryOutcome | None]
+"""Outcome of a try that somebody else compiles, and may begin those that are likely to follow; None: it came to no
+end there. Options: with the limits of memories."""
 
-    def __init__(self, stages: Stages, platform: Platform) -> None:
-        self.stages, self.platform = stages, platform
+
+class Fitter:
+    """One model, ready to be compiled by any method within any limit. ahead: who compiles tries beside this one."""
+
+    def __init__(self, stages: Stages, platform: Platform, ahead: Ahead | None = None) -> None:
+        self.stages, self.platform, self.ahead = stages, platform, ahead
         self._made: dict[Hashable, Any] = {}
 
     def offers(self, method: FitMethod) -> tuple[Offer, ...]:
@@ -71,6 +79,18 @@ class Fitter:
             return Way(method=method.name, options=method.options)
         memory_pass = method.make(self._searched(method.options), budget, self.stages.rank)
         return Way(method=method.name, options=method.options, memory_pass=memory_pass)
+
+    def outcome(self, asked: Asked, options: BuildOptions, likely: Iterator[Asked]) -> TryOutcome:
+        """Outcome of a try. options: with the limits of memories. likely: tries that may follow.
+
+        Raises UnsupportedModel.
+        """
+        if self.ahead and (known := self.ahead(asked, options, likely)):
+            return known
+        try:
+            return TryOutcome.of(self.compiled(*asked, options))
+        except PlanRejected as rejected:
+            return TryOutcome(rejected=str(rejected))
 
     def compiled(self, method: FitMethod, one: Try, options: BuildOptions) -> Compiled | None:
         """Result of a try; None where the method's pass finds nothing to change.

@@ -10,7 +10,7 @@ alone, and of those that come within the limit the cheapest is taken: so a large
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 MOST_TRIES = 64
@@ -104,6 +104,18 @@ def next_try(methods: Sequence[Method], offers: Offers, history: Sequence[Tried]
         hopeful += own
     nearest = (_nearest(method, offers, history) for method in hopeful)
     return next((found for found in nearest if found is not None), None)
+
+
+def likely_tries(
+    methods: Sequence[Method], offers: Offers, history: Sequence[Tried], limit_bytes: int
+) -> Iterator[Try]:
+    """The next try, and those that follow where none comes within the limit: they may begin before it has ended."""
+    ahead = [*history]
+    while one := next_try(methods, offers, ahead, limit_bytes):
+        yield one
+        method = next(method for method in methods if method.name == one.method)
+        promised = offers(method)[one.index].arena_bytes
+        ahead.append(Tried(one=one, arena_bytes=max(promised, limit_bytes + 1)))
 
 
 def _with_less(history: Sequence[Tried]) -> Try:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import asdict
 from pathlib import Path
 
 import jinja2
 import tvm
 
-from tvm_ext.budgets import KnownPoints, Point, at_once, budgets_of, least_bytes, points_within
+from tvm_ext.budgets import Budgets, Point, budgets_of
 from tvm_ext.core.files.output_folder import replaced_folder
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
-from tvm_ext.services.local import LocalServices
+from tvm_ext.services.choose import opened_services
 
 WIDTH, HEIGHT, MARGIN = 560, 320, 60
 _PICTURE = """\
@@ -39,26 +40,26 @@ def pareto(
     options: BuildOptions,
     *,
     jobs: int = 1,
+    executor: Executor | None = None,
+    scheduler: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> tuple[Point, ...]:
     """Points of which none is beaten by another, from the most RAM to the least that can be had.
 
-    jobs: processes that compile for several budgets at once; the points are the same for any number of them.
-    Raises DoesNotFit where not even the smallest one fits the platform.
+    jobs: processes that compile in several ways at once; or executor, any of `concurrent.futures`; or scheduler, the
+    address of a cluster of dask.distributed. The points are the same for any number of them.
+    Raises DoesNotFit where not even the smallest one fits the platform, BadOptions, MissingTool.
     """
-    first = options.ram if isinstance(options.ram, int) else None
-    here = points_within(mod, platform, options)
-    known = at_once(mod, platform, options, first, LocalServices(jobs=jobs), progress) if jobs > 1 else KnownPoints()
-
-    def within(budget: int | None) -> Point:
-        if budget not in known.points and progress:
-            progress(f"within {budget} B" if budget else "as it is")
-        return known.points.get(budget) or here(budget)
-
-    points = [within(first)]
-    for budget in budgets_of(points[0].arena_bytes, known.least_bytes or least_bytes(here)):
-        if budget < points[-1].arena_bytes:
-            points.append(within(budget))
+    say = progress or (lambda _: None)
+    with opened_services(jobs, executor, scheduler) as services:
+        budgets = Budgets(mod, platform, options, services)
+        say("as it is")
+        points = [budgets.point(options.ram if isinstance(options.ram, int) else None)]
+        say("the least that can be had")
+        for budget in budgets_of(points[0].arena_bytes, budgets.least_bytes()):
+            if budget < points[-1].arena_bytes:
+                say(f"within {budget} B")
+                points.append(budgets.point(budget))
     return tuple(
         point for point in points
         if not any(o.arena_bytes <= point.arena_bytes and o.modelled_instructions < point.modelled_instructions

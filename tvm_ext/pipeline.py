@@ -25,7 +25,9 @@ from tvm_ext.fit import fit
 from tvm_ext.fitter import Fitter, Spread, Stages
 from tvm_ext.load import load
 from tvm_ext.model_forms import Forms, forms_of, streamed_forms
+from tvm_ext.services.job import OpenServices
 from tvm_ext.stages import backend_of, before_order, computes_floats, from_memory, order, sharing
+from tvm_ext.tries_ahead import tries_ahead
 from tvm_ext.whole_region import refuse_floats, single_region
 
 
@@ -45,22 +47,29 @@ def compile_within(mod: tvm.IRModule, platform: Platform, options: BuildOptions)
 
 
 def compile_model(
-    mod: tvm.IRModule, platform: Platform, options: BuildOptions, calibration: Source | None = None
+    mod: tvm.IRModule,
+    platform: Platform,
+    options: BuildOptions,
+    calibration: Source | None = None,
+    services: OpenServices | None = None,
 ) -> tuple[tvm.IRModule, Compiled]:
     """`compile_module`, and the module whose answers it gives: in QDQ form where it was quantized, of whole windows.
 
-    calibration: as `read_calibration` takes it. Raises BadOptions where that and `options.quantize` do not go together,
+    calibration: as `read_calibration` takes it. services: they compile it in several ways at once, where it has to be
+    made to fit. Raises BadOptions where that and `options.quantize` do not go together,
     BadInput, and what `compile_module` raises.
     """
     forms = forms_of(load(mod), platform, options, calibration)
-    compiled, way = fit(fitter_of(streamed_forms(forms, options), platform, options), platform, options)
+    fitter = fitter_of(streamed_forms(forms, options), platform, options, services)
+    compiled, way = fit(fitter, platform, options)
     if way.options.quantize == "int8" and not computes_floats(platform, options):
         refuse_floats(compiled)
     return forms(way.options.quantize), compiled
 
 
-def fitter_of(forms: Forms, platform: Platform, options: BuildOptions) -> Fitter:
-    """A loaded model for the methods that make it fit. forms: the module, by how it is quantized."""
+def fitter_of(forms: Forms, platform: Platform, options: BuildOptions, services: OpenServices | None = None) -> Fitter:
+    """A loaded model for the methods that make it fit. forms: the module, by how it is quantized; services: they
+    compile it in several ways at once."""
     lower = cache(lower_operator)  # the ways and their tries ask about the same composites
 
     def backend(tried: BuildOptions) -> CodegenBackend:
@@ -82,7 +91,7 @@ def fitter_of(forms: Forms, platform: Platform, options: BuildOptions) -> Fitter
         backend=backend,
         rank=guide.learned_rank() if options.guide == "learned" else None,
     )
-    return Fitter(stages, platform)
+    return Fitter(stages, platform, tries_ahead(forms, platform, services) if services else None)
 
 
 def _compiled(

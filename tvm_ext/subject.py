@@ -23,6 +23,7 @@ from tvm_ext.execution.board import QemuResult
 from tvm_ext.execution.host_model import HostModel
 from tvm_ext.pipeline import compile_model
 from tvm_ext.report.report import moved_table
+from tvm_ext.services.job import OpenServices
 from tvm_ext.verification.account import sources
 from tvm_ext.verification.input_ranges import input_ranges, random_inputs
 from tvm_ext.verification.verify import BOARD_TOLERANCE, FLOAT_TOLERANCE, compare
@@ -75,13 +76,14 @@ def make_subject(
     verify_inputs: VerifyInputs | None,
     verifies: bool,
     say: Progress,
+    services: OpenServices | None = None,
 ) -> Subject:
     """Compile a module, choose samples, ask a witness what it makes of them where that is to be verified.
 
     Raises as `build` does.
     """
     say("compiling the model to C" if options.quantize == "none" else "quantizing the model, compiling it to C")
-    mod, compiled = compile_model(mod, platform, options, calibration)
+    mod, compiled = compile_model(mod, platform, options, calibration, services)
     samples = _samples(mod, compiled, verify_inputs)
     expected = _expect(mod, compiled, samples, say) if verifies else None
     return Subject(mod=mod, options=options, compiled=compiled, samples=samples, expected=expected)

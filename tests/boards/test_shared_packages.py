@@ -9,18 +9,21 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import onnx
 import pytest
 
 import tvm_ext
+from codegen_c.program.parallel import ParallelProgram
 from tests.golden import models
 from tests.support.placed import place_by_hand
 from tvm_ext import BuildOptions, Package, Platform, alone
 from tvm_ext.core.errors import BadPackage, DoesNotFit, MissingTool
 from tvm_ext.core.toolchain import disassembly
-from tvm_ext.execution import count_instructions
+from tvm_ext.execution import board, count_instructions
+from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.subject import make_subject
 
 pytestmark = pytest.mark.board
@@ -61,12 +64,26 @@ def test_it_is_opened_again_and_runs_on_both(package: Package) -> None:
     assert again.interface == package.interface and again.interface.servers == ("cpu1",)
     sample = {"x": np.linspace(-2, 2, 75, dtype=np.float32).reshape(1, 3, 5, 5)}
     host = again.run(sample)["y"]
-    board = again.run_board([sample])
-    np.testing.assert_array_equal(board.outputs[0]["y"], host)
-    assert board.instructions is None and board.shared is None  # only a build knows the lists
+    ran = again.run_board([sample])
+    np.testing.assert_array_equal(ran.outputs[0]["y"], host)
+    assert ran.instructions is None and ran.shared is None  # only a build knows the lists
     with again.session() as session:
         for _ in range(5):
             np.testing.assert_array_equal(session.run(sample)["y"], host)
+
+
+def test_an_emulator_that_does_not_take_the_plugin_counts_nothing_and_says_so(
+    package: Package, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(board, "plugin_arguments", lambda *_: ["-plugin", "file=not_there.so"])
+    sample = {"x": np.zeros((1, 3, 5, 5), np.float32)}
+    with pytest.warns(ModelNotice, match="not counted, for QEMU came to no end with the plugin"):
+        ran = board.run_qemu(
+            package.folder / "net.elf", Platform.load("dual_m33"), package.interface, [sample], time_limit_s=30,
+            parallel=cast("ParallelProgram", object()),
+        )  # fmt: skip
+    assert ran.instructions is None and ran.shared is None
+    np.testing.assert_array_equal(ran.outputs[0]["y"], package.run(sample)["y"])
 
 
 @pytest.mark.parametrize("names", [["cpu0"], ["cpu0", "cpu2"], ["cpu0", "cpu1", "cpu1"]])

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.onnx_models import SMALL_MODELS, saved
+from tests.support.packages import files_of
 from tests.support.sweeps import some_of
 
 BUILD = (
@@ -25,7 +26,7 @@ def build(model: Path, platform: str, folder: Path, verify: str, *, hash_seed: i
     command = [sys.executable, "-c", BUILD, str(model), platform, str(folder), verify]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    return files_of(folder)
 
 
 def compare(model: Path, platform: str, tmp_path: Path, verify: str) -> dict[str, bytes]:

@@ -7,7 +7,18 @@ from collections.abc import Mapping, Sequence
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tvm_ext.next_try import MOST_IN_VAIN, MOST_SPILLS, MOST_TRIES, NEGLIGIBLE, Method, Offer, Tried, Try, next_try
+from tvm_ext.next_try import (
+    MOST_IN_VAIN,
+    MOST_SPILLS,
+    MOST_TRIES,
+    NEGLIGIBLE,
+    Method,
+    Offer,
+    Tried,
+    Try,
+    likely_tries,
+    next_try,
+)
 
 WHOLE = Method(name="whole")
 SPLIT = Method(name="split", floor="whole")
@@ -114,6 +125,14 @@ def test_nothing_fits_and_the_least_of_each_method_is_tried_for_the_error() -> N
     assert sorted(names(played(CHAIN, 1))) == [
         ("lean", 0), ("lean split", 0), ("split", 2), ("strips", 1), ("whole", 0),
     ]  # fmt: skip
+
+
+def test_tries_where_nothing_fits_are_known_before_they_end() -> None:
+    offers = offers_of(CHAIN)
+    methods = [method for method in TABLE if method.name in CHAIN]
+    likely = list(likely_tries(methods, lambda method: offers[method.name], (), 1))
+    assert likely == [tried.one for tried in played(CHAIN, 1)]
+    assert next(likely_tries(methods, lambda method: offers[method.name], played(CHAIN, 2000), 2000), None) is None
 
 
 def test_the_least_that_comes_to_something_is_searched_for() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tvm_ext.core.errors import BadInput, MissingTool
+from tvm_ext.core.errors import BadInput, ChildFailed, MissingTool
 from tvm_ext.core.processes.child import ChildLimits
 from tvm_ext.services import job as jobs_module
 from tvm_ext.services.cache import FOLDER, ResultCache, default_folder, remembered
@@ -73,6 +73,24 @@ def test_an_executor_gives_the_same_and_what_it_loses_is_done_here() -> None:
         lost = [job("raises_in_a_thread_pool"), DOUBLED[1]]
         assert dict(services.outcomes(lost)) == {0: JobOutcome(result=b"done"), 1: JobOutcome(result=b"11")}
     assert dict(services.outcomes(DOUBLED[:1])) == {0: JobOutcome(result=b"00")}  # it was shut down
+
+
+def test_jobs_one_by_one_by_processes_and_by_an_executor() -> None:
+    with ThreadPoolExecutor(2) as pool, LOCAL.opened() as here:
+        with ExecutorServices(executor=pool, local=LOCAL).opened() as there:
+            for services in (here, there):
+                assert [services.submit(one).result() for one in DOUBLED[:3]] == [b"00", b"11", b"22"]
+        with pytest.raises(ChildFailed, match="nothing here"):
+            here.submit(job("raises")).result()
+    with ExecutorServices(executor=pool, local=LOCAL).opened() as shut, pytest.raises(RuntimeError):
+        shut.submit(DOUBLED[0]).result()
+
+
+def test_jobs_that_nobody_waits_for_end_with_the_services() -> None:
+    with LOCAL.opened() as services:
+        hanging = [services.submit(job("hangs")) for _ in range(3)]
+        assert services.at_once == 2
+    assert all(one.done() for one in hanging)  # the test would not end in time if they were waited for
 
 
 def test_a_cluster_that_is_not_there_is_missing() -> None:

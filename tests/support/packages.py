@@ -64,3 +64,8 @@ def assert_close(found: dict[str, np.ndarray], expected: dict[str, np.ndarray], 
             np.testing.assert_allclose(found[name], wanted, rtol=0, atol=tolerance * np.abs(wanted).max(), err_msg=name)
         else:
             np.testing.assert_array_equal(found[name], wanted, err_msg=name)
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """Every file of a folder by its name in it."""
+    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.rglob("*") if file.is_file()}

@@ -15,6 +15,9 @@ Limit = Annotated[
     typer.Option(metavar="NAME=VALUE", help="Allow larger models, as in tensor_bytes=1GiB. May be repeated."),
 ]
 Jobs = Annotated[int, typer.Option(min=1, metavar="N", help="Processes that work at once.")]
+Scheduler = Annotated[
+    str | None, typer.Option(metavar="tcp://HOST:PORT", help="A cluster of dask.distributed, in their place.")
+]
 State = Annotated[
     list[str] | None,
     typer.Option(

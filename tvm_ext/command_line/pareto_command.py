@@ -12,7 +12,7 @@ from rich.markup import escape
 import tvm_ext
 from tvm_ext.command_line.import_tvm import import_tvm_for
 from tvm_ext.command_line.option_texts import parse_shapes
-from tvm_ext.command_line.option_types import AsJson, Debug, Jobs, Limit, OnPlatform
+from tvm_ext.command_line.option_types import AsJson, Debug, Jobs, Limit, OnPlatform, Scheduler
 from tvm_ext.command_line.show import errors_shown, stderr, stdout
 from tvm_ext.core.files.output_folder import check_output
 from tvm_ext.core.limits import Limits
@@ -28,6 +28,7 @@ def pareto_command(
     ] = None,
     optimize: Annotated[Optimize, typer.Option(help="What to compile for.")] = "speed",
     jobs: Jobs = 1,
+    scheduler: Scheduler = None,
     limit: Limit = None,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -44,7 +45,7 @@ def pareto_command(
         with stderr.status(f"Loading {escape(model.name)}") as status:
             module = tvm_ext.load(model, shapes=shapes, limits=Limits().changed(limit or []))
             points = pareto(
-                module, board, BuildOptions(optimize=optimize), jobs=jobs,
+                module, board, BuildOptions(optimize=optimize), jobs=jobs, scheduler=scheduler,
                 progress=lambda text: status.update(escape(text)),
             )  # fmt: skip
         write_pareto(points, model.name, board, output)

@@ -12,7 +12,7 @@ import typer
 from rich.progress import Progress
 
 import tvm_ext
-from tvm_ext.command_line.option_types import AsJson, Debug, Jobs
+from tvm_ext.command_line.option_types import AsJson, Debug, Jobs, Scheduler
 from tvm_ext.command_line.show import errors_shown, print_json, stderr, stdout
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.files.output_folder import check_output, replaced_folder
@@ -45,9 +45,7 @@ def sweep_command(
         typer.Option(metavar="estimate|full", help="Plans alone, or packages, measured; default: as the file says."),
     ] = None,
     jobs: Jobs = 1,
-    scheduler: Annotated[
-        str | None, typer.Option(metavar="tcp://HOST:PORT", help="A cluster of dask.distributed, in their place.")
-    ] = None,
+    scheduler: Scheduler = None,
     cache: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Results of earlier sweeps. Default: TVM_EXT_CACHE, or ~/.cache.")
     ] = None,

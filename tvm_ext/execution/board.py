@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from tvm_ext.core.processes.process import allowed_seconds, run_program
 from tvm_ext.core.toolchain import find_program
 from tvm_ext.execution.count_instructions import plugin_arguments, shared_run
 from tvm_ext.execution.samples import Sample, check_inputs
+from tvm_ext.frontends.shapes import ModelNotice
 
 Fields = dict[str, int]
 EMPTY_INSTRUCTIONS = 2  # of the empty function that runtime/measure.h measures
@@ -153,10 +155,15 @@ def _run_shared(
         counting = plugin_arguments(elf, platform, interface, folder) if parallel else []
         try:
             (fields,) = _boot(elf, emulator, platform.board, None, folder, seconds, [""], None, counting)
-        except RunFailed:
+        except RunFailed as error:
             if not counting:
                 raise
-            counting = []  # a QEMU without plugins
+            counting = []
+            warnings.warn(
+                f"{interface.model}: executed instructions are not counted, for QEMU came to no end with the plugin "
+                f"that counts those of several processors: {str(error).splitlines()[0]}",
+                ModelNotice, stacklevel=3,
+            )  # fmt: skip
             (fields,) = _boot(elf, emulator, platform.board, None, folder, seconds, [""], None)
         data = (folder / "out.bin").read_bytes()
         shared = shared_run(folder, platform, parallel) if parallel and counting else None

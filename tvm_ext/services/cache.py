@@ -7,13 +7,13 @@ import json
 import os
 import tempfile
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
 from tvm_ext.core.errors import BadInput
-from tvm_ext.services.job import Job, JobOutcome
+from tvm_ext.services.job import Job, JobOutcome, OpenServices
 
 FOLDER = "TVM_EXT_CACHE"
 """Environment variable: the folder of the cache."""
@@ -23,6 +23,8 @@ class Services(Protocol):
     """Whoever does jobs."""
 
     def outcomes(self, jobs: Iterable[Job]) -> Generator[tuple[int, JobOutcome]]: ...
+
+    def opened(self) -> AbstractContextManager[OpenServices]: ...
 
 
 def default_folder() -> Path:

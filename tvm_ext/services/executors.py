@@ -8,12 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tvm_ext.core.errors import MissingTool
-from tvm_ext.services.job import Job, JobOutcome
+from tvm_ext.services.job import Job, JobOutcome, OpenServices
 from tvm_ext.services.local import TRIES, LocalServices
 from tvm_ext.services.work import run
 
 MOST_AT_ONCE = 256
 """Jobs handed over and not back yet: a search may make up its candidates while earlier ones run."""
+MOST_AHEAD = 8
+"""Jobs of a search handed over before it is known that they are needed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +63,36 @@ class ExecutorServices:
                 future.cancel()
         for place, outcome in self.local.outcomes(job for _, job in lost):
             yield lost[place][0], outcome
+
+    @contextmanager
+    def opened(self) -> Generator[OpenServices]:
+        """The executor for jobs one by one; those that have not begun are cancelled with this."""
+        opened = _Opened(self.executor)
+        try:
+            yield opened
+        finally:
+            for future in opened.handed_over:
+                future.cancel()
+
+
+class _Opened:
+    """An executor, which takes jobs one by one."""
+
+    at_once = MOST_AHEAD
+
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+        self.handed_over: list[Future[bytes]] = []
+
+    def submit(self, job: Job) -> Future[bytes]:
+        """A job's result to come, or whatever the executor raises."""
+        try:
+            future = self.executor.submit(run, job.function, *job.inputs)
+        except RuntimeError as error:  # a broken executor, or one that was shut down
+            future = Future[bytes]()
+            future.set_exception(error)
+        self.handed_over.append(future)
+        return future
 
 
 @contextmanager

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import Protocol
 
 _PACKAGES = ("tvm_ext", "relay_passes", "codegen_c")
 _LIBRARIES = ("apache-tvm", "apache-tvm-ffi", "onnx", "onnxruntime", "tflite", "numpy")
@@ -35,6 +37,15 @@ class JobOutcome:
     result: bytes | None
     kind: str = ""
     problem: str = ""
+
+
+class OpenServices(Protocol):
+    """Whoever does jobs that are handed over one by one. at_once: as many as are worth handing over."""
+
+    @property
+    def at_once(self) -> int: ...
+
+    def submit(self, job: Job) -> Future[bytes]: ...
 
 
 @cache

@@ -5,11 +5,13 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tvm_ext.core.errors import ChildExpired, ChildFailed, ChildLost
 from tvm_ext.core.processes.child import Child, ChildLimits
-from tvm_ext.services.job import Job, JobOutcome
+from tvm_ext.services.job import Job, JobOutcome, OpenServices
 
 TRIES = 3
 """Processes that a job may cost: what ends one may be the job, or somebody else."""
@@ -52,6 +54,20 @@ class LocalServices:
             for thread in threads:
                 thread.join()
 
+    @contextmanager
+    def opened(self) -> Generator[OpenServices]:
+        """The processes for jobs one by one; they end with this, in the middle of what they do."""
+        services = [_Service(self.limits, self.entry) for _ in range(max(1, self.jobs))]
+        threads = ThreadPoolExecutor(len(services))
+        try:
+            yield _Opened(services, threads)
+        finally:
+            for service in services:
+                service.stop()
+            threads.shutdown(cancel_futures=True)
+            for service in services:
+                service.close()
+
 
 class _Service:
     """One process that does jobs, a new one where it is gone."""
@@ -92,6 +108,30 @@ class _Service:
         child, self._child = self._child, None
         if child is not None:
             child.close()
+
+
+class _Opened:
+    """Services that take turns: each job goes to one that is free."""
+
+    def __init__(self, services: list[_Service], threads: ThreadPoolExecutor) -> None:
+        self.at_once = len(services)
+        self._threads, self._free = threads, queue.SimpleQueue[_Service]()
+        for service in services:
+            self._free.put(service)
+
+    def submit(self, job: Job) -> Future[bytes]:
+        """A job's result to come; ChildFailed where it comes to none."""
+        return self._threads.submit(self._result, job)
+
+    def _result(self, job: Job) -> bytes:
+        service = self._free.get()
+        try:
+            outcome = service.outcome(job)
+        finally:
+            self._free.put(service)
+        if outcome.result is None:
+            raise ChildFailed(outcome.problem)
+        return outcome.result
 
 
 _Ended = queue.SimpleQueue[tuple[int, JobOutcome] | BaseException | None]

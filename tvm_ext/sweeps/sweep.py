@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +13,8 @@ from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.processes.child import ChildLimits
 from tvm_ext.services.cache import ResultCache, Services, default_folder, remembered
-from tvm_ext.services.executors import ExecutorServices, cluster
+from tvm_ext.services.choose import check_services, chosen_services
 from tvm_ext.services.job import Job, JobOutcome
-from tvm_ext.services.local import LocalServices
 from tvm_ext.sweeps.candidates import Candidate, SweepModel, candidates_of
 from tvm_ext.sweeps.table import SweepTable
 
@@ -58,28 +56,15 @@ def sweep(
     """
     if tier not in TIERS:
         raise BadOptions(f"tier = {tier!r}: allowed are {', '.join(TIERS)}.")
-    if executor is not None and scheduler is not None:
-        raise BadOptions("executor and scheduler: only one of them can do the jobs.")
-    if jobs < 1:
-        raise BadOptions(f"jobs = {jobs!r}: a number of processes is needed, 1 or more.")
+    check_services(jobs, executor, scheduler)
     boards = [one if isinstance(one, Platform) else Platform.load(one) for one in platforms]
     named = (one if isinstance(one, SweepModel) else SweepModel(source=one) for one in models)
     found = candidates_of(named, boards, options or {"default": BuildOptions()}, tier)
     most = limits or ChildLimits()
     kept = ResultCache(folder=Path(cache or default_folder()), suffix=f".{most.seconds:g}s.{most.memory_bytes}B")
-    with _services(jobs, executor, scheduler, most) as services:
+    with chosen_services(jobs, executor, scheduler, most) as services:
         rows = dict(_rows(found, tier, services, kept, again, progress))
     return SweepTable(rows=[rows[index] for index in sorted(rows)])
-
-
-@contextmanager
-def _services(jobs: int, executor: Executor | None, scheduler: str | None, limits: ChildLimits) -> Iterator[Services]:
-    local = LocalServices(jobs=jobs, limits=limits)
-    if scheduler is not None:
-        with cluster(scheduler, local) as services:
-            yield services
-    else:
-        yield local if executor is None else ExecutorServices(executor=executor, local=local)
 
 
 def _rows(

@@ -1,0 +1,98 @@
+"""Tries by services: the package is the same by any number of them; what is likely to follow begins, and no more."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import tvm_ext
+from tests.support.packages import files_of
+from tvm_ext.core.errors import BadOptions, DoesNotFit
+from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.platform import Platform
+from tvm_ext.fit_methods import fit_methods
+from tvm_ext.fitter import Asked
+from tvm_ext.next_try import Try
+from tvm_ext.services.job import Job
+from tvm_ext.services.work import run
+from tvm_ext.tries_ahead import tries_ahead
+from tvm_ext.try_outcome import TryOutcome
+
+BOARD = Platform.load("cortex_m4")
+
+
+def test_a_package_is_the_same_by_processes_by_an_executor_and_alone(
+    digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, options = tvm_ext.load(digits / "digits.onnx"), BuildOptions(ram=5000, verify=())
+    alone = files_of(tvm_ext.build(module, BOARD, tmp_path / "alone", options).folder)
+    assert len(json.loads(alone["report.json"])["fit"]["attempts"]) > 1
+    assert files_of(tvm_ext.build(module, BOARD, tmp_path / "two", options, jobs=2).folder) == alone
+    with ThreadPoolExecutor(1) as pool:
+        assert files_of(tvm_ext.build(module, BOARD, tmp_path / "pool", options, executor=pool).folder) == alone
+    monkeypatch.setattr("tvm_ext.tries_ahead._JOB", "tests.support.small_jobs.raises")
+    assert files_of(tvm_ext.build(module, BOARD, tmp_path / "lost", options, jobs=2).folder) == alone
+
+
+def test_what_runs_at_once_is_the_same(digits: Path, tmp_path: Path) -> None:
+    module, options = tvm_ext.load(digits / "digits.onnx"), BuildOptions(verify=("host", "qemu"))
+    packages = [tvm_ext.build(module, BOARD, tmp_path / str(jobs), options, jobs=jobs) for jobs in (1, 3)]
+    assert files_of(packages[0].folder) == files_of(packages[1].folder)
+
+
+def test_what_does_not_fit_says_the_same(digits: Path, tmp_path: Path) -> None:
+    module, said = tvm_ext.load(digits / "digits.onnx"), set[str]()
+    for jobs in (1, 2):
+        with pytest.raises(DoesNotFit) as error:
+            tvm_ext.build(module, BOARD, tmp_path / "out", BuildOptions(ram=1000, verify=()), jobs=jobs)
+        said.add(str(error.value))
+    assert len(said) == 1 and "nearest budget" in said.pop()
+
+
+@pytest.mark.parametrize(("jobs", "scheduler"), [(0, None), (1, "tcp://127.0.0.1:9")])
+def test_services_that_are_none_are_refused(jobs: int, scheduler: str | None, digits: Path, tmp_path: Path) -> None:
+    module = tvm_ext.load(digits / "digits.onnx")
+    with ThreadPoolExecutor(1) as pool, pytest.raises(BadOptions, match=r"jobs = 0|only one of them"):
+        tvm_ext.build(module, BOARD, tmp_path, executor=pool if scheduler else None, jobs=jobs, scheduler=scheduler)
+
+
+class _Held:
+    """Services that do nothing until they are told to."""
+
+    at_once = 3
+
+    def __init__(self) -> None:
+        self.jobs: list[tuple[Job, Future[bytes]]] = []
+
+    def submit(self, job: Job) -> Future[bytes]:
+        self.jobs.append((job, Future[bytes]()))
+        return self.jobs[-1][1]
+
+
+def test_as_many_likely_tries_begin_as_there_are_services(digits: Path) -> None:
+    module, options, services = tvm_ext.load(digits / "digits.onnx"), BuildOptions(), _Held()
+    methods = {method.name: method for method in fit_methods(options)}
+    whole = methods["whole"], Try(method="whole")
+
+    def likely() -> Iterator[Asked]:
+        yield methods["least scratch"], Try(method="least scratch")
+        job, future = services.jobs[0]
+        threading.Timer(0.2, lambda: future.set_result(run(job.function, *job.inputs))).start()
+        yield methods["split"], Try(method="split")
+        raise AssertionError("all services have something to do")
+
+    ahead = tries_ahead(lambda _: module, BOARD, services)
+    outcome = ahead(whole, options, likely())
+    assert outcome is not None and outcome.num_bytes[BOARD.activations] == 11_264
+    assert ahead(whole, BuildOptions(ram=5_000), iter(())) == outcome  # no limit matters to it
+    assert [json.loads(job.inputs[0])["method"] for job, _ in services.jobs] == ["whole", "least scratch", "split"]
+
+
+def test_an_outcome_is_its_text_again() -> None:
+    outcome = TryOutcome(num_bytes={"sram": 12, "dtcm": 0}, instructions=7, is_held=False)
+    assert TryOutcome.from_json(outcome.to_json().encode()) == outcome

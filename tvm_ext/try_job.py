@@ -1,0 +1,32 @@
+"""A try to make a model fit as the job of a service."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import lru_cache
+
+import tvm
+
+from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.platform import Platform
+from tvm_ext.fit_methods import fit_methods
+from tvm_ext.fitter import Fitter
+from tvm_ext.next_try import Try
+from tvm_ext.pipeline import fitter_of
+
+
+def try_job(one: bytes, options: bytes, platform: bytes, module: bytes) -> bytes:
+    """Outcome of a try as JSON. options: with the limits of memories; module: in the form that the method compiles."""
+    values = json.loads(one)
+    values["less_bytes"] = tuple((memory, num_bytes) for memory, num_bytes in values["less_bytes"])
+    asked, chosen = Try(**values), BuildOptions.from_json(options.decode())
+    method = next(method for method in fit_methods(chosen) if method.name == asked.method)
+    fitter = _known_model(replace(chosen, ram=None).to_json(), platform, module)
+    return fitter.outcome((method, asked), chosen, iter(())).to_json().encode()
+
+
+@lru_cache(maxsize=2)
+def _known_model(options: str, platform: bytes, module: bytes) -> Fitter:
+    loaded = tvm.ir.load_json(module.decode())
+    return fitter_of(lambda _: loaded, Platform.from_json(platform.decode()), BuildOptions.from_json(options))
