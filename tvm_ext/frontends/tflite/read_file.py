@@ -57,7 +57,10 @@ class TfliteTensor:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TfliteNode:
-    """An operator: `CONV_2D`, a custom one's own name, with the indices of its tensors (-1: left out)."""
+    """An operator: `CONV_2D`, a custom one's own name, with the indices of its tensors (-1: left out).
+
+    num_states: of a custom one, how many of the last inputs and of the last outputs are states, which no file has.
+    """
 
     operator: str
     label: str
@@ -65,6 +68,7 @@ class TfliteNode:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     table: tflite.Operator
+    num_states: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tvm_ext.frontends.tflite.check_options import impossible
 from tvm_ext.frontends.tflite.check_rescaling import rescaling
 from tvm_ext.frontends.tflite.check_types import mistyped
+from tvm_ext.frontends.tflite.custom import refusal_of_custom
 from tvm_ext.frontends.tflite.read_file import ACTIVATIONS, TfliteFile, TfliteNode, TfliteTensor
 from tvm_ext.frontends.tflite.sixteen_bits import refusal_of_words
 from tvm_ext.frontends.tflite.variable_tensors import KEEPING, refusal_of_keeping
@@ -24,7 +25,7 @@ def refusal(file: TfliteFile, node: TfliteNode) -> str | None:
     if node.operator.startswith("Flex"):
         return "a TensorFlow operator carried along (select TF); convert with built-in operators only"
     if node.is_custom:
-        return "a custom operator; its meaning is not in the file"
+        return refusal_of_custom(file, node)
     if node.operator in _CONTROL_FLOW:
         return "control flow; unroll it before converting"
     if node.operator in _RANDOM:
