@@ -1,4 +1,4 @@
-"""Calls of operators of TensorFlow Lite Micro's signal library, alone or side by side in one file."""
+"""Calls of TensorFlow Lite Micro's own custom operators, alone or side by side in one file."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ class AudioCase:
     """One call. inputs, outputs: types and shapes. constants: behind the inputs.
 
     meant: which elements of its outputs are defined by TensorFlow Lite Micro, from all outputs; by default all.
+    settles: runs whose outputs it does not define at all.
     """
 
     operator: str
@@ -41,6 +42,7 @@ class AudioCase:
     options: Mapping[str, Any] = field(default_factory=dict)
     constants: Sequence[Array] = ()
     meant: Callable[[Sequence[Array]], Sequence[Array | bool]] = lambda outputs: [True] * len(outputs)
+    settles: int = 0
 
     def write(self, net: TfliteWriter, name: str) -> tuple[list[int], list[int]]:
         """Adds the call to a file; its inputs and outputs."""
@@ -125,6 +127,11 @@ def _overlap(dtype: str, frames: int, size: int, step: int, outer: tuple[int, ..
     )  # fmt: skip
 
 
+def _circular(rows: int, **options: int) -> AudioCase:
+    return AudioCase(operator="CIRCULAR_BUFFER", inputs=[("int8", (1, 1, 2, 3))], outputs=[("int8", (1, rows, 2, 3))],
+                     options=options, settles=rows - 1)  # fmt: skip
+
+
 CASES: Mapping[str, AudioCase] = {
     "window": AudioCase(
         operator="SignalWindow", inputs=[("int16", (3, 20))], outputs=[("int16", (3, 20))], options={"shift": 11},
@@ -173,4 +180,7 @@ CASES: Mapping[str, AudioCase] = {
     "delay_longer_than_a_run": _delay(4, 10),
     "overlap_add": _overlap("int16", 3, 10, 4, (2,)),
     "overlap_add_f32": _overlap("float32", 2, 8, 8),
+    "circular_buffer": _circular(4, cycles_max=1),
+    "circular_buffer_by_rows": _circular(5),
+    "circular_buffer_of_one": _circular(1, cycles_max=1),
 }  # fmt: skip
