@@ -1,0 +1,1 @@
+"""What stands behind a network that detects objects."""
