@@ -54,8 +54,9 @@ class TfliteWriter:
     tensors: list[_Tensor] = field(default_factory=list)
     buffers: list[bytes] = field(default_factory=lambda: [b""])
     codes: list[int | str] = field(default_factory=list)
-    operators: list[tuple[int, list[int], list[int], str, Mapping[str, Any], bytes]] = field(default_factory=list)
+    operators: list[tuple[Any, ...]] = field(default_factory=list)
     inputs: list[int] = field(default_factory=list)
+    results: list[int] = field(default_factory=list)
 
     def tensor(
         self,
@@ -106,9 +107,9 @@ class TfliteWriter:
         return outputs[0]
 
     def finish(self, outputs: Sequence[int], *, num_subgraphs: int = 1, others: Sequence[TfliteWriter] = ()) -> bytes:
-        """The file. num_subgraphs: how often the graph is there. others: subgraphs behind it, without outputs."""
+        """The file. num_subgraphs: how often the graph is there. others: subgraphs behind it, with their results."""
         b = flatbuffers.Builder(1024)
-        written = [(self, list(outputs))] * num_subgraphs + [(other, []) for other in others]
+        written = [(self, list(outputs))] * num_subgraphs + [(other, other.results) for other in others]
         every = list(dict.fromkeys(code for writer, _ in written for code in writer.codes))
         first = {id(writer): sum(len(w.buffers) for w in [self, *others][:place]) for place, writer in
                  enumerate([self, *others])}  # fmt: skip
@@ -194,7 +195,7 @@ class TfliteWriter:
         outputs: list[int],
         options: str,
         fields: Mapping[str, Any],
-        custom: bytes,
+        custom: bytes = b"",
     ) -> int:
         union = self._options(b, options, fields) if options else None
         raw = b.CreateByteVector(custom) if custom else None

@@ -194,8 +194,14 @@ class _Importer:
             return relax.op.nn.softmax(data if beta == 1 else relax.op.multiply(data, relax.const(beta, "float32")), -1)
         # TVM reads parameters (axes, shapes) out of the file itself, and asks for a value first.
         known = {i: v for i, v in values.items() if not (array_of(v) is not None and self._is_parameter(i))}
+        computed = {i: data for i in values if i not in known and (data := array_of(values[i])) is not None}
         as_real = frozenset() if moves else frozenset(i for i in node.inputs + node.outputs if self._is_scaled(i))
-        return FloatConverter(self._file.model, builder, known, as_real).convert(node.operator, node.table)
+        own = dict(zip(node.own_tensors, node.inputs + node.outputs, strict=True))
+        return FloatConverter(
+            self._file.model, node.graph, builder, {i: known[now] for i, now in own.items() if now in known},
+            {i: computed[now] for i, now in own.items() if now in computed},
+            frozenset(i for i, now in own.items() if now in as_real),
+        ).convert(node.operator, node.table)  # fmt: skip
 
     def _is_scaled(self, index: int) -> bool:
         return index >= 0 and self._file.tensors[index].scales is not None

@@ -13,7 +13,11 @@ from tvm_ext.frontends.tflite.variable_tensors import KEEPING, refusal_of_keepin
 WAY_OUT = "Convert the model without them, with static shapes and built-in operators only."
 """Last line of the error that lists operators."""
 
-_CONTROL_FLOW = frozenset("IF WHILE CALL STABLEHLO_WHILE STABLEHLO_COMPOSITE STABLEHLO_CUSTOM_CALL".split())
+_CONTROL_FLOW = frozenset("CALL STABLEHLO_WHILE STABLEHLO_COMPOSITE STABLEHLO_CUSTOM_CALL".split())
+_CONDITIONS = {
+    "IF": "depends on data; compute both results and choose one by SELECT_V2",
+    "WHILE": "depends on data; only loops of a known number of times are taken, counted by whole numbers",
+}
 _RANDOM = frozenset("RANDOM_UNIFORM RANDOM_STANDARD_NORMAL MULTINOMIAL STABLEHLO_RNG_BIT_GENERATOR".split())
 _TABLES = "HASHTABLE"
 # Bit by bit the same in the schema, but another meaning: weights, biases, indices, shapes.
@@ -26,6 +30,8 @@ def refusal(file: TfliteFile, node: TfliteNode) -> str | None:
         return "a TensorFlow operator carried along (select TF); convert with built-in operators only"
     if node.is_custom:
         return refusal_of_custom(file, node)
+    if node.operator in _CONDITIONS:
+        return f"control flow whose condition {_CONDITIONS[node.operator]}"
     if node.operator in _CONTROL_FLOW:
         return "control flow; unroll it before converting"
     if node.operator in _RANDOM:
