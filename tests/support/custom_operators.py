@@ -145,13 +145,16 @@ def envelope(folder: Path, dtype: str = "int16", custom: bytes | None = None) ->
     return saved(net, [y], folder, "envelope")
 
 
-def matched(folder: Path, rows: int = 5) -> Path:
+def both(folder: Path, rows: int = 5) -> Path:
+    """Samples and their envelope, and beside them a vector and its match in a bank."""
     net = TfliteWriter()
+    samples = net.input("samples", (1, 32), "int16")
+    level = net.operator("Envelope", [samples], net.tensor("level", (1, 32), "int32"), custom=options(decay=4))
     bank = np.random.default_rng(0).integers(-128, 128, (rows, 8)).astype(np.int8)
     x, table = net.input("x", (1, 8), "int8"), net.constant("bank", bank)
     results = [net.tensor("score", (1,), "int32"), net.tensor("index", (1,), "int32")]
     net.operator("Matched", [x, table], results)
-    return saved(net, results, folder, "matched")
+    return saved(net, [level, *results], folder, "both")
 
 
 def mish(folder: Path, shape: tuple[int, ...] = (1, 4, 4, 3)) -> Path:

@@ -70,7 +70,6 @@ def _code(call: CustomCall) -> CustomCode:
         outputs=("output",),
         body="\n".join(body),
         headers={retyped(_HEADER, given.dtype): text, **header("tvm_ext_audio_samples.h")},
-        includes=("string.h",),
         instructions=rows * frames * size * 10,
     )
 

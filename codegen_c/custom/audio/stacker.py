@@ -73,7 +73,6 @@ def _code(call: CustomCall) -> CustomCode:
         outputs=("output", "valid"),
         body="\n".join(body),
         headers=header("tvm_ext_audio_frames.h"),
-        includes=("string.h",),
         instructions=3 * size,
     )
 
