@@ -97,7 +97,7 @@ def _compiled(path: Path) -> dict[str, str]:
 
 
 def test_headers_of_one_name(tmp_path: Path) -> None:
-    """Of two operators, and of a file that the package has anyway."""
+    """Two operators bring one name, or one brings that of a file that the package has anyway."""
     other = replace(custom.MISH, code=lambda call: replace(custom.MISH.code(call), headers={"envelope_step.h": "/**/"}))
     for operator in (custom.ENVELOPE, other):
         tvm_ext.register_operator(operator)

@@ -1,1 +1,1 @@
-"""What stands behind a network that detects objects."""
+"""Postprocessing behind networks that detect objects."""

@@ -178,7 +178,7 @@ def _listed(tensors: Sequence[CustomTensor]) -> str:
 
 
 def _asked(operator: CustomOperator, what: str, function: Callable[[], Returned]) -> Returned:
-    """What a function of the user's gives; its exceptions are refusals that name it."""
+    """Result of a function of the user's; its exceptions are refusals that name it."""
     try:
         return function()
     except Exception as error:  # user code raises whatever it likes
