@@ -15,6 +15,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from codegen_c.custom.contract import CustomCall, CustomCode, CustomOperator, CustomState, CustomTensor
+    from codegen_c.custom.registry import register_operator
     from tvm_ext.builder import build
     from tvm_ext.bundles.bundler import bundle
     from tvm_ext.bundles.package import BundlePackage
@@ -34,6 +36,11 @@ if TYPE_CHECKING:
 __all__ = [
     "BuildOptions",
     "BundlePackage",
+    "CustomCall",
+    "CustomCode",
+    "CustomOperator",
+    "CustomState",
+    "CustomTensor",
     "Estimate",
     "Limits",
     "Package",
@@ -48,6 +55,7 @@ __all__ = [
     "estimate",
     "load",
     "place",
+    "register_operator",
     "relax_pipeline",
     "sweep",
 ]  # fmt: skip
@@ -55,6 +63,11 @@ __all__ = [
 _HOMES = {
     "BuildOptions": "tvm_ext.core.options",
     "BundlePackage": "tvm_ext.bundles.package",
+    "CustomCall": "codegen_c.custom.contract",
+    "CustomCode": "codegen_c.custom.contract",
+    "CustomOperator": "codegen_c.custom.contract",
+    "CustomState": "codegen_c.custom.contract",
+    "CustomTensor": "codegen_c.custom.contract",
     "Estimate": "tvm_ext.estimates",
     "Limits": "tvm_ext.core.limits",
     "SweepModel": "tvm_ext.sweeps.candidates",
@@ -69,6 +82,7 @@ _HOMES = {
     "estimate": "tvm_ext.estimates",
     "load": "tvm_ext.load",
     "place": "tvm_ext.tvm_compile",
+    "register_operator": "codegen_c.custom.registry",
     "relax_pipeline": "tvm_ext.tvm_compile",
     "sweep": "tvm_ext.sweeps.sweep",
 }

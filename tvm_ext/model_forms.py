@@ -8,12 +8,14 @@ from functools import cache
 
 import tvm
 
+from codegen_c.custom.registry import run_reference
 from relay_passes.dataflow import static_shape
 from tvm_ext.calibration import Calibration, Source, read_calibration
 from tvm_ext.core.decisions.models import HopCost, KeptStates
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
+from tvm_ext.custom_references import register_references
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.stages import quantizing, streaming
 
@@ -29,6 +31,7 @@ def forms_of(mod: tvm.IRModule, platform: Platform, options: BuildOptions, calib
     def form(quantize: Quantize) -> tvm.IRModule:
         if quantize == "none" or data is None:
             return mod
+        register_references(mod, run_reference)  # quantizing runs the model
         return tvm.transform.Sequential(quantizing(platform, options, data))(mod)
 
     return form

@@ -13,6 +13,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from codegen_c.composites.custom import custom_operator_of
 from codegen_c.composites.floats import float_operator
 from codegen_c.composites.graph import Call, Composite, NoMatch
 from codegen_c.composites.movement import slice_places
@@ -47,7 +48,7 @@ def lower_operator(function: relax.Function, target: Target) -> Lowered | Refusa
     composite = Composite.read(function)
     quantizes = any(call.name in ("quantize", "dequantize") for call in composite.calls)
     passed: list[Alternative] = []
-    for match in (_movement, quantized_operator, float_operator):
+    for match in (custom_operator_of, _movement, quantized_operator, float_operator):
         found = match(composite)
         if isinstance(found, NoMatch):
             if match is quantized_operator and quantizes:

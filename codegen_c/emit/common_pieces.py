@@ -60,6 +60,7 @@ def common_functions(
         used = sorted({header for one in same for header in one.function.includes} - {RUNTIME_HEADER})
         includes = [f'#include "{bundle}_kernels.h"']
         includes += [f'#include "{one}"' if one.startswith("tvm_ext_") else f"#include <{one}>" for one in used]
+        includes += [f'#include "{name}"' for name in sorted({n for one in same for n, _ in one.function.headers})]
         head = "\n".join([banner(origin, kernels_title(bundle)), *includes, ""])
         files[kernels_file(bundle, optimize)] = _folded([CommonPiece(text=head), *_definitions(same, origins)])
     return files

@@ -24,6 +24,7 @@ from codegen_c.emit.run_states import run_begins, run_ends
 from codegen_c.emit.sequence import sequence_lines
 from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.stream import streamed
+from codegen_c.emit.user_headers import user_headers
 from codegen_c.program.interface import Interface
 from codegen_c.program.program import (
     DriverWait,
@@ -66,6 +67,7 @@ def model_pieces(
     includes += [
         f'#include "{name}"' if name.startswith("tvm_ext_") else f"#include <{name}>" for name in headers(program)
     ]
+    includes += [f'#include "{name}"' for name in user_headers(program)]
     includes += [f'#include "{name}"' for name in dict.fromkeys(one.header for one in drivers_of(program).values())]
     if sharing.arenas:
         includes.insert(1, f'#include "{sharing.bundle}_memory.h"')

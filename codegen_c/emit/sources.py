@@ -16,11 +16,13 @@ from codegen_c.emit.pieces import Piece, joined
 from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.signals import SIGNAL_HEADER, emit_signals
 from codegen_c.emit.state import emit_state
+from codegen_c.emit.user_headers import user_headers
 from codegen_c.emit.weights import emit_weights, weights_pieces
 from codegen_c.program.interface import Interface
 from codegen_c.program.parallel import ParallelProgram
 from codegen_c.program.program import Program
 from codegen_c.targets.registry import instruction_set_of, runtime_text
+from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.core.platform import Platform
 
 
@@ -42,7 +44,8 @@ def emit_sources(
     """
     model = interface.model
     pieces = weights or weights_pieces(program, model, origin, platform, sharing)
-    runtime = [name for name in headers(program) if name.startswith("tvm_ext_")]
+    brought = user_headers(program)
+    runtime = [name for name in headers(program) if name.startswith("tvm_ext_") and name not in brought]
     runtime += [SIGNAL_HEADER] if parallel else []
     runtime += [name for name in runtime_headers(program) if name not in runtime]
     runtime += ["tvm_ext_dma.c"] if DMA_HEADER in runtime else []
@@ -60,11 +63,16 @@ def emit_sources(
         **emit_memory(program, plan, interface, origin, platform, sharing.arenas, sharing.bundle, _copies(parallel)),
         **emit_state(program, plan, interface, origin, sharing.arenas, sharing.bundle),
     }
-    return {
+    own = {
         **{name: folded(text) for name, text in generated.items()},
         **emit_weights(program, model, origin, pieces, sharing),
         **{name: runtime_text(name, instruction_set_of(runs_on.get(name, platform.processor))) for name in runtime},
     }
+    if taken := brought.keys() & own.keys():
+        raise UnsupportedModel(
+            f"a custom operator brings {min(taken)}, which is a file of the package already; name its header otherwise."
+        )
+    return {**own, **brought}
 
 
 def _copies(parallel: ParallelProgram | None) -> Mapping[str, Sequence[str]]:

@@ -47,13 +47,15 @@ class Parameter:
 class CFunction:
     """A kernel as text: its parameters in order, its body, and helper functions it calls.
 
-    `$` in body and helpers stands for the function's own name, so that equal kernels have equal text.
+    `$` in body and helpers stands for the function's own name, so that equal kernels have equal text. headers: name and
+    text of headers that the user brought.
     """
 
     parameters: tuple[Parameter, ...]
     body: str
     helpers: str = ""
     includes: tuple[str, ...] = ()
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 
+from codegen_c.custom.contract import CustomCode
 from codegen_c.operators.quantization import Quantization
 from codegen_c.operators.scalar import IDENTITY, ScalarProgram
 
@@ -279,6 +280,21 @@ class Generic(Operator):
 
     name: str
     plain: object
+    reference: Callable[[list[Array]], list[Array]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Custom(Operator):
+    """An operator that the user brought. inputs, outputs: those of the call that are no constants, then its states.
+
+    input_names, output_names, constants: the C function's parameters, and what constants hold. reference: the user's.
+    """
+
+    name: str
+    code: CustomCode
+    input_names: tuple[str, ...]
+    output_names: tuple[str, ...]
+    constants: tuple[tuple[str, Array], ...]
     reference: Callable[[list[Array]], list[Array]]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from codegen_c.operators.kinds import (
     Conv2d,
     Conv2dTranspose,
+    Custom,
     Dense,
     Elementwise,
     Generic,
@@ -18,6 +19,7 @@ from codegen_c.operators.kinds import (
     QPool2d,
     Window,
 )
+from tvm_ext.core.names import identifier
 
 _TYPES = {
     "float32": "f32", "float64": "f64", "bool": "bool",
@@ -59,6 +61,8 @@ def _verb(operator: Operator) -> str:
         return "_".join(i.function for i in operator.finish.instructions[:3]) or "copy"
     if isinstance(operator, Generic):
         return "_".join(word.rpartition(".")[2] for word in operator.name.split("+")[:3])
+    if isinstance(operator, Custom):
+        return identifier(operator.name)
     if isinstance(operator, QMean):
         return "mean" if operator.divide else "sum"
     return type(operator).__name__.removeprefix("Q").lower()

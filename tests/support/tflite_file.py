@@ -18,6 +18,9 @@ TYPES = {
     "int8": tflite.TensorType.INT8,
     "int16": tflite.TensorType.INT16,
     "uint8": tflite.TensorType.UINT8,
+    "uint32": tflite.TensorType.UINT32,
+    "uint64": tflite.TensorType.UINT64,
+    "float64": tflite.TensorType.FLOAT64,
     "bool": tflite.TensorType.BOOL,
     "string": tflite.TensorType.STRING,
     "resource": tflite.TensorType.RESOURCE,
@@ -51,8 +54,9 @@ class TfliteWriter:
     tensors: list[_Tensor] = field(default_factory=list)
     buffers: list[bytes] = field(default_factory=lambda: [b""])
     codes: list[int | str] = field(default_factory=list)
-    operators: list[tuple[int, list[int], list[int], str, Mapping[str, Any]]] = field(default_factory=list)
+    operators: list[tuple[Any, ...]] = field(default_factory=list)
     inputs: list[int] = field(default_factory=list)
+    results: list[int] = field(default_factory=list)
 
     def tensor(
         self,
@@ -88,20 +92,24 @@ class TfliteWriter:
         inputs: Sequence[int],
         output: int | Sequence[int],
         options: str = "",
+        custom: bytes = b"",
         **fields: Any,
     ) -> int:
-        """A built-in operator by its name, or a custom one (`Flex...`, anything else); its first output."""
+        """A built-in operator by its name, or a custom one (`Flex...`, anything else); its first output.
+
+        custom: options of a custom one.
+        """
         code = getattr(tflite.BuiltinOperator, name, name)
         if code not in self.codes:
             self.codes.append(code)
         outputs = [output] if isinstance(output, int) else list(output)
-        self.operators.append((self.codes.index(code), list(inputs), outputs, options, fields))
+        self.operators.append((self.codes.index(code), list(inputs), outputs, options, fields, custom))
         return outputs[0]
 
     def finish(self, outputs: Sequence[int], *, num_subgraphs: int = 1, others: Sequence[TfliteWriter] = ()) -> bytes:
-        """The file. num_subgraphs: how often the graph is there. others: subgraphs behind it, without outputs."""
+        """The file. num_subgraphs: how often the graph is there. others: subgraphs behind it, with their results."""
         b = flatbuffers.Builder(1024)
-        written = [(self, list(outputs))] * num_subgraphs + [(other, []) for other in others]
+        written = [(self, list(outputs))] * num_subgraphs + [(other, other.results) for other in others]
         every = list(dict.fromkeys(code for writer, _ in written for code in writer.codes))
         first = {id(writer): sum(len(w.buffers) for w in [self, *others][:place]) for place, writer in
                  enumerate([self, *others])}  # fmt: skip
@@ -180,9 +188,17 @@ class TfliteWriter:
         return tflite.QuantizationParametersEnd(b)
 
     def _operator(
-        self, b: Any, code: int, inputs: list[int], outputs: list[int], options: str, fields: Mapping[str, Any]
+        self,
+        b: Any,
+        code: int,
+        inputs: list[int],
+        outputs: list[int],
+        options: str,
+        fields: Mapping[str, Any],
+        custom: bytes = b"",
     ) -> int:
         union = self._options(b, options, fields) if options else None
+        raw = b.CreateByteVector(custom) if custom else None
         vectors = _ints(b, inputs), _ints(b, outputs)
         tflite.OperatorStart(b)
         tflite.OperatorAddOpcodeIndex(b, code)
@@ -191,6 +207,8 @@ class TfliteWriter:
         if union is not None:
             tflite.OperatorAddBuiltinOptionsType(b, getattr(tflite.BuiltinOptions, options))
             tflite.OperatorAddBuiltinOptions(b, union)
+        if raw is not None:
+            tflite.OperatorAddCustomOptions(b, raw)
         return tflite.OperatorEnd(b)
 
     def _options(self, b: Any, options: str, fields: Mapping[str, Any]) -> int:

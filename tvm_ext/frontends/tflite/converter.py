@@ -22,19 +22,22 @@ from tvm_ext.frontends.refusals import Refused
 class FloatConverter(OperatorConverter):
     """TVM's converter of one operator, over real values; lives for that operator.
 
-    values: what is known of its inputs, by tensor index; constants need not be there. as_real: tensors that are
-    integers in the file, and float32 here.
+    graph: number of the subgraph that it stands in, whose tensors the following are. values: what is known of its
+    inputs, by tensor; constants need not be there. computed: constants that the file does not have. as_real: tensors
+    that are integers in the file, and float32 here.
     """
 
     def __init__(
         self,
         model: tflite.Model,
+        graph: int,
         builder: relax.BlockBuilder,
         values: Mapping[int, relax.Expr],
+        computed: Mapping[int, np.ndarray],
         as_real: frozenset[int],
     ) -> None:
-        super().__init__(model, model.Subgraphs(0), ExprTable(), builder)
-        self._values, self._as_real = values, as_real
+        super().__init__(model, model.Subgraphs(graph), ExprTable(), builder)
+        self._values, self._computed, self._as_real = values, computed, as_real
 
     def convert(self, operator: str, table: tflite.Operator) -> relax.Expr:
         """The operator's result, or a tuple of them. Raises Refused where TVM has no converter."""
@@ -69,6 +72,8 @@ class FloatConverter(OperatorConverter):
         known = self._values.get(tensor_wrapper.tensor_idx)
         if isinstance(known, tvm.ir.GenericConst):
             return known.value.numpy()
+        if tensor_wrapper.tensor_idx in self._computed:
+            return self._computed[tensor_wrapper.tensor_idx]
         if known is not None:
             raise Refused("one of its parameters depends on data")
         return super().get_tensor_value(tensor_wrapper, is_sparse)

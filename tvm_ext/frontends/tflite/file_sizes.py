@@ -26,13 +26,16 @@ class FileSizes:
         self._path, self._limits = path, limits
         self.weights_bytes = 0
         self._text_bytes = 0
+        self._num_nodes = 0
+        self._num_tensors = 0
 
     def check_graph(self, model: tflite.Model, graph: tflite.SubGraph) -> None:
-        """The number of operators, of tensors, and of operands of each operator."""
+        """The number of operators and of tensors, of this and all graphs before, and of operands of each operator."""
         num_nodes = graph.OperatorsLength()
-        self._refuse("its operators", "nodes", num_nodes)
-        if graph.TensorsLength() > _TENSORS_A_NODE * self._limits.nodes:
-            self._refuse("its tensors, four to a node", "nodes", -(-graph.TensorsLength() // _TENSORS_A_NODE))
+        self._num_nodes, self._num_tensors = self._num_nodes + num_nodes, self._num_tensors + graph.TensorsLength()
+        self._refuse("its operators", "nodes", self._num_nodes)
+        if self._num_tensors > _TENSORS_A_NODE * self._limits.nodes:
+            self._refuse("its tensors, four to a node", "nodes", -(-self._num_tensors // _TENSORS_A_NODE))
         self._refuse("its inputs", "operands", graph.InputsLength())
         self._refuse("its outputs", "operands", graph.OutputsLength())
         for index in range(num_nodes):

@@ -22,6 +22,7 @@ from tvm_ext.frontends.name_variables import name_variables
 from tvm_ext.frontends.refusals import Refused, RefusedNode, summary, unsupported
 from tvm_ext.frontends.size_limits import ImportSizes
 from tvm_ext.frontends.statements import Statements
+from tvm_ext.frontends.tflite import custom
 from tvm_ext.frontends.tflite.converter import FloatConverter
 from tvm_ext.frontends.tflite.gather_nd import gather_nd
 from tvm_ext.frontends.tflite.layers import LAYERS, LayerInput, options_of, quantized
@@ -133,7 +134,7 @@ class _Importer:
 
         def make(builder: relax.BlockBuilder) -> relax.Expr:
             # These give elements of the file's own types.
-            moves = self._moves(node) or node.operator in KEEPING or self._rescales(node)
+            moves = self._moves(node) or node.is_custom or node.operator in KEEPING or self._rescales(node)
             result = builder.normalize(self._computed(node, builder, moves))
             fields = self._fields(result, len(wanted), builder)
             finished = [
@@ -164,6 +165,8 @@ class _Importer:
         return same and (node.operator in _MOVES or node.operator.startswith("PAD"))
 
     def _computed(self, node: TfliteNode, builder: relax.BlockBuilder, moves: bool) -> relax.Expr:
+        if node.is_custom:
+            return custom.convert(self._file, node, self._values)
         given = [None if index < 0 else self._operand(index) for index in node.inputs]
         if node.operator in KEEPING:
             return KEEPING[node.operator].convert(self._file, node, self._values, builder)
@@ -191,8 +194,14 @@ class _Importer:
             return relax.op.nn.softmax(data if beta == 1 else relax.op.multiply(data, relax.const(beta, "float32")), -1)
         # TVM reads parameters (axes, shapes) out of the file itself, and asks for a value first.
         known = {i: v for i, v in values.items() if not (array_of(v) is not None and self._is_parameter(i))}
+        computed = {i: data for i in values if i not in known and (data := array_of(values[i])) is not None}
         as_real = frozenset() if moves else frozenset(i for i in node.inputs + node.outputs if self._is_scaled(i))
-        return FloatConverter(self._file.model, builder, known, as_real).convert(node.operator, node.table)
+        own = dict(zip(node.own_tensors, node.inputs + node.outputs, strict=True))
+        return FloatConverter(
+            self._file.model, node.graph, builder, {i: known[now] for i, now in own.items() if now in known},
+            {i: computed[now] for i, now in own.items() if now in computed},
+            frozenset(i for i, now in own.items() if now in as_real),
+        ).convert(node.operator, node.table)  # fmt: skip
 
     def _is_scaled(self, index: int) -> bool:
         return index >= 0 and self._file.tensors[index].scales is not None

@@ -13,6 +13,8 @@ from tvm_ext.frontends.loaded import Loaded
 from tvm_ext.frontends.shapes import DeclaredInput, fix_shapes
 from tvm_ext.frontends.size_limits import ImportSizes, check_inputs
 from tvm_ext.frontends.tflite.check_graph import check_graph
+from tvm_ext.frontends.tflite.control_flow import control_flow_opened
+from tvm_ext.frontends.tflite.custom import custom_states_opened
 from tvm_ext.frontends.tflite.import_graph import import_graph
 from tvm_ext.frontends.tflite.read_file import read_tflite
 from tvm_ext.frontends.tflite.resources import variables_opened
@@ -21,9 +23,10 @@ from tvm_ext.frontends.tflite.variable_tensors import variable_tensors_opened
 
 def load_tflite(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: Limits) -> Loaded:
     """Read, fix shapes, import. Raises BadModel, BadOptions, UnsupportedModel."""
-    file, resources = variables_opened(path, read_tflite(path, limits))
+    file, resources = variables_opened(path, control_flow_opened(path, read_tflite(path, limits), limits))
     file, tensors_kept = variable_tensors_opened(file)
-    variables = (*resources, *tensors_kept)
+    file, custom_kept = custom_states_opened(file)
+    variables = (*resources, *tensors_kept, *custom_kept)
     kept = [variable.read for variable in variables], [variable.written for variable in variables]
     check_graph(path, file.tensors, file.nodes, (*file.inputs, *kept[0]), file.outputs, kept[1])
     tensors = [file.tensors[index] for index in file.inputs]

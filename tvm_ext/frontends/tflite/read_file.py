@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tflite
@@ -57,7 +58,11 @@ class TfliteTensor:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TfliteNode:
-    """An operator: `CONV_2D`, a custom one's own name, with the indices of its tensors (-1: left out)."""
+    """An operator: `CONV_2D`, a custom one's own name, with the indices of its tensors (-1: left out).
+
+    num_states: of a custom one, how many of the last inputs and of the last outputs are states, which no file has.
+    graph: number of the subgraph that it stands in.
+    """
 
     operator: str
     label: str
@@ -65,6 +70,13 @@ class TfliteNode:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     table: tflite.Operator
+    num_states: int = 0
+    graph: int = 0
+
+    @property
+    def own_tensors(self) -> tuple[int, ...]:
+        """Its inputs and outputs as its subgraph numbers them."""
+        return (*_numbers(self.table.InputsAsNumpy()), *_numbers(self.table.OutputsAsNumpy()))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -79,12 +91,16 @@ class TfliteGraph:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TfliteFile(TfliteGraph):
-    """A model's first subgraph, and the sha256 of its file. called_once: the subgraphs that CALL_ONCE names."""
+    """A model's first subgraph, and the sha256 of its file. called_once: the subgraphs that CALL_ONCE names.
+
+    called: those that IF and WHILE name, by number.
+    """
 
     model: tflite.Model
     sha256: str
     weights_bytes: int
     called_once: tuple[TfliteGraph, ...] = ()
+    called: Mapping[int, TfliteGraph] = field(default_factory=dict)
 
 
 def read_tflite(path: Path, limits: Limits) -> TfliteFile:
@@ -104,16 +120,18 @@ def read_tflite(path: Path, limits: Limits) -> TfliteFile:
 def _file(path: Path, model: tflite.Model, data: memoryview, sizes: FileSizes) -> TfliteFile:
     main = _graph(path, model, 0, sizes)
     initial = _called_once(main.nodes, model.SubgraphsLength())
-    others = model.SubgraphsLength() - 1 - len(initial)
+    called = _called(path, model, main, sizes)
+    others = model.SubgraphsLength() - 1 - len({*initial, *called})
     if others:
         raise UnsupportedModel(
-            f"{path}: has {others + 1} subgraphs, which are the branches of control flow or several signatures; "
-            "one can be compiled. Export one function without control flow."
+            f"{path}: has {others + 1} subgraphs that nothing calls, which are several signatures; one can be "
+            "compiled. Export one function."
         )
     called_once = tuple(_graph(path, model, index, sizes) for index in initial)
     return TfliteFile(
         model=model, sha256=hashlib.sha256(data).hexdigest(), tensors=main.tensors, nodes=main.nodes,
         inputs=main.inputs, outputs=main.outputs, weights_bytes=sizes.weights_bytes, called_once=called_once,
+        called=called,
     )  # fmt: skip
 
 
@@ -121,7 +139,7 @@ def _graph(path: Path, model: tflite.Model, index: int, sizes: FileSizes) -> Tfl
     graph = model.Subgraphs(index)
     sizes.check_graph(model, graph)
     tensors = tuple(_tensors(path, model, graph, sizes))
-    nodes = tuple(_nodes(model, graph, len(tensors)))
+    nodes = tuple(_nodes(model, graph, len(tensors), index))
     inputs, outputs = (_indices(array, len(tensors)) for array in (graph.InputsAsNumpy(), graph.OutputsAsNumpy()))
     return TfliteGraph(tensors=tensors, nodes=nodes, inputs=inputs, outputs=outputs)
 
@@ -138,6 +156,38 @@ def _called_once(nodes: Sequence[TfliteNode], num_subgraphs: int) -> list[int]:
     if any(not 0 < index < num_subgraphs for index in found):
         raise ValueError(f"CALL_ONCE names subgraph {max(found)}")
     return list(dict.fromkeys(found))
+
+
+def _called(path: Path, model: tflite.Model, main: TfliteGraph, sizes: FileSizes) -> dict[int, TfliteGraph]:
+    """Subgraphs that IF and WHILE of the first one call, and those that these call, by number."""
+    found: dict[int, TfliteGraph] = {}
+    pending = [main]
+    while pending:
+        for index in _branches(pending.pop().nodes):
+            if not 0 < index < model.SubgraphsLength():
+                raise ValueError(f"control flow names subgraph {index}")
+            if index not in found:
+                found[index] = _graph(path, model, index, sizes)
+                pending.append(found[index])
+    return found
+
+
+def _branches(nodes: Sequence[TfliteNode]) -> Iterator[int]:
+    for node in nodes:
+        if node.operator == "IF" and (options := node_options(node, tflite.IfOptions)):
+            yield from (options.ThenSubgraphIndex(), options.ElseSubgraphIndex())
+        if node.operator == "WHILE" and (options := node_options(node, tflite.WhileOptions)):
+            yield from (options.CondSubgraphIndex(), options.BodySubgraphIndex())
+
+
+def node_options(node: TfliteNode, kind: type) -> Any:
+    """An operator's options; None where the file has none, or those of another operator."""
+    union = node.table.BuiltinOptions()
+    if union is None or node.table.BuiltinOptionsType() != getattr(tflite.BuiltinOptions, kind.__name__):
+        return None
+    options = kind()
+    options.Init(union.Bytes, union.Pos)
+    return options
 
 
 def _tensors(path: Path, model: tflite.Model, graph: tflite.SubGraph, sizes: FileSizes) -> Iterator[TfliteTensor]:
@@ -201,7 +251,7 @@ def _data(
     return np.frombuffer(raw, np.dtype(dtype).newbyteorder("<")).astype(dtype, copy=False).reshape(shape)
 
 
-def _nodes(model: tflite.Model, graph: tflite.SubGraph, num_tensors: int) -> Iterator[TfliteNode]:
+def _nodes(model: tflite.Model, graph: tflite.SubGraph, num_tensors: int, graph_number: int) -> Iterator[TfliteNode]:
     for index in range(graph.OperatorsLength()):
         table = graph.Operators(index)
         if table.OpcodeIndex() >= model.OperatorCodesLength():
@@ -213,7 +263,7 @@ def _nodes(model: tflite.Model, graph: tflite.SubGraph, num_tensors: int) -> Ite
         if is_custom:
             name = (code.CustomCode() or b"custom").decode("utf-8", "replace")
         yield TfliteNode(
-            operator=name, label=f"{name}_{index}", is_custom=is_custom, table=table,
+            operator=name, label=f"{name}_{index}", is_custom=is_custom, table=table, graph=graph_number,
             inputs=_indices(table.InputsAsNumpy(), num_tensors), outputs=_indices(table.OutputsAsNumpy(), num_tensors),
         )  # fmt: skip
 

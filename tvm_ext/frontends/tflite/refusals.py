@@ -5,6 +5,7 @@ from __future__ import annotations
 from tvm_ext.frontends.tflite.check_options import impossible
 from tvm_ext.frontends.tflite.check_rescaling import rescaling
 from tvm_ext.frontends.tflite.check_types import mistyped
+from tvm_ext.frontends.tflite.custom import refusal_of_custom
 from tvm_ext.frontends.tflite.read_file import ACTIVATIONS, TfliteFile, TfliteNode, TfliteTensor
 from tvm_ext.frontends.tflite.sixteen_bits import refusal_of_words
 from tvm_ext.frontends.tflite.variable_tensors import KEEPING, refusal_of_keeping
@@ -12,7 +13,11 @@ from tvm_ext.frontends.tflite.variable_tensors import KEEPING, refusal_of_keepin
 WAY_OUT = "Convert the model without them, with static shapes and built-in operators only."
 """Last line of the error that lists operators."""
 
-_CONTROL_FLOW = frozenset("IF WHILE CALL STABLEHLO_WHILE STABLEHLO_COMPOSITE STABLEHLO_CUSTOM_CALL".split())
+_CONTROL_FLOW = frozenset("CALL STABLEHLO_WHILE STABLEHLO_COMPOSITE STABLEHLO_CUSTOM_CALL".split())
+_CONDITIONS = {
+    "IF": "depends on data; compute both results and choose one by SELECT_V2",
+    "WHILE": "depends on data; only loops of a known number of times are taken, counted by whole numbers",
+}
 _RANDOM = frozenset("RANDOM_UNIFORM RANDOM_STANDARD_NORMAL MULTINOMIAL STABLEHLO_RNG_BIT_GENERATOR".split())
 _TABLES = "HASHTABLE"
 # Bit by bit the same in the schema, but another meaning: weights, biases, indices, shapes.
@@ -24,7 +29,9 @@ def refusal(file: TfliteFile, node: TfliteNode) -> str | None:
     if node.operator.startswith("Flex"):
         return "a TensorFlow operator carried along (select TF); convert with built-in operators only"
     if node.is_custom:
-        return "a custom operator; its meaning is not in the file"
+        return refusal_of_custom(file, node)
+    if node.operator in _CONDITIONS:
+        return f"control flow whose condition {_CONDITIONS[node.operator]}"
     if node.operator in _CONTROL_FLOW:
         return "control flow; unroll it before converting"
     if node.operator in _RANDOM:

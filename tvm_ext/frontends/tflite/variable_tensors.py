@@ -55,7 +55,7 @@ def variable_tensors_opened(file: TfliteFile) -> tuple[TfliteFile, tuple[Variabl
         ):
             tensors[index] = found = _of_shape(file.tensors[index], shape)
             left.append(len(tensors))
-            tensors.append(replace(found, name=_free(next_name(found.name), tensors)))
+            tensors.append(replace(found, name=free_name(next_name(found.name), tensors)))
             variables.append(Variable(state=_state(found), read=index, written=left[-1]))
         nodes.append(replace(node, outputs=(*node.outputs, *left)))
     return replace(file, tensors=tuple(tensors), nodes=tuple(nodes)), tuple(variables)
@@ -71,7 +71,8 @@ def _of_shape(tensor: TfliteTensor, shape: tuple[int, ...]) -> TfliteTensor:
     return replace(tensor, shape=shape, dims=shape, is_variable=False)
 
 
-def _free(name: str, tensors: Sequence[TfliteTensor]) -> str:
+def free_name(name: str, tensors: Sequence[TfliteTensor]) -> str:
+    """The name, or name.1, name.2 ... where tensors have it."""
     taken, candidate, number = {tensor.name for tensor in tensors}, name, 0
     while candidate in taken:
         number += 1

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import tvm
 
+from codegen_c.custom.registry import run_reference
+from relay_passes.custom_uses import custom_use
+from relay_passes.dataflow import bindings
 from tvm_ext.core.decisions.models import KeptStates, LoadLimits, ModelOrigin, PortNames
 from tvm_ext.core.errors import TvmExtError, VerificationFailed
 from tvm_ext.core.processes.child import Child, ChildLimits
@@ -63,7 +66,8 @@ def ask(mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str], *, q
                 witness=witness.name, own_reading="", refusals=tuple(refusals), outputs=outputs, inner=said["inner"]
             )
         refusals.append(WitnessRefusal(witness=witness.name, reason=said))
-    said = _testified("tvm_witness", "tvm", "apache-tvm", (str(tvm.ir.save_json(mod)), names, samples, inner, states))
+    values = (str(tvm.ir.save_json(mod)), names, samples, inner, states)
+    said = _testified("tvm_witness", "tvm", "apache-tvm", values, run_reference)
     if isinstance(said, str):
         reasons = [*refusals, WitnessRefusal(witness=TVM, reason=said)]
         listed = "; ".join(f"{refusal.witness}: {refusal.reason}" for refusal in reasons)
@@ -72,7 +76,19 @@ def ask(mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str], *, q
             "--verify none builds the package anyway, marked as not verified."
         )
     why = _why_own(origin.source_format, quantized_here, refusals)
-    return Testimony(witness=TVM, own_reading=why, refusals=tuple(refusals), **said)
+    listed = ", ".join(_custom_operators(mod))
+    if not listed:
+        return Testimony(witness=TVM, own_reading=why, refusals=tuple(refusals), **said)
+    remark = f"{listed}: what the reference of its CustomOperator computes, which is no runtime's"
+    why = f"{why}; {remark}" if why else remark
+    name = f"{TVM} with the CustomOperator's own reference of {listed}"
+    return Testimony(witness=name, own_reading=why, refusals=tuple(refusals), **said)
+
+
+def _custom_operators(mod: tvm.IRModule) -> list[str]:
+    """Names of the custom operators that a module calls, each once."""
+    uses = (custom_use(binding.value) for binding in bindings(mod["main"]))
+    return sorted({use.operator for use in uses if use})
 
 
 def _why_own(source_format: str, quantized_here: bool, refusals: Sequence[WitnessRefusal]) -> str:
@@ -84,12 +100,16 @@ def _why_own(source_format: str, quantized_here: bool, refusals: Sequence[Witnes
 
 
 def _testified(
-    module: str, needs: str, install: str, values: tuple[object, ...]
+    module: str,
+    needs: str,
+    install: str,
+    values: tuple[object, ...],
+    answers: Callable[..., object] | None = None,
 ) -> dict[str, list[dict[str, Array]]] | str:
-    """Outputs and inner tensors, or why there are none."""
+    """Outputs and inner tensors, or why there are none. answers: what the witness asks on its way."""
     try:
         with Child(f"tvm_ext.verification.witnesses.{module}", limits=LIMITS) as child:
-            return child.call("testify", *values)
+            return child.call("testify", *values, ask=answers)
     except TvmExtError as error:
         text = str(error)
         if "ModuleNotFoundError" in text and needs in text:

@@ -1,0 +1,65 @@
+"""SignalDelay: samples as they were some samples before; those in between are a state, which begins as zeros.
+
+int16[..., N] -> int16[..., N]. Option: delay_length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from codegen_c.custom.audio.common import elements, first_of, number, of_types, tensor
+from codegen_c.custom.contract import Array, CustomCall, CustomCode, CustomOperator, CustomState, CustomTensor
+
+
+def _outputs(call: CustomCall) -> Sequence[CustomTensor]:
+    return [CustomTensor(shape=tensor(call, 0).shape, dtype="int16")]
+
+
+def _refuses(call: CustomCall) -> str | None:
+    shape, length = tensor(call, 0).shape, number(call, "delay_length")
+    return None if shape and length >= 1 else f"an input of {list(shape)} cannot be {length} samples late"
+
+
+def _states(call: CustomCall) -> Sequence[CustomState]:
+    shape = (*tensor(call, 0).shape[:-1], number(call, "delay_length"))
+    return [CustomState(name="kept", initial=np.zeros(shape, np.int16))]
+
+
+def _reference(call: CustomCall, inputs: Sequence[Array | None]) -> Sequence[Array]:
+    given, kept = (array for array in inputs if array is not None)
+    both = np.concatenate([kept, given], -1)
+    return [both[..., : given.shape[-1]], both[..., given.shape[-1] :]]
+
+
+def _code(call: CustomCall) -> CustomCode:
+    count, length = tensor(call, 0).shape[-1], number(call, "delay_length")
+    old, new = min(count, length), max(0, count - length)  # of an output: kept before, and of this run
+    body = [
+        f"for (int32_t row = 0; row < {elements(tensor(call, 0)) // count}; ++row) {{",
+        f"    const int16_t *const from = &input[row * {count}];",
+        f"    const int16_t *const before = &kept[row * {length}];",
+        f"    memcpy(&output[row * {count}], before, sizeof(*kept) * {old}u);",
+    ]
+    if new:
+        body += [f"    memcpy(&output[row * {count} + {old}], from, sizeof(*kept) * {new}u);"]
+    if length > count:
+        body += [
+            f"    memcpy(&kept_next[row * {length}], &before[{count}], sizeof(*kept) * {length - count}u);",
+            f"    memcpy(&kept_next[row * {length} + {length - count}], from, sizeof(*kept) * {count}u);",
+        ]
+    else:
+        body += [f"    memcpy(&kept_next[row * {length}], &from[{new}], sizeof(*kept) * {length}u);"]
+    return CustomCode(
+        inputs=("input",), outputs=("output",), body="\n".join([*body, "}"]), includes=("string.h",),
+        instructions=2 * elements(tensor(call, 0)),
+    )  # fmt: skip
+
+
+OPERATORS = (
+    CustomOperator(
+        name="SignalDelay", outputs=_outputs, reference=_reference, code=_code, states=_states,
+        refuses=first_of(of_types(["int16"], ["int16"]), _refuses),
+    ),
+)  # fmt: skip

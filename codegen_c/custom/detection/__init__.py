@@ -1,0 +1,1 @@
+"""Postprocessing behind networks that detect objects."""

@@ -1,0 +1,149 @@
+"""TFLite_Detection_PostProcess: boxes of anchors, and the best of them without those that overlap better ones.
+
+Encodings float32[1, B, 4 or more], scores float32[1, B, K], anchors float32[B, 4] -> boxes float32[1, D, 4], classes
+and scores float32[1, D], their number float32[1]; zeros behind them. K: num_classes, or one more for what is nothing.
+With use_regular_nms each class is selected for itself, at most detections_per_class; without, each anchor by its best.
+A box without an area overlaps nothing; TensorFlow Lite Micro fails there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.resources import files
+
+import numpy as np
+
+from codegen_c.c_text.text import float_literal
+from codegen_c.custom.contract import Array, CustomCall, CustomCode, CustomOperator, CustomTensor
+
+_HEADER = "tvm_ext_detection.h"
+_SCALES = ("y_scale", "x_scale", "h_scale", "w_scale")
+_MOST_OF_CLASS = 100
+
+
+def _number(call: CustomCall, name: str, default: float | None = None) -> float:
+    value = call.options.get(name)
+    value = default if value is None else value
+    if not isinstance(value, int | float):
+        raise ValueError(f"option {name!r} is {value!r}; a number is needed")
+    return float(value)
+
+
+def _most(call: CustomCall) -> int:
+    return int(_number(call, "max_detections"))
+
+
+def _by_class(call: CustomCall) -> bool:
+    return bool(call.options.get("use_regular_nms"))
+
+
+def _outputs(call: CustomCall) -> Sequence[CustomTensor]:
+    shapes = [(1, _most(call), 4), (1, _most(call)), (1, _most(call)), (1,)]
+    return [CustomTensor(shape=shape, dtype="float32") for shape in shapes]
+
+
+def _refuses(call: CustomCall) -> str | None:
+    shapes = [tensor.shape for tensor in call.present]
+    if len(shapes) != 3 or len(call.inputs) != 3 or any(tensor.dtype != "float32" for tensor in call.present):
+        return (
+            f"its inputs are {', '.join(map(str, call.present))}; encodings, scores and anchors of float32 are needed"
+        )
+    encodings, scores, anchors = shapes
+    classes = int(_number(call, "num_classes"))
+    if len(encodings) != 3 or len(scores) != 3 or encodings[:2] != scores[:2] or encodings[0] != 1:
+        return f"encodings {list(encodings)} and scores {list(scores)} do not belong to the anchors of one image"
+    if encodings[2] < 4 or anchors != (encodings[1], 4) or classes < 1 or scores[2] not in (classes, classes + 1):
+        return (
+            f"encodings {list(encodings)}, anchors {list(anchors)}, {classes} classes, scores {list(scores)} do not fit"
+        )
+    if _most(call) < 1 or (not _by_class(call) and _number(call, "max_classes_per_detection") != 1):
+        return "it gives several classes for one box, or no box at all; one class, or use_regular_nms, is taken"
+    if _number(call, "detections_per_class", _MOST_OF_CLASS) < 1 or not 0 < _number(call, "nms_iou_threshold") <= 1:
+        return "its detections_per_class is below 1, or its nms_iou_threshold outside of (0, 1]"
+    return "a scale of its encodings is 0" if any(_number(call, name) == 0 for name in _SCALES) else None
+
+
+def _reference(call: CustomCall, inputs: Sequence[Array | None]) -> Sequence[Array]:
+    encodings, scores, anchors = (array for array in inputs if array is not None)
+    classes, most = int(_number(call, "num_classes")), _most(call)
+    boxes, known = _decoded(call, encodings[0], anchors), scores[0, :, scores.shape[2] - classes :]
+    if _by_class(call):
+        limit = int(_number(call, "detections_per_class", _MOST_OF_CLASS))
+        found = [(i, k) for k in range(classes) for i in _selected(call, boxes, known[:, k], limit)]
+        found = sorted(found, key=lambda pair: -known[pair])[:most]
+    else:
+        found = [(i, int(known[i].argmax())) for i in _selected(call, boxes, known.max(1), most)]
+    results = [np.zeros((most, 4), np.float32), np.zeros(most, np.float32), np.zeros(most, np.float32)]
+    for place, (i, k) in enumerate(found):
+        results[0][place], results[1][place], results[2][place] = boxes[i], k, known[i, k]
+    return [*(result[np.newaxis] for result in results), np.array([len(found)], np.float32)]
+
+
+def _decoded(call: CustomCall, encodings: Array, anchors: Array) -> Array:
+    y, x, h, w = (np.float64(np.float32(_number(call, name))) for name in _SCALES)
+    codes, places = encodings.astype(np.float64), anchors.astype(np.float64)
+    middles = codes[:, :2] / [y, x] * places[:, 2:] + places[:, :2]
+    halves = 0.5 * np.exp(codes[:, 2:4] / [h, w]) * places[:, 2:]
+    middles, halves = middles.astype(np.float32), halves.astype(np.float32)
+    return np.concatenate([middles - halves, middles + halves], 1)
+
+
+def _selected(call: CustomCall, boxes: Array, scores: Array, most: int) -> list[int]:
+    """Boxes of the best scores, best first, without those that overlap better ones."""
+    least, limit = (np.float32(_number(call, name)) for name in ("nms_score_threshold", "nms_iou_threshold"))
+    left = [int(i) for i in np.argsort(-scores, kind="stable") if scores[i] >= least]
+    found = list[int]()
+    while left and len(found) < most:
+        found.append(left[0])
+        left = [i for i in left[1:] if not _overlap(boxes[left[0]], boxes[i]) > limit]
+    return found
+
+
+def _overlap(a: Array, b: Array) -> np.float32:
+    area_a, area_b = ((box[2] - box[0]) * (box[3] - box[1]) for box in (a, b))
+    if area_a <= 0 or area_b <= 0:
+        return np.float32(0)
+    height, width = (max(min(a[k + 2], b[k + 2]) - max(a[k], b[k]), np.float32(0)) for k in range(2))
+    return height * width / (area_a + area_b - height * width)
+
+
+def _code(call: CustomCall) -> CustomCode:
+    encodings, scores, _ = call.present
+    (_, boxes, coordinates), columns = encodings.shape, scores.shape[2]
+    classes, most = int(_number(call, "num_classes")), _most(call)
+    of_class = min(boxes, int(_number(call, "detections_per_class", _MOST_OF_CLASS)))
+    scale, least, overlap = (
+        ", ".join(float_literal(_number(call, name)) for name in names)
+        for names in (_SCALES, ["nms_score_threshold"], ["nms_iou_threshold"])
+    )
+    numbers = [boxes, coordinates, columns, classes, columns - classes, most, of_class]
+    search = "by_class" if _by_class(call) else "fast"
+    floats = 5 * boxes + most
+    body = [
+        f"static const tvm_ext_detection shape = {{{', '.join(map(str, numbers))}, {{{scale}}}, {least}, {overlap}}};",
+        "float *const numbers = (float *)(void *)scratch;",
+        f"int32_t *const places = (int32_t *)(void *)&scratch[{4 * floats}];",
+        "const tvm_ext_detection_memory memory = {",
+        f"    numbers, &numbers[{4 * boxes}], &numbers[{5 * boxes}], places, &places[{most}],",
+        f"    &scratch[{4 * (floats + most + boxes)}]",
+        "};",
+        "tvm_ext_detection_decode(encodings, anchors, memory.boxes, &shape);",
+        f"const int32_t count = tvm_ext_detection_{search}(class_scores, &memory, &shape);",
+        "tvm_ext_detection_results(&memory, count, boxes, classes, scores, number, &shape);",
+    ]
+    text = (files("codegen_c.custom.detection") / "runtime" / _HEADER).read_text(encoding="utf-8")
+    return CustomCode(
+        inputs=("encodings", "class_scores", "anchors"),
+        outputs=("boxes", "classes", "scores", "number"),
+        body="\n".join(body),
+        headers={_HEADER: text},
+        scratch_bytes=4 * (floats + most + boxes) + boxes,
+        instructions=boxes * (800 + 12 * classes + 40 * most),
+    )
+
+
+OPERATORS = (
+    CustomOperator(
+        name="TFLite_Detection_PostProcess", outputs=_outputs, reference=_reference, code=_code, refuses=_refuses
+    ),
+)

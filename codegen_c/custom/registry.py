@@ -1,0 +1,92 @@
+"""The custom operators there are: those of the folder here, of entry points, and those registered by the user's code.
+
+An entry point of the group `tvm_ext.operators` names a `CustomOperator`, `my_operators:SCALE`. A model's file cannot
+name code: it has the name of an operator, and what belongs to that name is chosen here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from pkgutil import walk_packages
+
+from codegen_c.custom.contract import Array, CustomOperator, call_from_json
+from tvm_ext.core.errors import BadOptions, VerificationFailed
+
+GROUP = "tvm_ext.operators"
+_HERE = "codegen_c.custom"
+_registered: dict[str, CustomOperator] = {}
+
+
+def register_operator(operator: CustomOperator) -> CustomOperator:
+    """Makes an operator known in this process, in place of one that was registered before; gives it back.
+
+    The one table here that changes: as TVM's own registry of functions it belongs to the process. Raises BadOptions
+    where an installed operator has the name.
+    """
+    source = _installed().get(operator.name)
+    if source is not None:
+        raise BadOptions(
+            f"operator {operator.name!r} is there already, of {source[0]}; register yours under another name, or take "
+            "that package away."
+        )
+    _registered[operator.name] = operator
+    return operator
+
+
+def custom_operator(name: str) -> CustomOperator | None:
+    """The operator of a name; None where nobody brought it."""
+    installed = _installed().get(name)
+    return installed[1] if installed is not None else _registered.get(name)
+
+
+def run_reference(name: str, call: str, arrays: Sequence[Array]) -> list[Array]:
+    """Results of an operator's reference, then what its states become.
+
+    call: as `call_to_json` wrote it, as text. arrays: of inputs that are present, then of states. Raises
+    VerificationFailed where nobody in this process brought the operator, or where its results are of other types.
+    """
+    operator = custom_operator(name)
+    if operator is None:
+        raise VerificationFailed(
+            f"custom operator {name!r} is not known in this process, so nothing says what it computes; register it "
+            f"before (tvm_ext.register_operator), or install it under the entry point group {GROUP!r}."
+        )
+    use = call_from_json(json.loads(call), arrays)
+    given = iter(arrays)
+    inputs: list[Array | None] = [None if tensor is None else next(given) for tensor in use.inputs]
+    found = [np_array for np_array in operator.reference(use, [*inputs, *given])]
+    states = operator.states(use)
+    wanted = [*((t.shape, t.dtype) for t in operator.outputs(use)),
+              *((s.initial.shape, str(s.initial.dtype)) for s in states)]  # fmt: skip
+    given_types = [(array.shape, str(array.dtype)) for array in found]
+    if given_types != wanted:
+        raise VerificationFailed(
+            f"the reference of custom operator {name!r} gave {_listed(given_types)}; its results and states are "
+            f"{_listed(wanted)}."
+        )
+    return found
+
+
+@cache
+def _installed() -> Mapping[str, tuple[str, CustomOperator]]:
+    """Operator, and where it was found, by name. Two of one name are an error that names both places."""
+    found: dict[str, tuple[str, CustomOperator]] = {}
+    places = [(info.name, "OPERATORS") for info in walk_packages(import_module(_HERE).__path__, f"{_HERE}.")]
+    shipped = [(name, getattr(import_module(name), attribute, ())) for name, attribute in places]
+    brought = [(point.value, (point.load(),)) for point in sorted(entry_points(group=GROUP), key=lambda p: p.value)]
+    for place, operators in (*shipped, *brought):
+        for operator in operators:
+            if not isinstance(operator, CustomOperator):
+                raise ImportError(f"entry point {place!r} of group {GROUP!r} is no tvm_ext.CustomOperator")
+            if operator.name in found:
+                raise ImportError(f"operator {operator.name!r} is defined in {found[operator.name][0]} and {place}")
+            found[operator.name] = (place, operator)
+    return found
+
+
+def _listed(types: Sequence[tuple[tuple[int, ...], str]]) -> str:
+    return ", ".join(f"{dtype}{list(shape)}" for shape, dtype in types) or "nothing"

@@ -1,0 +1,182 @@
+"""IF and WHILE of a TensorFlow Lite file, where what they depend on is known before a run: written out.
+
+    IF(condition, ...)     the operators of the branch that is taken
+    WHILE(counter, ...)    the operators of the body, once for each time that the condition holds
+
+Conditions are known where they follow from constants by comparisons and whole-number arithmetic. What else they depend
+on leaves the operator as it is, to be refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import tflite
+
+from tvm_ext.core.errors import BadModel, UnsupportedModel
+from tvm_ext.core.limits import Limits
+from tvm_ext.frontends.tflite.check_graph import check_graph
+from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteGraph, TfliteNode, TfliteTensor, node_options
+
+Array = np.ndarray
+CONTROL_FLOW = ("IF", "WHILE")
+
+_MOST_ELEMENTS = 64
+_WHOLE = ("int32", "int64", "bool")
+_FUNCTIONS: Mapping[str, Callable[..., Array]] = {
+    "LESS": np.less, "LESS_EQUAL": np.less_equal, "GREATER": np.greater, "GREATER_EQUAL": np.greater_equal,
+    "EQUAL": np.equal, "NOT_EQUAL": np.not_equal, "LOGICAL_AND": np.logical_and, "LOGICAL_OR": np.logical_or,
+    "LOGICAL_NOT": np.logical_not, "ADD": np.add, "SUB": np.subtract, "MUL": np.multiply, "MAXIMUM": np.maximum,
+    "MINIMUM": np.minimum,
+}  # fmt: skip
+_FUSING = {"ADD": tflite.AddOptions, "SUB": tflite.SubOptions, "MUL": tflite.MulOptions}
+
+
+def control_flow_opened(path: Path, file: TfliteFile, limits: Limits) -> TfliteFile:
+    """The file with IF and WHILE written out, as far as their conditions are known.
+
+    Raises BadModel for subgraphs that do not fit their operator, UnsupportedModel for loops beyond `limits.nodes`.
+    """
+    if not any(node.operator in CONTROL_FLOW for node in file.nodes):
+        return file
+    return _Flattening(path, file, limits).run()
+
+
+class _Flattening:
+    """Flattening of one file: tensors of subgraphs are copied for each time that they run."""
+
+    def __init__(self, path: Path, file: TfliteFile, limits: Limits) -> None:
+        self._path, self._file, self._limits = path, file, limits
+        self._tensors, self._names = list(file.tensors), {tensor.name for tensor in file.tensors}
+        self._nodes: list[TfliteNode] = []
+        self._constants: dict[tuple[int, int], int] = {}
+        self._checked: set[int] = set()
+        self._visited = 0
+
+    def run(self) -> TfliteFile:
+        where = {index: index for index in range(len(self._tensors))}
+        self._place(self._file, where, "", ())
+        outputs = tuple(where[index] for index in self._file.outputs)
+        made = {index for node in self._nodes for index in node.outputs}
+        for place, (index, now) in enumerate(zip(self._file.outputs, outputs, strict=True)):
+            if now == index:
+                continue
+            name = self._file.tensors[index].name
+            if now not in made or now in (*outputs[:place], *self._file.outputs):
+                raise UnsupportedModel(
+                    f"{self._path}: output {name!r}, of control flow, is an input, a constant or another output as it "
+                    "is; take it from the model's outputs."
+                )
+            self._tensors[now] = replace(self._tensors[now], name=name)
+        return replace(self._file, tensors=tuple(self._tensors), nodes=tuple(self._nodes), outputs=outputs)
+
+    def _place(self, graph: TfliteGraph, where: dict[int, int], prefix: str, active: tuple[int, ...]) -> None:
+        """Adds a graph's operators. where: tensor of the graph -> tensor here, to which results are added."""
+        for node in graph.nodes:
+            self._count()
+            inputs = tuple(index if index < 0 else where[index] for index in node.inputs)
+            own = replace(node, label=f"{prefix}{node.label}", inputs=inputs)
+            results = self._written_out(own, active) if node.operator in CONTROL_FLOW else None
+            if results is not None:
+                if len(results) != len(node.outputs):
+                    raise self._misfit(own, f"gives {len(node.outputs)} results, its subgraph {len(results)}")
+                where.update(zip(node.outputs, results, strict=True))
+                continue
+            own = replace(own, outputs=tuple(index if index < 0 else where[index] for index in node.outputs))
+            if (value := self._value(own)) is None:
+                self._nodes.append(own)
+            else:
+                self._tensors[own.outputs[0]] = replace(self._tensors[own.outputs[0]], data=value)
+
+    def _written_out(self, node: TfliteNode, active: tuple[int, ...]) -> Sequence[int] | None:
+        """Tensors that hold an operator's results; None where its condition is not known."""
+        if node.operator == "IF":
+            options = node_options(node, tflite.IfOptions)
+            taken = self._is_true(node.inputs[0]) if node.inputs and options else None
+            if taken is None:
+                return None
+            graph = options.ThenSubgraphIndex() if taken else options.ElseSubgraphIndex()
+            return self._inline(node, graph, node.inputs[1:], f"{node.label}.", active)
+        options, begun = node_options(node, tflite.WhileOptions), len(self._nodes)
+        values, times = node.inputs, 0
+        while options:
+            self._count()
+            prefix = f"{node.label}.{times}."
+            condition = self._inline(node, options.CondSubgraphIndex(), values, prefix, active)
+            goes_on = self._is_true(condition[0]) if len(condition) == 1 else None
+            if goes_on is None:
+                del self._nodes[begun:]
+                return None
+            if not goes_on:
+                return values
+            values, times = self._inline(node, options.BodySubgraphIndex(), values, prefix, active), times + 1
+        return None
+
+    def _inline(
+        self, node: TfliteNode, number: int, arguments: Sequence[int], prefix: str, active: tuple[int, ...]
+    ) -> tuple[int, ...]:
+        """Adds the operators of a subgraph on arguments; the tensors of its results."""
+        graph = self._file.called.get(number)
+        if graph is None or number in active:
+            raise self._misfit(node, f"calls subgraph {number}, which is not there, or runs already")
+        if number not in self._checked:
+            check_graph(self._path, graph.tensors, graph.nodes, graph.inputs, graph.outputs)
+            self._checked.add(number)
+        given = [self._tensors[index].dtype if index >= 0 else None for index in arguments]
+        if given != [graph.tensors[index].dtype for index in graph.inputs]:
+            raise self._misfit(node, f"hands over {len(given)} tensors that subgraph {number} does not take")
+        where = dict(zip(graph.inputs, arguments, strict=True))
+        for index, tensor in enumerate(graph.tensors):
+            if index not in where:
+                where[index] = self._copied(number, index, tensor, prefix)
+        self._place(graph, where, prefix, (*active, number))
+        return tuple(where[index] for index in graph.outputs)
+
+    def _copied(self, number: int, index: int, tensor: TfliteTensor, prefix: str) -> int:
+        """A new tensor of a run of a subgraph; a constant is the same in all runs."""
+        if tensor.data is not None and (number, index) in self._constants:
+            return self._constants[number, index]
+        name, again = f"{prefix}{tensor.name}", 0
+        while name in self._names:
+            again += 1
+            name = f"{prefix}{tensor.name}.{again}"
+        self._names.add(name)
+        self._tensors.append(replace(tensor, name=name))
+        if tensor.data is not None:
+            self._constants[number, index] = len(self._tensors) - 1
+        return len(self._tensors) - 1
+
+    def _is_true(self, index: int) -> bool | None:
+        data = self._tensors[index].data if index >= 0 else None
+        return bool(data.reshape(-1)[0]) if data is not None and data.size == 1 and data.dtype == np.bool_ else None
+
+    def _value(self, node: TfliteNode) -> Array | None:
+        """Result of an operator on a few constant whole numbers; None for all others."""
+        if node.operator not in _FUNCTIONS or len(node.outputs) != 1 or min(*node.inputs, *node.outputs) < 0:
+            return None
+        given, output = [self._tensors[index] for index in node.inputs], self._tensors[node.outputs[0]]
+        if node.operator in _FUSING:
+            options = node_options(node, _FUSING[node.operator])
+            if options is None or options.FusedActivationFunction() != tflite.ActivationFunctionType.NONE:
+                return None
+        if any(tensor.dtype not in _WHOLE or tensor.scales is not None for tensor in (*given, output)):
+            return None
+        known = [tensor.data for tensor in given if tensor.data is not None and tensor.data.size <= _MOST_ELEMENTS]
+        if len(known) < len(given) or len(given) != _FUNCTIONS[node.operator].nin:  # type: ignore[attr-defined]
+            return None
+        with np.errstate(over="ignore"):
+            result = np.asarray(_FUNCTIONS[node.operator](*known))
+        fits = result.size == np.prod(output.shape, dtype=object) and str(result.dtype) == output.dtype
+        return result.reshape(output.shape) if fits else None
+
+    def _count(self) -> None:
+        self._visited += 1
+        reason = self._limits.excess("nodes", self._visited)
+        if reason:
+            raise UnsupportedModel(f"{self._path}: its operators, once IF and WHILE are written out: {reason}.")
+
+    def _misfit(self, node: TfliteNode, what: str) -> BadModel:
+        return BadModel(f"{self._path}: {node.label} {what}.")

@@ -1,0 +1,185 @@
+"""Custom operators of a TensorFlow Lite file: each becomes one call, of what the user brought for its name.
+
+The file gives a name, tensors and options. All functions that run here are those of the `CustomOperator`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+from tvm import relax
+
+from codegen_c.c_text.text import C_TYPES
+from codegen_c.custom.contract import CustomCall, CustomOperator, CustomState, CustomTensor, call_to_json
+from codegen_c.custom.registry import GROUP, custom_operator
+from relay_passes.dataflow import array_of, constant, dict_attrs, static_shape
+from tvm_ext.core.decisions.custom import CustomUse
+from tvm_ext.core.model_states import ModelState, next_name
+from tvm_ext.frontends.refusals import Refused, summary
+from tvm_ext.frontends.tflite.custom_options import custom_options
+from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
+from tvm_ext.frontends.tflite.resources import Variable
+from tvm_ext.frontends.tflite.variable_tensors import free_name
+
+Returned = TypeVar("Returned")
+
+_MISSING = (
+    "a custom operator; its meaning is not in the file. Bring it as a tvm_ext.CustomOperator, registered by "
+    f"tvm_ext.register_operator or installed under the entry point group {GROUP!r} (docs/operators.md)"
+)
+
+
+def refusal_of_custom(file: TfliteFile, node: TfliteNode) -> str | None:
+    """Reason why a custom operator cannot be compiled; None where somebody brought it and it takes the call."""
+    operator = custom_operator(node.operator)
+    if operator is None:
+        return _MISSING
+    tensors = [file.tensors[index] for index in (*node.inputs, *node.outputs) if index >= 0]
+    wrong = next((tensor for tensor in tensors if tensor.dtype not in C_TYPES), None)
+    if wrong is not None:
+        return f"its tensor {wrong.name!r} is of type {wrong.type_name}; C11 has {', '.join(C_TYPES)}"
+    if -1 in node.outputs or not node.outputs:
+        return "an output is left out"
+    if all(index < 0 or file.tensors[index].data is not None for index in node.inputs):
+        return "all its inputs are constants"
+    try:
+        call = _declared_call(file, node)
+        reason = _asked(operator, "refuses", partial(operator.refuses, call)) or _mismatch(operator, call)
+        _states(operator, call)
+        return reason
+    except Refused as error:
+        return str(error)
+
+
+def custom_states_opened(file: TfliteFile) -> tuple[TfliteFile, tuple[Variable, ...]]:
+    """The file with states of custom operators as tensors that go in and come out; refused ones stay as they are."""
+    tensors, variables = list(file.tensors), list[Variable]()
+    nodes: list[TfliteNode] = []
+    for node in file.nodes:
+        operator = custom_operator(node.operator) if node.is_custom else None
+        if operator is None or refusal_of_custom(file, node):
+            nodes.append(node)
+            continue
+        read: list[int] = []
+        for state in _states(operator, _declared_call(file, node)):
+            kept = ModelState(name=free_name(f"{node.label}.{state.name}", tensors), initial=state.initial)
+            read.append(len(tensors))
+            tensors.append(_of_state(kept.name, state.initial))
+            tensors.append(_of_state(free_name(next_name(kept.name), tensors), state.initial))
+            variables.append(Variable(state=kept, read=read[-1], written=read[-1] + 1))
+        written = [index + 1 for index in read]
+        nodes.append(
+            replace(node, inputs=(*node.inputs, *read), outputs=(*node.outputs, *written), num_states=len(read))
+        )
+    return replace(file, tensors=tuple(tensors), nodes=tuple(nodes)), tuple(variables)
+
+
+def convert(file: TfliteFile, node: TfliteNode, values: Mapping[int, relax.Expr]) -> relax.Expr:
+    """A call that gives the operator's outputs, then what its states become. Raises Refused."""
+    operator = custom_operator(node.operator)
+    assert operator is not None, "refused before"
+    inputs, states = node.inputs, ()
+    if node.num_states:
+        inputs, states = inputs[: -node.num_states], inputs[-node.num_states :]
+    call = _with_shapes(_declared_call(file, node), [values[index] for index in inputs if index >= 0])
+    made = list(_asked(operator, "outputs", partial(operator.outputs, call)))
+    if [tensor.dtype for tensor in made] != [tensor.dtype for tensor in call.outputs]:
+        raise Refused(f"its outputs are {_listed(call.outputs)} in the file, {_listed(made)} for these inputs")
+    call = replace(
+        call, outputs=tuple(replace(was, shape=now.shape) for was, now in zip(call.outputs, made, strict=True))
+    )
+    kept = _states(operator, call)
+    if [state.initial.shape for state in kept] != [static_shape(values[index]) for index in states]:
+        raise Refused("its states have other shapes for these inputs than for those in the file")
+    code = _asked(operator, "code", partial(operator.code, call))
+    if problem := code.problem(call, len(call.outputs), kept):
+        raise Refused(problem)
+    use = CustomUse(
+        operator=operator.name, call=json.dumps(call_to_json(call)), code=code.to_json(),
+        states=tuple(state.name for state in kept), num_tables=len(code.tables),
+    )  # fmt: skip
+    arguments = [*(values[index] for index in (*inputs, *states) if index >= 0),
+                 *(constant(np.asarray(table)) for table in code.tables.values())]  # fmt: skip
+    types = [relax.TensorType(tensor.shape, tensor.dtype) for tensor in call.outputs]
+    types += [relax.TensorType(state.initial.shape, str(state.initial.dtype)) for state in kept]
+    plain = relax.call_dps_packed(symbol_of(use), relax.Tuple(arguments), types if len(types) > 1 else types[0])
+    return relax.Call(plain.op, plain.args, dict_attrs(use), plain.ty_args)
+
+
+def symbol_of(use: CustomUse) -> str:
+    """Name under which TVM's runtime finds the reference of one use: the operator, and what it is called with."""
+    return f"tvm_ext.operator.{use.operator}.{hashlib.sha256(use.call.encode()).hexdigest()[:8]}"
+
+
+def _declared_call(file: TfliteFile, node: TfliteNode) -> CustomCall:
+    """The call as the file has it, without its states. Raises Refused for options that cannot be read."""
+    raw = bytes(node.table.CustomOptionsAsNumpy()) if node.table.CustomOptionsLength() else b""
+    num_inputs, num_outputs = (len(indices) - node.num_states for indices in (node.inputs, node.outputs))
+    return CustomCall(
+        operator=node.operator,
+        inputs=tuple(None if index < 0 else _tensor(file.tensors[index]) for index in node.inputs[:num_inputs]),
+        outputs=tuple(_tensor(file.tensors[index]) for index in node.outputs[:num_outputs]),
+        options=custom_options(raw),
+        raw_options=raw,
+    )
+
+
+def _of_state(name: str, initial: np.ndarray) -> TfliteTensor:
+    return TfliteTensor(
+        name=name, dtype=str(initial.dtype), type_name=str(initial.dtype), shape=initial.shape, dims=initial.shape,
+        data=None, scales=None, is_variable=False, is_sparse=False,
+    )  # fmt: skip
+
+
+def _tensor(tensor: TfliteTensor) -> CustomTensor:
+    scales = tensor.scales
+    return CustomTensor(
+        shape=tensor.shape, dtype=str(tensor.dtype), name=tensor.name, constant=tensor.data,
+        scale=() if scales is None else tuple(float(number) for number in scales.scale),
+        zero_point=() if scales is None else tuple(int(number) for number in scales.zero_point),
+    )  # fmt: skip
+
+
+def _with_shapes(call: CustomCall, given: Sequence[relax.Expr]) -> CustomCall:
+    """The call for inputs of the shapes, and the constants, that they have by now."""
+    values = iter(given)
+
+    def known(tensor: CustomTensor | None) -> CustomTensor | None:
+        if tensor is None:
+            return None
+        value = next(values)
+        return replace(tensor, shape=static_shape(value), constant=array_of(value))
+
+    return replace(call, inputs=tuple(known(tensor) for tensor in call.inputs))
+
+
+def _states(operator: CustomOperator, call: CustomCall) -> list[CustomState]:
+    states = list(_asked(operator, "states", partial(operator.states, call)))
+    wrong = next((state for state in states if str(state.initial.dtype) not in C_TYPES), None)
+    if wrong is not None:
+        raise Refused(f"its state {wrong.name!r} is of type {wrong.initial.dtype}; C11 has {', '.join(C_TYPES)}")
+    return states
+
+
+def _mismatch(operator: CustomOperator, call: CustomCall) -> str | None:
+    """Reason where the operator's results are not what the file declares."""
+    found, wanted = _listed(_asked(operator, "outputs", partial(operator.outputs, call))), _listed(call.outputs)
+    return None if found == wanted else f"its outputs are {wanted} in the file, {found} by the operator's definition"
+
+
+def _listed(tensors: Sequence[CustomTensor]) -> str:
+    return ", ".join(map(str, tensors)) or "nothing"
+
+
+def _asked(operator: CustomOperator, what: str, function: Callable[[], Returned]) -> Returned:
+    """Result of a function of the user's; its exceptions are refusals that name it."""
+    try:
+        return function()
+    except Exception as error:  # user code raises whatever it likes
+        raise Refused(f"{what} of its CustomOperator {operator.name!r} fails: {summary(error)}") from error
