@@ -14,17 +14,19 @@ _NEGATIVE = Instruction(function="minimum", operands=(_ELEMENT, _ZERO))
 
 
 def linear_factors(operator: QUnary) -> tuple[float, float] | None:
-    """Output steps of one input step above and below zero; None for a function that is not linear there."""
-    program, source, output = operator.finish, operator.inputs[0], operator.output
-    ratio = scale_of(source) / scale_of(output)
+    """Output steps of one input step above and below zero; None for a function that is not linear there.
+
+    Of activations TensorFlow Lite divides the scales in single precision, of another scale alone in double.
+    """
+    program, source, output = operator.finish, scale_of(operator.inputs[0]), scale_of(operator.output)
     if not program.instructions:
-        return ratio, ratio
-    if program.instructions == (_POSITIVE,):
-        return ratio, 0.0
-    slope = _slope_below_zero(program)
+        return source / output, source / output
+    slope = 0.0 if program.instructions == (_POSITIVE,) else _slope_below_zero(program)
     if slope is None:
         return None
-    return ratio, scale_of(source) * float(np.float32(slope)) / scale_of(output)
+    real = np.float32 if operator.rounding == "tflite" else np.float64
+    scale, step = real(source), real(output)
+    return float(scale / step), float(scale * real(np.float32(slope)) / step)
 
 
 def _slope_below_zero(program: ScalarProgram) -> float | None:
