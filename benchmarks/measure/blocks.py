@@ -12,6 +12,7 @@ from typing import Any
 from benchmarks.measure.published import read_published
 from benchmarks.measure.records import Row, read_records
 from benchmarks.measure.tables import table
+from benchmarks.measure.tflite_table import operators_table
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -279,11 +280,16 @@ def tflite_files() -> str:
     return table((f"{_count(found['files'])} files, {found['inputs']} inputs each", "files"), rows)
 
 
+def tflite_operators() -> str:
+    """Operators by element type, beside TensorFlow Lite Micro."""
+    return operators_table(_result("tflite_operators")["rows"])
+
+
 BLOCKS: Mapping[str, Callable[[], str]] = {
     block.__name__: block
     for block in (
         arenas, budgets, ways, monotonic, guide_costs, guide_plans, hierarchy, streams, tflm_reference, side_by_side,
-        two_cores, pipelines, sweep, tflite_files,
+        two_cores, pipelines, sweep, tflite_files, tflite_operators,
     )
 }  # fmt: skip
 """Name of a block in a document -> its text, which ends with a line break."""
