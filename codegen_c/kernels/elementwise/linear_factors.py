@@ -14,19 +14,14 @@ _NEGATIVE = Instruction(function="minimum", operands=(_ELEMENT, _ZERO))
 
 
 def linear_factors(operator: QUnary) -> tuple[float, float] | None:
-    """Output steps of one input step above and below zero; None for a function that is not linear there.
-
-    Of activations TensorFlow Lite divides the scales in single precision, of another scale alone in double.
-    """
+    """Output steps of one input step above and below zero; None for a function that is not linear there."""
     program, source, output = operator.finish, scale_of(operator.inputs[0]), scale_of(operator.output)
     if not program.instructions:
         return source / output, source / output
     slope = 0.0 if program.instructions == (_POSITIVE,) else _slope_below_zero(program)
     if slope is None:
         return None
-    real = np.float32 if operator.rounding == "tflite" else np.float64
-    scale, step = real(source), real(output)
-    return float(scale / step), float(scale * real(np.float32(slope)) / step)
+    return source / output, source * float(np.float32(slope)) / output
 
 
 def _slope_below_zero(program: ScalarProgram) -> float | None:

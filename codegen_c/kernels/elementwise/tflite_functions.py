@@ -87,7 +87,7 @@ def _tanh(argument: Array) -> Array:
 def _abs(steps: Array, source: float, output: float) -> Array:
     if source == output:
         return np.abs(steps)
-    return multiply(np.abs(steps), *fixed_point(float(np.float32(source) / np.float32(output))))
+    return multiply(np.abs(steps), *fixed_point(source / output))
 
 
 def _reciprocal_root(steps: Array, source: float, output: float) -> Array:

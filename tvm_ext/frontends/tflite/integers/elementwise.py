@@ -14,16 +14,19 @@ from tvm import relax, tirx
 
 from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.tflite.integers.node import IntegerNode, wide
-from tvm_ext.frontends.tflite.rescale import clamped, rescaled
+from tvm_ext.frontends.tflite.rescale import check_sums, clamped, rescaled
 
 _SUM_BITS = {"int8": 20, "int16": 15}
 _DIFFERENCE_BITS = {"int8": 7, "int16": 0}
 _COMPARISON_BITS = 8
+_FURTHEST = {"int8": 255, "int16": 1 << 15}
+"""The largest distance of an element from the zero point, which is 0 for int16."""
 
 
 def _sum(node: IntegerNode, options: type, sign: int) -> relax.Expr:
     bits, common = _SUM_BITS[node.dtype], 2 * max(node.scale(0), node.scale(1))
     factor = common / (1 << bits) / node.scale()
+    _check(node, 1 << bits, factor)
     limits = _limits(node, node.options(options).FusedActivationFunction())
 
     def element(a: tirx.Expr, b: tirx.Expr) -> tirx.Expr:
@@ -44,6 +47,7 @@ def subtract(node: IntegerNode) -> relax.Expr:
 
 def multiply(node: IntegerNode) -> relax.Expr:
     factor = node.scale(0) * node.scale(1) / node.scale()
+    _check(node, _FURTHEST[node.dtype], factor)
     limits = _limits(node, node.options(tflite.MulOptions).FusedActivationFunction())
     return node.elementwise(lambda a, b: _bounded(node, rescaled(a * b, factor), limits), 0, 1)
 
@@ -51,6 +55,7 @@ def multiply(node: IntegerNode) -> relax.Expr:
 def squared_difference(node: IntegerNode) -> relax.Expr:
     bits, common = _DIFFERENCE_BITS[node.dtype], 2 * max(node.scale(0), node.scale(1))
     factor = common * common / ((1 << 2 * bits) * node.scale())
+    _check(node, _FURTHEST[node.dtype] << 2 * bits, factor)
 
     def element(a: tirx.Expr, b: tirx.Expr) -> tirx.Expr:
         first = rescaled(a * wide(1 << bits), node.scale(0) / common)
@@ -62,6 +67,8 @@ def squared_difference(node: IntegerNode) -> relax.Expr:
 
 def prelu(node: IntegerNode) -> relax.Expr:
     above, below = node.scale(0) / node.scale(), node.scale(0) * node.scale(1) / node.scale()
+    _check(node, 1, above)
+    _check(node, _FURTHEST["int8"], below)
 
     def element(value: tirx.Expr, slope: tirx.Expr) -> tirx.Expr:
         return _bounded(node, tirx.Select(value >= wide(0), rescaled(value, above), rescaled(value * slope, below)))
@@ -70,13 +77,13 @@ def prelu(node: IntegerNode) -> relax.Expr:
 
 
 def leaky_relu(node: IntegerNode) -> relax.Expr:
-    """A negative slope, which turns the sign after the rounding; factors are float32."""
-    scale, slope = np.float32(node.scale(0)), np.float32(node.options(tflite.LeakyReluOptions).Alpha())
-    above, below = scale / np.float32(node.scale()), -scale * slope / np.float32(node.scale())
+    """A negative slope, which turns the sign after the rounding."""
+    slope = float(np.float32(node.options(tflite.LeakyReluOptions).Alpha()))
+    above, below = node.scale(0) / node.scale(), -node.scale(0) * slope / node.scale()
+    _check(node, 1, max(above, below))
 
     def element(value: tirx.Expr) -> tirx.Expr:
-        turned = -rescaled(value, float(below))
-        return _bounded(node, tirx.Select(value >= wide(0), rescaled(value, float(above)), turned))
+        return _bounded(node, tirx.Select(value >= wide(0), rescaled(value, above), -rescaled(value, below)))
 
     return node.elementwise(element, 0)
 
@@ -95,6 +102,11 @@ def comparison(compare: Callable[[tirx.Expr, tirx.Expr], tirx.Expr]) -> Callable
         return node.elementwise(element, 0, 1)
 
     return convert
+
+
+def _check(node: IntegerNode, steps: int, factor: float) -> None:
+    """Raises Refused where as many steps for each of an input's, times a factor, or twice as many, pass int32."""
+    check_sums(np.array([_FURTHEST[node.dtype] * steps]), factor)
 
 
 def _bounded(node: IntegerNode, steps: tirx.Expr, limits: tuple[int, int] | None = None) -> tirx.Expr:
