@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from benchmarks.measure.published import read_published
 from benchmarks.measure.records import Row, read_records
 from benchmarks.measure.tables import table
-from benchmarks.measure.tflite_table import operators_table
+from benchmarks.measure.tflite_table import files_table, operators_table
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -270,14 +269,7 @@ def sweep() -> str:
 
 def tflite_files() -> str:
     """Files of TensorFlow Lite Micro's repository: how many give its bytes."""
-    found = _result("tflite_files")
-    verdicts = Counter(row["verdict"] for row in found["rows"])
-    rows = [
-        ("equal, byte for byte, on this machine and on a Cortex-M4", _count(verdicts["equal"])),
-        ("refused, with the reason", _count(verdicts["refused"])),
-        ("others", _count(found["files"] - verdicts["equal"] - verdicts["refused"])),
-    ]
-    return table((f"{_count(found['files'])} files, {found['inputs']} inputs each", "files"), rows)
+    return files_table(_result("tflite_files"))
 
 
 def tflite_operators() -> str:

@@ -1,7 +1,8 @@
-"""The table of TensorFlow Lite operators by element type, from the rows of `benchmarks/tflite_operators.py`."""
+"""Tables of TensorFlow Lite: files by verdict, operators by element type."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,8 +13,22 @@ _TYPES = ("float32", "int8", "int16x8")
 _VERDICTS = {"foreign": "fails", "off": "off", "refused": "refused", "tflm off": "exact, TFLM is not", "equal": "equal"}
 
 
+def files_table(found: Mapping[str, Any]) -> str:
+    """Files of the result of `benchmarks/tflite_files.py`, by verdict."""
+    verdicts = Counter(row["verdict"] for row in found["rows"])
+    rows = [
+        ("equal, byte for byte, on this machine and on a Cortex-M4", f"{verdicts['equal']:,}"),
+        ("refused, with the reason", f"{verdicts['refused']:,}"),
+        ("others", f"{found['files'] - verdicts['equal'] - verdicts['refused']:,}"),
+    ]
+    return table((f"{found['files']:,} files, {found['inputs']} inputs each", "files"), rows)
+
+
 def operators_table(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Operators that say the same for all types stand in one row, the largest group first."""
+    """Operators of the rows of `benchmarks/tflite_operators.py`.
+
+    Those that say the same for all types stand in one row, the largest group first.
+    """
     found: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
     for row in rows:
         found.setdefault(row["operator"], {}).setdefault(row["dtype"], []).append(row)

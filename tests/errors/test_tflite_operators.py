@@ -171,7 +171,7 @@ def test_several_scales(tmp_path: Path) -> None:
 
 
 def test_file_of_vela(tmp_path: Path) -> None:
-    """What Vela leaves reads a scratch tensor that no operator makes."""
+    """A scratch tensor that no operator makes is no reason to call it damaged."""
     writer = TfliteWriter()
     commands, scratch = writer.constant("commands", np.zeros(8, np.uint8)), writer.tensor("scratch", (8,), "uint8")
     x = writer.input("x", (1, 4), "int8", Quantized(scale=0.1))
