@@ -160,10 +160,10 @@ def _integer_sum(
     (filters, memory), batch = weights.shape, static_shape(window)[0]
     units = filters // rank
     most = np.abs(weights.astype(np.int64)).sum(1) * -int(np.iinfo(str(tensors[_STATE].dtype)).min)
-    largest = int((2 * most.reshape(units, rank).sum(1) + np.abs(bias.astype(np.int64))).max())
-    limit = _limit(largest, factor)
+    state_zero = _zero_point(tensors)
+    reach = most.reshape(units, rank).sum(1) * (2 if state_zero else 1)
+    limit = _limit(int((reach + np.abs(bias.astype(np.int64))).max()), factor)
     total = "int32" if limit is None else "int64"
-    state_zero = int(tensors[_STATE].scales.zero_point[0])
 
     def compute(values: te.Tensor, matrix: te.Tensor, offsets: te.Tensor) -> te.Tensor:
         steps, parts = te.reduce_axis((0, memory), "m"), te.reduce_axis((0, rank), "r")
@@ -189,12 +189,17 @@ def _integer_sum(
 
 def _kept(value: tirx.Expr, tensors: list[TfliteTensor]) -> tirx.Expr:
     """A feature as the state holds it: from its zero point on, wrapped to its type as TensorFlow Lite Micro does."""
-    assert tensors[_STATE].scales is not None, "refused before"
-    zero_point = int(tensors[_STATE].scales.zero_point[0])
+    zero_point = _zero_point(tensors)
     if zero_point == 0:
         return value
     shifted = tirx.Cast("int32", value) + tirx.const(zero_point + 128, "int32")
     return tirx.Cast("int8", (shifted & tirx.const(255, "int32")) - tirx.const(128, "int32"))
+
+
+def _zero_point(tensors: list[TfliteTensor]) -> int:
+    """Zero point of the state."""
+    assert tensors[_STATE].scales is not None, "refused before"
+    return int(tensors[_STATE].scales.zero_point[0])
 
 
 def _limit(largest: int, factor: float) -> int | None:
