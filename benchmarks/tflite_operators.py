@@ -99,10 +99,10 @@ def row(operator: str, case: Case, dtype: str, seed: int) -> Row:
     named = {"operator": operator, "dtype": dtype, "case": case.name, "seed": seed}
     expected = apart(answers, data, arrays, limits=Limits(wall_s=120))
     if expected.value is None:
-        return Row(**named, verdict="tflm refuses", message=expected.said[-300:])
+        return Row(**named, verdict="tflm refuses", message=_last_line(expected.said))
     found = apart(packaged, data, arrays, limits=Limits(wall_s=300))
     if found.value is None:
-        return Row(**named, verdict="foreign", message=found.said[-500:] or f"signal {found.signal}")
+        return Row(**named, verdict="foreign", message=_last_line(found.said) or f"signal {found.signal}")
     if isinstance(found.value, str):
         verdict = "foreign" if any(word in found.value for word in _FOREIGN) else "refused"
         return Row(**named, verdict=verdict, message=found.value)
@@ -111,6 +111,11 @@ def row(operator: str, case: Case, dtype: str, seed: int) -> Row:
         steps = distance_from_real(case.real, data, arrays, found.value[0])
         return Row(**named, verdict="tflm off" if steps <= 1 else "off", off=steps)
     return Row(**named, verdict="off" if off else "equal", off=off)
+
+
+def _last_line(said: str) -> str:
+    """The last line of what a child printed: an exception's message."""
+    return said.strip().rpartition("\n")[2].strip()
 
 
 def begun_warm() -> None:
