@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from benchmarks.measure.published import read_published
 from benchmarks.measure.records import Row, read_records
 from benchmarks.measure.tables import table
+from benchmarks.measure.tflite_table import files_table, operators_table
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -269,21 +269,19 @@ def sweep() -> str:
 
 def tflite_files() -> str:
     """Files of TensorFlow Lite Micro's repository: how many give its bytes."""
-    found = _result("tflite_files")
-    verdicts = Counter(row["verdict"] for row in found["rows"])
-    rows = [
-        ("equal, byte for byte, on this machine and on a Cortex-M4", _count(verdicts["equal"])),
-        ("refused, with the reason", _count(verdicts["refused"])),
-        ("others", _count(found["files"] - verdicts["equal"] - verdicts["refused"])),
-    ]
-    return table((f"{_count(found['files'])} files, {found['inputs']} inputs each", "files"), rows)
+    return files_table(_result("tflite_files"))
+
+
+def tflite_operators() -> str:
+    """Operators by element type, beside TensorFlow Lite Micro."""
+    return operators_table(_result("tflite_operators")["rows"])
 
 
 BLOCKS: Mapping[str, Callable[[], str]] = {
     block.__name__: block
     for block in (
         arenas, budgets, ways, monotonic, guide_costs, guide_plans, hierarchy, streams, tflm_reference, side_by_side,
-        two_cores, pipelines, sweep, tflite_files,
+        two_cores, pipelines, sweep, tflite_files, tflite_operators,
     )
 }  # fmt: skip
 """Name of a block in a document -> its text, which ends with a line break."""

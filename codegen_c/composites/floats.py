@@ -19,11 +19,13 @@ from codegen_c.operators.kinds import (
     Elementwise,
     Operator,
     Pool2d,
+    Rounding,
     Softmax,
     TensorType,
     Window,
 )
 from codegen_c.operators.quantization import Quantization
+from tvm_ext.core.decisions.composites import QuantizedRounding
 
 Match = tuple[Operator, tuple[int, ...]]
 
@@ -69,7 +71,8 @@ def _conversion(composite: Composite) -> Match | None:
     quantization = Quantization(scale=float(scale.reshape(-1)[0]), zero_point=int(zero.reshape(-1)[0]))
     known = replace(integer, quantization=quantization)
     inputs, outputs = ((source,), (known,)) if integer is output else ((known,), (output,))
-    return Convert(inputs=inputs, outputs=outputs, quantization=quantization), (0,)
+    rounding: Rounding = "tflite" if QuantizedRounding.read(composite.function).meaning == "tflite" else "onnx"
+    return Convert(inputs=inputs, outputs=outputs, quantization=quantization, rounding=rounding), (0,)
 
 
 def _elementwise(composite: Composite) -> Match | NoMatch:

@@ -229,9 +229,13 @@ class QSoftmax(Operator):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Convert(Operator):
-    """float32 to integers of 8 or 16 bits, or back, by one scale and zero point: the border of a quantized model."""
+    """float32 to integers of 8 or 16 bits, or back, by one scale and zero point: the border of a quantized model.
+
+    rounding: of halves, to even numbers ("onnx") or away from zero ("tflite").
+    """
 
     quantization: Quantization
+    rounding: Rounding = "onnx"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -9,15 +9,17 @@ typedef struct {
     tvm_ext_image input;
     tvm_ext_image output;
     float scale;
+    bool rounds_away;
 } tvm_ext_convert_layer;
 
-/* Element nearest to x / scale, halves to even; not a number becomes the least element. */
+/* Element nearest to x / scale, halves to even, or away from zero; not a number becomes the least element. */
 TVM_EXT_INLINE int32_t tvm_ext_quantized(const tvm_ext_convert_layer *layer, float x)
 {
     const int32_t most = layer->output.is_wide ? UINT16_MAX : UINT8_MAX;
     const int32_t least = layer->output.is_unsigned ? 0 : -(most / 2) - 1;
     const int32_t largest = least + most;
-    const float value = rintf(x / layer->scale) + (float)layer->output.zero_point;
+    const float steps = x / layer->scale;
+    const float value = (layer->rounds_away ? roundf(steps) : rintf(steps)) + (float)layer->output.zero_point;
     const float raised = value > (float)least ? value : (float)least;
     return (int32_t)(raised < (float)largest ? raised : (float)largest);
 }

@@ -199,11 +199,12 @@ def _composite(mod: tvm.IRModule, group: Group, rounding: QuantizedRounding) -> 
     leaves = [leaf for member in group.members for leaf in operands(member.value)]
     arguments = [leaf for leaf in dict.fromkeys(leaves) if isinstance(leaf, relax.Var) and leaf not in inside]
     params = [relax.Var(var.name, var.ty) for var in arguments]
-    quantized = op_name(group.members[-1].value) == "relax.quantize" and len(group.members) > 1
+    rounds = op_name(group.members[-1].value) == "relax.quantize"
+    quantized = rounds and len(group.members) > 1
     kind = f"{'q' if quantized else ''}{kind_of(group.anchor.value)}"
     nodes = list(dict.fromkeys(node for m in group.members if (node := _node(m))))
     prim_funcs = {leaf: mod[leaf] for leaf in leaves if isinstance(leaf, tvm.ir.GlobalVar)}
-    meant = rounding if quantized else QuantizedRounding()
+    meant = rounding if rounds else QuantizedRounding()
     attrs = attributes(kind, nodes, PrimFuncs(functions=prim_funcs or None), meant)
     replace = dict(zip(arguments, params, strict=True))
     last = group.members[-1]

@@ -138,7 +138,7 @@ def test_state_strings_and_other_types(tmp_path: Path) -> None:
     wide = TfliteWriter()
     x = wide.input("x", (1, 4), "int16", Quantized(scale=0.1))
     reason = "is quantized to int16, which is not supported here; quantize it to int8"
-    refused(wide.finish([relu(wide, x)]), tmp_path, reason)
+    refused(wide.finish([wide.operator("HARD_SWISH", [x], wide.tensor("y", (1, 4)))]), tmp_path, reason)
 
 
 def test_dynamic_range_quantization(tmp_path: Path) -> None:

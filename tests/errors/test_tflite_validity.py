@@ -197,11 +197,6 @@ FILES: dict[str, tuple[Callable[[], bytes], type[Exception], str]] = {
     "output scale too small for its bias": (
         lambda: layer(scaled(3, Quantized(scale=1e-30))), UnsupportedModel, "too small for its bias"
     ),
-    "nearest of two": (
-        lambda: one("RESIZE_NEAREST_NEIGHBOR", (1, 3, 4, 2), (1, 5, 7, 2), i32(5, 7),
-                    options="ResizeNearestNeighborOptions", AlignCorners=True),
-        UnsupportedModel, "half way between two",
-    ),
     "softmax beta": (
         lambda: one("SOFTMAX", (2, 4), (2, 4), options="SoftmaxOptions", Beta=float("nan")), UnsupportedModel, "beta is"
     ),

@@ -1,6 +1,7 @@
 """float32 to int8 or uint8 and back, by one scale and zero point for the whole tensor.
 
-To integers: x / scale rounded half to even, plus the zero point, clamped; not a number becomes the least integer.
+To integers: x / scale rounded half to even, or in rounding "tflite" half away from zero, plus the zero point, clamped;
+not a number becomes the least integer.
 Back: (q - zero point) * scale in float32. Images [1, H, W, C] are converted row by row.
 """
 
@@ -10,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from codegen_c.c_text.initializer import Value
 from codegen_c.c_text.text import C_TYPES, float_literal
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.shared.layer import image, one_image, shapes, with_rings
@@ -30,9 +32,17 @@ def reference(operator: Convert, inputs: list[np.ndarray]) -> list[np.ndarray]:
         return [(inputs[0].astype(np.int32) - zero).astype(np.float32) * scale]
     limits = np.iinfo(operator.output.dtype)
     with np.errstate(over="ignore", invalid="ignore"):
-        value = np.rint(inputs[0] / scale) + np.float32(zero)
+        steps = inputs[0] / scale
+        whole = np.rint(steps) if operator.rounding == "onnx" else _rounded_away(steps)
+        value = whole + np.float32(zero)
     raised = np.where(value > limits.min, value, np.float32(limits.min))
     return [np.where(raised < limits.max, raised, np.float32(limits.max)).astype(operator.output.dtype)]
+
+
+def _rounded_away(steps: np.ndarray) -> np.ndarray:
+    """Nearest whole numbers, halves away from zero; from 2^23 on all are whole."""
+    whole = np.trunc(steps)
+    return whole + np.where(np.abs(steps - whole) >= np.float32(0.5), np.copysign(np.float32(1), steps), np.float32(0))
 
 
 def implement(operator: Convert, target: Target, stored: StoredRows) -> Implementation:
@@ -63,7 +73,12 @@ def _shapes(operator: Convert) -> str:
     else:
         output = replace(output, quantization=operator.quantization)
     scale = float_literal(operator.quantization.scale)
-    return shapes(LAYER, {"input": image(source), "output": image(output), "scale": scale})
+    members: dict[str, Value] = {"input": image(source), "output": image(output), "scale": scale}
+    return shapes(LAYER, members | ({"rounds_away": True} if _rounds_away(operator) else {}))
+
+
+def _rounds_away(operator: Convert) -> bool:
+    return operator.rounding == "tflite" and operator.output.dtype != "float32"
 
 
 def _body(operator: Convert, stored: StoredRows, *, by_rows: bool) -> str:

@@ -15,16 +15,13 @@ _NEGATIVE = Instruction(function="minimum", operands=(_ELEMENT, _ZERO))
 
 def linear_factors(operator: QUnary) -> tuple[float, float] | None:
     """Output steps of one input step above and below zero; None for a function that is not linear there."""
-    program, source, output = operator.finish, operator.inputs[0], operator.output
-    ratio = scale_of(source) / scale_of(output)
+    program, source, output = operator.finish, scale_of(operator.inputs[0]), scale_of(operator.output)
     if not program.instructions:
-        return ratio, ratio
-    if program.instructions == (_POSITIVE,):
-        return ratio, 0.0
-    slope = _slope_below_zero(program)
+        return source / output, source / output
+    slope = 0.0 if program.instructions == (_POSITIVE,) else _slope_below_zero(program)
     if slope is None:
         return None
-    return ratio, scale_of(source) * float(np.float32(slope)) / scale_of(output)
+    return source / output, source * float(np.float32(slope)) / output
 
 
 def _slope_below_zero(program: ScalarProgram) -> float | None:

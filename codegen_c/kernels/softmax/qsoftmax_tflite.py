@@ -64,7 +64,12 @@ def scale_is_large_enough(operator: QSoftmax, target: Target) -> bool:
 
 def table(operator: QSoftmax) -> np.ndarray:
     """exp(-d * input scale) for d = 0 to 255, times 2^31: int32[256]."""
-    factor = min(scale_of(operator.inputs[0]) * (1 << (31 - ARGUMENT_BITS)), _LARGEST_FACTOR)
+    return exponentials_of(scale_of(operator.inputs[0]))
+
+
+def exponentials_of(scale: float) -> np.ndarray:
+    """exp(-d * scale) for d = 0 to 255, times 2^31: int32[256]. scale: at least 2^-26."""
+    factor = min(scale * (1 << (31 - ARGUMENT_BITS)), _LARGEST_FACTOR)
     mantissa, shift = fixed_point(factor)
     left = 31 - shift
     largest = math.floor(((1 << ARGUMENT_BITS) - 1) * (1 << (31 - ARGUMENT_BITS)) / (1 << left))

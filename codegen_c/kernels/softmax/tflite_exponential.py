@@ -21,14 +21,14 @@ ARGUMENT_BITS = 5
 SUM_BITS = 12
 
 
-def exponential(argument: Array) -> Array:
-    """exp of int64 arguments from -32 to 0, 5 integer bits; the result has none."""
-    fraction_bits = 31 - ARGUMENT_BITS
+def exponential(argument: Array, argument_bits: int = ARGUMENT_BITS) -> Array:
+    """exp of int64 arguments from -32 to 0, of 5 integer bits, or as many as are given; the result has none."""
+    fraction_bits = 31 - argument_bits
     quarter = 1 << (fraction_bits - 2)
     within = (argument & (quarter - 1)) - quarter
-    result = _near_zero(within << ARGUMENT_BITS)
+    result = _near_zero(within << argument_bits)
     rest = within - argument
-    for exponent, factor in zip(range(-2, 5), _FACTORS, strict=True):
+    for exponent, factor in zip(range(-2, argument_bits), _FACTORS, strict=False):
         result = np.where(rest & (1 << (fraction_bits + exponent)), multiply_high(result, factor), result)
     return np.where(argument == 0, _ONE, result)
 
@@ -46,17 +46,27 @@ def reciprocal(total: Array) -> tuple[Array, Array]:
     """(factor, exponent) with 1 / total = factor / 2^exponent; total above 0, 12 integer bits, the factor none."""
     leading = 31 - np.floor(np.log2(total.astype(np.float64))).astype(np.int64)
     excess = (total << leading) - (1 << 31)
-    return _one_over_one_plus(excess), SUM_BITS - leading
+    return one_over_one_plus(excess), SUM_BITS - leading
 
 
-def _one_over_one_plus(x: Array) -> Array:
-    """1 / (1 + x) for x from 0 to 1, no integer bits: three steps of Newton's method on half the denominator."""
+def one_over_one_plus(x: Array) -> Array:
+    """1 / (1 + x) for x from 0 to 1, no integer bits."""
+    return saturated(_twice_one_over_one_plus(x) << 1)
+
+
+def one_minus_over_one_plus(x: Array) -> Array:
+    """(1 - x) / (1 + x) for x from 0 to 1, no integer bits."""
+    return saturated((_twice_one_over_one_plus(x) - (1 << 29)) << 2)
+
+
+def _twice_one_over_one_plus(x: Array) -> Array:
+    """2 / (1 + x), 2 integer bits: three steps of Newton's method on half the denominator."""
     half = (x + _ONE + 1) >> 1
     guess = round(2**29 * 48 / 17) + multiply_high(half, -round(2**29 * 32 / 17))
     for _ in range(3):
         error = (1 << 29) - multiply_high(half, guess)
         guess = guess + saturated(multiply_high(guess, error) << 2)
-    return saturated(guess << 1)
+    return guess
 
 
 def saturated(value: Array) -> Array:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tvm_ext.core.errors import BadModel
+from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.frontends.tflite.read_file import TfliteNode, TfliteTensor
+
+_VELA = "ethos-u"
+"""Custom operator that Arm's compiler for its Ethos-U writes."""
 
 
 def check_graph(
@@ -17,7 +20,13 @@ def check_graph(
     outputs: Sequence[int],
     kept: Sequence[int] = (),
 ) -> None:
-    """Raises BadModel. kept: tensors that a run leaves to the next one."""
+    """Raises BadModel, and UnsupportedModel for a file of Vela's. kept: tensors that a run leaves to the next one."""
+    compiled = next((node.label for node in nodes if node.is_custom and node.operator == _VELA), None)
+    if compiled:
+        raise UnsupportedModel(
+            f"{path}: {compiled} holds commands of an Ethos-U: Vela compiled this file for that processor, and the "
+            "layers are no longer in it. Give the .tflite file from which Vela made it."
+        )
     if not outputs or -1 in (*inputs, *outputs):
         raise BadModel(
             f"{path}: is not a complete TensorFlow Lite model: it has no outputs, or ports without a tensor."

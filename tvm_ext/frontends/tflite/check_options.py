@@ -67,7 +67,6 @@ _OPTIONS: dict[str, type] = {
     "PACK": tflite.PackOptions,
     "UNPACK": tflite.UnpackOptions,
     "LEAKY_RELU": tflite.LeakyReluOptions,
-    "RESIZE_NEAREST_NEIGHBOR": tflite.ResizeNearestNeighborOptions,
 }
 
 
@@ -126,24 +125,11 @@ def _of_options(file: TfliteFile, node: TfliteNode, options: Any, shape: tuple[i
         return f"it says {options.Num()} values and has {len(node.outputs)}"
     if node.operator in ("DEPTH_TO_SPACE", "SPACE_TO_DEPTH") and options.BlockSize() < 1:
         return f"its block size is {options.BlockSize()}; it is at least 1"
-    if node.operator == "RESIZE_NEAREST_NEIGHBOR" and options.AlignCorners():
-        return _between_neighbours(shape, file.tensors[node.inputs[1]].data)
     number = {"SOFTMAX": "Beta", "LEAKY_RELU": "Alpha"}.get(node.operator)
     if number and not math.isfinite(getattr(options, number)()):
         return f"{number.lower()} is {getattr(options, number)()}"
     if node.operator == "SOFTMAX" and options.Beta() <= 0:
         return f"beta is {options.Beta()}; it is above 0"
-    return None
-
-
-def _between_neighbours(shape: tuple[int, ...], size: np.ndarray | None) -> str | None:
-    """Refusal where corners are aligned and some element lies half way between two: the import takes the other one."""
-    for extent, wanted in zip(shape[1:3], [] if size is None else size.reshape(-1).tolist(), strict=False):
-        last = wanted - 1
-        if any(2 * index * (extent - 1) % (2 * last) == last for index in range(wanted) if last > 0):
-            return (
-                f"with aligned corners {extent} to {wanted} elements, one lies half way between two; do not align them"
-            )
     return None
 
 

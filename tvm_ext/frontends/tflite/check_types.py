@@ -13,10 +13,10 @@ from tvm_ext.frontends.tflite.read_file import ACTIVATIONS, TfliteFile, TfliteNo
 _BYTES = ("int8", "uint8")
 # Operators that runtimes lack on quantized tensors, or compute there otherwise than on the real numbers.
 _NOT_QUANTIZED = frozenset(
-    "CUMSUM REDUCE_PROD FLOOR_DIV FLOOR_MOD ADD_N ZEROS_LIKE LOG NEG SIN COS CEIL FLOOR ROUND SQUARE SIGN POW ATAN2 "
+    "CUMSUM REDUCE_PROD FLOOR_DIV FLOOR_MOD ADD_N LOG NEG SIN COS CEIL FLOOR ROUND SQUARE SIGN POW ATAN2 "
     "L2_POOL_2D CAST ONE_HOT RANGE BITWISE_XOR RIGHT_SHIFT SEGMENT_SUM SPARSE_TO_DENSE CONV_3D CONV_3D_TRANSPOSE "
     "RELU_N1_TO_1 RFFT2D LOCAL_RESPONSE_NORMALIZATION FAKE_QUANT BUCKETIZE REVERSE_SEQUENCE MATRIX_DIAG "
-    "MATRIX_SET_DIAG EMBEDDING_LOOKUP".split()
+    "MATRIX_SET_DIAG".split()
 )
 # Small integers without scales: runtimes take some of them for quantized ones with a scale of zero.
 _NOT_PLAIN_BYTES = frozenset(
@@ -107,6 +107,8 @@ def _of_equals(node: TfliteNode, inputs: list[TfliteTensor], outputs: list[Tflit
     ):
         others += inputs[1:]
     for tensor in others:
+        if node.operator == "SOFTMAX" and (first.dtype, tensor.dtype) == ("int8", "int16"):
+            continue
         if tensor.dtype != first.dtype:
             return f"{first.name!r} is {first.dtype} and {tensor.name!r} {tensor.dtype}; both have one type"
         if first.dtype in ACTIVATIONS and (tensor.scales is None) != (first.scales is None):

@@ -25,7 +25,10 @@ from tvm_ext.frontends.statements import Statements
 from tvm_ext.frontends.tflite import custom
 from tvm_ext.frontends.tflite.converter import FloatConverter
 from tvm_ext.frontends.tflite.gather_nd import gather_nd
+from tvm_ext.frontends.tflite.integers.convert import integer_converter
+from tvm_ext.frontends.tflite.integers.node import IntegerNode
 from tvm_ext.frontends.tflite.layers import LAYERS, LayerInput, options_of, quantized
+from tvm_ext.frontends.tflite.movement import MOVEMENTS, Moved, moves_here
 from tvm_ext.frontends.tflite.read_file import ACTIVATIONS, TfliteFile, TfliteNode, TfliteTensor
 from tvm_ext.frontends.tflite.refusals import WAY_OUT, refusal
 from tvm_ext.frontends.tflite.rescale import rescaled_integers
@@ -36,7 +39,8 @@ from tvm_ext.frontends.tflite.variable_tensors import KEEPING
 _MOVES = frozenset(
     "RESHAPE SQUEEZE EXPAND_DIMS TRANSPOSE SLICE STRIDED_SLICE SPLIT SPLIT_V PACK UNPACK GATHER GATHER_ND TILE "
     "DEPTH_TO_SPACE SPACE_TO_DEPTH REVERSE_V2 RESIZE_NEAREST_NEIGHBOR CONCATENATION BROADCAST_TO MIRROR_PAD "
-    "ARG_MAX ARG_MIN".split()
+    "ARG_MAX ARG_MIN SPACE_TO_BATCH_ND BATCH_TO_SPACE_ND FILL EMBEDDING_LOOKUP DYNAMIC_UPDATE_SLICE "
+    "ZEROS_LIKE".split()
 )
 # The file says their output; CAST has options too, which the runtimes do not read.
 _CASTS = frozenset(["QUANTIZE", "DEQUANTIZE", "CAST"])
@@ -134,7 +138,7 @@ class _Importer:
 
         def make(builder: relax.BlockBuilder) -> relax.Expr:
             # These give elements of the file's own types.
-            moves = self._moves(node) or node.is_custom or node.operator in KEEPING or self._rescales(node)
+            moves = self._moves(node) or node.is_custom or node.operator in KEEPING or self._computes_integers(node)
             result = builder.normalize(self._computed(node, builder, moves))
             fields = self._fields(result, len(wanted), builder)
             finished = [
@@ -173,6 +177,8 @@ class _Importer:
         if node.operator == "TRANSPOSE_CONV" and array_of(self._values[node.inputs[0]]) is None:
             # TensorFlow Lite Micro goes by the shape of the output in the file, whatever this input says.
             given[0] = LayerInput(value=constant(np.array(self._file.tensors[node.outputs[0]].shape, np.int32)))
+        if (convert := integer_converter(self._file, node)) is not None:
+            return convert(self._integer_node(node, builder))
         if node.operator in LAYERS:
             return LAYERS[node.operator](node.table, given)
         values = {
@@ -184,6 +190,11 @@ class _Importer:
             return self._rescaled(node, builder)
         if node.operator in _CASTS:
             return values[node.inputs[0]]
+        if moves_here(node):
+            scales = self._file.tensors[node.outputs[0]].scales
+            zero = int(scales.zero_point[0]) if moves and scales is not None else 0
+            inputs = tuple(values[index] for index in node.inputs)
+            return MOVEMENTS[node.operator](Moved(table=node.table, values=inputs, zero=zero, builder=builder))
         if node.operator == "GATHER_ND":
             return gather_nd(values[node.inputs[0]], values[node.inputs[1]])
         if moves and node.operator.startswith("PAD"):
@@ -219,6 +230,17 @@ class _Importer:
         """True for a QUANTIZE between int32 and other integers, which float32 would not hold."""
         types = [self._file.tensors[index].dtype for index in (*node.inputs, *node.outputs)]
         return node.operator == "QUANTIZE" and "int32" in types
+
+    def _computes_integers(self, node: TfliteNode) -> bool:
+        """True for an operator that is converted in the arithmetic of its integers."""
+        return self._rescales(node) or integer_converter(self._file, node) is not None
+
+    def _integer_node(self, node: TfliteNode, builder: relax.BlockBuilder) -> IntegerNode:
+        return IntegerNode(
+            table=node.table, inputs=tuple(self._file.tensors[index] for index in node.inputs),
+            output=self._file.tensors[node.outputs[0]], values=tuple(self._values[index] for index in node.inputs),
+            builder=builder,
+        )  # fmt: skip
 
     def _rescaled(self, node: TfliteNode, builder: relax.BlockBuilder) -> relax.Expr:
         given, wanted = self._file.tensors[node.inputs[0]], self._file.tensors[node.outputs[0]]

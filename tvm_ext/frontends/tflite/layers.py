@@ -194,6 +194,20 @@ def fully_connected(table: tflite.Operator, operands: list[LayerInput | None]) -
     return activated(_biased(result, operands[2:]), options.FusedActivationFunction())
 
 
+def batch_matmul(table: tflite.Operator, operands: list[LayerInput | None]) -> relax.Expr:
+    """BATCH_MATMUL of real numbers, either input with its last two axes swapped."""
+    options = options_of(table, tflite.BatchMatMulOptions)
+    given = [_given(operand) for operand in operands]
+    swaps = (options.AdjX(), options.AdjY())
+    first, second = (_swapped(one) if swap else one.real() for one, swap in zip(given, swaps, strict=True))
+    return relax.op.matmul(first, second)
+
+
+def _swapped(operand: LayerInput) -> relax.Expr:
+    *outer, row, column = range(len(static_shape(operand.value)))
+    return operand.real(axes=(*outer, column, row))
+
+
 def _biased(result: relax.Expr, rest: list[LayerInput | None]) -> relax.Expr:
     bias = rest[0] if rest else None
     if bias is None:
@@ -237,6 +251,7 @@ def _given(operand: LayerInput | None) -> LayerInput:
 
 
 LAYERS: dict[str, Callable[[tflite.Operator, list[LayerInput | None]], relax.Expr]] = {
+    "BATCH_MATMUL": batch_matmul,
     "CONV_2D": convolution,
     "DEPTHWISE_CONV_2D": depthwise,
     "FULLY_CONNECTED": fully_connected,

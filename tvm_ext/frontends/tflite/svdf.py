@@ -2,7 +2,8 @@
 
 input[B, C], weights_feature[F, C], weights_time[F, M], bias[U], state[B, F * M] -> output[B, U], U = F / rank. Float,
 or int8 with a state and weights_time of int8 or int16, in TensorFlow Lite Micro's arithmetic: factors are products and
-quotients of float32 scales, sums are rounded twice.
+quotients of float32 scales, sums are rounded twice; zero points of weights are not read. Where a sum over time could
+pass int32, and would wrap there, it keeps to what gives the least or the greatest output here.
 
 The state is kept as [B, M - 1, 1, F], the steps before this one in order of time: so it is a window with new rows,
 which need not move. The oldest step of the file's state is never read.
@@ -24,6 +25,8 @@ from tvm_ext.frontends.tflite.rescale import check_sums, clamped, rescaled
 
 _INPUT, _FEATURE, _TIME, _BIAS, _STATE = range(5)
 _STATE_TYPES = ("int8", "int16")
+_MOST_STEPS = 512
+"""Steps of the output from one zero point to the other end of int8, and more."""
 
 
 def states(node: TfliteNode) -> tuple[int, ...]:
@@ -76,8 +79,8 @@ def _of_types(tensors: list[TfliteTensor], output: TfliteTensor) -> str | None:
     for tensor in (*(tensors[place] for place in (_INPUT, _FEATURE, _TIME, _STATE)), output):
         if tensor.scales is None or tensor.scales.scale.size != 1:
             return f"its tensor {tensor.name!r} needs one scale"
-    if any(tensors[place].scales.zero_point[0] for place in (_FEATURE, _TIME, _STATE)):
-        return "the zero point of its weights and of its state is 0"
+    if state == "int16" and tensors[_STATE].scales.zero_point[0]:
+        return "the zero point of its int16 state is 0"
     return None
 
 
@@ -141,7 +144,7 @@ def _integer_features(data: relax.Expr, tensors: list[TfliteTensor], builder: re
         sums = te.compute((batch, filters), product, "sums")
         return te.compute(
             (batch, 1, 1, filters),
-            lambda b, _h, _w, f: clamped(rescaled(tirx.Cast("int64", sums[b, f]), factor), state),
+            lambda b, _h, _w, f: _kept(clamped(rescaled(tirx.Cast("int64", sums[b, f]), factor), state), tensors),
             "features",
         )
 
@@ -157,25 +160,59 @@ def _integer_sum(
     (filters, memory), batch = weights.shape, static_shape(window)[0]
     units = filters // rank
     most = np.abs(weights.astype(np.int64)).sum(1) * -int(np.iinfo(str(tensors[_STATE].dtype)).min)
-    check_sums(most.reshape(units, rank).sum(1) + np.abs(bias.astype(np.int64)), factor)
+    state_zero = _zero_point(tensors)
+    reach = most.reshape(units, rank).sum(1) * (2 if state_zero else 1)
+    limit = _limit(int((reach + np.abs(bias.astype(np.int64))).max()), factor)
+    total = "int32" if limit is None else "int64"
 
     def compute(values: te.Tensor, matrix: te.Tensor, offsets: te.Tensor) -> te.Tensor:
         steps, parts = te.reduce_axis((0, memory), "m"), te.reduce_axis((0, rank), "r")
 
         def product(b: tirx.Var, u: tirx.Var) -> tirx.Expr:
             f = u * rank + parts.var
-            value = tirx.Cast("int32", values[b, steps.var, 0, f]) * tirx.Cast("int32", matrix[f, steps.var])
-            return te.sum(value, [parts, steps])
+            value = tirx.Cast(total, values[b, steps.var, 0, f]) - tirx.const(state_zero, total)
+            return te.sum(value * tirx.Cast(total, matrix[f, steps.var]), [parts, steps])
 
         sums = te.compute((batch, units), product, "sums")
 
         def element(b: tirx.Var, u: tirx.Var) -> tirx.Expr:
-            scaled = rescaled(tirx.Cast("int64", sums[b, u] + offsets[u]), factor)
+            steps = tirx.Cast("int64", sums[b, u]) + tirx.Cast("int64", offsets[u])
+            if limit is not None:
+                steps = tirx.max(tirx.min(steps, tirx.const(limit, "int64")), tirx.const(-limit, "int64"))
+            scaled = rescaled(steps, factor)
             return clamped(scaled + tirx.const(zero_point, "int64"), "int8")
 
         return te.compute((batch, units), element, "output")
 
     return builder.call_te(compute, window, constant(weights), constant(bias), primfunc_name_hint="svdf_sum")
+
+
+def _kept(value: tirx.Expr, tensors: list[TfliteTensor]) -> tirx.Expr:
+    """A feature as the state holds it: from its zero point on, wrapped to its type as TensorFlow Lite Micro does."""
+    zero_point = _zero_point(tensors)
+    if zero_point == 0:
+        return value
+    shifted = tirx.Cast("int32", value) + tirx.const(zero_point + 128, "int32")
+    return tirx.Cast("int8", (shifted & tirx.const(255, "int32")) - tirx.const(128, "int32"))
+
+
+def _zero_point(tensors: list[TfliteTensor]) -> int:
+    """Zero point of the state."""
+    assert tensors[_STATE].scales is not None, "refused before"
+    return int(tensors[_STATE].scales.zero_point[0])
+
+
+def _limit(largest: int, factor: float) -> int | None:
+    """Number that sums may be kept to without a change of the result; None where they stay within int32.
+
+    Raises Refused where there is none.
+    """
+    limit = int(np.iinfo(np.int32).max / max(1.0, 2 * factor))
+    if largest <= limit:
+        return None
+    if limit * factor < _MOST_STEPS:
+        raise Refused(f"its sums reach {largest:.3g}, more than int32 holds")
+    return limit
 
 
 def _factor(one: TfliteTensor, other: TfliteTensor, result: TfliteTensor) -> float:

@@ -1,0 +1,1 @@
+"""One-operator TensorFlow Lite files: the operators that TensorFlow Lite Micro's Python runtime registers."""

@@ -1,0 +1,141 @@
+"""Files of one TensorFlow Lite operator each give the bytes of TensorFlow Lite Micro."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.tflite_cases import elementwise, layers, movement
+from codegen_c.kernels.elementwise.tflite_table import tflite_table
+from codegen_c.operators.kinds import QUnary, TensorType
+from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.scalar import Instruction, Operand, ScalarProgram
+from tests.support.sweeps import some_of
+from tests.support.tflite_file import Quantized, TfliteWriter
+from tests.support.tflite_runners import referenced, saved_tflite, tflite_micro
+
+CASES = {case.name: case for cases in itertools.chain(
+    elementwise.CASES.values(), movement.CASES.values(), layers.CASES.values()) for case in cases}  # fmt: skip
+# Operators that are converted here, each in the types that it has arithmetic of its own for.
+OURS = {
+    "float32": (
+        "EXPAND_DIMS, SQUEEZE all, FILL, BATCH_TO_SPACE_ND, SPACE_TO_BATCH_ND, MIRROR_PAD SYMMETRIC, "
+        "EMBEDDING_LOOKUP, DYNAMIC_UPDATE_SLICE by an input, GATHER batch, QUANTIZE to int16, "
+        "CUMSUM exclusive=True reverse=True, BATCH_MATMUL [[2, 3, 4, 6], [6, 5]] {}"
+    ),
+    "int8": (
+        "BATCH_TO_SPACE_ND, SPACE_TO_BATCH_ND, MIRROR_PAD REFLECT, DYNAMIC_UPDATE_SLICE constant, FILL, "
+        "GATHER batch, EMBEDDING_LOOKUP, ZEROS_LIKE, PRELU, SOFTMAX beta, SOFTMAX to int16, EQUAL, GREATER_EQUAL, "
+        "SQUARED_DIFFERENCE second repeated, MUL constant, SUB one number, HARD_SWISH, "
+        "RESIZE_BILINEAR (3, 7) {'HalfPixelCenters': True}, RESIZE_BILINEAR (8, 12) {'AlignCorners': True}, "
+        "RESIZE_NEAREST_NEIGHBOR (3, 7) {'AlignCorners': True}, BATCH_MATMUL [[2, 6, 4], [2, 6, 5]] {'AdjX': True}"
+    ),
+    "int16x8": (
+        "SOFTMAX, LOGISTIC of int16, TANH, PRELU, SQUARED_DIFFERENCE same shape, ADD constant, MAXIMUM same shape, "
+        "PADV2, ABS, SELECT_V2, REVERSE_V2, RELU6, BATCH_MATMUL [[2, 3, 4, 6], [6, 5]] {}"
+    ),
+}
+
+
+def named(text: str) -> list[str]:
+    """Names of cases in a list with commas, which some names have too."""
+    names, rest = [], text
+    while rest:
+        name = max((name for name in CASES if rest == name or rest.startswith(f"{name}, ")), key=len)
+        names.append(name)
+        rest = rest[len(name) :].removeprefix(", ")
+    return names
+
+
+ALWAYS = [(name, dtype, 1) for dtype, names in OURS.items() for name in named(names)]
+SWEEP = [
+    (name, dtype, seed) for name, case in CASES.items() for dtype in case.types for seed in (2, 3)
+    if (name, dtype, seed) not in ALWAYS
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("chosen", some_of(ALWAYS, sweep=SWEEP), ids=str)
+def test_operators(chosen: tuple[str, str, int], tmp_path: Path) -> None:
+    name, dtype, seed = chosen
+    data, arrays = CASES[name].file(dtype, seed)
+    try:
+        expected = tflite_micro(data, arrays)
+    except RuntimeError:
+        pytest.skip("TensorFlow Lite Micro refuses it")
+    found, _ = referenced(saved_tflite(data, tmp_path), arrays)
+    if CASES[name].real is not None and dtype == "int8":
+        pytest.skip("TensorFlow Lite Micro is not exact")
+    if expected.dtype == np.float32:
+        np.testing.assert_allclose(found[0], expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+    else:
+        np.testing.assert_array_equal(found[0], expected)
+
+
+def test_padded_blocks(tmp_path: Path) -> None:
+    """SPACE_TO_BATCH_ND pads with the zero point; TensorFlow Lite Micro with what its memory happens to hold."""
+    writer, scales = TfliteWriter(), Quantized(scale=0.1, zero_point=7)
+    x = writer.input("x", (1, 3, 2, 1), "int8", scales)
+    blocks = writer.constant("blocks", np.array([2, 2], np.int32))
+    widths = writer.constant("widths", np.array([[1, 0], [0, 2]], np.int32))
+    y = writer.operator("SPACE_TO_BATCH_ND", [x, blocks, widths], writer.tensor("y", (4, 2, 2, 1), "int8", scales))
+    array = np.arange(1, 7, dtype=np.int8).reshape(1, 3, 2, 1)
+    (found,), _ = referenced(saved_tflite(writer.finish([y]), tmp_path), [array])
+    padded = np.pad(array, ((0, 0), (1, 0), (0, 2), (0, 0)), constant_values=7)
+    parts = [padded[:, row::2, column::2] for row in range(2) for column in range(2)]
+    np.testing.assert_array_equal(found, np.concatenate(parts))
+
+
+def chain(*steps: tuple[str, float | None]) -> ScalarProgram:
+    """Functions one after the other, each of the last value and a number, or of it alone."""
+    made = []
+    for index, (function, number) in enumerate(steps):
+        last = Operand(kind="value", index=index)
+        more = () if number is None else (Operand(kind="number", number=number),)
+        made.append(Instruction(function=function, operands=(last, *more)))
+    return ScalarProgram(instructions=tuple(made))
+
+
+def hard_swish() -> ScalarProgram:
+    found = chain(("add", 3.0), ("maximum", 0.0), ("minimum", 6.0))
+    product = Instruction(function="multiply", operands=(Operand(kind="value"), Operand(kind="value", index=3)))
+    last = Operand(kind="value", index=4)
+    divided = Instruction(function="divide", operands=(last, Operand(kind="number", number=6.0)))
+    return ScalarProgram(instructions=(*found.instructions, product, divided))
+
+
+FUNCTIONS = {
+    "LOGISTIC": chain(("sigmoid", None)),
+    "TANH": chain(("tanh", None)),
+    "ABS": chain(("abs", None)),
+    "RSQRT": chain(("rsqrt", None)),
+    "HARD_SWISH": hard_swish(),
+}
+FIXED = {"LOGISTIC": (1 / 256, -128), "TANH": (1 / 128, 0)}
+
+
+@pytest.mark.parametrize("kind", FUNCTIONS)
+def test_tables_are_exact(kind: str) -> None:
+    """All 256 elements, for scales and zero points of three magnitudes."""
+    random, elements = np.random.default_rng(3), np.arange(256, dtype=np.uint8).view(np.int8)
+    for _ in range(30):
+        source = float(np.float32(10 ** random.uniform(-3, 0.3))), int(random.integers(-128, 128))
+        output = float(np.float32(source[0] * 10 ** random.uniform(-1.5, 1))), int(random.integers(-128, 128))
+        if kind == "RSQRT":  # elements below the zero point are refused
+            source, output = (source[0], -128), (float(np.float32(10 ** random.uniform(-3, 0.3))), output[1])
+        output = FIXED.get(kind, output)
+        writer = TfliteWriter()
+        x = writer.input("x", (256,), "int8", Quantized(scale=source[0], zero_point=source[1]))
+        y = writer.tensor("y", (256,), "int8", Quantized(scale=output[0], zero_point=output[1]))
+        writer.operator(kind, [x], y, "AbsOptions" if kind == "ABS" else "")
+        operator = QUnary(
+            inputs=(typed(*source),), outputs=(typed(*output),), finish=FUNCTIONS[kind], rounding="tflite"
+        )
+        expected = tflite_micro(writer.finish([y]), [elements])
+        np.testing.assert_array_equal(tflite_table(operator), expected, err_msg=f"{source} to {output}")
+
+
+def typed(scale: float, zero_point: int) -> TensorType:
+    return TensorType(shape=(256,), dtype="int8", quantization=Quantization(scale=scale, zero_point=zero_point))

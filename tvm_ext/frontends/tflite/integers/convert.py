@@ -1,0 +1,61 @@
+"""Operators on integers that are converted here, by element type, and those of a constant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tflite
+from tvm import relax
+
+from tvm_ext.frontends.tflite.integers.elementwise import (
+    add,
+    comparison,
+    leaky_relu,
+    multiply,
+    prelu,
+    squared_difference,
+    subtract,
+)
+from tvm_ext.frontends.tflite.integers.interpolation import resize_bilinear
+from tvm_ext.frontends.tflite.integers.node import IntegerNode
+from tvm_ext.frontends.tflite.integers.products import batch_matmul
+from tvm_ext.frontends.tflite.integers.sigmoid import logistic, tanh
+from tvm_ext.frontends.tflite.integers.softmax import softmax
+from tvm_ext.frontends.tflite.integers.softmax_of_bytes import softmax_of_bytes
+from tvm_ext.frontends.tflite.layers import options_of
+from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode
+
+Converter = Callable[[IntegerNode], relax.Expr]
+
+_BOTH: dict[str, Converter] = {
+    "BATCH_MATMUL": batch_matmul,
+    "PRELU": prelu,
+    "SQUARED_DIFFERENCE": squared_difference,
+}
+_OF_TYPE: dict[str, dict[str, Converter]] = {
+    "int8": {
+        **_BOTH,
+        "RESIZE_BILINEAR": resize_bilinear,
+        "EQUAL": comparison(lambda a, b: a == b), "NOT_EQUAL": comparison(lambda a, b: a != b),
+        "GREATER": comparison(lambda a, b: a > b), "GREATER_EQUAL": comparison(lambda a, b: a >= b),
+        "LESS": comparison(lambda a, b: a < b), "LESS_EQUAL": comparison(lambda a, b: a <= b),
+    },
+    "int16": {**_BOTH, "LOGISTIC": logistic, "TANH": tanh, "SOFTMAX": softmax},
+}  # fmt: skip
+# Their kernels take two activations.
+_OF_A_CONSTANT: dict[str, Converter] = {"ADD": add, "SUB": subtract, "MUL": multiply}
+
+
+def integer_converter(file: TfliteFile, node: TfliteNode) -> Converter | None:
+    """The converter of an operator whose inputs are quantized to int8 or int16; None for others."""
+    inputs = [file.tensors[index] for index in node.inputs if index >= 0]
+    if not inputs or inputs[0].scales is None or inputs[0].dtype not in _OF_TYPE:
+        return None
+    if node.operator in _OF_A_CONSTANT:
+        return _OF_A_CONSTANT[node.operator] if any(tensor.data is not None for tensor in inputs) else None
+    if node.operator == "SOFTMAX" and inputs[0].dtype == "int8":
+        is_plain = options_of(node.table, tflite.SoftmaxOptions).Beta() == 1
+        return None if is_plain and file.tensors[node.outputs[0]].dtype == "int8" else softmax_of_bytes
+    if node.operator == "LEAKY_RELU":
+        return leaky_relu if options_of(node.table, tflite.LeakyReluOptions).Alpha() < 0 else None
+    return _OF_TYPE[inputs[0].dtype].get(node.operator)

@@ -1,0 +1,88 @@
+"""An operator on integers: its tensors, their values, and how elements of several of them meet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tflite
+from tvm import relax, te, tirx
+
+from relay_passes.dataflow import array_of, static_shape
+from tvm_ext.frontends.refusals import Refused
+from tvm_ext.frontends.tflite.layers import options_of
+from tvm_ext.frontends.tflite.read_file import TfliteTensor
+
+Element = Callable[..., tirx.Expr]
+"""int64 distances of elements from their zero points -> the result's element."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class IntegerNode:
+    """An operator with one scale for each tensor. inputs, values: in the order of the file; builder: of the graph."""
+
+    table: tflite.Operator
+    inputs: tuple[TfliteTensor, ...]
+    output: TfliteTensor
+    values: tuple[relax.Expr, ...]
+    builder: relax.BlockBuilder
+
+    @property
+    def dtype(self) -> str:
+        """Element type of the result."""
+        assert self.output.dtype is not None, "refused before"
+        return self.output.dtype
+
+    def options(self, kind: type) -> Any:
+        return options_of(self.table, kind)
+
+    def scale(self, place: int | None = None) -> float:
+        """Scale of an input, or of the output. Raises Refused for several."""
+        return float(self._scales(place).scale[0])
+
+    def zero_point(self, place: int | None = None) -> int:
+        return int(self._scales(place).zero_point[0])
+
+    def array(self, place: int, name: str) -> np.ndarray:
+        """Numbers of an input. Raises Refused where the model computes them."""
+        found = array_of(self.values[place])
+        if found is None:
+            raise Refused(f"its {name} depends on data")
+        return found
+
+    def shape(self, place: int) -> tuple[int, ...]:
+        return static_shape(self.values[place])
+
+    def steps(self, source: te.Tensor, place: int, *at: tirx.Expr) -> tirx.Expr:
+        """int64 distance of an input's element from its zero point."""
+        return tirx.Cast("int64", source(*at)) - tirx.const(self.zero_point(place), "int64")
+
+    def elementwise(self, element: Element, *places: int) -> relax.Expr:
+        """The result of a function of one element of each of some inputs, repeated to one shape."""
+        shape = np.broadcast_shapes(*(self.shape(place) for place in places))
+
+        def compute(*sources: te.Tensor) -> te.Tensor:
+            def one(*at: tirx.Var) -> tirx.Expr:
+                read = [self._repeated(source, place, at) for source, place in zip(sources, places, strict=True)]
+                return element(*read)
+
+            return te.compute(shape, one, "result")
+
+        return self.builder.call_te(compute, *(self.values[place] for place in places), primfunc_name_hint="integers")
+
+    def _repeated(self, source: te.Tensor, place: int, at: tuple[tirx.Var, ...]) -> tirx.Expr:
+        extents = self.shape(place)
+        last = at[len(at) - len(extents) :]
+        return self.steps(source, place, *(0 if e == 1 else i for e, i in zip(extents, last, strict=True)))
+
+    def _scales(self, place: int | None) -> Any:
+        tensor = self.output if place is None else self.inputs[place]
+        if tensor.scales is None or tensor.scales.scale.size != 1:
+            raise Refused(f"its tensor {tensor.name!r} needs one scale")
+        return tensor.scales
+
+
+def wide(number: int) -> tirx.Expr:
+    return tirx.const(number, "int64")
