@@ -17,6 +17,7 @@ typedef struct {
     tvm_ext_image output;
     tvm_ext_window window;
     bool has_joined_weights; /* as tvm_ext_dsp_product.h says */
+    bool has_nibbles;        /* weights of 4 bits; a word of each pixel stands before the cells */
     tvm_ext_dsp_requantize requantize;
 } tvm_ext_dsp_conv2d_layer;
 
@@ -118,7 +119,9 @@ TVM_EXT_INLINE void tvm_ext_dsp_conv2d_channels(const tvm_ext_dsp_conv2d_layer *
 {
     const int32_t units = tvm_ext_dsp_conv2d_units(layer);
     int32_t sums[2 * TVM_EXT_DSP_PIXELS];
-    if (layer->has_joined_weights) {
+    if (layer->has_nibbles) {
+        tvm_ext_dsp_product_3x2_s4(sums, cells, &weights[k * units * 2], &bias[k], units);
+    } else if (layer->has_joined_weights) {
         tvm_ext_dsp_product_3x2_joined(sums, cells, &weights[k * units * 4], &bias[k], units);
     } else {
         tvm_ext_dsp_product_3x2(sums, cells, &weights[k * units * 4], &bias[k], units);
@@ -161,8 +164,10 @@ TVM_EXT_INLINE void tvm_ext_dsp_conv2d(const tvm_ext_dsp_conv2d_layer *layer, tv
                                        int32_t row_end)
 {
     const int32_t columns = layer->output.columns;
-    uint32_t *const cells = (uint32_t *)scratch;
-    uint8_t *const padded = (uint8_t *)&cells[2 * tvm_ext_dsp_conv2d_units(layer) * TVM_EXT_DSP_PIXELS];
+    const int32_t units = tvm_ext_dsp_conv2d_units(layer);
+    uint32_t *const words = (uint32_t *)scratch;
+    uint32_t *const cells = layer->has_nibbles ? &words[TVM_EXT_DSP_PIXELS] : words;
+    uint8_t *const padded = (uint8_t *)&cells[2 * units * TVM_EXT_DSP_PIXELS];
     uint8_t *pixels[TVM_EXT_DSP_PIXELS];
     int32_t lane = 0;
     for (int32_t n = 0; n < layer->output.images; ++n) {
@@ -181,7 +186,10 @@ TVM_EXT_INLINE void tvm_ext_dsp_conv2d(const tvm_ext_dsp_conv2d_layer *layer, tv
                 for (; lane < TVM_EXT_DSP_PIXELS; ++lane) {
                     pixels[lane] = pixels[0];
                 }
-                compute(pixels, weights, bias, multipliers, shifts, cells);
+                if (layer->has_nibbles) {
+                    tvm_ext_dsp_offsets(words, units, TVM_EXT_DSP_PIXELS);
+                }
+                compute(pixels, weights, bias, multipliers, shifts, words);
                 lane = 0;
             }
         }
