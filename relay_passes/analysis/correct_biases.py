@@ -28,8 +28,10 @@ def correct_biases(
     samples: Sequence[Sample],
     activations: Mapping[relax.Var, AffineQuantization],
     inputs: frozenset[relax.Var],
+    four_bits: frozenset[int] = frozenset(),
 ) -> dict[int, LinearInt8]:
     """Per linear unit its int8 form, all units that can be int8 being int8. inputs: parameters that come as int8.
+    four_bits: units whose weights have so many.
 
     As many samples are used as 256 MiB hold, spread evenly.
     """
@@ -42,15 +44,16 @@ def correct_biases(
     for index, unit in enumerate(runner.units):
         wanted = [runner.compute(index, values) for values in exact]
         if unit.kind == "linear":
-            scale = activations[unit.inputs[0]].scale
-            found[index] = quantize_linear(unit.weight, unit.axis, unit.bias, scale)
+            scale, bits = activations[unit.inputs[0]].scale, 4 if index in four_bits else 8
+            found[index] = quantize_linear(unit.weight, unit.axis, unit.bias, scale, bits=bits)
             choice = replace(choice, linear=dict(found))
             got = (runner.compute(index, values, choice).before_clamps for values in rounded)
             error = np.mean(
                 [_per_channel(unit, a.before_clamps) - _per_channel(unit, b) for a, b in zip(wanted, got, strict=True)],
                 axis=0,
             )
-            found[index] = quantize_linear(unit.weight, unit.axis, unit.bias + error.astype("float32"), scale)
+            corrected = unit.bias + error.astype("float32")
+            found[index] = quantize_linear(unit.weight, unit.axis, corrected, scale, bits=bits)
             choice = replace(choice, linear=dict(found))
         for values, result in zip(exact, wanted, strict=True):
             values[unit.result] = result.value

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import TypeVar
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels.contract import Kernel, StoredRows
+from codegen_c.kernels.contract import Kernel
 from codegen_c.kernels.convolution import qconv2d, qconv2d_packed
 from codegen_c.kernels.dense import qdense, qdense_packed
-from codegen_c.kernels.registry import select
 from codegen_c.operators.kinds import PackedQConv2d, PackedQDense, QConv2d, QDense
-from codegen_c.targets.dsp.kernels import qconv2d_packed_dsp, qdense_packed_dsp
-from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by
+from codegen_c.targets.dsp.kernels import qconv2d_packed_dsp, qdense_packed_dsp, qdepthwise_packed_dsp
+from tests.kernels.dsp import SOME, for_cortex_m4, taken_by
 from tests.kernels.harness import HOST
-from tests.kernels.quantized import FEW, assert_c_equals_reference, elements, seeds
+from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
 from tests.kernels.test_qconv2d import convolutions
 from tests.kernels.test_qdense import dense_layers
 
@@ -31,9 +29,8 @@ def packed(operator: QConv2d | QDense, kind: type[Packed]) -> Packed:
     return kind(**values | {"weight": operator.weight >> 4, "weight_scale": operator.weight_scale * np.float32(16)})
 
 
-def packed_convolutions() -> st.SearchStrategy[PackedQConv2d]:
-    every = st.one_of(convolutions(), convolutions(depthwise=True))
-    return every.map(lambda operator: packed(operator, PackedQConv2d))
+def packed_convolutions(*, depthwise: bool = False) -> st.SearchStrategy[PackedQConv2d]:
+    return convolutions(depthwise=depthwise).map(lambda operator: packed(operator, PackedQConv2d))
 
 
 def packed_layers() -> st.SearchStrategy[PackedQDense]:
@@ -48,15 +45,15 @@ def assert_equals_int8(operators: list[QConv2d] | list[QDense], seed: int, kerne
         np.testing.assert_array_equal(plain.reference(operator, arrays)[0], result)  # type: ignore[arg-type]
 
 
-@FEW
-@given(st.lists(packed_convolutions(), min_size=1, max_size=6), seeds)
+@SOME
+@given(st.lists(st.one_of(packed_convolutions(), packed_convolutions(depthwise=True)), min_size=1, max_size=6), seeds)
 def test_convolutions_in_plain_c(operators: list[PackedQConv2d], seed: int) -> None:
     taken = [operator for operator in operators if qconv2d_packed.KERNEL.refuses(operator, HOST) is None]
     if taken:
         assert_equals_int8(list(taken), seed, qconv2d_packed.KERNEL)
 
 
-@FEW
+@SOME
 @given(st.lists(packed_layers(), min_size=1, max_size=6), seeds)
 def test_dense_layers_in_plain_c(operators: list[PackedQDense], seed: int) -> None:
     taken = [operator for operator in operators if qdense_packed.KERNEL.refuses(operator, HOST) is None]
@@ -68,6 +65,14 @@ def test_dense_layers_in_plain_c(operators: list[PackedQDense], seed: int) -> No
 @given(st.lists(taken_by(qconv2d_packed_dsp.KERNEL, packed_convolutions()), min_size=1, max_size=6), seeds)
 def test_convolutions_by_the_dsp_extension(operators: list[PackedQConv2d], seed: int) -> None:
     assert_equals_int8(list(operators), seed, for_cortex_m4(qconv2d_packed_dsp.KERNEL))
+
+
+@SOME
+@given(
+    st.lists(taken_by(qdepthwise_packed_dsp.KERNEL, packed_convolutions(depthwise=True)), min_size=1, max_size=6), seeds
+)
+def test_depthwise_convolutions_by_the_dsp_extension(operators: list[PackedQConv2d], seed: int) -> None:
+    assert_equals_int8(list(operators), seed, for_cortex_m4(qdepthwise_packed_dsp.KERNEL))
 
 
 @SOME

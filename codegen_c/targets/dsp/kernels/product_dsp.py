@@ -22,7 +22,7 @@ INCLUDES = ("tvm_ext_dsp_product.h",)
 CALL_INSTRUCTIONS = 34
 # Bound of channel b's sum: 256 times it is the difference of two sums, which must fit an int32.
 JOINED_LIMIT = 1 << 23
-# Bound of channel b's sum where weights have 4 bits: 16 times it is a sum that must fit an int32.
+# Bound of sums where weights have 4 bits: 16 times each must fit an int32.
 NIBBLE_LIMIT = 1 << 27
 
 
@@ -119,13 +119,6 @@ def _nibbles(blocks: Array) -> Array:
     units = blocks.reshape(*blocks.shape[:3], -1, 2, 2)  # ..., unit, cell of two, of a pair
     elements = units.transpose(0, 3, 1, 2, 5, 4).reshape(units.shape[0], units.shape[3], units.shape[1], 2, 4)
     return pack_pairs(elements[:, :, :, 0] + np.int8(8), elements[:, :, :, 1]).view(np.int8).ravel()
-
-
-def nibble_sums_fit(source: TensorType, weight: Array) -> bool:
-    """True where 16 times every channel's products fit an int32, whatever the input."""
-    limits = np.iinfo(source.dtype)
-    largest = max(abs(int(limits.min)), int(limits.max))
-    return int(np.abs(weight.astype(np.int64)).reshape(len(weight), -1).sum(axis=1).max()) * largest < NIBBLE_LIMIT
 
 
 def start(source: TensorType, weight: Array, bias: Array) -> Array:

@@ -32,7 +32,8 @@ def is_ungrouped(operator: QConv2d, target: Target) -> bool:
 
 
 def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
-    finish = FastRequantize.of(qconv2d.requantize(operator), *qconv2d.products(operator).range())
+    requantize = FastRequantize.sixteenfold if isinstance(operator, PackedQConv2d) else FastRequantize.of
+    finish = requantize(qconv2d.requantize(operator), *qconv2d.products(operator).range())
     paired = _pair(operator)
     parameters = qconv2d.parameters(operator, finish.exact)
     rows = parameters[-2:]

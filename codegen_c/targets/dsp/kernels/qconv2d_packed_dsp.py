@@ -9,15 +9,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
+from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.convolution.qconv2d_packed import CONSTRAINTS
 from codegen_c.operators.kinds import PackedQConv2d
 from codegen_c.targets.dsp.kernels import qconv2d_dsp
-from codegen_c.targets.dsp.kernels.product_dsp import nibble_sums_fit
+from codegen_c.targets.dsp.kernels.product_dsp import NIBBLE_LIMIT
 
 
 def sixteenfold_sums_fit(operator: PackedQConv2d, target: Target) -> bool:
-    """products of a channel must add up to less than 2^27, whatever the input"""
-    return nibble_sums_fit(operator.inputs[0], operator.weight)
+    """bias and products must add up to less than 2^27, whatever the input"""
+    low, high = qconv2d.products(operator).range()
+    return bool((low > -NIBBLE_LIMIT).all() and (high < NIBBLE_LIMIT).all())
 
 
 def implement(operator: PackedQConv2d, target: Target, stored: StoredRows) -> Implementation:

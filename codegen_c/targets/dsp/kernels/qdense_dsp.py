@@ -80,13 +80,18 @@ class _Layer:
     def of(cls, operator: QDense) -> Self:
         source = operator.inputs[0]
         begin = start(source, operator.weight, operator.bias)
+        requantize = FastRequantize.sixteenfold if isinstance(operator, PackedQDense) else FastRequantize.of
         return cls(
             depth=operator.weight.shape[1],
             paired=PairedWeights.of(
-                operator.weight[:, np.newaxis, :], begin, source, pixels=1, width=WIDTH,
+                operator.weight[:, np.newaxis, :],
+                begin,
+                source,
+                pixels=1,
+                width=WIDTH,
                 in_nibbles=isinstance(operator, PackedQDense),
             ),
-            finish=FastRequantize.of(qdense.requantize(operator), *qdense.products(operator).range()),
+            finish=requantize(qdense.requantize(operator), *qdense.products(operator).range()),
         )
 
     def at_best(self, channels: int, *, least_scratch: bool) -> _Layer:

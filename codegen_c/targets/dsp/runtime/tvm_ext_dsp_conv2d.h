@@ -126,13 +126,14 @@ TVM_EXT_INLINE void tvm_ext_dsp_conv2d_channels(const tvm_ext_dsp_conv2d_layer *
     } else {
         tvm_ext_dsp_product_3x2(sums, cells, &weights[k * units * 4], &bias[k], units);
     }
+    const int32_t down = layer->has_nibbles && layer->requantize.rounds_twice ? 4 : 0;
     for (int32_t j = 0; j < count; ++j) {
         const int32_t multiplier = tvm_ext_dsp_multiplier(&layer->requantize, multipliers, k + j);
         const int32_t shift = tvm_ext_dsp_shift(&layer->requantize, shifts, k + j);
         const int32_t *const sum = &sums[j * TVM_EXT_DSP_PIXELS];
-        output[2][k + j] = (uint8_t)tvm_ext_dsp_element(&layer->requantize, sum[2], multiplier, shift);
-        output[1][k + j] = (uint8_t)tvm_ext_dsp_element(&layer->requantize, sum[1], multiplier, shift);
-        output[0][k + j] = (uint8_t)tvm_ext_dsp_element(&layer->requantize, sum[0], multiplier, shift);
+        output[2][k + j] = (uint8_t)tvm_ext_dsp_element(&layer->requantize, sum[2] >> down, multiplier, shift);
+        output[1][k + j] = (uint8_t)tvm_ext_dsp_element(&layer->requantize, sum[1] >> down, multiplier, shift);
+        output[0][k + j] = (uint8_t)tvm_ext_dsp_element(&layer->requantize, sum[0] >> down, multiplier, shift);
     }
 }
 
@@ -187,7 +188,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_conv2d(const tvm_ext_dsp_conv2d_layer *layer, tv
                     pixels[lane] = pixels[0];
                 }
                 if (layer->has_nibbles) {
-                    tvm_ext_dsp_offsets(words, units, TVM_EXT_DSP_PIXELS);
+                    tvm_ext_dsp_offsets_3(words, units);
                 }
                 compute(pixels, weights, bias, multipliers, shifts, words);
                 lane = 0;

@@ -71,10 +71,11 @@ TVM_EXT_INLINE void tvm_ext_dsp_dense_finish(const tvm_ext_dsp_dense_layer *laye
                                              const int32_t *restrict multipliers, const uint8_t *restrict shifts,
                                              int32_t k, int32_t count)
 {
+    const int32_t down = layer->has_nibbles && layer->requantize.rounds_twice ? 4 : 0;
     for (int32_t j = 0; j < count; ++j) {
         const int32_t multiplier = tvm_ext_dsp_multiplier(&layer->requantize, multipliers, k + j);
         const int32_t shift = tvm_ext_dsp_shift(&layer->requantize, shifts, k + j);
-        output[k + j] = (uint8_t)tvm_ext_dsp_element_once(&layer->requantize, sums[j], multiplier, shift);
+        output[k + j] = (uint8_t)tvm_ext_dsp_element_once(&layer->requantize, sums[j] >> down, multiplier, shift);
     }
 }
 
@@ -94,7 +95,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_dense(const tvm_ext_dsp_dense_layer *layer, cons
         int32_t sums[TVM_EXT_DSP_WIDTH];
         if (layer->has_nibbles) {
             (void)tvm_ext_dsp_dense_expand(layer, &((uint32_t *)scratch)[1], x, layer->depth);
-            tvm_ext_dsp_offsets((uint32_t *)scratch, units, 1);
+            tvm_ext_dsp_offsets_1((uint32_t *)scratch, units);
             x = scratch;
         } else if (!layer->is_direct) {
             (void)tvm_ext_dsp_dense_expand(layer, (uint32_t *)scratch, x, layer->depth);

@@ -10,7 +10,8 @@
  *
  * For the `s4` functions weights have 4 bits: a word holds four depths of A and B, in bytes u + 16 b with u = a + 8, those
  * of depths 0 and 2 the even ones. Widened, they are multiplied as they stand, and with u masked out: that gives 16 times
- * B's sum, the difference A's and 8 times the pixel's elements, which begin with a word in front of the cells.
+ * B's sum, the difference A's and 8 times the pixel's elements, which are taken off by a word in front of the cells. All
+ * these sums are given 16 times: requantized so, they leave room for a high product.
  */
 #ifndef TVM_EXT_DSP_PRODUCT_H
 #define TVM_EXT_DSP_PRODUCT_H
@@ -75,19 +76,36 @@ TVM_EXT_DSP_SHARED uint32_t *tvm_ext_dsp_fill_3(uint32_t *cell, uint32_t pair, i
     return cell;
 }
 
-/* Words in front of the cells of `pixels` pixels side by side: -8 times the sum of each one's elements. */
-TVM_EXT_DSP_SHARED void tvm_ext_dsp_offsets(uint32_t *words, int32_t units, int32_t pixels)
+/* -8 times the elements of a cell, added to a sum. */
+static inline int32_t tvm_ext_dsp_offset(uint32_t cell, int32_t sum)
 {
-    const uint32_t *cell = &words[pixels];
-    for (int32_t p = 0; p < pixels; ++p) {
-        words[p] = 0;
+    return tvm_ext_dsp_smlad(cell, 0xfff8fff8u, sum);
+}
+
+/* The word in front of the cells of one pixel: -8 times the sum of its elements. */
+TVM_EXT_DSP_SHARED void tvm_ext_dsp_offsets_1(uint32_t *words, int32_t units)
+{
+    const uint32_t *const end = &words[1 + (2 * units)];
+    int32_t sum = 0;
+    for (const uint32_t *cell = &words[1]; cell < end; cell += 2) {
+        sum = tvm_ext_dsp_offset(cell[1], tvm_ext_dsp_offset(cell[0], sum));
     }
-    for (int32_t u = 0; u < 2 * units; ++u) {
-        for (int32_t p = 0; p < pixels; ++p) {
-            words[p] = (uint32_t)tvm_ext_dsp_smlad(cell[p], 0xfff8fff8u, (int32_t)words[p]);
-        }
-        cell += pixels;
+    words[0] = (uint32_t)sum;
+}
+
+/* The same of 3 pixels side by side. */
+TVM_EXT_DSP_SHARED void tvm_ext_dsp_offsets_3(uint32_t *words, int32_t units)
+{
+    const uint32_t *const end = &words[3 + (6 * units)];
+    int32_t sum0 = 0, sum1 = 0, sum2 = 0;
+    for (const uint32_t *cell = &words[3]; cell < end; cell += 6) {
+        sum0 = tvm_ext_dsp_offset(cell[3], tvm_ext_dsp_offset(cell[0], sum0));
+        sum1 = tvm_ext_dsp_offset(cell[4], tvm_ext_dsp_offset(cell[1], sum1));
+        sum2 = tvm_ext_dsp_offset(cell[5], tvm_ext_dsp_offset(cell[2], sum2));
     }
+    words[0] = (uint32_t)sum0;
+    words[1] = (uint32_t)sum1;
+    words[2] = (uint32_t)sum2;
 }
 
 #if TVM_EXT_DSP
@@ -206,7 +224,7 @@ TVM_EXT_DSP_PRODUCT(
     "stm r0, {r7, r8, r9, r10, r11, lr}\n\t"
     TVM_EXT_DSP_LEAVE)
 
-/* The same from weights of 4 bits, 4 bytes a unit. x: cells behind their words. */
+/* 16 times the same from weights of 4 bits, 4 bytes a unit. x: cells behind their words. */
 TVM_EXT_DSP_PRODUCT(
     tvm_ext_dsp_product_3x2_s4,
     TVM_EXT_DSP_ENTER("72", "2")
@@ -225,9 +243,12 @@ TVM_EXT_DSP_PRODUCT(
     "sub r7, r7, r10\n\t"
     "sub r8, r8, r11\n\t"
     "sub r9, r9, lr\n\t"
-    "add r10, r3, r10, asr #4\n\t"
-    "add r11, r3, r11, asr #4\n\t"
-    "add lr, r3, lr, asr #4\n\t"
+    "lsl r7, r7, #4\n\t"
+    "lsl r8, r8, #4\n\t"
+    "lsl r9, r9, #4\n\t"
+    "add r10, r10, r3, lsl #4\n\t"
+    "add r11, r11, r3, lsl #4\n\t"
+    "add lr, lr, r3, lsl #4\n\t"
     "stm r0, {r7, r8, r9, r10, r11, lr}\n\t"
     TVM_EXT_DSP_LEAVE)
 
@@ -259,7 +280,7 @@ TVM_EXT_DSP_PRODUCT(
 TVM_EXT_DSP_PRODUCT_1X4(tvm_ext_dsp_product_1x4, "72", TVM_EXT_DSP_1X4_CELLS)
 TVM_EXT_DSP_PRODUCT_1X4_JOINED(tvm_ext_dsp_product_1x4_joined, "56", TVM_EXT_DSP_1X4_CELLS)
 
-/* The same from weights of 4 bits, 8 bytes a unit. x: cells behind their word. */
+/* 16 times the same from weights of 4 bits, 8 bytes a unit. x: cells behind their word. */
 TVM_EXT_DSP_PRODUCT(
     tvm_ext_dsp_product_1x4_s4,
     TVM_EXT_DSP_ENTER("72", "3")
@@ -277,8 +298,10 @@ TVM_EXT_DSP_PRODUCT(
     "ldr r5, [r3, #12]\n\t"
     "sub r7, r7, r8\n\t"
     "sub r9, r9, r10\n\t"
-    "add r8, r4, r8, asr #4\n\t"
-    "add r10, r5, r10, asr #4\n\t"
+    "lsl r7, r7, #4\n\t"
+    "lsl r9, r9, #4\n\t"
+    "add r8, r8, r4, lsl #4\n\t"
+    "add r10, r10, r5, lsl #4\n\t"
     "stm r0, {r7, r8, r9, r10}\n\t"
     TVM_EXT_DSP_LEAVE)
 
@@ -314,7 +337,7 @@ static inline void tvm_ext_dsp_product(int32_t *sums, const uint32_t *cells, con
     }
 }
 
-/* The same from weights of 4 bits. */
+/* 16 times the same from weights of 4 bits. */
 static inline void tvm_ext_dsp_product_s4(int32_t *sums, const uint32_t *words, const int8_t *weights,
                                           const int32_t *bias, int32_t units, int32_t pixels, int32_t channels)
 {
@@ -329,8 +352,8 @@ static inline void tvm_ext_dsp_product_s4(int32_t *sums, const uint32_t *words, 
                 second = tvm_ext_dsp_smlad(cells[0], even & 0xfff0fff0u, second);
                 second = tvm_ext_dsp_smlad(cells[pixels], odd & 0xfff0fff0u, second);
             }
-            sums[(k * pixels) + p] = (int32_t)((uint32_t)bias[k] + (uint32_t)both - (uint32_t)second);
-            sums[((k + 1) * pixels) + p] = (int32_t)((uint32_t)bias[k + 1] + (uint32_t)(second >> 4));
+            sums[(k * pixels) + p] = (int32_t)(((uint32_t)bias[k] + (uint32_t)both - (uint32_t)second) << 4);
+            sums[((k + 1) * pixels) + p] = (int32_t)(((uint32_t)bias[k + 1] << 4) + (uint32_t)second);
         }
     }
 }
