@@ -44,11 +44,11 @@ from tvm_ext.fitter import Spread
 
 
 def quantizing(
-    platform: Platform, options: BuildOptions, data: Calibration, saved_bytes: int | None = None
+    platform: Platform, options: BuildOptions, data: Calibration, saved_bytes: int = 0
 ) -> list[tvm.transform.Pass]:
     """Passes before all others: a loaded float module to QDQ form.
 
-    saved_bytes: as many as weights of 4 bits have to save; None where the option `weights` says which layers have them.
+    saved_bytes: those that weights of 4 bits have to save, beyond what the options ask for.
     """
     packs_depthwise = instruction_set_of(platform.processor).packs_depthwise
     bits = WeightBits(weights=options.weights, saved_bytes=saved_bytes, packs_depthwise=packs_depthwise)

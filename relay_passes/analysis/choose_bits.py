@@ -27,12 +27,12 @@ Corrected = Callable[[frozenset[int]], Mapping[int, LinearInt8]]
 class WeightBits:
     """Layers that are to have weights of 4 bits.
 
-    weights: none, as many as leave every output at `min_snr_db`, or all candidates. saved_bytes: as many as save so much,
-    whatever they cost; None where that does not count. packs_depthwise: depthwise convolutions are candidates.
+    weights: none, as many as leave every output at `min_snr_db`, or all candidates. saved_bytes: those that further
+    layers have to save, whatever they cost. packs_depthwise: depthwise convolutions are candidates.
     """
 
     weights: Weights = "int8"
-    saved_bytes: int | None = None
+    saved_bytes: int = 0
     packs_depthwise: bool = False
 
     def candidates(self, units: Sequence[Unit]) -> list[int]:
@@ -57,8 +57,10 @@ def choose_bits(
 ) -> frozenset[int]:
     """Units of `choice` whose weights get 4 bits; `choice` has all of them in 8."""
     found = [index for index in wanted.candidates(runner.units) if index in choice.units]
-    if wanted.weights == "int4" or not found or (wanted.weights == "int8" and not wanted.saved_bytes):
-        return frozenset(found if wanted.weights == "int4" else ())
+    if wanted.weights == "int4":
+        return frozenset(found)
+    if wanted.weights == "int8" and not wanted.saved_bytes:
+        return frozenset()
     samples, narrow = spread(samples, _NUM_TRIAL_SAMPLES), corrected(frozenset(found))
 
     def cost(index: int) -> float:
@@ -66,22 +68,29 @@ def choose_bits(
         return 10 ** (-output_db(runner, samples, alone) / 10) / saved_bytes(runner.units[index])
 
     order = sorted(found, key=lambda index: (cost(index), index))
-    taken: list[int] = []
-    for index in order:
-        if wanted.saved_bytes is not None:
-            if sum(saved_bytes(runner.units[other]) for other in taken) >= wanted.saved_bytes:
-                break
-        elif output_db(runner, samples, _with(choice, corrected, [*taken, index])) < min_snr_db:
-            continue
-        taken.append(index)
-    return frozenset(taken)
+
+    def reaches(count: int) -> bool:
+        tried = replace(choice, linear=corrected(frozenset(order[:count])))
+        return output_db(runner, samples, tried) >= min_snr_db
+
+    count = _most(len(order), reaches) if wanted.weights == "mixed" else 0
+    saved = 0
+    while saved < wanted.saved_bytes and count < len(order):
+        saved += saved_bytes(runner.units[order[count]])
+        count += 1
+    return frozenset(order[:count])
+
+
+def _most(limit: int, holds: Callable[[int], bool]) -> int:
+    """Largest number up to the limit for which it holds, by halving; it is taken to hold for 0."""
+    low, high = 0, limit
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle - 1)
+    return low
 
 
 def saved_bytes(unit: Unit) -> int:
     """Bytes that weights of 4 bits save."""
     assert unit.weight is not None, "linear units have weights"
     return max(1, unit.weight.size // 2)
-
-
-def _with(choice: Int8Choice, corrected: Corrected, units: Sequence[int]) -> Int8Choice:
-    return replace(choice, linear=corrected(frozenset(units)))

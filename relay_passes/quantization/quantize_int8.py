@@ -55,7 +55,7 @@ class QuantizeInt8:
     resets: samples before which states begin anew. labels: per sample the index of the largest element the first output
     should have. elementwise: operators the backend computes element by element. float_io: inputs and outputs stay
     float32. min_snr_db: how good every output must be; operators are left float until it is. float_allowed: False where
-    nothing may be left float. bits: which layers get weights of 4 bits.
+    nothing may be left float. bits: layers that get weights of 4 bits, none by default.
 
     Raises UnsupportedModel for a model that is quantized already, computes nothing in float, or, where float is not
     allowed, holds operators without an int8 form.
@@ -71,9 +71,9 @@ class QuantizeInt8:
         float_io: bool = False,
         min_snr_db: float = 10.0,
         float_allowed: bool = True,
-        bits: WeightBits = WeightBits(),
+        bits: WeightBits | None = None,
     ) -> None:
-        self.bits = bits
+        self.bits = bits or WeightBits()
         self.samples, self.labels, self.resets, self.elementwise = samples, labels, resets, elementwise
         self.float_io, self.min_snr_db, self.float_allowed = float_io, min_snr_db, float_allowed
 

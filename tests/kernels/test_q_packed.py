@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import TypeVar
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,12 +15,16 @@ from codegen_c.kernels.convolution import qconv2d, qconv2d_packed
 from codegen_c.kernels.dense import qdense, qdense_packed
 from codegen_c.operators.kinds import PackedQConv2d, PackedQDense, QConv2d, QDense
 from codegen_c.targets.dsp.kernels import qconv2d_packed_dsp, qdense_packed_dsp, qdepthwise_packed_dsp
+from codegen_c.targets.helium.kernels import qconv2d_packed_helium, qdense_packed_helium, qpointwise_packed_helium
 from tests.kernels.dsp import SOME, for_cortex_m4, taken_by
 from tests.kernels.harness import HOST
+from tests.kernels.helium import assert_same_bytes, takes
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
 from tests.kernels.test_qconv2d import convolutions
+from tests.kernels.test_qconv2d_helium import convolutions as helium_convolutions
 from tests.kernels.test_qdense import dense_layers
 
+HELIUM = (qconv2d_packed_helium.KERNEL, qpointwise_packed_helium.KERNEL)
 Packed = TypeVar("Packed", PackedQConv2d, PackedQDense)
 
 
@@ -79,3 +84,18 @@ def test_depthwise_convolutions_by_the_dsp_extension(operators: list[PackedQConv
 @given(st.lists(taken_by(qdense_packed_dsp.KERNEL, packed_layers()), min_size=1, max_size=6), seeds)
 def test_dense_layers_by_the_dsp_extension(operators: list[PackedQDense], seed: int) -> None:
     assert_equals_int8(list(operators), seed, for_cortex_m4(qdense_packed_dsp.KERNEL))
+
+
+@pytest.mark.parametrize("kernel", HELIUM, ids=lambda kernel: kernel.name)
+@SOME
+@given(st.data(), seeds)
+def test_convolutions_by_helium(kernel: Kernel, data: st.DataObject, seed: int) -> None:
+    shapes = helium_convolutions(pointwise=kernel is qpointwise_packed_helium.KERNEL)
+    every = shapes.map(lambda operator: packed(operator, PackedQConv2d)).filter(takes(kernel))
+    assert_same_bytes(kernel, data.draw(st.lists(every, min_size=1, max_size=4)), seed)
+
+
+@SOME
+@given(st.lists(packed_layers().filter(takes(qdense_packed_helium.KERNEL)), min_size=1, max_size=6), seeds)
+def test_dense_layers_by_helium(operators: list[PackedQDense], seed: int) -> None:
+    assert_same_bytes(qdense_packed_helium.KERNEL, list(operators), seed)

@@ -1,4 +1,4 @@
-"""Weights of 4 bits, two to a byte. Which two share one is each kernel's choice, for instructions that part them differ."""
+"""Weights of 4 bits, two to a byte. Each kernel chooses which two share one, by the instructions that part them."""
 
 from __future__ import annotations
 

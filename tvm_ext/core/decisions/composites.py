@@ -68,7 +68,7 @@ class QuantizedRounding(Decision):
 
 @dataclass(frozen=True, kw_only=True)
 class StoredWeights(Decision):
-    """Bits in which the weights of a quantized composite are stored; its constants stay int8, whose values they hold."""
+    """Bits in which the weights of a quantized composite are stored; its constants stay int8."""
 
     bits: int = attribute("weight_bits", 8, read=int)
 
