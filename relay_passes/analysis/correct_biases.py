@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from relay_passes.analysis.int8_parameters import AffineQuantization, LinearInt8, quantize_linear
+from relay_passes.analysis.int8_parameters import NIBBLES, AffineQuantization, LinearInt8, quantize_linear
 from relay_passes.analysis.quantization_units import Unit
+from relay_passes.analysis.round_weights import rounded_weights
 from relay_passes.analysis.run_units import Array, Int8Choice, Sample, UnitRunner
 from relay_passes.dataflow import static_shape
 
@@ -46,6 +47,8 @@ def correct_biases(
         if unit.kind == "linear":
             scale, bits = activations[unit.inputs[0]].scale, 4 if index in four_bits else 8
             found[index] = quantize_linear(unit.weight, unit.axis, unit.bias, scale, bits=bits)
+            integers = _compensated(unit, found[index], activations, rounded) if bits == 4 else found[index].weight
+            found[index] = replace(found[index], weight=integers)
             choice = replace(choice, linear=dict(found))
             got = (runner.compute(index, values, choice).before_clamps for values in rounded)
             error = np.mean(
@@ -53,7 +56,9 @@ def correct_biases(
                 axis=0,
             )
             corrected = unit.bias + error.astype("float32")
-            found[index] = quantize_linear(unit.weight, unit.axis, corrected, scale, bits=bits)
+            again = quantize_linear(unit.weight, unit.axis, corrected, scale, bits=bits)
+            same = np.array_equal(again.weight_scale, found[index].weight_scale)
+            found[index] = replace(again, weight=integers) if same else again
             choice = replace(choice, linear=dict(found))
         for values, result in zip(exact, wanted, strict=True):
             values[unit.result] = result.value
@@ -63,6 +68,19 @@ def correct_biases(
             for var in runner.dead_after.get(index, ()):
                 del values[var]
     return found
+
+
+def _compensated(
+    unit: Unit,
+    linear: LinearInt8,
+    activations: Mapping[relax.Var, AffineQuantization],
+    samples: Sequence[Mapping[relax.Var, Any]],
+) -> Array:
+    """The unit's weights, rounded so that its products on the samples' values come nearest."""
+    (var,) = unit.inputs
+    inputs = (activations[var].rounded(values[var]) for values in samples)
+    found = rounded_weights(unit, inputs, linear.weight_scale, NIBBLES)
+    return linear.weight if found is None else found
 
 
 def spread(samples: Sequence[Sample], count: int) -> Sequence[Sample]:

@@ -15,7 +15,7 @@ Array = np.ndarray
 INT8 = np.iinfo("int8")
 _LARGEST_WEIGHT = 127
 # Weights of 4 bits, and parts of a channel's largest weight tried as the largest number that they say.
-_NIBBLES = (-8, 7)
+NIBBLES = (-8, 7)
 _SHRINKS = np.linspace(1.0, 0.4, 31)
 # Bias and products share one int32, so a bias gets a quarter of it at most.
 _LARGEST_BIAS = 1 << 29
@@ -90,7 +90,7 @@ def quantize_linear(weight: Array, axis: int, bias: Array, input_scale: float, *
     scale = np.maximum(best, needed).astype("float32")
     scale = np.where(scale < np.finfo("float32").tiny, np.float32(1), scale)
     shape = [-1 if index == axis else 1 for index in range(weight.ndim)]
-    low, high = (-_LARGEST_WEIGHT, _LARGEST_WEIGHT) if bits == 8 else _NIBBLES
+    low, high = (-_LARGEST_WEIGHT, _LARGEST_WEIGHT) if bits == 8 else NIBBLES
     integers = np.clip(np.rint(weight / scale.reshape(shape)), low, high)
     bias_scale = (np.float32(input_scale) * scale).astype("float32")
     bias_scale = np.maximum(bias_scale, np.finfo("float32").tiny)
@@ -103,6 +103,6 @@ def quantize_linear(weight: Array, axis: int, bias: Array, input_scale: float, *
 def _nearest_scale(weight: Array, largest: Array) -> Array:
     """Scales float64[K] by which 4 bits come nearest to the weights float32[K, ...], of those tried."""
     rows = weight.reshape(len(weight), -1).astype("float64")
-    tried = np.maximum(np.outer(_SHRINKS, largest / _NIBBLES[1]), np.finfo("float32").tiny)[:, :, np.newaxis]
-    errors = [np.square(np.clip(np.rint(rows / scale), *_NIBBLES) * scale - rows).sum(axis=1) for scale in tried]
+    tried = np.maximum(np.outer(_SHRINKS, largest / NIBBLES[1]), np.finfo("float32").tiny)[:, :, np.newaxis]
+    errors = [np.square(np.clip(np.rint(rows / scale), *NIBBLES) * scale - rows).sum(axis=1) for scale in tried]
     return np.take_along_axis(tried[:, :, 0], np.argmin(errors, axis=0)[np.newaxis], axis=0)[0]
