@@ -29,18 +29,18 @@ def within_flash(compiled: Callable[[BuildOptions, int], FlashTry], options: Bui
     compiled: a try, by bytes that weights of 4 bits have to save beyond those that `options.weights` gives them to. A
     float model that may be quantized is, where it takes too much. Raises DoesNotFit.
     """
-    more, before = 0, 0
-    found = compiled(options, more)
+    more, found = 0, compiled(options, 0)
+    most = found.compiled.program.weights_bytes
     for _ in range(MOST_TRIES):
         missing = 0 if options.flash is None else found.compiled.program.weights_bytes - options.flash
         if missing <= 0:
             return found
         if found.quantize == "none" and options.quantize == "auto":
             options = replace(options, quantize="int8")
-        elif found.quantize == "none" or found.compiled.program.weights_bytes == before:
+        elif found.quantize == "none" or more > most:
             break
         else:
-            more, before = more + missing, found.compiled.program.weights_bytes
+            more = 2 * more + missing
         found = compiled(options, more)
     raise exceeds_flash(found.compiled, options)
 
@@ -48,7 +48,8 @@ def within_flash(compiled: Callable[[BuildOptions, int], FlashTry], options: Bui
 def exceeds_flash(compiled: Compiled, options: BuildOptions) -> DoesNotFit:
     """The error of constants that take more than the budget."""
     return DoesNotFit(
-        f"{compiled.program.name}: its constants are {compiled.program.weights_bytes} B, and flash = {options.flash}. Of a "
-        "float model, quantize = 'int8' or 'auto' with calibration data makes weights of 8 bits, and of 4 where that is "
-        "not enough; of a quantized one weights = 'mixed' packs what 4 bits hold. Else give more, or change the model."
+        f"{compiled.program.name}: its constants are {compiled.program.weights_bytes} B, and flash = {options.flash}. "
+        "Of a float model, quantize = 'int8' or 'auto' with calibration data makes weights of 8 bits, and of 4 where "
+        "that is not enough; of a quantized one weights = 'mixed' packs what 4 bits hold. Else give more, or change "
+        "the model."
     )

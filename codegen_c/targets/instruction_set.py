@@ -60,6 +60,6 @@ class InstructionSet:
     title: str
     floats: FloatBlocks = FloatBlocks()
     calibration: Mapping[str, float] = field(default_factory=dict[str, float], hash=False)
-    packs_depthwise: bool = True
+    packs_depthwise: bool = False
     startups: tuple[Startup, ...] = ()
     package: str = ""

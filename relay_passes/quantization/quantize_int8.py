@@ -116,9 +116,7 @@ class QuantizeInt8:
         rewritten = insert_qdq(func, units, choice, int8_results=not self.float_io, num_states=len(steps.states))
         changed.update_func(mod.get_global_var("main"), rewritten)
         begun = _begun(func, steps.states, choice)
-        report = self._report(runner, choice, measured, left)
-        if narrow & choice.units:
-            report["four_bit_weights"] = [runner.units[index].name for index in sorted(narrow & choice.units)]
+        report = self._report(runner, choice, measured, left, narrow)
         if steps.states:
             report |= _carried_report(carried_error(runner, steps, choice), begun)
         return QuantizationMeasured(report=report).write(KeptStates(states=begun).write(changed))
@@ -157,7 +155,12 @@ class QuantizeInt8:
         return other[0], [*other[1], *(LeftFloat(name=name, reason=reason) for name in dict.fromkeys(names))]
 
     def _report(
-        self, runner: UnitRunner, choice: Int8Choice, measured: Measured, left: Sequence[LeftFloat]
+        self,
+        runner: UnitRunner,
+        choice: Int8Choice,
+        measured: Measured,
+        left: Sequence[LeftFloat],
+        narrow: frozenset[int],
     ) -> dict[str, Any]:
         computing = [index for index in measured.db if runner.units[index].kind != "move"]
         return {
@@ -167,6 +170,7 @@ class QuantizeInt8:
                     "name": runner.units[index].name,
                     "snr_db": measured.db[index],
                     "dtype": "int8" if index in choice.units else "float32",
+                    **({"weight_bits": 4} if index in narrow & choice.units else {}),
                 }
                 for index in computing
             ],

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import Kernel
@@ -24,6 +24,7 @@ from tests.kernels.test_qconv2d import convolutions
 from tests.kernels.test_qconv2d_helium import convolutions as helium_convolutions
 from tests.kernels.test_qdense import dense_layers
 
+FEWER = settings(SOME, max_examples=2)
 HELIUM = (qconv2d_packed_helium.KERNEL, qpointwise_packed_helium.KERNEL)
 Packed = TypeVar("Packed", PackedQConv2d, PackedQDense)
 
@@ -50,52 +51,52 @@ def assert_equals_int8(operators: list[QConv2d] | list[QDense], seed: int, kerne
         np.testing.assert_array_equal(plain.reference(operator, arrays)[0], result)  # type: ignore[arg-type]
 
 
-@SOME
-@given(st.lists(st.one_of(packed_convolutions(), packed_convolutions(depthwise=True)), min_size=1, max_size=6), seeds)
+@FEWER
+@given(st.lists(st.one_of(packed_convolutions(), packed_convolutions(depthwise=True)), min_size=1, max_size=3), seeds)
 def test_convolutions_in_plain_c(operators: list[PackedQConv2d], seed: int) -> None:
     taken = [operator for operator in operators if qconv2d_packed.KERNEL.refuses(operator, HOST) is None]
     if taken:
         assert_equals_int8(list(taken), seed, qconv2d_packed.KERNEL)
 
 
-@SOME
-@given(st.lists(packed_layers(), min_size=1, max_size=6), seeds)
+@FEWER
+@given(st.lists(packed_layers(), min_size=1, max_size=3), seeds)
 def test_dense_layers_in_plain_c(operators: list[PackedQDense], seed: int) -> None:
     taken = [operator for operator in operators if qdense_packed.KERNEL.refuses(operator, HOST) is None]
     if taken:
         assert_equals_int8(list(taken), seed, qdense_packed.KERNEL)
 
 
-@SOME
-@given(st.lists(taken_by(qconv2d_packed_dsp.KERNEL, packed_convolutions()), min_size=1, max_size=6), seeds)
+@FEWER
+@given(st.lists(taken_by(qconv2d_packed_dsp.KERNEL, packed_convolutions()), min_size=1, max_size=3), seeds)
 def test_convolutions_by_the_dsp_extension(operators: list[PackedQConv2d], seed: int) -> None:
     assert_equals_int8(list(operators), seed, for_cortex_m4(qconv2d_packed_dsp.KERNEL))
 
 
-@SOME
+@FEWER
 @given(
-    st.lists(taken_by(qdepthwise_packed_dsp.KERNEL, packed_convolutions(depthwise=True)), min_size=1, max_size=6), seeds
+    st.lists(taken_by(qdepthwise_packed_dsp.KERNEL, packed_convolutions(depthwise=True)), min_size=1, max_size=3), seeds
 )
 def test_depthwise_convolutions_by_the_dsp_extension(operators: list[PackedQConv2d], seed: int) -> None:
     assert_equals_int8(list(operators), seed, for_cortex_m4(qdepthwise_packed_dsp.KERNEL))
 
 
-@SOME
-@given(st.lists(taken_by(qdense_packed_dsp.KERNEL, packed_layers()), min_size=1, max_size=6), seeds)
+@FEWER
+@given(st.lists(taken_by(qdense_packed_dsp.KERNEL, packed_layers()), min_size=1, max_size=3), seeds)
 def test_dense_layers_by_the_dsp_extension(operators: list[PackedQDense], seed: int) -> None:
     assert_equals_int8(list(operators), seed, for_cortex_m4(qdense_packed_dsp.KERNEL))
 
 
 @pytest.mark.parametrize("kernel", HELIUM, ids=lambda kernel: kernel.name)
-@SOME
+@FEWER
 @given(st.data(), seeds)
 def test_convolutions_by_helium(kernel: Kernel, data: st.DataObject, seed: int) -> None:
     shapes = helium_convolutions(pointwise=kernel is qpointwise_packed_helium.KERNEL)
     every = shapes.map(lambda operator: packed(operator, PackedQConv2d)).filter(takes(kernel))
-    assert_same_bytes(kernel, data.draw(st.lists(every, min_size=1, max_size=4)), seed)
+    assert_same_bytes(kernel, data.draw(st.lists(every, min_size=1, max_size=3)), seed)
 
 
-@SOME
-@given(st.lists(packed_layers().filter(takes(qdense_packed_helium.KERNEL)), min_size=1, max_size=6), seeds)
+@FEWER
+@given(st.lists(packed_layers().filter(takes(qdense_packed_helium.KERNEL)), min_size=1, max_size=3), seeds)
 def test_dense_layers_by_helium(operators: list[PackedQDense], seed: int) -> None:
     assert_same_bytes(qdense_packed_helium.KERNEL, list(operators), seed)

@@ -30,6 +30,5 @@ TARGET = InstructionSet(
         "qsoftmax_i8": 0.5,
         "softmax_f32": 0.74,
     },
-    packs_depthwise=False,
     startups=(ARM_M,),
 )

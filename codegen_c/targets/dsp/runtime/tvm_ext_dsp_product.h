@@ -8,10 +8,10 @@
  * difference of those products and A's is 256 times B's. They need every a + 256 b to fit 16 bits, and the products
  * of each channel B to add up to less than 2^23, whatever the activations.
  *
- * For the `s4` functions weights have 4 bits: a word holds four depths of A and B, in bytes u + 16 b with u = a + 8, those
- * of depths 0 and 2 the even ones. Widened, they are multiplied as they stand, and with u masked out: that gives 16 times
- * B's sum, the difference A's and 8 times the pixel's elements, which are taken off by a word in front of the cells. All
- * these sums are given 16 times: requantized so, they leave room for a high product.
+ * For the `s4` functions weights have 4 bits: a word holds four depths of A and B, in bytes u + 16 b with u = a + 8,
+ * depths 0 and 2 in the even ones. Widened, they are multiplied as they stand, and with u masked out: that gives 16
+ * times B's sum, the difference A's and 8 times the pixel's elements, which a word in front of the cells takes off. All
+ * sums are given 16 times: requantized so, they leave room for a high product.
  */
 #ifndef TVM_EXT_DSP_PRODUCT_H
 #define TVM_EXT_DSP_PRODUCT_H

@@ -212,8 +212,8 @@ static inline tvm_ext_i32x4 tvm_ext_dots(int32_t runs, int32_t steps, const int8
         (filters) += (runs) * (steps) * 64;                                                                          \
     } while (0)
 
-static inline tvm_ext_i32x4 tvm_ext_dots_s4(int32_t runs, int32_t steps, const int8_t *x, int32_t skip,
-                                            const int8_t *f, tvm_ext_i32x4 sum)
+static inline tvm_ext_i32x4 tvm_ext_dots_s4(int32_t runs, int32_t steps, const int8_t *x, int32_t skip, const int8_t *f,
+                                            tvm_ext_i32x4 sum)
 {
     for (int32_t r = 0; r < runs; ++r) {
         for (int32_t s = 0; s < steps; ++s) {
