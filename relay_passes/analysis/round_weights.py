@@ -70,7 +70,7 @@ def _shaped(unit: Unit, rows: Array) -> Array:
 
 
 def _columns(unit: Unit, array: Array, groups: int) -> Iterable[Array]:
-    """What each weight of a channel meets, float64[places, depth], for each group."""
+    """Inputs that the weights of a channel are multiplied with, float64[places, depth], for each group."""
     call = unit.members[0].value
     if unit.operator == "relax.matmul":
         yield array.reshape(-1, array.shape[-1]).astype("float64")
