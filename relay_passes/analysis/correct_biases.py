@@ -14,7 +14,14 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from relay_passes.analysis.int8_parameters import NIBBLES, AffineQuantization, LinearInt8, quantize_linear
+from relay_passes.analysis.int8_parameters import (
+    NIBBLES,
+    AffineQuantization,
+    LinearInt8,
+    nibble_scales,
+    quantize_linear,
+    round_by,
+)
 from relay_passes.analysis.quantization_units import Unit
 from relay_passes.analysis.round_weights import rounded_weights
 from relay_passes.analysis.run_units import Array, Int8Choice, Sample, UnitRunner
@@ -45,10 +52,9 @@ def correct_biases(
     for index, unit in enumerate(runner.units):
         wanted = [runner.compute(index, values) for values in exact]
         if unit.kind == "linear":
-            scale, bits = activations[unit.inputs[0]].scale, 4 if index in four_bits else 8
-            found[index] = quantize_linear(unit.weight, unit.axis, unit.bias, scale, bits=bits)
-            integers = _compensated(unit, found[index], activations, rounded) if bits == 4 else found[index].weight
-            found[index] = replace(found[index], weight=integers)
+            scale = activations[unit.inputs[0]].scale
+            given = _in_four_bits(unit, scale, activations, rounded) if index in four_bits else None
+            found[index] = quantize_linear(unit.weight, unit.axis, unit.bias, scale, given)
             choice = replace(choice, linear=dict(found))
             got = (runner.compute(index, values, choice).before_clamps for values in rounded)
             error = np.mean(
@@ -56,9 +62,7 @@ def correct_biases(
                 axis=0,
             )
             corrected = unit.bias + error.astype("float32")
-            again = quantize_linear(unit.weight, unit.axis, corrected, scale, bits=bits)
-            same = np.array_equal(again.weight_scale, found[index].weight_scale)
-            found[index] = replace(again, weight=integers) if same else again
+            found[index] = quantize_linear(unit.weight, unit.axis, corrected, scale, given)
             choice = replace(choice, linear=dict(found))
         for values, result in zip(exact, wanted, strict=True):
             values[unit.result] = result.value
@@ -70,17 +74,19 @@ def correct_biases(
     return found
 
 
-def _compensated(
+def _in_four_bits(
     unit: Unit,
-    linear: LinearInt8,
+    input_scale: float,
     activations: Mapping[relax.Var, AffineQuantization],
     samples: Sequence[Mapping[relax.Var, Any]],
-) -> Array:
-    """The unit's weights, rounded so that its products on the samples' values come nearest."""
+) -> tuple[Array, Array]:
+    """The unit's weights in 4 bits and their scales, by which products on the samples' values come nearest."""
     (var,) = unit.inputs
+    assert unit.weight is not None and unit.bias is not None, "linear units have both"
+    nearest = nibble_scales(unit.weight, unit.axis, unit.bias, input_scale)
     inputs = (activations[var].rounded(values[var]) for values in samples)
-    found = rounded_weights(unit, inputs, linear.weight_scale, NIBBLES)
-    return linear.weight if found is None else found
+    found = rounded_weights(unit, inputs, nearest, NIBBLES)
+    return found or (round_by(unit.weight, unit.axis, nearest, NIBBLES), nearest)
 
 
 def spread(samples: Sequence[Sample], count: int) -> Sequence[Sample]:

@@ -16,14 +16,21 @@ from relay_passes.analysis.quantization_units import Unit
 
 Array = np.ndarray
 
+_PARTS = (1.0, 0.85, 0.92, 1.1, 1.2)
+"""Parts of a scale that are tried, the first one where others come no nearer."""
 MOST_DEPTH = 2048
 """Weights of a channel beyond which they are rounded one by one: products of all pairs of inputs are held."""
 _DAMPING = 0.01
 """Part of the mean square of an input that is added to each, so that inputs never seen decide nothing."""
 
 
-def rounded_weights(unit: Unit, inputs: Iterable[Array], scale: Array, limits: tuple[int, int]) -> Array | None:
-    """The unit's weights as integers of `limits`, times scale[K] near them for these inputs; None beyond MOST_DEPTH."""
+def rounded_weights(
+    unit: Unit, inputs: Iterable[Array], scale: Array, limits: tuple[int, int]
+) -> tuple[Array, Array] | None:
+    """The unit's weights as integers of `limits`, and scales float32[K] by which their products come near.
+
+    scale: float32[K], some parts of which are tried. None for a channel of more than MOST_DEPTH weights.
+    """
     matrix, groups = _rows(unit)
     depth = matrix.shape[1]
     if depth > MOST_DEPTH:
@@ -33,15 +40,29 @@ def rounded_weights(unit: Unit, inputs: Iterable[Array], scale: Array, limits: t
         for group, columns in enumerate(_columns(unit, array, groups)):
             moments[group] += columns.T @ columns
     parts, scales = matrix.reshape(groups, -1, depth), scale.astype("float64").reshape(groups, -1)
-    found = [_compensated(*part, limits) for part in zip(parts, scales, moments, strict=True)]
-    return _shaped(unit, np.concatenate(found))
+    found = [_nearest(*part, limits) for part in zip(parts, scales, moments, strict=True)]
+    integers, chosen = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+    return _shaped(unit, integers), chosen
 
 
-def _compensated(weight: Array, scale: Array, moment: Array, limits: tuple[int, int]) -> Array:
-    """int8[K, depth] of weights float64[K, depth], by the products of pairs of inputs float64[depth, depth]."""
+def _nearest(weight: Array, scale: Array, moment: Array, limits: tuple[int, int]) -> tuple[Array, Array]:
+    """int8[K, depth] and scales float32[K] of weights float64[K, depth], those of the least error in products.
+
+    moment: products of pairs of inputs, float64[depth, depth].
+    """
     damped = moment + np.eye(len(moment)) * max(_DAMPING * float(np.trace(moment)) / len(moment), 1e-12)
     upper = np.linalg.cholesky(np.linalg.inv(damped)).T
-    weight, result = weight.astype("float64"), np.zeros(weight.shape, "int8")
+    tried = [(scale * part).astype("float32") for part in _PARTS]
+    integers = [_compensated(weight.copy(), one.astype("float64"), upper, limits) for one in tried]
+    wrong = [found * one[:, np.newaxis].astype("float64") - weight for found, one in zip(integers, tried, strict=True)]
+    best = np.argmin([np.einsum("kd,de,ke->k", error, damped, error) for error in wrong], axis=0)
+    rows = np.arange(len(weight))
+    return np.stack(integers)[best, rows], np.stack(tried)[best, rows]
+
+
+def _compensated(weight: Array, scale: Array, upper: Array, limits: tuple[int, int]) -> Array:
+    """int8[K, depth] of weights float64[K, depth], which are changed. upper: factor of the moments' inverse."""
+    result = np.zeros(weight.shape, "int8")
     for i in range(weight.shape[1]):
         result[:, i] = np.clip(np.rint(weight[:, i] / scale), *limits)
         error = (weight[:, i] - result[:, i] * scale) / upper[i, i]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from relay_passes.analysis.int8_parameters import NIBBLES, quantize_linear
+from relay_passes.analysis.int8_parameters import NIBBLES, nibble_scales, quantize_linear, round_by
 from relay_passes.analysis.quantization_units import Unit, units_of
 from relay_passes.analysis.round_weights import MOST_DEPTH, rounded_weights
 
@@ -66,18 +66,19 @@ def products(unit: Unit, x: Array, weight: Array) -> Array:
 def test_products_with_the_inputs_come_nearer(kind: str) -> None:
     unit, x = layer(kind)
     assert unit.kind == "linear" and unit.weight is not None and unit.bias is not None
-    nearest = quantize_linear(unit.weight, unit.axis, unit.bias, 0.1, bits=4)
-    found = rounded_weights(unit, [x[:1], x[1:]], nearest.weight_scale, NIBBLES)
-    assert found is not None and found.shape == unit.weight.shape and found.dtype == np.int8
+    nearest = nibble_scales(unit.weight, unit.axis, unit.bias, 0.1)
+    one_by_one = round_by(unit.weight, unit.axis, nearest, NIBBLES)
+    found, scale = rounded_weights(unit, [x[:1], x[1:]], nearest, NIBBLES) or pytest.fail("it is deep enough")
+    assert found.shape == unit.weight.shape and found.dtype == np.int8 and scale.dtype == np.float32
     assert found.min() >= -8 and found.max() <= 7
     shape = [-1 if axis == unit.axis else 1 for axis in range(found.ndim)]
-    real = found * nearest.weight_scale.astype("float64").reshape(shape)
     wanted = products(unit, x, unit.weight.astype("float64"))
 
-    def error(weight: Array) -> float:
-        return float(np.square(products(unit, x, weight) - wanted).sum())
+    def error(integers: Array, scales: Array) -> float:
+        real = integers * scales.astype("float64").reshape(shape)
+        return float(np.square(products(unit, x, real) - wanted).sum())
 
-    assert error(real) < 0.95 * error(nearest.real_weight.astype("float64"))
+    assert error(found, scale) < 0.9 * error(one_by_one, nearest)
 
 
 def test_deep_layers_are_rounded_one_by_one() -> None:
@@ -88,7 +89,8 @@ def test_deep_layers_are_rounded_one_by_one() -> None:
 
 def test_scales_of_four_bits_have_the_least_squared_error() -> None:
     weight = np.array([[0.1] * 40 + [1.0], [0.0] * 41], "float32")
-    linear = quantize_linear(weight, 0, np.zeros(2, "float32"), 0.1, bits=4)
+    scales = nibble_scales(weight, 0, np.zeros(2, "float32"), 0.1)
+    linear = quantize_linear(weight, 0, np.zeros(2, "float32"), 0.1, (round_by(weight, 0, scales, NIBBLES), scales))
     assert linear.weight.max() == 7 and 0.4 / 7 <= linear.weight_scale[0] < 1 / 7
     plain = np.rint(weight[0] * 7) / 7
     assert np.square(linear.real_weight[0] - weight[0]).sum() <= np.square(plain - weight[0]).sum()
