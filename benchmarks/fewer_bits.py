@@ -1,7 +1,7 @@
 """Weights of 4 bits beside 8, made here: constants, instructions, signal to noise; of the digits also accuracy.
 
     python benchmarks/fewer_bits.py
-    python benchmarks/fewer_bits.py ResNet-8
+    python benchmarks/fewer_bits.py ResNet-8        the others' results are kept
 
 DS-CNN and ResNet-8 lie in `../shared/models`; there is one input of each with its answer, so samples of calibration are
 made from it: moved along its first axis, scaled, noise added. The digits have samples with labels, and others that are
@@ -11,6 +11,7 @@ held out. Instructions are counted in QEMU over one run; they are not cycles.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -71,13 +72,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("networks", nargs="*", help="beginnings of names; default: all")
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
-    found: dict[str, Any] = {}
+    kept = json.loads(options.results.read_text(encoding="utf-8")) if options.results.exists() else {}
     for title, network in networks().items():
         if options.networks and not title.startswith(tuple(options.networks)):
             continue
-        found[title] = {platform: measured(network, platform) for platform in PLATFORMS}
-        print(title, found[title], flush=True)
-    write_result(options.results, stamped({"networks": found}))
+        kept[title] = stamped({"processors": {platform: measured(network, platform) for platform in PLATFORMS}})
+        print(title, kept[title], flush=True)
+        write_result(options.results, kept)
     return 0
 
 

@@ -13,10 +13,10 @@ PROCESSORS = {"cortex_m4": "Cortex-M4", "cortex_m55": "Cortex-M55"}
 
 def fewer_bits() -> str:
     """Constants, instructions and signal to noise of networks whose weights have 8 bits, and 4."""
-    found = json.loads(RESULTS.read_text(encoding="utf-8"))["networks"]
+    found = json.loads(RESULTS.read_text(encoding="utf-8"))
     rows: list[tuple[str, ...]] = []
-    for network, platforms in found.items():
-        for platform, by_weights in platforms.items():
+    for network, measured in found.items():
+        for platform, by_weights in measured["processors"].items():
             whole = by_weights["int8"]["instructions"]
             for weights, one in by_weights.items():
                 is_first = weights == "int8"

@@ -27,6 +27,13 @@
 #define TVM_EXT_DSP_SHARED static inline
 #endif
 
+/* Sums in plain C: GCC 12 gets some wrong where it makes AVX2 vectors of them for one of their callers. */
+#if !TVM_EXT_DSP && defined(__GNUC__) && !defined(__clang__)
+#define TVM_EXT_DSP_PLAIN __attribute__((optimize("no-tree-vectorize")))
+#else
+#define TVM_EXT_DSP_PLAIN
+#endif
+
 /* Cells of one of STEP pixels side by side, from `count` adjacent bytes. A rest of one byte or two fills one cell,
  * of three bytes two: (x[0], x[1]), (x[2], 0). Returns the place of the pixel's next cell. */
 #define TVM_EXT_DSP_DEFINE_EXPAND(STEP, SUFFIX, TYPE)                                                                 \
@@ -83,6 +90,7 @@ static inline int32_t tvm_ext_dsp_offset(uint32_t cell, int32_t sum)
 }
 
 /* The word in front of the cells of one pixel: -8 times the sum of its elements. */
+TVM_EXT_DSP_PLAIN
 TVM_EXT_DSP_SHARED void tvm_ext_dsp_offsets_1(uint32_t *words, int32_t units)
 {
     const uint32_t *const end = &words[1 + (2 * units)];
@@ -94,6 +102,7 @@ TVM_EXT_DSP_SHARED void tvm_ext_dsp_offsets_1(uint32_t *words, int32_t units)
 }
 
 /* The same of 3 pixels side by side. */
+TVM_EXT_DSP_PLAIN
 TVM_EXT_DSP_SHARED void tvm_ext_dsp_offsets_3(uint32_t *words, int32_t units)
 {
     const uint32_t *const end = &words[3 + (6 * units)];
@@ -313,10 +322,7 @@ TVM_EXT_DSP_PRODUCT_1X4_JOINED(tvm_ext_dsp_product_1x4_u8_joined, "64", TVM_EXT_
 
 #else
 
-/* GCC 12 gets sums wrong where it makes AVX2 vectors of this for one of its callers. */
-#if defined(__GNUC__) && !defined(__clang__)
-__attribute__((optimize("no-tree-vectorize")))
-#endif
+TVM_EXT_DSP_PLAIN
 static inline void tvm_ext_dsp_product(int32_t *sums, const uint32_t *cells, const int8_t *weights, const int32_t *bias,
                                        int32_t units, int32_t pixels, int32_t channels, int32_t joined)
 {
@@ -338,6 +344,7 @@ static inline void tvm_ext_dsp_product(int32_t *sums, const uint32_t *cells, con
 }
 
 /* 16 times the same from weights of 4 bits. */
+TVM_EXT_DSP_PLAIN
 static inline void tvm_ext_dsp_product_s4(int32_t *sums, const uint32_t *words, const int8_t *weights,
                                           const int32_t *bias, int32_t units, int32_t pixels, int32_t channels)
 {
