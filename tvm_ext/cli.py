@@ -20,7 +20,15 @@ from rich.markup import escape
 import tvm_ext
 from tvm_ext.command_line.commands import Command, Commands
 from tvm_ext.command_line.import_tvm import import_tvm_for
-from tvm_ext.command_line.option_texts import parse_hop, parse_pins, parse_ram, parse_shapes, parse_states, parse_verify
+from tvm_ext.command_line.option_texts import (
+    parse_bytes,
+    parse_hop,
+    parse_pins,
+    parse_ram,
+    parse_shapes,
+    parse_states,
+    parse_verify,
+)
 from tvm_ext.command_line.option_types import (
     AsJson,
     Debug,
@@ -41,7 +49,7 @@ from tvm_ext.core.errors import BadInput
 from tvm_ext.core.files.output_folder import check_output
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.objectives import Grouping, Objective
-from tvm_ext.core.options import BuildOptions, Context, Guide, Io, IoType, Memories, Optimize, Quantize, Target
+from tvm_ext.core.options import BuildOptions, Context, Guide, Io, IoType, Memories, Optimize, Quantize, Target, Weights
 
 app = typer.Typer(
     name="tvm-ext",
@@ -103,6 +111,14 @@ def compile_command(
     min_snr: Annotated[
         float, typer.Option(metavar="DB", help="With --quantize: operators stay float until outputs reach this.")
     ] = 10.0,
+    weights: Annotated[
+        Weights,
+        typer.Option(help="Of quantized layers: mixed, int4: 4 bits, where they do or all; with --quantize made so."),
+    ] = "int8",
+    flash: Annotated[
+        str | None,
+        typer.Option(metavar="32KiB", help="Bytes that weights and tables may take; with --quantize made so."),
+    ] = None,
     guide: Annotated[
         Guide, typer.Option(help="Rank what could be computed again by learned costs, or by the kernels' estimates.")
     ] = "learned",
@@ -150,12 +166,13 @@ def compile_command(
     targets = parse_verify(verify)
     hops, hop_axes = parse_hop(hop)
     limits = parse_ram(ram or [])
+    num_bytes = parse_bytes(flash, "--flash")
     pins = parse_pins(pin or [])
     with errors_shown(as_json, debug):
         board = tvm_ext.Platform.load(platform)
         options = BuildOptions(
             optimize=optimize, io=io, context=context, image=image, verify=targets, name=name, quantize=quantize,
-            io_type=io_type, min_snr_db=min_snr, guide=guide,
+            io_type=io_type, min_snr_db=min_snr, weights=weights, flash=num_bytes, guide=guide,
             ram={name or board.activations: size for name, size in limits.items()} or None,
             memories=memories, pin=pins, keep=tuple(keep or ()), hop=hops,
             hop_axis=hop_axes, objective=objective, group=group,

@@ -23,16 +23,20 @@ Forms = Callable[[Quantize], tvm.IRModule]
 """A loaded module, by the way it is quantized."""
 
 
-def forms_of(mod: tvm.IRModule, platform: Platform, options: BuildOptions, calibration: Source | None) -> Forms:
-    """A loaded module as each way asks for it, float or quantized; the calibration data is checked at once."""
-    data = _calibration(mod, platform, options, calibration)
+def forms_of(
+    mod: tvm.IRModule, platform: Platform, options: BuildOptions, data: Calibration | None, *, saved_bytes: int = 0
+) -> Forms:
+    """A loaded module as each way asks for it, float or quantized by the data of `calibration_of`.
+
+    saved_bytes: those that weights of 4 bits have to save, beyond what the options ask for.
+    """
 
     @cache
     def form(quantize: Quantize) -> tvm.IRModule:
         if quantize == "none" or data is None:
             return mod
         register_references(mod, run_reference)  # quantizing runs the model
-        return tvm.transform.Sequential(quantizing(platform, options, data))(mod)
+        return tvm.transform.Sequential(quantizing(platform, options, data, saved_bytes))(mod)
 
     return form
 
@@ -65,10 +69,13 @@ def _say_hop_cost(hop: str, cost: HopCost) -> None:
         )
 
 
-def _calibration(
+def calibration_of(
     mod: tvm.IRModule, platform: Platform, options: BuildOptions, calibration: Source | None
 ) -> Calibration | None:
-    """Data that a model is quantized with, checked; None where it is not to be quantized."""
+    """Data that a loaded module is quantized with, checked; None where it is not to be quantized.
+
+    Raises BadOptions, BadInput.
+    """
     if options.quantize == "none":
         if calibration is not None:
             raise BadOptions("calibration data is given, but quantize = 'none'; ask for quantize = 'int8' or 'auto'.")

@@ -23,8 +23,9 @@ from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
 from tvm_ext.fit import fit
 from tvm_ext.fitter import Fitter, Spread, Stages
+from tvm_ext.flash import FlashTry, exceeds_flash, within_flash
 from tvm_ext.load import load
-from tvm_ext.model_forms import Forms, forms_of, streamed_forms
+from tvm_ext.model_forms import Forms, calibration_of, forms_of, streamed_forms
 from tvm_ext.services.job import OpenServices
 from tvm_ext.stages import backend_of, before_order, computes_floats, from_memory, order, sharing
 from tvm_ext.tries_ahead import tries_ahead
@@ -43,7 +44,14 @@ def compile_within(mod: tvm.IRModule, platform: Platform, options: BuildOptions)
     """`compile_module` for many budgets of the default memory; what they share is done once."""
     forms = forms_of(load(mod), platform, options, None)
     fitter = fitter_of(streamed_forms(forms, options), platform, options)
-    return lambda ram: fit(fitter, platform, replace(options, ram=ram))[0]
+
+    def within(ram: int | None) -> Compiled:
+        compiled = fit(fitter, platform, replace(options, ram=ram))[0]
+        if options.flash is not None and compiled.program.weights_bytes > options.flash:
+            raise exceeds_flash(compiled, options)
+        return compiled
+
+    return within
 
 
 def compile_model(
@@ -59,12 +67,19 @@ def compile_model(
     made to fit. Raises BadOptions where that and `options.quantize` do not go together,
     BadInput, and what `compile_module` raises.
     """
-    forms = forms_of(load(mod), platform, options, calibration)
-    fitter = fitter_of(streamed_forms(forms, options), platform, options, services)
-    compiled, way = fit(fitter, platform, options)
-    if way.options.quantize == "int8" and not computes_floats(platform, options):
-        refuse_floats(compiled)
-    return forms(way.options.quantize), compiled
+    loaded = load(mod)
+    data = calibration_of(loaded, platform, options, calibration)
+
+    def compiled(chosen: BuildOptions, saved_bytes: int) -> FlashTry:
+        forms = forms_of(loaded, platform, chosen, data, saved_bytes=saved_bytes)
+        fitter = fitter_of(streamed_forms(forms, chosen), platform, chosen, services)
+        made, way = fit(fitter, platform, chosen)
+        if way.options.quantize == "int8" and not computes_floats(platform, chosen):
+            refuse_floats(made)
+        return FlashTry(module=forms(way.options.quantize), compiled=made, quantize=way.options.quantize)
+
+    found = within_flash(compiled, options)
+    return found.module, found.compiled
 
 
 def fitter_of(forms: Forms, platform: Platform, options: BuildOptions, services: OpenServices | None = None) -> Fitter:

@@ -10,8 +10,9 @@ import tvm
 from codegen_c.backend.byoc import CODEGEN, CodegenBackend
 from codegen_c.composites.lower_operator import Lower, lower_operator
 from codegen_c.costs.predict import time_model
-from codegen_c.targets.registry import target_of
+from codegen_c.targets.registry import instruction_set_of, target_of
 from codegen_c.tir.macs import macs_of_function
+from relay_passes.analysis.choose_bits import WeightBits
 from relay_passes.analysis.processor_costs import ProcessorCosts
 from relay_passes.layout.convert_layout import ConvertLayout
 from relay_passes.layout.flatten_channels_last import FlattenChannelsLast
@@ -24,6 +25,7 @@ from relay_passes.quantization.quantize_int8 import QuantizeInt8
 from relay_passes.regions.copy_results import CopyResults
 from relay_passes.regions.form_composites import FormComposites
 from relay_passes.regions.outline_regions import OutlineRegions
+from relay_passes.regions.pack_weights import PackWeights
 from relay_passes.simplify.duplicate_dequantize import DuplicateDequantize
 from relay_passes.simplify.expose_gathers import ExposeGathers
 from relay_passes.simplify.expose_interpolations import ExposeInterpolations
@@ -41,15 +43,22 @@ from tvm_ext.fit_methods import MemoryPass
 from tvm_ext.fitter import Spread
 
 
-def quantizing(platform: Platform, options: BuildOptions, data: Calibration) -> list[tvm.transform.Pass]:
-    """Passes before all others: a loaded float module to QDQ form."""
+def quantizing(
+    platform: Platform, options: BuildOptions, data: Calibration, saved_bytes: int = 0
+) -> list[tvm.transform.Pass]:
+    """Passes before all others: a loaded float module to QDQ form.
+
+    saved_bytes: those that weights of 4 bits have to save, beyond what the options ask for.
+    """
+    packs_depthwise = instruction_set_of(platform.processor).packs_depthwise
+    bits = WeightBits(weights=options.weights, saved_bytes=saved_bytes, packs_depthwise=packs_depthwise)
     return [
         FoldConstants(),
         FoldBatchNorm(),
         QuantizeInt8(
             data.samples, labels=data.labels, resets=data.resets, elementwise=backend_of(platform, options).elementwise,
             float_allowed=computes_floats(platform, options), float_io=options.io_type == "float32",
-            min_snr_db=options.min_snr_db,
+            min_snr_db=options.min_snr_db, bits=bits,
         ),
     ]  # fmt: skip
 
@@ -99,6 +108,7 @@ def before_order(backend: CodegenBackend, options: BuildOptions) -> list[tvm.tra
         # Phase 3. Layout: channels last inside, the model's own order at its borders.
         ConvertLayout(),
         FlattenChannelsLast(),
+        *([PackWeights(backend)] if options.weights != "int8" or options.flash else []),
         *([StreamPorts()] if options.io == "stream" else []),
     ]
 

@@ -17,7 +17,7 @@ from tvm_ext.core.platform import Platform
 from tvm_ext.fit import fit
 from tvm_ext.fitter import Way
 from tvm_ext.load import load
-from tvm_ext.model_forms import forms_of
+from tvm_ext.model_forms import Forms, calibration_of, forms_of
 from tvm_ext.pipeline import fitter_of
 from tvm_ext.stages import passes
 from tvm_ext.tvm_place import PlacedModule, Placing, is_placed, lowering, placed_module, refuse_options
@@ -45,7 +45,7 @@ def relax_pipeline(
 
     @tvm.transform.module_pass(opt_level=0, name=f"tvm_ext.{board.name}")
     def pipeline(mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
-        loaded_forms = forms_of(load(mod), board, chosen, calibration)
+        loaded_forms = _forms(mod, board, chosen, calibration)
         forms = cache(lambda quantize: _with_states_as_ports(loaded_forms(quantize)))
         decides = chosen.ram is not None or chosen.quantize == "auto"
         decided = fit(fitter_of(forms, board, chosen), board, chosen)[1] if decides else None
@@ -78,7 +78,7 @@ def place(
     _refuse_options(chosen)
     if not chosen.tvm_processors_of(board):
         raise BadOptions(f'place: {board.name} has no processor of kind = "tvm" in use; add one to its file.')
-    loaded = _with_states_as_ports(forms_of(load(mod), board, chosen, calibration)(chosen.quantize))
+    loaded = _with_states_as_ports(_forms(mod, board, chosen, calibration)(chosen.quantize))
     return placed_module(loaded, board, chosen, placing or Placing())
 
 
@@ -97,6 +97,11 @@ def _placing_pipeline(
     return pipeline
 
 
+def _forms(mod: tvm.IRModule, board: Platform, chosen: BuildOptions, calibration: Source | None) -> Forms:
+    loaded = load(mod)
+    return forms_of(loaded, board, chosen, calibration_of(loaded, board, chosen, calibration))
+
+
 def _refuse_options(chosen: BuildOptions) -> None:
     """Raises BadOptions for what only a package can be built with."""
     if chosen.pin or chosen.keep:
@@ -107,6 +112,10 @@ def _refuse_options(chosen: BuildOptions) -> None:
         raise BadOptions(
             "context = 'caller': TVM calls compiled code without an instance; inside tvm.compile use context = "
             "'static', or build a package."
+        )
+    if chosen.flash is not None:
+        raise BadOptions(
+            "flash: inside tvm.compile no try follows another; choose weights = 'int4', or build a package."
         )
     if chosen.hop:
         raise BadOptions("hop: inside tvm.compile the caller holds what runs keep; build a package instead.")

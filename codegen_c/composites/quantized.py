@@ -17,6 +17,8 @@ from codegen_c.composites.interpolation import LONGEST_AXIS, images_of, matrices
 from codegen_c.composites.quantized_chain import QuantizedChain, quantized_chain
 from codegen_c.composites.scalar_calls import ProgramBuilder
 from codegen_c.operators.kinds import (
+    PackedQConv2d,
+    PackedQDense,
     QBinary,
     QConv2d,
     QConv2dTranspose,
@@ -28,6 +30,7 @@ from codegen_c.operators.kinds import (
     QUnary,
     Window,
 )
+from tvm_ext.core.decisions.composites import StoredWeights
 from tvm_ext.core.wide_biases import HIGH_SCALE, joined_bias
 
 
@@ -121,7 +124,8 @@ def _linear(
 
 def _conv2d(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
     attrs = anchor.attrs
-    make = QConv2dTranspose if anchor.name == "nn.conv2d_transpose" else QConv2d
+    plain = PackedQConv2d if StoredWeights.read(chain.composite.function).bits == 4 else QConv2d
+    make = QConv2dTranspose if anchor.name == "nn.conv2d_transpose" else plain
     if attrs.data_layout != "NHWC" or attrs.kernel_layout != "OHWI":
         return NoMatch("its layout is not NHWC")
     if make is QConv2dTranspose and (int(attrs.groups) > 1 or max(map(int, attrs.dilation)) > 1):
@@ -148,7 +152,8 @@ def _dense(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
     weight, scale, bias = linear
     if weight.ndim != 2 or weight.shape[1] != channels or len(chain.inputs) != 1:
         return NoMatch("its weights are not a matrix")
-    operator = QDense(
+    make = PackedQDense if StoredWeights.read(chain.composite.function).bits == 4 else QDense
+    operator = make(
         inputs=chain.inputs, outputs=(chain.output,), weight=np.ascontiguousarray(weight.T), weight_scale=scale,
         bias=bias, low=chain.low, high=chain.high, rounding=chain.rounding,
     )  # fmt: skip

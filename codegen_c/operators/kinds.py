@@ -160,6 +160,16 @@ class QDense(Operator):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class PackedQConv2d(QConv2d):
+    """QConv2d whose weights are stored in 4 bits each; `weight` holds them as int8, from -8 to 7."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PackedQDense(QDense):
+    """QDense whose weights are stored in 4 bits each; `weight` holds them as int8, from -8 to 7."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class QPool2d(Operator):
     """Pooling of a QDQ chain; max needs equal quantization on both sides.
 

@@ -99,7 +99,36 @@ TVM_EXT_INLINE void tvm_ext_qblock_add(int32_t *sums, const tvm_ext_image *image
     }
 }
 
-/* The same in a loop that stays one. */
+/* Weight i of those that stand in 4 bits each, the first of two in the lower ones of a byte. */
+TVM_EXT_INLINE int32_t tvm_ext_nibble(const int8_t *bytes, int32_t i)
+{
+    const int32_t byte = bytes[i / 2];
+    return i % 2 == 0 ? ((byte & 15) ^ 8) - 8 : byte >> 4;
+}
+
+/* The same for weights of 4 bits, from weight `first` on. */
+TVM_EXT_INLINE void tvm_ext_qblock_add_nibbles(int32_t *sums, const tvm_ext_image *image, const void *elements,
+                                               int32_t zero_point, const int8_t *bytes, int32_t first, int32_t length,
+                                               int32_t count)
+{
+    TVM_EXT_NOT_UNROLLED
+    for (int32_t c = 0; c < length; ++c) {
+        const int32_t value = tvm_ext_element(image, elements, c) - zero_point;
+        const int32_t i = first + (c * count);
+        sums[0] += value * tvm_ext_nibble(bytes, i);
+        if (count > 1) {
+            sums[1] += value * tvm_ext_nibble(bytes, i + 1);
+        }
+        if (count > 2) {
+            sums[2] += value * tvm_ext_nibble(bytes, i + 2);
+        }
+        if (count > 3) {
+            sums[3] += value * tvm_ext_nibble(bytes, i + 3);
+        }
+    }
+}
+
+/* tvm_ext_qblock_add in a loop that stays one. */
 TVM_EXT_INLINE void tvm_ext_qblock_add_rolled(int32_t *sums, const tvm_ext_image *image, const void *elements,
                                               int32_t zero_point, const int8_t *weights, int32_t length, int32_t count)
 {

@@ -2,7 +2,8 @@
  *
  * Products outside the image are left out. Where windows reach there, the zero point is taken off each element;
  * otherwise a bias includes its share of the channel's sums. Weights are packed block after block of channels,
- * [rows of the window][columns][channels of a group][channels of the block] each. */
+ * [rows of the window][columns][channels of a group][channels of the block] each; those of 4 bits stand two to a byte,
+ * and each block begins with one of its own. */
 #ifndef TVM_EXT_QCONV2D_H
 #define TVM_EXT_QCONV2D_H
 
@@ -14,7 +15,8 @@ typedef struct {
     tvm_ext_image output;
     tvm_ext_window window;
     int32_t groups;
-    int32_t block; /* channels side by side, none of two groups */
+    int32_t block;  /* channels side by side, none of two groups */
+    bool is_packed; /* weights of 4 bits, otherwise of 8 */
     tvm_ext_rescale rescale;
 } tvm_ext_qconv2d_layer;
 
@@ -26,6 +28,19 @@ typedef struct {
     tvm_ext_taps rows;
     tvm_ext_taps columns;
 } tvm_ext_qconv2d_place;
+
+/* Adds the products of `length` adjacent elements and of the weights of a block, from its weight `first` on. */
+TVM_EXT_INLINE void tvm_ext_qconv2d_add(const tvm_ext_qconv2d_layer *layer, tvm_ext_qsums *sums, const void *elements,
+                                        int32_t zero_point, const int8_t *filter, int32_t first, int32_t length,
+                                        int32_t count, bool is_rolled)
+{
+    if (layer->is_packed) {
+        tvm_ext_qblock_add_nibbles(sums->part, &layer->input, elements, zero_point, filter, first, length, count);
+    } else {
+        tvm_ext_qsums_add(&layer->rescale, sums, &layer->input, elements, zero_point, &filter[first], length, count,
+                          is_rolled);
+    }
+}
 
 /* `count` channels of one pixel from channel k on. */
 TVM_EXT_INLINE void tvm_ext_qconv2d_block(const tvm_ext_qconv2d_layer *layer, const tvm_ext_qconv2d_place *place,
@@ -40,23 +55,25 @@ TVM_EXT_INLINE void tvm_ext_qconv2d_block(const tvm_ext_qconv2d_layer *layer, co
     const int32_t channel = k / (layer->output.channels / layer->groups) * depth;
     const bool is_one_run = window->column_dilation == 1 && layer->groups == 1;
     const bool is_rolled = !tvm_ext_is_padded(window) && window->columns * depth >= TVM_EXT_QBLOCK_ROLLED;
-    const int8_t *const filter = &weights[k * window->rows * window->columns * depth];
+    const int32_t taps = window->rows * window->columns * depth;
+    const int8_t *const filter =
+        &weights[layer->is_packed ? k / layer->block * (((taps * layer->block) + 1) / 2) : k * taps];
     tvm_ext_qsums sums;
     tvm_ext_qsums_begin(&layer->rescale, &sums, bias, k, count);
     for (int32_t r = place->rows.begin; r < place->rows.end; ++r) {
         const int32_t y = place->top + (r * window->row_dilation);
         const void *const row = tvm_ext_source(image, input, tvm_ext_row(image, place->image, y) + channel);
-        const int8_t *const taps = &filter[r * window->columns * depth * count];
         if (is_one_run) {
             const int32_t length = (place->columns.end - place->columns.begin) * depth;
             const int32_t first = (place->left + place->columns.begin) * depth;
-            tvm_ext_qsums_add(&layer->rescale, &sums, image, tvm_ext_source(image, row, first), zero_point,
-                              &taps[place->columns.begin * depth * count], length, count, is_rolled);
+            const int32_t weight = ((r * window->columns) + place->columns.begin) * depth * count;
+            tvm_ext_qconv2d_add(layer, &sums, tvm_ext_source(image, row, first), zero_point, filter, weight, length,
+                                count, is_rolled);
         } else {
             for (int32_t s = place->columns.begin; s < place->columns.end; ++s) {
                 const int32_t x = place->left + (s * window->column_dilation);
-                tvm_ext_qsums_add(&layer->rescale, &sums, image, tvm_ext_source(image, row, x * image->channels),
-                                  zero_point, &taps[s * depth * count], depth, count, false);
+                tvm_ext_qconv2d_add(layer, &sums, tvm_ext_source(image, row, x * image->channels), zero_point, filter,
+                                    ((r * window->columns) + s) * depth * count, depth, count, false);
             }
         }
     }

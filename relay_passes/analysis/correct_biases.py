@@ -14,8 +14,16 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from relay_passes.analysis.int8_parameters import AffineQuantization, LinearInt8, quantize_linear
+from relay_passes.analysis.int8_parameters import (
+    NIBBLES,
+    AffineQuantization,
+    LinearInt8,
+    nibble_scales,
+    quantize_linear,
+    round_by,
+)
 from relay_passes.analysis.quantization_units import Unit
+from relay_passes.analysis.round_weights import rounded_weights
 from relay_passes.analysis.run_units import Array, Int8Choice, Sample, UnitRunner
 from relay_passes.dataflow import static_shape
 
@@ -28,8 +36,10 @@ def correct_biases(
     samples: Sequence[Sample],
     activations: Mapping[relax.Var, AffineQuantization],
     inputs: frozenset[relax.Var],
+    four_bits: frozenset[int] = frozenset(),
 ) -> dict[int, LinearInt8]:
     """Per linear unit its int8 form, all units that can be int8 being int8. inputs: parameters that come as int8.
+    four_bits: units whose weights have so many.
 
     As many samples are used as 256 MiB hold, spread evenly.
     """
@@ -43,14 +53,16 @@ def correct_biases(
         wanted = [runner.compute(index, values) for values in exact]
         if unit.kind == "linear":
             scale = activations[unit.inputs[0]].scale
-            found[index] = quantize_linear(unit.weight, unit.axis, unit.bias, scale)
+            given = _in_four_bits(unit, scale, activations, rounded) if index in four_bits else None
+            found[index] = quantize_linear(unit.weight, unit.axis, unit.bias, scale, given)
             choice = replace(choice, linear=dict(found))
             got = (runner.compute(index, values, choice).before_clamps for values in rounded)
             error = np.mean(
                 [_per_channel(unit, a.before_clamps) - _per_channel(unit, b) for a, b in zip(wanted, got, strict=True)],
                 axis=0,
             )
-            found[index] = quantize_linear(unit.weight, unit.axis, unit.bias + error.astype("float32"), scale)
+            corrected = unit.bias + error.astype("float32")
+            found[index] = quantize_linear(unit.weight, unit.axis, corrected, scale, given)
             choice = replace(choice, linear=dict(found))
         for values, result in zip(exact, wanted, strict=True):
             values[unit.result] = result.value
@@ -60,6 +72,21 @@ def correct_biases(
             for var in runner.dead_after.get(index, ()):
                 del values[var]
     return found
+
+
+def _in_four_bits(
+    unit: Unit,
+    input_scale: float,
+    activations: Mapping[relax.Var, AffineQuantization],
+    samples: Sequence[Mapping[relax.Var, Any]],
+) -> tuple[Array, Array]:
+    """The unit's weights in 4 bits and their scales, by which products on the samples' values come nearest."""
+    (var,) = unit.inputs
+    assert unit.weight is not None and unit.bias is not None, "linear units have both"
+    nearest = nibble_scales(unit.weight, unit.axis, unit.bias, input_scale)
+    inputs = (activations[var].rounded(values[var]) for values in samples)
+    found = rounded_weights(unit, inputs, nearest, NIBBLES)
+    return found or (round_by(unit.weight, unit.axis, nearest, NIBBLES), nearest)
 
 
 def spread(samples: Sequence[Sample], count: int) -> Sequence[Sample]:

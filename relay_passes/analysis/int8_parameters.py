@@ -1,7 +1,7 @@
 """Scales and zero points: real = scale * (integer - zero point), with the arithmetic TVM defines for them.
 
-Activations: one pair a tensor, any zero point. Weights: one scale an output channel, zero point 0. Biases: int32 in
-units of activation scale * weight scale.
+Activations: one pair a tensor, any zero point. Weights of 8 bits, or of 4: one scale an output channel, zero point 0.
+Biases: int32 in units of activation scale * weight scale.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ Array = np.ndarray
 
 INT8 = np.iinfo("int8")
 _LARGEST_WEIGHT = 127
+# Weights of 4 bits, and parts of a channel's largest weight tried as the largest number that they say.
+NIBBLES = (-8, 7)
+_SHRINKS = np.linspace(1.0, 0.4, 31)
 # Bias and products share one int32, so a bias gets a quarter of it at most.
 _LARGEST_BIAS = 1 << 29
 
@@ -74,21 +77,55 @@ class LinearInt8:
         return self.bias.astype("float32") * self.bias_scale
 
 
-def quantize_linear(weight: Array, axis: int, bias: Array, input_scale: float) -> LinearInt8:
+def quantize_linear(
+    weight: Array, axis: int, bias: Array, input_scale: float, given: tuple[Array, Array] | None = None
+) -> LinearInt8:
     """Weights float32[..., K, ...] (K at `axis`) and bias float32[K] as integers.
 
     A channel's scale is that of its largest weight, or larger where the bias would else not fit its integer.
+    given: integers and scales of the weights, where these are chosen already, none too small for the bias.
     """
-    others = tuple(index for index in range(weight.ndim) if index != axis)
-    largest = np.abs(weight).max(axis=others, initial=0.0).astype("float64")
-    needed = np.abs(bias.astype("float64")) / (input_scale * _LARGEST_BIAS)
-    scale = np.maximum(largest / _LARGEST_WEIGHT, needed).astype("float32")
-    scale = np.where(scale < np.finfo("float32").tiny, np.float32(1), scale)
-    shape = [-1 if index == axis else 1 for index in range(weight.ndim)]
-    integers = np.clip(np.rint(weight / scale.reshape(shape)), -_LARGEST_WEIGHT, _LARGEST_WEIGHT)
+    if given is None:
+        scale = _scales(_largest(weight, axis) / _LARGEST_WEIGHT, bias, input_scale)
+        given = round_by(weight, axis, scale, (-_LARGEST_WEIGHT, _LARGEST_WEIGHT)), scale
+    integers, scale = given
     bias_scale = (np.float32(input_scale) * scale).astype("float32")
     bias_scale = np.maximum(bias_scale, np.finfo("float32").tiny)
     steps = np.rint(bias.astype("float64") / bias_scale.astype("float64"))
-    return LinearInt8(
-        weight=integers.astype("int8"), weight_scale=scale, axis=axis, bias=steps.astype("int32"), bias_scale=bias_scale
-    )
+    return LinearInt8(weight=integers, weight_scale=scale, axis=axis, bias=steps.astype("int32"), bias_scale=bias_scale)
+
+
+def nibble_scales(weight: Array, axis: int, bias: Array, input_scale: float) -> Array:
+    """Scales float32[K] of weights of 4 bits: those of the least squared error, or large enough for the bias.
+
+    A bias may be twice as large, and a scale a quarter smaller, before its integer gets too large.
+    """
+    nearest = _nearest_scale(np.moveaxis(weight, axis, 0), _largest(weight, axis))
+    return _scales(nearest, 4 * bias, input_scale)
+
+
+def round_by(weight: Array, axis: int, scale: Array, limits: tuple[int, int]) -> Array:
+    """int8 weights: float32[..., K, ...] by scale[K], to the nearest number of `limits`."""
+    shape = [-1 if index == axis else 1 for index in range(weight.ndim)]
+    return np.clip(np.rint(weight / scale.reshape(shape)), *limits).astype("int8")
+
+
+def _largest(weight: Array, axis: int) -> Array:
+    """Largest magnitude of each channel, float64[K]."""
+    others = tuple(index for index in range(weight.ndim) if index != axis)
+    return np.abs(weight).max(axis=others, initial=0.0).astype("float64")
+
+
+def _scales(wanted: Array, bias: Array, input_scale: float) -> Array:
+    """Scales float32[K], larger than those wanted where a bias would else not fit its integer."""
+    needed = np.abs(bias.astype("float64")) / (input_scale * _LARGEST_BIAS)
+    scale = np.maximum(wanted, needed).astype("float32")
+    return np.where(scale < np.finfo("float32").tiny, np.float32(1), scale)
+
+
+def _nearest_scale(weight: Array, largest: Array) -> Array:
+    """Scales float64[K] by which 4 bits come nearest to the weights float32[K, ...], of those tried."""
+    rows = weight.reshape(len(weight), -1).astype("float64")
+    tried = np.maximum(np.outer(_SHRINKS, largest / NIBBLES[1]), np.finfo("float32").tiny)[:, :, np.newaxis]
+    errors = [np.square(np.clip(np.rint(rows / scale), *NIBBLES) * scale - rows).sum(axis=1) for scale in tried]
+    return np.take_along_axis(tried[:, :, 0], np.argmin(errors, axis=0)[np.newaxis], axis=0)[0]

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import tvm
@@ -25,6 +26,7 @@ from tvm import relax
 
 from relay_passes.analysis.calibrate import calibrate
 from relay_passes.analysis.carry_states import CarriedError, Steps, carried_error, fed, ties_of, units_between
+from relay_passes.analysis.choose_bits import WeightBits, choose_bits
 from relay_passes.analysis.choose_float import (
     LeftFloat,
     Measured,
@@ -34,6 +36,7 @@ from relay_passes.analysis.choose_float import (
     measure,
 )
 from relay_passes.analysis.correct_biases import correct_biases
+from relay_passes.analysis.int8_parameters import LinearInt8
 from relay_passes.analysis.quantization_units import is_float_tensor, units_of
 from relay_passes.analysis.run_units import Int8Choice, Sample, UnitRunner
 from relay_passes.dataflow import bindings, op_name
@@ -52,7 +55,7 @@ class QuantizeInt8:
     resets: samples before which states begin anew. labels: per sample the index of the largest element the first output
     should have. elementwise: operators the backend computes element by element. float_io: inputs and outputs stay
     float32. min_snr_db: how good every output must be; operators are left float until it is. float_allowed: False where
-    nothing may be left float.
+    nothing may be left float. bits: layers that get weights of 4 bits, none by default.
 
     Raises UnsupportedModel for a model that is quantized already, computes nothing in float, or, where float is not
     allowed, holds operators without an int8 form.
@@ -68,7 +71,9 @@ class QuantizeInt8:
         float_io: bool = False,
         min_snr_db: float = 10.0,
         float_allowed: bool = True,
+        bits: WeightBits | None = None,
     ) -> None:
+        self.bits = bits or WeightBits()
         self.samples, self.labels, self.resets, self.elementwise = samples, labels, resets, elementwise
         self.float_io, self.min_snr_db, self.float_allowed = float_io, min_snr_db, float_allowed
 
@@ -94,8 +99,14 @@ class QuantizeInt8:
         params = [p for p in [*([] if self.float_io else ports), *states] if is_float_tensor(p) and p in activations]
         int8 = frozenset(index for index, unit in enumerate(units) if unit.kind != "float")
         everything = follow_neighbours(runner, Int8Choice(units=int8, activations=activations), params)
-        linear = correct_biases(runner, samples, activations, everything.inputs)
-        everything = Int8Choice(units=int8, activations=activations, linear=linear, inputs=everything.inputs)
+
+        @cache
+        def corrected(four_bits: frozenset[int]) -> dict[int, LinearInt8]:
+            return correct_biases(runner, samples, activations, everything.inputs, four_bits)
+
+        everything = replace(everything, linear=corrected(frozenset()))
+        narrow = choose_bits(runner, samples, everything, corrected, self.bits, min_snr_db=self.min_snr_db)
+        everything = replace(everything, linear=corrected(narrow))
         choice = follow_neighbours(runner, everything, params)
         if self.float_allowed:
             choice, chosen = self._chosen(runner, steps, samples, everything, params)
@@ -105,7 +116,7 @@ class QuantizeInt8:
         rewritten = insert_qdq(func, units, choice, int8_results=not self.float_io, num_states=len(steps.states))
         changed.update_func(mod.get_global_var("main"), rewritten)
         begun = _begun(func, steps.states, choice)
-        report = self._report(runner, choice, measured, left)
+        report = self._report(runner, choice, measured, left, narrow)
         if steps.states:
             report |= _carried_report(carried_error(runner, steps, choice), begun)
         return QuantizationMeasured(report=report).write(KeptStates(states=begun).write(changed))
@@ -144,7 +155,12 @@ class QuantizeInt8:
         return other[0], [*other[1], *(LeftFloat(name=name, reason=reason) for name in dict.fromkeys(names))]
 
     def _report(
-        self, runner: UnitRunner, choice: Int8Choice, measured: Measured, left: Sequence[LeftFloat]
+        self,
+        runner: UnitRunner,
+        choice: Int8Choice,
+        measured: Measured,
+        left: Sequence[LeftFloat],
+        narrow: frozenset[int],
     ) -> dict[str, Any]:
         computing = [index for index in measured.db if runner.units[index].kind != "move"]
         return {
@@ -154,6 +170,7 @@ class QuantizeInt8:
                     "name": runner.units[index].name,
                     "snr_db": measured.db[index],
                     "dtype": "int8" if index in choice.units else "float32",
+                    **({"weight_bits": 4} if index in narrow & choice.units else {}),
                 }
                 for index in computing
             ],

@@ -23,6 +23,7 @@ from tvm_ext.core.errors import BadInput, BadModel, BadOptions, BadPackage, BadP
 HUGE = 10**5000  # Python does not write it out
 OPTIONS: list[tuple[str, dict[str, Any]]] = [
     *(("ram = ", {"ram": value}) for value in (0, -1, 10**30, HUGE, 1.5, "64", True, float("nan"), [], [1])),
+    *(("flash = ", {"flash": value}) for value in (0, -1, 10**30, HUGE, 1.5, "64", True, float("nan"), [], {"x": 1})),
     *(("ram = ", {"ram": value}) for value in ({"ram": "x"}, {"ram": None}, {"ram": -1}, {"ram": HUGE}, {3: 5})),
     *(
         ("min_snr_db = ", {"min_snr_db": value})
@@ -34,7 +35,11 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
     *(("pin = ", {"pin": value}) for value in ([("x", 0)], "x", {3: 0}, 5)),
     *(("keep = ", {"keep": value}) for value in ("x", 5, (3,), [None])),
     ("least_scratch = ", {"least_scratch": 5}),
-    *((f"{key} = ", {key: value}) for key in ("optimize", "io", "quantize", "guide") for value in ("", None, [], 5)),
+    *(
+        (f"{key} = ", {key: value})
+        for key in ("optimize", "io", "quantize", "guide", "weights")
+        for value in ("", None, [], 5)
+    ),
 ]
 
 
@@ -74,6 +79,8 @@ USAGE: list[tuple[str, str]] = [
     *(("--optimize", value) for value in ("", "beauty")),
     *(("--name", value) for value in ("", "a" * 300, "a\0b", "é", "stdio")),
     *(("--min-snr", value) for value in ("nan", "inf", "1e400", "-1e308")),
+    *(("--flash", value) for value in ("", "-5", "x=5", "9" * 16, "1e3")),
+    ("--weights", "int2"),
     ("--pin", "x=5"),
     ("--ram", "1000000000000000MiB"),
 ]

@@ -7,7 +7,15 @@ import tvm
 from tvm import relax
 
 from relay_passes.move import move
-from tvm_ext.core.decisions.composites import CompositeKind, ModelTensor, Region, SourceNodes, StorageLayout, Symbol
+from tvm_ext.core.decisions.composites import (
+    CompositeKind,
+    ModelTensor,
+    Region,
+    SourceNodes,
+    StorageLayout,
+    StoredWeights,
+    Symbol,
+)
 from tvm_ext.core.decisions.decision import Decision
 from tvm_ext.core.decisions.execution import ColumnStrip, RowSplit, StreamDirection
 from tvm_ext.core.decisions.models import InputDemands, LoadLimits, ModelOrigin, PortNames, QuantizationMeasured
@@ -25,6 +33,7 @@ OF_FUNCTIONS = [
     SourceNodes(nodes=("Conv_0", "Relu")),
     StorageLayout(axes=(0, 2, 3, 1)),
     ModelTensor(name="features.0"),
+    StoredWeights(bits=4),
     Region(codegen="tvm_ext", parameters=("x",)),
     Symbol(name="main"),
     SchedulePeak(peak_bytes=128, proved=False),

@@ -55,13 +55,27 @@ def parse_ram(texts: list[str]) -> dict[str, int]:
     limits: dict[str, int] = {}
     for text in texts:
         name, _, size = text.rpartition("=")
-        found = re.fullmatch(r"([0-9]{1,15})\s*(B|KiB|MiB|kB|MB)?", size.strip())
-        if not found or ("=" in text and not name):
+        found = _size(size)
+        if found is None or ("=" in text and not name):
             raise typer.BadParameter(f"{text!r} is not of the form 64KiB or dtcm=16KiB.", param_hint="--ram")
         if name in limits:
             raise typer.BadParameter(f"{name or 'the default memory'} is given twice.", param_hint="--ram")
-        limits[name] = int(found[1]) * _UNITS[found[2] or "B"]
+        limits[name] = found
     return limits
+
+
+def parse_bytes(text: str | None, option: str) -> int | None:
+    """`"32KiB"` to 32768; None where nothing is said. option: name for messages."""
+    found = None if text is None else _size(text)
+    if text is not None and found is None:
+        raise typer.BadParameter(f"{text!r} is not of the form 32KiB.", param_hint=option)
+    return found
+
+
+def _size(text: str) -> int | None:
+    """Bytes that a number with a unit says; None for anything else."""
+    found = re.fullmatch(r"([0-9]{1,15})\s*(B|KiB|MiB|kB|MB)?", text.strip())
+    return int(found[1]) * _UNITS[found[2] or "B"] if found else None
 
 
 def parse_pins(texts: list[str]) -> dict[str, int]:

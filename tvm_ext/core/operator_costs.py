@@ -21,7 +21,7 @@ class Footprint:
     shared_bytes: parameter -> bytes that the output shares with it where the parameter is read for the last time.
     kernel: the one that computes it; computes_floats: with an FPU, or slowly without.
     read_bytes: parameter -> bytes read of it in one run, modelled; weights_read_bytes the same of its `weights_bytes`,
-    scratch_access_bytes of its scratch, written ones added.
+    scratch_access_bytes of its scratch, written ones added. weight_bits: in which its weights are stored.
     """
 
     instructions: int
@@ -37,6 +37,7 @@ class Footprint:
     weights_bytes: int = 0
     weights_read_bytes: int = 0
     scratch_access_bytes: int = 0
+    weight_bits: int = 8
 
 
 @dataclass(frozen=True, kw_only=True)

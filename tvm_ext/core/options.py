@@ -28,6 +28,7 @@ Io = Literal["arena", "caller", "stream"]
 Context = Literal["static", "caller"]
 Target = Literal["host", "qemu"]
 Quantize = Literal["none", "int8", "auto"]
+Weights = Literal["int8", "mixed", "int4"]
 IoType = Literal["int8", "float32"]
 Guide = Literal["none", "learned"]
 Memories = Literal["all", "default"]
@@ -51,6 +52,10 @@ class BuildOptions:
         does so only where the float model cannot be made to fit.
     io_type: of a model quantized here, whether its float inputs and outputs become `int8`, with scale and zero
         point in the report, or stay `float32`.
+    weights: of quantized layers: `int8`; `mixed` stores in 4 bits what 4 bits hold, and of a model quantized here as
+        many layers as leave every output at min_snr_db; `int4` all layers that have kernels for it.
+    flash: bytes that all constants may take: weights, biases, factors, tables, `weights_bytes` of the report. Of a
+        model quantized here, layers get weights of 4 bits, those first that cost the least accuracy, until it is kept.
     ram: bytes that tensors may take: a number for the platform's default memory, or {memory: bytes}; None leaves
         it at what the memory holds. A model that needs more is split, or computes results again, to fit.
     pin: tensor -> offset in bytes, a multiple of 16, that it has in its memory's arena, under the model's own name.
@@ -82,6 +87,8 @@ class BuildOptions:
     quantize: Quantize = "none"
     io_type: IoType = "int8"
     min_snr_db: float = 10.0
+    weights: Weights = "int8"
+    flash: int | None = None
     ram: int | Mapping[str, int] | None = None
     least_scratch: bool = False
     guide: Guide = "learned"
@@ -101,6 +108,7 @@ class BuildOptions:
             "context": ("static", "caller"),
             "quantize": ("none", "int8", "auto"),
             "io_type": ("int8", "float32"),
+            "weights": ("int8", "mixed", "int4"),
             "guide": ("none", "learned"),
             "memories": ("all", "default"),
             "objective": OBJECTIVES,
@@ -114,6 +122,8 @@ class BuildOptions:
             if num_bytes is not None and not 0 < num_bytes < _MOST_BYTES:
                 said = f"ram = {shown(num_bytes)}{f' of {where}' if where else ''}"
                 raise BadOptions(f"{said}: at least 1 byte is needed, and less than {_MOST_BYTES}.")
+        if self.flash is not None and not 0 < self.flash < _MOST_BYTES:
+            raise BadOptions(f"flash = {shown(self.flash)}: at least 1 byte is needed, and less than {_MOST_BYTES}.")
         for name, offset in (self.pin or {}).items():
             if not 0 <= offset < _MOST_BYTES or offset % ALIGNMENT_BYTES:
                 raise BadOptions(
@@ -157,6 +167,12 @@ class BuildOptions:
         pins: object = {} if self.pin is None else self.pin
         checks: list[tuple[str, object, bool, str]] = [
             ("ram", ram, maps_names_to_integers(sizes), "a number of bytes, or {memory: bytes}"),
+            (
+                "flash",
+                self.flash,
+                maps_names_to_integers({"": 1 if self.flash is None else self.flash}),
+                "a number of bytes",
+            ),
             ("pin", pins, maps_names_to_integers(pins), "{tensor: offset in bytes}"),
             ("keep", self.keep, are_names(self.keep), "a tuple of names of tensors"),
             ("processors", self.processors, are_names(self.processors or ()), "a tuple of names of processors"),

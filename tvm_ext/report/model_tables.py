@@ -171,7 +171,8 @@ def quantization_table(quantization: Report) -> RenderableType:
     for operator in quantization["operators"]:
         name = operator["name"]
         reason = reasons.get(name, "") if operator["dtype"] != "int8" else ""
-        table.add_row(escape(name), escape(operator["dtype"]), f"{operator['snr_db']:.2f} dB", escape(reason))
+        kind = f"{operator['dtype']}, weights int4" if operator.get("weight_bits") == 4 else operator["dtype"]
+        table.add_row(escape(name), escape(kind), f"{operator['snr_db']:.2f} dB", escape(reason))
     for state in quantization.get("states", []):
         reason = reasons.get(state["name"], "") if state["dtype"] != "int8" else ""
         table.add_row(escape(state["name"]), escape(state["dtype"]), f"{state['snr_db']:.2f} dB", escape(reason))

@@ -96,7 +96,7 @@ def parameters(operator: QConv2d, finish: Requantize, *, is_wide: bool = False) 
 
 
 def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
-    width = _width(operator)
+    width = width_of(operator)
     finish, sums = requantize(operator), products(operator)
     num_taps = int(np.prod(operator.weight.shape[1:]))
     macs = operator.output.num_elements * num_taps
@@ -108,7 +108,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         function=CFunction(
             parameters=parameters(operator, finish, is_wide=wide(operator) is not None),
             body=call("tvm_ext_qconv2d", LAYER, stored, finish),
-            helpers=_shapes(operator, stored, finish, width),
+            helpers=shapes(LAYER, members(operator, stored, finish)),
             includes=("tvm_ext_qconv2d.h", *BLOCK_INCLUDES),
         ),
         reference=lambda inputs: reference(operator, inputs),
@@ -131,7 +131,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
     )
 
 
-def _width(operator: QConv2d) -> int:
+def width_of(operator: QConv2d) -> int:
     """Channels computed side by side: they must read the same group."""
     per_group = operator.weight.shape[0] // operator.groups
     return CHANNEL_BLOCK if operator.groups == 1 or per_group % CHANNEL_BLOCK == 0 else 1
@@ -142,17 +142,16 @@ def _is_one_run(operator: QConv2d) -> bool:
     return operator.window.dilation[1] == 1 and operator.groups == 1
 
 
-def _shapes(operator: QConv2d, stored: StoredRows, finish: Requantize, width: int) -> str:
-    """The layer's shapes as tvm_ext_qconv2d.h takes them."""
-    members: dict[str, Value] = {
+def members(operator: QConv2d, stored: StoredRows, finish: Requantize) -> dict[str, Value]:
+    """A `tvm_ext_qconv2d_layer`."""
+    return {
         "input": image(operator.inputs[0]),
         "output": image(operator.output, pitch=stored.pitch),
         "window": sliding_window(operator.window),
         "groups": operator.groups,
-        "block": width,
+        "block": width_of(operator),
         "rescale": rescale(finish, wide=wide(operator) is not None),
     }
-    return shapes(LAYER, members)
 
 
 def call(function: str, ctype: str, stored: StoredRows, finish: Requantize) -> str:

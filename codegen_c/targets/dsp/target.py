@@ -24,5 +24,6 @@ TARGET = InstructionSet(
         "qsoftmax_i8": 0.44,
         "softmax_f32": 0.72,
     },
+    packs_depthwise=True,
     startups=(ARM_M,),
 )

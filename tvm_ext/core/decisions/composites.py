@@ -67,6 +67,13 @@ class QuantizedRounding(Decision):
 
 
 @dataclass(frozen=True, kw_only=True)
+class StoredWeights(Decision):
+    """Bits in which the weights of a quantized composite are stored; its constants stay int8."""
+
+    bits: int = attribute("weight_bits", 8, read=int)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Region(Decision):
     """A function that a code generator compiles whole: the generator, and the symbol of its C function.
 

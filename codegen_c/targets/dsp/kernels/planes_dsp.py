@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from codegen_c.kernels.contract import StoredRows
+from codegen_c.kernels.shared.four_bits import pack_pairs
 from codegen_c.operators.kinds import QConv2d
 
 PLANES = 4
@@ -100,3 +101,16 @@ def pack(weight: np.ndarray, taps: RowTaps) -> np.ndarray:
     first = padded[:, :, [a for a, _ in taps.words]].astype(np.int16).view(np.uint16).astype(np.uint32)
     second = padded[:, :, [last if b is None else b for _, b in taps.words]].astype(np.int16)
     return np.ascontiguousarray(first | second.view(np.uint16).astype(np.uint32) << np.uint32(16))
+
+
+def nibble_bytes(num_taps: int) -> int:
+    """Bytes of a channel's weights of 4 bits."""
+    return (num_taps + 1) // 2
+
+
+def pack_nibbles(weight: np.ndarray) -> np.ndarray:
+    """int8[C, R, S, 1] from -8 to 7 -> uint32: channel after channel its taps, two to a byte, the first one low."""
+    taps = weight.reshape(len(weight), -1)
+    even = np.concatenate([taps, np.zeros((len(taps), taps.shape[1] % 2), np.int8)], axis=1)
+    packed = pack_pairs(even[:, 0::2], even[:, 1::2]).ravel()
+    return np.append(packed, np.zeros(-packed.size % 4, np.uint8)).view(np.uint32)

@@ -11,6 +11,8 @@ from typing import Self
 
 import numpy as np
 
+from codegen_c.c_text.initializer import Value
+from codegen_c.kernels.shared.four_bits import pack_pairs
 from codegen_c.kernels.shared.layer import apart
 from codegen_c.kernels.shared.requantize import Products
 from codegen_c.operators.kinds import Array, TensorType
@@ -20,6 +22,8 @@ INCLUDES = ("tvm_ext_dsp_product.h",)
 CALL_INSTRUCTIONS = 34
 # Bound of channel b's sum: 256 times it is the difference of two sums, which must fit an int32.
 JOINED_LIMIT = 1 << 23
+# Bound of sums where weights have 4 bits: 16 times each must fit an int32.
+NIBBLE_LIMIT = 1 << 27
 
 
 def cell_pairs(length: int) -> list[tuple[int, int | None]]:
@@ -36,6 +40,7 @@ class PairedWeights:
 
     weights: int8[K / width][cell][width / 2][a0 b0 a1 b1], two cells per unit; bias: int32[K], both with zeros for
     channels and a cell that fill up the last block and unit. joined: a + 256 b instead of a and b, see the header.
+    in_nibbles: weights of 4 bits, a + 8 + 16 b in a byte: int8[K / width][unit][width / 2][element].
     """
 
     weights: Array
@@ -44,9 +49,12 @@ class PairedWeights:
     pixels: int
     width: int
     joined: bool
+    in_nibbles: bool = False
 
     @classmethod
-    def of(cls, runs: Array, start: Array, source: TensorType, *, pixels: int, width: int) -> Self:
+    def of(
+        cls, runs: Array, start: Array, source: TensorType, *, pixels: int, width: int, in_nibbles: bool = False
+    ) -> Self:
         """runs: int8[K, number of runs, adjacent elements]; start: int64[K], the sum of no products."""
         channels = runs.shape[0]
         zero = np.zeros((*runs.shape[:2], 1), np.int8)
@@ -59,35 +67,38 @@ class PairedWeights:
         bias = np.zeros(filled.shape[0], np.int64)
         bias[:channels] = start
         blocks = filled.reshape(-1, width // 2, 2, filled.shape[1], 2)  # block, word, channel of two, cell, of a pair
-        joined = _can_join(filled, source)
+        joined = not in_nibbles and _can_join(filled, source)
         packed = blocks.transpose(0, 3, 1, 4, 2).copy()
         if joined:
             packed[..., 1] -= packed[..., 0] < 0  # the upper byte of a + 256 b
         return cls(
-            weights=packed.ravel(),
+            weights=_nibbles(blocks) if in_nibbles else packed.ravel(),
             bias=wrapped(bias),
             units=filled.shape[1] // 2,
             pixels=pixels,
             width=width,
             joined=joined,
+            in_nibbles=in_nibbles,
         )
 
     @property
-    def function(self) -> str:
-        return f"tvm_ext_dsp_product_{self.pixels}x{self.width}{'_joined' if self.joined else ''}"
-
-    @property
     def num_cells(self) -> int:
-        """Cells of all pixels."""
-        return 2 * self.units * self.pixels
+        """Cells of all pixels; before those that meet weights of 4 bits stands a word of each pixel."""
+        return (2 * self.units + int(self.in_nibbles)) * self.pixels
+
+    def members(self) -> dict[str, Value]:
+        """Members of a layer's structure that say how its weights are packed."""
+        return {"has_nibbles": True} if self.in_nibbles else {"has_joined_weights": self.joined}
 
     @property
-    def bytes_per_channel(self) -> int:
-        return 4 * self.units
+    def offset_instructions(self) -> int:
+        """Modelled instructions of the word before the cells of a pixel, where there is one."""
+        return 6 * self.units if self.in_nibbles else 0
 
     def instructions(self) -> int:
         """Modelled instructions of one block."""
         unit = {(3, True): 17, (3, False): 20, (1, True): 14, (1, False): 18}[self.pixels, self.joined]
+        unit = {3: 19, 1: 18}[self.pixels] if self.in_nibbles else unit
         return CALL_INSTRUCTIONS + self.units * unit + self.units // 2
 
 
@@ -101,6 +112,13 @@ def _can_join(filled: Array, source: TensorType) -> bool:
     lowest = np.minimum(second * limits.min, second * limits.max).sum(axis=1)
     fits = joined.min() >= -(1 << 15) and joined.max() < 1 << 15
     return bool(fits and lowest.min() >= -JOINED_LIMIT and highest.max() < JOINED_LIMIT)
+
+
+def _nibbles(blocks: Array) -> Array:
+    """[block, word, channel of two, cell, of a pair] -> int8[block][unit][word][element of four]."""
+    units = blocks.reshape(*blocks.shape[:3], -1, 2, 2)  # ..., unit, cell of two, of a pair
+    elements = units.transpose(0, 3, 1, 2, 5, 4).reshape(units.shape[0], units.shape[3], units.shape[1], 2, 4)
+    return pack_pairs(elements[:, :, :, 0] + np.int8(8), elements[:, :, :, 1]).view(np.int8).ravel()
 
 
 def start(source: TensorType, weight: Array, bias: Array) -> Array:

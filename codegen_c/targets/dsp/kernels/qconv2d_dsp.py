@@ -12,7 +12,7 @@ from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parame
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
 from codegen_c.kernels.shared.window import spatial
-from codegen_c.operators.kinds import QConv2d
+from codegen_c.operators.kinds import PackedQConv2d, QConv2d
 from codegen_c.targets.dsp.kernels.product_dsp import INCLUDES, PairedWeights, shared_function, start
 from codegen_c.targets.dsp.kernels.requantize_dsp import HEADERS, FastRequantize
 
@@ -32,7 +32,8 @@ def is_ungrouped(operator: QConv2d, target: Target) -> bool:
 
 
 def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
-    finish = FastRequantize.of(qconv2d.requantize(operator), *qconv2d.products(operator).range())
+    requantize = FastRequantize.sixteenfold if isinstance(operator, PackedQConv2d) else FastRequantize.of
+    finish = requantize(qconv2d.requantize(operator), *qconv2d.products(operator).range())
     paired = _pair(operator)
     parameters = qconv2d.parameters(operator, finish.exact)
     rows = parameters[-2:]
@@ -85,7 +86,8 @@ def _pair(operator: QConv2d) -> PairedWeights:
     runs = operator.weight.reshape(operator.weight.shape[0], -1, _run_length(operator))
     source = operator.inputs[0]
     begin = start(source, operator.weight, operator.bias)
-    return PairedWeights.of(runs, begin, source, pixels=PIXELS, width=WIDTH)
+    in_nibbles = isinstance(operator, PackedQConv2d)
+    return PairedWeights.of(runs, begin, source, pixels=PIXELS, width=WIDTH, in_nibbles=in_nibbles)
 
 
 def _instructions(operator: QConv2d, stored: StoredRows, finish: FastRequantize, paired: PairedWeights) -> int:
@@ -96,7 +98,8 @@ def _instructions(operator: QConv2d, stored: StoredRows, finish: FastRequantize,
     blocks = sum(-(-batch * rows * columns // PIXELS) for rows in calls) * -(-channels // WIDTH)
     row = RUN_INSTRUCTIONS + EXPAND_INSTRUCTIONS * operator.weight[0, 0].size
     one = paired.instructions() + PIXELS * WIDTH * finish.instructions
-    return int(pixels * (12 + operator.window.kernel[0] * row)) + blocks * one
+    window = 12 + operator.window.kernel[0] * row + paired.offset_instructions
+    return int(pixels * window) + blocks * one
 
 
 def _helpers(operator: QConv2d, stored: StoredRows, finish: FastRequantize, paired: PairedWeights) -> str:
@@ -105,7 +108,7 @@ def _helpers(operator: QConv2d, stored: StoredRows, finish: FastRequantize, pair
         "input": image(operator.inputs[0]),
         "output": image(operator.output, pitch=stored.pitch),
         "window": sliding_window(operator.window),
-        "has_joined_weights": paired.joined,
+        **paired.members(),
         "requantize": finish.members(),
     }
     call = "tvm_ext_dsp_conv2d_pixels(&$_layer, output, weights, bias, multipliers, shifts, cells);"

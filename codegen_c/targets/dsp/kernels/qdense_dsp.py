@@ -28,7 +28,7 @@ from codegen_c.kernels.dense import qdense
 from codegen_c.kernels.dense.dense_rows import in_rows, num_calls, over_parts
 from codegen_c.kernels.shared.vector_rows import Rows
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, accumulated
-from codegen_c.operators.kinds import QDense, TensorType
+from codegen_c.operators.kinds import PackedQDense, QDense, TensorType
 from codegen_c.targets.dsp.kernels.product_dsp import CALL_INSTRUCTIONS, INCLUDES, PairedWeights, start
 from codegen_c.targets.dsp.kernels.requantize_dsp import HEADERS, FastRequantize
 
@@ -80,17 +80,26 @@ class _Layer:
     def of(cls, operator: QDense) -> Self:
         source = operator.inputs[0]
         begin = start(source, operator.weight, operator.bias)
+        requantize = FastRequantize.sixteenfold if isinstance(operator, PackedQDense) else FastRequantize.of
         return cls(
             depth=operator.weight.shape[1],
-            paired=PairedWeights.of(operator.weight[:, np.newaxis, :], begin, source, pixels=1, width=WIDTH),
-            finish=FastRequantize.of(qdense.requantize(operator), *qdense.products(operator).range()),
+            paired=PairedWeights.of(
+                operator.weight[:, np.newaxis, :],
+                begin,
+                source,
+                pixels=1,
+                width=WIDTH,
+                in_nibbles=isinstance(operator, PackedQDense),
+            ),
+            finish=requantize(qdense.requantize(operator), *qdense.products(operator).range()),
         )
 
     def at_best(self, channels: int, *, least_scratch: bool) -> _Layer:
         """The layer as it is, or direct: where that is cheaper, or takes the least scratch. Whole units only."""
         direct = replace(self, is_direct=True)
         cheaper = direct.row_instructions(channels) <= self.row_instructions(channels)
-        return direct if self.depth % UNIT == 0 and (cheaper or least_scratch) else self
+        can_be = self.depth % UNIT == 0 and not self.paired.in_nibbles
+        return direct if can_be and (cheaper or least_scratch) else self
 
     def passes(self, rows: int, channels: int) -> Passes:
         blocks = channels / WIDTH
@@ -111,7 +120,7 @@ class _Layer:
     def row_instructions(self, channels: int) -> int:
         """Modelled instructions of so many channels of one row."""
         block_instructions = self.paired.instructions() + WIDTH * (self.finish.instructions + 2)
-        expand = 0 if self.is_direct else int(EXPAND_INSTRUCTIONS * self.depth) + 20
+        expand = 0 if self.is_direct else int(EXPAND_INSTRUCTIONS * self.depth) + 20 + self.paired.offset_instructions
         widen = WIDEN_INSTRUCTIONS * self.paired.units if self.is_direct else 0
         return expand + -(-channels // WIDTH) * (block_instructions + widen)
 
@@ -145,7 +154,7 @@ def _shapes(operator: QDense, rows: int, layer: _Layer) -> list[str]:
     source, (channels, depth) = operator.inputs[0], operator.weight.shape
     members: dict[str, Value] = {
         "rows": rows, "depth": depth, "channels": channels, "has_unsigned_input": source.dtype == "uint8",
-        "has_joined_weights": layer.paired.joined,
+        **layer.paired.members(),
     }  # fmt: skip
     members |= {"is_direct": True} if layer.is_direct else {}
     members |= {"requantize": layer.finish.members()}

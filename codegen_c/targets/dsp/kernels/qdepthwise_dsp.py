@@ -16,8 +16,8 @@ from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parame
 from codegen_c.kernels.convolution import qconv2d, qdepthwise
 from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
 from codegen_c.kernels.shared.window import spatial
-from codegen_c.operators.kinds import QConv2d
-from codegen_c.targets.dsp.kernels.planes_dsp import COLUMNS, PLANES, Plane, RowTaps, pack
+from codegen_c.operators.kinds import PackedQConv2d, QConv2d
+from codegen_c.targets.dsp.kernels.planes_dsp import COLUMNS, PLANES, Plane, RowTaps, nibble_bytes, pack, pack_nibbles
 from codegen_c.targets.dsp.kernels.product_dsp import INCLUDES, shared_function, start, wrapped
 from codegen_c.targets.dsp.kernels.requantize_dsp import HEADERS, FastRequantize
 
@@ -41,7 +41,8 @@ def has_four_channels(operator: QConv2d, target: Target) -> bool:
 
 
 def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
-    finish = FastRequantize.of(qconv2d.requantize(operator), *qconv2d.products(operator).range())
+    requantize = FastRequantize.sixteenfold if isinstance(operator, PackedQConv2d) else FastRequantize.of
+    finish = requantize(qconv2d.requantize(operator), *qconv2d.products(operator).range())
     window, plane = operator.window, Plane.of(operator, stored)
     taps = RowTaps.of(window.kernel[1], window.strides[1], min(COLUMNS, operator.output.shape[2]))
     begin = start(operator.inputs[0], operator.weight, operator.bias)
@@ -61,7 +62,10 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         ),
         reference=lambda inputs: qconv2d.reference(operator, inputs),
         constants=(
-            ("weights", pack(operator.weight, taps)),
+            (
+                "weights",
+                pack_nibbles(operator.weight) if isinstance(operator, PackedQConv2d) else pack(operator.weight, taps),
+            ),
             ("bias", wrapped(begin)),
             *finish.constants(),
         ),
@@ -100,7 +104,8 @@ def _instructions(operator: QConv2d, stored: StoredRows, finish: FastRequantize,
     rows = plane.rows - plane.kept
     again = 20 + 13 * plane.words if stored.at_once == plane.strip else 11 * plane.words  # each call begins anew
     expand = rows * (20 + 13 * plane.words) + plane.kept * again
-    one = -(-channels // PLANES) * expand + channels * (34 + len(taps.words) * kernel_rows + plane.strip * row)
+    loads = len(taps.words) * kernel_rows * (5 if isinstance(operator, PackedQConv2d) else 1)
+    one = -(-channels // PLANES) * expand + channels * (34 + loads + plane.strip * row)
     return batch * height * one // plane.strip
 
 
@@ -112,8 +117,14 @@ def _channel(operator: QConv2d, finish: FastRequantize, taps: RowTaps, plane: Pl
         f"const uint32_t *restrict f = &weights[{times('k', kernel_rows * num_words)}]; "
         "/* f<r>_<i>: words of two taps of kernel row r */"
     )
+    start, down = "bias[k]", ""
+    if isinstance(operator, PackedQConv2d):
+        f, words = _nibbles(operator, taps)
+        start, down = "bias[k] * 16", " >> 4" if finish.exact.rounding == "tflite" else ""
+    else:
+        words = [f"f[{i}]" for i in range(kernel_rows * num_words)]
     weights = [
-        f"const uint32_t f{r}_{i} = f[{r * num_words + i}];" for r in range(kernel_rows) for i in range(num_words)
+        f"const uint32_t f{r}_{i} = {words[r * num_words + i]};" for r in range(kernel_rows) for i in range(num_words)
     ]
     tables = [
         f"const int32_t {name} = tvm_ext_dsp_{name}(&requantize, {name}s, k);" for name in ("multiplier", "shift")
@@ -134,7 +145,7 @@ def _channel(operator: QConv2d, finish: FastRequantize, taps: RowTaps, plane: Pl
 
     def store(count: int) -> list[str]:
         return [
-            f"y[{q * pitch}] = (uint8_t)tvm_ext_dsp_element(&requantize, sum{q}, multiplier, shift);"
+            f"y[{q * pitch}] = (uint8_t)tvm_ext_dsp_element(&requantize, sum{q}{down}, multiplier, shift);"
             for q in range(count)
         ]
 
@@ -151,10 +162,25 @@ def _channel(operator: QConv2d, finish: FastRequantize, taps: RowTaps, plane: Pl
         row += ["{", block([*sums(1), *store(1)]), "}"]
     row.append(f"plane += {times('row_words', window.strides[0])};")
     lines = [f"const int32_t row_elements = {columns * pitch};", f"const int32_t row_words = {plane.words};"]
-    lines += [f, *weights, "const int32_t start = bias[k];", *tables]
+    lines += [f, *weights, f"const int32_t start = {start};", *tables]
     lines += ["for (int32_t h = 0; h < count; ++h) {", block(row), "}"]
     requantize = structure("tvm_ext_dsp_requantize", "requantize", finish.members())
     return shared_function("$_channel", PARAMETERS, [*requantize, *lines])
+
+
+def _nibbles(operator: PackedQConv2d, taps: RowTaps) -> tuple[str, list[str]]:
+    """The place of a channel's weights of 4 bits, and words of two taps, each 16 times its weight."""
+    kernel_rows, kernel_columns = operator.window.kernel
+    size = nibble_bytes(kernel_rows * kernel_columns)
+    place = (
+        f"const int8_t *restrict f = &((const int8_t *)weights)[{times('k', size)}]; /* f<r>_<i>: 16 times two taps */"
+    )
+
+    def tap(r: int, s: int | None) -> str:
+        return "0u" if s is None else f"tvm_ext_dsp_nibble(f, {r * kernel_columns + s})"
+
+    pairs = [(tap(r, a), tap(r, b)) for r in range(kernel_rows) for a, b in taps.words]
+    return place, [f"tvm_ext_dsp_lows({a}, {b})" for a, b in pairs]
 
 
 def _shapes(operator: QConv2d, stored: StoredRows, plane: Plane) -> str:

@@ -23,7 +23,7 @@ import numpy as np
 
 from codegen_c.c_text.initializer import Value
 from codegen_c.kernels.contract import Parameter
-from codegen_c.kernels.shared.requantize import Requantize, quantization
+from codegen_c.kernels.shared.requantize import MAX_SHIFT, Requantize, quantization
 from codegen_c.operators.kinds import Array
 
 HEADERS = (
@@ -57,6 +57,18 @@ class FastRequantize:
         mantissa = np.array([m for m, _ in found], dtype=np.int32)
         rest = np.array([r for _, r in found], dtype=np.uint8)
         return cls(exact=replace(exact, mantissa=mantissa, shift=rest), is_fast=True)
+
+    @classmethod
+    def sixteenfold(cls, exact: Requantize, low: Array, high: Array) -> Self:
+        """Requantization of 16 times the sums from low to high; TensorFlow Lite rounds the sums themselves."""
+        if exact.rounding == "tflite":
+            return cls.of(exact, low, high)
+        vanishes = exact.shift.astype(np.int64) + 4 > MAX_SHIFT  # no sum below 2^27 reaches a half
+        shift = np.where(vanishes, 1, exact.shift + 4).astype(exact.shift.dtype)
+        scaled = replace(
+            exact, mantissa=np.where(vanishes, 0, exact.mantissa).astype(exact.mantissa.dtype), shift=shift
+        )
+        return cls.of(scaled, 16 * low, 16 * high)
 
     @property
     def instructions(self) -> int:

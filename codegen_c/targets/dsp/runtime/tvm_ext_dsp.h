@@ -96,6 +96,13 @@ static inline uint32_t tvm_ext_dsp_odd_u8(uint32_t word)
     return word >> 8 & 0x00ff00ffu;
 }
 
+/* 16 times weight i of those that stand in 4 bits each, the first of two in the lower ones of a byte. */
+static inline uint32_t tvm_ext_dsp_nibble(const int8_t *bytes, int32_t i)
+{
+    const uint32_t byte = (uint32_t)bytes[i / 2];
+    return i % 2 == 0 ? (uint32_t)((int32_t)(byte << 28) >> 24) : byte & 0xfffffff0u;
+}
+
 /* sum + low * low + high * high, modulo 2^32 */
 static inline int32_t tvm_ext_dsp_smlad(uint32_t a, uint32_t b, int32_t sum)
 {

@@ -17,6 +17,7 @@ typedef struct {
     tvm_ext_image output;
     tvm_ext_window window;
     bool has_joined_weights; /* as tvm_ext_dsp_product.h says */
+    bool has_nibbles;        /* weights of 4 bits; a word of each pixel stands before the cells */
     tvm_ext_dsp_requantize requantize;
 } tvm_ext_dsp_conv2d_layer;
 
@@ -118,18 +119,21 @@ TVM_EXT_INLINE void tvm_ext_dsp_conv2d_channels(const tvm_ext_dsp_conv2d_layer *
 {
     const int32_t units = tvm_ext_dsp_conv2d_units(layer);
     int32_t sums[2 * TVM_EXT_DSP_PIXELS];
-    if (layer->has_joined_weights) {
+    if (layer->has_nibbles) {
+        tvm_ext_dsp_product_3x2_s4(sums, cells, &weights[k * units * 2], &bias[k], units);
+    } else if (layer->has_joined_weights) {
         tvm_ext_dsp_product_3x2_joined(sums, cells, &weights[k * units * 4], &bias[k], units);
     } else {
         tvm_ext_dsp_product_3x2(sums, cells, &weights[k * units * 4], &bias[k], units);
     }
+    const int32_t down = layer->has_nibbles && layer->requantize.rounds_twice ? 4 : 0;
     for (int32_t j = 0; j < count; ++j) {
         const int32_t multiplier = tvm_ext_dsp_multiplier(&layer->requantize, multipliers, k + j);
         const int32_t shift = tvm_ext_dsp_shift(&layer->requantize, shifts, k + j);
         const int32_t *const sum = &sums[j * TVM_EXT_DSP_PIXELS];
-        output[2][k + j] = (uint8_t)tvm_ext_dsp_element(&layer->requantize, sum[2], multiplier, shift);
-        output[1][k + j] = (uint8_t)tvm_ext_dsp_element(&layer->requantize, sum[1], multiplier, shift);
-        output[0][k + j] = (uint8_t)tvm_ext_dsp_element(&layer->requantize, sum[0], multiplier, shift);
+        output[2][k + j] = (uint8_t)tvm_ext_dsp_element(&layer->requantize, sum[2] >> down, multiplier, shift);
+        output[1][k + j] = (uint8_t)tvm_ext_dsp_element(&layer->requantize, sum[1] >> down, multiplier, shift);
+        output[0][k + j] = (uint8_t)tvm_ext_dsp_element(&layer->requantize, sum[0] >> down, multiplier, shift);
     }
 }
 
@@ -161,8 +165,10 @@ TVM_EXT_INLINE void tvm_ext_dsp_conv2d(const tvm_ext_dsp_conv2d_layer *layer, tv
                                        int32_t row_end)
 {
     const int32_t columns = layer->output.columns;
-    uint32_t *const cells = (uint32_t *)scratch;
-    uint8_t *const padded = (uint8_t *)&cells[2 * tvm_ext_dsp_conv2d_units(layer) * TVM_EXT_DSP_PIXELS];
+    const int32_t units = tvm_ext_dsp_conv2d_units(layer);
+    uint32_t *const words = (uint32_t *)scratch;
+    uint32_t *const cells = layer->has_nibbles ? &words[TVM_EXT_DSP_PIXELS] : words;
+    uint8_t *const padded = (uint8_t *)&cells[2 * units * TVM_EXT_DSP_PIXELS];
     uint8_t *pixels[TVM_EXT_DSP_PIXELS];
     int32_t lane = 0;
     for (int32_t n = 0; n < layer->output.images; ++n) {
@@ -181,7 +187,10 @@ TVM_EXT_INLINE void tvm_ext_dsp_conv2d(const tvm_ext_dsp_conv2d_layer *layer, tv
                 for (; lane < TVM_EXT_DSP_PIXELS; ++lane) {
                     pixels[lane] = pixels[0];
                 }
-                compute(pixels, weights, bias, multipliers, shifts, cells);
+                if (layer->has_nibbles) {
+                    tvm_ext_dsp_offsets_3(words, units);
+                }
+                compute(pixels, weights, bias, multipliers, shifts, words);
                 lane = 0;
             }
         }

@@ -20,6 +20,7 @@ typedef struct {
     int32_t channels;        /* elements of a row of the output */
     bool has_unsigned_input; /* uint8, otherwise int8 */
     bool has_joined_weights; /* as tvm_ext_dsp_product.h says */
+    bool has_nibbles;        /* weights of 4 bits; a word stands before the cells */
     bool is_direct;          /* products of a row's bytes, not of cells */
     tvm_ext_dsp_requantize requantize;
 } tvm_ext_dsp_dense_layer;
@@ -42,7 +43,9 @@ TVM_EXT_INLINE uint32_t *tvm_ext_dsp_dense_expand(const tvm_ext_dsp_dense_layer 
 TVM_EXT_INLINE void tvm_ext_dsp_dense_product(const tvm_ext_dsp_dense_layer *layer, int32_t *sums, const void *x,
                                               const int8_t *weights, const int32_t *start, int32_t units)
 {
-    if (!layer->is_direct) {
+    if (layer->has_nibbles) {
+        tvm_ext_dsp_product_1x4_s4(sums, x, weights, start, units);
+    } else if (!layer->is_direct) {
         if (layer->has_joined_weights) {
             tvm_ext_dsp_product_1x4_joined(sums, x, weights, start, units);
         } else {
@@ -68,10 +71,11 @@ TVM_EXT_INLINE void tvm_ext_dsp_dense_finish(const tvm_ext_dsp_dense_layer *laye
                                              const int32_t *restrict multipliers, const uint8_t *restrict shifts,
                                              int32_t k, int32_t count)
 {
+    const int32_t down = layer->has_nibbles && layer->requantize.rounds_twice ? 4 : 0;
     for (int32_t j = 0; j < count; ++j) {
         const int32_t multiplier = tvm_ext_dsp_multiplier(&layer->requantize, multipliers, k + j);
         const int32_t shift = tvm_ext_dsp_shift(&layer->requantize, shifts, k + j);
-        output[k + j] = (uint8_t)tvm_ext_dsp_element_once(&layer->requantize, sums[j], multiplier, shift);
+        output[k + j] = (uint8_t)tvm_ext_dsp_element_once(&layer->requantize, sums[j] >> down, multiplier, shift);
     }
 }
 
@@ -83,21 +87,26 @@ TVM_EXT_INLINE void tvm_ext_dsp_dense(const tvm_ext_dsp_dense_layer *layer, cons
                                       void *scratch)
 {
     const int32_t units = tvm_ext_dsp_dense_units(layer);
+    const int32_t channel_bytes = layer->has_nibbles ? 2 : 4; /* of a unit */
     const int32_t full = layer->channels - (layer->channels % TVM_EXT_DSP_WIDTH);
     for (int32_t m = 0; m < layer->rows; ++m) {
         uint8_t *const row = &((uint8_t *)output)[m * layer->channels];
         const void *x = &((const uint8_t *)input)[m * layer->depth];
         int32_t sums[TVM_EXT_DSP_WIDTH];
-        if (!layer->is_direct) {
+        if (layer->has_nibbles) {
+            (void)tvm_ext_dsp_dense_expand(layer, &((uint32_t *)scratch)[1], x, layer->depth);
+            tvm_ext_dsp_offsets_1((uint32_t *)scratch, units);
+            x = scratch;
+        } else if (!layer->is_direct) {
             (void)tvm_ext_dsp_dense_expand(layer, (uint32_t *)scratch, x, layer->depth);
             x = scratch;
         }
         for (int32_t k = 0; k < full; k += TVM_EXT_DSP_WIDTH) {
-            tvm_ext_dsp_dense_product(layer, sums, x, &weights[k * units * 4], &bias[k], units);
+            tvm_ext_dsp_dense_product(layer, sums, x, &weights[k * units * channel_bytes], &bias[k], units);
             tvm_ext_dsp_dense_finish(layer, row, sums, multipliers, shifts, k, TVM_EXT_DSP_WIDTH);
         }
         if (full < layer->channels) {
-            tvm_ext_dsp_dense_product(layer, sums, x, &weights[full * units * 4], &bias[full], units);
+            tvm_ext_dsp_dense_product(layer, sums, x, &weights[full * units * channel_bytes], &bias[full], units);
             tvm_ext_dsp_dense_finish(layer, row, sums, multipliers, shifts, full, layer->channels - full);
         }
     }

@@ -7,6 +7,11 @@
  * For the `joined` functions it holds the pair of numbers (a0 + 256 b0, a1 + 256 b1), used as it stands: the
  * difference of those products and A's is 256 times B's. They need every a + 256 b to fit 16 bits, and the products
  * of each channel B to add up to less than 2^23, whatever the activations.
+ *
+ * For the `s4` functions weights have 4 bits: a word holds four depths of A and B, in bytes u + 16 b with u = a + 8,
+ * depths 0 and 2 in the even ones. Widened, they are multiplied as they stand, and with u masked out: that gives 16
+ * times B's sum, the difference A's and 8 times the pixel's elements, which a word in front of the cells takes off. All
+ * sums are given 16 times: requantized so, they leave room for a high product.
  */
 #ifndef TVM_EXT_DSP_PRODUCT_H
 #define TVM_EXT_DSP_PRODUCT_H
@@ -20,6 +25,13 @@
 #define TVM_EXT_DSP_SHARED static __attribute__((noinline, noclone, unused))
 #else
 #define TVM_EXT_DSP_SHARED static inline
+#endif
+
+/* Sums in plain C: GCC 12 gets some wrong where it makes AVX2 vectors of them for one of their callers. */
+#if !TVM_EXT_DSP && defined(__GNUC__) && !defined(__clang__)
+#define TVM_EXT_DSP_PLAIN __attribute__((optimize("no-tree-vectorize")))
+#else
+#define TVM_EXT_DSP_PLAIN
 #endif
 
 /* Cells of one of STEP pixels side by side, from `count` adjacent bytes. A rest of one byte or two fills one cell,
@@ -71,6 +83,40 @@ TVM_EXT_DSP_SHARED uint32_t *tvm_ext_dsp_fill_3(uint32_t *cell, uint32_t pair, i
     return cell;
 }
 
+/* -8 times the elements of a cell, added to a sum. */
+static inline int32_t tvm_ext_dsp_offset(uint32_t cell, int32_t sum)
+{
+    return tvm_ext_dsp_smlad(cell, 0xfff8fff8u, sum);
+}
+
+/* The word in front of the cells of one pixel: -8 times the sum of its elements. */
+TVM_EXT_DSP_PLAIN
+TVM_EXT_DSP_SHARED void tvm_ext_dsp_offsets_1(uint32_t *words, int32_t units)
+{
+    const uint32_t *const end = &words[1 + (2 * units)];
+    int32_t sum = 0;
+    for (const uint32_t *cell = &words[1]; cell < end; cell += 2) {
+        sum = tvm_ext_dsp_offset(cell[1], tvm_ext_dsp_offset(cell[0], sum));
+    }
+    words[0] = (uint32_t)sum;
+}
+
+/* The same of 3 pixels side by side. */
+TVM_EXT_DSP_PLAIN
+TVM_EXT_DSP_SHARED void tvm_ext_dsp_offsets_3(uint32_t *words, int32_t units)
+{
+    const uint32_t *const end = &words[3 + (6 * units)];
+    int32_t sum0 = 0, sum1 = 0, sum2 = 0;
+    for (const uint32_t *cell = &words[3]; cell < end; cell += 6) {
+        sum0 = tvm_ext_dsp_offset(cell[3], tvm_ext_dsp_offset(cell[0], sum0));
+        sum1 = tvm_ext_dsp_offset(cell[4], tvm_ext_dsp_offset(cell[1], sum1));
+        sum2 = tvm_ext_dsp_offset(cell[5], tvm_ext_dsp_offset(cell[2], sum2));
+    }
+    words[0] = (uint32_t)sum0;
+    words[1] = (uint32_t)sum1;
+    words[2] = (uint32_t)sum2;
+}
+
 #if TVM_EXT_DSP
 
 /* Registers: r0 sums, r1 cells, r2 weights, r3 bias, r12 units (at least 1), then the end of the weights.
@@ -108,6 +154,13 @@ TVM_EXT_DSP_SHARED uint32_t *tvm_ext_dsp_fill_3(uint32_t *cell, uint32_t pair, i
 #define TVM_EXT_DSP_3X2_JOINED_UNIT                                                                                   \
     "ldrd r0, r3, [r2], #8\n\t" TVM_EXT_DSP_3X2_JOINED_CELL("r0") TVM_EXT_DSP_3X2_JOINED_CELL("r3")
 
+#define TVM_EXT_DSP_3X2_S4_CELL(PLACE)                                                                                \
+    "ldmia r1!, {r4, r5, r6}\n\t"                                                                                     \
+    "sxtb16 r3, r0" PLACE "\n\t" TVM_EXT_DSP_SMLAD_3("r7", "r8", "r9", "r3")                                          \
+    "bic r3, r3, #0x000f000f\n\t" TVM_EXT_DSP_SMLAD_3("r10", "r11", "lr", "r3")
+#define TVM_EXT_DSP_3X2_S4_UNIT                                                                                       \
+    "ldr r0, [r2], #4\n\t" TVM_EXT_DSP_3X2_S4_CELL("") TVM_EXT_DSP_3X2_S4_CELL(", ror #8")
+
 #define TVM_EXT_DSP_1X4_WORD(X, W, A, B)                                                                              \
     "sxtb16 lr, " W "\n\t" TVM_EXT_DSP_SMLAD(A, X, "lr")                                                              \
     "sxtb16 " W ", " W ", ror #8\n\t" TVM_EXT_DSP_SMLAD(B, X, W)
@@ -120,6 +173,15 @@ TVM_EXT_DSP_SHARED uint32_t *tvm_ext_dsp_fill_3(uint32_t *cell, uint32_t pair, i
     "ldmia r2!, {r4, r5, r6, r11}\n\t"                                                                                \
     X WORD("r0", "r4", "r7", "r8") WORD("r0", "r5", "r9", "r10")                                                      \
     WORD("r3", "r6", "r7", "r8") WORD("r3", "r11", "r9", "r10")
+
+#define TVM_EXT_DSP_1X4_S4_CELL(X, W, A, B)                                                                           \
+    "sxtb16 lr, " W "\n\t" TVM_EXT_DSP_SMLAD(A, X, "lr")                                                              \
+    "bic lr, lr, #0x000f000f\n\t" TVM_EXT_DSP_SMLAD(B, X, "lr")
+#define TVM_EXT_DSP_1X4_S4_WORD(W, A, B)                                                                              \
+    TVM_EXT_DSP_1X4_S4_CELL("r0", W, A, B) TVM_EXT_DSP_1X4_S4_CELL("r3", W ", ror #8", A, B)
+#define TVM_EXT_DSP_1X4_S4_UNIT                                                                                       \
+    "ldrd r4, r5, [r2], #8\n\t" TVM_EXT_DSP_1X4_CELLS                                                                \
+    TVM_EXT_DSP_1X4_S4_WORD("r4", "r7", "r8") TVM_EXT_DSP_1X4_S4_WORD("r5", "r9", "r10")
 
 #define TVM_EXT_DSP_PRODUCT(NAME, TEXT)                                                                               \
     TVM_EXT_DSP_SHARED void NAME(                                                                                     \
@@ -171,6 +233,34 @@ TVM_EXT_DSP_PRODUCT(
     "stm r0, {r7, r8, r9, r10, r11, lr}\n\t"
     TVM_EXT_DSP_LEAVE)
 
+/* 16 times the same from weights of 4 bits, 4 bytes a unit. x: cells behind their words. */
+TVM_EXT_DSP_PRODUCT(
+    tvm_ext_dsp_product_3x2_s4,
+    TVM_EXT_DSP_ENTER("72", "2")
+    "ldmia r1!, {r7, r8, r9}\n\t"
+    "ldr lr, [r3]\n\t"
+    "add r7, r7, lr\n\t"
+    "add r8, r8, lr\n\t"
+    "add r9, r9, lr\n\t"
+    "movs r5, #0\n\t"
+    "mov r10, r5\n\t"
+    "mov r11, r5\n\t"
+    "mov lr, r5\n\t"
+    TVM_EXT_DSP_LOOP(TVM_EXT_DSP_3X2_S4_UNIT)
+    "ldrd r0, r3, [sp]\n\t"
+    "ldr r3, [r3, #4]\n\t"
+    "sub r7, r7, r10\n\t"
+    "sub r8, r8, r11\n\t"
+    "sub r9, r9, lr\n\t"
+    "lsl r7, r7, #4\n\t"
+    "lsl r8, r8, #4\n\t"
+    "lsl r9, r9, #4\n\t"
+    "add r10, r10, r3, lsl #4\n\t"
+    "add r11, r11, r3, lsl #4\n\t"
+    "add lr, lr, r3, lsl #4\n\t"
+    "stm r0, {r7, r8, r9, r10, r11, lr}\n\t"
+    TVM_EXT_DSP_LEAVE)
+
 /* Sums of 1 pixel by channels A, B, C and D. weights: a word of A and B, one of C and D, 16 bytes a unit. */
 #define TVM_EXT_DSP_PRODUCT_1X4(NAME, UNIT_BYTES, X)                                                                  \
     TVM_EXT_DSP_PRODUCT(NAME, TVM_EXT_DSP_ENTER(UNIT_BYTES, "4")                                                      \
@@ -199,6 +289,31 @@ TVM_EXT_DSP_PRODUCT(
 TVM_EXT_DSP_PRODUCT_1X4(tvm_ext_dsp_product_1x4, "72", TVM_EXT_DSP_1X4_CELLS)
 TVM_EXT_DSP_PRODUCT_1X4_JOINED(tvm_ext_dsp_product_1x4_joined, "56", TVM_EXT_DSP_1X4_CELLS)
 
+/* 16 times the same from weights of 4 bits, 8 bytes a unit. x: cells behind their word. */
+TVM_EXT_DSP_PRODUCT(
+    tvm_ext_dsp_product_1x4_s4,
+    TVM_EXT_DSP_ENTER("72", "3")
+    "ldr lr, [r1], #4\n\t"
+    "ldr r7, [r3]\n\t"
+    "ldr r9, [r3, #8]\n\t"
+    "add r7, r7, lr\n\t"
+    "add r9, r9, lr\n\t"
+    "movs r5, #0\n\t"
+    "mov r8, r5\n\t"
+    "mov r10, r5\n\t"
+    TVM_EXT_DSP_LOOP(TVM_EXT_DSP_1X4_S4_UNIT)
+    "ldrd r0, r3, [sp]\n\t"
+    "ldr r4, [r3, #4]\n\t"
+    "ldr r5, [r3, #12]\n\t"
+    "sub r7, r7, r8\n\t"
+    "sub r9, r9, r10\n\t"
+    "lsl r7, r7, #4\n\t"
+    "lsl r9, r9, #4\n\t"
+    "add r8, r8, r4, lsl #4\n\t"
+    "add r10, r10, r5, lsl #4\n\t"
+    "stm r0, {r7, r8, r9, r10}\n\t"
+    TVM_EXT_DSP_LEAVE)
+
 /* The same from the pixel's bytes as they are, at any address, instead of cells. */
 TVM_EXT_DSP_PRODUCT_1X4(tvm_ext_dsp_product_1x4_s8, "80", TVM_EXT_DSP_1X4_BYTES("sxtb16"))
 TVM_EXT_DSP_PRODUCT_1X4(tvm_ext_dsp_product_1x4_u8, "80", TVM_EXT_DSP_1X4_BYTES("uxtb16"))
@@ -207,10 +322,7 @@ TVM_EXT_DSP_PRODUCT_1X4_JOINED(tvm_ext_dsp_product_1x4_u8_joined, "64", TVM_EXT_
 
 #else
 
-/* GCC 12 gets sums wrong where it makes AVX2 vectors of this for one of its callers. */
-#if defined(__GNUC__) && !defined(__clang__)
-__attribute__((optimize("no-tree-vectorize")))
-#endif
+TVM_EXT_DSP_PLAIN
 static inline void tvm_ext_dsp_product(int32_t *sums, const uint32_t *cells, const int8_t *weights, const int32_t *bias,
                                        int32_t units, int32_t pixels, int32_t channels, int32_t joined)
 {
@@ -231,7 +343,29 @@ static inline void tvm_ext_dsp_product(int32_t *sums, const uint32_t *cells, con
     }
 }
 
-/* The same for 1 pixel by 4 channels from bytes. */
+/* 16 times the same from weights of 4 bits. */
+TVM_EXT_DSP_PLAIN
+static inline void tvm_ext_dsp_product_s4(int32_t *sums, const uint32_t *words, const int8_t *weights,
+                                          const int32_t *bias, int32_t units, int32_t pixels, int32_t channels)
+{
+    for (int32_t p = 0; p < pixels; ++p) {
+        for (int32_t k = 0; k < channels; k += 2) {
+            int32_t both = (int32_t)words[p], second = 0;
+            for (int32_t u = 0; u < units; ++u) {
+                const uint32_t *cells = &words[pixels + (2 * u * pixels) + p];
+                const uint32_t word = tvm_ext_dsp_load(&weights[((u * channels / 2) + (k / 2)) * 4]);
+                const uint32_t even = tvm_ext_dsp_even_s8(word), odd = tvm_ext_dsp_odd_s8(word);
+                both = tvm_ext_dsp_smlad(cells[pixels], odd, tvm_ext_dsp_smlad(cells[0], even, both));
+                second = tvm_ext_dsp_smlad(cells[0], even & 0xfff0fff0u, second);
+                second = tvm_ext_dsp_smlad(cells[pixels], odd & 0xfff0fff0u, second);
+            }
+            sums[(k * pixels) + p] = (int32_t)(((uint32_t)bias[k] + (uint32_t)both - (uint32_t)second) << 4);
+            sums[((k + 1) * pixels) + p] = (int32_t)(((uint32_t)bias[k + 1] << 4) + (uint32_t)second);
+        }
+    }
+}
+
+/* tvm_ext_dsp_product for 1 pixel by 4 channels from bytes. */
 static inline void tvm_ext_dsp_product_bytes(int32_t *sums, const uint8_t *x, const int8_t *weights,
                                              const int32_t *bias, int32_t units, int32_t is_unsigned, int32_t joined)
 {
@@ -258,6 +392,15 @@ static inline void tvm_ext_dsp_product_bytes(int32_t *sums, const uint8_t *x, co
         tvm_ext_dsp_product_bytes(sums, (const uint8_t *)x, weights, bias, units, IS_UNSIGNED, JOINED);              \
     }
 
+#define TVM_EXT_DSP_PRODUCT_S4(NAME, PIXELS, CHANNELS)                                                                \
+    static inline void NAME(                                                                                         \
+        int32_t *sums, const void *words, const int8_t *weights, const int32_t *bias, int32_t units)                 \
+    {                                                                                                                \
+        tvm_ext_dsp_product_s4(sums, (const uint32_t *)words, weights, bias, units, PIXELS, CHANNELS);               \
+    }
+
+TVM_EXT_DSP_PRODUCT_S4(tvm_ext_dsp_product_3x2_s4, 3, 2)
+TVM_EXT_DSP_PRODUCT_S4(tvm_ext_dsp_product_1x4_s4, 1, 4)
 TVM_EXT_DSP_PRODUCT(tvm_ext_dsp_product_3x2, 3, 2, 0)
 TVM_EXT_DSP_PRODUCT(tvm_ext_dsp_product_3x2_joined, 3, 2, 1)
 TVM_EXT_DSP_PRODUCT(tvm_ext_dsp_product_1x4, 1, 4, 0)

@@ -14,6 +14,7 @@ import numpy as np
 
 from codegen_c.c_text.initializer import Value
 from codegen_c.kernels.contract import Parameter, Target
+from codegen_c.kernels.shared.four_bits import pack_pairs
 from codegen_c.kernels.shared.layer import apart
 from codegen_c.operators.kinds import Array
 from codegen_c.targets.helium.kernels.helium import Rescale
@@ -26,6 +27,8 @@ MOST_STEPS = {"speed": 12, "size": 2}
 STEP_INSTRUCTIONS = {2: 14, 1: 9}
 BLOCK_INSTRUCTIONS = {2: 31, 1: 22}
 CALL_INSTRUCTIONS = 50
+# Per step, what weights of 4 bits take more: two loads less, four instructions that part them.
+NIBBLE_INSTRUCTIONS = 2
 
 
 def padded(depth: int) -> int:
@@ -41,20 +44,40 @@ def pack(weight: Array) -> Array:
     return np.ascontiguousarray(full.reshape(-1, CHANNEL_BLOCK, full.shape[1] // STEP, STEP).transpose(0, 2, 1, 3))
 
 
+def pack_nibbles(weight: Array) -> Array:
+    """int8[K, ...] from -8 to 7 -> the order of `pack`, two channels in a byte: int8[ceil(K / 4), steps, 2, 16]."""
+    full = pack(weight)
+    return pack_pairs(full[:, :, 0::2], full[:, :, 1::2]).view(np.int8)
+
+
+def nibble_sums_fit(weight: Array) -> bool:
+    """True where 16 times the products of each channel and int8 fit an int32."""
+    magnitude = np.abs(weight.astype(np.int64)).reshape(len(weight), -1).sum(axis=1)
+    return int(magnitude.max(initial=0)) * 128 * 16 < 1 << 31
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Product:
-    """`runs` runs of `run_bytes` each (a multiple of 16 where there are several) times `channels` channels."""
+    """`runs` runs of `run_bytes` each (a multiple of 16 where there are several) times `channels` channels.
+
+    in_nibbles: weights of 4 bits.
+    """
 
     runs: int
     run_bytes: int
     channels: int
     rescale: Rescale
     most_steps: int
+    in_nibbles: bool = False
 
     @classmethod
-    def of(cls, *, runs: int, run_bytes: int, channels: int, rescale: Rescale, target: Target) -> Product:
+    def of(
+        cls, *, runs: int, run_bytes: int, channels: int, rescale: Rescale, target: Target, in_nibbles: bool = False
+    ) -> Product:
         most = MOST_STEPS[target.optimize]
-        return cls(runs=runs, run_bytes=run_bytes, channels=channels, rescale=rescale, most_steps=most)
+        return cls(
+            runs=runs, run_bytes=run_bytes, channels=channels, rescale=rescale, most_steps=most, in_nibbles=in_nibbles
+        )
 
     @property
     def steps(self) -> int:
@@ -72,19 +95,21 @@ class Product:
     def constants(self, weight: Array, start: Array) -> tuple[tuple[str, Array], ...]:
         """Packed weights, and the table of starts, multipliers and shifts."""
         table = self.rescale.table(start, np.arange(CHANNEL_BLOCK))
-        return (("weights", pack(weight)), ("factors", table))
+        return (("weights", pack_nibbles(weight) if self.in_nibbles else pack(weight)), ("factors", table))
 
     def instructions(self, rows: int) -> int:
         """Modelled instructions of one call for one or two rows."""
         loops = 0 if self.runs * self.steps <= self.most_steps else self.runs * -(-self.steps // self.most_steps) * 8
-        each = self.runs * self.steps * STEP_INSTRUCTIONS[rows] + loops
+        step = STEP_INSTRUCTIONS[rows] + (NIBBLE_INSTRUCTIONS if self.in_nibbles else 0)
+        each = self.runs * self.steps * step + loops
         each += BLOCK_INSTRUCTIONS[rows] + rows * (self.rescale.instructions - 2)
         return CALL_INSTRUCTIONS + -(-self.channels // CHANNEL_BLOCK) * each
 
     def members(self) -> dict[str, Value]:
         """A `tvm_ext_helium_product`."""
+        stored: dict[str, Value] = {"has_nibbles": True} if self.in_nibbles else {}
         return {
-            "runs": self.runs, "steps": self.steps, "group_steps": self._group, "channels": self.channels,
+            "runs": self.runs, "steps": self.steps, "group_steps": self._group, "channels": self.channels, **stored,
             "rescale": self.rescale.members(),
         }  # fmt: skip
 

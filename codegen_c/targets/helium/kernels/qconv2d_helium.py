@@ -16,7 +16,7 @@ from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.convolution.conv_f32 import inner_columns
 from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, spatial
-from codegen_c.operators.kinds import Array, QConv2d
+from codegen_c.operators.kinds import Array, PackedQConv2d, QConv2d
 from codegen_c.targets.helium.kernels.helium import (
     PRODUCT_INCLUDES,
     Rescale,
@@ -56,7 +56,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
     runs = kernel_rows if _reads_in_place(operator) else 1
     product = Product.of(
         runs=runs, run_bytes=operator.weight[0].size // runs, channels=output.shape[3], rescale=rescale(operator),
-        target=target,
+        target=target, in_nibbles=isinstance(operator, PackedQConv2d),
     )  # fmt: skip
     patch = Im2col(window=operator.window, source=source, depth=depth)
     num_pixels = output.num_elements // output.shape[3]

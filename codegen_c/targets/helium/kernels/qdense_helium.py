@@ -24,7 +24,7 @@ from codegen_c.kernels.dense import qdense
 from codegen_c.kernels.dense.dense_rows import in_rows, num_calls
 from codegen_c.kernels.shared.layer import image, shapes, with_rings
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, accumulated
-from codegen_c.operators.kinds import Array, QDense, TensorType
+from codegen_c.operators.kinds import Array, PackedQDense, QDense, TensorType
 from codegen_c.targets.helium.kernels.helium import PRODUCT_INCLUDES, Rescale, flip, signed_zero_point
 from codegen_c.targets.helium.kernels.product_helium import CHANNEL_BLOCK, PARAMETERS, SCRATCH, STEP, Product, padded
 
@@ -59,7 +59,8 @@ def implement(operator: QDense, target: Target, stored: StoredRows) -> Implement
         channels, num_rows = part.weight.shape[0], part.output.num_elements // part.weight.shape[0]
         at_once = min(num_rows, 2)
         product = Product.of(
-            runs=1, run_bytes=depth, channels=channels, rescale=rescale, target=target
+            runs=1, run_bytes=depth, channels=channels, rescale=rescale, target=target,
+            in_nibbles=isinstance(operator, PackedQDense),
         )  # fmt: skip
         copying = at_once * (8 + depth // 4) if copies else 0
         return Implementation(

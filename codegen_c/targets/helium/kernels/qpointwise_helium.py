@@ -14,7 +14,7 @@ from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parame
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.shared.layer import image, shapes, with_rings
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, spatial
-from codegen_c.operators.kinds import QConv2d
+from codegen_c.operators.kinds import PackedQConv2d, QConv2d
 from codegen_c.targets.helium.kernels.helium import PRODUCT_INCLUDES, flip
 from codegen_c.targets.helium.kernels.product_helium import PARAMETERS, SCRATCH, Product, padded
 from codegen_c.targets.helium.kernels.qconv2d_helium import passes, rescale, start, sums_leave_room
@@ -31,7 +31,8 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
     source, output = operator.inputs[0], operator.output
     depth, channels = source.shape[3], output.shape[3]
     product = Product.of(
-        runs=1, run_bytes=depth, channels=channels, rescale=rescale(operator), target=target
+        runs=1, run_bytes=depth, channels=channels, rescale=rescale(operator), target=target,
+        in_nibbles=isinstance(operator, PackedQConv2d),
     )  # fmt: skip
     copies = needs_copy(operator)
     pairs = -(-output.num_elements // channels // 2)

@@ -1,8 +1,8 @@
 /* All output channels of one row of bytes, or of two, by Helium: four channels at a time, 16 products at a time.
  *
  * A row is a vector, or a window of an image: one run of bytes, or several of one length. Weights are packed block
- * after block of four channels, 16 bytes of each channel by turns; rows and weights are padded to whole steps of 16
- * bytes. Factors are four starts of sums, multipliers and shifts of each block. */
+ * after block of four channels, 16 bytes of each channel by turns, or of 4 bits 16 bytes of each two; rows and weights
+ * are padded to whole steps of 16 bytes. Factors are four starts of sums, multipliers and shifts of each block. */
 #ifndef TVM_EXT_HELIUM_CHANNELS_H
 #define TVM_EXT_HELIUM_CHANNELS_H
 
@@ -19,6 +19,7 @@ typedef struct {
     int32_t steps;       /* in a run */
     int32_t group_steps; /* without a loop; of all runs where it is all steps of them */
     int32_t channels;
+    bool has_nibbles;    /* weights of 4 bits, otherwise of 8 */
     tvm_ext_helium_rescale rescale;
 } tvm_ext_helium_product;
 
@@ -40,9 +41,14 @@ TVM_EXT_INLINE int32_t tvm_ext_helium_row_bytes(const tvm_ext_helium_product *pr
 /* Adds `runs` runs of `steps` steps of one row or two to their sums; returns the weights behind them. Both numbers are
  * constants where it is inlined. */
 TVM_EXT_INLINE const int8_t *tvm_ext_helium_add(tvm_ext_i32x4 *sums, const int8_t *x0, const int8_t *x1, int32_t skip,
-                                                const int8_t *weights, int32_t runs, int32_t steps, int32_t rows)
+                                                const int8_t *weights, int32_t runs, int32_t steps, int32_t rows,
+                                                bool has_nibbles)
 {
-    if (rows > 1) {
+    if (has_nibbles && rows > 1) {
+        TVM_EXT_DOTS_2X4_S4(runs, steps, x0, x1, skip, weights, sums[0], sums[1]);
+    } else if (has_nibbles) {
+        TVM_EXT_DOTS_1X4_S4(runs, steps, x0, skip, weights, sums[0]);
+    } else if (rows > 1) {
         TVM_EXT_DOTS_2X4(runs, steps, x0, x1, skip, weights, sums[0], sums[1]);
     } else {
         TVM_EXT_DOTS_1X4(runs, steps, x0, skip, weights, sums[0]);
@@ -58,17 +64,18 @@ TVM_EXT_INLINE const int8_t *tvm_ext_helium_add_row(const tvm_ext_helium_product
     const int32_t group = product->group_steps;
     if (group == product->runs * product->steps) {
         const int32_t jump = product->runs > 1 ? skip : 0;
-        return tvm_ext_helium_add(sums, x0, x1, jump, weights, product->runs, product->steps, rows);
+        return tvm_ext_helium_add(sums, x0, x1, jump, weights, product->runs, product->steps, rows,
+                                  product->has_nibbles);
     }
     const int32_t rest = product->steps % group;
     for (int32_t r = 0; r < product->runs; ++r) {
         for (int32_t s = 0; s < product->steps / group; ++s) {
-            weights = tvm_ext_helium_add(sums, x0, x1, 0, weights, 1, group, rows);
+            weights = tvm_ext_helium_add(sums, x0, x1, 0, weights, 1, group, rows, product->has_nibbles);
             x0 += group * TVM_EXT_HELIUM_STEP;
             x1 += group * TVM_EXT_HELIUM_STEP;
         }
         if (rest > 0) {
-            weights = tvm_ext_helium_add(sums, x0, x1, 0, weights, 1, rest, rows);
+            weights = tvm_ext_helium_add(sums, x0, x1, 0, weights, 1, rest, rows, product->has_nibbles);
         }
         x0 += (rest * TVM_EXT_HELIUM_STEP) + skip;
         x1 += (rest * TVM_EXT_HELIUM_STEP) + skip;

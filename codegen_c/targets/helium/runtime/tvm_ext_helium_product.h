@@ -25,6 +25,23 @@
     "vldrb.u8 %q[v2], [%[f]], #16\n\t" mac " r4, %q[v0], %q[v2]\n\t"                                                 \
     "vldrb.u8 %q[v3], [%[f]], #16\n\t" mac " r6, %q[v0], %q[v3]\n\t"
 
+/* The same two from weights of 4 bits: a vector holds those of two channels, the first one's in the lower four bits of
+ * each byte; both are multiplied 16 times as large. */
+#define TVM_EXT_DOTS_2X4_S4_PAIR(mac, a0, a1, b0, b1)                                                                \
+    "vldrb.u8 %q[v2], [%[f]], #16\n\tvshl.i8 %q[v3], %q[v2], #4\n\t" mac " " a0 ", %q[v0], %q[v3]\n\t"               \
+    mac " " a1 ", %q[v1], %q[v3]\n\tvand %q[v2], %q[v2], %q[mask]\n\t" mac " " b0 ", %q[v0], %q[v2]\n\t"             \
+    mac " " b1 ", %q[v1], %q[v2]\n\t"
+#define TVM_EXT_DOTS_2X4_S4_STEP(mac)                                                                                \
+    "vldrb.u8 %q[v0], [%[x0]], #16\n\tvldrb.u8 %q[v1], [%[x1]], #16\n\t"                                            \
+    TVM_EXT_DOTS_2X4_S4_PAIR(mac, "r0", "r8", "r2", "r10") TVM_EXT_DOTS_2X4_S4_PAIR(mac, "r4", "r12", "r6", "lr")
+
+#define TVM_EXT_DOTS_1X4_S4_PAIR(mac, a, b)                                                                          \
+    "vldrb.u8 %q[v2], [%[f]], #16\n\tvshl.i8 %q[v3], %q[v2], #4\n\t" mac " " a ", %q[v0], %q[v3]\n\t"                \
+    "vand %q[v2], %q[v2], %q[mask]\n\t" mac " " b ", %q[v0], %q[v2]\n\t"
+#define TVM_EXT_DOTS_1X4_S4_STEP(mac)                                                                                \
+    "vldrb.u8 %q[v0], [%[x0]], #16\n\t"                                                                             \
+    TVM_EXT_DOTS_1X4_S4_PAIR(mac, "r0", "r2") TVM_EXT_DOTS_1X4_S4_PAIR(mac, "r4", "r6")
+
 /* All steps of all runs; the first one begins the sums. */
 #define TVM_EXT_DOTS_RUNS(step, advance)                                                                             \
     step("vmladav.s8")                                                                                               \
@@ -65,6 +82,41 @@
             : [jump] "rI"(skip), [num_runs] "i"(runs), [num_steps] "i"(steps)                                        \
             : "r0", "r2", "r4", "r6", "memory");                                                                     \
         (sum0) = vaddq_s32((sum0), vreinterpretq_s32_s8(dots_v0));                                                   \
+    } while (0)
+
+/* TVM_EXT_DOTS_2X4 with weights of 4 bits, half as many bytes of `filters`. */
+#define TVM_EXT_DOTS_2X4_S4(runs, steps, row0, row1, skip, filters, sum0, sum1)                                      \
+    do {                                                                                                             \
+        const int8_t *dots_x0 = (row0), *dots_x1 = (row1);                                                           \
+        const int8x16_t dots_mask = vdupq_n_s8(-16);                                                                 \
+        int8x16_t dots_v0, dots_v1, dots_v2, dots_v3;                                                                \
+        __asm__ volatile(                                                                                            \
+            TVM_EXT_DOTS_RUNS(TVM_EXT_DOTS_2X4_S4_STEP,                                                              \
+                              "add %[x0], %[x0], %[jump]\n\tadd %[x1], %[x1], %[jump]\n\t")                          \
+            "vmov %q[v0][2], %q[v0][0], r0, r4\n\tvmov %q[v0][3], %q[v0][1], r2, r6\n\t"                             \
+            "vmov %q[v1][2], %q[v1][0], r8, r12\n\tvmov %q[v1][3], %q[v1][1], r10, lr\n\t"                           \
+            : [x0] "+r"(dots_x0), [x1] "+r"(dots_x1), [f] "+r"(filters), [v0] "=&w"(dots_v0),                        \
+              [v1] "=&w"(dots_v1), [v2] "=&w"(dots_v2), [v3] "=&w"(dots_v3)                                          \
+            : [jump] "hI"(skip), [num_runs] "i"(runs), [num_steps] "i"(steps), [mask] "w"(dots_mask)                 \
+            : "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "memory");                                           \
+        (sum0) = vaddq_s32((sum0), vshrq_n_s32(vreinterpretq_s32_s8(dots_v0), 4));                                   \
+        (sum1) = vaddq_s32((sum1), vshrq_n_s32(vreinterpretq_s32_s8(dots_v1), 4));                                   \
+    } while (0)
+
+/* The same for one row. */
+#define TVM_EXT_DOTS_1X4_S4(runs, steps, row0, skip, filters, sum0)                                                  \
+    do {                                                                                                             \
+        const int8_t *dots_x0 = (row0);                                                                              \
+        const int8x16_t dots_mask = vdupq_n_s8(-16);                                                                 \
+        int8x16_t dots_v0, dots_v2, dots_v3;                                                                         \
+        __asm__ volatile(                                                                                            \
+            TVM_EXT_DOTS_RUNS(TVM_EXT_DOTS_1X4_S4_STEP, "add %[x0], %[x0], %[jump]\n\t")                             \
+            "vmov %q[v0][2], %q[v0][0], r0, r4\n\tvmov %q[v0][3], %q[v0][1], r2, r6\n\t"                             \
+            : [x0] "+r"(dots_x0), [f] "+r"(filters), [v0] "=&w"(dots_v0), [v2] "=&w"(dots_v2),                       \
+              [v3] "=&w"(dots_v3)                                                                                    \
+            : [jump] "rI"(skip), [num_runs] "i"(runs), [num_steps] "i"(steps), [mask] "w"(dots_mask)                 \
+            : "r0", "r2", "r4", "r6", "memory");                                                                     \
+        (sum0) = vaddq_s32((sum0), vshrq_n_s32(vreinterpretq_s32_s8(dots_v0), 4));                                   \
     } while (0)
 
 /* target[0, count) = source, 16 bytes at a time. */
@@ -158,6 +210,40 @@ static inline tvm_ext_i32x4 tvm_ext_dots(int32_t runs, int32_t steps, const int8
     do {                                                                                                             \
         (sum0) = tvm_ext_dots((runs), (steps), (row0), (skip), (filters), (sum0));                                   \
         (filters) += (runs) * (steps) * 64;                                                                          \
+    } while (0)
+
+static inline tvm_ext_i32x4 tvm_ext_dots_s4(int32_t runs, int32_t steps, const int8_t *x, int32_t skip, const int8_t *f,
+                                            tvm_ext_i32x4 sum)
+{
+    for (int32_t r = 0; r < runs; ++r) {
+        for (int32_t s = 0; s < steps; ++s) {
+            for (int32_t i = 0; i < 32; ++i) {
+                const int32_t pair = i / 16 * 2, byte = f[i];
+                const int32_t low = ((byte & 15) ^ 8) - 8;
+                sum.lane[pair] = tvm_ext_wrap((int64_t)sum.lane[pair] + x[i % 16] * low);
+                sum.lane[pair + 1] = tvm_ext_wrap((int64_t)sum.lane[pair + 1] + x[i % 16] * (byte >> 4));
+            }
+            x += 16;
+            f += 32;
+        }
+        if (r + 1 < runs) {
+            x += skip;
+        }
+    }
+    return sum;
+}
+
+#define TVM_EXT_DOTS_2X4_S4(runs, steps, row0, row1, skip, filters, sum0, sum1)                                      \
+    do {                                                                                                             \
+        (sum0) = tvm_ext_dots_s4((runs), (steps), (row0), (skip), (filters), (sum0));                                \
+        (sum1) = tvm_ext_dots_s4((runs), (steps), (row1), (skip), (filters), (sum1));                                \
+        (filters) += (runs) * (steps) * 32;                                                                          \
+    } while (0)
+
+#define TVM_EXT_DOTS_1X4_S4(runs, steps, row0, skip, filters, sum0)                                                  \
+    do {                                                                                                             \
+        (sum0) = tvm_ext_dots_s4((runs), (steps), (row0), (skip), (filters), (sum0));                                \
+        (filters) += (runs) * (steps) * 32;                                                                          \
     } while (0)
 
 static inline void tvm_ext_copy_i8(int8_t *target, const void *source, int32_t count)

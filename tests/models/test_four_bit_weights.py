@@ -1,0 +1,171 @@
+"""Weights of 4 bits: packages give int8's bytes and onnxruntime's answers; made here, they keep a budget of flash."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+from onnx import helper
+
+import tvm_ext
+from codegen_c.backend.build import Compiled
+from tests.models.test_quantize import accuracy
+from tests.support.onnx_models import NODE, model_of, saved, weights
+from tests.support.sweeps import some_of
+from tvm_ext import BuildOptions, Package, Platform
+from tvm_ext.core.decisions.models import QuantizationMeasured
+from tvm_ext.core.errors import BadOptions, DoesNotFit
+from tvm_ext.pipeline import compile_model, compile_within
+from tvm_ext.tvm_compile import relax_pipeline
+
+INT4 = BuildOptions(quantize="int8", weights="int4", min_snr_db=-100.0, verify=("host",))
+
+
+def network(folder: Path) -> Path:
+    """A convolution, a depthwise one, a 1x1 one and a dense layer in QDQ form, their int8 weights from -8 to 7."""
+    random = np.random.default_rng(11)
+    nodes, arrays = [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["x.q"])], {
+        "s": np.float32(0.05), "z": np.int8(-3),
+    }  # fmt: skip
+    last = "x"
+
+    def activation(name: str, scale: float) -> None:
+        arrays[f"{name}.s"], arrays[f"{name}.z"] = np.float32(scale), np.int8(5)
+        nodes.append(helper.make_node("QuantizeLinear", [name, f"{name}.s", f"{name}.z"], [f"{name}.q"]))
+        nodes.append(helper.make_node("DequantizeLinear", [f"{name}.q", f"{name}.s", f"{name}.z"], [f"{name}.d"]))
+
+    def layer(name: str, operator: str, shape: tuple[int, ...], scale: float, **attributes: object) -> None:
+        nonlocal last
+        axis = 1 if operator == "Gemm" else 0
+        channels = shape[axis]
+        arrays[f"{name}.w"] = random.integers(-8, 8, shape).astype(np.int8)
+        arrays[f"{name}.ws"] = random.uniform(0.01, 0.03, channels).astype(np.float32)
+        arrays[f"{name}.wz"] = np.zeros(channels, np.int8)
+        source = f"{last}.d"
+        nodes.append(
+            helper.make_node("DequantizeLinear", [f"{name}.w", f"{name}.ws", f"{name}.wz"], [f"{name}.wd"], axis=axis)
+        )
+        nodes.append(helper.make_node(operator, [source, f"{name}.wd"], [name], **attributes))
+        activation(name, scale)
+        last = name
+
+    nodes.append(helper.make_node("DequantizeLinear", ["x.q", "s", "z"], ["x.d"]))
+    layer("conv", "Conv", (10, 3, 3, 3), 0.03, pads=[1, 1, 1, 1])
+    layer("deep", "Conv", (10, 1, 3, 3), 0.03, pads=[1, 1, 1, 1], group=10)
+    layer("point", "Conv", (7, 10, 1, 1), 0.03)
+    nodes.append(helper.make_node("Flatten", ["point.d"], ["flat.d"]))
+    last = "flat"
+    layer("dense", "Gemm", (7 * 36, 5), 0.08)
+    model = model_of(nodes, {"x": (1, 3, 6, 6)}, ["dense.d"], arrays)
+    return saved(model, folder)
+
+
+def kernels(package: Package) -> list[str]:
+    return [step["kernel"] for step in package.report["steps"] if "packed" in step["kernel"]]
+
+
+PACKED = {
+    "host": ["qconv2d_packed", "qconv2d_packed", "qconv2d_packed", "qdense_packed"],
+    "cortex_m4": ["qconv2d_packed_dsp", "qdepthwise_packed_dsp", "qconv2d_packed_dsp", "qdense_packed_dsp"],
+    "cortex_m55": ["qconv2d_packed_helium", "qpointwise_packed_helium", "qdense_packed_helium"],
+}
+
+
+@pytest.mark.parametrize("platform", some_of(["cortex_m4"], sweep=["host", "cortex_m55"]))
+def test_packages_give_the_bytes_of_int8_and_agree_with_onnxruntime(platform: str, tmp_path: Path) -> None:
+    module = tvm_ext.load(network(tmp_path))
+    packages = {
+        kind: tvm_ext.build(module, platform, tmp_path / kind, BuildOptions(weights=kind, verify=verify))
+        for kind, verify in (("int8", ()), ("mixed", ("host",)))
+    }  # fmt: skip
+    plain, packed = packages.values()
+    assert kernels(plain) == [] and kernels(packed) == PACKED[platform]
+    assert packed.report["weights_bytes"] < 0.75 * plain.report["weights_bytes"]
+    assert packed.report["verify"]["host"]["passed"]
+    assert packed.report["verify"]["host"]["reference"].startswith("onnxruntime")
+    sample = {"x": np.random.default_rng(2).normal(size=(1, 3, 6, 6)).astype("float32")}
+    np.testing.assert_array_equal(packed.run(sample)["dense.d"], plain.run(sample)["dense.d"])
+
+
+@pytest.mark.board
+@pytest.mark.parametrize("platform", ["cortex_m4", "cortex_m55"])
+def test_on_boards(platform: str, tmp_path: Path) -> None:
+    options = BuildOptions(weights="int4", verify=("host", "qemu"))
+    package = tvm_ext.build(tvm_ext.load(network(tmp_path)), platform, tmp_path / "out", options)
+    assert kernels(package) == PACKED[platform]
+    assert package.report["verify"]["qemu"]["passed"]
+
+
+@pytest.mark.parametrize("platform", some_of(["cortex_m4"], sweep=["host"]))
+def test_accuracy_of_a_model_quantized_here(platform: str, digits: Path, tmp_path: Path) -> None:
+    module = tvm_ext.load(digits / "digits.onnx")
+    options = replace(INT4, verify=())
+    package = tvm_ext.build(module, platform, tmp_path / "out", options, calibration=digits / "digits_calibration.npz")
+    assert len(kernels(package)) == (5 if platform == "cortex_m4" else 4)
+    assert accuracy(package, digits) >= 0.96
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tvm.IRModule:
+    """A float network: a convolution, a depthwise one, and a dense layer."""
+    arrays = {"c": weights(8, 3, 3, 3), "d": weights(8, 1, 3, 3, seed=1), "m": weights(8 * 16, 5, seed=2)}
+    nodes = [
+        NODE("Conv", ["x", "c"], ["a"], name="first"),
+        NODE("Conv", ["a", "d"], ["b"], name="second", group=8, pads=[1, 1, 1, 1]),
+        NODE("Flatten", ["b"], ["f"]),
+        NODE("MatMul", ["f", "m"], ["y"], name="third"),
+    ]
+    folder = tmp_path_factory.mktemp("trained")
+    return tvm_ext.load(saved(model_of(nodes, {"x": (1, 3, 6, 6)}, ["y"], arrays), folder))
+
+
+@pytest.fixture(scope="module")
+def samples() -> dict[str, np.ndarray]:
+    return {"x": np.random.default_rng(5).normal(size=(6, 1, 3, 6, 6)).astype("float32")}
+
+
+def made(mod: tvm.IRModule, samples: dict[str, np.ndarray], **changes: object) -> Compiled:
+    options = replace(INT4, **{"weights": "int8", **changes})
+    return compile_model(mod, Platform.load("cortex_m4"), options, samples)[1]
+
+
+def four_bits(compiled: Compiled) -> list[str]:
+    return [
+        call.implementation.kernel for call in compiled.program.kernel_calls() if "packed" in call.implementation.kernel
+    ]
+
+
+def test_a_budget_of_flash_is_kept_by_the_layers_that_cost_least(
+    trained: tvm.IRModule, samples: dict[str, np.ndarray]
+) -> None:
+    plain, least = made(trained, samples), made(trained, samples, weights="int4")
+    sizes = [compiled.program.weights_bytes for compiled in (plain, least)]
+    assert four_bits(plain) == [] and four_bits(least) == PACKED["cortex_m4"][:2] + PACKED["cortex_m4"][3:]
+    budget = sizes[0] - 200
+    some = made(trained, samples, flash=budget, quantize="auto", ram=100_000)
+    assert four_bits(some) == ["qdense_packed_dsp"] and some.program.weights_bytes <= budget
+    with pytest.raises(DoesNotFit, match=rf"its constants are {sizes[1]} B, and flash = 500\. Of a float model"):
+        made(trained, samples, flash=500)
+
+
+def test_mixed_weights_keep_the_asked_ratio(trained: tvm.IRModule, samples: dict[str, np.ndarray]) -> None:
+    mod, compiled = compile_model(
+        trained, Platform.load("cortex_m4"), replace(INT4, weights="mixed", min_snr_db=26.0), samples
+    )
+    assert 0 < len(four_bits(compiled)) < 3
+    report = QuantizationMeasured.read(mod).report
+    assert report is not None and report["operators"][-1]["snr_db"] >= 26.0
+    assert {operator.get("weight_bits") for operator in report["operators"]} == {None, 4}
+
+
+def test_budgets_that_nothing_keeps(digits: Path) -> None:
+    mod, options = tvm_ext.load(digits / "digits.onnx"), BuildOptions(flash=1000)
+    with pytest.raises(DoesNotFit, match="and flash = 1000"):
+        tvm_ext.estimate(mod, "host", options)
+    with pytest.raises(DoesNotFit, match="and flash = 1000"):
+        compile_within(mod, Platform.load("host"), options)(None)
+    with pytest.raises(BadOptions, match=r"flash: inside tvm\.compile no try follows another"):
+        relax_pipeline("host", options)
