@@ -1,0 +1,66 @@
+"""One case as a user has it compiled: load -> build, verified as by default -> the package run on the suite's data."""
+
+from __future__ import annotations
+
+import re
+import time
+import traceback
+import warnings
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import tvm_ext
+from benchmarks.conformance.cases import Case
+from benchmarks.conformance.run_case import Outcome, judge, open_shapes, refusal
+from tvm_ext.core.errors import RunFailed, TvmExtError, VerificationFailed
+from tvm_ext.core.options import BuildOptions
+from tvm_ext.package import Package
+
+# Sentences of an error that is not this project's own, but handed on.
+_FOREIGN = re.compile(r"TVM's importer fails|InternalError|TVMError|ended with signal|Traceback")
+
+
+def build_case(case: Case) -> Outcome:
+    """Outcome of a case, whatever it raises. `rejected`: verification refuses a package that is right."""
+    begin = time.monotonic()
+    with TemporaryDirectory(prefix="conformance_") as name:
+        try:
+            outcome = _built(case, Path(name))
+        except TvmExtError as error:
+            outcome = _refused(error)
+        except Exception as error:
+            outcome = Outcome(
+                verdict="crash",
+                reason=f"{type(error).__name__}: {str(error)[:200]}",
+                detail=traceback.format_exc()[-3000:],
+            )
+    return Outcome(**{**vars(outcome), "seconds": round(time.monotonic() - begin, 3)})
+
+
+def _built(case: Case, folder: Path) -> Outcome:
+    path = folder / "model.onnx"
+    path.write_bytes(case.model.SerializeToString())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        mod = tvm_ext.load(path, shapes=open_shapes(case), states={})
+        try:
+            return _judged(case, tvm_ext.build(mod, "host", folder / "package"))
+        except (VerificationFailed, RunFailed) as error:
+            unverified = tvm_ext.build(mod, "host", folder / "package", BuildOptions(verify=()))
+            outcome = _judged(case, unverified)
+            if outcome.verdict != "pass":
+                return outcome
+            return Outcome(verdict="rejected", reason=str(error)[:300], detail=str(error)[:3000])
+
+
+def _judged(case: Case, package: Package) -> Outcome:
+    with package.session() as session:
+        return judge(case, session.run)
+
+
+def _refused(error: TvmExtError) -> Outcome:
+    """A refusal, or a crash where its text is that of another program's error."""
+    outcome = refusal(error)
+    if isinstance(error, RunFailed) or _FOREIGN.search(str(error)):
+        return Outcome(verdict="crash", reason=outcome.reason, operators=outcome.operators, detail=outcome.detail)
+    return outcome
