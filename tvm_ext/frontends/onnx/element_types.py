@@ -9,12 +9,13 @@ from tvm import relax
 
 from relay_passes.dataflow import static_shape
 from tvm_ext.frontends.onnx.check_inference import Types
+from tvm_ext.frontends.onnx.narrow_floats import NARROW_FLOATS
 from tvm_ext.frontends.onnx.refusals import operator_of
 from tvm_ext.frontends.refusals import RefusedNode
 
-# Strings, complex numbers, 16-bit floats and types of less than a byte are not here: C11 has none of them.
+# Strings, complex numbers, floats of a byte and types of less than one are not here: C11 has none of them.
 _INTEGERS = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
-SUPPORTED_DTYPES = frozenset({"bool", "float32", "float64"} | _INTEGERS)
+SUPPORTED_DTYPES = frozenset({"bool", "float32", "float64"} | _INTEGERS | NARROW_FLOATS)
 
 # ONNX takes every transform for a two-sided one.
 _INFERRED_WRONG = frozenset(["STFT"])
