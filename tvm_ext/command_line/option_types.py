@@ -15,6 +15,13 @@ Limit = Annotated[
     typer.Option(metavar="NAME=VALUE", help="Allow larger models, as in tensor_bytes=1GiB. May be repeated."),
 ]
 Jobs = Annotated[int, typer.Option(min=1, metavar="N", help="Processes that work at once.")]
+Bind = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="IN=16000",
+        help="Give an input of an .onnx file its value for good, such as one that only selects. May be repeated.",
+    ),
+]
 State = Annotated[
     list[str] | None,
     typer.Option(
