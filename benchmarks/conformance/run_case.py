@@ -24,6 +24,7 @@ from tvm_ext.core.errors import BuildFailed, TvmExtError
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import LANGUAGE_FLAGS, STRICT_FLAGS, find_compiler
+from tvm_ext.frontends.onnx.sub_byte import in_bytes
 from tvm_ext.load import load
 from tvm_ext.pipeline import compile_module
 
@@ -109,11 +110,13 @@ def call_compiled(library: ctypes.CDLL, interface: Interface, inputs: Arrays) ->
 def judge(case: Case, run: Callable[[Arrays], Arrays]) -> Outcome:
     """Run all data sets of the case and compare. run: outputs of inputs, by the model's names."""
     for inputs, expected in case.data_sets:
-        feeds = {value.name: array for value, array in zip(case.inputs, inputs, strict=False) if array is not None}
+        feeds = {
+            value.name: in_bytes(array) for value, array in zip(case.inputs, inputs, strict=False) if array is not None
+        }
         found = run(feeds)
         names = [value.name for value in case.model.graph.output]
         for name, reference in zip(names, expected, strict=False):
-            difference = "is no tensor" if reference is None else _difference(found[name], reference, case)
+            difference = "is no tensor" if reference is None else _difference(found[name], in_bytes(reference), case)
             if difference:
                 return Outcome(verdict="wrong", reason=difference[:120], detail=f"{name}: {difference}")
     return Outcome(verdict="pass")

@@ -13,6 +13,7 @@ from relay_passes.dataflow import constant
 from tvm_ext.core.errors import BadModel
 from tvm_ext.frontends.onnx.element_types import dtype_of, not_supported
 from tvm_ext.frontends.onnx.refusals import WAY_OUT
+from tvm_ext.frontends.onnx.sub_byte import in_bytes
 from tvm_ext.frontends.refusals import RefusedNode, unsupported
 
 
@@ -33,7 +34,7 @@ def initializers(path: Path, graph: onnx.GraphProto) -> Iterator[tuple[str, rela
             yield tensor.name, RefusedNode(operator="initializer", node=tensor.name, reason=reason)
             continue
         try:
-            yield tensor.name, constant(numpy_helper.to_array(tensor))
+            yield tensor.name, constant(in_bytes(numpy_helper.to_array(tensor)))
         except (ValueError, TypeError, RuntimeError) as error:
             raise BadModel(f"{path}: initializer {tensor.name!r} is broken: {error}") from None
     for sparse in graph.sparse_initializer:

@@ -15,16 +15,14 @@ import onnx
 import tvm
 from tvm import relax
 
-from relay_passes.dataflow import build, dict_attrs, live, substitute
-from tvm_ext.core.decisions.composites import InputCount, Symbol
 from tvm_ext.core.errors import UnsupportedModel
-from tvm_ext.frontends.name_variables import name_variables
 from tvm_ext.frontends.onnx.check_inference import inferred_types
 from tvm_ext.frontends.onnx.check_nodes import check_nodes
 from tvm_ext.frontends.onnx.check_types import check_types
 from tvm_ext.frontends.onnx.control_flow import expected_passes, may_fail, take_branch, unroll_loop, unroll_scan
 from tvm_ext.frontends.onnx.count_nodes import NodeCounter
 from tvm_ext.frontends.onnx.element_types import contradictions
+from tvm_ext.frontends.onnx.finish_module import finished_module
 from tvm_ext.frontends.onnx.fold_node import all_constant, fold_node, known_if_empty
 from tvm_ext.frontends.onnx.function_body import (
     attribute_values,
@@ -36,6 +34,7 @@ from tvm_ext.frontends.onnx.graph_values import initializers, parameter
 from tvm_ext.frontends.onnx.operators import converters
 from tvm_ext.frontends.onnx.refusals import WAY_OUT, operator_of, refusal
 from tvm_ext.frontends.onnx.selecting_inputs import bind_hint, selecting_inputs
+from tvm_ext.frontends.onnx.sub_byte import made_unseen, spelled_out
 from tvm_ext.frontends.onnx.translate_node import NodeTranslator, untranslated
 from tvm_ext.frontends.refusals import Refused, RefusedNode, unsupported
 from tvm_ext.frontends.shapes import ModelNotice
@@ -93,6 +92,10 @@ class _Importer:
         types = inferred_types(self._path, self._model, shapes)
         check_types(self._path, self._model, types)
         check_nodes(self._path, self._model, types)
+        kinds = {name: kind.elem_type for name, kind in types.items()}
+        maker = made_unseen(self._model, kinds)
+        if maker:
+            self._refuse(operator_of(maker), maker.name, "it may make integers of less than a byte, which no type says")
         scope.update({param.name: known_if_empty(param) for param in params})
         params = [param for param in params if scope[param.name] is param]
         opsets = {_domain(entry.domain): entry.version for entry in self._model.opset_import}
@@ -102,7 +105,9 @@ class _Importer:
             warnings.simplefilter("default", ModelNotice)
             for index, node in enumerate(graph.node):
                 self._nodes.tensor = next((name for name in node.output if name), "")
-                self._convert(node, scope, node.name or f"{node.op_type}_{index}", opsets, 0)
+                label = node.name or f"{node.op_type}_{index}"
+                for part in spelled_out(node, kinds, label):
+                    self._convert(part, scope, label, opsets, 0)
         found = {name: value for name, value in scope.items() if isinstance(value, relax.Expr)}
         if not self._refused:  # inference of what is too large would take the time that was saved
             longest = max(self._sizes.longest_vector, *(shape[0] for shape in shapes.values() if len(shape) == 1), 0)
@@ -110,15 +115,7 @@ class _Importer:
             self._refused += contradictions(self._model, types, found)
         if self._refused:
             raise unsupported(self._path, self._refused, way_out=WAY_OUT)
-        return self._module(params, scope)
-
-    def _module(self, params: Sequence[relax.Var], scope: Scope) -> tvm.IRModule:
-        names = [value.name for value in self._model.graph.output]
-        sequence, renamed = name_variables(self._nodes.statements.list, scope, names)
-        results = [substitute(scope[name], renamed) for name in names]
-        attrs = dict_attrs(Symbol(name="main"), InputCount(count=len(params)))
-        main = build(params, live(sequence, results), results, attrs=attrs)
-        return tvm.IRModule({tvm.ir.GlobalVar("main"): main, **self._nodes.statements.helpers(main)})
+        return finished_module(params, self._nodes.statements, found, [value.name for value in graph.output])
 
     def _add_initializers(self, graph: onnx.GraphProto, scope: Scope) -> None:
         for name, value in initializers(self._path, graph):
