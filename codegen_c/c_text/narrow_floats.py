@@ -5,10 +5,11 @@ Sources: IEEE 754 binary16; bfloat16 is the upper half of a binary32. To 16 bits
 
 from __future__ import annotations
 
-import ml_dtypes  # noqa: F401  # numpy knows bfloat16 by it
+import ml_dtypes
 import numpy as np
 
-NARROW_FLOATS = ("float16", "bfloat16")
+_NUMPY = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
+NARROW_FLOATS = tuple(_NUMPY)
 
 _UNION = "union {\n        float value;\n        uint32_t word;\n    } bits;"
 _DECODE = {
@@ -56,10 +57,7 @@ _ENCODE = {
 def bits_of(value: float, dtype: str) -> int:
     """Bits of the nearest element."""
     with np.errstate(over="ignore"):
-        if dtype == "float16":
-            return int(np.float16(value).view(np.uint16))
-        word = int(np.float32(value).view(np.uint32))
-    return word >> 16 | 0x40 if np.isnan(value) else (word + 0x7FFF + (word >> 16 & 1)) >> 16
+        return int(np.asarray(value, _NUMPY[dtype]).view(np.uint16))
 
 
 def decode_function(name: str, dtype: str) -> str:

@@ -10,13 +10,14 @@ import json
 from collections.abc import Callable, Iterable
 from typing import IO, Any, cast
 
-import ml_dtypes  # noqa: F401  # numpy knows bfloat16 by it
+import ml_dtypes
 import numpy as np
 
 Value = Any
 Array = np.ndarray[Any, Any]
 _LENGTH = 8
 _KINDS = "biuf"
+_BFLOAT16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
 
 
 def write_value(stream: IO[bytes], value: Value) -> None:
@@ -61,7 +62,7 @@ def _flatten(value: Value, parts: list[bytes]) -> object:
 
 
 def _is_number(dtype: np.dtype[Any]) -> bool:
-    return dtype.kind in _KINDS or dtype.name == "bfloat16"
+    return dtype.kind in _KINDS or dtype == _BFLOAT16
 
 
 def _restore(tree: Value, parts: list[bytes]) -> Value:
