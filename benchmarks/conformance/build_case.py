@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-import time
-import traceback
 import warnings
+from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import tvm_ext
 from benchmarks.conformance.cases import Case
-from benchmarks.conformance.run_case import Outcome, judge, open_shapes, refusal
+from benchmarks.conformance.run_case import Outcome, judge, open_shapes, outcome_of, refusal
 from tvm_ext.core.errors import RunFailed, TvmExtError, VerificationFailed
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.package import Package
@@ -22,19 +20,7 @@ _FOREIGN = re.compile(r"TVM's importer fails|InternalError|TVMError|ended with s
 
 def build_case(case: Case) -> Outcome:
     """Outcome of a case, whatever it raises. `rejected`: verification refuses a package that is right."""
-    begin = time.monotonic()
-    with TemporaryDirectory(prefix="conformance_") as name:
-        try:
-            outcome = _built(case, Path(name))
-        except TvmExtError as error:
-            outcome = _refused(error)
-        except Exception as error:
-            outcome = Outcome(
-                verdict="crash",
-                reason=f"{type(error).__name__}: {str(error)[:200]}",
-                detail=traceback.format_exc()[-3000:],
-            )
-    return Outcome(**{**vars(outcome), "seconds": round(time.monotonic() - begin, 3)})
+    return outcome_of(case, _built, _refused)
 
 
 def _built(case: Case, folder: Path) -> Outcome:
@@ -62,5 +48,5 @@ def _refused(error: TvmExtError) -> Outcome:
     """A refusal, or a crash where its text is that of another program's error."""
     outcome = refusal(error)
     if isinstance(error, RunFailed) or _FOREIGN.search(str(error)):
-        return Outcome(verdict="crash", reason=outcome.reason, operators=outcome.operators, detail=outcome.detail)
+        return replace(outcome, verdict="crash")
     return outcome

@@ -9,7 +9,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -52,19 +52,24 @@ class Outcome:
 
 def run_case(case: Case) -> Outcome:
     """Outcome of a case, whatever it raises; a fault in the C code ends the process."""
+    return outcome_of(case, _run, refusal)
+
+
+def outcome_of(case: Case, run: Callable[[Case, Path], Outcome], refused: Callable[[TvmExtError], Outcome]) -> Outcome:
+    """Outcome of a case that `run` works on in a folder of its own; refused: that of an error of ours."""
     begin = time.monotonic()
     with TemporaryDirectory(prefix="conformance_") as name:
         try:
-            outcome = _run(case, Path(name))
+            outcome = run(case, Path(name))
         except TvmExtError as error:
-            outcome = refusal(error)
+            outcome = refused(error)
         except Exception as error:
             outcome = Outcome(
                 verdict="crash",
                 reason=f"{type(error).__name__}: {str(error)[:200]}",
                 detail=traceback.format_exc()[-3000:],
             )
-    return Outcome(**{**vars(outcome), "seconds": round(time.monotonic() - begin, 3)})
+    return replace(outcome, seconds=round(time.monotonic() - begin, 3))
 
 
 def refusal(error: TvmExtError) -> Outcome:

@@ -203,7 +203,7 @@ def test_import_that_contradicts_the_standard(tmp_path: Path, monkeypatch: pytes
 
 
 def test_an_exception_of_a_converter_is_not_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it was given is said in its place."""
+    """The refusal says in its place what the operator was given."""
 
     class Failing(OnnxOpConverter):
         @classmethod

@@ -8,15 +8,15 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 import tvm_ext
 from relay_passes.dataflow import bindings
-from tests.support.onnx_models import saved
+from tests.support.onnx_models import model_of, saved
 from tests.support.packages import HOST_ONLY
 from tests.support.sweeps import some_of
 
-NODE, INFO = helper.make_node, helper.make_tensor_value_info
+NODE = helper.make_node
 NUMPY = {TensorProto.FLOAT16: np.float16, TensorProto.BFLOAT16: ml_dtypes.bfloat16}
 ALONE = tvm_ext.BuildOptions(verify=())
 EDGES = np.array(
@@ -32,12 +32,8 @@ def model_with(
     outputs: dict[str, int],
     **constants: np.ndarray,
 ) -> onnx.ModelProto:
-    graph = helper.make_graph(
-        nodes, "narrow", [INFO(name, *kind) for name, kind in inputs.items()],
-        [INFO(name, kind, None) for name, kind in outputs.items()],
-        [numpy_helper.from_array(array, name) for name, array in constants.items()],
-    )  # fmt: skip
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
+    typed = {name: (shape, kind) for name, (kind, shape) in inputs.items()}
+    return model_of(nodes, typed, [*outputs.items()], constants, opset=22, ir_version=10)
 
 
 def network(kind: int) -> onnx.ModelProto:

@@ -8,10 +8,10 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 import tvm_ext
-from tests.support.onnx_models import saved
+from tests.support.onnx_models import model_of, saved
 from tests.support.packages import HOST_ONLY
 from tests.support.sweeps import some_of
 from tvm_ext.core.errors import UnsupportedModel
@@ -30,12 +30,8 @@ def model_with(
     outputs: dict[str, int],
     **constants: np.ndarray,
 ) -> onnx.ModelProto:
-    graph = helper.make_graph(
-        nodes, "bytes", [INFO(name, *kind) for name, kind in inputs.items()],
-        [INFO(name, kind, None) for name, kind in outputs.items()],
-        [numpy_helper.from_array(array, name) for name, array in constants.items()],
-    )  # fmt: skip
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)], ir_version=13)
+    typed = {name: (shape, kind) for name, (kind, shape) in inputs.items()}
+    return model_of(nodes, typed, [*outputs.items()], constants, opset=25, ir_version=13)
 
 
 @pytest.mark.parametrize("kind", some_of([TensorProto.INT4], sweep=[*KINDS][1:]))

@@ -1,4 +1,4 @@
-"""What a graph begins with: its inputs as parameters, its initializers as constants."""
+"""Values that a graph begins with: its inputs as parameters, its initializers as constants."""
 
 from __future__ import annotations
 
