@@ -12,10 +12,11 @@ import typer
 from onnx import TensorProto, helper, numpy_helper
 
 import tvm_ext
+from tests.support.bundles import written
 from tests.support.onnx_models import saved
 from tests.support.packages import HOST_ONLY
 from tvm_ext.command_line.option_texts import parse_bindings
-from tvm_ext.core.errors import BadOptions, UnsupportedModel
+from tvm_ext.core.errors import BadBundle, BadOptions, UnsupportedModel
 from tvm_ext.frontends.shapes import ModelNotice
 
 NODE, FLOAT, HIDDEN = helper.make_node, TensorProto.FLOAT, 8
@@ -142,6 +143,18 @@ def test_only_onnx_files_have_inputs_to_bind(tmp_path: Path) -> None:
     mod = tvm_ext.load(saved(selecting(TIMES, SUM), tmp_path), bind={"sr": 16000})
     with pytest.raises(BadOptions, match=r"n of a Relax module: only inputs of \.onnx files can be bound"):
         tvm_ext.load(mod, bind={"n": N})
+
+
+def test_models_of_a_bundle_have_inputs_bound(tmp_path: Path) -> None:
+    models = {"vad": selecting(TIMES, SUM)}
+    for entry in ({"sr": 16000, "n": [1, 0]}, {"sr": "fast"}):
+        path = written(tmp_path, models, {"vad": {"file": "vad.onnx", "bind": entry}})
+        if entry["sr"] == 16000:
+            bundle = tvm_ext.bundle(path, "host", tmp_path / "out", verify=())
+            assert [*bundle.models["vad"].inputs] == ["x"]
+        else:
+            with pytest.raises(BadBundle, match=r"models\[0\]\.bind"):
+                tvm_ext.bundle(path, "host", tmp_path / "out", verify=())
 
 
 def test_texts_of_the_command_line() -> None:
