@@ -21,9 +21,9 @@ Inputs = Sequence["relax.Expr | None"]
 
 _MAX_PASSES = 1024
 DATA_DEPENDENT = "control flow that depends on data"
-# Operators that read at places that data give, or divide: what guards them is the branch they stand in.
-_READ_AT = frozenset("Gather GatherElements GatherND Scatter ScatterElements ScatterND TensorScatter".split())
-_DIVIDE = frozenset(("Div", "Mod"))
+# Operators that read or write at places that data give, which the branch they stand in guards; which input these are.
+_PLACES = dict.fromkeys("Gather GatherElements GatherND Scatter ScatterElements ScatterND MaxUnpool".split(), 1)
+_PLACES |= {"ReverseSequence": 1, "MaxRoiPool": 1, "RoiAlign": 2, "TensorScatter": 2}
 
 
 def expected_passes(node: onnx.NodeProto, inputs: Inputs) -> int | None:
@@ -48,11 +48,9 @@ def _goes_on(body: onnx.GraphProto) -> bool:
 
 
 def may_fail(node: onnx.NodeProto, inputs: Sequence[object]) -> bool:
-    """True for a node whose places or divisors are not known: it may go wrong where its branch is not taken."""
-    if not any(isinstance(value, relax.Var) for value in inputs[1:]):
-        return False
-    divides = node.op_type in _DIVIDE and "int" in str(getattr(inputs[0], "ty", ""))
-    return divides or node.op_type in _READ_AT
+    """True for a node whose places are not known: they may be anywhere where its branch is not taken."""
+    index = _PLACES.get(node.op_type)
+    return index is not None and index < len(inputs) and isinstance(inputs[index], relax.Var)
 
 
 def take_branch(
