@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 import tvm_ext
 from relay_passes.dataflow import bindings
-from tests.support.onnx_models import model_of, saved
+from tests.support.onnx_models import saved, typed_model
 from tests.support.packages import HOST_ONLY
 from tests.support.sweeps import some_of
 
@@ -24,16 +24,6 @@ EDGES = np.array(
      6.0976e-5, 2049, 2051, 1 + 2.0**-11, 1 + 3 * 2.0**-11, 1 + 2.0**-8, 1 + 3 * 2.0**-8, 1e-45, 9.1e-41],
     "float32",
 )  # fmt: skip
-
-
-def model_with(
-    nodes: list[onnx.NodeProto],
-    inputs: dict[str, tuple[int, list[int]]],
-    outputs: dict[str, int],
-    **constants: np.ndarray,
-) -> onnx.ModelProto:
-    typed = {name: (shape, kind) for name, (kind, shape) in inputs.items()}
-    return model_of(nodes, typed, [*outputs.items()], constants, opset=22, ir_version=10)
 
 
 def network(kind: int) -> onnx.ModelProto:
@@ -52,7 +42,7 @@ def network(kind: int) -> onnx.ModelProto:
         NODE("Softmax", ["wide"], ["y"]),
     ]
     constants = {name: array.astype(NUMPY[kind]) for name, array in weights.items()}
-    return model_with(nodes, {"x": (kind, [1, 2, 8, 8])}, {"y": TensorProto.FLOAT, "m": kind}, **constants)
+    return typed_model(nodes, {"x": (kind, [1, 2, 8, 8])}, {"y": TensorProto.FLOAT, "m": kind}, **constants)
 
 
 @pytest.mark.parametrize("kind", some_of([TensorProto.FLOAT16], sweep=[TensorProto.BFLOAT16]))
@@ -65,7 +55,7 @@ def test_every_number_comes_through_and_all_others_round(tmp_path: Path, kind: i
         middle = ((halves.astype("float64") + np.roll(halves, 1)) / 2).astype("float32")
         f = np.concatenate([EDGES, np.nextafter(halves, np.float32(np.inf)), middle])
         rounded = f.astype(NUMPY[kind]).astype("float32")
-    model = model_with(
+    model = typed_model(
         nodes, {"x": (kind, [1 << 16]), "f": (TensorProto.FLOAT, [f.size])}, {"wide": TensorProto.FLOAT, "narrow": kind}
     )
     found = tvm_ext.build(tvm_ext.load(saved(model, tmp_path)), "host", tmp_path / "out", ALONE).run(
@@ -80,7 +70,7 @@ def test_doubles_round_once(tmp_path: Path) -> None:
     middles = np.array([1 + 2.0**-11, 1 + 3 * 2.0**-11, 2.0**-24 * 1.5, 2048 + 1, -(1 + 2.0**-11), 65519.999])
     d = np.concatenate([middles, middles * (1 + 2.0**-40), middles * (1 - 2.0**-40)])
     nodes = [NODE("Cast", ["d"], ["y"], to=TensorProto.FLOAT16)]
-    model = model_with(nodes, {"d": (TensorProto.DOUBLE, [d.size])}, {"y": TensorProto.FLOAT16})
+    model = typed_model(nodes, {"d": (TensorProto.DOUBLE, [d.size])}, {"y": TensorProto.FLOAT16})
     found = tvm_ext.build(tvm_ext.load(saved(model, tmp_path)), "host", tmp_path / "out", ALONE).run({"d": d})
     np.testing.assert_array_equal(found["y"], d.astype("float16"))
 
@@ -102,7 +92,7 @@ def test_what_is_not_computed_keeps_its_16_bits(tmp_path: Path) -> None:
     """Moves of elements need no float32, and no cast stands before them."""
     nodes = [NODE("Transpose", ["x"], ["t"], perm=[1, 0]), NODE("Concat", ["t", "t"], ["y"], axis=0)]
     mod = tvm_ext.load(
-        saved(model_with(nodes, {"x": (TensorProto.FLOAT16, [3, 4])}, {"y": TensorProto.FLOAT16}), tmp_path)
+        saved(typed_model(nodes, {"x": (TensorProto.FLOAT16, [3, 4])}, {"y": TensorProto.FLOAT16}), tmp_path)
     )
     assert {str(binding.var.ty.dtype) for binding in bindings(mod["main"])} == {"float16"}
     x = np.arange(12, dtype="float16").reshape(3, 4)

@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto, helper
 
 import tvm_ext
-from tests.support.onnx_models import model_of, saved
+from tests.support.onnx_models import saved, typed_model
 from tests.support.packages import HOST_ONLY
 from tests.support.sweeps import some_of
 from tvm_ext.core.errors import UnsupportedModel
 
 NODE, INFO = helper.make_node, helper.make_tensor_value_info
+model_with = partial(typed_model, opset=25, ir_version=13)
 ALONE = tvm_ext.BuildOptions(verify=())
 KINDS = {
     TensorProto.INT4: ml_dtypes.int4, TensorProto.UINT4: ml_dtypes.uint4,
     TensorProto.INT2: ml_dtypes.int2, TensorProto.UINT2: ml_dtypes.uint2,
 }  # fmt: skip
-
-
-def model_with(
-    nodes: list[onnx.NodeProto],
-    inputs: dict[str, tuple[int, list[int]]],
-    outputs: dict[str, int],
-    **constants: np.ndarray,
-) -> onnx.ModelProto:
-    typed = {name: (shape, kind) for name, (kind, shape) in inputs.items()}
-    return model_of(nodes, typed, [*outputs.items()], constants, opset=25, ir_version=13)
 
 
 @pytest.mark.parametrize("kind", some_of([TensorProto.INT4], sweep=[*KINDS][1:]))

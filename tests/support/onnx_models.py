@@ -36,6 +36,20 @@ def model_of(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir_version)
 
 
+def typed_model(
+    nodes: Sequence[NodeProto],
+    inputs: Mapping[str, tuple[int, Shape]],
+    outputs: Mapping[str, int],
+    *,
+    opset: int = 22,
+    ir_version: int = 10,
+    **constants: np.ndarray,
+) -> onnx.ModelProto:
+    """A model each of whose inputs and outputs has a type of its own; inputs with their shapes."""
+    typed = {name: (shape, kind) for name, (kind, shape) in inputs.items()}
+    return model_of(nodes, typed, [*outputs.items()], constants, opset=opset, ir_version=ir_version)
+
+
 def saved(model: onnx.ModelProto, folder: Path, name: str = "small") -> Path:
     """Path of the model's file, written to the folder."""
     path = folder / f"{name}.onnx"
