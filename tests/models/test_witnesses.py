@@ -24,6 +24,7 @@ from tvm_ext.core.errors import VerificationFailed
 from tvm_ext.core.processes.child import ChildLimits
 from tvm_ext.verification.witnesses import ask as asking
 from tvm_ext.verification.witnesses.ask import ask
+from tvm_ext.verification.witnesses.onnxruntime_deviations import deviation
 
 
 def host_result(path: Path, folder: Path) -> dict[str, object]:
@@ -173,3 +174,12 @@ def test_onnxruntime_is_not_asked_where_it_leaves_the_standard(tmp_path: Path, s
         assert "otherwise than the standard" in package.report["verify"]["host"]["own_reading"]
         found = package.run({"x": np.arange(1, 5, dtype="float32").reshape(1, 1, 1, 4)})["y"]
         np.testing.assert_allclose(found.ravel(), [1, 3.142857], rtol=1e-6)
+
+
+def test_scores_of_causal_attention_are_not_asked_of_onnxruntime() -> None:
+    """It gives the least finite number for a masked score; the standard, minus infinity."""
+    outputs = ["y", "", "", "scores"]
+    for mode, count, expected in ((2, 4, True), (1, 4, False), (2, 1, False)):
+        node = helper.make_node("Attention", list("qkv"), outputs[:count], is_causal=1, qk_matmul_output_mode=mode)
+        model = model_of([node], dict.fromkeys("qkv", (1, 1, 2, 4)), outputs[:count][::3], opset=23)
+        assert (deviation(model) is not None) == expected
