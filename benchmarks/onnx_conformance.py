@@ -22,16 +22,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.conformance.build_case import build_case  # noqa: E402
 from benchmarks.conformance.cases import MODES, Case, load_cases  # noqa: E402
 from benchmarks.conformance.pool import run_all  # noqa: E402
-from benchmarks.conformance.tables import totals, write_tables  # noqa: E402
+from benchmarks.conformance.run_case import run_case  # noqa: E402
+from benchmarks.conformance.tables import VERDICTS, totals, write_tables  # noqa: E402
 from benchmarks.measure.commit import stamped  # noqa: E402
 
 Record = dict[str, object]
+_WAYS = {"build": build_case, "compile": run_case}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status 0 if no case is wrong and none crashes."""
+    """Exit status 0 if no case is wrong, none crashes, and no package that is right is rejected."""
     options = _options(arguments)
     cases = _chosen(load_cases([options.mode]), options)
     done = {} if options.again else read_records(options.results)
@@ -44,22 +47,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.results.parent.mkdir(parents=True, exist_ok=True)
     with options.results.open("a", encoding="utf-8") as file:
         file.writelines(json.dumps({**by_content[case.content], "key": case.key}) + "\n" for case in known)
-        ended = run_all(open_cases, num_workers=options.workers, time_limit_s=options.time_limit)
+        ended = run_all(
+            open_cases, num_workers=options.workers, time_limit_s=options.time_limit, run=_WAYS[options.way]
+        )
         for index, (case, outcome) in enumerate(ended, start=1):
             record = {"key": case.key, "content": case.content, **asdict(outcome)}
             file.write(json.dumps(record) + "\n")
             file.flush()
-            if outcome.verdict in ("wrong", "crash"):
+            if outcome.verdict in ("wrong", "crash", "rejected"):
                 print(f"{outcome.verdict}: {case.key}: {outcome.reason}", flush=True)
             if index % 100 == 0:
                 print(f"{index} of {len(open_cases)}", flush=True)
     records = read_records(options.results)
     mine = [records[case.key] for case in cases if case.key in records]
     verdicts = Counter(str(record["verdict"]) for record in mine)
-    print(", ".join(f"{verdicts[verdict]} {verdict}" for verdict in ("pass", "refused", "wrong", "crash")))
+    print(", ".join(f"{verdicts[verdict]} {verdict}" for verdict in VERDICTS))
     if options.tables:
         write_tables(stamped(totals(records)), records, Path(__file__).parent / "conformance")
-    return 1 if verdicts["wrong"] or verdicts["crash"] else 0
+    return 1 if verdicts["wrong"] or verdicts["crash"] or verdicts["rejected"] else 0
 
 
 def read_records(path: Path) -> dict[str, Record]:
@@ -90,6 +95,10 @@ def _chosen(cases: list[Case], options: argparse.Namespace) -> list[Case]:
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mode", choices=MODES, default="as-is", help="baked: inputs but the first are initializers")
+    parser.add_argument(
+        "--way", choices=_WAYS, default="compile",
+        help="compile: the compiler, one call of gcc; build: the public build(), verified as by default, 2 s a case",
+    )  # fmt: skip
     parser.add_argument("--sample", type=int, help="run this many cases only, drawn with --seed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--match", help="run cases whose key matches this regular expression")

@@ -18,7 +18,7 @@ from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.toolchain import compile_objects, link_elf, section_sizes, static_library
 from tvm_ext.execution.host_model import library_sources
 from tvm_ext.package import PLATFORM_FILE
-from tvm_ext.verification.verify import FLOAT_TOLERANCE
+from tvm_ext.verification.verify import tolerance_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ def write_texts(folder: Path, compiled: Compiled, options: BuildOptions, vectors
     texts = {
         **texts,
         **emit_vectors(interface, vectors),
-        **emit_selftest(interface, tolerance=FLOAT_TOLERANCE, compares=compares),
+        **emit_selftest(interface, tolerance=tolerance_of(compiled.program), compares=compares),
         **emit_build_files(
             interface.model,
             units,

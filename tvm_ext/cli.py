@@ -21,6 +21,7 @@ import tvm_ext
 from tvm_ext.command_line.commands import Command, Commands
 from tvm_ext.command_line.import_tvm import import_tvm_for
 from tvm_ext.command_line.option_texts import (
+    parse_bindings,
     parse_bytes,
     parse_hop,
     parse_pins,
@@ -31,6 +32,7 @@ from tvm_ext.command_line.option_texts import (
 )
 from tvm_ext.command_line.option_types import (
     AsJson,
+    Bind,
     Debug,
     Folder,
     Initial,
@@ -78,6 +80,7 @@ def compile_command(
     shape: Annotated[
         list[str] | None, typer.Option(metavar="IN=1,3,96,96", help="Fix an input's shape; may be repeated.")
     ] = None,
+    bind: Bind = None,
     optimize: Annotated[Optimize, typer.Option(help="What to compile for.")] = "speed",
     io: Annotated[
         Io, typer.Option(help="Inputs and outputs in the arena, in the caller's memory, or row by row.")
@@ -162,7 +165,7 @@ def compile_command(
     debug: Debug = False,
 ) -> None:
     """Compile a model to a package of C sources, build files, tests and a report; then run and compare it."""
-    shapes, states = parse_shapes(shape or []), parse_states(state)
+    shapes, states, bound = parse_shapes(shape or []), parse_states(state), parse_bindings(bind or [])
     targets = parse_verify(verify)
     hops, hop_axes = parse_hop(hop)
     limits = parse_ram(ram or [])
@@ -185,7 +188,7 @@ def compile_command(
             import_tvm_for(model)
             module = tvm_ext.load(
                 model, shapes=shapes, limits=Limits().changed(limit or []), states=states,
-                initial=read_arrays(initial) if initial else None,
+                initial=read_arrays(initial) if initial else None, bind=bound,
             )  # fmt: skip
             package = tvm_ext.build(
                 module, board, output, options, calibration=calibration, verify_inputs=verify_inputs, jobs=jobs,

@@ -20,7 +20,7 @@ from tvm_ext.core.platform import Memory, Platform
 from tvm_ext.core.toolchain import compile_objects, link_elf, raw_binary, section_ranges, undefined_symbols
 from tvm_ext.execution.board import Placed, board_seconds, run_qemu
 from tvm_ext.execution.host_model import library_sources
-from tvm_ext.verification.verify import BOARD_TOLERANCE, compare
+from tvm_ext.verification.verify import BOARD_TOLERANCE, compare, tolerance_of
 
 FOLDER = "image"
 _HASH = slice(4, 36)  # of tvm_ext_image.h: behind the magic, then the bytes that it is the hash of
@@ -105,7 +105,7 @@ def run_image(
             image.elf, platform, interface, samples, placed=placed,
             time_limit_s=board_seconds(compiled.modelled_instructions, len(samples)),
         )  # fmt: skip
-        same = compare(ran.outputs, library, tolerance=BOARD_TOLERANCE)
+        same = compare(ran.outputs, library, tolerance=tolerance_of(compiled.program, BOARD_TOLERANCE))
         runs.append({"memory": memory.name, "address": address, "instructions": ran.instructions, **same.to_json()})
         if not same.passed:
             problems.append(f"image at {address:#x}: outputs differ from the library's by {same.max_abs_error:g}")

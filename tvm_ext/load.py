@@ -7,10 +7,11 @@ from importlib import import_module
 from pathlib import Path
 
 import tvm
+from numpy.typing import ArrayLike
 
 from relay_passes.dataflow import bindings, op_name, operands
-from tvm_ext.core.decisions.models import InputDemands, KeptStates, LoadLimits, ModelOrigin, PortNames
-from tvm_ext.core.errors import BadModel
+from tvm_ext.core.decisions.models import BoundInputs, InputDemands, KeptStates, LoadLimits, ModelOrigin, PortNames
+from tvm_ext.core.errors import BadModel, BadOptions
 from tvm_ext.core.files.read_file import check_file
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.model_nodes import ModelNode
@@ -24,7 +25,8 @@ __all__ = ["Limits", "ModelNotice", "load"]
 
 Shapes = Mapping[str, Sequence[int]]
 
-Reader = Callable[[Path, Shapes | None, Limits], Loaded]
+Reader = Callable[..., Loaded]
+"""Path, shapes and limits to a model; that of .onnx files takes values of inputs, too."""
 
 _READERS = {
     ".onnx": ("onnx", "tvm_ext.frontends.onnx.load_onnx", "load_onnx"),
@@ -41,6 +43,7 @@ def load(
     limits: Limits | None = None,
     states: Pairs | None = None,
     initial: Initial | None = None,
+    bind: Mapping[str, ArrayLike] | None = None,
 ) -> tvm.IRModule:
     """A module whose `main` is one pure dataflow block: weights constants, every shape static.
 
@@ -50,23 +53,38 @@ def load(
     states: input -> output that the next run finds in that input; they become states, and are no inputs and outputs any
     more. None takes those of a file whose names and shapes leave no doubt, with a ModelNotice; an empty mapping, none.
     initial: values that these states begin with, by input; zeros where nothing is said.
+    bind: values of inputs of an .onnx file that only select: they become constants, branches that they choose between
+    one, and they are no inputs any more. One number fills an input.
 
     Variables have the names of the model's tensors; the span of each call names the model's node. The module carries a
     `ModelOrigin`, `PortNames`, `LoadLimits`, `InputDemands` and `KeptStates` (`tvm_ext.core.decisions.models`). A
     module that `load` made before keeps all but the names of inputs, and those of outputs while there are as many.
 
     Raises BadModel for what cannot be read, UnsupportedModel for what cannot be compiled, BadOptions for `shapes`
-    that do not fit the model.
+    and `bind` that do not fit the model.
     """
     if isinstance(source, tvm.IRModule):
         known = limits or LoadLimits.read(source).limits
         loaded = with_states(load_relax(source, shapes, known), states or {}, initial)
+        _refuse_bindings(bind, "a Relax module")
         return _with_attributes(loaded, known, path="", source_format="relax", name="model")
     path = Path(source)
     source_format, reader = _reader(path)
     chosen = limits or Limits()
-    loaded = with_states(reader(path, shapes, chosen), states, initial)
+    if source_format == "onnx" and bind:
+        read = reader(path, shapes, chosen, bind)
+    else:
+        _refuse_bindings(bind, str(path))
+        read = reader(path, shapes, chosen)
+    loaded = with_states(read, states, initial)
     return _with_attributes(loaded, chosen, path=str(path), source_format=source_format, name=model_name(path.stem))
+
+
+def _refuse_bindings(bind: Mapping[str, ArrayLike] | None, source: str) -> None:
+    if bind:
+        raise BadOptions(
+            f"bind: {', '.join(bind)} of {source}: only inputs of .onnx files can be bound. Give others at each run."
+        )
 
 
 def _reader(path: Path) -> tuple[str, Reader]:
@@ -112,5 +130,6 @@ def _with_attributes(loaded: Loaded, limits: Limits, *, path: str, source_format
     # One value may be several outputs: its variable has one name only.
     output_names = known if len(known) == len(loaded.output_names) else loaded.output_names
     named = PortNames(inputs=loaded.input_names, outputs=output_names).write(origin.write(mod))
+    named = BoundInputs(values=dict(loaded.bound)).write(named) if loaded.bound else named
     demanding = InputDemands(ranges=loaded.input_demands).write(named) if loaded.input_demands else named
     return KeptStates(states=loaded.states).write(LoadLimits(limits=limits).write(demanding))

@@ -26,7 +26,7 @@ from tvm_ext.report.report import moved_table
 from tvm_ext.services.job import OpenServices
 from tvm_ext.verification.account import sources
 from tvm_ext.verification.input_ranges import input_ranges, random_inputs
-from tvm_ext.verification.verify import BOARD_TOLERANCE, FLOAT_TOLERANCE, compare
+from tvm_ext.verification.verify import BOARD_TOLERANCE, compare, tolerance_of
 from tvm_ext.verification.verify_inputs import VerifyInputs, read_verify_inputs
 from tvm_ext.verification.verify_steps import check_steps
 from tvm_ext.verification.windows import against_windows, inner_of, windows_of
@@ -191,7 +191,7 @@ def judged(
     compiled, said = subject.compiled, expected.testimony
     quantized, results = compiled.is_quantized, dict[str, Any](host=None, qemu=None)
     # A quantized model is judged by its steps, and by them what it gives end to end.
-    limit = np.inf if quantized else FLOAT_TOLERANCE
+    limit = np.inf if quantized else tolerance_of(compiled.program)
     judged_host = compare(host, said.outputs, tolerance=limit, judge_integers=not quantized)
     problems = (
         [] if judged_host.passed else [f"host: outputs differ from {said.witness} by {judged_host.max_abs_error:g}"]
@@ -206,7 +206,7 @@ def judged(
         results["host"]["tensors_compared"] = steps.tensors_compared
     if board:
         answers = board.outputs[compiled.interface.warm_up_runs :]
-        same = compare(answers, host, tolerance=BOARD_TOLERANCE)
+        same = compare(answers, host, tolerance=tolerance_of(compiled.program, BOARD_TOLERANCE))
         against = compare(answers, said.outputs, tolerance=limit, judge_integers=not quantized)
         problems += [] if same.passed else [f"board: outputs differ from the host's by {same.max_abs_error:g}"]
         problems += (

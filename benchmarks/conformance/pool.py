@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from time import monotonic
 
 from benchmarks.conformance.cases import Case
 from benchmarks.conformance.run_case import Outcome, run_case
 
+Run = Callable[[Case], Outcome]
+
 _CONTEXT = multiprocessing.get_context("spawn")
 
 
-def run_all(cases: Sequence[Case], *, num_workers: int, time_limit_s: float) -> Iterator[tuple[Case, Outcome]]:
-    """Each case with its outcome, as they end. A fault or no end within the limit is a crash."""
+def run_all(
+    cases: Sequence[Case], *, num_workers: int, time_limit_s: float, run: Run = run_case
+) -> Iterator[tuple[Case, Outcome]]:
+    """Each case with its outcome, as they end. A fault or no end within the limit is a crash.
+
+    run: a function of a module, which worker processes import.
+    """
     waiting = list(reversed(cases))
-    workers = [_Worker() for _ in range(min(num_workers, len(waiting)))]
+    workers = [_Worker(run) for _ in range(min(num_workers, len(waiting)))]
     try:
         for worker in workers:
             worker.start(waiting.pop())
@@ -29,7 +36,7 @@ def run_all(cases: Sequence[Case], *, num_workers: int, time_limit_s: float) -> 
                     continue
                 yield case, outcome
                 if not worker.is_alive:
-                    workers[index] = worker = _Worker()
+                    workers[index] = worker = _Worker(run)
                 if waiting:
                     worker.start(waiting.pop())
     finally:
@@ -40,9 +47,9 @@ def run_all(cases: Sequence[Case], *, num_workers: int, time_limit_s: float) -> 
 class _Worker:
     """A process and the case it works on."""
 
-    def __init__(self) -> None:
+    def __init__(self, run: Run) -> None:
         self.pipe, other = _CONTEXT.Pipe()
-        self._process = _CONTEXT.Process(target=_work, args=(other,), daemon=True)
+        self._process = _CONTEXT.Process(target=_work, args=(other, run), daemon=True)
         self._process.start()
         other.close()
         self.case: Case | None = None
@@ -77,10 +84,10 @@ class _Worker:
             self._process.join()
 
 
-def _work(pipe: Connection) -> None:
+def _work(pipe: Connection, run: Run) -> None:
     while True:
         try:
             case = pipe.recv()
         except EOFError:
             return
-        pipe.send(run_case(case))
+        pipe.send(run(case))

@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.conformance.cases import MODES
 from benchmarks.measure.commit import write_result
 
-VERDICTS = ("pass", "refused", "wrong", "crash")
+VERDICTS = ("pass", "refused", "wrong", "crash", "rejected")
 Records = Mapping[str, Mapping[str, Any]]
 
 
@@ -46,8 +46,8 @@ def _markdown(summary: dict[str, Any], records: Records) -> str:
         "Written by `python benchmarks/onnx_conformance.py --tables`. A case passes, or is refused by name before",
         "anything is built; `baked`: inputs other than the first are initializers.",
         "",
-        "| mode | cases | pass | refused | wrong | crash |",
-        "|---|---:|---:|---:|---:|---:|",
+        "| mode | cases | pass | refused | wrong | crash | rejected |",
+        "|---|---:|---:|---:|---:|---:|---:|",
     ]
     for mode, counted in summary["modes"].items():
         lines.append(f"| {mode} | {counted['cases']} | " + " | ".join(str(counted[v]) for v in VERDICTS) + " |")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from codegen_c.c_text.narrow_floats import NARROW_FLOATS, bits_of
 from codegen_c.c_text.text import float_literal
 
 
@@ -15,6 +16,8 @@ def number(value: float, dtype: str) -> str:
         return float_literal(value)
     if dtype == "float64":
         return _double(float(value))
+    if dtype in NARROW_FLOATS:
+        return str(bits_of(value, dtype))
     return _integer(int(value), dtype)
 
 

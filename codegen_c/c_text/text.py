@@ -9,10 +9,13 @@ from textwrap import indent
 
 import numpy as np
 
+from codegen_c.c_text.narrow_floats import NARROW_FLOATS
+
 C_TYPES = {
     "float32": "float",
     "float64": "double",
     "bool": "bool",
+    **dict.fromkeys(NARROW_FLOATS, "uint16_t"),
     **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
 
@@ -83,6 +86,8 @@ def literal(array: np.ndarray) -> list[str]:
         return [double_literal(value) for value in array]
     if array.dtype == np.bool_:
         return ["true" if value else "false" for value in array]
+    if str(array.dtype) in NARROW_FLOATS:
+        array = array.view(np.uint16)
     suffix = {"uint8": "u", "uint16": "u", "uint32": "u", "uint64": "ull", "int64": "ll"}.get(str(array.dtype), "")
     least = np.iinfo(array.dtype).min
     words = [str(value) for value in array.tolist()]

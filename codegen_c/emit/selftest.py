@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from codegen_c.c_text.narrow_floats import NARROW_FLOATS, decode_function
 from codegen_c.c_text.text import C_TYPES, filled, literal
 from codegen_c.emit.stream import callback_signature, streamed
 from codegen_c.emit.templates import render
@@ -71,13 +72,15 @@ def emit_selftest(interface: Interface, *, tolerance: float = 1e-4, compares: bo
         "resets": interface.state_bytes > 0,
         "warm_up_runs": interface.warm_up_runs,
         "tolerance": repr(float(tolerance)),
-        "uses_float": any(dtype.startswith("float") for dtype in dtypes),
+        "uses_float": any(_is_float(dtype) for dtype in dtypes),
         "kinds": [
             {
                 "dtype": dtype,
                 "c_type": C_TYPES[dtype],
-                "is_float": dtype.startswith("float"),
-                "zero": "0.0f" if dtype == "float32" else "0.0",
+                "is_float": _is_float(dtype),
+                "decode": decode_function(f"value_of_{dtype}", dtype) if dtype in NARROW_FLOATS else "",
+                "computed": "float" if dtype in NARROW_FLOATS else C_TYPES[dtype],
+                "zero": "0.0" if dtype == "float64" else "0.0f",
             }
             for dtype in dtypes
         ],
@@ -163,6 +166,10 @@ def slot_of(interface: Interface) -> str:
     return "[slot]" if interface.is_pipeline and interface.io == "caller" else ""
 
 
+def _is_float(dtype: str) -> bool:
+    return dtype.startswith("float") or dtype in NARROW_FLOATS
+
+
 def _member(port: Port, side: Side) -> str:
     """Name of a port's array in the vector struct; an input and an output may share a name."""
     return f"{'in' if side == 'inputs' else 'out'}_{port.name}"
@@ -187,7 +194,7 @@ def _all_finite(vectors: Sequence[TestVector]) -> bool:
 
 def _lines(array: np.ndarray) -> list[str]:
     flat = array.ravel() if array.size else np.zeros(1, array.dtype)
-    if flat.dtype == np.float32:
+    if flat.dtype == np.float32 or str(flat.dtype) in NARROW_FLOATS:
         return filled(literal(flat), _LINE_LENGTH)
     return filled([*map(_literal(flat.dtype), flat)], _LINE_LENGTH)
 

@@ -22,7 +22,7 @@ from codegen_c.operators.kinds import (
 from tvm_ext.core.names import identifier
 
 _TYPES = {
-    "float32": "f32", "float64": "f64", "bool": "bool",
+    "float32": "f32", "float64": "f64", "bool": "bool", "float16": "f16", "bfloat16": "bf16",
     **{f"int{bits}": f"s{bits}" for bits in (8, 16, 32, 64)}, **{f"uint{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},
 }  # fmt: skip
 

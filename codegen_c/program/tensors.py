@@ -8,9 +8,10 @@ from typing import Literal
 
 import numpy as np
 
+from codegen_c.c_text.text import C_TYPES
 from codegen_c.operators.quantization import Quantization
 
-DTYPES = ("float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool")
+DTYPES = tuple(C_TYPES)
 
 
 Update = Literal["none", "in place", "ring", "shift", "copy"]

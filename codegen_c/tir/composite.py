@@ -43,7 +43,7 @@ def _lowered(function: relax.Function, module: tvm.IRModule | None) -> tuple[tir
     except CannotLowerError:
         raise
     except Exception as error:  # TVM raises what it likes about a model that it cannot lower
-        raise CannotLowerError(f"what TVM cannot lower: {_last_line(error)}") from error
+        raise CannotLowerError("loops, which TVM does not make of it") from error
 
 
 def _printed(lowered: tirx.PrimFunc, merged: Merged) -> PlainC:
@@ -85,8 +85,3 @@ def _parameters(lowered: tirx.PrimFunc, merged: Merged, printer: ExpressionPrint
 def _refusal(function: relax.Function, reason: str) -> NoPlainC:
     names = operator_names(function)
     return NoPlainC(operators=names, reason=f"{', '.join(names) or 'the function'}: {reason}")
-
-
-def _last_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__

@@ -12,11 +12,13 @@ from tvm.sym import Analyzer
 from codegen_c.c_text.literals import number
 from codegen_c.c_text.text import C_TYPES
 from codegen_c.tir import edges, helpers
+from codegen_c.tir.helpers import PRIMARY
 from codegen_c.tir.intrinsics import library_function
+from codegen_c.tir.narrow import narrow_cast, refuse_arithmetic
 from codegen_c.tir.plain_c import CannotLowerError, Helper
 from codegen_c.tir.ranges import clamped, divides_by_edge, may_overflow, reads_elements, shifts_too_far
 
-PRIMARY, UNARY, FACTOR, TERM, SHIFT, RELATION, EQUALITY, BITS, AND, OR, CHOICE = range(15, 4, -1)
+UNARY, FACTOR, TERM, SHIFT, RELATION, EQUALITY, BITS, AND, OR, CHOICE = range(PRIMARY - 1, 4, -1)
 
 ARITHMETIC = {tirx.Mul: ("*", FACTOR), tirx.Div: ("/", FACTOR), tirx.Mod: ("%", FACTOR)}
 ARITHMETIC |= {tirx.Add: ("+", TERM), tirx.Sub: ("-", TERM)}
@@ -85,6 +87,7 @@ class ExpressionPrinter:
             return self.names[expr], PRIMARY
         if isinstance(expr, tirx.IntImm | tirx.FloatImm):
             return self._number(expr)
+        refuse_arithmetic(expr)
         if isinstance(expr, TensorLoad):
             return self.element(expr.source, list(expr.indices)), PRIMARY
         if kind in ARITHMETIC:
@@ -205,6 +208,9 @@ class ExpressionPrinter:
         target, source = _dtype(expr), _dtype(expr.value)
         if target == source:
             return self._print(expr.value)
+        narrow = narrow_cast(self, expr)
+        if narrow is not None:
+            return narrow
         if target == "bool":
             return f"{self.text(expr.value, SHIFT)} != {number(0, source)}", EQUALITY
         if source.startswith("float") and not target.startswith("float") and reads_elements(expr.value):
@@ -225,8 +231,12 @@ class ExpressionPrinter:
 
     def helped(self, helper: Helper, *arguments: Expr) -> Text:
         """A call of one of our own small functions."""
+        return self.calls(helper, ", ".join(map(self.text, arguments)))
+
+    def calls(self, helper: Helper, arguments: str) -> Text:
+        """A call of one of our own small functions on C text."""
         self.helpers[helper.name] = helper
-        return f"{helper.name}({', '.join(map(self.text, arguments))})", PRIMARY
+        return f"{helper.name}({arguments})", PRIMARY
 
     def _library(self, name: str, dtype: str, arguments: list[Expr]) -> Text:
         function = library_function(name, dtype)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from codegen_c.c_text.narrow_floats import decode_function, encode_function, odd_function
 from codegen_c.c_text.text import C_TYPES
 from codegen_c.tir.plain_c import CannotLowerError, Helper
 
-SHORT_TYPES = {"float": "f", "int": "i", "uint": "u"}
+PRIMARY = 15
+"""Level of C text that binds as tightly as a name or a call."""
+SHORT_TYPES = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u"}
 
 
 def short_type(dtype: str) -> str:
@@ -60,6 +63,23 @@ def reinterpret_helper(source: str, target: str) -> Helper:
         f"    union {{\n        {from_type} from;\n        {to_type} to;\n    }} bits;\n"
         "    bits.from = a;\n    return bits.to;\n}\n",
     )
+
+
+def decode_helper(dtype: str) -> Helper:
+    """A float of 16 bits as float32."""
+    name = f"$_f32_of_{short_type(dtype)}"
+    return Helper(name=name, text=decode_function(name, dtype))
+
+
+def encode_helper(dtype: str) -> Helper:
+    """The nearest float of 16 bits."""
+    name = f"$_{short_type(dtype)}_of_f32"
+    return Helper(name=name, text=encode_function(name, dtype))
+
+
+def odd_helper() -> Helper:
+    """A double as float32 on its way to 16 bits."""
+    return Helper(name="$_f32_of_f64", text=odd_function("$_f32_of_f64"))
 
 
 def _selection(verb: str, relation: str, dtype: str) -> Helper:

@@ -154,14 +154,17 @@ def test_every_unsupported_operator_is_listed(tmp_path: Path) -> None:
 
 
 def test_condition_that_depends_on_data(tmp_path: Path) -> None:
-    result = helper.make_tensor_value_info("r", TensorProto.FLOAT, (1, 4))
+    """No result can be chosen of two shapes; nor is there an input to bind: x is what the model is for."""
+    result = helper.make_tensor_value_info("r", TensorProto.FLOAT, None)
     branch = helper.make_graph([NODE("Relu", ["x"], ["r"])], "branch", [], [result])
+    other = helper.make_graph([NODE("ReduceSum", ["x"], ["r"], keepdims=0)], "other", [], [result])
     nodes = [
         NODE("ReduceMax", ["x"], ["m"], keepdims=0),
         NODE("Cast", ["m"], ["c"], to=TensorProto.BOOL),
-        NODE("If", ["c"], ["y"], then_branch=branch, else_branch=branch),
+        NODE("If", ["c"], ["y"], then_branch=branch, else_branch=other),
     ]
-    with pytest.raises(UnsupportedModel, match=r"ai\.onnx\.If, once \(If_2\): control flow that depends on data"):
+    said = r"ai\.onnx\.If, once \(If_2\): control flow that depends on data, whose branches give .* float32\[\]\n"
+    with pytest.raises(UnsupportedModel, match=said):
         load(saved(model_of(nodes, {"x": (1, 4)}, ["y"]), tmp_path))
 
 
@@ -197,6 +200,53 @@ def test_import_that_contradicts_the_standard(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(import_graph, "converters", lambda: {("", "Relu"): Halved})
     with pytest.raises(UnsupportedModel, match=r"\(Relu_0\): TVM imports 'y' as .*, ONNX says float32\[2, 4\]"):
         load(saved(relu_model((2, 4)), tmp_path))
+
+
+def test_an_exception_of_a_converter_is_not_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The refusal says in its place what the operator was given."""
+
+    class Failing(OnnxOpConverter):
+        @classmethod
+        def _impl_v1(cls, bb, inputs, attr, params):
+            raise KeyError("secret")
+
+    monkeypatch.setattr(import_graph, "converters", lambda: {("", "Gemm"): Failing})
+    node = NODE("Gemm", ["x", "w", ""], ["y"], alpha=2.0)
+    model = model_of([node], {"x": (2, 4)}, ["y"], constants={"w": np.ones((4, 3), "float32")})
+    said = r"\(Gemm_0\): no converter takes it with float32\[2, 4\] not known before it runs, constant float32\[4, 3\]"
+    with pytest.raises(UnsupportedModel, match=said + ", no input there, and alpha = 2.0\n") as raised:
+        load(saved(model, tmp_path))
+    assert "secret" not in str(raised.value) and "KeyError" not in str(raised.value)
+
+
+def test_a_random_draw_is_no_constant(tmp_path: Path) -> None:
+    """All that the operators take is known, and onnxruntime would give numbers: others at each time."""
+    constants = {"c": np.ones((1, 4), "float32"), "half": np.array(0.5, "float32"), "yes": np.array(True)}
+    for node in (NODE("Dropout", ["c", "half", "yes"], ["r"]), NODE("RandomUniformLike", ["c"], ["r"])):
+        model = model_of([node, NODE("Add", ["x", "r"], ["y"])], {"x": (1, 4)}, ["y"], constants=constants)
+        with pytest.raises(UnsupportedModel, match=r"it is in training mode|its result is random; draw it in the"):
+            load(saved(model, tmp_path))
+    constants["half"] = np.array(0.0, "float32")  # nothing is dropped
+    nodes = [NODE("Dropout", ["c", "half", "yes"], ["r"]), NODE("Add", ["x", "r"], ["y"])]
+    load(saved(model_of(nodes, {"x": (1, 4)}, ["y"], constants=constants), tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        (NODE("MaxUnpool", ["image", "at", "five"], ["y"], kernel_shape=[2, 2], strides=[2, 2]), "runtimes differ"),
+        (NODE("MaxUnpool", ["image", "at", "n"], ["y"], kernel_shape=[2, 2], strides=[2, 2]), "shape of its output"),
+        (NODE("AffineGrid", ["theta", "n"], ["y"]), r"shape of its output .*--bind s=VALUE"),
+    ],
+)
+def test_grids_that_cannot_be_compiled(tmp_path: Path, node: onnx.NodeProto, message: str) -> None:
+    shapes = {"image": (1, 1, 2, 2), "theta": (1, 2, 3)}
+    constants = {"at": np.arange(4).reshape(1, 1, 2, 2), "five": np.array([1, 1, 5, 5])}
+    model = model_of([NODE("Identity", ["s"], ["n"]), node], shapes, [], constants=constants, opset=20)
+    model.graph.input.append(helper.make_tensor_value_info("s", TensorProto.INT64, (4,)))
+    model.graph.output.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, None))
+    with pytest.raises(UnsupportedModel, match=message):
+        load(saved(model, tmp_path))
 
 
 def test_functions_that_multiply(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -14,6 +15,7 @@ from tvm_ext.core.errors import BadInput, ChildFailed
 from tvm_ext.core.processes.child import Child, ChildLimits
 
 MODULE = "tests.support.misbehaving"
+HALVES = np.array([1.5, -2.0], ml_dtypes.bfloat16)
 
 
 @pytest.fixture
@@ -25,7 +27,7 @@ def child() -> Iterator[Child]:
 def test_values_come_back_as_they_went(child: Child) -> None:
     value = {"": [None, True, 3, -0.5, "ü\0", b"\0\xff", {"list": [], "array": {}}], "bytes": {"inf": float("inf")}}
     assert child.call("same", value) == value
-    for array in (np.zeros((0, 3), np.int8), np.array(2.5), np.arange(6, dtype=">u2").reshape(2, 3)[:, ::2]):
+    for array in (np.zeros((0, 3), np.int8), np.array(2.5), np.arange(6, dtype=">u2").reshape(2, 3)[:, ::2], HALVES):
         back = child.call("same", array)
         assert back.dtype == array.dtype and back.shape == array.shape
         np.testing.assert_array_equal(back, array)

@@ -14,6 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from codegen_c.c_text import narrow_floats
+from codegen_c.c_text.narrow_floats import NARROW_FLOATS
 from codegen_c.c_text.text import (
     C_TYPES,
     Compound,
@@ -79,6 +81,8 @@ def test_a_c_compiler_reads_back_every_type(dtype: str, tmp_path: Path) -> None:
     values = random.integers(0, 256, 200 * kind.itemsize, dtype=np.uint8).view(kind)
     if dtype == "bool":
         values = random.integers(0, 2, 200).astype(bool)
+    elif dtype in NARROW_FLOATS:
+        pass  # bits, of numbers or not
     elif kind.kind == "f":
         values = np.concatenate([values[~np.isnan(values)], EDGES.astype(kind), [np.finfo(kind).smallest_subnormal]])
     else:
@@ -92,6 +96,15 @@ def test_a_c_compiler_reads_back_every_type(dtype: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = (ctypes.c_uint8 * values.nbytes).in_dll(ctypes.CDLL(str(library)), "x")
     assert bytes(found) == values.tobytes()
+
+
+@MANY
+@given(st.floats(width=32), st.sampled_from(NARROW_FLOATS))
+def test_bits_of_the_nearest_float_of_16_bits(value: float, dtype: str) -> None:
+    with np.errstate(over="ignore"):
+        nearest = np.float32(value).astype(np.dtype(dtype))
+    found = np.uint16(narrow_floats.bits_of(value, dtype)).view(np.dtype(dtype))
+    assert found.tobytes() == nearest.tobytes() or (np.isnan(found) and math.isnan(value))
 
 
 @MANY

@@ -19,6 +19,7 @@ from tvm.script import tirx as T
 
 from codegen_c.c_text.literals import number
 from codegen_c.emit.functions import definition
+from codegen_c.tir import composite
 from codegen_c.tir.composite import lower_composite
 from codegen_c.tir.plain_c import NoPlainC, PlainC
 from codegen_c.tir.reference import reference_of
@@ -187,7 +188,9 @@ def _output_bytes(ty: relax.TensorType) -> int:
         (lambda x: op.topk(x, k=2), (3, 5), "float32", r"topk: .*tvm\.contrib\.sort\.topk"),
         (lambda x: op.sort(x), (3, 5), "float32", r"sort: .*tvm\.contrib\.sort"),
         (lambda x: op.nonzero(x), (3, 5), "float32", r"nonzero: "),
-        (lambda x: op.exp(x), (3, 5), "float16", r"exp: .*float16"),
+        (lambda x: op.exp(x), (3, 5), "float16", r"exp: it needs arithmetic on float16"),
+        (lambda x: op.add(x, x), (3, 5), "bfloat16", r"add: it needs arithmetic on bfloat16"),
+        (lambda x: op.less(x, op.flip(x, 0)), (3, 5), "float16", r"flip, less: it needs arithmetic on float16"),
         (lambda x: op.exp(x), ("n", 5), "float32", r"exp: .*shape"),
     ],
 )
@@ -227,6 +230,16 @@ def test_same_composite_same_text(built: Built) -> None:
         assert lowered(case.function()).function == built.plain[case.name].function
 
 
+def test_an_exception_of_tvm_is_not_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("secret")
+
+    monkeypatch.setattr(composite, "legalize_composite", fail)
+    refusal = lower_composite(Case(name="refused", build=op.exp, inputs=(((3, 5), "float32"),)).function())
+    assert isinstance(refusal, NoPlainC)
+    assert refusal.reason == "exp: it needs loops, which TVM does not make of it"
+
+
 @pytest.mark.parametrize(
     ("value", "dtype", "text"),
     [
@@ -239,6 +252,8 @@ def test_same_composite_same_text(built: Built) -> None:
         (7, "uint32", "7u"),
         (2**40, "int64", "INT64_C(1099511627776)"),
         (1, "bool", "true"),
+        (1.0, "float16", "15360"),
+        (-2.0, "bfloat16", "49152"),
     ],
 )
 def test_literals_are_exact(value, dtype, text) -> None:

@@ -134,3 +134,24 @@ def test_inputs_without_elements_are_left_out(tmp_path: Path, x: np.ndarray) -> 
     assert [param.name for param in mod["main"].params] == ["x"]
     (expected,) = onnx_outputs(model, [{"x": x}])
     np.testing.assert_allclose(run(mod, [x])[0], expected["y"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("align_corners", [0, 1])
+@pytest.mark.parametrize("size", [(2, 3, 4, 5), (2, 3, 2, 3, 4)])
+def test_grids_of_an_affine_map(tmp_path: Path, size: tuple[int, ...], align_corners: int) -> None:
+    rank = len(size) - 2
+    theta = np.random.default_rng(0).normal(size=(2, rank, rank + 1)).astype("float32")
+    node = NODE("AffineGrid", ["theta", "size"], ["y"], align_corners=align_corners)
+    model = model_of([node], {"theta": theta.shape}, ["y"], constants={"size": np.array(size)}, opset=20)
+    agree(saved(model, tmp_path), {"theta": theta})
+
+
+def test_diagonals_and_unpooled_places(tmp_path: Path, image: np.ndarray) -> None:
+    nodes = [
+        NODE("EyeLike", ["m"], ["eye"], k=1), NODE("EyeLike", ["m"], ["whole"], k=-1, dtype=TensorProto.INT32),
+        NODE("MaxPool", ["x"], ["p", "at"], kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 0]),
+        NODE("MaxUnpool", ["p", "at"], ["y"], kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 0, 0]),
+    ]  # fmt: skip
+    outputs = ["eye", ("whole", TensorProto.INT32), "y"]
+    model = model_of(nodes, {"x": image.shape, "m": (3, 5)}, outputs, opset=13)
+    agree(saved(model, tmp_path), {"x": image, "m": np.zeros((3, 5), "float32")})

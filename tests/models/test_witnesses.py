@@ -14,7 +14,7 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 
 import tvm_ext
-from tests.support.onnx_models import SMALL_MODELS, saved
+from tests.support.onnx_models import SMALL_MODELS, model_of, saved
 from tests.support.packages import HOST_ONLY
 from tests.support.peers import peer
 from tests.support.tflite_models import NETWORKS
@@ -24,6 +24,7 @@ from tvm_ext.core.errors import VerificationFailed
 from tvm_ext.core.processes.child import ChildLimits
 from tvm_ext.verification.witnesses import ask as asking
 from tvm_ext.verification.witnesses.ask import ask
+from tvm_ext.verification.witnesses.onnxruntime_deviations import deviation
 
 
 def host_result(path: Path, folder: Path) -> dict[str, object]:
@@ -158,3 +159,27 @@ def test_with_verify_none_nobody_is_asked(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_module_goes_to_the_child_as_it_is(tmp_path: Path) -> None:
     mod = tvm_ext.load(saved(SMALL_MODELS["branches"](), tmp_path))
     tvm.ir.assert_structural_equal(tvm.ir.load_json(tvm.ir.save_json(mod)), mod)
+
+
+@pytest.mark.parametrize(("scale", "reference"), [(0.6, "TVM"), (2.0, "onnxruntime")])
+def test_onnxruntime_is_not_asked_where_it_leaves_the_standard(tmp_path: Path, scale: float, reference: str) -> None:
+    """Between aligned corners a row of four becomes [1, 3.14]: the standard's own numbers, where onnxruntime has 4."""
+    node = helper.make_node(
+        "Resize", ["x", "", "s"], ["y"], mode="linear", coordinate_transformation_mode="align_corners"
+    )
+    model = model_of([node], {"x": (1, 1, 1, 4)}, ["y"], {"s": np.array([1, 1, 1, scale], "float32")}, opset=19)
+    package = tvm_ext.build(tvm_ext.load(saved(model, tmp_path)), "host", tmp_path / "out", HOST_ONLY)
+    assert package.report["verify"]["host"]["reference"] == reference
+    if reference == "TVM":
+        assert "otherwise than the standard" in package.report["verify"]["host"]["own_reading"]
+        found = package.run({"x": np.arange(1, 5, dtype="float32").reshape(1, 1, 1, 4)})["y"]
+        np.testing.assert_allclose(found.ravel(), [1, 3.142857], rtol=1e-6)
+
+
+def test_scores_of_causal_attention_are_not_asked_of_onnxruntime() -> None:
+    """It gives the least finite number for a masked score; the standard, minus infinity."""
+    outputs = ["y", "", "", "scores"]
+    for mode, count, expected in ((2, 4, True), (1, 4, False), (2, 1, False)):
+        node = helper.make_node("Attention", list("qkv"), outputs[:count], is_causal=1, qk_matmul_output_mode=mode)
+        model = model_of([node], dict.fromkeys("qkv", (1, 1, 2, 4)), outputs[:count][::3], opset=23)
+        assert (deviation(model) is not None) == expected

@@ -21,6 +21,7 @@ def model_of(
     constants: Mapping[str, np.ndarray] | None = None,
     *,
     opset: int = 17,
+    ir_version: int = 9,
 ) -> onnx.ModelProto:
     """inputs and outputs are float32 unless given with a type: `{"i": ((2,), INT64)}`, `[("i", INT64)]`."""
     typed_inputs = {name: spec if _has_type(spec) else (spec, FLOAT) for name, spec in inputs.items()}
@@ -32,7 +33,21 @@ def model_of(
         [helper.make_tensor_value_info(name, dtype, None) for name, dtype in typed_outputs],
         [numpy_helper.from_array(np.asarray(array), name) for name, array in (constants or {}).items()],
     )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir_version)
+
+
+def typed_model(
+    nodes: Sequence[NodeProto],
+    inputs: Mapping[str, tuple[int, Shape]],
+    outputs: Mapping[str, int],
+    *,
+    opset: int = 22,
+    ir_version: int = 10,
+    **constants: np.ndarray,
+) -> onnx.ModelProto:
+    """A model each of whose inputs and outputs has a type of its own; inputs with their shapes."""
+    typed = {name: (shape, kind) for name, (kind, shape) in inputs.items()}
+    return model_of(nodes, typed, [*outputs.items()], constants, opset=opset, ir_version=ir_version)
 
 
 def saved(model: onnx.ModelProto, folder: Path, name: str = "small") -> Path:

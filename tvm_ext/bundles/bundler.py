@@ -106,7 +106,7 @@ def _compiled(
     calibration, verify_inputs = file.path_of(model, "calibration"), file.path_of(model, "verify_inputs")
     module = load(
         path, shapes=model.shapes, limits=limits, states=model.states,
-        initial=read_arrays(initial) if initial else None,
+        initial=read_arrays(initial) if initial else None, bind=model.bind,
     )  # fmt: skip
     module = with_linked_inputs(module, file, model)
     options = replace(model.build_options(()), processors=(platform.processor.name,))  # it calls them in turn

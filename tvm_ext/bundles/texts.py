@@ -21,7 +21,7 @@ from tvm_ext.core.platform import Platform
 from tvm_ext.package import PLATFORM_FILE
 from tvm_ext.report.bundle_report import used_bytes
 from tvm_ext.subject import Subject, vectors_of
-from tvm_ext.verification.verify import FLOAT_TOLERANCE
+from tvm_ext.verification.verify import FLOAT_TOLERANCE, tolerance_of
 
 
 def write_texts(
@@ -44,7 +44,7 @@ def write_texts(
     for one in subjects:
         interface, compiled = one.compiled.interface, one.compiled
         texts |= emit_vectors(interface, vectors[one.model])
-        texts |= emit_selftest(interface, tolerance=FLOAT_TOLERANCE, compares=compares)
+        texts |= emit_selftest(interface, tolerance=tolerance_of(compiled.program), compares=compares)
         del texts[f"{one.model}_selftest_main.c"]
         common_to = {file: [piece.of(one.model) for piece in found] for file, found in pieces.items()}
         texts[f"{one.model}_trace.json"] = compiled.trace(ModelOrigin.read(one.mod).nodes, common_to)

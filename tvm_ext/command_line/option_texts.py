@@ -26,6 +26,31 @@ def parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
+def parse_bindings(texts: list[str]) -> dict[str, float | list[float]]:
+    """`["sr=16000", "k=1,2"]` to `{"sr": 16000, "k": [1, 2]}`; the last `=` divides."""
+    values: dict[str, float | list[float]] = {}
+    for text in texts:
+        name, _, numbers = text.rpartition("=")
+        try:
+            parts = [_number(part) for part in numbers.split(",")]
+        except ValueError:
+            parts = []
+        if not name or not parts:
+            raise typer.BadParameter(f"{text!r} is not of the form IN=16000 or IN=1,2,3.", param_hint="--bind")
+        if name in values:
+            raise typer.BadParameter(f"input {name!r} is given twice.", param_hint="--bind")
+        values[name] = parts if len(parts) > 1 else parts[0]
+    return values
+
+
+def _number(text: str) -> float:
+    """A number; `true` and `false` are 1 and 0. Raises ValueError."""
+    word = text.strip().lower()
+    if word in ("true", "false"):
+        return int(word == "true")
+    return int(word) if re.fullmatch(r"[+-]?[0-9]{1,20}", word) else float(word)
+
+
 def parse_states(texts: list[str] | None) -> dict[str, str] | None:
     """`["h=hn"]` to `{"h": "hn"}`, `["none"]` to nothing; None where nothing is said."""
     if not texts or texts == ["none"]:

@@ -18,6 +18,13 @@ Jobs = Annotated[int, typer.Option(min=1, metavar="N", help="Processes that work
 Scheduler = Annotated[
     str | None, typer.Option(metavar="tcp://HOST:PORT", help="A cluster of dask.distributed, in their place.")
 ]
+Bind = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="IN=16000",
+        help="Give an input of an .onnx file its value for good, such as one that only selects. May be repeated.",
+    ),
+]
 State = Annotated[
     list[str] | None,
     typer.Option(

@@ -11,8 +11,8 @@ from rich.markup import escape
 
 import tvm_ext
 from tvm_ext.command_line.import_tvm import import_tvm_for
-from tvm_ext.command_line.option_texts import parse_shapes
-from tvm_ext.command_line.option_types import AsJson, Debug, Jobs, Limit, OnPlatform, Scheduler
+from tvm_ext.command_line.option_texts import parse_bindings, parse_shapes
+from tvm_ext.command_line.option_types import AsJson, Bind, Debug, Jobs, Limit, OnPlatform, Scheduler
 from tvm_ext.command_line.show import errors_shown, stderr, stdout
 from tvm_ext.core.files.output_folder import check_output
 from tvm_ext.core.limits import Limits
@@ -26,6 +26,7 @@ def pareto_command(
     shape: Annotated[
         list[str] | None, typer.Option(metavar="IN=1,3,96,96", help="Fix an input's shape; may be repeated.")
     ] = None,
+    bind: Bind = None,
     optimize: Annotated[Optimize, typer.Option(help="What to compile for.")] = "speed",
     jobs: Jobs = 1,
     scheduler: Scheduler = None,
@@ -34,7 +35,7 @@ def pareto_command(
     debug: Debug = False,
 ) -> None:
     """Show RAM against instructions: the model within smaller and smaller budgets."""
-    shapes = parse_shapes(shape or [])
+    shapes, bound = parse_shapes(shape or []), parse_bindings(bind or [])
     with errors_shown(as_json, debug):
         board = tvm_ext.Platform.load(platform)
         check_output(output)
@@ -43,7 +44,7 @@ def pareto_command(
         from tvm_ext.report.listings import pareto_table
 
         with stderr.status(f"Loading {escape(model.name)}") as status:
-            module = tvm_ext.load(model, shapes=shapes, limits=Limits().changed(limit or []))
+            module = tvm_ext.load(model, shapes=shapes, limits=Limits().changed(limit or []), bind=bound)
             points = pareto(
                 module, board, BuildOptions(optimize=optimize), jobs=jobs, scheduler=scheduler,
                 progress=lambda text: status.update(escape(text)),

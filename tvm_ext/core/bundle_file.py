@@ -25,6 +25,8 @@ FileName = Annotated[str, Field(min_length=1, max_length=4096)]
 Tensor = Annotated[str, Field(min_length=1, max_length=1000)]
 Count = Annotated[int, Field(ge=0, lt=1 << 48)]
 Extent = Annotated[int, Field(ge=1, lt=1 << 31)]
+Value = bool | int | Annotated[float, Field(allow_inf_nan=False)]
+Values = Annotated[tuple[Value, ...], Field(max_length=1 << 16, strict=False)]
 Names = Annotated[tuple[Tensor, ...], Field(max_length=256, strict=False)]
 
 
@@ -54,13 +56,14 @@ class BundledOptions:
 class BundledModel:
     """A model of a bundle. name: C prefix. file: of the model.
 
-    shapes, states: as `load` takes them. initial, calibration, verify_inputs: files of arrays, as the command line
-    takes them.
+    shapes, bind, states: as `load` takes them. initial, calibration, verify_inputs: files of arrays, as the command
+    line takes them.
     """
 
     name: Name
     file: FileName
     shapes: dict[str, Annotated[tuple[Extent, ...], Field(max_length=64, strict=False)]] | None = None
+    bind: dict[str, Value | Values] | None = None
     states: dict[str, str] | None = None
     initial: FileName | None = None
     calibration: FileName | None = None

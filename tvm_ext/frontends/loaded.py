@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
 import tvm
 
 from tvm_ext.core.model_nodes import ModelNode
@@ -20,6 +21,7 @@ class Loaded:
     rounding of an exact result (`onnx`), or TensorFlow Lite's own (`tflite`).
     input_demands: least and largest value of inputs of which operators of the file demand a range.
     nodes: operators of the file, in order; empty where the module's own calls are all there is.
+    bound: inputs of the file that were given their values for good, and are no inputs any more.
     states: what runs leave to the next one: the last parameters of `main` and, in the same order, its last results,
     which stand in no list of names.
     """
@@ -31,4 +33,5 @@ class Loaded:
     rounding: Literal["onnx", "tflite"] = "onnx"
     input_demands: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, "tuple[float, float]"])
     nodes: tuple[ModelNode, ...] = ()
+    bound: Mapping[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
     states: tuple[ModelState, ...] = ()

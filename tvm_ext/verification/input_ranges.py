@@ -17,6 +17,7 @@ Range = tuple[float, float]
 _DIVISORS = frozenset("divide floor_divide mod floor_mod".split())
 _INDEXED = frozenset("take gather_elements gather_nd scatter_elements scatter_nd".split())
 _PASSING = frozenset("astype reshape expand_dims squeeze permute_dims broadcast_to flatten strided_slice".split())
+_FLOATS = ("float", "bfloat")
 _UNUSED: Range = (0, 0)
 
 
@@ -82,7 +83,7 @@ def drawn(shape: tuple[int, ...], dtype: str, limits: Range | None, rng: np.rand
     if limits is None:
         return _unlimited(shape, dtype, rng)
     low, high = limits
-    if dtype.startswith("float"):
+    if dtype.startswith(_FLOATS):
         return np.asarray(rng.uniform(low, high, shape), dtype)
     if dtype == "bool":
         return np.asarray(rng.integers(int(low), min(1, int(high)), shape, endpoint=True), bool)
@@ -91,7 +92,7 @@ def drawn(shape: tuple[int, ...], dtype: str, limits: Range | None, rng: np.rand
 
 
 def _unlimited(shape: tuple[int, ...], dtype: str, rng: np.random.Generator) -> np.ndarray:
-    if dtype.startswith("float"):
+    if dtype.startswith(_FLOATS):
         return np.asarray(rng.standard_normal(shape), dtype)
     if dtype in ("int8", "uint8"):
         info = np.iinfo(dtype)

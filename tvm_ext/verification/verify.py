@@ -12,11 +12,21 @@ from typing import Any
 
 import numpy as np
 
+from codegen_c.program.program import Program
+
 Array = np.ndarray
 Sample = Mapping[str, Array]
 
 FLOAT_TOLERANCE = 1e-4
 BOARD_TOLERANCE = 1e-5
+# Floats of 16 bits are rounded behind each operator: of two that are computed alike, some fall to the other side.
+_NARROW_TOLERANCES = {"float16": 4 * 2.0**-11, "bfloat16": 4 * 2.0**-8}
+
+
+def tolerance_of(program: Program, otherwise: float = FLOAT_TOLERANCE) -> float:
+    """Tolerance for outputs of a program: `otherwise`, or that of the narrowest floats in it, in four half steps."""
+    dtypes = {tensor.dtype for tensor in program.tensors.values()}
+    return max([otherwise, *(limit for dtype, limit in _NARROW_TOLERANCES.items() if dtype in dtypes)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,13 +61,18 @@ def compare(
             worst_abs, worst_rel = max(worst_abs, absolute), max(worst_rel, relative)
             elements += reference_array.size
             differing += num_differing(got[name], reference_array)
-            if reference_array.dtype.kind == "f":
+            if is_float(reference_array):
                 passed &= relative <= tolerance
             elif judge_integers:
                 passed &= absolute == 0
     return Comparison(
         passed=passed, max_abs_error=worst_abs, max_rel_error=worst_rel, elements=elements, differing=differing
     )
+
+
+def is_float(array: Array) -> bool:
+    """True for floats of any width."""
+    return array.dtype.kind == "f" or array.dtype.name == "bfloat16"
 
 
 def difference(got: Array, wanted: Array) -> tuple[float, float]:
@@ -79,6 +94,6 @@ def num_differing(got: Array, wanted: Array) -> int:
     if got.shape != wanted.shape:
         return wanted.size
     equal = got == wanted
-    if wanted.dtype.kind == "f" and got.dtype.kind == "f":
+    if is_float(wanted) and is_float(got):
         equal |= np.isnan(got) & np.isnan(wanted)
     return int(wanted.size - np.count_nonzero(equal))

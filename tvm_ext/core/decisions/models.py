@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from tvm_ext.core.decisions.decision import Decision, attribute, json_attribute
 from tvm_ext.core.limits import Limits
@@ -18,6 +21,10 @@ def _names(values: Any) -> tuple[str, ...]:
 
 def _ranges(values: Any) -> dict[str, tuple[float, float]]:
     return {name: (low, high) for name, (low, high) in values.items()}
+
+
+def _arrays(values: Any) -> dict[str, np.ndarray]:
+    return {name: np.array(numbers, dtype) for name, (dtype, numbers) in values.items()}
 
 
 def _as_is(value: Any) -> Any:
@@ -69,6 +76,18 @@ class InputDemands(Decision):
     """Least and largest value of inputs of which operators of the file demand a range."""
 
     ranges: Mapping[str, tuple[float, float]] | None = json_attribute("tvm_ext.input_demands", None, read=_ranges)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundInputs(Decision):
+    """Inputs of the file that were given their values for good, which other runtimes of it have to be given, too."""
+
+    values: Mapping[str, np.ndarray] | None = attribute(
+        "tvm_ext.bound_inputs",
+        None,
+        read=lambda text: _arrays(json.loads(str(text))),
+        write=lambda values: json.dumps({name: [str(array.dtype), array.tolist()] for name, array in values.items()}),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

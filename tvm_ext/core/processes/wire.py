@@ -10,12 +10,14 @@ import json
 from collections.abc import Callable, Iterable
 from typing import IO, Any, cast
 
+import ml_dtypes
 import numpy as np
 
 Value = Any
 Array = np.ndarray[Any, Any]
 _LENGTH = 8
 _KINDS = "biuf"
+_BFLOAT16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
 
 
 def write_value(stream: IO[bytes], value: Value) -> None:
@@ -46,16 +48,21 @@ def _flatten(value: Value, parts: list[bytes]) -> object:
         return {"bytes": len(parts) - 1}
     if isinstance(value, np.generic | np.ndarray):
         array = np.asarray(cast("Array", value))
-        if array.dtype.kind not in _KINDS:
+        if not _is_number(array.dtype):
             raise TypeError(f"an array of {array.dtype} does not go to another process; numbers do.")
         parts.append(array.tobytes())
-        return {"array": [len(parts) - 1, array.dtype.str, list(array.shape)]}
+        dtype = array.dtype.str if array.dtype.kind in _KINDS else array.dtype.name
+        return {"array": [len(parts) - 1, dtype, list(array.shape)]}
     if isinstance(value, list | tuple):
         return {"list": [_flatten(item, parts) for item in cast("Iterable[Value]", value)]}
     if isinstance(value, dict):
         items = cast("dict[str, Value]", value).items()
         return {"table": [[str(key), _flatten(item, parts)] for key, item in items]}
     raise TypeError(f"a {type(value).__name__} does not go to another process; plain values and arrays do.")
+
+
+def _is_number(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in _KINDS or dtype == _BFLOAT16
 
 
 def _restore(tree: Value, parts: list[bytes]) -> Value:
@@ -67,7 +74,7 @@ def _restore(tree: Value, parts: list[bytes]) -> Value:
             return parts[cast("int", content)]
         case "array":
             index, dtype, shape = cast("tuple[int, str, list[int]]", content)
-            if np.dtype(dtype).kind not in _KINDS:
+            if not _is_number(np.dtype(dtype)):
                 raise ValueError(f"an array of {dtype} came from another process; numbers do.")
             return np.frombuffer(parts[index], dtype).reshape(shape).copy()
         case "list":

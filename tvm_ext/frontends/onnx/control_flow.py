@@ -1,4 +1,4 @@
-"""If, Loop and Scan, decided at import: the branch taken, the passes written out one after the other."""
+"""If, Loop and Scan, decided at import: the branch taken, or both; the passes written out one after the other."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ from relay_passes.dataflow import array_of, constant, static_shape
 from tvm_ext.frontends.onnx.operators.emitter import Emitter
 from tvm_ext.frontends.refusals import Refused
 
-# Runs a body on the values of its inputs, its nodes labelled under a prefix.
-Run = Callable[[onnx.GraphProto, Sequence[relax.Expr], str], list[relax.Expr]]
+# Runs a body on the values of its inputs, its nodes labelled under a prefix; last, True where only a condition that is
+# not known says that its results are wanted.
+Run = Callable[[onnx.GraphProto, Sequence[relax.Expr], str, bool], list[relax.Expr]]
 # Builds calls and hands back the variables that stand for their results.
 Emit = Callable[[Callable[[relax.BlockBuilder], relax.Expr]], list[relax.Expr]]
 Inputs = Sequence["relax.Expr | None"]
 
 _MAX_PASSES = 1024
-_DATA_DEPENDENT = "control flow that depends on data"
+DATA_DEPENDENT = "control flow that depends on data"
+# Operators that read or write at places that data give, which the branch they stand in guards; which input these are.
+_PLACES = dict.fromkeys("Gather GatherElements GatherND Scatter ScatterElements ScatterND MaxUnpool".split(), 1)
+_PLACES |= {"ReverseSequence": 1, "MaxRoiPool": 1, "RoiAlign": 2, "TensorScatter": 2}
 
 
 def expected_passes(node: onnx.NodeProto, inputs: Inputs) -> int | None:
@@ -43,12 +47,38 @@ def _goes_on(body: onnx.GraphProto) -> bool:
     return name == body.input[1].name or (name in made and made[name].op_type == "Constant")
 
 
+def may_fail(node: onnx.NodeProto, inputs: Sequence[object]) -> bool:
+    """True for a node whose places are not known: they may be anywhere where its branch is not taken."""
+    index = _PLACES.get(node.op_type)
+    return index is not None and index < len(inputs) and isinstance(inputs[index], relax.Var)
+
+
 def take_branch(
     node: onnx.NodeProto, inputs: Inputs, opset: int, label: str, *, run: Run, emit: Emit
 ) -> list[relax.Expr]:
-    """The branch of an If that a constant condition takes. Raises Refused."""
-    chosen = "then_branch" if _condition(inputs[0]) else "else_branch"
-    return run(_graph(node, chosen), [], label)
+    """The branch of an If that a constant condition takes, else both with a choice of results. Raises Refused."""
+    (condition,) = (_given(value) for value in inputs)
+    known = array_of(condition)
+    if known is not None:
+        return run(_graph(node, "then_branch" if known.all() else "else_branch"), [], label, False)
+    return _both_branches(node, condition, label, run=run, emit=emit)
+
+
+def _both_branches(
+    node: onnx.NodeProto, condition: relax.Expr, label: str, *, run: Run, emit: Emit
+) -> list[relax.Expr]:
+    """Results of both branches, of which the condition picks. Raises Refused, for a branch that might fail, too."""
+    yes, no = _graph(node, "then_branch"), _graph(node, "else_branch")
+    try:
+        pairs = list(zip(run(yes, [], f"{label}/then", True), run(no, [], f"{label}/else", True), strict=True))
+    except Refused as error:
+        raise Refused(f"{DATA_DEPENDENT}, and not both branches can be compiled ({error})") from None
+    for one, other in pairs:
+        types = [f"{value.ty.dtype}{list(static_shape(value))}" for value in (one, other)]
+        if types[0] != types[1]:
+            raise Refused(f"{DATA_DEPENDENT}, whose branches give {types[0]} and {types[1]}")
+    test = emit(lambda bb: Emitter(bb).reshaped(condition, ()))[0]
+    return [emit(lambda bb, one=one, other=other: Emitter(bb).where(test, one, other))[0] for one, other in pairs]
 
 
 def unroll_loop(
@@ -67,7 +97,7 @@ def unroll_loop(
         if index == _MAX_PASSES:
             raise Refused(f"more than {_MAX_PASSES} passes are not unrolled")
         given = [constant(np.array(index, "int64")), constant(np.array(True)), *state]
-        condition, *rest = run(body, given, f"{label}/{index}")
+        condition, *rest = run(body, given, f"{label}/{index}", False)
         goes_on = _condition(condition)
         state, elements = rest[: len(state)], rest[len(state) :]
         for sequence, element in zip(scanned, elements, strict=True):
@@ -100,7 +130,7 @@ def unroll_scan(
         elements = [
             _element(source, axis, place, emit) for source, axis, place in zip(sources, axes, places, strict=True)
         ]
-        results = run(body, [*state, *elements], f"{label}/{index}")
+        results = run(body, [*state, *elements], f"{label}/{index}", False)
         state = results[:num_state]
         for sequence, element in zip(scanned, results[num_state:], strict=True):
             sequence.append(element)
@@ -117,7 +147,7 @@ def _graph(node: onnx.NodeProto, name: str) -> onnx.GraphProto:
 def _known(value: relax.Expr | None) -> np.ndarray:
     array = None if value is None else array_of(value)
     if array is None:
-        raise Refused(_DATA_DEPENDENT)
+        raise Refused(DATA_DEPENDENT)
     return array
 
 

@@ -9,19 +9,23 @@ from tvm import relax
 
 from relay_passes.dataflow import static_shape
 from tvm_ext.frontends.onnx.check_inference import Types
+from tvm_ext.frontends.onnx.narrow_floats import NARROW_FLOATS
 from tvm_ext.frontends.onnx.refusals import operator_of
+from tvm_ext.frontends.onnx.sub_byte import SUB_BYTES
 from tvm_ext.frontends.refusals import RefusedNode
 
-# Strings, complex numbers, 16-bit floats and types of less than a byte are not here: C11 has none of them.
+# Strings, complex numbers and floats of a byte are not here: C11 has none of them.
 _INTEGERS = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
-SUPPORTED_DTYPES = frozenset({"bool", "float32", "float64"} | _INTEGERS)
+SUPPORTED_DTYPES = frozenset({"bool", "float32", "float64"} | _INTEGERS | NARROW_FLOATS)
 
 # ONNX takes every transform for a two-sided one.
 _INFERRED_WRONG = frozenset(["STFT"])
 
 
 def dtype_of(data_type: int) -> str | None:
-    """`float32` for TensorProto.FLOAT; None for types that cannot be compiled."""
+    """`float32` for TensorProto.FLOAT, `int8` for INT4 (a byte each); None for types that cannot be compiled."""
+    if data_type in SUB_BYTES:
+        return SUB_BYTES[data_type].dtype
     if data_type not in onnx.TensorProto.DataType.values() or data_type == onnx.TensorProto.UNDEFINED:
         return None
     dtype = str(onnx.helper.tensor_dtype_to_np_dtype(data_type))

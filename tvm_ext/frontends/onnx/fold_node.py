@@ -13,6 +13,7 @@ from tvm import relax
 
 from relay_passes.dataflow import array_of, constant, static_shape
 from tvm_ext.frontends.onnx.element_types import SUPPORTED_DTYPES
+from tvm_ext.frontends.onnx.refusals import draws
 from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.size_limits import ImportSizes
 
@@ -26,12 +27,12 @@ _MAX_IR_VERSION = 11
 def fold_node(
     node: onnx.NodeProto, inputs: Sequence[relax.Expr | None], opset: int, sizes: ImportSizes
 ) -> list[relax.Expr] | None:
-    """The node's results as constants; None where an input is not known, or the node cannot be computed alone.
+    """The node's results as constants; None where an input is not known, or it cannot be computed alone, or draws.
 
     Raises Refused for results that are too large.
     """
     arrays = [None if value is None else array_of(value) for value in inputs]
-    if not all_constant(inputs) or any(_is_graph(a) for a in node.attribute):
+    if draws(node) or not all_constant(inputs) or any(_is_graph(a) for a in node.attribute):
         return None
     given = {name: array for name, array in zip(node.input, arrays, strict=False) if name and array is not None}
     model = _model(node, given, opset, sizes)

@@ -13,19 +13,16 @@ from pathlib import Path
 
 import onnx
 import tvm
-from onnx import numpy_helper
 from tvm import relax
 
-from relay_passes.dataflow import build, constant, dict_attrs, live, substitute
-from tvm_ext.core.decisions.composites import InputCount, Symbol
-from tvm_ext.core.errors import BadModel, UnsupportedModel
-from tvm_ext.frontends.name_variables import name_variables
+from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.frontends.onnx.check_inference import inferred_types
 from tvm_ext.frontends.onnx.check_nodes import check_nodes
 from tvm_ext.frontends.onnx.check_types import check_types
-from tvm_ext.frontends.onnx.control_flow import expected_passes, take_branch, unroll_loop, unroll_scan
+from tvm_ext.frontends.onnx.control_flow import expected_passes, may_fail, take_branch, unroll_loop, unroll_scan
 from tvm_ext.frontends.onnx.count_nodes import NodeCounter
-from tvm_ext.frontends.onnx.element_types import contradictions, dtype_of, not_supported
+from tvm_ext.frontends.onnx.element_types import contradictions
+from tvm_ext.frontends.onnx.finish_module import finished_module
 from tvm_ext.frontends.onnx.fold_node import all_constant, fold_node, known_if_empty
 from tvm_ext.frontends.onnx.function_body import (
     attribute_values,
@@ -33,10 +30,14 @@ from tvm_ext.frontends.onnx.function_body import (
     has_standard_body,
     standard_body,
 )
+from tvm_ext.frontends.onnx.graph_values import initializers, parameter
 from tvm_ext.frontends.onnx.operators import converters
 from tvm_ext.frontends.onnx.refusals import WAY_OUT, operator_of, refusal
-from tvm_ext.frontends.onnx.translate_node import NodeTranslator
-from tvm_ext.frontends.refusals import Refused, RefusedNode, summary, unsupported
+from tvm_ext.frontends.onnx.selecting_inputs import bind_hint, selecting_inputs
+from tvm_ext.frontends.onnx.sub_byte import made_unseen, spelled_out
+from tvm_ext.frontends.onnx.translate_node import NodeTranslator, untranslated
+from tvm_ext.frontends.refusals import Refused, RefusedNode, unsupported
+from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.frontends.size_limits import ImportSizes
 
 # Functions of a model may call each other; the standard's nest four deep.
@@ -72,7 +73,9 @@ class _Importer:
         self._path = path
         self._model = model
         self._sizes = sizes
+        self._shapes: Mapping[str, tuple[int, ...]] = {}
         self._repeats = 1
+        self._is_guarded = False
         self._converters = converters()
         self._functions = {(f.domain, f.name): f for f in model.functions}
         self._counter = NodeCounter(self._functions)
@@ -81,23 +84,30 @@ class _Importer:
         self._num_translated = 0
 
     def run(self, shapes: Mapping[str, tuple[int, ...]]) -> tvm.IRModule:
-        graph = self._model.graph
+        graph, self._shapes = self._model.graph, shapes
         self._expect_nodes(graph.node)
         scope: Scope = {"": None}
         self._add_initializers(graph, scope)
-        params = [self._parameter(value, shapes[value.name]) for value in graph.input if value.name in shapes]
+        params = [parameter(self._path, value, shapes[value.name]) for value in graph.input if value.name in shapes]
         types = inferred_types(self._path, self._model, shapes)
         check_types(self._path, self._model, types)
         check_nodes(self._path, self._model, types)
+        kinds = {name: kind.elem_type for name, kind in types.items()}
+        maker = made_unseen(self._model, kinds)
+        if maker:
+            self._refuse(operator_of(maker), maker.name, "it may make integers of less than a byte, which no type says")
         scope.update({param.name: known_if_empty(param) for param in params})
         params = [param for param in params if scope[param.name] is param]
         opsets = {_domain(entry.domain): entry.version for entry in self._model.opset_import}
         with warnings.catch_warnings():
             # Converters warn about choices of TVM's that a user of this package cannot make.
             warnings.simplefilter("ignore")
+            warnings.simplefilter("default", ModelNotice)
             for index, node in enumerate(graph.node):
                 self._nodes.tensor = next((name for name in node.output if name), "")
-                self._convert(node, scope, node.name or f"{node.op_type}_{index}", opsets, 0)
+                label = node.name or f"{node.op_type}_{index}"
+                for part in spelled_out(node, kinds, label):
+                    self._convert(part, scope, label, opsets, 0)
         found = {name: value for name, value in scope.items() if isinstance(value, relax.Expr)}
         if not self._refused:  # inference of what is too large would take the time that was saved
             longest = max(self._sizes.longest_vector, *(shape[0] for shape in shapes.values() if len(shape) == 1), 0)
@@ -105,38 +115,13 @@ class _Importer:
             self._refused += contradictions(self._model, types, found)
         if self._refused:
             raise unsupported(self._path, self._refused, way_out=WAY_OUT)
-        return self._module(params, scope)
-
-    def _module(self, params: Sequence[relax.Var], scope: Scope) -> tvm.IRModule:
-        names = [value.name for value in self._model.graph.output]
-        sequence, renamed = name_variables(self._nodes.statements.list, scope, names)
-        results = [substitute(scope[name], renamed) for name in names]
-        attrs = dict_attrs(Symbol(name="main"), InputCount(count=len(params)))
-        main = build(params, live(sequence, results), results, attrs=attrs)
-        return tvm.IRModule({tvm.ir.GlobalVar("main"): main, **self._nodes.statements.helpers(main)})
-
-    def _parameter(self, value: onnx.ValueInfoProto, shape: tuple[int, ...]) -> relax.Var:
-        dtype = dtype_of(value.type.tensor_type.elem_type)
-        if dtype is None:
-            reason = not_supported(value.type.tensor_type.elem_type)
-            raise unsupported(
-                self._path, [RefusedNode(operator="graph input", node=value.name, reason=reason)], way_out=WAY_OUT
-            )
-        return relax.Var(value.name, relax.TensorType(shape, dtype))
+        return finished_module(params, self._nodes.statements, found, [value.name for value in graph.output])
 
     def _add_initializers(self, graph: onnx.GraphProto, scope: Scope) -> None:
-        for tensor in graph.initializer:
-            if dtype_of(tensor.data_type) is None:
-                scope[tensor.name] = _UNKNOWN
-                self._refuse("initializer", tensor.name, not_supported(tensor.data_type))
-                continue
-            try:
-                scope[tensor.name] = constant(numpy_helper.to_array(tensor))
-            except (ValueError, TypeError, RuntimeError) as error:
-                raise BadModel(f"{self._path}: initializer {tensor.name!r} is broken: {error}") from None
-        for sparse in graph.sparse_initializer:
-            scope[sparse.values.name] = _UNKNOWN
-            self._refuse("sparse initializer", sparse.values.name, "store the weights densely")
+        for name, value in initializers(self._path, graph):
+            if isinstance(value, RefusedNode):
+                self._refused.append(value)
+            scope[name] = _UNKNOWN if isinstance(value, RefusedNode) else value
 
     def _refuse(self, operator: str, node: str, reason: str) -> None:
         self._refused.append(RefusedNode(operator=operator, node=node, reason=reason))
@@ -152,17 +137,27 @@ class _Importer:
             reason = self._sizes.limits.excess("operands", max(len(node.input), len(node.output)))
             if reason:
                 raise Refused(f"its inputs or outputs: {reason}")
+            if self._is_guarded and may_fail(node, inputs):
+                raise Refused("it may fail where the branch that it stands in is not taken")
             if not any(isinstance(value, _Unknown) for value in inputs):
                 results = self._results(node, inputs, scope, label, opsets, depth)
         except UnsupportedModel:
             raise
         except Refused as error:
-            self._refuse(operator_of(node), label, str(error))
-        except Exception as error:  # converters raise whatever they like, from KeyError to InternalError
-            self._refuse(operator_of(node), label, f"TVM's importer fails: {summary(error)}")
+            self._refuse(operator_of(node), label, f"{error}{self._hint(node, scope, str(error))}")
+        except Exception:  # converters raise whatever they like, from KeyError to InternalError
+            reason = untranslated(node, inputs)
+            self._refuse(operator_of(node), label, f"{reason}{self._hint(node, scope, reason)}")
         if self._sizes.is_full:  # every constant from here on would be made before it is refused
             raise unsupported(self._path, self._refused, way_out=WAY_OUT)
         scope.update({name: value for name, value in zip(node.output, results, strict=False) if name})
+
+    def _hint(self, node: onnx.NodeProto, scope: Scope, reason: str) -> str:
+        """Way out for a node that needs numbers that only inputs which select keep from being known."""
+        if "depend" not in reason and "not known" not in reason:
+            return ""
+        open_names = [name for name in node.input if not isinstance(scope.get(name), tvm.ir.GenericConst | None)]
+        return bind_hint(selecting_inputs(self._model, self._shapes, open_names))
 
     def _refuse_early(self, node: onnx.NodeProto, inputs: Sequence[object], opsets: Opsets, depth: int) -> None:
         """Judge what needs no values, so that nodes after a failing one are judged too. Raises Refused."""
@@ -255,11 +250,12 @@ class _Importer:
     ) -> Sequence[relax.Expr]:
         """The branch that an If takes, the passes of a Loop or Scan one after the other."""
 
-        outside = self._repeats
+        outside, was_guarded = self._repeats, self._is_guarded
         passes = expected_passes(node, inputs)
 
-        def run(graph: onnx.GraphProto, values: Sequence[relax.Expr], prefix: str) -> list[relax.Expr]:
+        def run(graph: onnx.GraphProto, values: Sequence[relax.Expr], prefix: str, guarded: bool) -> list[relax.Expr]:
             nonlocal passes
+            before, self._is_guarded = len(self._refused), was_guarded or guarded
             self._repeats = outside * (1 if passes is None else passes)
             passes = None if passes is None else 0  # the first pass has been counted for all of them
             self._expect_nodes(graph.node)
@@ -269,16 +265,24 @@ class _Importer:
                 name = f"{prefix}/{body_node.name or f'{body_node.op_type}_{index}'}"
                 self._convert(body_node, inner, name, opsets, depth + 1)
             results = [inner[value.name] for value in graph.output]
-            if not all(isinstance(result, relax.Expr) for result in results):
+            if all(isinstance(result, relax.Expr) for result in results):
+                return results
+            if not guarded:
                 raise Refused("its body cannot be compiled")
-            return results
+            first = self._refused[before]
+            del self._refused[before:]  # it need not be run at all
+            raise Refused(f"{first.operator}: {first.reason}")
 
         unroll = _CONTROL_FLOW[node.op_type]
         opset = opsets.get(_domain(node.domain), 1)
         try:
-            return unroll(node, inputs, opset, label, run=run, emit=lambda build: self._nodes.emit(build, label))
+            results = unroll(node, inputs, opset, label, run=run, emit=lambda build: self._nodes.emit(build, label))
+            if node.op_type == "If" and not all_constant(inputs):
+                hint = bind_hint(selecting_inputs(self._model, self._shapes, node.input))
+                warnings.warn(f"{label}: both branches are computed in each run{hint}.", ModelNotice, stacklevel=2)
+            return results
         finally:
-            self._repeats = outside
+            self._repeats, self._is_guarded = outside, was_guarded
 
     def _expect_nodes(self, nodes: Sequence[onnx.NodeProto]) -> None:
         """Count nodes before they are translated, as often as they are going to be. Raises UnsupportedModel."""

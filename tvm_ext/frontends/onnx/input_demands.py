@@ -8,6 +8,8 @@ from typing import Any
 import onnx
 from onnx import helper
 
+from tvm_ext.frontends.onnx.sub_byte import SUB_BYTES
+
 Range = tuple[float, float]
 """Least and largest value."""
 Shape = Sequence[int]
@@ -21,13 +23,14 @@ _POSITIVE: Range = (0.01, 0.1)
 def input_demands(model: onnx.ModelProto, shapes: Mapping[str, Shape]) -> dict[str, Range]:
     """Range of each input that an operator demands one of; shapes: of the inputs, as they were fixed."""
     known: dict[str, Shape] = dict(shapes)
+    kinds = {value.name: SUB_BYTES.get(value.type.tensor_type.elem_type) for value in model.graph.input}
     known |= {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
     for value in model.graph.value_info:
         dims = value.type.tensor_type.shape.dim
         if all(dim.HasField("dim_value") for dim in dims):
             known.setdefault(value.name, tuple(dim.dim_value for dim in dims))
     origin = {name: name for name in shapes}
-    found: dict[str, Range] = {}
+    found: dict[str, Range] = {name: (kind.low, kind.high) for name in shapes if (kind := kinds.get(name)) is not None}
     for node in model.graph.node:
         if node.op_type in _PASSING and node.input and node.input[0] in origin:
             origin |= dict.fromkeys(node.output, origin[node.input[0]])

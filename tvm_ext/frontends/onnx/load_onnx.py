@@ -12,6 +12,7 @@ import onnx
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.frontends.loaded import Loaded
+from tvm_ext.frontends.onnx.bind_inputs import Bindings, bind_inputs
 from tvm_ext.frontends.onnx.element_types import dtype_of
 from tvm_ext.frontends.onnx.import_graph import import_graph
 from tvm_ext.frontends.onnx.input_demands import input_demands
@@ -22,9 +23,12 @@ from tvm_ext.frontends.shapes import DeclaredInput, ModelNotice, fix_shapes
 from tvm_ext.frontends.size_limits import ImportSizes, check_inputs
 
 
-def load_onnx(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: Limits) -> Loaded:
-    """Read, fix shapes, import. Raises BadModel, BadOptions, UnsupportedModel."""
+def load_onnx(
+    path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: Limits, bind: Bindings | None = None
+) -> Loaded:
+    """Read, bind inputs, fix shapes, import. Raises BadModel, BadOptions, UnsupportedModel."""
     file = read_onnx(path, limits)
+    bound = bind_inputs(file.model, bind or {})
     graph = file.model.graph
     others = [value.name for value in graph.input if not value.type.HasField("tensor_type")]
     if others:
@@ -45,6 +49,7 @@ def load_onnx(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: Li
         input_names=tuple(name for name in fixed if name not in empty),
         output_names=tuple(value.name for value in graph.output),
         input_demands=input_demands(file.model, fixed),
+        bound=bound,
         nodes=tuple(_node(node, index) for index, node in enumerate(graph.node)),
     )
 

@@ -11,6 +11,11 @@ _RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "Rand
 _STRINGS = ("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "TfIdfVectorizer", "LabelEncoder")
 
 
+def draws(node: onnx.NodeProto) -> bool:
+    """True for a node whose result may be random: what one draw gave is never taken for what it computes."""
+    return node.op_type in _RANDOM or "Random" in node.op_type or "Dropout" in node.op_type
+
+
 def operator_of(node: onnx.NodeProto) -> str:
     """`ai.onnx.Conv`, `com.microsoft.Gelu`."""
     return f"{node.domain or 'ai.onnx'}.{node.op_type}"
@@ -27,7 +32,7 @@ def refusal(node: onnx.NodeProto) -> str | None:
     if node.op_type in _STRINGS:
         return "strings"
     if node.op_type in _RANDOM:
-        return "its result is random"
+        return "its result is random; draw it in the application, and hand it in as an input"
     if any(a.name == "training_mode" and a.i for a in node.attribute):
         return "it is in training mode; export the model for inference"
     return None

@@ -13,10 +13,12 @@ from tvm.relax.frontend.onnx.onnx_frontend import onnx_input
 
 from relay_passes.dataflow import constant, op_name, static_shape
 from tvm_ext.frontends.onnx.element_types import SUPPORTED_DTYPES
+from tvm_ext.frontends.onnx.narrow_floats import computes_narrow, narrow_results, narrowed, widened
 from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.size_limits import ImportSizes
 from tvm_ext.frontends.statements import Statements
 
+_MOST_LETTERS = 40
 _SHAPERS = frozenset(f"relax.{name}" for name in ("astype", "broadcast_to", "reshape", "permute_dims", "squeeze"))
 
 
@@ -37,15 +39,48 @@ class NodeTranslator:
         """The node's results: variables of new statements, or constants. Raises Refused, and what converters raise."""
         attributes: dict[str, object] = {attribute.name: _attribute(attribute) for attribute in node.attribute}
         attributes["tvm_custom"] = {"name": node.name, "num_outputs": len(node.output)}
-        values = self.emit(lambda bb: converter(bb, onnx_input(inputs), attributes, [{}, {}]), label)
+        is_narrow = computes_narrow(node, inputs)
+        given = [self._widened(value, label) for value in inputs] if is_narrow else inputs
+        values = self.emit(lambda bb: converter(bb, onnx_input(given), attributes, [{}, {}]), label)
+        if is_narrow:
+            pairs = zip(values, narrow_results(node, inputs), strict=False)
+            values = [self._one(narrowed(value, dtype), label) for value, dtype in pairs]
         missing = [name for name in node.output[len(values) :] if name]
         if missing:
             raise Refused(f"its output {missing[0]!r} is not computed")
         return values
 
+    def _widened(self, value: relax.Expr | None, label: str) -> relax.Expr | None:
+        wide = widened(value)
+        return wide if wide is None or wide is value else self._one(wide, label)
+
+    def _one(self, value: relax.Expr, label: str) -> relax.Expr:
+        return value if not isinstance(value, relax.Call) else self.emit(lambda bb: bb.normalize(value), label)[0]
+
     def emit(self, build: Callable[[relax.BlockBuilder], relax.Expr], label: str) -> list[relax.Expr]:
         """The results of `build`, its fields if it is a tuple: variables of new statements, or constants."""
         return [_tensor(value) for value in self.statements.collect(build, operator=label, tensor=self.tensor)]
+
+
+def untranslated(node: onnx.NodeProto, inputs: Sequence[object]) -> str:
+    """Reason why a node is refused that no converter takes: with what it was tried."""
+    given = [_described(value) for value in inputs]
+    attributes = [f"{attribute.name} = {_shown(attribute)}" for attribute in node.attribute]
+    beside = f", and {', '.join(attributes)}" if attributes else ""
+    return f"no converter takes it with {', '.join(given) or 'no inputs'}{beside}"
+
+
+def _described(value: object) -> str:
+    if not isinstance(value, relax.Expr):
+        return "no input there"
+    known = "constant " if isinstance(value, tvm.ir.GenericConst) else ""
+    text = f"{value.ty.dtype}{list(static_shape(value))}"
+    return f"{known}{text}" if known else f"{text} not known before it runs"
+
+
+def _shown(attribute: onnx.AttributeProto) -> str:
+    text = str(_attribute(attribute))
+    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}..."
 
 
 def _replaced(value: relax.Expr) -> relax.Expr | None:

@@ -10,7 +10,7 @@ import tvm
 from codegen_c.custom.registry import run_reference
 from relay_passes.custom_uses import custom_use
 from relay_passes.dataflow import bindings
-from tvm_ext.core.decisions.models import KeptStates, LoadLimits, ModelOrigin, PortNames
+from tvm_ext.core.decisions.models import BoundInputs, KeptStates, LoadLimits, ModelOrigin, PortNames
 from tvm_ext.core.errors import TvmExtError, VerificationFailed
 from tvm_ext.core.processes.child import Child, ChildLimits
 from tvm_ext.verification.witnesses.testimony import Array, Sample, Testimony, WitnessRefusal
@@ -55,9 +55,10 @@ def ask(mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str], *, q
         {"name": state.name, "output": state.output, "initial": state.initial} for state in KeptStates.read(mod).states
     ]
     refusals: list[WitnessRefusal] = []
+    whole = [{**(BoundInputs.read(mod).values or {}), **sample} for sample in samples]
     for witness in () if quantized_here else _OF_FORMAT[origin.source_format]:
         file = (origin.path, origin.sha256, LoadLimits.read(mod).limits.to_json())
-        said = _testified(witness.module, witness.needs, witness.install, (*file, samples, inner, states))
+        said = _testified(witness.module, witness.needs, witness.install, (*file, whole, inner, states))
         if not isinstance(said, str) and (missing := [name for name in names if name not in said["outputs"][0]]):
             said = f"gives no output called {missing[0]!r}"
         if not isinstance(said, str):

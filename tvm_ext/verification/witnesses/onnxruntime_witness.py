@@ -12,9 +12,10 @@ import onnx
 import onnxruntime as ort
 from onnx import helper
 
-from tvm_ext.core.errors import BadModel
+from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.core.limits import Limits
 from tvm_ext.frontends.onnx.read_file import read_onnx
+from tvm_ext.verification.witnesses.onnxruntime_deviations import deviation
 from tvm_ext.verification.witnesses.testimony import Carried, after, fed
 
 Array = np.ndarray
@@ -31,10 +32,16 @@ os.environ.setdefault("ALLOW_RELEASED_ONNX_OPSET_ONLY", "0")
 def testify(
     path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str], states: Carried = ()
 ) -> dict[str, Any]:
-    """Outputs and inner tensors per sample. Raises BadModel for a file that is another one now."""
+    """Outputs and inner tensors per sample.
+
+    Raises BadModel for a file that is another one now, UnsupportedModel where onnxruntime leaves the standard.
+    """
     file = read_onnx(Path(path), Limits.from_json(limits))
     if file.sha256 != sha256:
         raise BadModel(f"{path}: has changed since it was loaded.")
+    reason = deviation(file.model)
+    if reason:
+        raise UnsupportedModel(reason)
     names = {output.name for output in file.model.graph.output}
     found = onnx_outputs(file.model, samples, [name for name in inner if name not in names], states)
     return {

@@ -12,6 +12,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
 from relay_passes.dataflow import array_of, constant, static_shape
+from tvm_ext.frontends.onnx.sub_byte import in_bytes
 from tvm_ext.frontends.refusals import Refused
 
 Inputs = Sequence["relax.Expr | None"]
@@ -25,7 +26,7 @@ class Constant(OnnxOpConverter):
     @classmethod
     def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
         if isinstance(attr.get("value"), onnx.TensorProto):
-            return constant(numpy_helper.to_array(attr["value"]))
+            return constant(in_bytes(numpy_helper.to_array(attr["value"])))
         for name, dtype in _SCALARS.items():
             if name in attr:
                 return constant(np.asarray(attr[name], dtype))

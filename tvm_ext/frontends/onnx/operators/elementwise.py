@@ -91,8 +91,9 @@ class Dropout(OnnxOpConverter):
 
     @classmethod
     def _impl_v12(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
-        training = inputs[2]
-        if training is not None and (array_of(training) is None or array_of(training).any()):
+        training, ratio = inputs[2], None if inputs[1] is None else array_of(inputs[1])
+        drops = training is not None and (array_of(training) is None or array_of(training).any())
+        if drops and (ratio is None or ratio.any()):
             raise Refused("it is in training mode; export the model for inference")
         return _kept(inputs[0], "bool")
 

@@ -1,0 +1,53 @@
+"""One case as a user has it compiled: load -> build, verified as by default -> the package run on the suite's data."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import tvm_ext
+from benchmarks.conformance.cases import Case
+from benchmarks.conformance.run_case import Outcome, judge, open_shapes, outcome_of, refusal
+from tvm_ext.core.errors import RunFailed, TvmExtError, VerificationFailed
+from tvm_ext.core.options import BuildOptions
+from tvm_ext.package import Package
+
+# Sentences of an error that is not this project's own, but handed on.
+_FOREIGN = re.compile(r"TVM's importer fails|InternalError|TVMError|ended with signal|Traceback")
+
+
+def build_case(case: Case) -> Outcome:
+    """Outcome of a case, whatever it raises. `rejected`: verification refuses a package that is right."""
+    return outcome_of(case, _built, _refused)
+
+
+def _built(case: Case, folder: Path) -> Outcome:
+    path = folder / "model.onnx"
+    path.write_bytes(case.model.SerializeToString())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        mod = tvm_ext.load(path, shapes=open_shapes(case), states={})
+        try:
+            return _judged(case, tvm_ext.build(mod, "host", folder / "package"))
+        except (VerificationFailed, RunFailed) as error:
+            unverified = tvm_ext.build(mod, "host", folder / "package", BuildOptions(verify=()))
+            outcome = _judged(case, unverified)
+            if outcome.verdict != "pass":
+                return outcome
+            return Outcome(verdict="rejected", reason=str(error)[:300], detail=str(error)[:3000])
+
+
+def _judged(case: Case, package: Package) -> Outcome:
+    """Outcome of the suite's data; inputs without elements are none of a package."""
+    with package.session() as session:
+        return judge(case, lambda given: session.run({name: given[name] for name in package.inputs}))
+
+
+def _refused(error: TvmExtError) -> Outcome:
+    """A refusal, or a crash where its text is that of another program's error."""
+    outcome = refusal(error)
+    if isinstance(error, RunFailed) or _FOREIGN.search(str(error)):
+        return replace(outcome, verdict="crash")
+    return outcome
