@@ -27,8 +27,11 @@ _MOVES = frozenset(
 )
 _ANCHORS = frozenset(
     f"relax.{name}"
-    for name in "matmul nn.max_pool2d nn.avg_pool2d mean sum nn.softmax image.resize2d max min nn.pad".split()
+    for name in (
+        "matmul nn.max_pool2d nn.avg_pool2d mean sum nn.softmax nn.layer_norm nn.rms_norm image.resize2d max min nn.pad"
+    ).split()
 )
+_SCALES = frozenset({"relax.multiply", "relax.divide"})
 _CLAMPS = frozenset({"relax.nn.relu", "relax.clip"})
 _SAME_NUMBERS = frozenset({"relax.nn.max_pool2d", "relax.max", "relax.min"})
 
@@ -113,7 +116,7 @@ class _Grouping:
             whole = all(array_of(leaf) is None for value in moved for leaf in operands(value))
             return _plain("move" if whole else "float", [binding])
         if name in _ANCHORS or _interpolates(binding.value):
-            return _plain("compute", [binding])
+            return _plain("compute", [binding, *self._scale(binding)])
         if name not in self.elementwise:
             return _plain("float", [binding])
         if len(leaves) == 1:
@@ -142,6 +145,14 @@ class _Grouping:
         clamps = self._clamps(members[-1])
         unit = _plain("linear", [*members, *clamps], clamps=len(clamps))
         return replace(unit, weight=weight, axis=axis, bias=bias)
+
+    def _scale(self, product: relax.VarBinding) -> list[relax.VarBinding]:
+        """The number by which a product of two activations is multiplied or divided, and nothing else."""
+        follower = self._sole_user(product.var) if op_name(product.value) == "relax.matmul" else None
+        if follower is None or op_name(follower.value) not in _SCALES or len(_activations(follower)) > 1:
+            return []
+        is_divisor = array_of(follower.value.args[0]) is not None and op_name(follower.value) == "relax.divide"
+        return [] if is_divisor or not _adds_numbers_only(follower, product.var) else [follower]
 
     def _clamps(self, last: relax.VarBinding) -> list[relax.VarBinding]:
         """relu and clip, each the only reader of the value before it."""
