@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from math import prod
 from string import ascii_lowercase, ascii_uppercase
 
@@ -62,7 +63,7 @@ def matmul_shape(anchor: Call, first: tuple[int, ...], second: tuple[int, ...]) 
     ):  # fmt: skip
         return NoMatch("its axes are not rows and heads in one order")
     steps = _steps(b, extents)
-    if any(steps[one] != steps[other] * extents[other] for one, other in zip(heads, heads[1:], strict=False)):
+    if any(steps[one] != steps[other] * extents[other] for one, other in pairwise(heads)):
         return NoMatch("its heads are not evenly spaced")
     return MatmulShape(
         rows=prod(extents[label] for label in rows), heads=prod(extents[label] for label in heads),

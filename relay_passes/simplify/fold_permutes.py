@@ -61,6 +61,8 @@ class _Rewriter:
         self.original, self.results = bindings(func), outputs(func)
         self.sequence: list[relax.VarBinding] = []
         self.stored: dict[relax.Var, tuple[relax.Expr, Axes]] = {}
+        self.integers: dict[relax.Var, relax.VarBinding] = {}
+        """Those of them that a dequantize makes: integers are permuted before it."""
         self.replaced: dict[relax.Var, relax.Expr] = {}
         self.products = 0
 
@@ -79,7 +81,10 @@ class _Rewriter:
         for leaf in operands(value):
             if leaf in self.stored:
                 source, axes = self.stored.pop(leaf)
-                if axes == tuple(range(len(axes))):
+                if leaf in self.integers:
+                    self._demand(self.integers[leaf].value)
+                    self.sequence.append(self.integers[leaf])
+                elif axes == tuple(range(len(axes))):
                     self.replaced[leaf] = source
                 else:
                     self.sequence.append(relax.VarBinding(leaf, infer(relax.op.permute_dims(source, axes))))
@@ -135,6 +140,8 @@ class _Rewriter:
             follows = name in _ELEMENTWISE and all(array.size == 1 and array.ndim <= 1 for array in arrays)
         if not follows:
             return False
+        if name == "relax.dequantize":
+            self.integers[binding.var] = binding
         self._bind(binding, infer(substitute(binding.value, {leaves[0]: source})), axes)
         return True
 

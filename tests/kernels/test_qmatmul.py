@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codegen_c.kernels.matmul import qmatmul
@@ -27,6 +27,8 @@ from tests.kernels.quantized import (
     seeds,
     tensor_types,
 )
+
+SOME = settings(FEW, max_examples=3)
 
 
 @st.composite
@@ -56,7 +58,7 @@ def samples(operators: list[QMatmul], seed: int) -> list[list[np.ndarray]]:
     return [[elements(tensor, seed + i) for i, tensor in enumerate(operator.inputs)] for operator in operators]
 
 
-@FEW
+@SOME
 @given(st.lists(matmuls(), min_size=3, max_size=5), seeds)
 def test_matmuls(operators: list[QMatmul], seed: int) -> None:
     inputs = samples(operators, seed)
@@ -73,13 +75,13 @@ def test_matmuls(operators: list[QMatmul], seed: int) -> None:
         assert_rounds(result, expected, operator.output, operator.low, operator.high)
 
 
-@FEW
+@SOME
 @given(st.lists(taken_by(qmatmul_dsp.KERNEL, matmuls()), min_size=3, max_size=5), seeds)
 def test_dsp(operators: list[QMatmul], seed: int) -> None:
     assert_c_equals_reference(list(operators), samples(operators, seed), for_cortex_m4(qmatmul_dsp.KERNEL))
 
 
-@FEW
+@SOME
 @given(st.lists(matmuls().filter(takes(qmatmul_helium.KERNEL)), min_size=3, max_size=5), seeds)
 def test_helium(operators: list[QMatmul], seed: int) -> None:
     assert_same_bytes(qmatmul_helium.KERNEL, list(operators), seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codegen_c.kernels.normalization import qnormalize
@@ -15,6 +15,8 @@ from codegen_c.targets.helium.kernels import qnormalize_helium
 from tests.kernels.harness import HOST
 from tests.kernels.helium import assert_same_bytes
 from tests.kernels.quantized import FEW, assert_c_equals_reference, clamps, elements, real, seeds, tensor_types
+
+SOME = settings(FEW, max_examples=3)
 
 
 @st.composite
@@ -43,7 +45,7 @@ def assert_within_a_step(operator: QNormalize, x: np.ndarray, result: np.ndarray
     assert np.abs(result - expected).max() < 0.51
 
 
-@FEW
+@SOME
 @given(st.lists(normalizations(), min_size=3, max_size=6), seeds)
 def test_normalizations(operators: list[QNormalize], seed: int) -> None:
     inputs = [[elements(operator.inputs[0], seed)] for operator in operators]
@@ -52,7 +54,7 @@ def test_normalizations(operators: list[QNormalize], seed: int) -> None:
         assert_within_a_step(operator, x, result)
 
 
-@FEW
+@SOME
 @given(st.lists(normalizations(), min_size=3, max_size=6), seeds)
 def test_helium(operators: list[QNormalize], seed: int) -> None:
     assert_same_bytes(qnormalize_helium.KERNEL, list(operators), seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import StoredRows
@@ -70,7 +70,7 @@ def softmax(*shape: int, scale: float = 1 / 256, dtype: str = "int8") -> QSoftma
     return QSoftmax(inputs=(source,), outputs=(output,))
 
 
-@FEW
+@settings(FEW, max_examples=3)
 @given(st.lists(softmaxes().filter(takes(qsoftmax_helium.KERNEL)), min_size=2, max_size=5), seeds)
 def test_targets(operators: list[QSoftmax], seed: int) -> None:
     inputs = [[elements(operator.inputs[0], seed)] for operator in operators]

@@ -38,7 +38,7 @@ def implement(operator: QMatmul, target: Target, stored: StoredRows) -> Implemen
             parameters=(*qmatmul.operands(operator), SCRATCH, *ROW_PARAMETERS),
             body="\n".join([*rings, *finish.tables(), call]),
             helpers=shapes(LAYER, members),
-            includes=("tvm_ext_dsp_matmul.h", "tvm_ext_matrices.h", *INCLUDES, *HEADERS),
+            includes=("tvm_ext_dsp_matmul.h", "tvm_ext_dsp_matrix.h", "tvm_ext_matrices.h", *INCLUDES, *HEADERS),
         ),
         reference=lambda inputs: qmatmul.reference(operator, inputs),
         scratch_bytes=4 * columns + 8 * units * columns + (UNIT * units if is_copied else 0),
