@@ -2,7 +2,8 @@
 
 linear    conv2d, its transpose, or matmul by a constant matrix; the bias added to it; relu and clip behind that
 compute   one operator that reads a neighbourhood, two activations combined, or a chain of element-wise
-          operators on one activation; relu and clip behind two combined activations
+          operators on one activation; relu and clip behind two combined activations; a number that scales a product of
+          two activations; a mask before a softmax
 move      the same numbers in other places; its result has its inputs' parameters
 float     everything else: computed as the model has it
 """
@@ -32,6 +33,8 @@ _ANCHORS = frozenset(
     ).split()
 )
 _SCALES = frozenset({"relax.multiply", "relax.divide"})
+_LEFT_OUT = -1000.0
+"""What is added to a score, or less, where a softmax is to leave it out."""
 _CLAMPS = frozenset({"relax.nn.relu", "relax.clip"})
 _SAME_NUMBERS = frozenset({"relax.nn.max_pool2d", "relax.max", "relax.min"})
 
@@ -120,7 +123,7 @@ class _Grouping:
         if name not in self.elementwise:
             return _plain("float", [binding])
         if len(leaves) == 1:
-            return self._function_of_one(binding, index)
+            return self._masked(binding) or self._function_of_one(binding, index)
         clamps = self._clamps(binding)
         return _plain("compute", [binding, *clamps], clamps=len(clamps))
 
@@ -145,6 +148,15 @@ class _Grouping:
         clamps = self._clamps(members[-1])
         unit = _plain("linear", [*members, *clamps], clamps=len(clamps))
         return replace(unit, weight=weight, axis=axis, bias=bias)
+
+    def _masked(self, mask: relax.VarBinding) -> Unit | None:
+        """A softmax and the constant added before it that leaves elements out; by itself int8 could not hold both."""
+        arrays = [array for leaf in operands(mask.value) if (array := array_of(leaf)) is not None]
+        follower = self._sole_user(mask.var)
+        if op_name(mask.value) != "relax.add" or follower is None or op_name(follower.value) != "relax.nn.softmax":
+            return None
+        leaves_out = len(arrays) == 1 and arrays[0].min(initial=0.0) <= _LEFT_OUT
+        return _plain("compute", [mask, follower]) if leaves_out and _same_shape(mask, _activations(mask)[0]) else None
 
     def _scale(self, product: relax.VarBinding) -> list[relax.VarBinding]:
         """The number by which a product of two activations is multiplied or divided, and nothing else."""

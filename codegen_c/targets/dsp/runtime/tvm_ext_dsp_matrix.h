@@ -45,8 +45,7 @@ TVM_EXT_INLINE uint32_t tvm_ext_dsp_matrix_cell(const tvm_ext_matrices *second, 
     const bool has_first = n < second->columns && c < second->depth;
     const bool has_second = n < second->columns && c + 2 < second->depth;
     const int32_t first = has_first ? tvm_ext_matrix_element(second, matrix, place) : 0;
-    const int32_t other =
-        has_second ? tvm_ext_matrix_element(second, matrix, place + (2 * second->element_step)) : 0;
+    const int32_t other = has_second ? tvm_ext_matrix_element(second, matrix, place + (2 * second->element_step)) : 0;
     return tvm_ext_dsp_lows((uint32_t)first, (uint32_t)other);
 }
 

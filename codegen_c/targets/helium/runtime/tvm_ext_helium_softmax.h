@@ -9,9 +9,9 @@
 typedef struct {
     int32_t vectors;
     int32_t length;
-    bool is_unsigned;   /* uint8 input, otherwise int8 */
-    int64_t steps;      /* of the output in a probability of 1, times a power of two */
-    int32_t shift;      /* from exponentials times steps to the output's scale: 33 to 53 */
+    bool is_unsigned; /* uint8 input, otherwise int8 */
+    int64_t steps; /* of the output in a probability of 1, times a power of two */
+    int32_t shift; /* from exponentials times steps to the output's scale: 33 to 53 */
     int32_t zero_point; /* of the output */
     int32_t low;
     int32_t high;
