@@ -38,12 +38,13 @@ def _scale(calls: tuple[Call, ...]) -> float | None:
     """The number by which calls multiply, or divide, a product; None where they do anything else."""
     if not calls:
         return 1.0
-    numbers = [value.array for value in calls[0].operands if value.array is not None and value.array.size == 1]
-    if len(calls) > 1 or len(numbers) != 1 or calls[0].name not in ("multiply", "divide"):
+    call, *others = calls
+    numbers = [value.array for value in call.operands if value.array is not None and value.array.size == 1]
+    if others or len(numbers) != 1 or call.name not in ("multiply", "divide"):
         return None
     number = float(numbers[0].reshape(-1)[0])
-    is_divisor = calls[0].name == "divide"
-    if not 0 < number < np.inf or (is_divisor and calls[0].operands[0].array is not None):
+    is_divisor = call.name == "divide"
+    if not 0 < number < np.inf or (is_divisor and call.operands[0].array is not None):
         return None
     return 1 / number if is_divisor else number
 

@@ -36,7 +36,7 @@ CONSTRAINTS = (*qsoftmax.KERNEL.constraints, has_several_vectors, high_product_f
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SoftmaxVectors:
-    """A target's loops over vectors, `<function>(&layer, input, output, exponential)` on a `<function>_layer`.
+    """A target's loops over vectors, `<function>(&layer, input, output, exponential)` on a `tvm_ext_softmax_layer`.
 
     ctype: of the exponentials.
     """
@@ -66,7 +66,7 @@ class SoftmaxVectors:
             "shift": shift, "zero_point": quantization(output).zero_point, "low": int(limits.min),
             "high": int(limits.max),
         }  # fmt: skip
-        layer = structure(f"{self.function}_layer", "layer", members)
+        layer = structure("tvm_ext_softmax_layer", "layer", members)
         return Implementation(
             kernel=self.kernel,
             function=CFunction(
@@ -76,7 +76,7 @@ class SoftmaxVectors:
                     Parameter(name="exponential", ctype=self.ctype, role="constant"),
                 ),
                 body="\n".join([*layer, f"{self.function}(&layer, input, output, exponential);"]),
-                includes=self.includes,
+                includes=(*self.includes, "tvm_ext_softmax_layer.h"),
             ),
             reference=lambda inputs: qsoftmax.reference(operator, inputs),
             constants=(("exponential", exponentials),),

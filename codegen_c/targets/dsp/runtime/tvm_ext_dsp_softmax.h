@@ -5,17 +5,7 @@
 #include "tvm_ext_dsp.h"
 #include "tvm_ext_layer.h"
 #include "tvm_ext_requantize.h"
-
-typedef struct {
-    int32_t vectors;
-    int32_t length;
-    bool is_unsigned;   /* uint8 input, otherwise int8 */
-    int64_t steps;      /* of the output in a probability of 1, times a power of two */
-    int32_t shift;      /* from exponentials times steps to the output's scale: 33 to 53 */
-    int32_t zero_point; /* of the output */
-    int32_t low;
-    int32_t high;
-} tvm_ext_dsp_softmax_layer;
+#include "tvm_ext_softmax_layer.h"
 
 /* The larger of each pair of bytes. */
 TVM_EXT_INLINE uint32_t tvm_ext_dsp_larger(uint32_t a, uint32_t b, bool is_unsigned)
@@ -40,16 +30,10 @@ TVM_EXT_INLINE uint32_t tvm_ext_dsp_larger(uint32_t a, uint32_t b, bool is_unsig
 #endif
 }
 
-/* Element c of a vector. */
-TVM_EXT_INLINE int32_t tvm_ext_dsp_softmax_element(const tvm_ext_dsp_softmax_layer *layer, const uint8_t *x, int32_t c)
-{
-    return layer->is_unsigned ? (int32_t)x[c] : (int32_t)((const int8_t *)x)[c];
-}
-
 /* Largest element of a vector. */
-TVM_EXT_INLINE int32_t tvm_ext_dsp_largest(const tvm_ext_dsp_softmax_layer *layer, const uint8_t *x)
+TVM_EXT_INLINE int32_t tvm_ext_dsp_largest(const tvm_ext_softmax_layer *layer, const uint8_t *x)
 {
-    int32_t largest = tvm_ext_dsp_softmax_element(layer, x, 0);
+    int32_t largest = tvm_ext_softmax_element(layer, x, 0);
     int32_t c = 0;
     if (layer->length >= 4) {
         uint32_t four = tvm_ext_dsp_load(x);
@@ -61,34 +45,34 @@ TVM_EXT_INLINE int32_t tvm_ext_dsp_largest(const tvm_ext_dsp_softmax_layer *laye
         largest = layer->is_unsigned ? (int32_t)(four & 0xffu) : (int32_t)(int8_t)(uint8_t)(four & 0xffu);
     }
     for (; c < layer->length; ++c) {
-        const int32_t element = tvm_ext_dsp_softmax_element(layer, x, c);
+        const int32_t element = tvm_ext_softmax_element(layer, x, c);
         largest = element > largest ? element : largest;
     }
     return largest;
 }
 
 /* Sum of the exponentials of a vector; `at` is where that of element 0 stands. Two of them fit 32 bits. */
-TVM_EXT_INLINE uint64_t tvm_ext_dsp_softmax_sum(const tvm_ext_dsp_softmax_layer *layer, const uint8_t *x,
+TVM_EXT_INLINE uint64_t tvm_ext_dsp_softmax_sum(const tvm_ext_softmax_layer *layer, const uint8_t *x,
                                                 const uint32_t *at)
 {
     uint64_t sum = 0;
     int32_t c = 0;
     for (; c + 4 <= layer->length; c += 4) {
-        const uint32_t first = at[tvm_ext_dsp_softmax_element(layer, x, c)];
-        const uint32_t second = at[tvm_ext_dsp_softmax_element(layer, x, c + 1)];
-        const uint32_t third = at[tvm_ext_dsp_softmax_element(layer, x, c + 2)];
-        const uint32_t fourth = at[tvm_ext_dsp_softmax_element(layer, x, c + 3)];
+        const uint32_t first = at[tvm_ext_softmax_element(layer, x, c)];
+        const uint32_t second = at[tvm_ext_softmax_element(layer, x, c + 1)];
+        const uint32_t third = at[tvm_ext_softmax_element(layer, x, c + 2)];
+        const uint32_t fourth = at[tvm_ext_softmax_element(layer, x, c + 3)];
         sum += first + second;
         sum += third + fourth;
     }
     for (; c < layer->length; ++c) {
-        sum += at[tvm_ext_dsp_softmax_element(layer, x, c)];
+        sum += at[tvm_ext_softmax_element(layer, x, c)];
     }
     return sum;
 }
 
 /* The result for one exponential where no product is a tie: rounded by its high word (tvm_ext_dsp_requantize.h). */
-TVM_EXT_INLINE uint8_t tvm_ext_dsp_softmax_result(const tvm_ext_dsp_softmax_layer *layer, uint32_t exponential,
+TVM_EXT_INLINE uint8_t tvm_ext_dsp_softmax_result(const tvm_ext_softmax_layer *layer, uint32_t exponential,
                                                   int32_t factor)
 {
     const int32_t rest = layer->shift - 33;
@@ -98,7 +82,7 @@ TVM_EXT_INLINE uint8_t tvm_ext_dsp_softmax_result(const tvm_ext_dsp_softmax_laye
 }
 
 /* All vectors. exponential: of -255 to 0 steps of the input. */
-TVM_EXT_INLINE void tvm_ext_dsp_softmax(const tvm_ext_dsp_softmax_layer *layer, const void *input, void *output,
+TVM_EXT_INLINE void tvm_ext_dsp_softmax(const tvm_ext_softmax_layer *layer, const void *input, void *output,
                                         const uint32_t *restrict exponential)
 {
     const int32_t length = layer->length;
@@ -113,17 +97,17 @@ TVM_EXT_INLINE void tvm_ext_dsp_softmax(const tvm_ext_dsp_softmax_layer *layer, 
         if (((uint32_t)factor & ((1u << (layer->shift - 31)) - 1u)) != 0) {
             int32_t c = 0;
             for (; c + 4 <= length; c += 4) {
-                y[c] = tvm_ext_dsp_softmax_result(layer, at[tvm_ext_dsp_softmax_element(layer, x, c)], factor);
-                y[c + 1] = tvm_ext_dsp_softmax_result(layer, at[tvm_ext_dsp_softmax_element(layer, x, c + 1)], factor);
-                y[c + 2] = tvm_ext_dsp_softmax_result(layer, at[tvm_ext_dsp_softmax_element(layer, x, c + 2)], factor);
-                y[c + 3] = tvm_ext_dsp_softmax_result(layer, at[tvm_ext_dsp_softmax_element(layer, x, c + 3)], factor);
+                y[c] = tvm_ext_dsp_softmax_result(layer, at[tvm_ext_softmax_element(layer, x, c)], factor);
+                y[c + 1] = tvm_ext_dsp_softmax_result(layer, at[tvm_ext_softmax_element(layer, x, c + 1)], factor);
+                y[c + 2] = tvm_ext_dsp_softmax_result(layer, at[tvm_ext_softmax_element(layer, x, c + 2)], factor);
+                y[c + 3] = tvm_ext_dsp_softmax_result(layer, at[tvm_ext_softmax_element(layer, x, c + 3)], factor);
             }
             for (; c < length; ++c) {
-                y[c] = tvm_ext_dsp_softmax_result(layer, at[tvm_ext_dsp_softmax_element(layer, x, c)], factor);
+                y[c] = tvm_ext_dsp_softmax_result(layer, at[tvm_ext_softmax_element(layer, x, c)], factor);
             }
         } else {
             for (int32_t c = 0; c < length; ++c) {
-                const int32_t numerator = (int32_t)at[tvm_ext_dsp_softmax_element(layer, x, c)];
+                const int32_t numerator = (int32_t)at[tvm_ext_softmax_element(layer, x, c)];
                 const int32_t value = tvm_ext_requantize(numerator, factor, layer->shift) + layer->zero_point;
                 y[c] = (uint8_t)tvm_ext_limited(value, layer->low, layer->high);
             }

@@ -5,22 +5,12 @@
 #include "tvm_ext_helium.h"
 #include "tvm_ext_layer.h"
 #include "tvm_ext_requantize.h"
-
-typedef struct {
-    int32_t vectors;
-    int32_t length;
-    bool is_unsigned; /* uint8 input, otherwise int8 */
-    int64_t steps; /* of the output in a probability of 1, times a power of two */
-    int32_t shift; /* from exponentials times steps to the output's scale: 33 to 53 */
-    int32_t zero_point; /* of the output */
-    int32_t low;
-    int32_t high;
-} tvm_ext_helium_softmax_layer;
+#include "tvm_ext_softmax_layer.h"
 
 #if defined(TVM_EXT_HAS_HELIUM)
 
 /* Largest element of a vector. */
-TVM_EXT_INLINE int32_t tvm_ext_helium_largest(const tvm_ext_helium_softmax_layer *layer, const uint8_t *x)
+TVM_EXT_INLINE int32_t tvm_ext_helium_largest(const tvm_ext_softmax_layer *layer, const uint8_t *x)
 {
     int8x16_t elements;
     int32_t largest = layer->is_unsigned ? 0 : INT8_MIN;
@@ -71,8 +61,8 @@ TVM_EXT_INLINE int32_t tvm_ext_helium_largest(const tvm_ext_helium_softmax_layer
                      : "lr", "cc", "memory")
 
 /* Sum of the exponentials of a vector. */
-TVM_EXT_INLINE int64_t tvm_ext_helium_softmax_sum(const tvm_ext_helium_softmax_layer *layer, const uint8_t *x,
-                                                  int32_t largest, const int32_t *exponential)
+TVM_EXT_INLINE int64_t tvm_ext_helium_softmax_sum(const tvm_ext_softmax_layer *layer, const uint8_t *x, int32_t largest,
+                                                  const int32_t *exponential)
 {
     int32x4_t places;
     int32x4_t value;
@@ -87,9 +77,8 @@ TVM_EXT_INLINE int64_t tvm_ext_helium_softmax_sum(const tvm_ext_helium_softmax_l
 }
 
 /* All results of a vector, where no product is a tie. */
-TVM_EXT_INLINE void tvm_ext_helium_softmax_results(const tvm_ext_helium_softmax_layer *layer, const uint8_t *x,
-                                                   uint8_t *y, int32_t largest, const int32_t *exponential,
-                                                   int32_t factor)
+TVM_EXT_INLINE void tvm_ext_helium_softmax_results(const tvm_ext_softmax_layer *layer, const uint8_t *x, uint8_t *y,
+                                                   int32_t largest, const int32_t *exponential, int32_t factor)
 {
     int32x4_t places;
     int32x4_t value;
@@ -102,38 +91,31 @@ TVM_EXT_INLINE void tvm_ext_helium_softmax_results(const tvm_ext_helium_softmax_
 
 #else
 
-TVM_EXT_INLINE int32_t tvm_ext_helium_softmax_element(const tvm_ext_helium_softmax_layer *layer, const uint8_t *x,
-                                                      int32_t c)
+TVM_EXT_INLINE int32_t tvm_ext_helium_largest(const tvm_ext_softmax_layer *layer, const uint8_t *x)
 {
-    return layer->is_unsigned ? (int32_t)x[c] : (int32_t)((const int8_t *)x)[c];
-}
-
-TVM_EXT_INLINE int32_t tvm_ext_helium_largest(const tvm_ext_helium_softmax_layer *layer, const uint8_t *x)
-{
-    int32_t largest = tvm_ext_helium_softmax_element(layer, x, 0);
+    int32_t largest = tvm_ext_softmax_element(layer, x, 0);
     for (int32_t c = 1; c < layer->length; ++c) {
-        const int32_t element = tvm_ext_helium_softmax_element(layer, x, c);
+        const int32_t element = tvm_ext_softmax_element(layer, x, c);
         largest = element > largest ? element : largest;
     }
     return largest;
 }
 
-TVM_EXT_INLINE int64_t tvm_ext_helium_softmax_sum(const tvm_ext_helium_softmax_layer *layer, const uint8_t *x,
-                                                  int32_t largest, const int32_t *exponential)
+TVM_EXT_INLINE int64_t tvm_ext_helium_softmax_sum(const tvm_ext_softmax_layer *layer, const uint8_t *x, int32_t largest,
+                                                  const int32_t *exponential)
 {
     int64_t sum = 0;
     for (int32_t c = 0; c < layer->length; ++c) {
-        sum += exponential[largest - tvm_ext_helium_softmax_element(layer, x, c)];
+        sum += exponential[largest - tvm_ext_softmax_element(layer, x, c)];
     }
     return sum;
 }
 
-TVM_EXT_INLINE void tvm_ext_helium_softmax_results(const tvm_ext_helium_softmax_layer *layer, const uint8_t *x,
-                                                   uint8_t *y, int32_t largest, const int32_t *exponential,
-                                                   int32_t factor)
+TVM_EXT_INLINE void tvm_ext_helium_softmax_results(const tvm_ext_softmax_layer *layer, const uint8_t *x, uint8_t *y,
+                                                   int32_t largest, const int32_t *exponential, int32_t factor)
 {
     for (int32_t c = 0; c < layer->length; ++c) {
-        const int64_t numerator = exponential[largest - tvm_ext_helium_softmax_element(layer, x, c)];
+        const int64_t numerator = exponential[largest - tvm_ext_softmax_element(layer, x, c)];
         const int32_t value = tvm_ext_round_shift_up(numerator * factor, layer->shift) + layer->zero_point;
         y[c] = (uint8_t)(value > layer->high ? layer->high : value);
     }
@@ -141,15 +123,8 @@ TVM_EXT_INLINE void tvm_ext_helium_softmax_results(const tvm_ext_helium_softmax_
 
 #endif
 
-/* Any element of a vector, and its exponential. */
-TVM_EXT_INLINE int32_t tvm_ext_helium_exponential(const tvm_ext_helium_softmax_layer *layer, const uint8_t *x,
-                                                  int32_t c, int32_t largest, const int32_t *exponential)
-{
-    return exponential[largest - (layer->is_unsigned ? (int32_t)x[c] : (int32_t)((const int8_t *)x)[c])];
-}
-
 /* All vectors. exponential: of 0, -1, -2 ... steps of the input. */
-TVM_EXT_INLINE void tvm_ext_helium_softmax(const tvm_ext_helium_softmax_layer *layer, const void *input, void *output,
+TVM_EXT_INLINE void tvm_ext_helium_softmax(const tvm_ext_softmax_layer *layer, const void *input, void *output,
                                            const int32_t *restrict exponential)
 {
     for (int32_t m = 0; m < layer->vectors; ++m) {
@@ -163,7 +138,7 @@ TVM_EXT_INLINE void tvm_ext_helium_softmax(const tvm_ext_helium_softmax_layer *l
             tvm_ext_helium_softmax_results(layer, x, y, largest, exponential, factor);
         } else {
             for (int32_t c = 0; c < layer->length; ++c) {
-                const int32_t numerator = tvm_ext_helium_exponential(layer, x, c, largest, exponential);
+                const int32_t numerator = exponential[largest - tvm_ext_softmax_element(layer, x, c)];
                 const int32_t value = tvm_ext_requantize(numerator, factor, layer->shift) + layer->zero_point;
                 y[c] = (uint8_t)tvm_ext_clamp(value, layer->low, layer->high);
             }
