@@ -34,7 +34,7 @@ _ANCHORS = frozenset(
 )
 _SCALES = frozenset({"relax.multiply", "relax.divide"})
 _LEFT_OUT = -1000.0
-"""What is added to a score, or less, where a softmax is to leave it out."""
+"""Added to a score, this or less makes a softmax leave it out."""
 _CLAMPS = frozenset({"relax.nn.relu", "relax.clip"})
 _SAME_NUMBERS = frozenset({"relax.nn.max_pool2d", "relax.max", "relax.min"})
 
