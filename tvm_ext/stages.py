@@ -32,6 +32,7 @@ from relay_passes.simplify.expose_interpolations import ExposeInterpolations
 from relay_passes.simplify.fold_batch_norm import FoldBatchNorm
 from relay_passes.simplify.fold_constants import FoldConstants
 from relay_passes.simplify.fold_pads import FoldPads
+from relay_passes.simplify.fold_permutes import FoldPermutes
 from relay_passes.simplify.move_integers import MoveIntegers
 from relay_passes.simplify.slice_splits import SliceSplits
 from relay_passes.streams.stream_windows import StreamWindows
@@ -102,6 +103,7 @@ def before_order(backend: CodegenBackend, options: BuildOptions) -> list[tvm.tra
         ExposeGathers(),
         MoveIntegers(),
         ExposeInterpolations(),
+        FoldPermutes(),
         # Phase 2. Every operator becomes one composite; quantized chains are matched before anything touches them.
         FormComposites(backend),
         CopyResults(),

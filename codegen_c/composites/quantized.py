@@ -14,6 +14,8 @@ import numpy as np
 from codegen_c.composites.floats import Match, reaching, window_of
 from codegen_c.composites.graph import Call, CallOperand, Composite, NoMatch
 from codegen_c.composites.interpolation import LONGEST_AXIS, images_of, matrices_after, taps_of
+from codegen_c.composites.normalization import normalize_operator
+from codegen_c.composites.products import product_operator
 from codegen_c.composites.quantized_chain import QuantizedChain, quantized_chain
 from codegen_c.composites.scalar_calls import ProgramBuilder
 from codegen_c.operators.kinds import (
@@ -145,6 +147,8 @@ def _conv2d(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
 
 
 def _dense(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
+    if all(chain.parameter(value) is not None for value in anchor.operands):
+        return product_operator(chain, anchor)
     channels = chain.output.shape[-1]
     linear = _linear(chain, anchor, channels, channel_axis=-1)
     if isinstance(linear, NoMatch):
@@ -276,6 +280,7 @@ _ANCHORS = {
     "nn.conv2d": _conv2d,
     "nn.conv2d_transpose": _conv2d,
     "matmul": _dense,
+    "einsum": product_operator,
     "nn.max_pool2d": _pool2d,
     "nn.avg_pool2d": _pool2d,
     "mean": _mean,
@@ -284,4 +289,6 @@ _ANCHORS = {
     "subtract": _binary,
     "multiply": _binary,
     "nn.softmax": _softmax,
+    "nn.layer_norm": normalize_operator,
+    "nn.rms_norm": normalize_operator,
 }

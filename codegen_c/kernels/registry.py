@@ -11,9 +11,9 @@ from pkgutil import walk_packages
 from typing import Self
 
 from codegen_c.kernels.contract import Alternative, Constraint, Implementation, Kernel, Refusal, StoredRows, Target
-from codegen_c.kernels.shared.one_pixel import as_dense
+from codegen_c.kernels.shared.one_pixel import as_dense, as_pointwise
 from codegen_c.kernels.shared.vector_rows import as_image
-from codegen_c.operators.kinds import Operator
+from codegen_c.operators.kinds import Array, Operator
 from codegen_c.targets.instruction_set import InstructionSet
 from codegen_c.targets.registry import instruction_sets
 
@@ -68,8 +68,9 @@ def select(
 
     Where the target asks for the least scratch, that comes first.
     """
-    dense = as_dense(operator) if stored is None else None
-    forms = [operator, dense] if dense else [operator]
+    other = as_dense(operator) if stored is None else None
+    image = as_pointwise(operator) if stored is None and not target.is_offload else None
+    forms = [form for form in (operator, other, image) if form]
     known = [kernel for kernel in kernels() if kernel.offload is target.is_offload]
     candidates = [(kernel, form) for form in forms for kernel in known if kernel.operator is type(form)]
     refusals = [refusal for kernel, form in candidates if (refusal := kernel.refuses(form, target))]
@@ -85,9 +86,27 @@ def select(
     made = replace(best.made, alternatives=(*dearer, *unfit), keeping=best.keeping(target))
     if best.form is operator:
         return replace(made, in_rows=made.in_rows or _elementwise_in_rows(best.kernel, operator, target, made))
+    if best.form is image:  # the rows of which are vectors
+        return _shaped_as(operator, made)
     by_rows = [candidate for candidate in accepted if candidate.form is operator]
     cheapest = min(by_rows, key=lambda candidate: candidate.cost(target), default=None)
     return replace(made, accumulating=None, in_rows=cheapest.keeping(target) if cheapest else None)
+
+
+def _shaped_as(operator: Operator, made: Implementation) -> Implementation:
+    """The implementation of another form of an operator, with a reference of the operator's own shapes."""
+    keeping, shape = made.keeping, operator.output.shape
+    assert keeping is not None, "what was selected can be implemented again"
+
+    def reference(inputs: list[Array]) -> list[Array]:
+        (source,) = inputs
+        (result,) = made.reference([source.reshape(1, shape[1], 1, -1)])
+        return [result.reshape(shape)]
+
+    def kept(stored: StoredRows) -> Implementation:
+        return replace(keeping(stored), reference=reference)
+
+    return replace(made, reference=reference, keeping=kept)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -2,7 +2,8 @@
 
 linear    conv2d, its transpose, or matmul by a constant matrix; the bias added to it; relu and clip behind that
 compute   one operator that reads a neighbourhood, two activations combined, or a chain of element-wise
-          operators on one activation; relu and clip behind two combined activations
+          operators on one activation; relu and clip behind two combined activations; a number that scales a product of
+          two activations; a mask before a softmax
 move      the same numbers in other places; its result has its inputs' parameters
 float     everything else: computed as the model has it
 """
@@ -27,8 +28,13 @@ _MOVES = frozenset(
 )
 _ANCHORS = frozenset(
     f"relax.{name}"
-    for name in "matmul nn.max_pool2d nn.avg_pool2d mean sum nn.softmax image.resize2d max min nn.pad".split()
+    for name in (
+        "matmul nn.max_pool2d nn.avg_pool2d mean sum nn.softmax nn.layer_norm nn.rms_norm image.resize2d max min nn.pad"
+    ).split()
 )
+_SCALES = frozenset({"relax.multiply", "relax.divide"})
+_LEFT_OUT = -1000.0
+"""Added to a score, this or less makes a softmax leave it out."""
 _CLAMPS = frozenset({"relax.nn.relu", "relax.clip"})
 _SAME_NUMBERS = frozenset({"relax.nn.max_pool2d", "relax.max", "relax.min"})
 
@@ -113,11 +119,11 @@ class _Grouping:
             whole = all(array_of(leaf) is None for value in moved for leaf in operands(value))
             return _plain("move" if whole else "float", [binding])
         if name in _ANCHORS or _interpolates(binding.value):
-            return _plain("compute", [binding])
+            return _plain("compute", [binding, *self._scale(binding)])
         if name not in self.elementwise:
             return _plain("float", [binding])
         if len(leaves) == 1:
-            return self._function_of_one(binding, index)
+            return self._masked(binding) or self._function_of_one(binding, index)
         clamps = self._clamps(binding)
         return _plain("compute", [binding, *clamps], clamps=len(clamps))
 
@@ -142,6 +148,23 @@ class _Grouping:
         clamps = self._clamps(members[-1])
         unit = _plain("linear", [*members, *clamps], clamps=len(clamps))
         return replace(unit, weight=weight, axis=axis, bias=bias)
+
+    def _masked(self, mask: relax.VarBinding) -> Unit | None:
+        """A softmax and the constant added before it that leaves elements out; by itself int8 could not hold both."""
+        arrays = [array for leaf in operands(mask.value) if (array := array_of(leaf)) is not None]
+        follower = self._sole_user(mask.var)
+        if op_name(mask.value) != "relax.add" or follower is None or op_name(follower.value) != "relax.nn.softmax":
+            return None
+        leaves_out = len(arrays) == 1 and arrays[0].min(initial=0.0) <= _LEFT_OUT
+        return _plain("compute", [mask, follower]) if leaves_out and _same_shape(mask, _activations(mask)[0]) else None
+
+    def _scale(self, product: relax.VarBinding) -> list[relax.VarBinding]:
+        """The number by which a product of two activations is multiplied or divided, and nothing else."""
+        follower = self._sole_user(product.var) if op_name(product.value) == "relax.matmul" else None
+        if follower is None or op_name(follower.value) not in _SCALES or len(_activations(follower)) > 1:
+            return []
+        is_divisor = array_of(follower.value.args[0]) is not None and op_name(follower.value) == "relax.divide"
+        return [] if is_divisor or not _adds_numbers_only(follower, product.var) else [follower]
 
     def _clamps(self, last: relax.VarBinding) -> list[relax.VarBinding]:
         """relu and clip, each the only reader of the value before it."""

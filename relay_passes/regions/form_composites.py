@@ -30,7 +30,7 @@ ANCHORS = frozenset(
     for name in (
         "nn.conv2d nn.conv1d nn.conv3d nn.conv2d_transpose nn.conv1d_transpose matmul nn.max_pool2d "
         "nn.avg_pool2d nn.adaptive_avg_pool2d nn.softmax nn.log_softmax mean sum max min image.resize2d "
-        "concat nn.layer_norm"
+        "concat nn.layer_norm nn.rms_norm einsum"
     ).split()
 )
 # A concat alone is copies of whole runs; what follows it runs over them in place.

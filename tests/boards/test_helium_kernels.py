@@ -18,12 +18,14 @@ from codegen_c.program.interface import Interface, Port
 from tests.boards.toy import build_elf, write_texts
 from tests.kernels.harness import source_text
 from tests.kernels.helium import M55, implementation
-from tests.kernels.helium_samples import SAMPLES
+from tests.kernels.helium_attention_samples import SAMPLES as ATTENTION_SAMPLES
+from tests.kernels.helium_samples import SAMPLES as LAYER_SAMPLES
 from tests.kernels.quantized import elements
 from tests.support.runtime_headers import HEADERS
 from tvm_ext.core.platform import Platform
 from tvm_ext.execution.board import QemuResult, run_qemu
 
+SAMPLES = LAYER_SAMPLES | ATTENTION_SAMPLES
 pytestmark = pytest.mark.board
 
 

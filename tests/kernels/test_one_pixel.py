@@ -7,14 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from codegen_c.kernels.contract import Implementation, Target
+from codegen_c.kernels.contract import Implementation, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
+from codegen_c.kernels.dense import qdense
 from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared.one_pixel import as_dense
-from codegen_c.operators.kinds import QConv2d, Rounding, TensorType, Window
+from codegen_c.operators.kinds import QConv2d, QDense, Rounding, TensorType, Window
 from codegen_c.operators.quantization import Quantization
 from codegen_c.targets.registry import target_of
 from tests.kernels.dsp import CORTEX_M4
+from tests.kernels.harness import run_kernel
 from tests.kernels.quantized import elements
 from tvm_ext.core.platform import Platform
 
@@ -67,3 +69,34 @@ def test_more_than_one_pixel_stays_a_convolution() -> None:
     wide = [replace(tensor, shape=(1, 1, 2, tensor.shape[3])) for tensor in (operator.inputs[0], operator.output)]
     assert as_dense(replace(operator, inputs=(wide[0],), outputs=(wide[1],))) is None
     assert as_dense(replace(operator, window=Window(kernel=(1, 1)), groups=2)) is None
+
+
+def vectors(rounding: Rounding = "onnx") -> QDense:
+    """Seven vectors of 48 elements to 24."""
+    one = pixel(rounding)
+
+    def several(tensor: TensorType) -> TensorType:
+        return replace(tensor, shape=(1, 7, tensor.shape[-1]))
+
+    return QDense(
+        inputs=(several(one.inputs[0]),), outputs=(several(one.output),), weight=one.weight.reshape(24, 48),
+        weight_scale=one.weight_scale, bias=one.bias, low=one.low, high=one.high, rounding=rounding,
+    )  # fmt: skip
+
+
+def test_a_convolution_kernel_computes_several_vectors() -> None:
+    operator = vectors()
+    chosen = select(operator, CORTEX_M4)
+    assert isinstance(chosen, Implementation) and chosen.kernel == "qconv2d_dsp"
+    assert chosen.spatial is not None and chosen.spatial.output_rows == 7, "its rows are the vectors"
+    x = elements(operator.inputs[0], 3)
+    (expected,) = qdense.reference(operator, [x])
+    np.testing.assert_array_equal(run_kernel(operator, chosen, [x])[0], expected)
+    np.testing.assert_array_equal(chosen.reference([x])[0], expected)
+    assert chosen.keeping is not None
+    np.testing.assert_array_equal(chosen.keeping(StoredRows()).reference([x])[0], expected)
+
+
+def test_several_vectors_that_tflite_rounds_otherwise_stay_dense() -> None:
+    chosen = select(vectors("tflite"), CORTEX_M4)
+    assert isinstance(chosen, Implementation) and chosen.kernel == "qdense_dsp"

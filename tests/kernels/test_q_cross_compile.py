@@ -14,6 +14,7 @@ import pytest
 
 from codegen_c.kernels.contract import Implementation, StoredRows
 from codegen_c.kernels.registry import select
+from codegen_c.operators.attention import MatmulShape, QMatmul, QNormalize
 from codegen_c.operators.kinds import (
     Operator,
     QBinary,
@@ -46,6 +47,16 @@ OPERATORS: tuple[Operator, ...] = (
         weight_scale=np.array([1, 2], np.float32), bias=np.zeros(2, np.int32), **FULL,
     ),
     QMean(inputs=(IMAGE,), outputs=(replace(IMAGE, shape=(1, 1, 1, 2)),), axes=(1, 2), divide=True, **FULL),
+    QMatmul(
+        inputs=(IMAGE, replace(IMAGE, shape=(1, 1, 2, 2))), outputs=(IMAGE,), scale=0.5, **FULL,
+        shape=MatmulShape(
+            rows=IMAGE.shape[1], heads=IMAGE.shape[2], depth=2, columns=2, heads_inside=True, steps=(0, 2, 1)
+        ),
+    ),
+    QNormalize(
+        inputs=(IMAGE,), outputs=(IMAGE,), weight=np.ones(2, np.float32), bias=np.zeros(2, np.float32), epsilon=1e-5,
+        is_centered=True, **FULL,
+    ),
     QInterpolate(
         inputs=(IMAGE,), outputs=(replace(IMAGE, shape=(1, 7, 9, IMAGE.shape[3])),), rows=taps(IMAGE.shape[1], 7),
         columns=taps(IMAGE.shape[2], 9), **FULL,

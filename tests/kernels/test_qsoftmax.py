@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from codegen_c.kernels.contract import StoredRows
 from codegen_c.kernels.softmax import qsoftmax
 from codegen_c.operators.kinds import QSoftmax, TensorType
 from codegen_c.operators.quantization import Quantization
+from codegen_c.targets.dsp.kernels import qsoftmax_dsp
+from codegen_c.targets.helium.kernels import qsoftmax_helium
+from tests.kernels.dsp import for_cortex_m4
+from tests.kernels.harness import run_kernel
+from tests.kernels.helium import M55, assert_same_bytes, takes
 from tests.kernels.quantized import FEW, assert_c_equals_reference, elements, limits, real, seeds, tensor_types
 
 
@@ -56,3 +62,37 @@ def test_the_longest_rows(input_scale: float, kind: str) -> None:
     operator = QSoftmax(inputs=(source,), outputs=(output,))
     (result,) = assert_c_equals_reference([operator], [[x]], qsoftmax.KERNEL)
     assert_within_one_step(operator, x, result)
+
+
+def softmax(*shape: int, scale: float = 1 / 256, dtype: str = "int8") -> QSoftmax:
+    source = TensorType(shape=shape, dtype=dtype, quantization=Quantization(scale=0.06, zero_point=3))
+    output = TensorType(shape=shape, dtype="int8", quantization=Quantization(scale=scale, zero_point=-128))
+    return QSoftmax(inputs=(source,), outputs=(output,))
+
+
+@settings(FEW, max_examples=3)
+@given(st.lists(softmaxes().filter(takes(qsoftmax_helium.KERNEL)), min_size=2, max_size=5), seeds)
+def test_targets(operators: list[QSoftmax], seed: int) -> None:
+    inputs = [[elements(operator.inputs[0], seed)] for operator in operators]
+    assert_c_equals_reference(list(operators), inputs, for_cortex_m4(qsoftmax_dsp.KERNEL))
+    assert_same_bytes(qsoftmax_helium.KERNEL, list(operators), seed)
+
+
+def test_targets_round_ties_as_the_portable_kernel() -> None:
+    """Equal elements, as many as a power of two: factors end in zeros, and halves of steps are met."""
+    operators = [softmax(3, 64, scale=scale, dtype=dtype) for scale in (1 / 64, 1 / 96) for dtype in ("int8", "uint8")]
+    inputs = [[np.full(operator.output.shape, 5, operator.inputs[0].dtype)] for operator in operators]
+    for (array,) in inputs:
+        array[1, 32:] = 4
+    assert_c_equals_reference(list(operators), inputs, for_cortex_m4(qsoftmax_dsp.KERNEL))
+    for operator, arrays in zip(operators, inputs, strict=True):
+        implementation = qsoftmax_helium.KERNEL.implement(operator, M55, StoredRows())
+        np.testing.assert_array_equal(
+            run_kernel(operator, implementation, arrays)[0], implementation.reference(arrays)[0]
+        )
+
+
+def test_targets_leave_one_vector_and_other_scales() -> None:
+    taken = takes(qsoftmax_helium.KERNEL)
+    assert taken(softmax(2, 10)) and not taken(softmax(1, 10))
+    assert not taken(softmax(2, 10, scale=1 / 63)) and not taken(softmax(2, 10, scale=2.0**-27))

@@ -11,6 +11,8 @@ from codegen_c.kernels.elementwise import qunary
 from codegen_c.operators.kinds import QUnary, TensorType
 from codegen_c.operators.quantization import Quantization
 from codegen_c.operators.scalar import Instruction, Operand, ScalarProgram
+from codegen_c.targets.helium.kernels import qunary_helium
+from tests.kernels.helium import assert_same_bytes
 from tests.kernels.quantized import FEW, assert_c_equals_reference, elements, limits, real, seeds, tensor_types
 
 ELEMENT = Operand(kind="value")
@@ -66,3 +68,9 @@ def test_infinities_saturate_and_nan_is_the_least() -> None:
     # Real values 0, -1 and 1: minus infinity, nan, zero.
     (result,) = assert_c_equals_reference([operator], [[np.array([4, 3, 5], np.int8)]], qunary.KERNEL)
     assert result.tolist() == [-128, -128, 4]
+
+
+@FEW
+@given(st.lists(unaries(), min_size=1, max_size=8), seeds)
+def test_helium(cases: list[tuple[str, QUnary]], seed: int) -> None:
+    assert_same_bytes(qunary_helium.KERNEL, [operator for _, operator in cases], seed)

@@ -372,3 +372,15 @@ def test_functions_with_several_outputs_and_an_unquantized_input() -> None:
     after = QuantizeInt8(samples, elementwise=ELEMENTWISE)(mod)
     relax.analysis.well_formed(after)
     assert [str(param.ty.dtype) for param in after["main"].params] == ["int8", "int64"]
+
+
+def test_a_scaled_product_and_a_masked_softmax_are_one_operator_each() -> None:
+    x = relax.Var("x", relax.TensorType((1, 2, 6, 6), "float32"))
+    mask = np.triu(np.full((6, 6), -np.inf, "float32"), 1)
+
+    def body(b: relax.BlockBuilder) -> relax.Expr:
+        scores = b.emit(OP.divide(b.emit(OP.matmul(b.emit(OP.nn.relu(x)), x)), relax.const(2.0)))
+        return b.emit(OP.nn.softmax(b.emit(OP.add(scores, relax.const(mask)))))
+
+    units = units_of(load(module_of([x], body))["main"], ELEMENTWISE)
+    assert [(unit.kind, len(unit.members)) for unit in units] == [("compute", 1), ("compute", 2), ("compute", 2)]

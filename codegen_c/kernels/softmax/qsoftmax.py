@@ -25,6 +25,7 @@ from codegen_c.kernels.shared.requantize import (
     rounds_once,
     scale_of,
 )
+from codegen_c.kernels.shared.vectors_in_turn import in_turn
 from codegen_c.operators.kinds import QSoftmax
 
 EXPONENTIAL_BITS = 30
@@ -38,8 +39,8 @@ def reference(operator: QSoftmax, inputs: list[np.ndarray]) -> list[np.ndarray]:
     output, x = operator.output, inputs[0].astype(np.int64)
     exponential = exponentials(operator).astype(np.int64)[x.max(axis=-1, keepdims=True) - x]
     total = exponential.sum(axis=-1, keepdims=True)
-    reciprocal, shift = _reciprocal(operator)
-    factor = (reciprocal + total // 2) // total
+    steps, shift = reciprocal(operator)
+    factor = (steps + total // 2) // total
     value = round_shift(exponential * factor, shift) + quantization(output).zero_point
     limits = np.iinfo(output.dtype)
     return [np.clip(value, limits.min, limits.max).astype(output.dtype)]
@@ -61,7 +62,7 @@ def exponentials(operator: QSoftmax) -> np.ndarray:
     return np.array([round(math.exp(-d * scale) * (1 << EXPONENTIAL_BITS)) for d in range(256)], dtype=np.int32)
 
 
-def _reciprocal(operator: QSoftmax) -> tuple[int, int]:
+def reciprocal(operator: QSoftmax) -> tuple[int, int]:
     """(reciprocal, shift) with reciprocal / 2^shift nearest to 1 / output scale, the reciprocal at most 2^60.
 
     0 where a probability of one is less than half a step.
@@ -72,8 +73,15 @@ def _reciprocal(operator: QSoftmax) -> tuple[int, int]:
 
 
 def implement(operator: QSoftmax, target: Target, stored: StoredRows) -> Implementation:
+    def vectors(count: int) -> Implementation:
+        return _of_vectors(operator, count)
+
+    whole = vectors(operator.output.num_elements // operator.output.shape[-1])
+    return replace(whole, in_rows=in_turn(operator, vectors))
+
+
+def _of_vectors(operator: QSoftmax, rows: int) -> Implementation:
     source, output = operator.inputs[0], operator.output
-    rows = output.num_elements // output.shape[-1]
     return Implementation(
         kernel=KERNEL.name,
         function=CFunction(
@@ -87,7 +95,7 @@ def implement(operator: QSoftmax, target: Target, stored: StoredRows) -> Impleme
         ),
         reference=lambda inputs: reference(operator, inputs),
         constants=(("exponential", exponentials(operator)),),
-        instructions=output.num_elements * 34 + rows * 400,
+        instructions=rows * (output.shape[-1] * 34 + 400),
         accumulation="exact",
         in_place=(0,),
         exact=True,
@@ -97,7 +105,7 @@ def implement(operator: QSoftmax, target: Target, stored: StoredRows) -> Impleme
 def _body(operator: QSoftmax, rows: int) -> str:
     """The layer's shapes and constants, and the loops of tvm_ext_qsoftmax.h."""
     source, output = operator.inputs[0], operator.output
-    steps, shift = _reciprocal(operator)
+    steps, shift = reciprocal(operator)
     limits, length = np.iinfo(output.dtype), source.shape[-1]
     members: dict[str, Value] = {
         "input": image(replace(source, shape=(1, rows, 1, length))), "steps": f"INT64_C({steps})", "shift": shift,

@@ -1,0 +1,96 @@
+"""Products of two activations as Operators: matmul, and einsum where axes lie in another order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from math import prod
+from string import ascii_lowercase, ascii_uppercase
+
+import numpy as np
+
+from codegen_c.composites.graph import Call, NoMatch
+from codegen_c.composites.quantized_chain import QuantizedChain
+from codegen_c.operators.attention import MatmulShape, QMatmul
+
+Labels = tuple[str, str, str]
+"""A letter for each axis of the two operands and of the result, as einsum names them."""
+
+
+def product_operator(chain: QuantizedChain, anchor: Call) -> tuple[QMatmul, tuple[int, ...]] | NoMatch:
+    """A product of two activations of a chain, and a number that multiplies or divides it."""
+    arguments = [chain.parameter(value) for value in anchor.operands]
+    scale = _scale(chain.body[1:])
+    if len(arguments) != 2 or None in arguments or scale is None:
+        return NoMatch("more than a positive number and a clamp follows a product of two activations")
+    first, second = (chain.inputs[index] for index in arguments if index is not None)
+    shape = matmul_shape(anchor, first.shape, second.shape)
+    if isinstance(shape, NoMatch):
+        return shape
+    operator = QMatmul(
+        inputs=(first, second), outputs=(chain.output,), shape=shape, scale=scale, low=chain.low, high=chain.high,
+        rounding=chain.rounding,
+    )  # fmt: skip
+    return operator, tuple(index for index in arguments if index is not None)
+
+
+def _scale(calls: tuple[Call, ...]) -> float | None:
+    """The number by which calls multiply, or divide, a product; None where they do anything else."""
+    if not calls:
+        return 1.0
+    call, *others = calls
+    numbers = [value.array for value in call.operands if value.array is not None and value.array.size == 1]
+    if others or len(numbers) != 1 or call.name not in ("multiply", "divide"):
+        return None
+    number = float(numbers[0].reshape(-1)[0])
+    is_divisor = call.name == "divide"
+    if not 0 < number < np.inf or (is_divisor and call.operands[0].array is not None):
+        return None
+    return 1 / number if is_divisor else number
+
+
+def matmul_shape(anchor: Call, first: tuple[int, ...], second: tuple[int, ...]) -> MatmulShape | NoMatch:
+    """Axes of a product as rows, heads, depth and columns: heads are those that all three tensors have."""
+    labels = _labels(anchor, first, second)
+    if labels is None:
+        return NoMatch("its operands are no stacks of matrices")
+    a, b, result = labels
+    extents = dict(zip((*b, *a), (*second, *first), strict=True))
+    wide = [label for label in a[:-1] if extents[label] > 1]
+    heads, rows = [label for label in wide if label in b], [label for label in wide if label not in b]
+    columns = [label for label in b if label not in a and extents[label] > 1] or [result[-1]]
+    if (*a[:-1],) != (*result[:-1],) or a[-1] not in b or columns != [result[-1]] or wide not in (
+        rows + heads, heads + rows
+    ):  # fmt: skip
+        return NoMatch("its axes are not rows and heads in one order")
+    steps = _steps(b, extents)
+    if any(steps[one] != steps[other] * extents[other] for one, other in pairwise(heads)):
+        return NoMatch("its heads are not evenly spaced")
+    return MatmulShape(
+        rows=prod(extents[label] for label in rows), heads=prod(extents[label] for label in heads),
+        depth=extents[a[-1]], columns=extents[result[-1]], heads_inside=wide == rows + heads,
+        steps=(steps[heads[-1]] if heads else 0, steps.get(result[-1], 1), steps[a[-1]]),
+    )  # fmt: skip
+
+
+def _labels(anchor: Call, first: tuple[int, ...], second: tuple[int, ...]) -> Labels | None:
+    if anchor.name == "einsum":
+        operands, _, result = str(anchor.attrs.subscripts).replace(" ", "").partition("->")
+        a, _, b = operands.partition(",")
+        simple = len(a) == len(first) and len(b) == len(second) and all(len(set(x)) == len(x) for x in (a, b, result))
+        return (a, b, result) if simple and result and "," not in b else None
+    if min(len(first), len(second)) < 2 or len(second) > len(first):
+        return None
+    *batch, row, depth, column = ascii_lowercase[: len(first) + 1]
+    shared: list[str] = []
+    stacks = zip(second[:-2], first[len(first) - len(second) : -2], batch[len(first) - len(second) :], strict=True)
+    for own, (extent, other, label) in zip(ascii_uppercase, stacks, strict=False):
+        if extent not in (1, other):
+            return None
+        shared.append(label if extent == other else own)  # one matrix for all along this axis
+    return "".join([*batch, row, depth]), "".join([*shared, depth, column]), "".join([*batch, row, column])
+
+
+def _steps(labels: str, extents: Mapping[str, int]) -> dict[str, int]:
+    """Elements from one place along each axis of a tensor to the next."""
+    return {label: prod(extents[other] for other in labels[place + 1 :]) for place, label in enumerate(labels)}

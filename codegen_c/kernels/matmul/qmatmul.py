@@ -1,0 +1,149 @@
+"""Products of two quantized activations, integers only: attention's scores, and its sums of values.
+
+int8 or uint8 tensors of any layout that `MatmulShape` says, sums in int32 of (a - its zero point) * (b - its zero
+point) with c ascending, one factor for all. Either rounding. Rows of the output are those of the first tensor; the
+second one is read whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from codegen_c.c_text.initializer import Value
+from codegen_c.c_text.text import C_TYPES
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Spatial, StoredRows, Target
+from codegen_c.kernels.shared.layer import BLOCK_INCLUDES, image, rescale, shapes, with_rings
+from codegen_c.kernels.shared.requantize import (
+    Requantize,
+    largest_distance,
+    quantization,
+    quantized_bytes,
+    results_fit,
+    scale_of,
+)
+from codegen_c.kernels.shared.window import ROW_PARAMETERS
+from codegen_c.operators.attention import QMatmul
+from codegen_c.operators.kinds import Array, TensorType
+from tvm_ext.core.row_access import RowAccess
+
+LAYER = "tvm_ext_qmatmul_layer"
+MAC_INSTRUCTIONS, RESULT_INSTRUCTIONS = 6, 24
+
+
+def reference(operator: QMatmul, inputs: list[Array]) -> list[Array]:
+    """The operator in numpy, bit for bit."""
+    shape, (first, second) = operator.shape, operator.inputs
+    a = inputs[0].astype(np.int64).reshape(*shape.outer, shape.depth) - quantization(first).zero_point
+    b = inputs[1].astype(np.int64).reshape(-1)[places(operator)] - quantization(second).zero_point
+    sums = np.einsum("rhc,hcn->rhn" if shape.heads_inside else "hrc,hcn->hrn", a, b)
+    return [requantize(operator).run(sums).reshape(operator.output.shape)]
+
+
+def places(operator: QMatmul) -> Array:
+    """Places of the second tensor's elements, int64[heads, depth, columns]."""
+    shape = operator.shape
+    heads, columns, depth = (
+        np.arange(extent) * step
+        for extent, step in zip((shape.heads, shape.columns, shape.depth), shape.steps, strict=True)
+    )
+    return heads[:, np.newaxis, np.newaxis] + depth[:, np.newaxis] + columns
+
+
+def sums_fit(operator: QMatmul, target: Target) -> bool:
+    """products must add up to less than 2^31, and to less than 2^30 steps of the output"""
+    low, high = bounds(operator)
+    return bool(high[0] < 1 << 31) and results_fit(low, high, factor(operator))
+
+
+def bounds(operator: QMatmul) -> tuple[Array, Array]:
+    """Bounds of every partial sum, int64[1] each."""
+    largest = largest_distance(operator.inputs[0]) * largest_distance(operator.inputs[1]) * operator.shape.depth
+    return np.array([-largest]), np.array([largest])
+
+
+def factor(operator: QMatmul) -> Array:
+    """Output steps of one unit of a sum, float64[1]; TensorFlow Lite multiplies the scales in single precision."""
+    first, second = (scale_of(tensor) for tensor in operator.inputs)
+    product = float(np.float32(first) * np.float32(second)) if operator.rounding == "tflite" else first * second
+    return np.array([product * operator.scale / scale_of(operator.output)])
+
+
+def requantize(operator: QMatmul) -> Requantize:
+    return Requantize.of(
+        factor(operator), output=operator.output, low=operator.low, high=operator.high, rounding=operator.rounding
+    )
+
+
+def spatial(operator: QMatmul) -> Spatial:
+    """Rows of the output: all heads of a vector, or where heads lie outside all vectors of a head."""
+    rows = operator.shape.outer[0]
+    return Spatial(output_rows=rows, inputs=(RowAccess.same(rows), RowAccess.whole(rows)))
+
+
+def head_by_head(operator: QMatmul) -> Spatial:
+    """The same of a kernel that computes all rows of one head before those of the next."""
+    return replace(spatial(operator), behind=operator.shape.rows if operator.shape.heads_inside else 0)
+
+
+def images(operator: QMatmul) -> tuple[TensorType, TensorType]:
+    """The first tensor and the output as images: a vector in each pixel."""
+    shape, (first, _) = operator.shape, operator.inputs
+    return (
+        replace(first, shape=(1, *shape.outer, shape.depth)),
+        replace(operator.output, shape=(1, *shape.outer, shape.columns)),
+    )
+
+
+def second_members(operator: QMatmul) -> dict[str, Value]:
+    """A `tvm_ext_matrices` of tvm_ext_qmatmul.h."""
+    shape, second = operator.shape, operator.inputs[1]
+    head, column, element = shape.steps
+    return {
+        "heads": shape.heads, "depth": shape.depth, "columns": shape.columns, "heads_inside": shape.heads_inside,
+        "head_step": head, "column_step": column, "element_step": element,
+        "is_unsigned": second.dtype == "uint8", "zero_point": quantization(second).zero_point,
+    }  # fmt: skip
+
+
+def operands(operator: QMatmul) -> tuple[Parameter, Parameter, Parameter]:
+    """Parameters of the three tensors."""
+    first, second = operator.inputs
+    return (
+        Parameter(name="input", ctype=C_TYPES[first.dtype], role="input"),
+        Parameter(name="second", ctype=C_TYPES[second.dtype], role="input"),
+        Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
+    )
+
+
+def num_macs(operator: QMatmul) -> int:
+    return operator.output.num_elements * operator.shape.depth
+
+
+def implement(operator: QMatmul, target: Target, stored: StoredRows) -> Implementation:
+    finish = requantize(operator)
+    rings, layer = with_rings(LAYER, stored)
+    first, output = images(operator)
+    members: dict[str, Value] = {
+        "input": image(first), "output": image(output), "second": second_members(operator), "rescale": rescale(finish),
+    }  # fmt: skip
+    call = f"tvm_ext_qmatmul({layer}, input, second, output, multiplier, shift, row_begin, row_end);"
+    return Implementation(
+        kernel=KERNEL.name,
+        function=CFunction(
+            parameters=(*operands(operator), *ROW_PARAMETERS),
+            body="\n".join([*rings, *finish.tables(), call]),
+            helpers=shapes(LAYER, members),
+            includes=("tvm_ext_qmatmul.h", "tvm_ext_matrices.h", *BLOCK_INCLUDES),
+        ),
+        reference=lambda inputs: reference(operator, inputs),
+        macs=num_macs(operator),
+        instructions=num_macs(operator) * MAC_INSTRUCTIONS + operator.output.num_elements * RESULT_INSTRUCTIONS,
+        accumulation="c ascending",
+        spatial=spatial(operator),
+        exact=True,
+    )
+
+
+KERNEL = Kernel(name="qmatmul_i8", operator=QMatmul, implement=implement, constraints=(quantized_bytes, sums_fit))

@@ -1,0 +1,27 @@
+"""Softmax over the last axis of a QDQ tensor by the DSP extension: largest elements four at a time, one high product.
+
+int8 or uint8[..., C] -> int8 or uint8[..., C], the bytes of the portable kernel. Exponentials stand in the order of the
+elements, so that a vector's largest element only moves where they are read from.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
+from codegen_c.kernels.softmax import qsoftmax
+from codegen_c.kernels.softmax.softmax_vectors import CONSTRAINTS, SoftmaxVectors
+from codegen_c.operators.kinds import QSoftmax
+
+VECTORS = SoftmaxVectors(
+    kernel="qsoftmax_dsp", function="tvm_ext_dsp_softmax",
+    includes=("tvm_ext_dsp_softmax.h", "tvm_ext_dsp.h", "tvm_ext_layer.h", "tvm_ext_requantize.h"), ctype="uint32_t",
+    element_instructions=12, vector_instructions=200,
+)  # fmt: skip
+
+
+def implement(operator: QSoftmax, target: Target, stored: StoredRows) -> Implementation:
+    return VECTORS.implement(operator, qsoftmax.exponentials(operator)[::-1].astype(np.uint32))
+
+
+KERNEL = Kernel(name=VECTORS.kernel, operator=QSoftmax, implement=implement, constraints=CONSTRAINTS)

@@ -1,0 +1,174 @@
+"""Axes of activations that are multiplied keep the order they have: permutations become part of the products.
+
+Rewrite, in a function that multiplies two activations one of which is permuted:
+    matmul(permute_dims(q), permute_dims(k))   ->  permute_dims(einsum(q, k, "bthd,bshd->bths"))
+    f(permute_dims(x))                         ->  permute_dims(f(x))
+    where f is a softmax over the last axis, which stays the last, or works element by element with numbers.
+    So a head's vectors are read where a dense layer has left them, and permutations meet and vanish.
+Leaves alone: functions without such products; permutations that nothing takes up stand where they were read.
+"""
+
+from __future__ import annotations
+
+from string import ascii_lowercase
+
+import tvm
+from tvm import relax
+
+from relay_passes.dataflow import (
+    array_of,
+    bindings,
+    infer,
+    live,
+    map_dataflow,
+    op_name,
+    operands,
+    outputs,
+    rebuild,
+    static_shape,
+    substitute,
+    with_span,
+)
+
+_ELEMENTWISE = frozenset(
+    f"relax.{name}" for name in "quantize dequantize multiply divide add subtract clip nn.relu nn.gelu nn.silu".split()
+)
+Axes = tuple[int, ...]
+
+
+@tvm.transform.module_pass(opt_level=0, name="FoldPermutes")
+class FoldPermutes:
+    """Makes permutations around products of two activations part of them."""
+
+    def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
+        return map_dataflow(mod, _folded)
+
+
+def _folded(func: relax.Function) -> relax.Function:
+    rewriter = _Rewriter(func)
+    sequence = rewriter.run()
+    if not rewriter.products:
+        return func
+    results = [substitute(result, rewriter.replaced) for result in outputs(func)]
+    replaced = [relax.VarBinding(b.var, substitute(b.value, rewriter.replaced)) for b in sequence]
+    return rebuild(func, live(replaced, results), results)
+
+
+class _Rewriter:
+    """Walks the bindings once. stored: of a value that is not there yet, what it is a permutation of, and its axes."""
+
+    def __init__(self, func: relax.Function) -> None:
+        self.original, self.results = bindings(func), outputs(func)
+        self.sequence: list[relax.VarBinding] = []
+        self.stored: dict[relax.Var, tuple[relax.Expr, Axes]] = {}
+        self.integers: dict[relax.Var, relax.VarBinding] = {}
+        """Those of them that a dequantize makes: integers are permuted before it."""
+        self.replaced: dict[relax.Var, relax.Expr] = {}
+        self.products = 0
+
+    def run(self) -> list[relax.VarBinding]:
+        """The bindings rewritten; those that are read no more among them."""
+        for binding in self.original:
+            if not (self._permute(binding) or self._product(binding) or self._follow(binding)):
+                self._demand(binding.value)
+                self.sequence.append(binding)
+        for result in self.results:
+            self._demand(result)
+        return self.sequence
+
+    def _demand(self, value: relax.Expr) -> None:
+        """Writes the permutations of values that are read as they are."""
+        for leaf in operands(value):
+            if leaf in self.stored:
+                source, axes = self.stored.pop(leaf)
+                if leaf in self.integers:
+                    self._demand(self.integers[leaf].value)
+                    self.sequence.append(self.integers[leaf])
+                elif axes == tuple(range(len(axes))):
+                    self.replaced[leaf] = source
+                else:
+                    self.sequence.append(relax.VarBinding(leaf, infer(relax.op.permute_dims(source, axes))))
+
+    def _permute(self, binding: relax.VarBinding) -> bool:
+        if op_name(binding.value) != "relax.permute_dims" or not isinstance(binding.value.args[0], relax.Var):
+            return False
+        source, rank = binding.value.args[0], len(static_shape(binding.var))
+        axes = _axes(binding.value, rank)
+        inner, before = self.stored.get(source, (source, tuple(range(rank))))
+        self.stored[binding.var] = (inner, tuple(before[axis] for axis in axes))
+        return True
+
+    def _product(self, binding: relax.VarBinding) -> bool:
+        """A matmul of activations with permuted operands as an einsum of them as they lie."""
+        if op_name(binding.value) != "relax.matmul" or len(operand_list := list(operands(binding.value))) != 2:
+            return False
+        ranks = {len(static_shape(value)) for value in operand_list}
+        if len(ranks) != 1 or any(array_of(value) is not None for value in operand_list):
+            return False
+        if not any(value in self.stored for value in operand_list) or not _same_stacks(*operand_list):
+            return False
+        rank = ranks.pop()
+        *batch, row, depth, column = ascii_lowercase[: rank + 1]
+        first, axes = self._source(operand_list[0], rank)
+        if axes[-1] != rank - 1:  # rows of the first operand are read as they lie
+            self._demand(operand_list[0])
+            first, axes = operand_list[0], tuple(range(rank))
+        second, other_axes = self._source(operand_list[1], rank)
+        result = [*_placed([*batch, row, depth], axes)[:-1], column]
+        subscripts = "".join(
+            [*_placed([*batch, row, depth], axes), ",", *_placed([*batch, depth, column], other_axes), "->", *result]
+        )
+        call = infer(relax.op.einsum((first, second), subscripts))
+        self.products += 1
+        self._bind(binding, call, axes)
+        return True
+
+    def _source(self, value: relax.Expr, rank: int) -> tuple[relax.Expr, Axes]:
+        return self.stored.get(value, (value, tuple(range(rank))))
+
+    def _follow(self, binding: relax.VarBinding) -> bool:
+        """An operator that may work on the permuted value as it lies."""
+        leaves = [leaf for leaf in operands(binding.value) if isinstance(leaf, relax.Var)]
+        if len(leaves) != 1 or leaves[0] not in self.stored or not isinstance(binding.value, relax.Call):
+            return False
+        source, axes = self.stored[leaves[0]]
+        name, rank = op_name(binding.value), len(axes)
+        arrays = [array for leaf in operands(binding.value) if (array := array_of(leaf)) is not None]
+        if name == "relax.nn.softmax":
+            follows = axes[-1] == rank - 1 and int(binding.value.attrs.axis) % rank == rank - 1
+        else:
+            follows = name in _ELEMENTWISE and all(array.size == 1 and array.ndim <= 1 for array in arrays)
+        if not follows:
+            return False
+        if name == "relax.dequantize":
+            self.integers[binding.var] = binding
+        self._bind(binding, infer(substitute(binding.value, {leaves[0]: source})), axes)
+        return True
+
+    def _bind(self, binding: relax.VarBinding, call: relax.Call, axes: Axes) -> None:
+        """A value that stands for the binding's, with its axes in another order."""
+        value = with_span(call, binding.value.span)
+        if axes == tuple(range(len(axes))):
+            self.sequence.append(relax.VarBinding(binding.var, value))
+            return
+        var = relax.DataflowVar(f"{binding.var.name}.as_stored", call.ty)  # no tensor of the model has this order
+        self.sequence.append(relax.VarBinding(var, value))
+        self.stored[binding.var] = (var, axes)
+
+
+def _placed(labels: list[str], axes: Axes) -> list[str]:
+    """Labels of a tensor's axes, as they are in what it is a permutation of."""
+    found = [""] * len(axes)
+    for label, axis in zip(labels, axes, strict=True):
+        found[axis] = label
+    return found
+
+
+def _axes(permute: relax.Call, rank: int) -> Axes:
+    axes = permute.attrs.axes
+    return tuple(int(axis) % rank for axis in axes) if axes is not None else tuple(reversed(range(rank)))
+
+
+def _same_stacks(first: relax.Expr, second: relax.Expr) -> bool:
+    """True where neither operand repeats its matrices for those of the other."""
+    return static_shape(first)[:-2] == static_shape(second)[:-2]

@@ -1,0 +1,99 @@
+"""Transformers end to end: int8 encoder blocks on boards, attention by rows, a decoder with a cache, a small CCT."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import tvm_ext
+from tests.support import transformer_models as models
+from tests.support.onnx_models import saved
+from tests.support.sweeps import some_of
+from tvm_ext import BuildOptions, Package
+
+KERNELS = {
+    "cortex_m4": {"qmatmul_dsp", "qsoftmax_dsp", "qnormalize_i8", "qconv2d_dsp", "qbinary_dsp", "qunary_i8"},
+    "cortex_m55": {
+        "qmatmul_helium", "qsoftmax_helium", "qnormalize_helium", "qdense_helium", "qbinary_helium", "qunary_helium",
+    },
+}  # fmt: skip
+
+
+WAYS = some_of([("cortex_m4", 4608)], sweep=[("cortex_m4", None), ("cortex_m55", None)])
+
+
+@pytest.mark.board
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_an_encoder_block_is_integers_throughout(way: tuple[str, int | None], tmp_path: Path) -> None:
+    """24 tokens, 32 wide, 4 heads. Scores and what else lives beside them take 6,144 bytes whole, less by rows."""
+    platform, ram = way
+    x = np.random.default_rng(0).standard_normal((6, 1, 24, 32)).astype(np.float32)
+    model = saved(models.encoder_block(24, 32, 4), tmp_path, "block")
+    options = BuildOptions(quantize="int8", ram=ram)
+    report = tvm_ext.build(tvm_ext.load(model), platform, tmp_path / "package", options, calibration={"x": x}).report
+    kernels = {name for step in report["steps"] for name in step["kernel"].split(", ")}
+    assert {name.removesuffix("_in_rows") for name in kernels} == KERNELS[platform], "heads are read as they lie"
+    assert all(operator["snr_db"] > 15 for operator in report["quantization"]["operators"])
+    for on in ("host", "qemu"):
+        assert report["verify"][on]["passed"] and report["verify"][on]["max_abs_error"] == 0
+    if ram:
+        assert any(name.startswith("qsoftmax") and name.endswith("_in_rows") for name in kernels)
+        assert report["arena_bytes"] <= ram
+
+
+@pytest.mark.parametrize("quantized", some_of([True], sweep=[False]))
+def test_a_decoder_by_tokens_gives_the_bits_of_the_whole(quantized: bool, tmp_path: Path) -> None:
+    """Keys and values of the tokens before are kept from run to run; a reset begins another sequence."""
+    packages: dict[bool, Package] = {}
+    for by_tokens in (False, True):
+        model = saved(models.decoder(by_tokens=by_tokens, quantized=quantized), tmp_path, f"decoder_{by_tokens}")
+        states = {name: f"{name}.next" for name in ("keys", "values", "there")} if by_tokens else None
+        module = tvm_ext.load(model, states=states)
+        packages[by_tokens] = tvm_ext.build(module, "host", tmp_path / f"package_{by_tokens}", BuildOptions())
+        assert packages[by_tokens].report["verify"]["host"]["reference"] == "onnxruntime"
+    states = {state["name"]: state["update"] for state in packages[True].report["states"]}
+    assert set(states) == {"keys", "values", "there"}
+    random = np.random.default_rng(5)
+    with packages[False].session() as whole, packages[True].session() as stepwise:
+        for _ in range(2):
+            x = random.standard_normal((1, models.SLOTS, models.WIDTH)).astype(np.float32)
+            expected = whole.run({"x": x})["y"]
+            found = [stepwise.run({"x": x[:, token : token + 1]})["y"] for token in range(models.SLOTS)]
+            np.testing.assert_array_equal(np.concatenate(found, axis=1), expected)
+            stepwise.reset()
+
+
+@pytest.mark.board
+@pytest.mark.parametrize("platform", some_of([], sweep=["cortex_m55"]))
+def test_a_compact_transformer(platform: str, tmp_path: Path) -> None:
+    """A convolution, a pool, a block, tokens weighed and summed, classes."""
+    samples = np.random.default_rng(0).standard_normal((8, 1, 3, 8, 8)).astype(np.float32)
+    model = saved(models.compact_transformer(), tmp_path, "cct")
+    options = BuildOptions(quantize="int8")
+    package = tvm_ext.build(
+        tvm_ext.load(model), platform, tmp_path / "package", options, calibration={"image": samples}
+    )
+    assert all(package.report["verify"][on]["passed"] for on in ("host", "qemu"))
+    assert {step["kernel"] for step in package.report["steps"]} >= KERNELS[platform] - {"qunary_helium"}
+    generic = {step["name"] for step in package.report["steps"] if step["kernel"] == "generic"}
+    assert {name.rstrip("_2") for name in generic} <= {"placed", "weights"}, "a constant added; a softmax of columns"
+
+
+@pytest.mark.parametrize("far", some_of([], sweep=[-1e4, -np.inf]))
+def test_masks_leave_scores_their_scale(far: float, tmp_path: Path) -> None:
+    """Causal attention quantized here: what is left out does not count in any range."""
+    model = models.decoder(by_tokens=False, quantized=False)
+    for tensor in model.graph.initializer:
+        if tensor.name == "mask":
+            array = onnx.numpy_helper.to_array(tensor)
+            tensor.CopyFrom(onnx.numpy_helper.from_array(np.where(array < 0, np.float32(far), array), "mask"))
+    x = np.random.default_rng(0).standard_normal((8, 1, models.SLOTS, models.WIDTH)).astype(np.float32)
+    package = tvm_ext.build(
+        tvm_ext.load(saved(model, tmp_path)), "host", tmp_path / "package", BuildOptions(quantize="int8"),
+        calibration={"x": x},
+    )  # fmt: skip
+    assert all(operator["snr_db"] > 20 for operator in package.report["quantization"]["operators"])
+    assert {operator["dtype"] for operator in package.report["quantization"]["operators"]} == {"int8"}
