@@ -22,34 +22,50 @@ from tvm_ext.next_try import Try
 from tvm_ext.services.job import Job, OpenServices
 from tvm_ext.try_outcome import TryOutcome
 
-_JOB = "tvm_ext.try_job.try_job"
+_TRY, _READ = "tvm_ext.try_job.try_job", "tvm_ext.try_job.read_job"
 
 
 def tries_ahead(forms: Forms, platform: Platform, services: OpenServices) -> Ahead:
-    """Outcomes of a model's tries by services, which begin the likely ones while they have nothing else to do."""
+    """Outcomes of a model's tries by services; those that none has begun are left to who asks.
+
+    The first try is asked for alone, as mostly nothing follows it: services read the model meanwhile.
+    """
     running: dict[tuple[Try, str], Future[bytes]] = {}
+    reading: list[Future[bytes]] = []
     board = platform.to_json()
 
     @cache
     def form(quantize: Quantize) -> str:
         return tvm.ir.save_json(forms(quantize))
 
-    def begun(asked: Asked, options: BuildOptions) -> Future[bytes]:
+    def told(options: BuildOptions) -> str:
+        return options.to_json() if _limits_decide(platform, options) else replace(options, ram=None).to_json()
+
+    def submit(function: str, asked: Asked, options: BuildOptions) -> Future[bytes]:
         method, one = asked
-        told = options.to_json() if _limits_decide(platform, options) else replace(options, ram=None).to_json()
-        if (one, told) not in running:
-            inputs = (json.dumps(asdict(one)), told, board, form(method.options.quantize))
-            running[one, told] = services.submit(Job(function=_JOB, inputs=tuple(text.encode() for text in inputs)))
-        return running[one, told]
+        inputs = (json.dumps(asdict(one)), told(options), board, form(method.options.quantize))
+        return services.submit(Job(function=function, inputs=tuple(text.encode() for text in inputs)))
+
+    def begin(likely: Iterator[Asked], options: BuildOptions) -> None:
+        """Hand over tries until all services have something to do."""
+        while sum(not other.done() for other in (*reading, *running.values())) < services.at_once:
+            if (following := next(likely, None)) is None:
+                return
+            key = following[1], told(options)
+            if key not in running:
+                running[key] = submit(_TRY, following, options)
 
     def ahead(asked: Asked, options: BuildOptions, likely: Iterator[Asked]) -> TryOutcome | None:
-        future = begun(asked, options)
+        if not reading:
+            reading.extend(submit(_READ, asked, options) for _ in range(services.at_once))
+            return None
+        begin(likely, options)
+        future = running.get((asked[1], told(options)))
+        if future is None:
+            return None
         while not future.done():
-            busy = [other for other in running.values() if not other.done()]
-            if len(busy) < services.at_once and (following := next(likely, None)):
-                begun(following, options)
-            else:
-                wait([future] if len(busy) > services.at_once else busy, return_when=FIRST_COMPLETED)
+            wait([other for other in running.values() if not other.done()], return_when=FIRST_COMPLETED)
+            begin(likely, options)
         return None if future.exception() else TryOutcome.from_json(future.result())
 
     return ahead

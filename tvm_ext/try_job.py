@@ -1,4 +1,4 @@
-"""A try to make a model fit as the job of a service."""
+"""Jobs of a service: a try to make a model fit, and what comes before it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,32 @@ import tvm
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.fit_methods import fit_methods
-from tvm_ext.fitter import Fitter
+from tvm_ext.fitter import Asked, Fitter
 from tvm_ext.next_try import Try
 from tvm_ext.pipeline import fitter_of
 
 
 def try_job(one: bytes, options: bytes, platform: bytes, module: bytes) -> bytes:
     """Outcome of a try as JSON. options: with the limits of memories; module: in the form that the method compiles."""
+    asked, chosen, fitter = _read(one, options, platform, module)
+    return fitter.outcome(asked, chosen, iter(())).to_json().encode()
+
+
+def read_job(one: bytes, options: bytes, platform: bytes, module: bytes) -> bytes:
+    """Nothing: what the tries of a module in one form share is known to this process from now on."""
+    (method, _), chosen, fitter = _read(one, options, platform, module)
+    for other in fit_methods(chosen):
+        if other.options.quantize == method.options.quantize:
+            fitter.offers(other)
+    return b""
+
+
+def _read(one: bytes, options: bytes, platform: bytes, module: bytes) -> tuple[Asked, BuildOptions, Fitter]:
     values = json.loads(one)
     values["less_bytes"] = tuple((memory, num_bytes) for memory, num_bytes in values["less_bytes"])
     asked, chosen = Try(**values), BuildOptions.from_json(options.decode())
     method = next(method for method in fit_methods(chosen) if method.name == asked.method)
-    fitter = _known_model(replace(chosen, ram=None).to_json(), platform, module)
-    return fitter.outcome((method, asked), chosen, iter(())).to_json().encode()
+    return (method, asked), chosen, _known_model(replace(chosen, ram=None).to_json(), platform, module)
 
 
 @lru_cache(maxsize=2)

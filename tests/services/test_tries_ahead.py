@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from tvm_ext.core.errors import BadOptions, DoesNotFit
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.fit_methods import fit_methods
-from tvm_ext.fitter import Asked
 from tvm_ext.next_try import Try
 from tvm_ext.services.job import Job
 from tvm_ext.services.work import run
@@ -35,7 +33,7 @@ def test_a_package_is_the_same_by_processes_by_an_executor_and_alone(
     assert files_of(tvm_ext.build(module, BOARD, tmp_path / "two", options, jobs=2).folder) == alone
     with ThreadPoolExecutor(1) as pool:
         assert files_of(tvm_ext.build(module, BOARD, tmp_path / "pool", options, executor=pool).folder) == alone
-    monkeypatch.setattr("tvm_ext.tries_ahead._JOB", "tests.support.small_jobs.raises")
+    monkeypatch.setattr("tvm_ext.tries_ahead._TRY", "tests.support.small_jobs.raises")
     assert files_of(tvm_ext.build(module, BOARD, tmp_path / "lost", options, jobs=2).folder) == alone
 
 
@@ -77,20 +75,25 @@ class _Held:
 def test_as_many_likely_tries_begin_as_there_are_services(digits: Path) -> None:
     module, options, services = tvm_ext.load(digits / "digits.onnx"), BuildOptions(), _Held()
     methods = {method.name: method for method in fit_methods(options)}
-    whole = methods["whole"], Try(method="whole")
-
-    def likely() -> Iterator[Asked]:
-        yield methods["least scratch"], Try(method="least scratch")
-        job, future = services.jobs[0]
-        threading.Timer(0.2, lambda: future.set_result(run(job.function, *job.inputs))).start()
-        yield methods["split"], Try(method="split")
-        raise AssertionError("all services have something to do")
-
+    asked = [(methods[name], Try(method=name)) for name in ("whole", "least scratch", "split", "patches", "recompute")]
     ahead = tries_ahead(lambda _: module, BOARD, services)
-    outcome = ahead(whole, options, likely())
-    assert outcome is not None and outcome.num_bytes[BOARD.activations] == 11_264
-    assert ahead(whole, BuildOptions(ram=5_000), iter(())) == outcome  # no limit matters to it
-    assert [json.loads(job.inputs[0])["method"] for job, _ in services.jobs] == ["whole", "least scratch", "split"]
+
+    def tried() -> list[str]:
+        """Tries that were handed over, behind the jobs that read the model."""
+        return [json.loads(job.inputs[0])["method"] for job, _ in services.jobs[services.at_once :]]
+
+    assert ahead(asked[0], options, iter(asked[1:])) is None and tried() == []
+    assert len(services.jobs) == services.at_once
+    for job, future in services.jobs:
+        future.set_result(run(job.function, *job.inputs))
+    assert ahead(asked[1], options, iter(asked[2:])) is None  # nobody else has begun it
+    assert tried() == ["split", "patches", "recompute"]
+    job, future = services.jobs[services.at_once]
+    threading.Timer(0.2, lambda: future.set_result(run(job.function, *job.inputs))).start()
+    outcome = ahead(asked[2], options, iter([asked[1]]))
+    assert outcome is not None and outcome.num_bytes[BOARD.activations] < 11_264
+    assert ahead(asked[2], BuildOptions(ram=5_000), iter(())) == outcome  # no limit matters to it
+    assert tried() == ["split", "patches", "recompute", "least scratch"]  # as soon as one has come
 
 
 def test_an_outcome_is_its_text_again() -> None:

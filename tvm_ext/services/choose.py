@@ -39,10 +39,13 @@ def chosen_services(
 def opened_services(
     jobs: int, executor: Executor | None = None, scheduler: str | None = None
 ) -> Iterator[OpenServices | None]:
-    """Services for jobs one by one; None where one process is all there is. Raises BadOptions, MissingTool."""
+    """Services for jobs one by one, beside this process, which is one of `jobs`; None where there is no other.
+
+    Raises BadOptions, MissingTool.
+    """
     check_services(jobs, executor, scheduler)
     if jobs == 1 and executor is None and scheduler is None:
         yield None
         return
-    with chosen_services(jobs, executor, scheduler, ChildLimits()) as services, services.opened() as opened:
+    with chosen_services(max(1, jobs - 1), executor, scheduler, ChildLimits()) as services, services.opened() as opened:
         yield opened
