@@ -51,15 +51,17 @@ class Way:
 
 Asked = tuple[FitMethod, Try]
 Ahead = Callable[[Asked, BuildOptions, Iterator[Asked]], TryOutcome | None]
-"""Outcome of a try that somebody else compiles, and may begin those that are likely to follow; None: it came to no
-end there. Options: with the limits of memories."""
+"""Outcome of a try that somebody else compiles, who may begin those that are likely to follow; None: nobody does, or it
+came to no end there. Options: with the limits of memories."""
 
 
 class Fitter:
     """One model, ready to be compiled by any method within any limit. ahead: who compiles tries beside this one."""
 
-    def __init__(self, stages: Stages, platform: Platform, ahead: Ahead | None = None) -> None:
-        self.stages, self.platform, self.ahead = stages, platform, ahead
+    ahead: Ahead | None = None
+
+    def __init__(self, stages: Stages, platform: Platform) -> None:
+        self.stages, self.platform = stages, platform
         self._made: dict[Hashable, Any] = {}
 
     def offers(self, method: FitMethod) -> tuple[Offer, ...]:
@@ -85,8 +87,11 @@ class Fitter:
 
         Raises UnsupportedModel.
         """
-        if self.ahead and (known := self.ahead(asked, options, likely)):
-            return known
+        known = self.ahead(asked, options, likely) if self.ahead else None
+        return known or self.outcome_here(asked, options)
+
+    def outcome_here(self, asked: Asked, options: BuildOptions) -> TryOutcome:
+        """The same without help."""
         try:
             return TryOutcome.of(self.compiled(*asked, options))
         except PlanRejected as rejected:

@@ -28,7 +28,7 @@ from tvm_ext.load import load
 from tvm_ext.model_forms import Forms, calibration_of, forms_of, streamed_forms
 from tvm_ext.services.job import OpenServices
 from tvm_ext.stages import backend_of, before_order, computes_floats, from_memory, order, sharing
-from tvm_ext.tries_ahead import tries_ahead
+from tvm_ext.tries_ahead import TriesAhead
 from tvm_ext.whole_region import refuse_floats, single_region
 
 
@@ -106,7 +106,10 @@ def fitter_of(forms: Forms, platform: Platform, options: BuildOptions, services:
         backend=backend,
         rank=guide.learned_rank() if options.guide == "learned" else None,
     )
-    return Fitter(stages, platform, tries_ahead(forms, platform, services) if services else None)
+    fitter = Fitter(stages, platform)
+    if services:
+        fitter.ahead = TriesAhead(forms, platform, services, fitter.outcome_here).outcome
+    return fitter
 
 
 def _compiled(

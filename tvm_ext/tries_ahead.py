@@ -7,68 +7,89 @@ services, and what was compiled in vain is left.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
+from contextlib import suppress
 from dataclasses import asdict, replace
-from functools import cache
+from itertools import islice
 
 import tvm
 
+from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
-from tvm_ext.fitter import Ahead, Asked
+from tvm_ext.fitter import Asked
 from tvm_ext.model_forms import Forms
 from tvm_ext.next_try import Try
 from tvm_ext.services.job import Job, OpenServices
 from tvm_ext.try_outcome import TryOutcome
 
+QUEUED = 4
+"""Tries handed over beyond those that services do at once: some come to nothing in no time."""
 _TRY, _READ = "tvm_ext.try_job.try_job", "tvm_ext.try_job.read_job"
+Compute = Callable[[Asked, BuildOptions], object]
+_Key = tuple[Try, str]
 
 
-def tries_ahead(forms: Forms, platform: Platform, services: OpenServices) -> Ahead:
-    """Outcomes of a model's tries by services; those that none has begun are left to who asks.
+class TriesAhead:
+    """Outcomes of a model's tries by services, which have likely ones to do while this process is busy with one.
 
-    The first try is asked for alone, as mostly nothing follows it: services read the model meanwhile.
+    compute: does a try here, and keeps what it comes to. The first try is asked for alone, as mostly nothing follows
+    it: services read the model meanwhile.
     """
-    running: dict[tuple[Try, str], Future[bytes]] = {}
-    reading: list[Future[bytes]] = []
-    board = platform.to_json()
 
-    @cache
-    def form(quantize: Quantize) -> str:
-        return tvm.ir.save_json(forms(quantize))
+    def __init__(self, forms: Forms, platform: Platform, services: OpenServices, compute: Compute) -> None:
+        self._forms, self._platform, self._services, self._compute = forms, platform, services, compute
+        self._handed_over: dict[_Key, tuple[Asked, Future[bytes]]] = {}
+        self._own = set[_Key]()
+        self._texts: dict[Quantize, str] = {}
 
-    def told(options: BuildOptions) -> str:
-        return options.to_json() if _limits_decide(platform, options) else replace(options, ram=None).to_json()
-
-    def submit(function: str, asked: Asked, options: BuildOptions) -> Future[bytes]:
-        method, one = asked
-        inputs = (json.dumps(asdict(one)), told(options), board, form(method.options.quantize))
-        return services.submit(Job(function=function, inputs=tuple(text.encode() for text in inputs)))
-
-    def begin(likely: Iterator[Asked], options: BuildOptions) -> None:
-        """Hand over tries until all services have something to do."""
-        while sum(not other.done() for other in (*reading, *running.values())) < services.at_once:
-            if (following := next(likely, None)) is None:
-                return
-            key = following[1], told(options)
-            if key not in running:
-                running[key] = submit(_TRY, following, options)
-
-    def ahead(asked: Asked, options: BuildOptions, likely: Iterator[Asked]) -> TryOutcome | None:
-        if not reading:
-            reading.extend(submit(_READ, asked, options) for _ in range(services.at_once))
+    def outcome(self, asked: Asked, options: BuildOptions, likely: Iterator[Asked]) -> TryOutcome | None:
+        """Outcome of a try by a service; None where none has begun it, or comes to an end with it."""
+        key = asked[1], self._told(options)
+        if not self._own:
+            for _ in range(self._services.at_once):
+                self._submit(_READ, asked, options)
+        else:
+            self._hand_over(likely, options)
+        if key in self._own or key not in self._handed_over or self._taken_back(key):
+            self._own.add(key)
             return None
-        begin(likely, options)
-        future = running.get((asked[1], told(options)))
-        if future is None:
-            return None
+        future = self._handed_over[key][1]
         while not future.done():
-            wait([other for other in running.values() if not other.done()], return_when=FIRST_COMPLETED)
-            begin(likely, options)
+            waiting = (one for one in self._handed_over if one[1] == key[1] and one not in self._own)
+            following = next((one for one in waiting if self._taken_back(one)), None)
+            if following is None:
+                wait([future])
+            else:
+                self._own.add(following)
+                with suppress(UnsupportedModel):  # who asks for it will meet it again
+                    self._compute(self._handed_over[following][0], options)
         return None if future.exception() else TryOutcome.from_json(future.result())
 
-    return ahead
+    def _hand_over(self, likely: Iterator[Asked], options: BuildOptions) -> None:
+        """Hand over tries, so many that no service has to wait for this process."""
+        waiting = sum(not future.done() for _, future in self._handed_over.values())
+        for following in islice(likely, max(0, self._services.at_once + QUEUED - waiting)):
+            key = following[1], self._told(options)
+            if key not in self._own and key not in self._handed_over:
+                self._handed_over[key] = following, self._submit(_TRY, following, options)
+
+    def _taken_back(self, key: _Key) -> bool:
+        """True for a try that no service has begun, and none will."""
+        return self._handed_over[key][1].cancel()
+
+    def _told(self, options: BuildOptions) -> str:
+        """Options by which outcomes differ."""
+        return (options if _limits_decide(self._platform, options) else replace(options, ram=None)).to_json()
+
+    def _submit(self, function: str, asked: Asked, options: BuildOptions) -> Future[bytes]:
+        method, one = asked
+        quantize = method.options.quantize
+        if quantize not in self._texts:
+            self._texts[quantize] = tvm.ir.save_json(self._forms(quantize))
+        inputs = (json.dumps(asdict(one)), self._told(options), self._platform.to_json(), self._texts[quantize])
+        return self._services.submit(Job(function=function, inputs=tuple(text.encode() for text in inputs)))
 
 
 def _limits_decide(platform: Platform, options: BuildOptions) -> bool:

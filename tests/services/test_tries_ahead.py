@@ -18,7 +18,7 @@ from tvm_ext.fit_methods import fit_methods
 from tvm_ext.next_try import Try
 from tvm_ext.services.job import Job
 from tvm_ext.services.work import run
-from tvm_ext.tries_ahead import tries_ahead
+from tvm_ext.tries_ahead import TriesAhead
 from tvm_ext.try_outcome import TryOutcome
 
 BOARD = Platform.load("cortex_m4")
@@ -62,7 +62,7 @@ def test_services_that_are_none_are_refused(jobs: int, scheduler: str | None, di
 class _Held:
     """Services that do nothing until they are told to."""
 
-    at_once = 3
+    at_once = 1
 
     def __init__(self) -> None:
         self.jobs: list[tuple[Job, Future[bytes]]] = []
@@ -71,29 +71,36 @@ class _Held:
         self.jobs.append((job, Future[bytes]()))
         return self.jobs[-1][1]
 
+    def do(self, index: int) -> None:
+        """Do a job in the time to come."""
+        job, future = self.jobs[index]
+        future.set_running_or_notify_cancel()
+        threading.Timer(0.3, lambda: future.set_result(run(job.function, *job.inputs))).start()
 
-def test_as_many_likely_tries_begin_as_there_are_services(digits: Path) -> None:
+
+def test_services_have_what_follows_and_this_process_what_none_has_begun(digits: Path) -> None:
     module, options, services = tvm_ext.load(digits / "digits.onnx"), BuildOptions(), _Held()
     methods = {method.name: method for method in fit_methods(options)}
-    asked = [(methods[name], Try(method=name)) for name in ("whole", "least scratch", "split", "patches", "recompute")]
-    ahead = tries_ahead(lambda _: module, BOARD, services)
+    whole, lean, split, strips = [
+        (methods[name], Try(method=name)) for name in ("whole", "least scratch", "split", "patches")
+    ]
+    done_here: list[str] = []
+    tries = TriesAhead(lambda _: module, BOARD, services, lambda asked, _: done_here.append(asked[1].method))
 
-    def tried() -> list[str]:
-        """Tries that were handed over, behind the jobs that read the model."""
-        return [json.loads(job.inputs[0])["method"] for job, _ in services.jobs[services.at_once :]]
+    def handed_over() -> list[str]:
+        return [json.loads(job.inputs[0])["method"] for job, _ in services.jobs[1:]]
 
-    assert ahead(asked[0], options, iter(asked[1:])) is None and tried() == []
-    assert len(services.jobs) == services.at_once
-    for job, future in services.jobs:
-        future.set_result(run(job.function, *job.inputs))
-    assert ahead(asked[1], options, iter(asked[2:])) is None  # nobody else has begun it
-    assert tried() == ["split", "patches", "recompute"]
-    job, future = services.jobs[services.at_once]
-    threading.Timer(0.2, lambda: future.set_result(run(job.function, *job.inputs))).start()
-    outcome = ahead(asked[2], options, iter([asked[1]]))
+    assert tries.outcome(whole, options, iter([lean, split])) is None and handed_over() == []
+    assert services.jobs[0][0].function.endswith("read_job")
+    services.do(0)
+    assert tries.outcome(lean, options, iter([whole, split, strips])) is None
+    assert handed_over() == ["split", "patches"]  # not what is done here
+    services.do(1)
+    outcome = tries.outcome(split, options, iter([strips]))
     assert outcome is not None and outcome.num_bytes[BOARD.activations] < 11_264
-    assert ahead(asked[2], BuildOptions(ram=5_000), iter(())) == outcome  # no limit matters to it
-    assert tried() == ["split", "patches", "recompute", "least scratch"]  # as soon as one has come
+    assert done_here == ["patches"] and tries.outcome(strips, options, iter(())) is None
+    assert tries.outcome(split, BuildOptions(ram=5_000), iter(())) == outcome  # no limit matters to it
+    assert handed_over() == ["split", "patches"]
 
 
 def test_an_outcome_is_its_text_again() -> None:
