@@ -24,8 +24,6 @@ from tvm_ext.next_try import Try
 from tvm_ext.services.job import Job, OpenServices
 from tvm_ext.try_outcome import TryOutcome
 
-QUEUED = 4
-"""Tries handed over beyond those that services do at once: some come to nothing in no time."""
 _TRY, _READ = "tvm_ext.try_job.try_job", "tvm_ext.try_job.read_job"
 Compute = Callable[[Asked, BuildOptions], object]
 _Key = tuple[Try, str]
@@ -42,7 +40,7 @@ class TriesAhead:
         self._forms, self._platform, self._services, self._compute = forms, platform, services, compute
         self._handed_over: dict[_Key, tuple[Asked, Future[bytes]]] = {}
         self._own = set[_Key]()
-        self._texts: dict[Quantize, str] = {}
+        self._texts: dict[Quantize, bytes] = {}
 
     def outcome(self, asked: Asked, options: BuildOptions, likely: Iterator[Asked]) -> TryOutcome | None:
         """Outcome of a try by a service; None where none has begun it, or comes to an end with it."""
@@ -68,12 +66,15 @@ class TriesAhead:
         return None if future.exception() else TryOutcome.from_json(future.result())
 
     def _hand_over(self, likely: Iterator[Asked], options: BuildOptions) -> None:
-        """Hand over tries, so many that no service has to wait for this process."""
-        waiting = sum(not future.done() for _, future in self._handed_over.values())
-        for following in islice(likely, max(0, self._services.at_once + QUEUED - waiting)):
-            key = following[1], self._told(options)
+        """Hand over tries in the order in which they may be asked for, and take back those that no longer may."""
+        told = self._told(options)
+        following = {(asked[1], told): asked for asked in islice(likely, self._services.most_ahead)}
+        for key in [key for key in self._handed_over if key not in following and key not in self._own]:
+            if self._taken_back(key):
+                del self._handed_over[key]
+        for key, asked in following.items():
             if key not in self._own and key not in self._handed_over:
-                self._handed_over[key] = following, self._submit(_TRY, following, options)
+                self._handed_over[key] = asked, self._submit(_TRY, asked, options)
 
     def _taken_back(self, key: _Key) -> bool:
         """True for a try that no service has begun, and none will."""
@@ -87,9 +88,10 @@ class TriesAhead:
         method, one = asked
         quantize = method.options.quantize
         if quantize not in self._texts:
-            self._texts[quantize] = tvm.ir.save_json(self._forms(quantize))
-        inputs = (json.dumps(asdict(one)), self._told(options), self._platform.to_json(), self._texts[quantize])
-        return self._services.submit(Job(function=function, inputs=tuple(text.encode() for text in inputs)))
+            self._texts[quantize] = tvm.ir.save_json(self._forms(quantize)).encode()
+        texts = json.dumps(asdict(one)), self._told(options), self._platform.to_json()
+        inputs = (*(text.encode() for text in texts), self._texts[quantize])
+        return self._services.submit(Job(function=function, inputs=inputs))
 
 
 def _limits_decide(platform: Platform, options: BuildOptions) -> bool:

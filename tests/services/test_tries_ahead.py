@@ -62,7 +62,7 @@ def test_services_that_are_none_are_refused(jobs: int, scheduler: str | None, di
 class _Held:
     """Services that do nothing until they are told to."""
 
-    at_once = 1
+    at_once, most_ahead = 1, 8
 
     def __init__(self) -> None:
         self.jobs: list[tuple[Job, Future[bytes]]] = []

@@ -78,7 +78,7 @@ class ExecutorServices:
 class _Opened:
     """An executor, which takes jobs one by one."""
 
-    at_once = MOST_AHEAD
+    at_once = most_ahead = MOST_AHEAD
 
     def __init__(self, executor: Executor) -> None:
         self.executor = executor

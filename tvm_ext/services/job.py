@@ -40,10 +40,17 @@ class JobOutcome:
 
 
 class OpenServices(Protocol):
-    """Whoever does jobs that are handed over one by one. at_once: as many as are worth handing over."""
+    """Whoever does jobs that are handed over one by one, in the order in which they come.
+
+    at_once: jobs that are done at once. most_ahead: jobs that may be handed over before it is known that they are
+    needed.
+    """
 
     @property
     def at_once(self) -> int: ...
+
+    @property
+    def most_ahead(self) -> int: ...
 
     def submit(self, job: Job) -> Future[bytes]: ...
 

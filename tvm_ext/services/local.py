@@ -16,6 +16,9 @@ from tvm_ext.services.job import Job, JobOutcome, OpenServices
 TRIES = 3
 """Processes that a job may cost: what ends one may be the job, or somebody else."""
 
+MOST_AHEAD = 64
+"""Jobs that may wait for a process: they cost nothing."""
+
 _WORK = "tvm_ext.services.work"
 
 
@@ -112,6 +115,8 @@ class _Service:
 
 class _Opened:
     """Services that take turns: each job goes to one that is free."""
+
+    most_ahead = MOST_AHEAD
 
     def __init__(self, services: list[_Service], threads: ThreadPoolExecutor) -> None:
         self.at_once = len(services)
