@@ -6,7 +6,7 @@ import json
 import shutil
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -94,13 +94,14 @@ def build(
         (new / TRACE_FILE).write_text(compiled.trace(ModelOrigin.read(mod).nodes), encoding="utf-8")
         say(f"compiling the C for {platform.name}")
         objects = new / "build"
-        artifacts = compile_package(new, compiled, options, objects)
-        image = make_image(new, compiled, options, objects) if options.image else None
         with _threads(jobs) as threads:
-            verifying = _verifying(threads, new, subject, artifacts, targets, say)
-            assured = threads.submit(measured_assurance, new, compiled, artifacts.elf, targets, say)
+            compiling = threads.submit(compile_package, new, compiled, options, objects)
+            verifying = _verifying(threads, new, subject, compiling, targets, say)
+            assuring = threads.submit(lambda: measured_assurance(new, compiled, compiling.result().elf, targets, say))
+            artifacts = compiling.result()
+            image = make_image(new, compiled, options, objects) if options.image else None
             verified, board = verifying()
-            assurance = assured.result()
+            assurance = assuring.result()
         shutil.rmtree(objects)
         runs = _run_image(image, subject, board, say) if image and board else None
         report = make_report(
@@ -168,7 +169,7 @@ def _threads(jobs: int) -> Generator[ThreadPoolExecutor]:
 
 
 def _verifying(
-    threads: ThreadPoolExecutor, folder: Path, subject: Subject, artifacts: Artifacts, targets: Sequence[str],
+    threads: ThreadPoolExecutor, folder: Path, subject: Subject, compiling: Future[Artifacts], targets: Sequence[str],
     say: Progress,
 ) -> Callable[[], Verified]:  # fmt: skip
     """Runs that begin now, and what they come to when it is asked for. That raises VerificationFailed."""
@@ -178,16 +179,19 @@ def _verifying(
 
     def on_host() -> tuple[list[dict[str, np.ndarray]], list[str]]:
         say("running on the host")
-        with HostModel(folder, compiled.interface, toolchain=QUICK_TOOLCHAIN, objects=artifacts.on_host) as model:
+        is_host = not compiled.platform.toolchain_of(compiled.platform.processor).prefix
+        objects = compiling.result().on_host if is_host else ()
+        with HostModel(folder, compiled.interface, toolchain=QUICK_TOOLCHAIN, objects=objects) as model:
             host = host_outputs(model, subject.samples)
         return host, _drivers_at_once(folder, subject, host) if drivers_of(compiled.program) else []
 
     def on_board() -> QemuResult | None:
-        if "qemu" not in targets or not artifacts.elf:
+        elf = compiling.result().elf
+        if "qemu" not in targets or not elf:
             return None
         say("running on the board in QEMU")
         return run_qemu(
-            artifacts.elf, compiled.platform, compiled.interface, subject.samples,
+            elf, compiled.platform, compiled.interface, subject.samples,
             time_limit_s=board_seconds(compiled.modelled_instructions, len(subject.samples)),
             parallel=compiled.parallel,
         )  # fmt: skip

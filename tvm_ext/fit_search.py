@@ -51,7 +51,9 @@ def search(
     limits = {**options.limits_bytes(platform), platform.activations: limit}
     results: list[Tried] = []
     refused = ""
-    while (tries := likely_tries(methods, fitter.offers, results, limit)) and (one := next(tries, None)):
+    while (tries := likely_tries(methods, fitter.offers, results, limit, fitter.known_offers)) and (
+        one := next(tries, None)
+    ):
         by_name = {method.name: method for method in methods}
         likely = ((by_name[other.method], other) for other in tries)
         try:

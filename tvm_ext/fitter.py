@@ -74,6 +74,10 @@ class Fitter:
 
         return self._once(("offers", method.name), make)
 
+    def known_offers(self, method: FitMethod) -> tuple[Offer, ...]:
+        """The same where it is known by now; else none."""
+        return self._made.get(("offers", method.name), ())
+
     def way(self, method: FitMethod, index: int) -> Way:
         """The way that an offer stands for."""
         budget = self.offers(method)[index].budget_bytes

@@ -107,12 +107,16 @@ def next_try(methods: Sequence[Method], offers: Offers, history: Sequence[Tried]
 
 
 def likely_tries(
-    methods: Sequence[Method], offers: Offers, history: Sequence[Tried], limit_bytes: int
+    methods: Sequence[Method], offers: Offers, history: Sequence[Tried], limit_bytes: int, known: Offers
 ) -> Iterator[Try]:
-    """The next try, and those that follow where none comes within the limit: they may begin before it has ended."""
-    ahead = [*history]
-    while one := next_try(methods, offers, ahead, limit_bytes):
+    """The next try, and those that follow where none comes within the limit: they may begin before it has ended.
+
+    known: offers without any work, none for methods that are not in the history and were not asked for theirs.
+    """
+    ahead, source = [*history], offers
+    while one := next_try(methods, source, ahead, limit_bytes):
         yield one
+        source = known
         method = next(method for method in methods if method.name == one.method)
         promised = offers(method)[one.index].arena_bytes
         ahead.append(Tried(one=one, arena_bytes=max(promised, limit_bytes + 1)))

@@ -130,9 +130,19 @@ def test_nothing_fits_and_the_least_of_each_method_is_tried_for_the_error() -> N
 def test_tries_where_nothing_fits_are_known_before_they_end() -> None:
     offers = offers_of(CHAIN)
     methods = [method for method in TABLE if method.name in CHAIN]
-    likely = list(likely_tries(methods, lambda method: offers[method.name], (), 1))
-    assert likely == [tried.one for tried in played(CHAIN, 1)]
-    assert next(likely_tries(methods, lambda method: offers[method.name], played(CHAIN, 2000), 2000), None) is None
+
+    def all_of(method: Method) -> tuple[Offer, ...]:
+        return offers[method.name]
+
+    expected = [tried.one for tried in played(CHAIN, 1)]
+    assert list(likely_tries(methods, all_of, (), 1, all_of)) == expected
+    assert next(likely_tries(methods, all_of, played(CHAIN, 2000), 2000, all_of), None) is None
+
+    def of_splits(method: Method) -> tuple[Offer, ...]:
+        return offers[method.name] if method.name in ("whole", "split") else ()
+
+    known = list(likely_tries(methods, all_of, (), 1, of_splits))
+    assert known == [one for one in expected if one.method in ("whole", "split")]
 
 
 def test_the_least_that_comes_to_something_is_searched_for() -> None:
