@@ -18,6 +18,8 @@ C_TYPES = {
     **dict.fromkeys(NARROW_FLOATS, "uint16_t"),
     **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
+TYPES_OF_C = tuple(dtype for dtype in C_TYPES if dtype not in NARROW_FLOATS)
+"""Element types that C11 computes with: not floats of 16 bits, which it holds as bits."""
 
 
 def float_literal(value: float) -> str:

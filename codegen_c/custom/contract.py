@@ -14,7 +14,7 @@ from typing import Any, Self, cast
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES
+from codegen_c.c_text.text import TYPES_OF_C
 
 Array = np.ndarray[Any, Any]
 OptionValue = bool | int | float | str | bytes | tuple[int, ...] | tuple[float, ...] | None
@@ -105,8 +105,8 @@ class CustomCode:
                 f"{len(call.present)} and {results}"
             )
         for name, table in self.tables.items():
-            if str(table.dtype) not in C_TYPES:
-                return f"its table {name!r} is of type {table.dtype}; C11 has {', '.join(C_TYPES)}"
+            if str(table.dtype) not in TYPES_OF_C:
+                return f"its table {name!r} is of type {table.dtype}; C11 has {', '.join(TYPES_OF_C)}"
         wrong = [name for name in self.headers if not _HEADER.fullmatch(name)]
         return f"its header {wrong[0]!r} is not named like my_operator.h" if wrong else None
 

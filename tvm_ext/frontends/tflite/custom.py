@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 from tvm import relax
 
-from codegen_c.c_text.text import C_TYPES
+from codegen_c.c_text.text import TYPES_OF_C
 from codegen_c.custom.contract import CustomCall, CustomOperator, CustomState, CustomTensor, call_to_json
 from codegen_c.custom.registry import GROUP, custom_operator
 from relay_passes.dataflow import array_of, constant, dict_attrs, static_shape
@@ -41,9 +41,9 @@ def refusal_of_custom(file: TfliteFile, node: TfliteNode) -> str | None:
     if operator is None:
         return _MISSING
     tensors = [file.tensors[index] for index in (*node.inputs, *node.outputs) if index >= 0]
-    wrong = next((tensor for tensor in tensors if tensor.dtype not in C_TYPES), None)
+    wrong = next((tensor for tensor in tensors if tensor.dtype not in TYPES_OF_C), None)
     if wrong is not None:
-        return f"its tensor {wrong.name!r} is of type {wrong.type_name}; C11 has {', '.join(C_TYPES)}"
+        return f"its tensor {wrong.name!r} is of type {wrong.type_name}; C11 has {', '.join(TYPES_OF_C)}"
     if -1 in node.outputs or not node.outputs:
         return "an output is left out"
     if all(index < 0 or file.tensors[index].data is not None for index in node.inputs):
@@ -161,9 +161,9 @@ def _with_shapes(call: CustomCall, given: Sequence[relax.Expr]) -> CustomCall:
 
 def _states(operator: CustomOperator, call: CustomCall) -> list[CustomState]:
     states = list(_asked(operator, "states", partial(operator.states, call)))
-    wrong = next((state for state in states if str(state.initial.dtype) not in C_TYPES), None)
+    wrong = next((state for state in states if str(state.initial.dtype) not in TYPES_OF_C), None)
     if wrong is not None:
-        raise Refused(f"its state {wrong.name!r} is of type {wrong.initial.dtype}; C11 has {', '.join(C_TYPES)}")
+        raise Refused(f"its state {wrong.name!r} is of type {wrong.initial.dtype}; C11 has {', '.join(TYPES_OF_C)}")
     return states
 
 
