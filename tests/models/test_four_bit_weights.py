@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tvm
-from onnx import helper
 
 import tvm_ext
 from codegen_c.backend.build import Compiled
 from tests.models.test_quantize import accuracy
+from tests.support.four_bits import small_weights
 from tests.support.onnx_models import NODE, model_of, saved, weights
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions, Package, Platform
@@ -22,45 +22,6 @@ from tvm_ext.pipeline import compile_model, compile_within
 from tvm_ext.tvm_compile import relax_pipeline
 
 INT4 = BuildOptions(quantize="int8", weights="int4", min_snr_db=-100.0, verify=("host",))
-
-
-def network(folder: Path) -> Path:
-    """A convolution, a depthwise one, a 1x1 one and a dense layer in QDQ form, their int8 weights from -8 to 7."""
-    random = np.random.default_rng(11)
-    nodes, arrays = [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["x.q"])], {
-        "s": np.float32(0.05), "z": np.int8(-3),
-    }  # fmt: skip
-    last = "x"
-
-    def activation(name: str, scale: float) -> None:
-        arrays[f"{name}.s"], arrays[f"{name}.z"] = np.float32(scale), np.int8(5)
-        nodes.append(helper.make_node("QuantizeLinear", [name, f"{name}.s", f"{name}.z"], [f"{name}.q"]))
-        nodes.append(helper.make_node("DequantizeLinear", [f"{name}.q", f"{name}.s", f"{name}.z"], [f"{name}.d"]))
-
-    def layer(name: str, operator: str, shape: tuple[int, ...], scale: float, **attributes: object) -> None:
-        nonlocal last
-        axis = 1 if operator == "Gemm" else 0
-        channels = shape[axis]
-        arrays[f"{name}.w"] = random.integers(-8, 8, shape).astype(np.int8)
-        arrays[f"{name}.ws"] = random.uniform(0.01, 0.03, channels).astype(np.float32)
-        arrays[f"{name}.wz"] = np.zeros(channels, np.int8)
-        source = f"{last}.d"
-        nodes.append(
-            helper.make_node("DequantizeLinear", [f"{name}.w", f"{name}.ws", f"{name}.wz"], [f"{name}.wd"], axis=axis)
-        )
-        nodes.append(helper.make_node(operator, [source, f"{name}.wd"], [name], **attributes))
-        activation(name, scale)
-        last = name
-
-    nodes.append(helper.make_node("DequantizeLinear", ["x.q", "s", "z"], ["x.d"]))
-    layer("conv", "Conv", (10, 3, 3, 3), 0.03, pads=[1, 1, 1, 1])
-    layer("deep", "Conv", (10, 1, 3, 3), 0.03, pads=[1, 1, 1, 1], group=10)
-    layer("point", "Conv", (7, 10, 1, 1), 0.03)
-    nodes.append(helper.make_node("Flatten", ["point.d"], ["flat.d"]))
-    last = "flat"
-    layer("dense", "Gemm", (7 * 36, 5), 0.08)
-    model = model_of(nodes, {"x": (1, 3, 6, 6)}, ["dense.d"], arrays)
-    return saved(model, folder)
 
 
 def kernels(package: Package) -> list[str]:
@@ -76,7 +37,7 @@ PACKED = {
 
 @pytest.mark.parametrize("platform", some_of(["cortex_m4"], sweep=["host", "cortex_m55"]))
 def test_packages_give_the_bytes_of_int8_and_agree_with_onnxruntime(platform: str, tmp_path: Path) -> None:
-    module = tvm_ext.load(network(tmp_path))
+    module = tvm_ext.load(saved(small_weights(), tmp_path))
     packages = {
         kind: tvm_ext.build(module, platform, tmp_path / kind, BuildOptions(weights=kind, verify=verify))
         for kind, verify in (("int8", ()), ("mixed", ("host",)))
@@ -94,7 +55,7 @@ def test_packages_give_the_bytes_of_int8_and_agree_with_onnxruntime(platform: st
 @pytest.mark.parametrize("platform", ["cortex_m4", "cortex_m55"])
 def test_on_boards(platform: str, tmp_path: Path) -> None:
     options = BuildOptions(weights="int4", verify=("host", "qemu"))
-    package = tvm_ext.build(tvm_ext.load(network(tmp_path)), platform, tmp_path / "out", options)
+    package = tvm_ext.build(tvm_ext.load(saved(small_weights(), tmp_path)), platform, tmp_path / "out", options)
     assert kernels(package) == PACKED[platform]
     assert package.report["verify"]["qemu"]["passed"]
 

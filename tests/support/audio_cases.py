@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tests.support.custom_operators import options
+from tests.support.custom_operators import options, saved
 from tests.support.tflite_file import TYPES, TfliteWriter
 
 Array = np.ndarray
@@ -184,3 +185,10 @@ CASES: Mapping[str, AudioCase] = {
     "circular_buffer_by_rows": _circular(5),
     "circular_buffer_of_one": _circular(1, cycles_max=1),
 }  # fmt: skip
+
+
+def side_by_side(folder: Path) -> tuple[Path, TfliteWriter, Mapping[str, Sequence[int]]]:
+    """All cases in one model: its file, what wrote it, and the results of each case."""
+    net = TfliteWriter()
+    results = {name: case.write(net, name)[1] for name, case in CASES.items()}
+    return saved(net, [index for each in results.values() for index in each], folder, "audio"), net, results

@@ -18,6 +18,8 @@ import onnx
 import tvm_ext
 from benchmarks.networks.quantize import quantized
 from tests.support.analyzers import MODEL
+from tests.support.audio_cases import side_by_side
+from tests.support.four_bits import small_weights
 from tests.support.image_networks import image_network
 from tests.support.memory_problems import always_on
 from tests.support.onnx_models import SMALL_MODELS, saved
@@ -25,6 +27,7 @@ from tests.support.random_models import random_model
 from tests.support.state_models import gate, over_time, streaming_layer
 from tests.support.tflite_models import ds_cnn, resnet, words
 from tests.support.tflite_runners import saved_tflite
+from tests.support.transformer_models import encoder_block
 from tvm_ext import BuildOptions, Package
 from tvm_ext.core.platform import Platform
 
@@ -68,6 +71,7 @@ def _tflite(make: Callable[..., bytes], **options: Any) -> Source:
     return lambda folder: saved_tflite(make(**{"int8": True, **options}), folder, "net")
 
 
+_attention = _onnx(lambda: encoder_block(8, 16, 2), int8=True)
 DEFAULT = BuildOptions()
 CALLER, STREAM = replace(DEFAULT, io="caller"), replace(DEFAULT, io="stream")
 BEGINS = np.arange(32, dtype=np.int8).reshape(1, 4, 1, 8)
@@ -107,6 +111,12 @@ KINDS: dict[str, Kind] = {
         platform=Platform.load("cortex_m55"),
         options=replace(DEFAULT, hop={"frames": 1}, hop_axis={"frames": 1}),
     ),
+    "four_bits": Kind(
+        source=_onnx(small_weights), platform=Platform.load("cortex_m4"), options=replace(DEFAULT, weights="mixed")
+    ),
+    "attention_dsp": Kind(source=_attention, platform=Platform.load("cortex_m4"), options=DEFAULT),
+    "attention_helium": Kind(source=_attention, platform=Platform.load("cortex_m55"), options=DEFAULT),
+    "audio": Kind(source=lambda folder: side_by_side(folder)[0], platform=Platform.load("cortex_m4"), options=DEFAULT),
 }
 
 
