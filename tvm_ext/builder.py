@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
-from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from tvm_ext.core.errors import BadOptions, VerificationFailed
 from tvm_ext.core.files.output_folder import replaced_folder
 from tvm_ext.core.options import BuildOptions, Target
 from tvm_ext.core.platform import QUICK_TOOLCHAIN, Platform
+from tvm_ext.core.processes.at_once import at_once
 from tvm_ext.execution.board import QemuResult, board_seconds, run_qemu
 from tvm_ext.execution.host_model import HostModel
 from tvm_ext.frontends.shapes import ModelNotice
@@ -94,7 +94,7 @@ def build(
         (new / TRACE_FILE).write_text(compiled.trace(ModelOrigin.read(mod).nodes), encoding="utf-8")
         say(f"compiling the C for {platform.name}")
         objects = new / "build"
-        with _threads(jobs) as threads:
+        with at_once(jobs) as threads:
             compiling = threads.submit(compile_package, new, compiled, options, objects)
             verifying = _verifying(threads, new, subject, compiling, targets, say)
             assuring = threads.submit(lambda: measured_assurance(new, compiled, compiling.result().elf, targets, say))
@@ -158,18 +158,8 @@ Verified = tuple[dict[str, Any], QemuResult | None]
 """Results per target, None where not run, and the board's figures."""
 
 
-@contextmanager
-def _threads(jobs: int) -> Generator[ThreadPoolExecutor]:
-    """Threads that wait for other processes; what has not begun is cancelled where an error ends this."""
-    threads = ThreadPoolExecutor(jobs)
-    try:
-        yield threads
-    finally:
-        threads.shutdown(cancel_futures=True)
-
-
 def _verifying(
-    threads: ThreadPoolExecutor, folder: Path, subject: Subject, compiling: Future[Artifacts], targets: Sequence[str],
+    threads: Executor, folder: Path, subject: Subject, compiling: Future[Artifacts], targets: Sequence[str],
     say: Progress,
 ) -> Callable[[], Verified]:  # fmt: skip
     """Runs that begin now, and what they come to when it is asked for. That raises VerificationFailed."""
