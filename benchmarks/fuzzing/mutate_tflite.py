@@ -118,7 +118,7 @@ def _options(model: TfliteModel, rng: random.Random) -> TfliteModel:
     if not operators:
         return model
     at = rng.choice(operators)
-    code, inputs, outputs, options, fields = model.writer.operators[at]
+    code, inputs, outputs, options, fields, *custom = model.writer.operators[at]
     fields = dict(fields)
     if fields and rng.random() < 0.85:
         name = rng.choice(list(fields))
@@ -129,7 +129,7 @@ def _options(model: TfliteModel, rng: random.Random) -> TfliteModel:
         del fields[rng.choice(list(fields))]
     else:
         options, fields = rng.choice((("", {}), ("Conv2DOptions", {}), ("Pool2DOptions", {}), ("SoftmaxOptions", {})))
-    model.writer.operators[at] = (code, inputs, outputs, options, fields)
+    model.writer.operators[at] = (code, inputs, outputs, options, fields, *custom)
     return model
 
 

@@ -11,7 +11,17 @@ from tests.support.kinds import KINDS, MODEL, needs_board
 from tvm_ext import Package
 from tvm_ext.assurance.coverage import MOST_MACS, covered_lines, selftest_coverage
 
-NAMES = [pytest.param(name, marks=[pytest.mark.board] if needs_board(name) else []) for name in KINDS]
+_ALWAYS = [*KINDS][::2]
+NAMES = [
+    pytest.param(
+        name,
+        marks=[
+            *([pytest.mark.board] if needs_board(name) else []),
+            *([] if name in _ALWAYS else [pytest.mark.sweep]),
+        ],
+    )
+    for name in KINDS
+]
 
 
 @pytest.mark.parametrize("name", NAMES)

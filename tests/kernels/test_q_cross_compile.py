@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from dataclasses import replace
+from dataclasses import fields, replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -17,6 +17,8 @@ from codegen_c.kernels.registry import select
 from codegen_c.operators.attention import MatmulShape, QMatmul, QNormalize
 from codegen_c.operators.kinds import (
     Operator,
+    PackedQConv2d,
+    PackedQDense,
     QBinary,
     QConv2d,
     QConv2dTranspose,
@@ -42,6 +44,10 @@ OPERATORS: tuple[Operator, ...] = (
     replace(ADD, inputs=(IMAGE, replace(IMAGE, shape=(1, 1, 1, IMAGE.shape[3])))),
     replace(CONV, window=SAME, weight=np.ones((2, 3, 3, 2), np.int8), weight_scale=np.array([1, 2], np.float32)),
     replace(CONV, window=SAME, weight=np.ones((2, 3, 3, 1), np.int8), groups=2),
+    *(
+        kind(**{field.name: getattr(layer, field.name) for field in fields(layer)})
+        for kind, layer in ((PackedQConv2d, CONV), (PackedQDense, next(one for one in ALL if type(one) is QDense)))
+    ),
     QConv2dTranspose(
         inputs=(IMAGE,), outputs=(IMAGE,), window=SAME, weight=np.ones((2, 3, 3, 2), np.int8),
         weight_scale=np.array([1, 2], np.float32), bias=np.zeros(2, np.int32), **FULL,
@@ -63,7 +69,10 @@ OPERATORS: tuple[Operator, ...] = (
     ),
 )  # fmt: skip
 WIDE = tuple(
-    widened(operator) for operator in OPERATORS if isinstance(operator, QConv2d | QDense | QPool2d | QBinary | QMean)
+    widened(operator)
+    for operator in OPERATORS
+    if isinstance(operator, QConv2d | QDense | QPool2d | QBinary | QMean)
+    and not isinstance(operator, PackedQConv2d | PackedQDense)
 )
 """The same on 16 bits, where there is a kernel for them; sums of these have 32 bits, but of the last layer 64."""
 FAR = replace(widened(CONV), bias=np.full(CONV.bias.shape, 1 << 40), weight_scale=np.full(CONV.bias.shape, 1e-9, "f4"))
@@ -86,8 +95,9 @@ def implementations() -> list[Implementation]:
 def test_every_integer_kernel_is_here() -> None:
     kernels = {implementation.kernel for implementation in implementations()}
     stems = {path.stem for path in Path(str(files("codegen_c.kernels"))).rglob("q*.py")}
-    narrow = {f"{stem}_i8" for stem in stems if not stem.endswith(("_tflite", "_i16"))}  # a rounding with its own tests
-    assert kernels == narrow | {stem for stem in stems if stem.endswith("_i16")}
+    others = {stem for stem in stems if stem.endswith(("_i16", "_packed"))}
+    narrow = {f"{stem}_i8" for stem in stems - others if not stem.endswith("_tflite")}  # a rounding with its own tests
+    assert kernels == narrow | others
 
 
 @pytest.mark.skipif(shutil.which(f"{PREFIX}gcc") is None, reason=f"{PREFIX}gcc is not installed")

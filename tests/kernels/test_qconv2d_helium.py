@@ -12,6 +12,7 @@ from codegen_c.operators.kinds import QConv2d, Window
 from codegen_c.targets.helium.kernels import qconv2d_helium, qpointwise_helium
 from tests.kernels.helium import M55, M55_SIZE, assert_same_bytes, takes
 from tests.kernels.quantized import FEW, clamps, extents, seeds, tensor_types, windows
+from tests.support.sweeps import some_of
 
 WINDOWS = (
     Window(kernel=(3, 3), padding=(1, 1, 1, 1)),
@@ -54,14 +55,14 @@ CONVOLUTIONS = st.lists(convolutions().filter(takes(qconv2d_helium.KERNEL)), min
 POINTWISE = st.lists(convolutions(pointwise=True).filter(takes(qpointwise_helium.KERNEL)), min_size=1, max_size=5)
 
 
-@pytest.mark.parametrize("target", [M55, M55_SIZE], ids=["speed", "size"])
+@pytest.mark.parametrize("target", some_of([M55], sweep=[M55_SIZE]), ids=["speed", "size"])
 @FEW
 @given(operators=CONVOLUTIONS, seed=seeds)
 def test_conv2d(target, operators: list[QConv2d], seed: int) -> None:
     assert_same_bytes(qconv2d_helium.KERNEL, operators, seed, target)
 
 
-@pytest.mark.parametrize("target", [M55, M55_SIZE], ids=["speed", "size"])
+@pytest.mark.parametrize("target", some_of([M55_SIZE], sweep=[M55]), ids=["size", "speed"])
 @FEW
 @given(operators=POINTWISE, seed=seeds)
 def test_pointwise(target, operators: list[QConv2d], seed: int) -> None:

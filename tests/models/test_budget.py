@@ -48,7 +48,7 @@ def smallest(path: Path, folder: Path, arena: int) -> Package | None:
     return None
 
 
-@pytest.mark.parametrize("seed", some_of([0, 3, 6], sweep=[1, 2, 4, 5, 7, 8, 9, 10, 11]))
+@pytest.mark.parametrize("seed", some_of([0, 6], sweep=[1, 2, 3, 4, 5, 7, 8, 9, 10, 11]))
 def test_random_networks_keep_their_bits(seed: int, tmp_path: Path) -> None:
     """Float, where another order of summation would show."""
     path = saved(image_network(seed), tmp_path)

@@ -40,7 +40,7 @@ def sequences(program: Compiled) -> list[RowSteps]:
     return [step for step in program.program.steps if isinstance(step, RowSteps)]
 
 
-@pytest.mark.parametrize("name", some_of(FFN, sweep=MLP))
+@pytest.mark.parametrize("name", some_of(FFN[:1], sweep=[*FFN[1:], *MLP]))
 def test_smallest_budgets_keep_every_bit(name: str, tmp_path: Path) -> None:
     """With dead bytes destroyed behind each step; both packages verify against onnxruntime."""
     module = tvm_ext.load(saved(zoo.build(name), tmp_path, name))

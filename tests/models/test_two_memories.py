@@ -83,7 +83,7 @@ def test_small_models(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("io", ["arena", "stream"])
-@pytest.mark.parametrize("name", some_of(["kws_int8", "resnet_int8"], sweep=["resnet_fp32"]))
+@pytest.mark.parametrize("name", some_of(["resnet_int8"], sweep=["kws_int8", "resnet_fp32"]))
 def test_shared_models(name: str, io: Io, shared_models: Path) -> None:
     """Larger than the near memory; at least 1.5 times as fast, as far as can be predicted."""
     platform = Platform.load("always_on")

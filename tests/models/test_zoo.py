@@ -11,6 +11,7 @@ import pytest
 from benchmarks import zoo
 from benchmarks.networks.mobile import make_divisible
 from tests.support.packages import Packages
+from tests.support.sweeps import some_of
 from tvm_ext.verification.input_ranges import random_inputs
 from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs
 
@@ -79,7 +80,7 @@ def test_channels_are_rounded_as_published() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["ds_cnn_fp32", "ds_cnn_int8", "autoencoder_int8", "resnet8_fp32"])
+@pytest.mark.parametrize("name", some_of(["ds_cnn_int8", "autoencoder_int8"], sweep=["ds_cnn_fp32", "resnet8_fp32"]))
 def test_small_networks_are_verified(packages: Packages, name: str) -> None:
     package = packages.small(name, partial(zoo.build, name))
     assert package.report["verify"]["host"]["passed"]
