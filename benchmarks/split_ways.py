@@ -37,7 +37,8 @@ from relay_passes.analysis.operator_graph import OperatorGraph  # noqa: E402
 from relay_passes.analysis.row_facts import row_facts  # noqa: E402
 from relay_passes.solvers.graph import Graph  # noqa: E402
 from relay_passes.solvers.split.search import Split, cheapest_cut  # noqa: E402
-from relay_passes.solvers.split.segments import RowFacts, Segment, Segments  # noqa: E402
+from relay_passes.solvers.split.segment import Ending, Segment  # noqa: E402
+from relay_passes.solvers.split.segments import RowFacts, Segments  # noqa: E402
 from tvm_ext.core.platform import Platform  # noqa: E402
 from tvm_ext.stages import passes  # noqa: E402
 
@@ -89,7 +90,7 @@ def compared(network: str, io: Literal["arena", "stream"]) -> dict[str, Any]:
 def _least(graph: Graph, segments: Segments) -> Split:
     """The cut of fewest bytes, each segment of the fewest there are."""
     count = len(graph.nodes)
-    return cheapest_cut(count, segments, lambda s: (s.num_bytes, s.num_bytes * (s.end - s.begin)))
+    return cheapest_cut(count, segments, lambda e: (e.num_bytes, e.num_bytes * (e.end - e.begins)))
 
 
 class _WithChannels(Segments):
@@ -97,15 +98,17 @@ class _WithChannels(Segments):
 
     def __init__(self, graph: Graph, facts: RowFacts, layers: Sequence[Layer | None]) -> None:
         super().__init__(graph, facts)
-        self.layers = layers
+        self.by_rows, self.layers = Segments(graph, facts), layers
         spans = [(begin, begin + size) for size in (2, 3) for begin in range(len(layers) - size + 1)]
         self.blocks = [(begin, end) for begin, end in spans if self._is_block(begin, end)]
 
-    def of(self, begin: int, end: int) -> tuple[Segment, ...]:
-        found = super().of(begin, end)
-        if (begin, end) not in self.blocks:
-            return found
-        return (*found, Segment(begin=begin, end=end, rows_per_call=1, num_bytes=self.by_channels(begin, end), cost=1))
+    def _ending(self, end: int) -> Ending:
+        by_channels = [
+            Segment(begin=begin, end=end, rows_per_call=1, num_bytes=self.by_channels(begin, end), cost=1)
+            for begin, last in self.blocks
+            if last == end
+        ]
+        return Ending.of(end, [*super()._ending(end).segments, *by_channels])
 
     def by_channels(self, begin: int, end: int) -> int:
         first, *_, last = (layer for layer in self.layers[begin:end] if layer)
@@ -131,8 +134,8 @@ def _block(segments: _WithChannels, begin: int, end: int) -> dict[str, Any]:
     rows = min(
         (max(first.num_bytes, second.num_bytes) if second else first.num_bytes)
         for middle in range(begin + 1, end + 1)
-        for first in segments.ending(middle).get(begin, ()) or Segments.of(segments, begin, middle)
-        for second in (Segments.of(segments, middle, end) if middle < end else (None,))
+        for first in segments.by_rows.of(begin, middle)
+        for second in (segments.by_rows.of(middle, end) if middle < end else (None,))
     )
     first, last = segments.layers[begin], segments.layers[end - 1]
     assert first and last, "blocks are of layers"

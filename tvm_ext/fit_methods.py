@@ -14,7 +14,6 @@ from relay_passes.memory.split_sequences import SplitSequences
 from relay_passes.searched import Searched
 from relay_passes.solvers.liveness import live_bytes
 from relay_passes.solvers.recompute.search import Rank
-from relay_passes.solvers.split.patches import Patches
 from relay_passes.solvers.split.search import Split, frontier
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.next_try import Method, Offer
@@ -136,9 +135,7 @@ def _sequences(known: Searched) -> tuple[Offer, ...]:
 def _patches(known: Searched) -> tuple[Offer, ...]:
     """Offers of strips; behind them, one whose rows are cut as small as they can be."""
     offers = tuple(
-        _offer(found, OF_STRIPS)
-        for found in frontier(known.in_patches)
-        if any(isinstance(part, Patches) for part in found.segments)
+        _offer(found, OF_STRIPS) for found in frontier(known.in_patches) if any(part.strips for part in found.segments)
     )
     least = [replace(offer, budget_bytes=1, arena_bytes=offer.arena_bytes * 7 // 8) for offer in offers[-1:]]
     return (*offers, *least)

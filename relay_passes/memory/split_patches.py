@@ -30,8 +30,8 @@ from relay_passes.memory.main_writer import MainWriter
 from relay_passes.memory.searching_pass import SearchingPass
 from relay_passes.memory.split_sequences import SplitSequences
 from relay_passes.searched import Searched
-from relay_passes.solvers.split.patches import Patches
 from relay_passes.solvers.split.search import cut
+from relay_passes.solvers.split.segment import Segment
 from relay_passes.solvers.split.strip_columns import columns_made, columns_read
 from tvm_ext.core.columns import ColumnOperator, Columns
 from tvm_ext.core.decisions.composites import ModelTensor, SourceNodes, StorageLayout
@@ -45,7 +45,7 @@ class SplitPatches(SearchingPass):
     """Cuts images into strips of columns where that needs fewer bytes than rows alone."""
 
     def rewritten(self, mod: tvm.IRModule, known: Searched) -> tvm.IRModule:
-        patches = [one for one in cut(known.in_patches, self.budget_bytes).segments if isinstance(one, Patches)]
+        patches = [one for one in cut(known.in_patches, self.budget_bytes).segments if one.strips]
         if not patches:
             return mod
         module = mod.clone()
@@ -62,7 +62,7 @@ class _Rewriter:
         self.module, self.operators, self.columns, self.graph = module, operators, columns, operators.graph()
         self.main = MainWriter(module, operators)
 
-    def run(self, patches: Sequence[Patches]) -> None:
+    def run(self, patches: Sequence[Segment]) -> None:
         done = 0
         for patch in patches:
             self.main.bound += [binding for step in self.operators.steps[done : patch.begin] for binding in step]
@@ -73,7 +73,7 @@ class _Rewriter:
         rebuilt = OperatorsInStrips(count=count).write(self.main.function())
         self.module.update_func(self.module.get_global_var("main"), rebuilt)
 
-    def _patch(self, patch: Patches) -> None:
+    def _patch(self, patch: Segment) -> None:
         """The operators of a segment, once for each strip, and its result put together."""
         last = self.operators.steps[patch.end - 1][0]
         strips = [self._strip(patch, strip) for strip in patch.strips]
@@ -83,7 +83,7 @@ class _Rewriter:
         joined = self.main.call(f"join_{last.value.op.name_hint}", function, strips, last.value.span)
         self.main.bound.append(relax.VarBinding(last.var, joined))
 
-    def _strip(self, patch: Patches, strip: Columns) -> relax.Var:
+    def _strip(self, patch: Segment, strip: Columns) -> relax.Var:
         made = columns_made(self.graph, self.columns, patch.begin, patch.end, strip)
         values: dict[relax.Var, dict[Columns | None, relax.Var]] = {}
         """Value -> variables that hold some columns of it in this strip; first the columns that are computed."""

@@ -141,6 +141,6 @@ def test_a_shorter_sequence_makes_the_same_calls(seed: int) -> None:
             )
             for operator in whole.operators[begin:]
         )
-        kept = [replace(c, operator=c.operator - begin) for c in whole.calls if c.operator >= begin]
+        kept = [c._replace(operator=c.operator - begin) for c in whole.calls if c.operator >= begin]
         assert list(RowSequence(tail).calls) == kept
         assert RowSequence(tail).ring_rows() == whole.ring_rows()[begin:]

@@ -43,17 +43,20 @@ class RowRings:
     @cached_property
     def _rows(self) -> tuple[tuple[int, ...], ...]:
         """Per operator, rows of a ring for itself, for itself and a guest, and so on; 0 where nobody reads it."""
-        chains = [self._chain(index) for index in range(len(self.sequence.operators))]
         consumers = self.sequence.consumers
+        needs = [[(index, reader.needed_from) for index, reader in readers] for readers in consumers]
+        chains = [
+            [(needs[index], lag) for index, lag in self._chain(host)] if consumers[host] else []
+            for host in range(len(needs))
+        ]
         made = [0] * len(chains)
-        most = [[0] * len(chain) for chain in chains]
-        for call in self.sequence.calls:
-            made[call.operator] = call.end
-            needed = call.end
-            for depth, (index, lag) in enumerate(chains[call.operator]):
-                if consumers[index]:
-                    needed = min(needed, min(reader.needed_from[made[c]] for c, reader in consumers[index]) - lag)
-                    most[call.operator][depth] = max(most[call.operator][depth], call.end - needed)
+        most = [[0] * max(1, len(chain)) for chain in chains]
+        for host, _, end in self.sequence.calls:
+            made[host] = needed = end
+            for depth, (readers, lag) in enumerate(chains[host]):
+                for index, needed_from in readers:
+                    needed = min(needed, needed_from[made[index]] - lag)
+                most[host][depth] = max(most[host][depth], end - needed)
         return tuple(map(tuple, most))
 
     @cached_property
@@ -76,6 +79,13 @@ class RowRings:
     def shared(self) -> dict[int, Guest]:
         """The guests that lie in their hosts' rings."""
         return {index: guest for index, guest in self.guests.items() if self._depths[guest.host]}
+
+    def lying(self) -> tuple[tuple[int, ...], ...]:
+        """Per operator, those whose outputs lie in its ring themselves, not in a guest's."""
+        found: list[tuple[int, ...]] = [()] * len(self._rows)
+        for index, guest in self.shared().items():
+            found[guest.host] = (*found[guest.host], index)
+        return tuple(found)
 
 
 def possible_guests(sequence: RowSequence, row_bytes: Sequence[int], apart: Sequence[bool]) -> dict[int, Guest]:

@@ -7,7 +7,7 @@ a loop advances each operator by as many rows as one turn computes.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -56,7 +56,7 @@ def merged(calls: Sequence[RowCall], operators: Collection[int]) -> list[RowCall
     found: list[RowCall] = []
     for call in calls:
         if found and call.operator in operators and found[-1].operator == call.operator:
-            call = replace(found.pop(), end=call.end)
+            call = found.pop()._replace(end=call.end)
         found.append(call)
     return found
 

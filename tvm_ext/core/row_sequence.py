@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 from tvm_ext.core.row_access import RowAccess
 
@@ -57,9 +58,10 @@ class RowOperator:
     rows_per_call: int = 1
     first_rows: int = 0
 
-    def next_end(self, made: int) -> int:
-        """End of the rows that the next call computes."""
-        return min(made + (self.rows_per_call if made else self.first_rows or self.rows_per_call), self.num_rows)
+    def ends(self) -> list[int]:
+        """End of the rows that each call computes."""
+        first = min(self.first_rows or self.rows_per_call, self.num_rows)
+        return [*range(first, self.num_rows, self.rows_per_call), self.num_rows]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +79,7 @@ class RowAccumulation:
         return RowOperator(num_rows=num_rows, readers=(RowReader(access=RowAccess.same(num_rows)),))
 
 
-@dataclass(frozen=True, kw_only=True)
-class RowCall:
+class RowCall(NamedTuple):
     """Rows [begin, end) of one operator."""
 
     operator: int
@@ -95,45 +96,7 @@ class RowSequence:
     @cached_property
     def calls(self) -> tuple[RowCall, ...]:
         """Every call, in the order they run."""
-        return tuple(self._calls())
-
-    def _calls(self) -> Iterator[RowCall]:
-        """Calls in order, by a heap of waiting operators, which a call changes only by its operator and producers."""
-        made, sink = [0] * len(self.operators), len(self.operators) - 1
-        waiting, is_waiting = [sink], [False] * sink + [True]
-        self._ask_producers(sink, made, waiting, is_waiting)
-        while waiting:
-            index = waiting[0]
-            operator = self.operators[index]
-            end = operator.next_end(made[index])
-            yield RowCall(operator=index, begin=made[index], end=end)
-            made[index] = end
-            if end < operator.num_rows and (index == sink or self._is_asked(index, made, is_waiting)):
-                self._ask_producers(index, made, waiting, is_waiting)
-            else:
-                is_waiting[heappop(waiting)] = False
-
-    def _ask_producers(self, index: int, made: Sequence[int], waiting: list[int], is_waiting: list[bool]) -> None:
-        """Add the producers of rows that a waiting operator needs for its next call, and their own producers."""
-        asking = [index]
-        while asking:
-            index = asking.pop()
-            operator = self.operators[index]
-            last = operator.next_end(made[index]) - 1
-            for reader in operator.readers:
-                producer = reader.producer
-                if producer is not None and not is_waiting[producer] and made[producer] < reader.needed_to[last]:
-                    is_waiting[producer] = True
-                    heappush(waiting, producer)
-                    asking.append(producer)
-
-    def _is_asked(self, index: int, made: Sequence[int], is_waiting: Sequence[bool]) -> bool:
-        """True where a waiting operator needs more rows of this one for its next call."""
-        for consumer, reader in self.consumers[index]:
-            last = self.operators[consumer].next_end(made[consumer]) - 1
-            if is_waiting[consumer] and made[index] < reader.needed_to[last]:
-                return True
-        return False
+        return tuple(_Asking(self).calls())
 
     @cached_property
     def consumers(self) -> tuple[tuple[tuple[int, RowReader], ...], ...]:
@@ -177,19 +140,80 @@ class RowSequence:
         return found
 
 
+class _Asking:
+    """Who waits to run, by a heap; a call changes it only by its operator and that one's producers.
+
+    ends: of each operator's calls. producers, consumers: others, and the rows of theirs, or of it, that each of the
+    calls needs.
+    """
+
+    def __init__(self, sequence: RowSequence) -> None:
+        self.sink = len(sequence.operators) - 1
+        self.ends = [operator.ends() for operator in sequence.operators]
+        self.producers: list[list[tuple[int, list[int]]]] = [[] for _ in sequence.operators]
+        self.consumers: list[list[tuple[int, list[int]]]] = [[] for _ in sequence.operators]
+        for index, operator in enumerate(sequence.operators):
+            for reader in operator.readers:
+                if reader.producer is not None:
+                    needed_to = reader.needed_to
+                    needs = [needed_to[end - 1] for end in self.ends[index]]
+                    self.producers[index].append((reader.producer, needs))
+                    self.consumers[reader.producer].append((index, needs))
+        self.made = [0] * len(sequence.operators)
+        self.done = [0] * len(sequence.operators)
+        """Calls of each operator."""
+        self.waiting = [self.sink]
+        self.is_waiting = [False] * self.sink + [True]
+
+    def calls(self) -> Iterator[RowCall]:
+        """Every call, in the order they run."""
+        made, done, waiting, is_waiting = self.made, self.done, self.waiting, self.is_waiting
+        self._ask_producers(self.sink)
+        while waiting:
+            index = waiting[0]
+            ends, call = self.ends[index], done[index]
+            yield RowCall(index, made[index], ends[call])
+            made[index] = ends[call]
+            done[index] = call = call + 1
+            if call < len(ends) and (index == self.sink or self._is_asked(index)):
+                self._ask_producers(index)
+            else:
+                is_waiting[heappop(waiting)] = False
+
+    def _ask_producers(self, index: int) -> None:
+        """Add the producers of rows that a waiting operator needs for its next call, and their own producers."""
+        made, is_waiting = self.made, self.is_waiting
+        asking = [index]
+        while asking:
+            index = asking.pop()
+            call = self.done[index]
+            for producer, needs in self.producers[index]:
+                if not is_waiting[producer] and made[producer] < needs[call]:
+                    is_waiting[producer] = True
+                    heappush(self.waiting, producer)
+                    asking.append(producer)
+
+    def _is_asked(self, index: int) -> bool:
+        """True where a waiting operator needs more rows of this one for its next call."""
+        for consumer, needs in self.consumers[index]:
+            if self.is_waiting[consumer] and self.made[index] < needs[self.done[consumer]]:
+                return True
+        return False
+
+
 def in_step(operators: Sequence[RowOperator]) -> tuple[RowOperator, ...]:
     """The operators, each with as many rows in its first call as leave whole calls to what is asked of it then.
 
     So no operator runs ahead of those that read it by rows that a call happens to compute as well.
     """
-    found = list(operators)
+    found, asked = list(operators), [0] * len(operators)
     for index in reversed(range(len(found))):
-        asked = [
-            reader.needed_to[consumer.next_end(0) - 1]
-            for consumer in found[index + 1 :]
-            for reader in consumer.readers
-            if reader.producer == index
-        ]
-        first = max(asked, default=0) % found[index].rows_per_call
-        found[index] = replace(found[index], first_rows=first)
+        operator = found[index]
+        first = asked[index] % operator.rows_per_call
+        if first != operator.first_rows:
+            operator = found[index] = replace(operator, first_rows=first)
+        last = min(first or operator.rows_per_call, operator.num_rows) - 1
+        for reader in operator.readers:
+            if reader.producer is not None:
+                asked[reader.producer] = max(asked[reader.producer], reader.needed_to[last])
     return tuple(found)

@@ -13,7 +13,8 @@ from functools import cache
 from math import ceil
 
 from relay_passes.solvers.graph import Graph
-from relay_passes.solvers.split.segments import ASK_COST, CALL_COST, Replay, RowFacts, Segment, Segments
+from relay_passes.solvers.split.segment import Ending, Segment
+from relay_passes.solvers.split.segments import ASK_COST, CALL_COST, Replay, RowFacts, Segments
 from relay_passes.solvers.split.strip_columns import columns_made, columns_read, strips_of
 from tvm_ext.core.alignment import aligned
 from tvm_ext.core.columns import ColumnOperator, Columns
@@ -22,13 +23,6 @@ from tvm_ext.core.row_sequence import RowOperator
 STRIPS = (2, 3, 4, 6, 8)
 COPY_COST = 12
 """Instructions that a copy of some columns of a row costs beside two for each 4 bytes."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Patches(Segment):
-    """A segment that runs once for each of some strips of its result's columns."""
-
-    strips: tuple[Columns, ...]
 
 
 class PatchedSegments(Segments):
@@ -54,12 +48,14 @@ class PatchedSegments(Segments):
     def _strip_columns(self, begin: int, end: int, strip: Columns) -> list[Columns | None]:
         return columns_made(self.graph, self.columns, begin, end, strip)
 
-    def _ending(self, end: int) -> dict[int, tuple[Segment, ...]]:
-        found = dict(self.by_rows.ending(end))
-        for replay in self.by_rows.replays(end):
-            for segment in (segment for count in STRIPS for segment in self._in_strips(replay, count)):
-                found[segment.begin] = (*found.get(segment.begin, ()), segment)
-        return found
+    def _ending(self, end: int) -> Ending:
+        in_strips = (
+            segment
+            for replay in self.by_rows.replays(end)
+            for count in STRIPS
+            for segment in self._in_strips(replay, count)
+        )
+        return Ending.of(end, [*self.by_rows.ending(end).segments, *in_strips])
 
     def _in_strips(self, replay: Replay, count: int) -> list[Segment]:
         """The segments of a replay's end in so many strips, shortest first."""
@@ -88,10 +84,11 @@ class _Walk:
         self.segments, self.replay, self.strips = segments, replay, strips
         self.operators = replay.sequence.operators
         self.end = replay.begin + len(self.operators)
-        self.ring_rows, self.guests = replay.rings.rows(), replay.rings.shared()
+        self.ring_rows, self.lying = replay.rings.rows(), replay.rings.lying()
         self.made = [segments.strip_columns(replay.begin, self.end, strip) for strip in strips]
         self.result = segments.graph.sizes[segments.graph.nodes[self.end - 1].writes[0]]
         self.pieces = [aligned(ceil(self.result * self._share(len(self.operators) - 1, k))) for k in range(len(strips))]
+        self.shared = segments.by_rows.shared(replay, self.pieces[-1])
         self.own: list[list[int]] = [[]] * len(self.operators)
         self.rings = [0] * len(strips)
         self.cuts: dict[int, list[_Cut]] = {}
@@ -115,9 +112,9 @@ class _Walk:
         if index < self.end - 1:
             ring = min(size, size // operator.num_rows * max(self.ring_rows[place], 1))
             self.own[place] = [aligned(ceil(ring * share)) for share in shares]
-            inside = [guest for guest, lies in self.guests.items() if lies.host == place and self.own[guest]]
+            inside = [self.own[guest] for guest in self.lying[place]]
             for strip in range(len(self.strips)):
-                self.rings[strip] += self.own[place][strip] - sum(self.own[guest][strip] for guest in inside)
+                self.rings[strip] += self.own[place][strip] - sum(own[strip] for own in inside)
         by_rows = segments.calls(index, operator.rows_per_call, 0)
         self.scratch = max(self.scratch, by_rows.scratch_bytes)
         self.calls += self.replay.num_calls[place] * len(self.strips)
@@ -146,7 +143,7 @@ class _Walk:
     def segment(self) -> Segment:
         """All operators that have been taken in, as one segment."""
         cuts = [*self.inner_cuts, *(cut for cuts in self.cuts.values() for cut in cuts)]
-        shared = self.segments.shared(self.replay, self.begin, self.pieces[-1])
+        shared = self.shared[self.begin - self.replay.begin]
         needed = [
             self.rings[strip] + sum(cut.ring_bytes(strip) for cut in cuts) + sum(self.pieces[: strip + 1])
             for strip in range(len(self.strips))
@@ -158,7 +155,7 @@ class _Walk:
         calls = self.calls + sum(cut.rows for cut in cuts) * len(self.strips)
         overhead = calls * (CALL_COST + ASK_COST * num_operators)
         copied = sum(cut.instructions() for cut in cuts) + len(self.strips) * COPY_COST * self.operators[-1].num_rows
-        return Patches(
+        return Segment(
             begin=self.begin, end=self.end, rows_per_call=self.operators[-1].rows_per_call,
             num_bytes=max(
                 self.segments.held(self.begin) + aligned(self.scratch) + max(needed),

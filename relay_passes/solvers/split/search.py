@@ -11,12 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from relay_passes.solvers.split.segments import Segment, Segments
+import numpy as np
+
+from relay_passes.solvers.split.segment import Ending, Segment
+from relay_passes.solvers.split.segments import Segments
 
 CLOSEST = 512
 """Resolution of a frontier: from a cut to the next one, bytes fall by more than one part in this many."""
 
-Price = Callable[[Segment], tuple[int, int]]
+Price = Callable[[Ending], tuple[np.ndarray, np.ndarray]]
+"""Two numbers for each of the segments with an end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +55,8 @@ def cut(segments: Segments, budget_bytes: int | None) -> Split:
     found = _within(segments, budget_bytes) if budget_bytes is not None else None
     if found is not None:
         return found
-    least = cheapest_cut(len(segments.graph.nodes), segments, lambda s: (s.num_bytes, s.price)).peak_bytes
-    return cheapest_cut(len(segments.graph.nodes), segments, lambda s: (s.num_bytes > least, s.price))
+    least = cheapest_cut(len(segments.graph.nodes), segments, lambda e: (e.num_bytes, e.prices)).peak_bytes
+    return cheapest_cut(len(segments.graph.nodes), segments, lambda e: (e.num_bytes > least, e.prices))
 
 
 def frontier(segments: Segments) -> tuple[Split, ...]:
@@ -67,23 +71,24 @@ def frontier(segments: Segments) -> tuple[Split, ...]:
 
 def _within(segments: Segments, budget_bytes: int) -> Split | None:
     """The cheapest cut within a budget; None where none is."""
-    found = cheapest_cut(len(segments.graph.nodes), segments, lambda s: (s.num_bytes > budget_bytes, s.price))
+    found = cheapest_cut(len(segments.graph.nodes), segments, lambda e: (e.num_bytes > budget_bytes, e.prices))
     return found if found.peak_bytes <= budget_bytes else None
 
 
 def cheapest_cut(count: int, segments: Segments, price: Price) -> Split:
     """The cut of so many operators of least price: of first parts the largest counts, second parts add up."""
-    best: list[tuple[tuple[int, int], tuple[Segment, ...]]] = [((0, 0), ())]
+    worst, total = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
+    last: list[Segment] = []
     for end in range(1, count + 1):
-        choices: list[tuple[tuple[int, int], int, Segment]] = []
-        for begin in range(end - 1, -1, -1):
-            candidates = segments.of(begin, end)
-            if not candidates and begin < end - 1:
-                break
-            before, _ = best[begin]
-            for segment in candidates:
-                first, second = price(segment)
-                choices.append(((max(before[0], int(first)), before[1] + second), begin, segment))
-        least, begin, segment = min(choices, key=lambda choice: choice[0])
-        best.append((least, (*best[begin][1], segment)))
-    return Split(segments=best[count][1])
+        ending = segments.ending(end)
+        first, second = price(ending)
+        firsts, seconds = np.maximum(worst[ending.begins], first), total[ending.begins] + second
+        at_best = np.flatnonzero(firsts == firsts.min())
+        best = at_best[seconds[at_best].argmin()]
+        worst[end], total[end] = firsts[best], seconds[best]
+        last.append(ending.segments[best])
+    found: list[Segment] = []
+    while count:
+        found.append(last[count - 1])
+        count = found[-1].begin
+    return Split(segments=tuple(reversed(found)))

@@ -6,7 +6,7 @@ segment with the same end, less those before begin. So one replay for each end a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -14,6 +14,8 @@ import numpy as np
 
 from relay_passes.solvers.graph import Graph
 from relay_passes.solvers.liveness import live_bytes
+from relay_passes.solvers.split.dying_operands import Dying, DyingOperands
+from relay_passes.solvers.split.segment import Ending, Segment
 from tvm_ext.core.alignment import ALIGNMENT_BYTES, aligned
 from tvm_ext.core.operator_costs import CallCost
 from tvm_ext.core.row_rings import RowRings, possible_guests
@@ -23,8 +25,6 @@ CALL_COST = 60
 """Instructions that one more call of a kernel is taken to cost."""
 ASK_COST = 4
 """Instructions for each operator of a sequence, each time it is decided who runs next."""
-HELD_INPUT_COST = 1 << 40
-"""Instructions that a streamed input costs which is taken in whole: more than any cut that takes it by rows."""
 ROWS_PER_CALL = (1, 2, 3, 4, 8)
 
 
@@ -51,29 +51,6 @@ class RowFacts:
             calls=lambda place, rows, input_rows: self.calls(sequence[place], rows, input_rows),
             reading=frozenset(place for place, index in enumerate(sequence) if index in self.reading),
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Segment:
-    """Operators [begin, end) of the order, run together; rows_per_call is 0 for one that runs whole.
-
-    cost: modelled instructions that it adds; overhead: of these, all that are not in kernels.
-    input_rows: rows that the last one adds up as they come; 0 where it does not.
-    held_inputs: number of streamed inputs that it holds whole.
-    """
-
-    begin: int
-    end: int
-    rows_per_call: int
-    num_bytes: int
-    cost: int
-    overhead: int = 0
-    input_rows: int = 0
-    held_inputs: int = 0
-
-    @property
-    def price(self) -> int:
-        return self.cost + HELD_INPUT_COST * self.held_inputs
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -109,35 +86,40 @@ class Segments:
                 self.readers.setdefault(value, []).append((index, position))
         self.last |= dict.fromkeys(graph.outputs, len(graph.nodes))
         self.replays = cache(self._replays)
+        self.joined = cache(self._joined)
         self.ending = cache(self._ending)
         self.held = cache(self._held)
         self.dying = cache(self._dying)
+        self.operands = DyingOperands(
+            graph=graph, made=self.made, last=self.last, readers=self.readers, needed_from=_needed_from(rows.operators)
+        )
 
     def of(self, begin: int, end: int) -> tuple[Segment, ...]:
         """The ways to run a segment; none where it has to be cut."""
-        if end - begin == 1:
-            held = int(begin in self.reading)
-            return (
-                Segment(begin=begin, end=end, rows_per_call=0, num_bytes=self.whole[begin], cost=0, held_inputs=held),
-            )
-        return self.ending(end).get(begin, ())
+        return tuple(segment for segment in self.ending(end).segments if segment.begin == begin)
 
-    def _ending(self, end: int) -> dict[int, tuple[Segment, ...]]:
-        """Segments of several operators that end there, by begin."""
-        found: dict[int, tuple[Segment, ...]] = {}
+    def _ending(self, end: int) -> Ending:
+        return Ending.of(end, [self._whole(end - 1), *self._together(end)])
+
+    def _whole(self, index: int) -> Segment:
+        """One operator alone."""
+        return Segment(
+            begin=index, end=index + 1, rows_per_call=0, num_bytes=self.whole[index], cost=0,
+            held_inputs=int(index in self.reading),
+        )  # fmt: skip
+
+    def _together(self, end: int) -> Iterator[Segment]:
+        """Segments of several operators that end there."""
         for replay in self.replays(end):
-            for segment in self._rowwise(replay):
-                found[segment.begin] = (*found.get(segment.begin, ()), segment)
-        return found
+            yield from self._rowwise(replay)
 
     def _replays(self, end: int) -> tuple[Replay, ...]:
         """The longest segments of several operators that end there, by rows per call and by how the last one runs."""
         found: list[Replay] = []
         for last, accumulation in self._last(end - 1):
-            rows = (*self.rows[: end - 1], last)
-            begin = _first(self.graph, rows)
+            begin = _first(self.graph, (*self.rows[: end - 1], last))
             for rows_per_call in ROWS_PER_CALL if end - begin > 1 else ():
-                found.append(self._replay(begin, rows, rows_per_call, accumulation))
+                found.append(self._replay(begin, last, end, rows_per_call, accumulation))
         return tuple(found)
 
     def _last(self, index: int) -> list[tuple[RowOperator, RowAccumulation | None]]:
@@ -152,31 +134,34 @@ class Segments:
         return ways
 
     def _replay(
-        self,
-        begin: int,
-        rows: tuple[RowOperator | None, ...],
-        rows_per_call: int,
-        accumulation: RowAccumulation | None,
+        self, begin: int, last: RowOperator, end: int, rows_per_call: int, accumulation: RowAccumulation | None
     ) -> Replay:
-        joined: list[RowOperator] = []
-        for index in range(begin, len(rows)):
-            operator = rows[index]
-            assert operator is not None, "all operators of a segment have rows"
-            makers = [self.made.get(value, -1) for value in self.graph.nodes[index].reads]
-            readers = tuple(
-                replace(reader, producer=maker - begin if maker >= begin else None)
-                for reader, maker in zip(operator.readers, makers, strict=True)
-            )
-            joined.append(replace(operator, readers=readers, rows_per_call=rows_per_call))
-        sequence = RowSequence(in_step(joined))
-        counts = [0] * len(joined)
-        for call in sequence.calls:
-            counts[call.operator] += 1
-        written = [call.end for call in sequence.calls if call.operator == len(joined) - 1]
+        operators = [self.joined(begin, index, rows_per_call) for index in range(begin, end - 1)]
+        operators.append(self._joining(begin, end - 1, last, rows_per_call))
+        sequence = RowSequence(in_step(operators))
+        counts, written = [0] * len(operators), list[int]()
+        for operator, _, row in sequence.calls:
+            counts[operator] += 1
+            if operator == len(operators) - 1:
+                written.append(row)
         return Replay(
             begin=begin, accumulation=accumulation, sequence=sequence, rings=self._rings(begin, sequence),
             num_calls=tuple(counts), made=np.array(sequence.before_last()), written=np.array(written),
         )  # fmt: skip
+
+    def _joined(self, begin: int, index: int, rows_per_call: int) -> RowOperator:
+        """An operator of a segment that begins there, with its producers in it."""
+        operator = self.rows[index]
+        assert operator is not None, "all operators of a segment have rows"
+        return self._joining(begin, index, operator, rows_per_call)
+
+    def _joining(self, begin: int, index: int, operator: RowOperator, rows_per_call: int) -> RowOperator:
+        makers = [self.made.get(value, -1) for value in self.graph.nodes[index].reads]
+        readers = tuple(
+            replace(reader, producer=maker - begin if maker >= begin else None)
+            for reader, maker in zip(operator.readers, makers, strict=True)
+        )
+        return replace(operator, readers=readers, rows_per_call=rows_per_call)
 
     def _outlives(self, index: int, end: int) -> bool:
         """True if an operator's result is needed behind a segment."""
@@ -193,13 +178,13 @@ class Segments:
     def _rowwise(self, replay: Replay) -> list[Segment]:
         """The segments of a replay's end, shortest first."""
         graph, operators = self.graph, replay.sequence.operators
-        rows_made, ring_rows, guests = replay.sequence.rows_made(), replay.rings.rows(), replay.rings.shared()
+        rows_made, ring_rows, lying = replay.sequence.rows_made(), replay.rings.rows(), replay.rings.lying()
         own = [0] * len(operators)
         end = replay.begin + len(operators)
         accumulation = replay.accumulation
         input_rows = operators[-1].num_rows if accumulation else 0
         stored = aligned(accumulation.sums_bytes) if accumulation else 0
-        result = graph.sizes[graph.nodes[end - 1].writes[0]]
+        shared = self.shared(replay, graph.sizes[graph.nodes[end - 1].writes[0]])
         scratch = calls = added = held = 0
         found: list[Segment] = []
         for place in range(len(operators) - 1, -1, -1):
@@ -210,14 +195,14 @@ class Segments:
             if outlives and rows_made[place] < rows:
                 break
             own[place] = aligned(size if outlives else min(size, size // rows * max(ring_rows[place], 1)))
-            stored += own[place] - sum(own[guest] for guest, lies in guests.items() if lies.host == place)
+            stored += own[place] - sum(own[guest] for guest in lying[place])
             one = self.calls(index, operator.rows_per_call, input_rows if index == end - 1 else 0)
             scratch = max(scratch, one.scratch_bytes)
             held += index in self.reading and (outlives or ring_rows[place] >= rows)
             calls += replay.num_calls[place]
             added += one.added_instructions
             if end - index > 1:
-                total = self.held(index) + aligned(scratch) + stored - self.shared(replay, index, result)
+                total = self.held(index) + aligned(scratch) + stored - shared[place]
                 overhead = calls * (CALL_COST + ASK_COST * (end - index))
                 found.append(
                     Segment(
@@ -235,36 +220,35 @@ class Segments:
             if self.made.get(value, -1) < begin <= last
         )
 
-    def _dying(self, begin: int, end: int) -> tuple[int, ...]:
-        """Values made before operators [begin, end) that are read there for the last time."""
-        return tuple(
-            value for value, dies in self.last.items() if self.made.get(value, -1) < begin <= dies < end
-        )  # fmt: skip
-
-    def shared(self, replay: Replay, begin: int, result: int) -> int:
+    def shared(self, replay: Replay, result: int) -> list[int]:
         """Bytes that the last result shares with an operand from before the segment that dies in it.
 
-        result: bytes of it.
+        result: bytes of it. By begin of the segment, counted from the replay's.
         """
+        best = [0] * len(replay.sequence.operators)
         if replay.accumulation is not None:  # its sums may lie in the output from the first call on
-            return 0
-        operators = replay.sequence.operators
-        end = replay.begin + len(operators)
-        row, best = result // operators[-1].num_rows, 0
-        for value in self.dying(begin, end):
-            size = self.graph.sizes[value]
-            places = [(i - replay.begin, n) for i, n in self.readers[value] if begin <= i < end]
-            readers = [(place, operators[place].readers[position]) for place, position in places]
-            input_rows = {reader.input_rows for _, reader in readers}
-            read_row, rest = divmod(size, min(input_rows))
-            if len(input_rows) > 1 or rest:
-                continue
-            needed = np.min(
-                [np.array(reader.needed_from)[replay.made[:, place]] for place, reader in readers], axis=0
-            )  # fmt: skip
-            distance = max(0, int((replay.written * row - needed * read_row).max()))
-            best = max(best, result + size - max(result, aligned(distance) + size))
-        return max(0, best - ALIGNMENT_BYTES) // ALIGNMENT_BYTES * ALIGNMENT_BYTES
+            return best
+        dying = self.dying(replay)
+        distances = dying.distances(replay.written * (result // replay.sequence.operators[-1].num_rows))
+        saved = result + dying.sizes - np.maximum(result, aligned(distances) + dying.sizes)
+        whole = np.maximum(0, saved - ALIGNMENT_BYTES) // ALIGNMENT_BYTES * ALIGNMENT_BYTES
+        for (first, last), num_bytes in zip(dying.begins, whole.tolist(), strict=True):
+            for place in range(first - replay.begin, last - replay.begin):
+                best[place] = max(best[place], num_bytes)
+        return best
+
+    def _dying(self, replay: Replay) -> Dying:
+        return self.operands.of(replay.begin, replay.begin + len(replay.sequence.operators), replay.made)
+
+
+def _needed_from(operators: Sequence[RowOperator | None]) -> dict[tuple[int, int], tuple[int, np.ndarray]]:
+    """By operator and position in what it reads, what `DyingOperands` asks for."""
+    return {
+        (index, position): (reader.input_rows, np.array(reader.needed_from))
+        for index, operator in enumerate(operators)
+        if operator is not None
+        for position, reader in enumerate(operator.readers)
+    }
 
 
 def _first(graph: Graph, rows: Sequence[RowOperator | None]) -> int:
