@@ -39,7 +39,7 @@ from tvm_ext.image import Image, make_image, run_image
 from tvm_ext.package import Package
 from tvm_ext.report.report import make_report
 from tvm_ext.services.choose import opened_services
-from tvm_ext.subject import Subject, host_outputs, judged, make_subject, vectors_of
+from tvm_ext.subject import Subject, host_outputs, judged, make_subject, steps_of, vectors_of
 from tvm_ext.verification.verify_inputs import VerifyInputs
 
 Progress = Callable[[str], None]
@@ -56,7 +56,7 @@ def build(
     calibration: Source | None = None,
     verify_inputs: VerifyInputs | None = None,
     progress: Progress | None = None,
-    jobs: int = 1,
+    jobs: int | None = None,
     executor: Executor | None = None,
     scheduler: str | None = None,
 ) -> Package:
@@ -66,10 +66,10 @@ def build(
     calibration: for `quantize = "int8"` and `"auto"`: samples of the inputs as `read_calibration` takes them.
     verify_inputs: samples to compare on, as `read_verify_inputs` takes them; by default a few random ones, in ranges
     that the model's operators can take.
-    jobs: processes that compile in several ways at once, where a model has to be made to fit, and that run it at once
-    on the host, on the board and for its coverage. executor, any of `concurrent.futures`, or scheduler, the address of
-    a cluster of dask.distributed, take their place where it is made to fit.
-    The package is the same for any number of them.
+    jobs: number of whatever works at once: processes that compile the model in several ways, where it has to be made to
+    fit; C compilers; runs on the host, on the board and for its coverage. None: compilers and runs on all processors,
+    and one process that makes it fit. executor, any of `concurrent.futures`, or scheduler, the address of a cluster of
+    dask.distributed, make it fit in place of processes. The package is the same for any number of them.
     Raises UnsupportedModel, DoesNotFit, BadInput, BadOptions, BadPackage, MissingTool, BuildFailed, RunFailed,
     VerificationFailed.
     """
@@ -83,7 +83,7 @@ def build(
     if options.image:
         check_image(platform)
     with replaced_folder(folder) as new:
-        with opened_services(jobs, executor, scheduler) as services:
+        with opened_services(1 if jobs is None else jobs, executor, scheduler) as services:
             subject = make_subject(
                 mod, platform, options, calibration=calibration, verify_inputs=verify_inputs, verifies=bool(targets),
                 say=say, services=services,
@@ -187,11 +187,12 @@ def _verifying(
         )  # fmt: skip
 
     hosts, boards = threads.submit(on_host), threads.submit(on_board)
+    steps = threads.submit(steps_of, subject, expected)
 
     def verified() -> Verified:
         host, late = hosts.result()
         board = boards.result()
-        results, problems = judged(subject, expected, host, board)
+        results, problems = judged(subject, expected, steps.result(), host, board)
         if problems or late:
             raise not_the_model(subject.model, [*late, *problems])
         return {target: result if target in targets else None for target, result in results.items()}, board

@@ -28,7 +28,7 @@ from tvm_ext.verification.account import sources
 from tvm_ext.verification.input_ranges import input_ranges, random_inputs
 from tvm_ext.verification.verify import BOARD_TOLERANCE, compare, tolerance_of
 from tvm_ext.verification.verify_inputs import VerifyInputs, read_verify_inputs
-from tvm_ext.verification.verify_steps import check_steps
+from tvm_ext.verification.verify_steps import StepErrors, against_steps, check_steps
 from tvm_ext.verification.windows import against_windows, inner_of, windows_of
 from tvm_ext.verification.witnesses.ask import ask
 from tvm_ext.verification.witnesses.testimony import Testimony
@@ -181,12 +181,21 @@ def _driver_problems(compiled: Compiled, board: QemuResult) -> list[str]:
     return [f"board: (starts, waits) of accelerators are {board.driver_calls}, planned were {(starts, waits)}"]
 
 
+def steps_of(subject: Subject, expected: Expected) -> StepErrors | None:
+    """Errors of the steps of a quantized model; None where it is judged by its outputs, or by whole windows."""
+    compiled = subject.compiled
+    if not compiled.is_quantized or compiled.interface.warm_up_runs:
+        return None
+    return check_steps(compiled, subject.samples, expected.testimony)
+
+
 def judged(
-    subject: Subject, expected: Expected, host: list[dict[str, np.ndarray]], board: QemuResult | None
-) -> tuple[dict[str, Any], list[str]]:
+    subject: Subject, expected: Expected, steps: StepErrors | None, host: list[dict[str, np.ndarray]],
+    board: QemuResult | None,
+) -> tuple[dict[str, Any], list[str]]:  # fmt: skip
     """Results per target, None for the board where it was not run, and sentences on what is wrong.
 
-    host: outputs there; board: what it gave and counted.
+    steps: as `steps_of` has them; host: outputs there; board: what it gave and counted.
     """
     compiled, said = subject.compiled, expected.testimony
     quantized, results = compiled.is_quantized, dict[str, Any](host=None, qemu=None)
@@ -200,9 +209,8 @@ def judged(
     if quantized and compiled.interface.warm_up_runs:
         errors, results["host"]["tensors_compared"] = against_windows(subject.mod, host, expected.asked, said)
         problems += errors
-    elif quantized:
-        steps = check_steps(compiled, subject.samples, said, host)
-        problems += [*steps.against_reference, *steps.against_witness]
+    elif steps:
+        problems += [*steps.against_reference, *against_steps(host, steps), *steps.against_witness]
         results["host"]["tensors_compared"] = steps.tensors_compared
     if board:
         answers = board.outputs[compiled.interface.warm_up_runs :]

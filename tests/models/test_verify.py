@@ -27,7 +27,7 @@ from tvm_ext.report.tables import report_tables
 from tvm_ext.verification.account import sources
 from tvm_ext.verification.input_ranges import random_inputs
 from tvm_ext.verification.verify import compare, difference
-from tvm_ext.verification.verify_steps import check_steps
+from tvm_ext.verification.verify_steps import against_steps, check_steps
 from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs
 from tvm_ext.verification.witnesses.testimony import Testimony
 
@@ -104,8 +104,9 @@ def test_a_package_that_gives_something_else_than_its_last_step_is_noticed(kws_i
     sample = _sample(kws_int8)
     (port,) = kws_int8.interface.outputs
     values = reference.run(kws_int8.program, {p.name: sample[p.source] for p in kws_int8.interface.inputs})[port.name]
-    assert check_steps(kws_int8, [sample], None, [{port.source: values}]).passed
-    (error,) = check_steps(kws_int8, [sample], None, [{port.source: values[:, ::-1]}]).against_reference
+    steps = check_steps(kws_int8, [sample])
+    assert steps.passed and against_steps([{port.source: values}], steps) == []
+    (error,) = against_steps([{port.source: values[:, ::-1]}], steps)
     assert error.startswith(f"output {port.source}: differs by ")
 
 

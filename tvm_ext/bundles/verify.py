@@ -15,7 +15,7 @@ from tvm_ext.bundles.links import faults_of_links
 from tvm_ext.bundles.variants import passes_of
 from tvm_ext.execution.board import QemuResult, board_seconds
 from tvm_ext.execution.bundle_runner import HostBundle, run_bundle_on_board, selftest_on_board
-from tvm_ext.subject import Progress, Subject, answer, judged
+from tvm_ext.subject import Progress, Subject, answer, judged, steps_of
 
 
 def verify_bundle(
@@ -56,7 +56,7 @@ def verify_bundle(
         problems += [f"board: {complaint}"] if complaint else []
     for one in subjects:
         assert one.expected is not None, "targets ask for it"
-        found, wrong = judged(one, one.expected, given[one.model], boards.get(one.model))
+        found, wrong = judged(one, one.expected, steps_of(one, one.expected), given[one.model], boards.get(one.model))
         results[one.model] = {target: result if target in targets else None for target, result in found.items()}
         problems += [f"{one.model}: {problem}" for problem in wrong]
     if problems:

@@ -15,6 +15,15 @@ Limit = Annotated[
     typer.Option(metavar="NAME=VALUE", help="Allow larger models, as in tensor_bytes=1GiB. May be repeated."),
 ]
 Jobs = Annotated[int, typer.Option(min=1, metavar="N", help="Processes that work at once.")]
+BuildJobs = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="How many work at once: processes that make the model fit, C compilers, runs. "
+        "Default: all processors for compilers and runs, one process.",
+    ),
+]
 Scheduler = Annotated[
     str | None, typer.Option(metavar="tcp://HOST:PORT", help="A cluster of dask.distributed, in their place.")
 ]

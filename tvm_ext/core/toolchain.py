@@ -12,6 +12,7 @@ import shlex
 import shutil
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from pathlib import Path
 from tvm_ext.core.errors import BuildFailed, DoesNotFit, MissingTool
 from tvm_ext.core.options import Optimize
 from tvm_ext.core.platform import Toolchain
+from tvm_ext.core.processes.at_once import turns
 from tvm_ext.core.processes.process import allowed_seconds, run_program
 
 # Multiplications are fused with additions where the code says so, and nowhere else: clang would, and change bits.
@@ -103,13 +105,14 @@ def compile_objects(
     for folder in include_dirs:
         head += ["-I", str(folder.resolve()), f"-ffile-prefix-map={folder.resolve()}={folder.name}"]
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        return list(pool.map(partial(_compile, out_dir.resolve(), head), sources))
+        return list(pool.map(partial(_compile, out_dir.resolve(), head, turns()), sources))
 
 
-def _compile(out_dir: Path, head: Sequence[str], source: Path) -> Path:
+def _compile(out_dir: Path, head: Sequence[str], turn: AbstractContextManager[object], source: Path) -> Path:
     folder = source.parent.resolve()
     target = out_dir / f"{source.stem}.o"
-    _run([*head, f"-ffile-prefix-map={folder}=.", "-c", source.name, "-o", str(target)], folder, reads=[source])
+    with turn:
+        _run([*head, f"-ffile-prefix-map={folder}=.", "-c", source.name, "-o", str(target)], folder, reads=[source])
     return _made(target, head[0])
 
 

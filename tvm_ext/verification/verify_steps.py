@@ -29,11 +29,13 @@ Sample = Mapping[str, Array]
 class StepErrors:
     """Steps and outputs off the reference or the witness, as sentences; empty is good.
 
-    tensors_compared: tensors that both a step made and the witness has.
+    outputs: by sample, outputs as the last steps made them, by the model's names. tensors_compared: tensors that both a
+    step made and the witness has.
     """
 
     against_reference: tuple[str, ...]
     against_witness: tuple[str, ...]
+    outputs: tuple[Sample, ...]
     tensors_compared: int
 
     @property
@@ -41,35 +43,28 @@ class StepErrors:
         return not self.against_reference and not self.against_witness
 
 
-def check_steps(
-    compiled: Compiled,
-    samples: Sequence[Sample],
-    testimony: Testimony | None = None,
-    host_outputs: Sequence[Sample] | None = None,
-) -> StepErrors:
-    """Rules (a) and (b) for every step of a quantized model; without a testimony only (a).
-
-    host_outputs: what the package gave on the host, by the model's names.
-    """
-    given = host_outputs or [None] * len(samples)
+def check_steps(compiled: Compiled, samples: Sequence[Sample], testimony: Testimony | None = None) -> StepErrors:
+    """Rules (a) and (b) for every step of a quantized model; without a testimony only (a)."""
     with InstrumentedModel(compiled) as model:
-        kernels: list[str] = []
+        kernels, outputs = list[str](), list[Sample]()
         states = reference.first_states(compiled.program)
-        for sample, outputs in zip(samples, given, strict=True):
-            found, states = _against_reference(model, sample, outputs, states)
+        for sample in samples:
+            found, made, states = _against_reference(model, sample, states)
             kernels += found
+            outputs.append(made)
         account = account_for(model.compiled, samples, testimony) if testimony else None
     return StepErrors(
         against_reference=tuple(dict.fromkeys(kernels)),
         against_witness=account.errors if account else (),
+        outputs=tuple(outputs),
         tensors_compared=account.tensors_compared if account else 0,
     )
 
 
 def _against_reference(
-    model: InstrumentedModel, sample: Sample, outputs: Sample | None, states: Mapping[str, Array]
-) -> tuple[list[str], dict[str, Array]]:
-    """(a): each step of the C run against its reference, given what the C run gave that step; and the next states.
+    model: InstrumentedModel, sample: Sample, states: Mapping[str, Array]
+) -> tuple[list[str], Sample, dict[str, Array]]:
+    """(a): each step of the C run against its reference, given what the C run gave that step; outputs, next states.
 
     New rows of a ring that turns are not looked at by themselves: what reads them is.
     """
@@ -87,12 +82,18 @@ def _against_reference(
             limit = 0.0 if _is_exact(step) else 1.0 if wanted.dtype.kind in "iu" else BOARD_TOLERANCE
             if (relative if wanted.dtype.kind == "f" else absolute) > limit:
                 errors.append(f"{step.name}: {name} differs from its kernel's reference by {absolute:g}")
-    for port in interface.outputs if outputs else ():
-        assert outputs is not None
-        absolute, relative = difference(outputs[port.source], values[port.name].reshape(port.shape))
-        if (relative if port.dtype.startswith("float") else absolute) > 0:
-            errors.append(f"output {port.source}: differs by {absolute:g} from what its last step made")
-    return errors, reference.next_states(program, values)
+    outputs = {port.source: values[port.name].reshape(port.shape) for port in interface.outputs}
+    return errors, outputs, reference.next_states(program, values)
+
+
+def against_steps(given: Sequence[Sample], steps: StepErrors) -> list[str]:
+    """Sentences on outputs of the package, by sample and name, that are not those of its last steps."""
+    return [
+        f"output {name}: differs by {difference(outputs[name], wanted)[0]:g} from what its last step made"
+        for outputs, made in zip(given, steps.outputs, strict=True)
+        for name, wanted in made.items()
+        if max(difference(outputs[name], wanted)) > 0
+    ]
 
 
 def _is_exact(step: Step) -> bool:
