@@ -54,7 +54,7 @@ STREAMED_LIMITS = {
 """Bytes of arena with the input streamed."""
 BY_ROWS = ("whole", "split", "split, least scratch", "stream", "stream, least scratch")
 IN_PATCHES = ("patches", "patches, least scratch")
-"""Methods of `tvm_ext.fit`."""
+"""Methods of `tvm_ext.fitting.fit`."""
 MEASURED = (
     "ds_cnn_int8", "resnet8_int8", "mobilenet_v1_025_96_int8", "mlp_64_4096_int8", "ffn_16_128_512_int8"
 )  # fmt: skip

@@ -3,8 +3,8 @@
     python benchmarks/ways.py --output benchmarks/results/ways.json
 
 Bytes are those of the arena on the Cortex-M4, input and output included. `least_bytes`: the fewest that each method of
-`tvm_ext.fit` comes to where one byte is asked for. The packages of the whole and within the nearest budget that the
-error names are compared on the host and on the board in QEMU, which counts their instructions.
+`tvm_ext.fitting.fit` comes to where one byte is asked for. The packages of the whole and within the nearest budget that
+the error names are compared on the host and on the board in QEMU, which counts their instructions.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ import tvm
 
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
-from tvm_ext.fit import nothing_fits
-from tvm_ext.fit_search import nearest_bytes, search
+from tvm_ext.fitting.fit import nothing_fits
+from tvm_ext.fitting.search import nearest_bytes, search
 from tvm_ext.load import load
 from tvm_ext.model_forms import forms_of, streamed_forms
 from tvm_ext.pipeline import fitter_of

@@ -21,14 +21,14 @@ from tvm_ext.core.decisions.processors import ProcessorPlacement
 from tvm_ext.core.model_states import with_next_names
 from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
-from tvm_ext.fit import fit
-from tvm_ext.fitter import Fitter, Spread, Stages
-from tvm_ext.flash import FlashTry, exceeds_flash, within_flash
+from tvm_ext.fitting.ahead import TriesAhead
+from tvm_ext.fitting.fit import fit
+from tvm_ext.fitting.fitter import Fitter, Spread, Stages
+from tvm_ext.fitting.flash import FlashTry, exceeds_flash, within_flash
 from tvm_ext.load import load
 from tvm_ext.model_forms import Forms, calibration_of, forms_of, streamed_forms
 from tvm_ext.services.job import OpenServices
 from tvm_ext.stages import backend_of, before_order, computes_floats, from_memory, order, sharing
-from tvm_ext.tries_ahead import TriesAhead
 from tvm_ext.whole_region import refuse_floats, single_region
 
 

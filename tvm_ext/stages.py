@@ -40,8 +40,8 @@ from tvm_ext import guide
 from tvm_ext.calibration import Calibration
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform, Processor
-from tvm_ext.fit_methods import MemoryPass
-from tvm_ext.fitter import Spread
+from tvm_ext.fitting.fitter import Spread
+from tvm_ext.fitting.methods import MemoryPass
 
 
 def quantizing(

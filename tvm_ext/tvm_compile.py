@@ -14,8 +14,8 @@ from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.model_states import with_next_names
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
-from tvm_ext.fit import fit
-from tvm_ext.fitter import Way
+from tvm_ext.fitting.fit import fit
+from tvm_ext.fitting.fitter import Way
 from tvm_ext.load import load
 from tvm_ext.model_forms import Forms, calibration_of, forms_of
 from tvm_ext.pipeline import fitter_of

@@ -36,7 +36,7 @@ from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.errors import DoesNotFit
 from tvm_ext.core.platform import Platform
 from tvm_ext.execution.instrumented import run_instrumented
-from tvm_ext.fit_methods import MemoryPass
+from tvm_ext.fitting.methods import MemoryPass
 from tvm_ext.pipeline import compile_module, origin
 from tvm_ext.stages import passes
 from tvm_ext.verification.input_ranges import random_inputs

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tvm_ext.next_try import (
+from tvm_ext.fitting.next_try import (
     MOST_IN_VAIN,
     MOST_SPILLS,
     MOST_TRIES,

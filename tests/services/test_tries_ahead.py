@@ -14,12 +14,12 @@ from tests.support.packages import files_of
 from tvm_ext.core.errors import BadOptions, DoesNotFit
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
-from tvm_ext.fit_methods import fit_methods
-from tvm_ext.next_try import Try
+from tvm_ext.fitting.ahead import TriesAhead
+from tvm_ext.fitting.methods import fit_methods
+from tvm_ext.fitting.next_try import Try
+from tvm_ext.fitting.outcome import TryOutcome
 from tvm_ext.services.job import Job
 from tvm_ext.services.work import run
-from tvm_ext.tries_ahead import TriesAhead
-from tvm_ext.try_outcome import TryOutcome
 
 BOARD = Platform.load("cortex_m4")
 
@@ -33,7 +33,7 @@ def test_a_package_is_the_same_by_processes_by_an_executor_and_alone(
     assert files_of(tvm_ext.build(module, BOARD, tmp_path / "two", options, jobs=2).folder) == alone
     with ThreadPoolExecutor(1) as pool:
         assert files_of(tvm_ext.build(module, BOARD, tmp_path / "pool", options, executor=pool).folder) == alone
-    monkeypatch.setattr("tvm_ext.tries_ahead._TRY", "tests.support.small_jobs.raises")
+    monkeypatch.setattr("tvm_ext.fitting.ahead._TRY", "tests.support.small_jobs.raises")
     assert files_of(tvm_ext.build(module, BOARD, tmp_path / "lost", options, jobs=2).folder) == alone
 
 

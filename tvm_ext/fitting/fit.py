@@ -1,6 +1,6 @@
 """Makes a model fit the memory it may take: whole runs of the pipeline, each decided by what came of those before.
 
-`fit_methods.py` is the table of what may be tried, `next_try.py` decides what is tried next, `fit_search.py` does it:
+`methods.py` is the table of what may be tried, `next_try.py` decides what is tried next, `search.py` does it:
 
 1. whole: operators reordered, tensors overlapping; costs nothing.
 2. split: sequences of operators run row by row through rings; a few more calls, nothing computed twice.
@@ -23,9 +23,9 @@ from codegen_c.backend.build import Attempt, Compiled
 from tvm_ext.core.errors import DoesNotFit, PlanRejected
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
-from tvm_ext.fit_search import Found, nearest_bytes, search
-from tvm_ext.fitter import Fitter, Way
-from tvm_ext.next_try import Tried
+from tvm_ext.fitting.fitter import Fitter, Way
+from tvm_ext.fitting.next_try import Tried
+from tvm_ext.fitting.search import Found, nearest_bytes, search
 
 
 def fit(fitter: Fitter, platform: Platform, options: BuildOptions) -> tuple[Compiled, Way]:

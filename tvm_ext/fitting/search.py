@@ -10,9 +10,9 @@ from importlib.metadata import version
 from tvm_ext.core.errors import DefectNotice, UnsupportedModel
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
-from tvm_ext.fit_methods import FitMethod, fit_methods
-from tvm_ext.fitter import Fitter
-from tvm_ext.next_try import Tried, likely_tries
+from tvm_ext.fitting.fitter import Fitter
+from tvm_ext.fitting.methods import FitMethod, fit_methods
+from tvm_ext.fitting.next_try import Tried, likely_tries
 
 
 @dataclass(frozen=True, kw_only=True)

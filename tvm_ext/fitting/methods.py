@@ -16,7 +16,7 @@ from relay_passes.solvers.liveness import live_bytes
 from relay_passes.solvers.recompute.search import Rank
 from relay_passes.solvers.split.search import Split, frontier
 from tvm_ext.core.options import BuildOptions
-from tvm_ext.next_try import Method, Offer
+from tvm_ext.fitting.next_try import Method, Offer
 
 MemoryPass = tvm.transform.Pass | None
 MakeOffers = Callable[[Searched], tuple[Offer, ...]]

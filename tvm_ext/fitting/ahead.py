@@ -18,13 +18,13 @@ import tvm
 from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
-from tvm_ext.fitter import Asked
+from tvm_ext.fitting.fitter import Asked
+from tvm_ext.fitting.next_try import Try
+from tvm_ext.fitting.outcome import TryOutcome
 from tvm_ext.model_forms import Forms
-from tvm_ext.next_try import Try
 from tvm_ext.services.job import Job, OpenServices
-from tvm_ext.try_outcome import TryOutcome
 
-_TRY, _READ = "tvm_ext.try_job.try_job", "tvm_ext.try_job.read_job"
+_TRY, _READ = "tvm_ext.fitting.job.try_job", "tvm_ext.fitting.job.read_job"
 Compute = Callable[[Asked, BuildOptions], object]
 _Key = tuple[Try, str]
 

@@ -10,9 +10,9 @@ import tvm
 
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
-from tvm_ext.fit_methods import fit_methods
-from tvm_ext.fitter import Asked, Fitter
-from tvm_ext.next_try import Try
+from tvm_ext.fitting.fitter import Asked, Fitter
+from tvm_ext.fitting.methods import fit_methods
+from tvm_ext.fitting.next_try import Try
 from tvm_ext.pipeline import fitter_of
 
 

@@ -15,9 +15,9 @@ from relay_passes.solvers.recompute.search import Rank
 from tvm_ext.core.errors import PlanRejected
 from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
-from tvm_ext.fit_methods import FitMethod, MemoryPass
-from tvm_ext.next_try import Offer, Try
-from tvm_ext.try_outcome import TryOutcome
+from tvm_ext.fitting.methods import FitMethod, MemoryPass
+from tvm_ext.fitting.next_try import Offer, Try
+from tvm_ext.fitting.outcome import TryOutcome
 
 T = TypeVar("T")
 Spread = Literal["all", "first"] | int

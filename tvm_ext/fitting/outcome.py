@@ -10,7 +10,7 @@ from typing import Self
 from codegen_c.arena.plan import check_capacity
 from codegen_c.backend.build import Compiled
 from tvm_ext.core.errors import DoesNotFit
-from tvm_ext.next_try import Tried, Try
+from tvm_ext.fitting.next_try import Tried, Try
 
 
 @dataclass(frozen=True, kw_only=True)
