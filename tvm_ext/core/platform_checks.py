@@ -168,11 +168,29 @@ def _memory_problem(tables: PlatformTables) -> str | None:
             return f"{key} = {name!r} is not a memory: {', '.join(memories)}."
         if kind and memories[name].kind != kind:
             return f"{key} = {name!r} is a {memories[name].kind}; a {kind} is needed."
+    if problem := _reach_problem(tables):
+        return problem
     for memory in tables.memories:
         if memory.retained and memory.kind == "rom":
             return f"memories.{memory.name}.retained = true: a rom keeps what it holds anyway; a ram is needed."
         if memory.kind == "ram" and memory.write_bytes_per_cycle < 1e-6:
             return f"memories.{memory.name}.write_bytes_per_cycle = {memory.write_bytes_per_cycle:g}: at least 1e-6."
+    return None
+
+
+def _reach_problem(tables: PlatformTables) -> str | None:
+    """Memories that the first processor needs and does not reach."""
+    first = tables.processors[0].name
+    ends = [(link.source, link.target) for link in tables.links]
+    reached = {end for pair in ends if first in pair for end in pair}
+    states = next((memory.name for memory in tables.memories if memory.retained), tables.activations)
+    for key, name in (("activations", tables.activations), ("weights", tables.weights), ("retained", states)):
+        if name not in reached:
+            where = f"memories.{name}.retained = true" if key == "retained" else f"{key} = {name!r}"
+            return (
+                f"{where}: {first}, the first processor, does not reach {name}; add a [[links]] table that joins the "
+                "two, or choose another memory."
+            )
     return None
 
 
