@@ -1,5 +1,5 @@
-/* Transfers by the processor that count bytes by source and target memory; they replace the defaults. Several processors
-   may copy at once, each for its own steps. */
+/* Transfers by the processor that count bytes by source and target memory; they replace the defaults. Several
+   processors may copy at once, each for its own steps. */
 #include "dma_count.h"
 
 #include <stdatomic.h>

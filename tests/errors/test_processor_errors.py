@@ -90,6 +90,13 @@ def test_the_good_one_says_all(tmp_path: Path) -> None:
         ('"npu_wait"', '"while"', r"processors\.npu\.offload\.wait = 'while': is a word of C"),
         ('"npu_conv2d"', '"tvm_ext_run"', r"offload\.operators\[0\]\.start = 'tvm_ext_run': is a word of C, or"),
         ('"npu_conv2d"', '"npu_wait"', r"offload\.operators\[0\]\.start = 'npu_wait': another function has that name"),
+        ('types = ["int8"]', 'types = ["int8", "float32"]', r"operators\[0\]\.types: layers of floats come with other"),
+        (
+            "cycles_per_call = 100",
+            'cycles_per_call = 100\n[[processors.offload.operators]]\nkind = "conv2d"\ntypes = ["float32"]\n'
+            'start = "npu_conv2d"\nmost_shape = [1, 8, 8, 8]',
+            r"operators\[1\]\.start = 'npu_conv2d': another function has that name; each takes arguments of its own",
+        ),
         ('kind = "conv2d"', 'kind = "magic"', r"offload\.operators\[0\]\.kind = 'magic'"),
         ('types = ["int8"]', 'types = ["int4"]', r"offload\.operators\[0\]\.types\[0\] = 'int4'"),
         ('types = ["int8"]', "types = []", r"offload\.operators\[0\]\.types = \[\]"),

@@ -77,14 +77,20 @@ def _tvm_problem(processor: Processor) -> str | None:
 
 
 def _driver_problem(processors: Iterable[Processor]) -> str | None:
-    """Names of drivers' functions that C does not allow, or that two functions have."""
+    """Names of drivers' functions that C does not allow, or that two functions have; floats beside integers."""
     taken: dict[str, tuple[str, str]] = {}
     for processor in processors:
         assert processor.offload
         where = f"processors.{processor.name}.offload"
         names = [("wait", processor.offload.wait, (processor.name, "wait"))]
         for index, one in enumerate(processor.offload.operators):
-            names.append((f"operators[{index}].start", one.start, (processor.name, one.kind)))
+            if one.takes_floats and {*one.types} != {"float32"}:
+                return (
+                    f"{where}.operators[{index}].types: layers of floats come with other arguments than those of "
+                    "integers; give float32 an entry and a start of its own."
+                )
+            elements = "floats" if one.takes_floats else "integers"
+            names.append((f"operators[{index}].start", one.start, (processor.name, f"{one.kind} of {elements}")))
         for key, name, use in names:
             if is_c_keyword(name) or name.lower().startswith("tvm_ext"):
                 return f"{where}.{key} = {name!r}: is a word of C, or of the code generated here; choose another one."
