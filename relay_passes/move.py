@@ -17,9 +17,10 @@ from tvm_ext.core.decisions.places import MoveTarget
 from tvm_ext.core.names import MOVE
 
 
-def move(operand: relax.Expr, memory: str, within: int | None = None) -> relax.Call:
-    """A call of the operator, of its operand's type. within: operators behind which it is waited for."""
-    attrs = dict_attrs(MoveTarget(memory=memory, within=within))
+def move(operand: relax.Expr, memory: str, within: int | None = None, processor: str = "") -> relax.Call:
+    """A call of the operator, of its operand's type. within: operators behind which it is waited for. processor: the
+    core that copies, where no DMA does; empty for the first one."""
+    attrs = dict_attrs(MoveTarget(memory=memory, within=within, processor=processor))
     call = relax.Call(ir_op.Op.get(MOVE), [operand], attrs, [], None, operand.ty)
     return relax.BlockBuilder().normalize(call)
 

@@ -28,7 +28,7 @@ from tvm_ext.fitting.flash import FlashTry, exceeds_flash, within_flash
 from tvm_ext.load import load
 from tvm_ext.model_forms import Forms, calibration_of, forms_of, streamed_forms
 from tvm_ext.services.job import OpenServices
-from tvm_ext.stages import backend_of, before_order, computes_floats, from_memory, order, sharing
+from tvm_ext.stages import backend_of, before_order, computes_floats, from_memory, order, processor_costs, sharing
 from tvm_ext.whole_region import refuse_floats, single_region
 
 
@@ -124,7 +124,8 @@ def _compiled(
     source, names = ModelOrigin.read(fitting), PortNames.read(fitting)
     model = options.name or source.name
     placing = sharing(platform, options, backend, spread)
-    behind = [*placing, *from_memory(platform, backend, model, None, limits)]
+    costs = processor_costs(platform, options, backend, spread) if limits else []
+    behind = [*placing, *from_memory(platform, backend, model, None, limits, costs)]
     lowered = tvm.transform.Sequential(behind)(fitting)
     states, warm_up = KeptStates.read(fitting).states, WarmUp.read(fitting)
     region = single_region(lowered, with_next_names(names.outputs, states))

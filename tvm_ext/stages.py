@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import tvm
@@ -124,21 +124,28 @@ def sharing(
     platform: Platform, options: BuildOptions, backend: CodegenBackend, spread: Spread = "all"
 ) -> list[tvm.transform.Pass]:
     """Between the two: operators placed on several processors, where the platform has them."""
-    cores, offloads = options.cores_of(platform), options.offloads_of(platform)
-    used = (*(cores if spread == "all" else cores[:1]), *offloads)
-    if len(used) < 2 or spread == "first":
+    costs = processor_costs(platform, options, backend, spread)
+    if len(costs) < 2:
         return []
+    tight_bytes = spread if isinstance(spread, int) else None
+    placing = PlaceProcessors(platform, costs, options.objective, options.group, tight_bytes=tight_bytes)
+    return [placing, *([ReachAccelerators(platform)] if any(cost.is_offload for cost in costs) else [])]
+
+
+def processor_costs(
+    platform: Platform, options: BuildOptions, backend: CodegenBackend, spread: Spread
+) -> list[ProcessorCosts]:
+    """Prices of the processors that operators may go to, the first one's before others."""
+    cores = options.cores_of(platform)
+    others = () if spread == "first" else options.offloads_of(platform)
     soft = not computes_floats(platform, options)
-    costs = [
+    return [
         ProcessorCosts(
             processor=core, time=time_model(platform, core.name), runs_floats=soft or core.fpu != "none",
             backend=replace(backend_of(platform, options, backend.lower, core), cost=None),  # calibrated by the time
         )
-        for core in used
+        for core in (*(cores if spread == "all" else cores[:1]), *others)
     ]  # fmt: skip
-    tight_bytes = spread if isinstance(spread, int) else None
-    placing = PlaceProcessors(platform, costs, options.objective, options.group, tight_bytes=tight_bytes)
-    return [placing, *([ReachAccelerators(platform)] if offloads else [])]
 
 
 def computes_floats(platform: Platform, options: BuildOptions) -> bool:
@@ -152,12 +159,15 @@ def from_memory(
     prefix: str,
     memory_pass: MemoryPass,
     limits: Mapping[str, int] | None,
+    costs: Sequence[ProcessorCosts] = (),
 ) -> list[tvm.transform.Pass]:
-    """The end of phase 4, passes that leave fewer bytes alive, and what follows."""
-    kernels, time = replace(backend, cost=None), time_model(platform)
+    """The end of phase 4, passes that leave fewer bytes alive, and what follows. costs: as `processor_costs` has them,
+    where several processors may run operators."""
+    kernels, time = replace(backend, cost=None), time_model(platform)  # which has a calibration of its own
+    others = {cost.processor.name: cost for cost in costs[1:]}
     return [
         *([memory_pass] if memory_pass else []),
-        *([AssignMemories(kernels, time, limits)] if limits else []),  # the time model has a calibration of its own
+        *([AssignMemories(kernels, time, limits, others)] if limits else []),
         # Phase 5. Runs of composites become regions; the order of bindings is the schedule.
         OutlineRegions(CODEGEN, prefix),
     ]

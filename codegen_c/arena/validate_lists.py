@@ -10,7 +10,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 
 from codegen_c.program.parallel import Await, Notify, ParallelProgram, RunStep
-from codegen_c.program.program import KernelCall, calls
+from codegen_c.program.program import KernelCall, Transfer, calls
 from tvm_ext.core.errors import PlanRejected
 
 
@@ -75,8 +75,9 @@ def check_entries(parallel: ParallelProgram) -> None:
 
 def _check_processor(parallel: ParallelProgram, index: int, number: int, where: str) -> None:
     for call in calls(parallel.program.steps[index]):
-        if isinstance(call, KernelCall) and call.processor not in ("", parallel.lists[number].processor):
-            raise PlanRejected(f"{where}: runs {_step(parallel, index)}, a kernel for {call.processor}.")
+        if isinstance(call, KernelCall | Transfer) and call.processor not in ("", parallel.lists[number].processor):
+            kind = "kernel" if isinstance(call, KernelCall) else "copy"
+            raise PlanRejected(f"{where}: runs {_step(parallel, index)}, a {kind} for {call.processor}.")
         if number and isinstance(call, KernelCall) and call.implementation.callback:
             raise PlanRejected(
                 f"{where}: runs {_step(parallel, index)}, a function of the application, which "

@@ -14,6 +14,7 @@ from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.arena.validate_order import validate_order
+from codegen_c.arena.validate_reach import check_reach
 from codegen_c.arena.validate_successive import validate_successive
 from codegen_c.backend.share import check_driven, check_shared, driver_names, processors_of, shared_plan
 from codegen_c.composites.lower_operator import Lower, lower_operator
@@ -169,6 +170,7 @@ def compile_region(
     servers = tuple(steps.processor for steps in parallel.lists[1:]) if parallel else ()
     # A plan larger than the memory itself is not checked byte by byte: nothing is built from it.
     if all(arena.num_bytes <= platform.memory(arena.inside).capacity_bytes for arena in plan.arenas):
+        check_reach(program, plan, platform, parallel)
         if parallel:
             validate_order(parallel, plan)
             validate_successive(parallel, plan)

@@ -22,9 +22,10 @@ def time_model(platform: Platform, processor: str = "") -> TimeModel:
 
 
 def predicted_cycles(program: Program, time: TimeModel, *, only: str = "") -> float:
-    """Cycles of one run, transfers beside the steps included.
+    """Cycles of one run, transfers beside the steps included; of several processors, as if one waited for the other.
 
-    only: a memory that all tensors and scratch are taken to lie in, and nothing is moved.
+    time: of the first one, whose cycles these are. only: a memory that all tensors and scratch are taken to lie in, and
+    nothing is moved.
     """
     return finish_cycles(
         event for step in program.steps for call in calls(step) for event in _events(program, call, time, only)
@@ -64,15 +65,26 @@ def _events(program: Program, call: Call, time: TimeModel, only: str) -> Iterato
         if driver:
             yield Event(kind="start", cycles=_driven_cycles(call, driver, time), unit=driver.processor)
         else:
-            yield Event(kind="run", cycles=_kernel_cycles(program, call, time, only))
+            own, cycle = _time_on(call.processor, time)
+            yield Event(kind="run", cycles=_kernel_cycles(program, call, own, only) * cycle)
     elif isinstance(call, Wait):
         if not only:
             yield Event(kind="wait", number=max(transfer.number or 0 for transfer in call.transfers))
     elif not only or call not in program.moves():
         source, target = program.home(program.memory_of_source(call)), program.home(program.tensors[call.target].memory)
-        cycles = time.transfer_cycles(only or source, only or target, program.tensors[call.target].num_bytes)
+        own, cycle = _time_on(call.processor, time)
+        cycles = own.transfer_cycles(only or source, only or target, program.tensors[call.target].num_bytes) * cycle
         kind = "run" if call.number is None else "start"
         yield Event(kind=kind, cycles=cycles, number=call.number or 0)
+
+
+def _time_on(processor: str, time: TimeModel) -> tuple[TimeModel, float]:
+    """The time model of a processor, and cycles of the model's own in one of its."""
+    platform = time.platform
+    one, other = (platform.processor_named(name) for name in (time.processor, processor))
+    if not processor or one is other:
+        return time, 1.0
+    return time_model(platform, processor), one.clock_hz / other.clock_hz
 
 
 def _driven_cycles(call: KernelCall, driver: DriverCall, time: TimeModel) -> float:

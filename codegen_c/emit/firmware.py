@@ -1,7 +1,8 @@
 """`board/`: files that turn a package into firmware for a QEMU board. Startup, linker script, main, timer.
 
 Regions of the linker script are the platform's memories. A memory's own section goes to that memory:
-ram is zeroed at start, constants of rom are loaded in place, constants in ram are copied at start.
+ram is zeroed at start, but for what the first processor does not reach; constants of rom are loaded in place, constants
+in ram are copied at start.
 """
 
 from __future__ import annotations
@@ -138,7 +139,8 @@ def _linker_script(platform: Platform, board: Board, others: Sequence[str]) -> s
     own = [memory for memory in platform.memories if memory.section]
     constants = [m for m in own if m.kind == "rom"]
     copied = [m for m in own if m.kind == "ram" and m.name == platform.weights]
-    zeroed = [m for m in own if m.kind == "ram" and m.name != platform.weights]
+    rams = [m for m in own if m.kind == "ram" and m.name != platform.weights]
+    zeroed = [m for m in rams if platform.reached_by(platform.processor.name, m.name)]
     return render(
         "link.ld.j2",
         platform=platform,
@@ -148,6 +150,7 @@ def _linker_script(platform: Platform, board: Board, others: Sequence[str]) -> s
         data=board.data_memory,
         constants=[_part(memory) for memory in constants],
         copied=[_part(memory) for memory in copied],
+        rams=[_part(memory) for memory in rams],
         zeroed=[_part(memory) for memory in zeroed],
     )
 

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from codegen_c.c_text.text import C_TYPES, block
 from codegen_c.emit.banner import Origin, banner
 from codegen_c.kernels.offload.driver import OFFLOAD_HEADER
+from codegen_c.kernels.offload.forms import FORMS, form_name
 from codegen_c.program.program import Program, drivers_of
 from tvm_ext.core.platform import Offload, Platform, Processor
 
 REFERENCE_HEADER = "tvm_ext_offload_reference.h"
+LAYER_HEADERS = ("tvm_ext_offload_call.h", "tvm_ext_offload_floats.h", "tvm_ext_offload_integers.h")
 REQUANTIZE_HEADERS = ("tvm_ext_requantize.h", "tvm_ext_requantize_tflite.h")
-STRUCTS = {"conv2d": "tvm_ext_offload_conv2d", "depthwise": "tvm_ext_offload_conv2d", "dense": "tvm_ext_offload_dense"}
-"""Structure of a layer by kind of operator."""
 
 
 def reference_file(model: str) -> str:
@@ -26,7 +26,7 @@ def reference_file(model: str) -> str:
 
 def runtime_headers(program: Program) -> list[str]:
     """Headers that the stand-in needs."""
-    return [OFFLOAD_HEADER, REFERENCE_HEADER, *REQUANTIZE_HEADERS] if drivers_of(program) else []
+    return [OFFLOAD_HEADER, REFERENCE_HEADER, *LAYER_HEADERS, *REQUANTIZE_HEADERS] if drivers_of(program) else []
 
 
 def emit_offload(program: Program, model: str, origin: Origin, platform: Platform) -> dict[str, str]:
@@ -41,8 +41,8 @@ def emit_offload(program: Program, model: str, origin: Origin, platform: Platfor
 def _header(processor: Processor, offload: Offload) -> str:
     guard = offload.header.upper().replace(".", "_").replace("-", "_")
     starts = [
-        f"/* Starts a layer of kind {kind}, and returns at once. */\n{_signature(offload, start, kind)};\n"
-        for start, kind in _starts(offload).items()
+        f"/* Starts a layer of kind {form}, and returns at once. */\n{_signature(offload, start, form)};\n"
+        for start, form in _starts(offload).items()
     ]
     return "\n".join(
         [
@@ -61,8 +61,8 @@ def _header(processor: Processor, offload: Offload) -> str:
 
 
 def _starts(offload: Offload) -> dict[str, str]:
-    """Functions that start a layer, with the kind of operator of each."""
-    return {entry.start: entry.kind for entry in offload.operators}
+    """Functions that start a layer, with the form in which each takes it."""
+    return {entry.start: form_name(entry) for entry in offload.operators}
 
 
 def _element(offload: Offload, start: str) -> str:
@@ -71,18 +71,18 @@ def _element(offload: Offload, start: str) -> str:
     return C_TYPES[types.pop()] if len(types) == 1 else "void"
 
 
-def _signature(offload: Offload, start: str, kind: str) -> str:
-    element = _element(offload, start)
+def _signature(offload: Offload, start: str, name: str) -> str:
+    element, form = _element(offload, start), FORMS[name]
     parameters = [
-        f"const {STRUCTS[kind]} *layer", f"const {element} *input", "const int8_t *weights", "const int32_t *bias",
-        "const int32_t *multipliers", "const int32_t *shifts", f"{element} *output",
+        f"const {form.struct} *layer", *(f"const {element} *{one}" for one in form.inputs),
+        *(f"const {ctype} *{role}" for role, ctype in form.constants), f"{element} *output",
     ]  # fmt: skip
     return f"void {start}(\n{block(_filled(parameters))})"
 
 
 def _filled(parameters: Sequence[str]) -> list[str]:
     head, tail = ", ".join(parameters[:4]), ", ".join(parameters[4:])
-    return [f"{head},", tail]
+    return [f"{head},", tail] if tail else [head]
 
 
 def _reference(model: str, origin: Origin, used: Sequence[Processor]) -> str:
@@ -97,17 +97,20 @@ def _reference(model: str, origin: Origin, used: Sequence[Processor]) -> str:
         assert one.offload is not None, "it has a driver"
         unit = f"{model}_{one.name}"
         parts.append(f"static tvm_ext_reference_unit {unit};\n")
-        for start, kind in _starts(one.offload).items():
+        for start, name in _starts(one.offload).items():
+            form = FORMS[name]
+            places = zip(("input", "other"), form.inputs, strict=False)
+            constants = ", ".join(f".{role} = {role}" for role, _ in form.constants)
             members = [
-                f".kind = TVM_EXT_REFERENCE_{kind.upper()},", ".layer = layer,", ".input = input,",
-                ".constants = {.weights = weights, .bias = bias, .multipliers = multipliers, .shifts = shifts},",
-                ".output = output,",
+                f".kind = TVM_EXT_REFERENCE_{name.upper()},", ".layer = layer,",
+                *(f".{place} = {given}," for place, given in places),
+                *([f".constants = {{{constants}}},"] if constants else []), ".output = output,",
             ]  # fmt: skip
             body = [
                 "const tvm_ext_reference_call call = {", *(f"    {member}" for member in members), "};",
                 f"tvm_ext_reference_start(&{unit}, &call);",
             ]  # fmt: skip
-            parts.append(f"{_signature(one.offload, start, kind)}\n{{\n{block(body)}\n}}\n")
+            parts.append(f"{_signature(one.offload, start, name)}\n{{\n{block(body)}\n}}\n")
         parts.append(f"int32_t {one.offload.wait}(void)\n{{\n    return tvm_ext_reference_wait(&{unit});\n}}\n")
     counts = [f"{model}_{one.name}" for one in used]
     parts += [_count("starts", counts), _count("waits", counts)]

@@ -135,7 +135,10 @@ class _Lowering:
             self.tensors[name], source=tensor.source, layout=tensor.layout, quantization=tensor.quantization
         )
         self.views[var] = _View(tensor=name, shape=source.shape)
-        self.moves.append(Move(source=tensor.name, target=name, index=len(self.steps), within=target.within))
+        move = Move(
+            source=tensor.name, target=name, index=len(self.steps), within=target.within, processor=target.processor
+        )
+        self.moves.append(move)
 
     def _call(self, var: relax.Var, call: relax.Call) -> None:
         composite = self.composites[call.op]

@@ -16,12 +16,14 @@ class Move:
     """Copy of a tensor that starts before step `index`.
 
     within: by how many steps later it is waited for at the latest; None: only where its target is first read.
+    processor: that copies, where no DMA does; empty for the first one.
     """
 
     source: str
     target: str
     index: int
     within: int | None
+    processor: str = ""
 
     def renamed(self, old: str, new: str) -> Move:
         source, target = (new if name == old else name for name in (self.source, self.target))
@@ -101,7 +103,9 @@ def _due(move: Move, first_read: int) -> int:
 def _transfer(program: Program, move: Move, platform: Platform, taken: set[str]) -> Transfer:
     memories = (program.tensors[move.source].memory, program.tensors[move.target].memory)
     name = unique(f"move_{move.target}", taken)
-    return Transfer(name=name, source=move.source, target=move.target, number=_number(platform, *memories))
+    number = _number(platform, *memories)
+    copies = move.processor if number is None else ""
+    return Transfer(name=name, source=move.source, target=move.target, number=number, processor=copies)
 
 
 def _number(platform: Platform, source: str, target: str) -> int | None:

@@ -86,12 +86,14 @@ class Transfer:
 
     number: of a copy that goes on while later steps run, until a `Wait` for it; they count up from 0 in the order in
     which they start, and end in it. None: a copy that is done when the step is.
+    processor: the core that copies; empty for the platform's first one, which also starts what a DMA does.
     """
 
     name: str
     source: str
     target: str
     number: int | None = None
+    processor: str = ""
     source_is_constant: bool = False
 
 
@@ -225,8 +227,9 @@ class Program:
 
 
 def processor_of(step: Step) -> str:
-    """Processor that runs a step; empty for the platform's first one, which runs all copies."""
-    return next((call.processor for call in calls(step) if isinstance(call, KernelCall) and call.processor), "")
+    """Processor that runs a step; empty for the platform's first one, which runs copies that say no other."""
+    running = (call.processor for call in calls(step) if isinstance(call, KernelCall | Transfer))
+    return next(filter(None, running), "")
 
 
 def parts_of(program: Program) -> dict[str, list[Tensor]]:

@@ -1,13 +1,15 @@
-/* Transfers by the processor that count bytes by source and target memory; they replace the defaults. */
+/* Transfers by the processor that count bytes by source and target memory; they replace the defaults. Several
+   processors may copy at once, each for its own steps. */
 #include "dma_count.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "board.h"
 #include "tvm_ext_dma.h"
 
 static const dma_memory memories[BOARD_NUM_MEMORIES] = BOARD_MEMORIES;
-static uint32_t moved[BOARD_NUM_MEMORIES][BOARD_NUM_MEMORIES];
+static _Atomic uint32_t moved[BOARD_NUM_MEMORIES][BOARD_NUM_MEMORIES];
 
 /* Index of the memory that holds an address; BOARD_NUM_MEMORIES if none does. */
 static uint32_t memory_of(const void *address)
@@ -21,12 +23,16 @@ static uint32_t memory_of(const void *address)
 
 void dma_count_restart(void)
 {
-    (void)memset(moved, 0, sizeof moved);
+    for (uint32_t source = 0u; source < BOARD_NUM_MEMORIES; source++) {
+        for (uint32_t target = 0u; target < BOARD_NUM_MEMORIES; target++) {
+            atomic_store(&moved[source][target], 0u);
+        }
+    }
 }
 
 uint32_t dma_count_bytes(uint32_t source, uint32_t target)
 {
-    return moved[source][target];
+    return atomic_load(&moved[source][target]);
 }
 
 void tvm_ext_dma_copy(void *target, const void *source, size_t bytes)
@@ -34,7 +40,7 @@ void tvm_ext_dma_copy(void *target, const void *source, size_t bytes)
     const uint32_t from = memory_of(source);
     const uint32_t to = memory_of(target);
     if (from < BOARD_NUM_MEMORIES && to < BOARD_NUM_MEMORIES) {
-        moved[from][to] += (uint32_t)bytes;
+        (void)atomic_fetch_add_explicit(&moved[from][to], (uint32_t)bytes, memory_order_relaxed);
     }
     (void)memcpy(target, source, bytes);
 }

@@ -20,7 +20,7 @@ void tvm_ext_dma_start(uint32_t number, void *target, const void *source, size_t
 /* Returns when transfer `number` is done, and so is every one that began before it: they end in their order. */
 void tvm_ext_dma_wait(uint32_t number);
 
-/* Copies at once, between memories that no DMA joins. */
+/* Copies at once, between memories that no DMA joins. Of several processors each may call it, at the same time. */
 void tvm_ext_dma_copy(void *target, const void *source, size_t bytes);
 
 #ifdef __cplusplus

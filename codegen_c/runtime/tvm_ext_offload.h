@@ -3,24 +3,21 @@
  * A function of the driver that starts one gets the layer, which is constant and stays where it is, then pointers to
  * tensors and constants. It returns at once; all of them stay valid, and nothing else touches the tensors, until the
  * driver's wait returns. There is one start at a time. All memory is little-endian, tensors lie as C arrays of the
- * shapes given, the last axis first in steps of one element.
+ * shapes given, the last axis first in steps of one element. Layers of floats have functions of their own.
  *
- *     sum    = bias[k] + products of (x - input_zero_point) * w; a product outside of the input is left out
- *     output = clamp(rounded(sum * multipliers[k] * 2^(shifts[k] - 31)) + output_zero_point, low, high)
- *
- * multipliers are 0 or 2^30 to 2^31 - 1. rounds_twice: as TensorFlow Lite does, that is the upper half of 2 * sum *
- * multiplier with halves rounded up, of a sum shifted left where shift > 0, then divided by 2^-shift with halves
- * rounded away from zero; otherwise once, to nearest, halves to even. Sums fit int32. */
+ * Factors are multiplier * 2^(shift - 31); multipliers are 0 or 2^30 to 2^31 - 1. rounds_twice: as TensorFlow Lite
+ * does, that is the upper half of 2 * sum * multiplier with halves rounded up, of a sum shifted left where shift > 0,
+ * then divided by 2^-shift with halves rounded away from zero; otherwise once, to nearest, halves to even. Sums fit
+ * int32. */
 #ifndef TVM_EXT_OFFLOAD_H
 #define TVM_EXT_OFFLOAD_H
 
+#include <math.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-/* conv2d: input [images, rows, columns, channels], weights int8 [output channels, kernel rows, kernel columns, input
- * channels]. depthwise: weights int8 [kernel rows, kernel columns, output channels]; output channel k reads input
- * channel k / (output channels / input channels). bias, multipliers, shifts: int32, one of each for an output
- * channel. */
+/* Images [images, rows, columns, channels] that come and go, and a window that slides over the input. */
 typedef struct {
     int32_t images;
     int32_t input_rows;
@@ -39,6 +36,16 @@ typedef struct {
     int32_t left;
     int32_t bottom;
     int32_t right;
+} tvm_ext_offload_window;
+
+/* conv2d: weights int8 [output channels, kernel rows, kernel columns, input channels]. depthwise: weights int8 [kernel
+ * rows, kernel columns, output channels]; output channel k reads input channel k / (output channels / input channels).
+ * bias, multipliers, shifts: int32, one of each for an output channel.
+ *
+ *     sum    = bias[k] + products of (x - input_zero_point) * w; a product outside of the input is left out
+ *     output = clamp(rounded(sum * factor[k]) + output_zero_point, low, high) */
+typedef struct {
+    tvm_ext_offload_window window;
     int32_t input_zero_point;
     int32_t output_zero_point;
     int32_t low; /* bounds of the output, a fused activation among them */
@@ -48,7 +55,7 @@ typedef struct {
 } tvm_ext_offload_conv2d;
 
 /* dense: input [vectors, input channels], weights int8 [output channels, input channels], output [vectors, output
- * channels]. */
+ * channels]; sums and results as of a conv2d. */
 typedef struct {
     int32_t vectors;
     int32_t input_channels;
@@ -60,6 +67,79 @@ typedef struct {
     bool is_unsigned;
     bool rounds_twice;
 } tvm_ext_offload_dense;
+
+/* max_pool: the largest element of a window inside of the input, between low and high. average_pool, of n elements
+ * inside of the input:
+ *
+ *     sum    = all (x - input_zero_point)
+ *     output = clamp(rounded(sum * factor[num_factors > 1 ? n - fewest : 0]) + output_zero_point, low, high)
+ *
+ * but without factors, multipliers and shifts being NULL, clamp(sum of all x / n, low, high), halves away from zero. */
+typedef struct {
+    tvm_ext_offload_window window;
+    int32_t input_zero_point;
+    int32_t output_zero_point;
+    int32_t low;
+    int32_t high;
+    int32_t fewest; /* elements of the input in a window */
+    int32_t num_factors;
+    bool is_unsigned;
+    bool rounds_twice;
+} tvm_ext_offload_pool;
+
+/* add, element by element:
+ *
+ *     once:  output = clamp(rounded((a - first_zero_point) * first + (b - second_zero_point) * second) +
+ * output_zero_point) twice: a, b = rounded((a - first_zero_point) * 2^bits * first), rounded((b - second_zero_point) *
+ * 2^bits * second) output = clamp(rounded((a + b) * factor) + output_zero_point)
+ *
+ * Of what is rounded once both shifts are equal, and multipliers may be less than 2^30. */
+typedef struct {
+    int32_t elements;
+    int32_t first_zero_point;
+    int32_t second_zero_point;
+    int32_t output_zero_point;
+    int32_t low;
+    int32_t high;
+    int32_t first_multiplier;
+    int32_t first_shift;
+    int32_t second_multiplier;
+    int32_t second_shift;
+    int32_t multiplier; /* of the sum, where that is rounded again; 0 where it is not */
+    int32_t shift;
+    int32_t bits;
+    bool is_unsigned;
+    bool rounds_twice;
+} tvm_ext_offload_add;
+
+/* The same of floats: weights and bias are floats, results go from low to high, which may be infinite. */
+typedef struct {
+    tvm_ext_offload_window window;
+    float low;
+    float high;
+} tvm_ext_offload_conv2d_f32;
+
+typedef struct {
+    int32_t vectors;
+    int32_t input_channels;
+    int32_t output_channels;
+    float low;
+    float high;
+} tvm_ext_offload_dense_f32;
+
+/* An average is a sum by the number of elements inside of the input, or by that of the window. */
+typedef struct {
+    tvm_ext_offload_window window;
+    bool counts_padding;
+    float low;
+    float high;
+} tvm_ext_offload_pool_f32;
+
+typedef struct {
+    int32_t elements;
+    float low;
+    float high;
+} tvm_ext_offload_add_f32;
 
 /* A run answers what the first wait does that answers something else than 0. */
 static inline void tvm_ext_offload_done(int32_t *status, int32_t answer)

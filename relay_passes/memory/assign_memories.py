@@ -7,7 +7,8 @@ Rewrite:
           b = c2(a); d = c3(b)                       that of c2 says weights in dtcm, 1 ahead: they are fetched
           a.dtcm = tvm_ext.move(a.sram, "dtcm")            while c1 runs; scratch likewise
           e = c4(d, a.dtcm)                          a fetch stands where it starts and is waited for at its first use
-    main carries the `PredictedTime` of that.
+    main carries the `PredictedTime` of that. A memory that not all processors reach holds what is made and read by
+    those that do; a core copies for its own steps, where no DMA does (the move says `copied_by`).
 Leaves alone: inputs and outputs, which stay in the platform's default memory; what is run row by row in series;
 functions that something else than composites is part of; a function that no placement makes faster by 1 %; what each
 composite computes.
@@ -17,11 +18,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import tvm
 from tvm import relax
 
 from relay_passes.analysis.operator_graph import OperatorGraph
+from relay_passes.analysis.processor_costs import ProcessorCosts
 from relay_passes.backend import Backend
 from relay_passes.composites import has_composites_only
 from relay_passes.dataflow import bindings, operands, outputs, rebuild, substitute, with_main
@@ -34,6 +37,7 @@ from relay_passes.solvers.memories.search import assign
 from tvm_ext.core.decisions.execution import RowSplit
 from tvm_ext.core.decisions.outcomes import PredictedTime
 from tvm_ext.core.decisions.places import OperatorMemories
+from tvm_ext.core.decisions.processors import OperatorProcessor
 from tvm_ext.core.names import unique
 from tvm_ext.core.time_model import TimeModel
 
@@ -45,12 +49,19 @@ LEAST_GAIN = 0.01
 class AssignMemories(SearchingPass):
     """Places results, weights and scratch in several memories, and moves them, for the least predicted time.
 
-    limits: bytes that each memory may give; those not in it are not used.
+    backend, time: of the platform's first processor; others: of those beside it that steps may run on, by name. limits:
+    bytes that each memory may give; those not in it are not used.
     """
 
-    def __init__(self, backend: Backend, time: TimeModel, limits: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        time: TimeModel,
+        limits: Mapping[str, int],
+        others: Mapping[str, ProcessorCosts] = MappingProxyType({}),
+    ) -> None:
         super().__init__(backend)
-        self.time, self.limits = time, limits
+        self.time, self.limits, self.others = time, limits, others
 
     def rewritten(self, mod: tvm.IRModule, known: Searched) -> tvm.IRModule:
         main = mod["main"]
@@ -76,27 +87,30 @@ class AssignMemories(SearchingPass):
         return self.time.platform.activations
 
     def _problem(self, mod: tvm.IRModule, operators: OperatorGraph, near: tuple[str, ...]) -> AssignmentProblem:
-        graph = operators.graph()
+        graph, clock_hz = operators.graph(), self.time.platform.processor.clock_hz
         called = Counter(steps[0].value.op for steps in operators.steps)
         composites = [mod[steps[0].value.op] for steps in operators.steps]
         labels = [RowSplit.read(composite).sequence or None for composite in composites]
         steps: list[Step] = []
         for index, (node, (computing, *_)) in enumerate(zip(graph.nodes, operators.steps, strict=True)):
-            cost = self.backend.footprint(composites[index])
+            processor = OperatorProcessor.read(composites[index]).processor
+            other = self.others.get(processor)
+            cost = (other.backend if other else self.backend).footprint(composites[index])
+            cycles = (other.time if other else self.time).compute_cycles(cost.kernel, cost.instructions)
             reads: Counter[int] = Counter()
             for argument, leaf in enumerate(computing.value.args):
                 for value in operators.values[leaf]:
                     reads[value] += cost.read_bytes.get(argument, operators.sizes[value])
             steps.append(
                 Step(
-                    cycles=self.time.compute_cycles(cost.kernel, cost.instructions),
+                    cycles=cycles * clock_hz / other.processor.clock_hz if other else cycles,
                     reads=dict(reads), writes={value: operators.sizes[value] for value in node.writes},
                     weights_bytes=cost.weights_bytes, weights_read_bytes=cost.weights_read_bytes,
                     scratch_bytes=cost.scratch_bytes, scratch_access_bytes=cost.scratch_access_bytes,
                     shared=dict(node.shared_bytes),
                     together=index > 0 and labels[index] is not None and labels[index] == labels[index - 1],
                     # A function that is called again carries one set of attributes.
-                    movable=labels[index] is None and called[computing.value.op] == 1,
+                    movable=labels[index] is None and called[computing.value.op] == 1, processor=processor,
                 )
             )  # fmt: skip
         problem = AssignmentProblem(
@@ -147,7 +161,9 @@ class _Rewriting:
     def _move(self, one: ValueTransfer) -> None:
         base = self.bases[one.value]
         source = self.copies.get((one.value, one.source), base)
-        call = move(source, one.target, one.due - one.start if one.spills else None)
+        is_dma = self.problem.time.has_dma(one.source, one.target)
+        within = one.due - one.start if one.spills else None
+        call = move(source, one.target, within, "" if is_dma else one.processor)
         var = relax.DataflowVar(unique(f"{base.name}.{one.target}", self.taken), call.ty)
         self.copies[one.value, one.target] = var
         self.sequence.append(relax.VarBinding(var, call))

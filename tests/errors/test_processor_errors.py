@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.errors.test_platform_errors import platform_file
+from tests.support.core_platforms import host_cores, with_own_memory
 from tvm_ext.core.errors import BadPlatform
 from tvm_ext.core.platform import Platform
 
@@ -88,6 +90,13 @@ def test_the_good_one_says_all(tmp_path: Path) -> None:
         ('"npu_wait"', '"while"', r"processors\.npu\.offload\.wait = 'while': is a word of C"),
         ('"npu_conv2d"', '"tvm_ext_run"', r"offload\.operators\[0\]\.start = 'tvm_ext_run': is a word of C, or"),
         ('"npu_conv2d"', '"npu_wait"', r"offload\.operators\[0\]\.start = 'npu_wait': another function has that name"),
+        ('types = ["int8"]', 'types = ["int8", "float32"]', r"operators\[0\]\.types: layers of floats come with other"),
+        (
+            "cycles_per_call = 100",
+            'cycles_per_call = 100\n[[processors.offload.operators]]\nkind = "conv2d"\ntypes = ["float32"]\n'
+            'start = "npu_conv2d"\nmost_shape = [1, 8, 8, 8]',
+            r"operators\[1\]\.start = 'npu_conv2d': another function has that name; each takes arguments of its own",
+        ),
         ('kind = "conv2d"', 'kind = "magic"', r"offload\.operators\[0\]\.kind = 'magic'"),
         ('types = ["int8"]', 'types = ["int4"]', r"offload\.operators\[0\]\.types\[0\] = 'int4'"),
         ('types = ["int8"]', "types = []", r"offload\.operators\[0\]\.types = \[\]"),
@@ -133,3 +142,22 @@ def test_shipped_platforms_of_two_cores(name: str) -> None:
     assert platform.signal_between(first, second) and platform.signal_between(second, first)
     assert (platform.processor.simd == "dsp") == (name == "dual_m33_equal") == (not platform.processors[1].flags)
     assert platform.processors[1].simd == "dsp"
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("activations", r"activations = 'own': cpu, the first processor, does not reach own; add a \[\[links\]\]"),
+        ("weights", r"weights = 'own': cpu, the first processor, does not reach own; add"),
+        ("retained", r"memories.own.retained = true: cpu, the first processor, does not reach own; add"),
+    ],
+)
+def test_what_the_first_processor_needs_is_not_in_the_memory_of_another(key: str, said: str) -> None:
+    platform = with_own_memory(host_cores(1_000_000, 1_000_000), "cpu1", capacity_bytes=1 << 12)
+    table = json.loads(platform.to_json())
+    if key == "retained":
+        table["memories"][-1]["retained"] = True
+    else:
+        table[key] = "own"
+    with pytest.raises(BadPlatform, match=said):
+        Platform.from_json(json.dumps(table))

@@ -25,9 +25,7 @@ from tests.passes.modules import without_spans
 from tests.passes.placements import EQUAL, UNEQUAL, costs, processors, report, shared, two_convolutions
 from tests.passes.stub_backend import StubBackend
 from tests.support.core_platforms import host_cores
-from tests.support.image_networks import image_network
 from tests.support.memory_problems import always_on
-from tests.support.onnx_models import saved
 from tvm_ext import BuildOptions
 from tvm_ext.core.decisions.processors import OperatorProcessor, ProcessorPlacement
 from tvm_ext.core.errors import BadOptions
@@ -279,17 +277,3 @@ def test_costs_are_those_of_the_processor(tmp_path: Path) -> None:
         for core in UNEQUAL.processors
     )
     assert slow and fast and slow == pytest.approx(4 * fast, rel=1e-3)
-
-
-def test_memories_that_one_core_alone_reaches_hold_no_tensors_of_both(tmp_path: Path) -> None:
-    """Close to the first core lies a memory that is faster, and that only it reaches."""
-    ram = EQUAL.memory(EQUAL.activations)
-    near = replace(ram, name="near", capacity_bytes=1 << 20)
-    slow = [replace(memory, read_bytes_per_cycle=0.5, write_bytes_per_cycle=0.5) for memory in EQUAL.memories[:1]]
-    link = replace(EQUAL.links[0], source="cpu", target="near")
-    platform = replace(EQUAL, memories=(*slow, *EQUAL.memories[1:], near), links=(*EQUAL.links, link))
-    module = tvm_ext.load(saved(image_network(1), tmp_path))
-    both, alone = (compile_module(module, platform, BuildOptions(processors=chosen)) for chosen in (None, ("cpu",)))
-    assert both.placement is not None and both.plan.bytes_in("near") == 0
-    assert alone.plan.bytes_in("near") > 0
-    assert "near" not in BuildOptions().limits_bytes(platform)

@@ -54,6 +54,18 @@ def random_problem(seed: int, num_steps: int, *, near_bytes: int = 24_000, dma: 
     )  # fmt: skip
 
 
+def on_two_cores(problem: AssignmentProblem, seed: int, *, dma: bool) -> AssignmentProblem:
+    """The same steps on two cores by chance; the near memory belongs to the second, half as fast as the first."""
+    platform, random = problem.time.platform, np.random.default_rng(seed)
+    second = replace(platform.processor, name="cpu1", clock_hz=platform.processor.clock_hz // 2)
+    others = [link for link in platform.links if link.target != "dtcm" or link.source != "cpu"]
+    links = [link for link in others if dma or not link.dma]
+    links += [replace(link, source="cpu1") for link in platform.links if link.source == "cpu"]
+    cores = replace(platform, processors=(platform.processor, second), links=tuple(links))
+    steps = [replace(step, processor="cpu1" if random.random() < 0.6 else "") for step in problem.steps]
+    return replace(problem, steps=tuple(steps), time=TimeModel(platform=cores))
+
+
 def in_sequences(problem: AssignmentProblem) -> AssignmentProblem:
     """The same with some steps that stand together, as those of a split sequence do."""
     steps = [

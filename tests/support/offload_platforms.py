@@ -1,4 +1,4 @@
-"""Platforms with an accelerator for tests: its driver takes conv2d, depthwise and dense layers of bytes."""
+"""Platforms with an accelerator for tests: its driver takes conv2d, depthwise, dense layers of bytes, or all kinds."""
 
 from __future__ import annotations
 
@@ -9,18 +9,22 @@ from typing import Any
 from tvm_ext.core.platform import Link, Offload, OffloadOperator, Platform, Processor
 
 KINDS = ("conv2d", "depthwise", "dense")
+OF_FLOATS = "_f32"
+ALL_KINDS = [f"{kind}{ending}" for ending in ("", OF_FLOATS) for kind in (*KINDS, "max_pool", "average_pool", "add")]
+COSTS = {"cycles_per_call": 200, "cycles_per_mac": 0.125, "cycles_per_byte": 0.25}
 
 
 def offload_of(kinds: Mapping[str, Mapping[str, Any]]) -> Offload:
-    """A driver that takes operators of these kinds, with what is said of each."""
-    entries = {
-        kind: {
-            "start": f"npu_{kind}", "types": ("int8", "uint8"), "most_kernel": (11, 11),
-            "most_shape": (1, 4096) if kind == "dense" else (4, 256, 256, 1024), **said,
+    """A driver that takes operators of these kinds, which end in `OF_FLOATS` for floats, with what is said of each."""
+    entries = [
+        {
+            "kind": kind.removesuffix(OF_FLOATS), "start": f"npu_{kind}", "most_kernel": (11, 11),
+            "types": ("float32",) if kind.endswith(OF_FLOATS) else ("int8", "uint8"),
+            "most_shape": (1, 4096) if "dense" in kind else (4, 256, 256, 1024), **said,
         }
         for kind, said in kinds.items()
-    }  # fmt: skip
-    operators = tuple(OffloadOperator(kind=kind, **said) for kind, said in entries.items())  # pyright: ignore[reportArgumentType]
+    ]  # fmt: skip
+    operators = tuple(OffloadOperator(**entry) for entry in entries)
     return Offload(header="npu_driver.h", wait="npu_wait", operators=operators)
 
 
@@ -29,11 +33,10 @@ def with_accelerator(
 ) -> Platform:
     """A platform with an accelerator `npu` beside its cores, which reaches all memories.
 
-    kinds: operators it takes, by default all kinds there are, at 200 cycles a call, 1/8 a product, 1/4 a byte.
+    kinds: operators it takes, by default `KINDS`, at 200 cycles a call, 1/8 a product, 1/4 a byte.
     """
     platform = Platform.load(base) if isinstance(base, str) else base
-    costs = {"cycles_per_call": 200, "cycles_per_mac": 0.125, "cycles_per_byte": 0.25}
-    taken = {kind: costs for kind in KINDS} if kinds is None else kinds
+    taken = {kind: COSTS for kind in KINDS} if kinds is None else kinds
     npu = Processor(
         name="npu", isa="npu", clock_hz=clock_hz or platform.processor.clock_hz, kind="offload", watts=0.000_1,
         offload=offload_of(taken),

@@ -285,20 +285,18 @@ class BuildOptions:
         return tuple(processor for processor in self.processors_of(platform) if processor.kind == "tvm")
 
     def limits_bytes(self, platform: Platform) -> dict[str, int]:
-        """Bytes that tensors may take in each memory that all processors in use reach, the default one first.
+        """Bytes that tensors may take in each memory that a core in use reaches, the default one first.
 
         Where a board keeps the stacks of its processors, those are left out. Raises BadOptions for an unknown memory.
         """
         asked: Mapping[str, int] = self.ram if isinstance(self.ram, Mapping) else {}
         limits = {platform.activations: self.limit_bytes(platform)}
         cores = self.cores_of(platform)
-        offloads = self.offloads_of(platform)
-        are_far = any(platform.near_memory(one) for one in offloads)  # what is moved, is moved for them alone
-        reaching = cores if are_far else (*cores, *offloads)
+        are_far = any(map(platform.near_memory, self.offloads_of(platform)))  # what is moved, is moved for them alone
         for memory in platform.memories:
             if are_far and memory.name != platform.activations:
                 continue
-            if memory.kind != "ram" or not all(platform.reached_by(one.name, memory.name) for one in reaching):
+            if memory.kind != "ram" or not any(platform.reached_by(core.name, memory.name) for core in cores):
                 continue
             holds = platform.board is not None and memory.name == platform.board.data_memory
             reserved = len(cores) * platform.board.stack_bytes + VARIABLES_BYTES if platform.board and holds else 0

@@ -77,14 +77,20 @@ def _tvm_problem(processor: Processor) -> str | None:
 
 
 def _driver_problem(processors: Iterable[Processor]) -> str | None:
-    """Names of drivers' functions that C does not allow, or that two functions have."""
+    """Names of drivers' functions that C does not allow, or that two functions have; floats beside integers."""
     taken: dict[str, tuple[str, str]] = {}
     for processor in processors:
         assert processor.offload
         where = f"processors.{processor.name}.offload"
         names = [("wait", processor.offload.wait, (processor.name, "wait"))]
         for index, one in enumerate(processor.offload.operators):
-            names.append((f"operators[{index}].start", one.start, (processor.name, one.kind)))
+            if one.takes_floats and {*one.types} != {"float32"}:
+                return (
+                    f"{where}.operators[{index}].types: layers of floats come with other arguments than those of "
+                    "integers; give float32 an entry and a start of its own."
+                )
+            elements = "floats" if one.takes_floats else "integers"
+            names.append((f"operators[{index}].start", one.start, (processor.name, f"{one.kind} of {elements}")))
         for key, name, use in names:
             if is_c_keyword(name) or name.lower().startswith("tvm_ext"):
                 return f"{where}.{key} = {name!r}: is a word of C, or of the code generated here; choose another one."
@@ -168,11 +174,29 @@ def _memory_problem(tables: PlatformTables) -> str | None:
             return f"{key} = {name!r} is not a memory: {', '.join(memories)}."
         if kind and memories[name].kind != kind:
             return f"{key} = {name!r} is a {memories[name].kind}; a {kind} is needed."
+    if problem := _reach_problem(tables):
+        return problem
     for memory in tables.memories:
         if memory.retained and memory.kind == "rom":
             return f"memories.{memory.name}.retained = true: a rom keeps what it holds anyway; a ram is needed."
         if memory.kind == "ram" and memory.write_bytes_per_cycle < 1e-6:
             return f"memories.{memory.name}.write_bytes_per_cycle = {memory.write_bytes_per_cycle:g}: at least 1e-6."
+    return None
+
+
+def _reach_problem(tables: PlatformTables) -> str | None:
+    """Memories that the first processor needs and does not reach."""
+    first = tables.processors[0].name
+    ends = [(link.source, link.target) for link in tables.links]
+    reached = {end for pair in ends if first in pair for end in pair}
+    states = next((memory.name for memory in tables.memories if memory.retained), tables.activations)
+    for key, name in (("activations", tables.activations), ("weights", tables.weights), ("retained", states)):
+        if name not in reached:
+            where = f"memories.{name}.retained = true" if key == "retained" else f"{key} = {name!r}"
+            return (
+                f"{where}: {first}, the first processor, does not reach {name}; add a [[links]] table that joins the "
+                "two, or choose another memory."
+            )
     return None
 
 

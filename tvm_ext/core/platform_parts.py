@@ -33,7 +33,8 @@ Flag = Annotated[str, Field(pattern=_FLAG, max_length=200)]
 Flags = Annotated[tuple[Flag, ...], Field(max_length=100)]
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,62}$")]
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,58}\.h$")]
-OffloadKind = Literal["conv2d", "depthwise", "dense"]
+OffloadKind = Literal["conv2d", "depthwise", "dense", "max_pool", "average_pool", "add"]
+OffloadType = Literal["int8", "uint8", "float32"]
 OffloadRounding = Literal["tflite", "onnx"]
 
 
@@ -43,11 +44,13 @@ class OffloadOperator:
 
     `start` is the driver's function that begins it. `most_shape` bounds the result's axes, as stored (NHWC, or rows of
     vectors); a result of other rank is not taken. `most_kernel` bounds rows and columns of a window, where it has one.
-    `roundings`: of results of sums, twice as TensorFlow Lite does or once as ONNX does; a call says which one.
+    `roundings`: of integer results of sums, twice as TensorFlow Lite does or once as ONNX does; a call says which one.
+    `types`: of all tensors of a layer; floats are taken by functions of their own. `cycles_per_mac`: of products; of a
+    pool for each element that it takes, of a sum of two tensors for each element of the result.
     """
 
     kind: OffloadKind
-    types: Annotated[tuple[Literal["int8", "uint8"], ...], Field(min_length=1, max_length=3)]
+    types: Annotated[tuple[OffloadType, ...], Field(min_length=1, max_length=3)]
     start: Identifier
     most_shape: Annotated[tuple[Positive, ...], Field(min_length=1, max_length=8)]
     most_kernel: tuple[Positive, Positive] = (1, 1)
@@ -55,6 +58,11 @@ class OffloadOperator:
     cycles_per_call: Count = 0
     cycles_per_mac: Cost = 0.0
     cycles_per_byte: Cost = 0.0
+
+    @property
+    def takes_floats(self) -> bool:
+        """True where its layers are of floats, not of integers."""
+        return "float32" in self.types
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)

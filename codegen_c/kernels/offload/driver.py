@@ -1,22 +1,25 @@
 """Layers as a driver takes them: which entry of the platform does, its cost, and the function that calls it.
 
-Weights are those of the model's description, in its layout, and not packed for any kernel of ours.
+Weights are those of the model's description, in its layout, and not packed for any kernel of ours. Layers of floats
+have no more behind their sums than two bounds, which a relu gives.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import ceil
+from math import ceil, inf, isfinite
 
 import numpy as np
 
 from codegen_c.c_text.initializer import Value
-from codegen_c.c_text.text import C_TYPES
+from codegen_c.c_text.text import C_TYPES, float_literal
 from codegen_c.kernels.contract import Array, CFunction, Implementation, Parameter, Target
+from codegen_c.kernels.offload.forms import FORMS, form_name
 from codegen_c.kernels.shared.layer import shapes, sliding_window
 from codegen_c.kernels.shared.requantize import Requantize, quantization
 from codegen_c.kernels.user_functions import DriverCall
 from codegen_c.operators.kinds import Operator, TensorType, Window
+from codegen_c.operators.scalar import Operand, ScalarProgram
 from tvm_ext.core.platform import OffloadOperator
 
 OFFLOAD_HEADER = "tvm_ext_offload.h"
@@ -36,11 +39,16 @@ def _takes(entry: OffloadOperator, operator: Operator, window: Window | None) ->
         n <= most for n, most in zip(shape, entry.most_shape, strict=True)
     )
     kernel = window.kernel if window else (1, 1)
-    known = getattr(operator, "rounding", "onnx") in entry.roundings
+    known = not _rounds(operator) or getattr(operator, "rounding", "onnx") in entry.roundings
     return (
         fits and known and len(types) == 1 and types <= {*entry.types}
         and all(n <= most for n, most in zip(kernel, entry.most_kernel, strict=True))
     )  # fmt: skip
+
+
+def _rounds(operator: Operator) -> bool:
+    """True where results are rounded to integers."""
+    return operator.output.dtype != "float32" and getattr(operator, "method", "") != "max"
 
 
 def started(
@@ -48,21 +56,25 @@ def started(
     operator: Operator,
     target: Target,
     entry: OffloadOperator | None,
-    layer: tuple[str, Mapping[str, Value]],
-    constants: Sequence[tuple[str, Array]],
+    layer: Mapping[str, Value],
+    constants: Sequence[tuple[str, Array]] = (),
     *,
     reference: Callable[[list[Array]], list[Array]],
     macs: int = 0,
+    taken: int | None = None,
 ) -> Implementation:
-    """The kernel that hands a layer over. layer: its structure in C, and the members of that."""
+    """The kernel that hands a layer over. layer: members of its structure. constants: of those that its form has, with
+    the names that they have there. taken: elements that the platform counts as products, where these are no products.
+    """
     offload = target.processor.offload
     assert offload is not None and entry is not None, "constraints hold"
-    inputs = ["input", "other"][: len(operator.inputs)]
-    names = [*inputs, *(role for role, _ in constants), "output"]
+    form, given = FORMS[form_name(entry)], dict(constants)
+    handed = [role if role in given else "NULL" for role, _ in form.constants]
+    names = [*form.inputs, *handed, "output"]
     parameters = [
         *(
             Parameter(name=n, ctype=C_TYPES[t.dtype], role="input")
-            for n, t in zip(inputs, operator.inputs, strict=True)
+            for n, t in zip(form.inputs, operator.inputs, strict=True)
         ),
         Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
         *(Parameter(name=role, ctype=C_TYPES[str(array.dtype)], role="constant") for role, array in constants),
@@ -72,24 +84,28 @@ def started(
         function=CFunction(
             parameters=tuple(parameters),
             body=f"{entry.start}(&$_layer, {', '.join(names)});",
-            helpers=shapes(*layer),
+            helpers=shapes(form.struct, layer),
             includes=(OFFLOAD_HEADER,),
         ),
         reference=reference,
         constants=tuple(constants),
         macs=macs,
-        instructions=cycles(entry, operator, constants, macs),
+        instructions=cycles(entry, operator, constants, macs if taken is None else taken),
         accumulation="the driver's",
-        exact=True,
+        exact=not entry.takes_floats,
+        integers_only=True,  # its C, which hands pointers over
         driver=DriverCall(processor=target.processor.name, header=offload.header, wait=offload.wait),
     )
 
 
-def cycles(entry: OffloadOperator, operator: Operator, constants: Sequence[tuple[str, Array]], macs: int) -> int:
-    """Cycles of the accelerator, as the platform has them: of a call, its products, all bytes it reads or writes."""
+def cycles(entry: OffloadOperator, operator: Operator, constants: Sequence[tuple[str, Array]], taken: int) -> int:
+    """Cycles of the accelerator, as the platform has them: of a call, its products, all bytes it reads or writes.
+
+    taken: products, or the elements that count as such.
+    """
     moved = sum(_num_bytes(tensor) for tensor in (*operator.inputs, *operator.outputs))
     moved += sum(array.nbytes for _, array in constants)
-    return ceil(entry.cycles_per_call + entry.cycles_per_mac * macs + entry.cycles_per_byte * moved)
+    return ceil(entry.cycles_per_call + entry.cycles_per_mac * taken + entry.cycles_per_byte * moved)
 
 
 def _num_bytes(tensor: TensorType) -> int:
@@ -113,17 +129,36 @@ def scales(source: TensorType, finish: Requantize) -> dict[str, Value]:
     }  # fmt: skip
 
 
-def window_members(window: Window) -> dict[str, Value]:
-    """Members of a sliding window, beside those of images."""
+def window_members(operator: Operator, window: Window) -> dict[str, Value]:
+    """A `tvm_ext_offload_window`: images [N, H, W, C] that come and go, and the window that slides over them."""
+    images, rows, columns, channels = operator.inputs[0].shape
+    _, output_rows, output_columns, output_channels = operator.output.shape
     members = sliding_window(window)
-    return {"kernel_rows": members.pop("rows"), "kernel_columns": members.pop("columns"), **members}
-
-
-def image_members(source: TensorType, output: TensorType) -> dict[str, Value]:
-    """Members of images [N, H, W, C] that come and go."""
-    images, rows, columns, channels = source.shape
-    _, output_rows, output_columns, output_channels = output.shape
     return {
         "images": images, "input_rows": rows, "input_columns": columns, "input_channels": channels,
         "output_rows": output_rows, "output_columns": output_columns, "output_channels": output_channels,
+        "kernel_rows": members.pop("rows"), "kernel_columns": members.pop("columns"), **members,
     }  # fmt: skip
+
+
+def bounds(program: ScalarProgram, first: int = 0) -> tuple[float, float] | None:
+    """The least and the greatest value that a program lets through, from instruction `first` on, if it does nothing
+    else; None for other programs."""
+    low, high = -inf, inf
+    for index, one in enumerate(program.instructions[first:], start=first):
+        match one.operands:
+            case (Operand(kind="value", index=before), Operand(kind="number", number=number)) if before == index:
+                pass
+            case _:
+                return None
+        if one.function not in ("maximum", "minimum") or not low <= number <= high:
+            return None
+        low, high = (number, high) if one.function == "maximum" else (low, number)
+    return low, high
+
+
+def bound_members(found: tuple[float, float] | None) -> dict[str, Value]:
+    """Members `low` and `high` of a layer of floats."""
+    assert found is not None, "constraints hold"
+    low, high = (float_literal(bound) if isfinite(bound) else "INFINITY" for bound in found)
+    return {"low": f"-{low}" if low == "INFINITY" else low, "high": high}

@@ -10,11 +10,10 @@ import numpy as np
 
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
-from codegen_c.kernels.offload.driver import entry_of, factors, image_members, scales, started, window_members
+from codegen_c.kernels.offload.driver import entry_of, factors, scales, started, window_members
 from codegen_c.kernels.shared.requantize import integer_weights, quantized_bytes
 from codegen_c.operators.kinds import QConv2d
 
-LAYER = "tvm_ext_offload_conv2d"
 KIND = "conv2d"
 
 
@@ -35,14 +34,10 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
 def handed_over(name: str, kind: str, operator: QConv2d, target: Target, weights: np.ndarray) -> Implementation:
     """A convolution of either kind, with its weights as the driver reads them."""
     finish, channels = qconv2d.requantize(operator), operator.output.shape[3]
-    layer = {
-        **image_members(operator.inputs[0], operator.output),
-        **window_members(operator.window),
-        **scales(operator.inputs[0], finish),
-    }
+    layer = {"window": window_members(operator, operator.window), **scales(operator.inputs[0], finish)}
     constants = (("weights", np.ascontiguousarray(weights)), ("bias", operator.bias), *factors(finish, channels))
     return started(
-        name, operator, target, entry_of(kind, operator, target, operator.window), (LAYER, layer), constants,
+        name, operator, target, entry_of(kind, operator, target, operator.window), layer, constants,
         reference=lambda inputs: qconv2d.reference(operator, inputs),
         macs=operator.output.num_elements * operator.weight[0].size,
     )  # fmt: skip

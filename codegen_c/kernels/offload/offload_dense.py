@@ -14,7 +14,6 @@ from codegen_c.kernels.offload.driver import entry_of, factors, scales, started
 from codegen_c.kernels.shared.requantize import integer_weights, quantized_bytes
 from codegen_c.operators.kinds import QDense
 
-LAYER = "tvm_ext_offload_dense"
 KIND = "dense"
 
 
@@ -32,7 +31,7 @@ def implement(operator: QDense, target: Target, stored: StoredRows) -> Implement
     weights = np.ascontiguousarray(operator.weight)
     constants = (("weights", weights), ("bias", operator.bias), *factors(finish, channels))
     return started(
-        KERNEL.name, operator, target, entry_of(KIND, operator, target), (LAYER, layer), constants,
+        KERNEL.name, operator, target, entry_of(KIND, operator, target), layer, constants,
         reference=lambda inputs: qdense.reference(operator, inputs),
         macs=vectors * operator.weight.size,
     )  # fmt: skip

@@ -50,7 +50,8 @@ class Assignment:
 
 @dataclass(frozen=True, kw_only=True)
 class ValueTransfer:
-    """A transfer of a value between steps. due: the step before which it is waited for."""
+    """A transfer of a value between steps. due: the step before which it is waited for. processor: the core that
+    copies, where no DMA does; empty for the first one."""
 
     value: int
     source: str
@@ -58,3 +59,4 @@ class ValueTransfer:
     start: int
     due: int
     spills: bool = False
+    processor: str = ""

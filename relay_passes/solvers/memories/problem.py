@@ -4,12 +4,17 @@ One memory is home: every value may lie there from its first step to its last. A
 smaller. A value that is made near is there until its `born_last` step, and spilled home behind its maker where a later
 step wants it; a `Stay` is a copy fetched from home, there from the step before which the fetch starts until the last
 step that reads it. Weights are copied from where they are stored, for one step each.
+
+Where several processors run the steps, each reaches some memories, home among them, and has its own way there. Values
+lie near where all steps that make or read that copy reach it; a core copies for its own steps, the first one for those
+of accelerators, where no DMA does. Cycles are those of the first processor's clock, and steps add up, as if one waited
+for the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from relay_passes.solvers.memories.assignment import Assignment, Place, ValueTransfer
@@ -24,7 +29,7 @@ class Step:
     cycles: of its instructions. reads: value -> bytes read of it. writes: value -> bytes. weights, scratch: what they
     take, and what is read, or read and written, of them. shared: value -> bytes that the result shares with it where it
     is read for the last time. together: nothing starts or ends between it and the step before. movable: whether its
-    weights and scratch may lie elsewhere, and its results near.
+    weights and scratch may lie elsewhere, and its results near. processor: that runs it, empty for the first one.
     """
 
     cycles: float
@@ -37,6 +42,7 @@ class Step:
     shared: Mapping[int, int] = field(default_factory=dict[int, int])
     together: bool = False
     movable: bool = True
+    processor: str = ""
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,48 @@ class AssignmentProblem:
             for value in step.reads:
                 found[value].append(index)
         return found
+
+    @cached_property
+    def _times(self) -> dict[str, tuple[TimeModel, float]]:
+        """Model of time of each processor, and cycles of the first one's clock in one of its own."""
+        platform, names = self.time.platform, {"", *(step.processor for step in self.steps)}
+        clock_hz = platform.processor.clock_hz
+        others = {
+            name: (replace(self.time, processor=name), clock_hz / platform.processor_named(name).clock_hz)
+            for name in names
+            if name
+        }
+        return {"": (self.time, 1.0), **others}
+
+    def reaches(self, index: int, memory: str) -> bool:
+        """True where the processor of a step reads and writes a memory."""
+        return self._times[self.steps[index].processor][0].reaches(memory)
+
+    def read_cycles(self, index: int, memory: str, num_bytes: float) -> float:
+        """Cycles in which a step reads so many bytes, beside those of its instructions."""
+        time, cycle = self._times[self.steps[index].processor]
+        return time.read_cycles(memory, num_bytes) * cycle
+
+    def write_cycles(self, index: int, memory: str, num_bytes: float) -> float:
+        """The same of bytes that it writes."""
+        time, cycle = self._times[self.steps[index].processor]
+        return time.write_cycles(memory, num_bytes) * cycle
+
+    def copier(self, index: int) -> str:
+        """The core that copies what a step reads or made, where no DMA does; empty for the first one."""
+        name = self.steps[index].processor
+        return name if self.time.platform.processor_named(name).kind == "core" else ""
+
+    def can_move(self, index: int, memory: str) -> bool:
+        """True where a step's operand can come from home to a memory, and go back there."""
+        pairs = (self.home, memory), (memory, self.home)
+        return self._times[self.copier(index)][0].reaches(memory) or all(self.time.has_dma(*pair) for pair in pairs)
+
+    def transfer_cycles(self, move: ValueTransfer) -> float:
+        """Cycles from begin to end of a transfer, nothing else in the way."""
+        time, cycle = self._times[move.processor]
+        cycles = time.transfer_cycles(move.source, move.target, self.sizes[move.value])
+        return cycles if time.has_dma(move.source, move.target) else cycles * cycle
 
     def ends(self, value: int) -> int:
         """The last step that a value matters in."""
@@ -99,10 +147,16 @@ class AssignmentProblem:
         if away and any(use > place.born_last for use in self.uses[value]):
             start = self.boundary_from(self.makers[value] + 1)
             due = self.boundary_from(start + 1)
-            yield ValueTransfer(value=value, source=place.born, target=self.home, start=start, due=due, spills=True)
+            yield ValueTransfer(
+                value=value, source=place.born, target=self.home, start=start, due=due, spills=True,
+                processor=self.copier(self.makers[value]),
+            )  # fmt: skip
         for stay in place.stays:
             due = self.boundary_to(stay.first)
-            yield ValueTransfer(value=value, source=self.home, target=stay.memory, start=stay.start, due=due)
+            yield ValueTransfer(
+                value=value, source=self.home, target=stay.memory, start=stay.start, due=due,
+                processor=self.copier(stay.first),
+            )  # fmt: skip
 
     def occupied(self, value: int, place: Place) -> Iterator[tuple[str, int, int]]:
         """Memory and steps [begin, end) of every copy of a value."""
@@ -163,17 +217,17 @@ class AssignmentProblem:
 
     def step_cycles(self, chosen: Assignment, index: int) -> float:
         """Cycles of one step, with its operands where they are."""
-        step, time = self.steps[index], self.time
+        step = self.steps[index]
         total = step.cycles
         for value, bytes_ in step.reads.items():
-            total += time.read_cycles(chosen.places[value].memory_at(index, self.home), bytes_)
+            total += self.read_cycles(index, chosen.places[value].memory_at(index, self.home), bytes_)
         for value, bytes_ in step.writes.items():
-            total += time.write_cycles(chosen.places[value].born, bytes_)
+            total += self.write_cycles(index, chosen.places[value].born, bytes_)
         if step.weights_read_bytes:
             copy = chosen.weights.get(index)
-            total += time.read_cycles(copy.memory if copy else self.stored, step.weights_read_bytes)
+            total += self.read_cycles(index, copy.memory if copy else self.stored, step.weights_read_bytes)
         if step.scratch_access_bytes:
-            total += time.read_cycles(chosen.scratch.get(index, self.home), step.scratch_access_bytes)
+            total += self.read_cycles(index, chosen.scratch.get(index, self.home), step.scratch_access_bytes)
         return total
 
     def predicted_cycles(self, chosen: Assignment) -> float:
@@ -185,10 +239,8 @@ class AssignmentProblem:
         starts: dict[int, list[tuple[int, float, bool]]] = {}
         for value, place in enumerate(chosen.places):
             for move in self.moves_of(value, place):
-                cycles = self.time.transfer_cycles(move.source, move.target, self.sizes[value])
-                starts.setdefault(move.start, []).append(
-                    (move.due, cycles, self.time.has_dma(move.source, move.target))
-                )
+                is_dma = self.time.has_dma(move.source, move.target)
+                starts.setdefault(move.start, []).append((move.due, self.transfer_cycles(move), is_dma))
         for index, copy in chosen.weights.items():
             cycles = self.time.transfer_cycles(self.stored, copy.memory, self.steps[index].weights_bytes)
             starts.setdefault(copy.start, []).append((index, cycles, self.time.has_dma(self.stored, copy.memory)))

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, takewhile
 
-from relay_passes.solvers.memories.assignment import Assignment, Place, Stay, WeightsCopy
+from relay_passes.solvers.memories.assignment import Assignment, Place, Stay, ValueTransfer, WeightsCopy
 from relay_passes.solvers.memories.problem import AssignmentProblem
 from relay_passes.solvers.memories.state import Choice, Item, Score, State
 
@@ -191,6 +191,8 @@ class _Search:
         for memory in (self.problem.home, *self.problem.near):
             if step is None and memory != self.problem.home:
                 yield from self._places(item.index, memory)
+            elif step and not self.problem.reaches(item.index, memory):
+                continue
             elif item.kind == "scratch" and step and step.movable:
                 yield memory
             elif item.kind == "weights" and step and step.movable and step.weights_read_bytes:
@@ -211,10 +213,14 @@ class _Search:
             yield replace(home, stays=stays)
         if maker is None or value in problem.outputs or not problem.steps[maker].movable:
             return
+        if not problem.reaches(maker, memory):
+            return
         for number, last in enumerate(uses):
+            if not problem.reaches(last, memory):
+                return
             born = Place(born=memory, born_last=last)
             later = problem.uses[value][number + 1 :]
-            if later and later[0] < problem.home_again(value):
+            if later and (later[0] < problem.home_again(value) or not problem.can_move(maker, memory)):
                 continue
             yield born
             if later:
@@ -223,12 +229,20 @@ class _Search:
 
     def _stays(self, value: int, memory: str, uses: Sequence[int], ready: int) -> Iterator[tuple[Stay, ...]]:
         """Every run of uses served by one copy, and each use by a copy of its own."""
-        cycles = self.problem.time.transfer_cycles(self.problem.home, memory, self.problem.sizes[value])
         uses = [use for use in uses if self.problem.boundary_to(use) >= ready]
+        near = [use for use in uses if self.problem.reaches(use, memory) and self.problem.can_move(use, memory)]
+        if not near:
+            return
+        one = ValueTransfer(
+            value=value, source=self.problem.home, target=memory, start=0, due=0, processor=self.problem.copier(near[0])
+        )
+        cycles = self.problem.transfer_cycles(one)
         for first, begin in enumerate(uses):
-            for start in self._starts(begin, ready, cycles):
-                for last in uses[first:]:
+            run = list(takewhile(near.__contains__, uses[first:]))
+            for start in self._starts(begin, ready, cycles) if run else ():
+                for last in run:
                     yield (Stay(memory=memory, start=start, first=begin, last=last),)
+        uses = near
         if len(uses) > 1:
             own: list[Stay] = []
             for use in uses:

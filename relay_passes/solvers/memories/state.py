@@ -148,24 +148,26 @@ class State:
         if isinstance(choice, Place):
             uses, maker = problem.uses[index], problem.makers.get(index)
             cycles = [
-                (use, time.read_cycles(choice.memory_at(use, problem.home), problem.steps[use].reads[index]))
+                (use, problem.read_cycles(use, choice.memory_at(use, problem.home), problem.steps[use].reads[index]))
                 for use in uses
             ]
             if maker is not None:
-                cycles.append((maker, time.write_cycles(choice.born, problem.steps[maker].writes[index])))
+                cycles.append((maker, problem.write_cycles(maker, choice.born, problem.steps[maker].writes[index])))
             size = problem.sizes[index]
             return Share(
                 bytes=tuple((m, b, e, aligned(size)) for m, b, e in problem.occupied(index, choice)),
                 cycles=tuple(cycles),
                 transfers=tuple(
-                    (m.start, m.due, time.transfer_cycles(m.source, m.target, size), time.has_dma(m.source, m.target))
+                    (m.start, m.due, problem.transfer_cycles(m), time.has_dma(m.source, m.target))
                     for m in problem.moves_of(index, choice)
                 ),
             )
         step = problem.steps[index]
         if item.kind == "weights":
             at = choice.memory if isinstance(choice, WeightsCopy) else problem.stored
-            cycles = ((index, time.read_cycles(at, step.weights_read_bytes)),) if step.weights_read_bytes else ()
+            cycles = (
+                ((index, problem.read_cycles(index, at, step.weights_read_bytes)),) if step.weights_read_bytes else ()
+            )
             if not isinstance(choice, WeightsCopy):
                 return Share(bytes=(), cycles=cycles, transfers=())
             moving = time.transfer_cycles(problem.stored, at, step.weights_bytes), time.has_dma(problem.stored, at)
@@ -176,7 +178,7 @@ class State:
             )
         assert isinstance(choice, str), "scratch lies in a memory"
         touched = step.scratch_access_bytes
-        cycles = ((index, time.read_cycles(choice, touched)),) if touched else ()
+        cycles = ((index, problem.read_cycles(index, choice, touched)),) if touched else ()
         return Share(bytes=((choice, index, index + 1, aligned(step.scratch_bytes)),), cycles=cycles, transfers=())
 
     def _shared(self, index: int, memory: str) -> int:

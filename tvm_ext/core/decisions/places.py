@@ -25,7 +25,9 @@ class MoveTarget(Decision):
     """The memory that a call of `tvm_ext.move` copies its operand to.
 
     within: operators behind which it is waited for at the latest; None: only where its result is first read.
+    processor: the core that copies, where no DMA does; empty for the platform's first one.
     """
 
     memory: str = attribute("memory", "")
     within: int | None = attribute("within", None, read=int)
+    processor: str = attribute("copied_by", "")
