@@ -24,7 +24,9 @@ def instructions_alone(subject: Subject, options: BuildOptions) -> int | None:
     """
     platform, placement = subject.compiled.platform, subject.compiled.placement
     name = placement["single_processor"]["name"] if placement else platform.processor.name
-    unquantized = replace(options, quantize="none", io_type="int8", verify=())  # the module is quantized by now
+    unquantized = replace(  # the module is quantized by now
+        options, quantize="none", io_type="int8", activations="int8", verify=()
+    )
     try:
         compiled = compiled_alone(subject, platform, unquantized, name)
     except DoesNotFit:

@@ -90,6 +90,7 @@ def build(
             )  # fmt: skip
         mod, compiled = subject.mod, subject.compiled
         _say_pipeline(compiled, options)
+        _say_weights(compiled, options)
         write_texts(new, compiled, options, vectors_of(subject))
         (new / TRACE_FILE).write_text(compiled.trace(ModelOrigin.read(mod).nodes), encoding="utf-8")
         say(f"compiling the C for {platform.name}")
@@ -138,6 +139,22 @@ def _say_pipeline(compiled: Compiled, options: BuildOptions) -> None:
         f"objective = 'throughput': {compiled.interface.model} is no pipeline over {' and '.join(cores)}: {reason}. "
         f"{compiled.interface.run} takes one input at a time; there are no {compiled.interface.put} and "
         f"{compiled.interface.take}.",
+        ModelNotice, stacklevel=3,
+    )  # fmt: skip
+
+
+def _say_weights(compiled: Compiled, options: BuildOptions) -> None:
+    """A notice where weights of 4 bits were asked for, and no layer has them."""
+    if options.weights == "int8" or any(call.weight_bits == 4 for call in compiled.program.kernel_calls()):
+        return
+    reason = "no layer that may have them leaves outputs at min_snr_db, or fits a kernel that takes them"
+    if options.quantize != "int8":
+        reason = (
+            "no quantized layer has int8 weights from -8 to 7 and a kernel that takes them; of a float model "
+            "quantize = 'int8' with calibration data makes them"
+        )
+    warnings.warn(
+        f"weights = {options.weights!r}: all weights of {compiled.interface.model} are stored as they are: {reason}.",
         ModelNotice, stacklevel=3,
     )  # fmt: skip
 

@@ -31,6 +31,7 @@ from tvm_ext.command_line.option_texts import (
     parse_verify,
 )
 from tvm_ext.command_line.option_types import (
+    ActivationBits,
     AsJson,
     Bind,
     BuildJobs,
@@ -51,7 +52,18 @@ from tvm_ext.core.errors import BadInput
 from tvm_ext.core.files.output_folder import check_output
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.objectives import Grouping, Objective
-from tvm_ext.core.options import BuildOptions, Context, Guide, Io, IoType, Memories, Optimize, Quantize, Target, Weights
+from tvm_ext.core.options import (
+    BuildOptions,
+    Context,
+    Guide,
+    Io,
+    IoType,
+    Memories,
+    Optimize,
+    Quantize,
+    Target,
+    Weights,
+)
 
 app = typer.Typer(
     name="tvm-ext",
@@ -114,6 +126,7 @@ def compile_command(
     min_snr: Annotated[
         float, typer.Option(metavar="DB", help="With --quantize: operators stay float until outputs reach this.")
     ] = 10.0,
+    activations: ActivationBits = "int8",
     weights: Annotated[
         Weights,
         typer.Option(help="Of quantized layers: mixed, int4: 4 bits, where they do or all; with --quantize made so."),
@@ -175,7 +188,7 @@ def compile_command(
         board = tvm_ext.Platform.load(platform)
         options = BuildOptions(
             optimize=optimize, io=io, context=context, image=image, verify=targets, name=name, quantize=quantize,
-            io_type=io_type, min_snr_db=min_snr, weights=weights, flash=num_bytes, guide=guide,
+            io_type=io_type, min_snr_db=min_snr, activations=activations, weights=weights, flash=num_bytes, guide=guide,
             ram={name or board.activations: size for name, size in limits.items()} or None,
             memories=memories, pin=pins, keep=tuple(keep or ()), hop=hops,
             hop_axis=hop_axes, objective=objective, group=group,

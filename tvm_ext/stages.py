@@ -59,7 +59,7 @@ def quantizing(
         QuantizeInt8(
             data.samples, labels=data.labels, resets=data.resets, elementwise=backend_of(platform, options).elementwise,
             float_allowed=computes_floats(platform, options), float_io=options.io_type == "float32",
-            min_snr_db=options.min_snr_db, bits=bits,
+            min_snr_db=options.min_snr_db, bits=bits, activations=options.activations,
         ),
     ]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Block of the README on weights of fewer bits: a view of `benchmarks/results/fewer_bits.json`."""
+"""Block of the README on bits of weights and activations: a view of `benchmarks/results/fewer_bits.json`."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ PROCESSORS = {"cortex_m4": "Cortex-M4", "cortex_m55": "Cortex-M55"}
 
 
 def fewer_bits() -> str:
-    """Constants, instructions and signal to noise of networks whose weights have 8 bits, and 4."""
+    """Constants, instructions and signal to noise of networks by the bits of weights and activations."""
     found = json.loads(RESULTS.read_text(encoding="utf-8"))
     rows: list[tuple[str, ...]] = []
     for network, measured in found.items():
         for platform, by_weights in measured["processors"].items():
             whole = by_weights["int8"]["instructions"]
-            for weights, one in by_weights.items():
-                is_first = weights == "int8"
+            for bits, one in by_weights.items():
+                is_first = bits == "int8"
                 named = network if is_first and platform == "cortex_m4" else ""
                 rows.append(
                     (
                         named, PROCESSORS[platform] if is_first else "",
-                        weights, f"{one['weights_bytes']:,}", f"{one['instructions']:,}",
+                        bits, f"{one['weights_bytes']:,}", f"{one['instructions']:,}",
                         "" if is_first else f"{one['instructions'] / whole:.2f}",
                         f"{one['instructions'] / one['macs']:.2f}", f"{one['snr_db']:.2f}",
                         "" if one["held_out"] is None else f"{100 * one['held_out']:.2f} %",
                     )
                 )  # fmt: skip
-    heads = ("network", "processor", "weights", "constants, B", "instructions", "times int8's")
+    heads = ("network", "processor", "weights, activations", "constants, B", "instructions", "times int8's")
     return table((*heads, "per multiply-add", "output, dB", "accuracy, held out"), rows)

@@ -27,7 +27,7 @@ from codegen_c.costs.step_features import modelled
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.tvm_entry import emit_tvm_entry
 from codegen_c.kernels.contract import Implementation, Refusal, StoredRows, Target
-from codegen_c.operators.kinds import PackedQConv2d, PackedQDense, TensorType
+from codegen_c.operators.kinds import TensorType
 from codegen_c.program.sequences import in_sequence, row_reader
 from codegen_c.program.tensors import Tensor
 from tvm_ext.core.alignment import aligned
@@ -95,7 +95,7 @@ class CodegenBackend:
             weights_bytes=sum(aligned(array.nbytes) for _, array in implementation.constants),
             weights_read_bytes=constants_read(implementation),
             scratch_access_bytes=scratch_accessed(implementation),
-            weight_bits=4 if isinstance(operator, PackedQConv2d | PackedQDense) else 8,
+            weight_bits=operator.weight_bits,
         )
 
     def call_costs(

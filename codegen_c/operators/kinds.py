@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -38,8 +38,12 @@ class TensorType:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Operator:
-    """Base of all operators. inputs: activations only; weights are fields of the operator itself."""
+    """Base of all operators. inputs: activations only; weights are fields of the operator itself.
 
+    weight_bits: those in which quantized weights are stored.
+    """
+
+    weight_bits: ClassVar[int] = 8
     inputs: tuple[TensorType, ...]
     outputs: tuple[TensorType, ...]
 
@@ -163,10 +167,14 @@ class QDense(Operator):
 class PackedQConv2d(QConv2d):
     """QConv2d whose weights are stored in 4 bits each; `weight` holds them as int8, from -8 to 7."""
 
+    weight_bits: ClassVar[int] = 4
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PackedQDense(QDense):
     """QDense whose weights are stored in 4 bits each; `weight` holds them as int8, from -8 to 7."""
+
+    weight_bits: ClassVar[int] = 4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

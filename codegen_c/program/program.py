@@ -59,6 +59,7 @@ class KernelCall:
     computes: its operator as a C identifier (`operators.titles`).
     rings: values of the function's parameters of that role, where layers with other rings share the function, or a
     ring turns.
+    weight_bits: those in which its operator's weights are stored, where it is quantized.
     """
 
     name: str
@@ -74,6 +75,7 @@ class KernelCall:
     processor: str = ""
     computes: str = ""
     rings: tuple[int | Turned, ...] = ()
+    weight_bits: int = 8
 
     def seen_shape(self, position: int, tensor: Tensor) -> tuple[int, ...]:
         """Shape in which the kernel sees the tensor that is its input `position`."""

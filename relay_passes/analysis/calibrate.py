@@ -2,7 +2,7 @@
 
 Two runs over the samples, so that memory does not grow with their number: the first finds the smallest and largest
 number of each tensor, the second counts a histogram between them. Of some percentiles, the range whose int8 steps lie
-nearest the counted numbers (least mean squared error) is chosen; the whole range is one of them.
+nearest the counted numbers (least mean squared error) is chosen; the whole range is one of them, and that of 16 bits.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from tvm import relax
 
-from relay_passes.analysis.int8_parameters import PROBABILITY, AffineQuantization, affine_of_range
+from relay_passes.analysis.int8_parameters import PROBABILITY, AffineQuantization, affine_of_range, wide_of_range
 from relay_passes.analysis.quantization_units import Unit, is_float_tensor
 from relay_passes.analysis.run_units import Sample, UnitRunner
 from tvm_ext.core.errors import UnsupportedModel
@@ -42,10 +42,18 @@ class _Range:
             self.counts += np.histogram(array, NUM_BINS, (self.low, self.high))[0]
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Calibrated:
+    """Parameters of activations in 8 bits, and of the same ones in 16."""
+
+    narrow: Mapping[relax.Var, AffineQuantization]
+    wide: Mapping[relax.Var, AffineQuantization]
+
+
 def calibrate(
     runner: UnitRunner, samples: Sequence[Sample], ties: Sequence[tuple[relax.Var, relax.Var]] = ()
-) -> dict[relax.Var, AffineQuantization]:
-    """Parameters of every activation an int8 unit might read or write, and of tied values.
+) -> Calibrated:
+    """Parameters of every activation an integer unit might read or write, and of tied values.
 
     Values that are the same numbers in other places share theirs, and so do those of a tie. Raises UnsupportedModel for
     a value that is not finite on some sample.
@@ -60,10 +68,12 @@ def calibrate(
         ranges[groups[var]].count(array)
     fixed = {groups[unit.result] for unit in runner.units if _gives_probabilities(unit)}
     chosen = {group: choose_range(r.counts, r.low, r.high) for group, r in ranges.items()}
-    return {
+    narrow = {
         var: PROBABILITY if group in fixed and chosen[group].scale < PROBABILITY.scale * 1.01 else chosen[group]
         for var, group in groups.items()
     }
+    wide = {group: wide_of_range(r.low, r.high) for group, r in ranges.items()}
+    return Calibrated(narrow=narrow, wide={var: wide[group] for var, group in groups.items()})
 
 
 def choose_range(counts: Array, low: float, high: float) -> AffineQuantization:

@@ -9,7 +9,7 @@ from tvm import relax
 
 from relay_passes.analysis.choose_float import Ratio
 from relay_passes.analysis.quantization_units import is_float_tensor
-from relay_passes.analysis.run_units import FLOAT, Array, Int8Choice, Sample, UnitRunner
+from relay_passes.analysis.run_units import FLOAT, Array, IntegerChoice, Sample, UnitRunner
 from relay_passes.dataflow import array_of
 from tvm_ext.core.model_states import ModelState
 
@@ -65,7 +65,7 @@ class CarriedError:
     states_db: Mapping[str, float]
 
 
-def carried_error(runner: UnitRunner, steps: Steps, choice: Int8Choice) -> CarriedError:
+def carried_error(runner: UnitRunner, steps: Steps, choice: IntegerChoice) -> CarriedError:
     """The int8 form beside the float function."""
     ratios = [Ratio() for _ in runner.results]
     pairs = zip(_carried(runner, steps, FLOAT), _carried(runner, steps, choice), strict=True)
@@ -80,7 +80,7 @@ def carried_error(runner: UnitRunner, steps: Steps, choice: Int8Choice) -> Carri
     )
 
 
-def _carried(runner: UnitRunner, steps: Steps, choice: Int8Choice) -> Iterator[tuple[Sample, list[Array]]]:
+def _carried(runner: UnitRunner, steps: Steps, choice: IntegerChoice) -> Iterator[tuple[Sample, list[Array]]]:
     """Inputs of each run, states as real numbers, and its results."""
     names = [param.name for param in runner.params[len(runner.params) - len(steps.states) :]]
     begun = dict(zip(names, (state.initial for state in steps.states), strict=True))

@@ -10,13 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from relay_passes.analysis.choose_float import output_db
+from relay_passes.analysis.choose_float import NUM_TRIAL_SAMPLES, output_db
 from relay_passes.analysis.correct_biases import spread
 from relay_passes.analysis.int8_parameters import LinearInt8
 from relay_passes.analysis.quantization_units import Unit
-from relay_passes.analysis.run_units import Int8Choice, Sample, UnitRunner
-
-_NUM_TRIAL_SAMPLES = 32
+from relay_passes.analysis.run_units import IntegerChoice, Sample, UnitRunner
 
 Weights = Literal["int8", "mixed", "int4"]
 Corrected = Callable[[frozenset[int]], Mapping[int, LinearInt8]]
@@ -49,19 +47,22 @@ class WeightBits:
 def choose_bits(
     runner: UnitRunner,
     samples: Sequence[Sample],
-    choice: Int8Choice,
+    choice: IntegerChoice,
     corrected: Corrected,
     wanted: WeightBits,
     *,
     min_snr_db: float,
 ) -> frozenset[int]:
-    """Units of `choice` whose weights get 4 bits; `choice` has all of them in 8."""
-    found = [index for index in wanted.candidates(runner.units) if index in choice.units]
+    """Units of `choice` whose weights get 4 bits; `choice` has all of them in 8.
+
+    No units with activations of 16 bits, whose kernels take weights of 8.
+    """
+    found = [index for index in wanted.candidates(runner.units) if index in choice.units - choice.wide]
     if wanted.weights == "int4":
         return frozenset(found)
     if wanted.weights == "int8" and not wanted.saved_bytes:
         return frozenset()
-    samples, narrow = spread(samples, _NUM_TRIAL_SAMPLES), corrected(frozenset(found))
+    samples, narrow = spread(samples, NUM_TRIAL_SAMPLES), corrected(frozenset(found))
 
     def cost(index: int) -> float:
         alone = replace(choice, linear={**choice.linear, index: narrow[index]})
@@ -73,7 +74,7 @@ def choose_bits(
         tried = replace(choice, linear=corrected(frozenset(order[:count])))
         return output_db(runner, samples, tried) >= min_snr_db
 
-    count = _most(len(order), reaches) if wanted.weights == "mixed" else 0
+    count = most(len(order), reaches) if wanted.weights == "mixed" else 0
     saved = 0
     while saved < wanted.saved_bytes and count < len(order):
         saved += saved_bytes(runner.units[order[count]])
@@ -81,7 +82,7 @@ def choose_bits(
     return frozenset(order[:count])
 
 
-def _most(limit: int, holds: Callable[[int], bool]) -> int:
+def most(limit: int, holds: Callable[[int], bool]) -> int:
     """Largest number up to the limit for which it holds, by halving; it is taken to hold for 0."""
     low, high = 0, limit
     while low < high:

@@ -5,7 +5,7 @@ Errors are ratios of signal to noise: 10 log10(sum of squares / sum of squared e
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,17 +13,18 @@ from tvm import relax
 
 from relay_passes.analysis.correct_biases import spread
 from relay_passes.analysis.quantization_units import Unit, is_float_tensor
-from relay_passes.analysis.run_units import Array, Int8Choice, Sample, UnitRunner
+from relay_passes.analysis.run_units import Array, IntegerChoice, Sample, UnitRunner
 from relay_passes.dataflow import operands
 
 # Limit in both directions: no error that a report could show, and nothing but error.
 _MAX_DB = 120.0
-_NUM_TRIAL_SAMPLES = 32
+NUM_TRIAL_SAMPLES = 32
+"""Samples, spread evenly, on which what is tried is measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeftFloat:
-    """A unit that could be int8 but is not, or cannot be, with the reason in words for the user."""
+class UnitReason:
+    """Why a unit has the type that it has, in words for the user."""
 
     name: str
     reason: str
@@ -50,17 +51,17 @@ class Ratio:
 def choose(
     runner: UnitRunner,
     samples: Sequence[Sample],
-    everything: Int8Choice,
+    everything: IntegerChoice,
     params: Sequence[relax.Var],
     *,
     min_snr_db: float,
-) -> tuple[Int8Choice, list[LeftFloat]]:
+) -> tuple[IntegerChoice, list[UnitReason]]:
     """`everything`, less the units that have to stay float for every output to reach `min_snr_db`.
 
     Where the whole is too far off, each unit is quantized alone; those that do the most harm at the outputs are left
     float one after the other, until it is reached. Moves follow their neighbours.
     """
-    samples = spread(samples, _NUM_TRIAL_SAMPLES)
+    samples = spread(samples, NUM_TRIAL_SAMPLES)
     choice, left = follow_neighbours(runner, everything, params), []
     reached = output_db(runner, samples, choice)
     if reached >= min_snr_db:
@@ -76,9 +77,9 @@ def choose(
         before = reached
         choice = follow_neighbours(runner, replace(everything, units=choice.units - {index}), params)
         reached = output_db(runner, samples, choice)
-        name = runner.units[index].name
-        left.append(LeftFloat(name=name, reason=(
-            f"in int8 it alone leaves {alone[index]:g} dB at the outputs; without it they rise from {before:g} dB "
+        dtype = "int16" if index in everything.wide else "int8"
+        left.append(UnitReason(name=runner.units[index].name, reason=(
+            f"in {dtype} it alone leaves {alone[index]:g} dB at the outputs; without it they rise from {before:g} dB "
             f"to {reached:g} dB, and {min_snr_db:g} dB are asked for"
         )))  # fmt: skip
         if reached >= min_snr_db:
@@ -86,28 +87,45 @@ def choose(
     return choice, left
 
 
-def follow_neighbours(runner: UnitRunner, choice: Int8Choice, params: Sequence[relax.Var]) -> Int8Choice:
-    """The choice with int8 for the moves and inputs beside what computes in int8, float for all others.
+def follow_neighbours(runner: UnitRunner, choice: IntegerChoice, params: Sequence[relax.Var]) -> IntegerChoice:
+    """The choice with integers for the moves and inputs beside what computes in integers, float for all others.
 
-    params: those of the function's parameters that may become int8.
+    params: those of the function's parameters that may become integers. An input has 16 bits where a unit of 16 bits
+    reads it, be it moved; a move has them where something that it moves does, or only float is moved for such a unit.
     """
     units = runner.units
-    int8 = {index for index in choice.units if units[index].kind != "move"}
-    asked = {var for index in int8 for var in units[index].inputs}
-    for index in reversed(range(len(units))):
-        if units[index].kind == "move" and units[index].result in asked:
-            int8.add(index)
-            asked.update(units[index].inputs)
+    computing = {index for index in choice.units if units[index].kind != "move"}
+    integer, asked = _asked(units, computing)
     inputs = frozenset(param for param in params if param in asked)
-    given = {*inputs, *(units[index].result for index in int8)}
+    given = {*inputs, *(units[index].result for index in integer)}
     for index, unit in enumerate(units):
         if unit.kind == "move" and all(var in given for var in unit.inputs):
-            int8.add(index)
+            integer.add(index)
             given.add(unit.result)
-    return replace(choice, units=frozenset(int8), inputs=inputs)
+    wide = set(choice.wide & computing)
+    asking, asked_wide = _asked(units, wide)
+    wide_inputs = inputs & asked_wide
+    wide_values = {*wide_inputs, *(units[index].result for index in wide)}
+    for index, unit in enumerate(units):
+        of_floats = index in asking and given.isdisjoint(unit.inputs)
+        if unit.kind == "move" and index in integer and (of_floats or not wide_values.isdisjoint(unit.inputs)):
+            wide.add(index)
+            wide_values.add(unit.result)
+    return replace(choice, units=frozenset(integer), inputs=inputs, wide=frozenset(wide), wide_inputs=wide_inputs)
 
 
-def output_db(runner: UnitRunner, samples: Sequence[Sample], choice: Int8Choice) -> float:
+def _asked(units: Sequence[Unit], computing: Set[int]) -> tuple[set[int], set[relax.Var]]:
+    """Some units and the moves before them, and the values that all of these read."""
+    found = set(computing)
+    asked = {var for index in computing for var in units[index].inputs}
+    for index in reversed(range(len(units))):
+        if units[index].kind == "move" and units[index].result in asked:
+            found.add(index)
+            asked.update(units[index].inputs)
+    return found, asked
+
+
+def output_db(runner: UnitRunner, samples: Sequence[Sample], choice: IntegerChoice) -> float:
     """The worst of the float outputs."""
     floats = [is_float_tensor(var) for var in runner.results if isinstance(var, relax.Var)]
     ratios = [Ratio() for _ in floats]
@@ -126,7 +144,7 @@ class Measured:
     int8_guesses: list[int]
 
 
-def measure(runner: UnitRunner, samples: Sequence[Sample], choice: Int8Choice) -> Measured:
+def measure(runner: UnitRunner, samples: Sequence[Sample], choice: IntegerChoice) -> Measured:
     """The quantized network beside the float one."""
     ratios = {i: Ratio() for i, unit in enumerate(runner.units) if is_float_tensor(unit.result)}
     first = next((leaf for leaf in operands(runner.results[0]) if isinstance(leaf, relax.Var)), None)
@@ -144,10 +162,10 @@ def measure(runner: UnitRunner, samples: Sequence[Sample], choice: Int8Choice) -
     )
 
 
-def impossible(units: Sequence[Unit]) -> list[LeftFloat]:
+def impossible(units: Sequence[Unit]) -> list[UnitReason]:
     """Units that compute floats and have no int8 form."""
     return [
-        LeftFloat(name=unit.name, reason=f"{unit.operator.removeprefix('relax.')} has no int8 form here")
+        UnitReason(name=unit.name, reason=f"{unit.operator.removeprefix('relax.')} has no int8 form here")
         for unit in units
         if unit.kind == "float" and _touches_floats(unit) and isinstance(unit.members[0].value, relax.Call)
     ]

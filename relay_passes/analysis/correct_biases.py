@@ -24,7 +24,7 @@ from relay_passes.analysis.int8_parameters import (
 )
 from relay_passes.analysis.quantization_units import Unit
 from relay_passes.analysis.round_weights import rounded_weights
-from relay_passes.analysis.run_units import Array, Int8Choice, Sample, UnitRunner
+from relay_passes.analysis.run_units import Array, IntegerChoice, Sample, UnitRunner
 from relay_passes.dataflow import static_shape
 
 # All samples pass one unit before the next, so the values between units are held for each of them, twice.
@@ -34,17 +34,16 @@ _MAX_HELD_BYTES = 1 << 28
 def correct_biases(
     runner: UnitRunner,
     samples: Sequence[Sample],
-    activations: Mapping[relax.Var, AffineQuantization],
-    inputs: frozenset[relax.Var],
+    choice: IntegerChoice,
     four_bits: frozenset[int] = frozenset(),
 ) -> dict[int, LinearInt8]:
-    """Per linear unit its int8 form, all units that can be int8 being int8. inputs: parameters that come as int8.
+    """Per linear unit its int8 form, all units that can be integers being so. choice: their activations.
     four_bits: units whose weights have so many.
 
     As many samples are used as 256 MiB hold, spread evenly.
     """
-    int8 = frozenset(index for index, unit in enumerate(runner.units) if unit.kind != "float")
-    choice = Int8Choice(units=int8, activations=activations, inputs=inputs)
+    integer = frozenset(index for index, unit in enumerate(runner.units) if unit.kind != "float")
+    choice = replace(choice, units=integer, linear={})
     samples = spread(samples, _affordable(runner))
     exact: list[dict[relax.Var, Any]] = [runner.start(sample) for sample in samples]
     rounded: list[dict[relax.Var, Any]] = [runner.start(sample, choice) for sample in samples]
@@ -52,8 +51,9 @@ def correct_biases(
     for index, unit in enumerate(runner.units):
         wanted = [runner.compute(index, values) for values in exact]
         if unit.kind == "linear":
-            scale = activations[unit.inputs[0]].scale
-            given = _in_four_bits(unit, scale, activations, rounded) if index in four_bits else None
+            parameters = choice.parameters(index, unit.inputs[0])
+            scale = parameters.scale
+            given = _in_four_bits(unit, parameters, rounded) if index in four_bits else None
             found[index] = quantize_linear(unit.weight, unit.axis, unit.bias, scale, given)
             choice = replace(choice, linear=dict(found))
             got = (runner.compute(index, values, choice).before_clamps for values in rounded)
@@ -75,16 +75,16 @@ def correct_biases(
 
 
 def _in_four_bits(
-    unit: Unit,
-    input_scale: float,
-    activations: Mapping[relax.Var, AffineQuantization],
-    samples: Sequence[Mapping[relax.Var, Any]],
+    unit: Unit, parameters: AffineQuantization, samples: Sequence[Mapping[relax.Var, Any]]
 ) -> tuple[Array, Array]:
-    """The unit's weights in 4 bits and their scales, by which products on the samples' values come nearest."""
+    """The unit's weights in 4 bits and their scales, by which products on the samples' values come nearest.
+
+    parameters: of the unit's input.
+    """
     (var,) = unit.inputs
     assert unit.weight is not None and unit.bias is not None, "linear units have both"
-    nearest = nibble_scales(unit.weight, unit.axis, unit.bias, input_scale)
-    inputs = (activations[var].rounded(values[var]) for values in samples)
+    nearest = nibble_scales(unit.weight, unit.axis, unit.bias, parameters.scale)
+    inputs = (parameters.rounded(values[var]) for values in samples)
     found = rounded_weights(unit, inputs, nearest, NIBBLES)
     return found or (round_by(unit.weight, unit.axis, nearest, NIBBLES), nearest)
 

@@ -1,7 +1,8 @@
 """Scales and zero points: real = scale * (integer - zero point), with the arithmetic TVM defines for them.
 
-Activations: one pair a tensor, any zero point. Weights of 8 bits, or of 4: one scale an output channel, zero point 0.
-Biases: int32 in units of activation scale * weight scale.
+Activations of 8 bits: one pair a tensor, any zero point; of 16 bits zero point 0, as TensorFlow Lite has them, so that
+sums stay short. Weights of 8 bits, or of 4: one scale an output channel, zero point 0. Biases: int32 in units of
+activation scale * weight scale.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 Array = np.ndarray
 
 INT8 = np.iinfo("int8")
+INT16 = np.iinfo("int16")
 _LARGEST_WEIGHT = 127
 # Weights of 4 bits, and parts of a channel's largest weight tried as the largest number that they say.
 NIBBLES = (-8, 7)
@@ -23,22 +25,24 @@ _LARGEST_BIAS = 1 << 29
 
 @dataclass(frozen=True, kw_only=True)
 class AffineQuantization:
-    """Parameters of one int8 activation tensor; `scale` is a float32 number."""
+    """Parameters of one activation tensor, int8 or int16; `scale` is a float32 number."""
 
     scale: float
     zero_point: int
+    dtype: str = "int8"
 
     def quantize(self, real: Array) -> Array:
-        """float32 -> int8: one division, rounded half to even."""
+        """float32 -> integers: one division, rounded half to even."""
+        limits = np.iinfo(self.dtype)
         steps = np.rint(real.astype("float32", copy=False) / np.float32(self.scale)) + np.float32(self.zero_point)
-        return np.clip(steps, INT8.min, INT8.max).astype("int8")
+        return np.clip(steps, limits.min, limits.max).astype(self.dtype)
 
     def dequantize(self, integers: Array) -> Array:
-        """int8 -> float32."""
+        """Integers -> float32."""
         return (integers.astype("int32") - self.zero_point).astype("float32") * np.float32(self.scale)
 
     def rounded(self, real: Array) -> Array:
-        """float32 -> the nearest values that int8 can say, as float32."""
+        """float32 -> the nearest values that the integers can say, as float32."""
         return self.dequantize(self.quantize(real))
 
 
@@ -53,6 +57,12 @@ def affine_of_range(low: float, high: float) -> AffineQuantization:
     if scale < np.finfo("float32").tiny:  # a tensor that is always zero
         return AffineQuantization(scale=1.0, zero_point=0)
     return AffineQuantization(scale=scale, zero_point=int(np.clip(round(INT8.min - low / scale), INT8.min, INT8.max)))
+
+
+def wide_of_range(low: float, high: float) -> AffineQuantization:
+    """Parameters of 16 bits that cover [low, high], zero point 0."""
+    scale = float(np.float32(max(-low, high, 0.0) / INT16.max))
+    return AffineQuantization(scale=1.0 if scale < np.finfo("float32").tiny else scale, zero_point=0, dtype="int16")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

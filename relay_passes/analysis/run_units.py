@@ -1,8 +1,8 @@
-"""Runs a function unit by unit in TVM's virtual machine, in float or as its int8 form would compute it.
+"""Runs a function unit by unit in TVM's virtual machine, in float or as its integer form would compute it.
 
 Every unit is compiled once, with weights and biases as arguments, so that any choice of units in int8 can be tried
-without compiling again. Rounding activations, weights and biases to what int8 can say, and computing in float between,
-is exactly what the QDQ form means.
+without compiling again. Rounding activations, weights and biases to what integers can say, and computing in float
+between, is exactly what the QDQ form means.
 """
 
 from __future__ import annotations
@@ -25,20 +25,32 @@ Sample = Mapping[str, Array]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Int8Choice:
-    """Units that compute in int8, and their parameters; the default computes everything in float.
+class IntegerChoice:
+    """Units that compute in integers, and their parameters; the default computes everything in float.
 
-    units: indices. activations: parameters of every value an int8 unit reads or writes. linear: of linear units.
-    inputs: parameters of the function that come as int8.
+    units: indices. activations: parameters of every value that units of int8 read or write; wide_activations: those
+    of int16. linear: of linear units. inputs: parameters of the function that come as integers. wide, wide_inputs:
+    those of units and inputs that have activations of 16 bits.
     """
 
     units: frozenset[int] = frozenset()
     activations: Mapping[relax.Var, AffineQuantization] = field(default_factory=dict)
     linear: Mapping[int, LinearInt8] = field(default_factory=dict)
     inputs: frozenset[relax.Var] = frozenset()
+    wide: frozenset[int] = frozenset()
+    wide_inputs: frozenset[relax.Var] = frozenset()
+    wide_activations: Mapping[relax.Var, AffineQuantization] = field(default_factory=dict)
+
+    def parameters(self, index: int, var: relax.Var) -> AffineQuantization:
+        """Parameters with which unit `index` reads or writes a value."""
+        return (self.wide_activations if index in self.wide else self.activations)[var]
+
+    def input_parameters(self, param: relax.Var) -> AffineQuantization:
+        """Parameters with which one of the inputs comes."""
+        return (self.wide_activations if param in self.wide_inputs else self.activations)[param]
 
 
-FLOAT = Int8Choice()
+FLOAT = IntegerChoice()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -67,15 +79,15 @@ class UnitRunner:
         self.functions = {index: machine[_name(index)] for index in computing}
         self.operands: dict[tuple[int, int], tuple[Any, Array]] = {}
 
-    def compute(self, index: int, values: Mapping[relax.Var, Any], choice: Int8Choice = FLOAT) -> UnitResult:
+    def compute(self, index: int, values: Mapping[relax.Var, Any], choice: IntegerChoice = FLOAT) -> UnitResult:
         """Unit `index`, given the values it reads."""
         unit = self.units[index]
-        in_int8 = index in choice.units
-        read = [choice.activations[var].rounded(values[var]) if in_int8 else values[var] for var in unit.inputs]
+        rounds = index in choice.units
+        read = [choice.parameters(index, var).rounded(values[var]) if rounds else values[var] for var in unit.inputs]
         if not isinstance(unit.members[0].value, relax.Call):
             return UnitResult(value=_select(unit.members[0].value, values))
         if unit.kind == "linear":
-            quantized = choice.linear.get(index) if in_int8 else None
+            quantized = choice.linear.get(index) if rounds else None
             read += [quantized.real_weight, quantized.real_bias] if quantized else [unit.weight, unit.bias]
         given = self.functions[index](*(self._operand(index, place, value) for place, value in enumerate(read)))
         value = _to_numpy(given)
@@ -84,8 +96,8 @@ class UnitRunner:
             before, value = value
         elif unit.kind == "linear":
             before = value
-        return UnitResult(value=choice.activations[unit.result].rounded(value) if in_int8 else value,
-                          before_clamps=before)  # fmt: skip
+        kept = choice.parameters(index, unit.result).rounded(value) if rounds else value
+        return UnitResult(value=kept, before_clamps=before)
 
     def _operand(self, index: int, place: int, value: Any) -> Any:
         """An operand as TVM takes it. Arrays are copied to the same tensor each time: to make one takes longer."""
@@ -100,15 +112,15 @@ class UnitRunner:
             elements[...] = array
         return tensor
 
-    def start(self, sample: Sample, choice: Int8Choice = FLOAT) -> dict[relax.Var, Any]:
+    def start(self, sample: Sample, choice: IntegerChoice = FLOAT) -> dict[relax.Var, Any]:
         """Values of the parameters for one sample, arrays by the parameters' names."""
         arrays = {param: sample[param.name] for param in self.params}
         return {
-            param: choice.activations[param].rounded(array) if param in choice.inputs else array
+            param: choice.input_parameters(param).rounded(array) if param in choice.inputs else array
             for param, array in arrays.items()
         }
 
-    def walk(self, sample: Sample, choice: Int8Choice = FLOAT) -> Iterator[Any]:
+    def walk(self, sample: Sample, choice: IntegerChoice = FLOAT) -> Iterator[Any]:
         """The result of each unit in order; a value is dropped once nothing reads it any more."""
         values = self.start(sample, choice)
         for index, unit in enumerate(self.units):
@@ -117,8 +129,8 @@ class UnitRunner:
             for var in self.dead_after.get(index, ()):
                 del values[var]
 
-    def outputs(self, sample: Sample, choice: Int8Choice = FLOAT) -> list[Array]:
-        """Results of the function for one sample; an int8 choice gives real numbers too."""
+    def outputs(self, sample: Sample, choice: IntegerChoice = FLOAT) -> list[Array]:
+        """Results of the function for one sample; a choice of integers gives real numbers too."""
         wanted = {var: value for var, value in self.start(sample, choice).items() if var in self.results}
         for unit, value in zip(self.units, self.walk(sample, choice), strict=True):
             if unit.result in self.results:

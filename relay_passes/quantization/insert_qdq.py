@@ -1,4 +1,4 @@
-"""Writes a choice of int8 units into a function: quantize and dequantize around them, integer weights inside."""
+"""Writes a choice of integer units into a function: quantize and dequantize around them, integer weights inside."""
 
 from __future__ import annotations
 
@@ -6,40 +6,42 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from relay_passes.analysis.int8_parameters import LinearInt8
+from relay_passes.analysis.int8_parameters import AffineQuantization, LinearInt8
 from relay_passes.analysis.quantization_units import Unit
-from relay_passes.analysis.run_units import Int8Choice, bias_shape, linear_bindings
+from relay_passes.analysis.run_units import IntegerChoice, bias_shape, linear_bindings
 from relay_passes.dataflow import build, constant, infer, live, outputs, substitute, with_span
 
 
 def insert_qdq(
-    func: relax.Function, units: list[Unit], choice: Int8Choice, *, int8_results: bool, num_states: int = 0
+    func: relax.Function, units: list[Unit], choice: IntegerChoice, *, integer_results: bool, num_states: int = 0
 ) -> relax.Function:
-    """`func` as QDQ. An int8 value has the name its float value had; int8_results: results of int8 units stay int8.
+    """`func` as QDQ. An integer value has the name its float value had.
 
-    Parameters in `choice.inputs` become int8. num_states: last parameters and results that have one type.
+    integer_results: results of integer units stay so. Parameters in `choice.inputs` become integers, and a value that
+    is read in another number of bits is converted once. num_states: last parameters and results that have one type.
     """
-    return _Writer(func, units, choice).run(int8_results, num_states)
+    return _Writer(func, units, choice).run(integer_results, num_states)
 
 
 class _Writer:
-    """Knows the float form, the int8 form, or both, of each value."""
+    """Knows the float form, integer forms, or both, of each value; parameters: those with which it came to be."""
 
-    def __init__(self, func: relax.Function, units: list[Unit], choice: Int8Choice) -> None:
+    def __init__(self, func: relax.Function, units: list[Unit], choice: IntegerChoice) -> None:
         self.func, self.units, self.choice = func, units, choice
         self.sequence: list[relax.VarBinding] = []
         self.floats: dict[relax.Var, relax.Expr] = {}
-        self.integers: dict[relax.Var, relax.Var] = {}
-        self.dequantized: dict[relax.Var, relax.Var] = {}
+        self.parameters: dict[relax.Var, AffineQuantization] = {}
+        self.integers: dict[tuple[relax.Var, str], relax.Var] = {}
+        self.dequantized: dict[tuple[relax.Var, str], relax.Var] = {}
 
-    def run(self, int8_results: bool, num_states: int) -> relax.Function:
+    def run(self, integer_results: bool, num_states: int) -> relax.Function:
         params = [self._param(param) for param in self.func.params]
         for index, unit in enumerate(self.units):
             self._unit(index, unit)
         given, states = outputs(self.func), self.func.params[len(self.func.params) - num_states :]
         count = len(given) - num_states
         results = [
-            *(self._result(result, int8_results) for result in given[:count]),
+            *(self._result(result, integer_results) for result in given[:count]),
             *(self._left(param, result) for param, result in zip(states, given[count:], strict=True)),
         ]
         as_tuple = isinstance(self.func.body.body, relax.Tuple)
@@ -49,26 +51,29 @@ class _Writer:
         if param not in self.choice.inputs:
             self.floats[param] = param
             return param
-        self.integers[param] = relax.Var(param.name, relax.TensorType(param.ty.shape, "int8"))
-        return self.integers[param]
+        affine = self.choice.input_parameters(param)
+        return self._know(param, affine, relax.Var(param.name, relax.TensorType(param.ty.shape, affine.dtype)))
 
     def _unit(self, index: int, unit: Unit) -> None:
         if index not in self.choice.units:
             self._as_it_was(unit)
         elif unit.kind == "move":
             member = unit.members[0]
-            value = substitute(member.value, {var: self._integer(var) for var in unit.inputs})
-            self.integers[unit.result] = self._bind(unit.result.name, value)
+            read = {var: self._integer(var, self.choice.parameters(index, var)) for var in unit.inputs}
+            moved = self._bind(unit.result.name, substitute(member.value, read))
+            self._know(unit.result, self.choice.parameters(index, unit.result), moved)
         else:
-            self._in_int8(index, unit)
+            self._in_integers(index, unit)
 
     def _as_it_was(self, unit: Unit) -> None:
         for member in unit.members:
             known = {var: self._float(var) for var in unit.inputs} | self.floats
             self.floats[member.var] = self._bind(member.var.name, substitute(member.value, known))
 
-    def _in_int8(self, index: int, unit: Unit) -> None:
-        known: dict[relax.Var, relax.Expr] = {var: self._dequantize(var) for var in unit.inputs}
+    def _in_integers(self, index: int, unit: Unit) -> None:
+        known: dict[relax.Var, relax.Expr] = {
+            var: self._dequantize(var, self.choice.parameters(index, var)) for var in unit.inputs
+        }
         if unit.kind == "linear":
             linear = self.choice.linear[index]
             value = self._linear(unit, linear, known[unit.inputs[0]])
@@ -77,7 +82,8 @@ class _Writer:
                 name = f"{member.var.name}.float" if member.var.same_as(unit.result) else member.var.name
                 known[member.var] = self._bind(name, substitute(member.value, known))
             value = known[unit.result]
-        self._quantize(unit.result, value, unit.members[-1].value.span)
+        affine = self.choice.parameters(index, unit.result)
+        self._know(unit.result, affine, self._quantize(unit.result, value, affine, unit.members[-1].value.span))
 
     def _linear(self, unit: Unit, linear: LinearInt8, data: relax.Expr) -> relax.Var:
         span, name = unit.members[0].value.span, unit.result.name
@@ -96,32 +102,41 @@ class _Writer:
         call = relax.op.dequantize(constant(integers), constant(scale), zeros, axis=axis, out_dtype="float32")
         return self._bind(name, with_span(infer(call), span))
 
-    def _quantize(self, var: relax.Var, value: relax.Expr, span: tvm.ir.Span | None) -> None:
-        scale, zero_point = self._parameters(var)
-        call = infer(relax.op.quantize(value, scale, zero_point, out_dtype="int8"))
-        name = f"{var.name}.int8" if var in self.floats else var.name
-        self.integers[var] = self._bind(name, with_span(call, span))
+    def _know(self, var: relax.Var, affine: AffineQuantization, integers: relax.Var) -> relax.Var:
+        """A value that came to be as integers."""
+        self.parameters[var], self.integers[var, affine.dtype] = affine, integers
+        return integers
 
-    def _integer(self, var: relax.Var) -> relax.Var:
-        if var not in self.integers:
-            self._quantize(var, self.floats[var], None)
-        return self.integers[var]
+    def _quantize(
+        self, var: relax.Var, value: relax.Expr, affine: AffineQuantization, span: tvm.ir.Span | None = None
+    ) -> relax.Var:
+        scale, zero_point = _constants(affine)
+        call = infer(relax.op.quantize(value, scale, zero_point, out_dtype=affine.dtype))
+        is_other = var in self.floats or var in self.parameters
+        return self._bind(f"{var.name}.{affine.dtype}" if is_other else var.name, with_span(call, span))
 
-    def _dequantize(self, var: relax.Var) -> relax.Var:
-        if var not in self.dequantized:
-            scale, zero_point = self._parameters(var)
-            call = relax.op.dequantize(self._integer(var), scale, zero_point, out_dtype="float32")
-            self.dequantized[var] = self._bind(f"{var.name}.dequantized", infer(call))
-        return self.dequantized[var]
+    def _integer(self, var: relax.Var, affine: AffineQuantization) -> relax.Var:
+        key = var, affine.dtype
+        if key not in self.integers:
+            self.integers[key] = self._quantize(var, self._float(var), affine)
+        return self.integers[key]
+
+    def _dequantize(self, var: relax.Var, affine: AffineQuantization) -> relax.Var:
+        key = var, affine.dtype
+        if key not in self.dequantized:
+            scale, zero_point = _constants(affine)
+            call = relax.op.dequantize(self._integer(var, affine), scale, zero_point, out_dtype="float32")
+            self.dequantized[key] = self._bind(f"{var.name}.dequantized", infer(call))
+        return self.dequantized[key]
 
     def _float(self, var: relax.Var) -> relax.Expr:
-        return self.floats[var] if var in self.floats else self._dequantize(var)
+        return self.floats[var] if var in self.floats else self._dequantize(var, self.parameters[var])
 
-    def _result(self, result: relax.Expr, int8_results: bool) -> relax.Expr:
+    def _result(self, result: relax.Expr, integer_results: bool) -> relax.Expr:
         if not isinstance(result, relax.Var):
             return result
-        if int8_results and result in self.integers and result not in self.floats:
-            return self.integers[result]
+        if integer_results and result in self.parameters:
+            return self.integers[result, self.parameters[result].dtype]
         return self._float(result)
 
     def _left(self, param: relax.Var, result: relax.Expr) -> relax.Expr:
@@ -129,16 +144,16 @@ class _Writer:
         if param not in self.choice.inputs:
             return self._result(result, False)
         assert isinstance(result, relax.Var), "states that become constants stay as they are"
-        return self._integer(result)
-
-    def _parameters(self, var: relax.Var) -> tuple[relax.Expr, relax.Expr]:
-        affine = self.choice.activations[var]
-        return relax.const(affine.scale, "float32"), relax.const(affine.zero_point, "int8")
+        return self._integer(result, self.choice.input_parameters(param))  # of a tie, both have one scale
 
     def _bind(self, name: str, value: relax.Expr) -> relax.Var:
         var = relax.DataflowVar(name, value.ty)
         self.sequence.append(relax.VarBinding(var, value))
         return var
+
+
+def _constants(affine: AffineQuantization) -> tuple[relax.Expr, relax.Expr]:
+    return relax.const(affine.scale, "float32"), relax.const(affine.zero_point, affine.dtype)
 
 
 def _channel_axis(unit: Unit) -> int:

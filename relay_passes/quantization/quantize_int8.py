@@ -1,17 +1,18 @@
-"""Post-training quantization: a float function becomes int8 in QDQ form, with parameters measured on samples.
+"""Post-training quantization: a float function becomes integers in QDQ form, with parameters measured on samples.
 
 Rewrite:
     relu(add(conv2d(x, w), b))
       ->  quantize(relu(add(conv2d(dequantize(x), dequantize(int8 w)), dequantize(int32 b))))
     Activations have one scale and zero point a tensor, weights one scale an output channel and zero point 0, biases
     the product of both scales. relu and clip stand before the quantize. What only moves numbers, or picks some of
-    them, keeps their parameters; moves work on int8 itself. Inputs and outputs become int8 where what reads or
-    gives them is, unless they are to stay float32.
-    A state has one scale where a run finds it and where it leaves it; states become int8 whatever inputs do, or stay
-    float where over all samples, in order, outputs else lose too much. Module attributes: how int8 states begin, and
-    `tvm_ext.quantization`, what was measured, as JSON.
-Leaves alone: operators with no int8 form, those that lose too much, what is no float32. A value between int8 and
-float is quantized or dequantized once.
+    them, keeps their parameters; moves work on integers themselves. Inputs and outputs become integers where what reads
+    or gives them is, unless they are to stay float32.
+    Activations have 8 bits, or 16 where that is asked for; between both a value is converted once.
+    A state has one scale where a run finds it and where it leaves it; states become integers whatever inputs do, or
+    stay float where over all samples, in order, outputs else lose too much. Module attributes: how integer states
+    begin, and `tvm_ext.quantization`, what was measured, as JSON.
+Leaves alone: operators with no integer form, those that lose too much, what is no float32. A value between integers
+and float is quantized or dequantized once.
 """
 
 from __future__ import annotations
@@ -28,17 +29,20 @@ from relay_passes.analysis.calibrate import calibrate
 from relay_passes.analysis.carry_states import CarriedError, Steps, carried_error, fed, ties_of, units_between
 from relay_passes.analysis.choose_bits import WeightBits, choose_bits
 from relay_passes.analysis.choose_float import (
-    LeftFloat,
+    NUM_TRIAL_SAMPLES,
     Measured,
+    UnitReason,
     choose,
     follow_neighbours,
     impossible,
     measure,
+    output_db,
 )
-from relay_passes.analysis.correct_biases import correct_biases
+from relay_passes.analysis.choose_width import Activations, ChosenWidth, choose_width
+from relay_passes.analysis.correct_biases import correct_biases, spread
 from relay_passes.analysis.int8_parameters import LinearInt8
 from relay_passes.analysis.quantization_units import is_float_tensor, units_of
-from relay_passes.analysis.run_units import Int8Choice, Sample, UnitRunner
+from relay_passes.analysis.run_units import IntegerChoice, Sample, UnitRunner
 from relay_passes.dataflow import bindings, op_name
 from relay_passes.quantization.insert_qdq import insert_qdq
 from relay_passes.simplify.expose_gathers import ExposeGathers
@@ -55,7 +59,8 @@ class QuantizeInt8:
     resets: samples before which states begin anew. labels: per sample the index of the largest element the first output
     should have. elementwise: operators the backend computes element by element. float_io: inputs and outputs stay
     float32. min_snr_db: how good every output must be; operators are left float until it is. float_allowed: False where
-    nothing may be left float. bits: layers that get weights of 4 bits, none by default.
+    nothing may be left float. bits: layers that get weights of 4 bits, none by default. activations: int16 of all
+    operators that have such kernels, or of as many as bring every output to min_snr_db (mixed).
 
     Raises UnsupportedModel for a model that is quantized already, computes nothing in float, or, where float is not
     allowed, holds operators without an int8 form.
@@ -72,8 +77,9 @@ class QuantizeInt8:
         min_snr_db: float = 10.0,
         float_allowed: bool = True,
         bits: WeightBits | None = None,
+        activations: Activations = "int8",
     ) -> None:
-        self.bits = bits or WeightBits()
+        self.bits, self.activations = bits or WeightBits(), activations
         self.samples, self.labels, self.resets, self.elementwise = samples, labels, resets, elementwise
         self.float_io, self.min_snr_db, self.float_allowed = float_io, min_snr_db, float_allowed
 
@@ -93,30 +99,42 @@ class QuantizeInt8:
         runner = UnitRunner(mod, units)
         steps = Steps(samples=self.samples, states=KeptStates.read(mod).states, resets=self.resets)
         ties, samples = ties_of(runner, steps.states), fed(runner, steps)
-        activations = calibrate(runner, samples, ties)
+        calibrated = calibrate(runner, samples, ties)
         states = [param for param, _ in ties]
         ports = list(func.params[: len(func.params) - len(steps.states)])
-        params = [p for p in [*([] if self.float_io else ports), *states] if is_float_tensor(p) and p in activations]
-        int8 = frozenset(index for index, unit in enumerate(units) if unit.kind != "float")
-        everything = follow_neighbours(runner, Int8Choice(units=int8, activations=activations), params)
+        given = [*([] if self.float_io else ports), *states]
+        params = [param for param in given if is_float_tensor(param) and param in calibrated.narrow]
+        every = frozenset(index for index, unit in enumerate(units) if unit.kind != "float")
+        first = IntegerChoice(units=every, activations=calibrated.narrow, wide_activations=calibrated.wide)
+
+        @cache
+        def widened(wide: frozenset[int]) -> IntegerChoice:
+            choice = follow_neighbours(runner, replace(first, wide=wide), params)
+            return replace(choice, linear=correct_biases(runner, samples, choice))
+
+        def reached_db(tried: IntegerChoice) -> float:
+            alone = output_db(runner, spread(samples, NUM_TRIAL_SAMPLES), tried)
+            return min(alone, carried_error(runner, steps, tried).outputs_db) if steps.states else alone
+
+        width = choose_width(runner, self.activations, widened, reached_db, params, min_snr_db=self.min_snr_db)
+        everything = widened(width.wide)
 
         @cache
         def corrected(four_bits: frozenset[int]) -> dict[int, LinearInt8]:
-            return correct_biases(runner, samples, activations, everything.inputs, four_bits)
+            return correct_biases(runner, samples, everything, four_bits)
 
-        everything = replace(everything, linear=corrected(frozenset()))
         narrow = choose_bits(runner, samples, everything, corrected, self.bits, min_snr_db=self.min_snr_db)
-        everything = replace(everything, linear=corrected(narrow))
+        everything = replace(everything, linear=corrected(narrow)) if narrow else everything
         choice = follow_neighbours(runner, everything, params)
         if self.float_allowed:
             choice, chosen = self._chosen(runner, steps, samples, everything, params)
             left += chosen
         measured = measure(runner, samples, choice)
         changed = mod.clone()
-        rewritten = insert_qdq(func, units, choice, int8_results=not self.float_io, num_states=len(steps.states))
+        rewritten = insert_qdq(func, units, choice, integer_results=not self.float_io, num_states=len(steps.states))
         changed.update_func(mod.get_global_var("main"), rewritten)
         begun = _begun(func, steps.states, choice)
-        report = self._report(runner, choice, measured, left, narrow)
+        report = self._report(runner, choice, measured, left, narrow) | _width_report(width)
         if steps.states:
             report |= _carried_report(carried_error(runner, steps, choice), begun)
         return QuantizationMeasured(report=report).write(KeptStates(states=begun).write(changed))
@@ -126,9 +144,9 @@ class QuantizeInt8:
         runner: UnitRunner,
         steps: Steps,
         samples: Sequence[Sample],
-        everything: Int8Choice,
+        everything: IntegerChoice,
         params: Sequence[relax.Var],
-    ) -> tuple[Int8Choice, list[LeftFloat]]:
+    ) -> tuple[IntegerChoice, list[UnitReason]]:
         """Operators that compute in int8. States and what changes them stay float where outputs end too far off else.
 
         A state that is carried adds up errors, which no sample alone shows.
@@ -152,14 +170,14 @@ class QuantizeInt8:
             f"{without:g} dB, and {self.min_snr_db:g} dB are asked for"
         )
         names = [*(state.name for state in states), *(runner.units[index].name for index in sorted(changing))]
-        return other[0], [*other[1], *(LeftFloat(name=name, reason=reason) for name in dict.fromkeys(names))]
+        return other[0], [*other[1], *(UnitReason(name=name, reason=reason) for name in dict.fromkeys(names))]
 
     def _report(
         self,
         runner: UnitRunner,
-        choice: Int8Choice,
+        choice: IntegerChoice,
         measured: Measured,
-        left: Sequence[LeftFloat],
+        left: Sequence[UnitReason],
         narrow: frozenset[int],
     ) -> dict[str, Any]:
         computing = [index for index in measured.db if runner.units[index].kind != "move"]
@@ -169,7 +187,7 @@ class QuantizeInt8:
                 {
                     "name": runner.units[index].name,
                     "snr_db": measured.db[index],
-                    "dtype": "int8" if index in choice.units else "float32",
+                    "dtype": _dtype(choice, index),
                     **({"weight_bits": 4} if index in narrow & choice.units else {}),
                 }
                 for index in computing
@@ -186,11 +204,12 @@ class QuantizeInt8:
         return sum(int(a) == int(b) for a, b in zip(guesses, self.labels, strict=True)) / len(guesses)
 
 
-def _begun(func: relax.Function, states: Sequence[ModelState], choice: Int8Choice) -> tuple[ModelState, ...]:
-    """The states, as those that are int8 now begin."""
+def _begun(func: relax.Function, states: Sequence[ModelState], choice: IntegerChoice) -> tuple[ModelState, ...]:
+    """The states, as those that are integers now begin."""
     params = func.params[len(func.params) - len(states) :]
+    begins = {param: choice.input_parameters(param) for param in params if param in choice.inputs}
     return tuple(
-        replace(state, initial=choice.activations[param].quantize(state.initial)) if param in choice.inputs else state
+        replace(state, initial=begins[param].quantize(state.initial)) if param in begins else state
         for state, param in zip(states, params, strict=True)
     )
 
@@ -205,11 +224,24 @@ def _carried_report(error: CarriedError, states: Sequence[ModelState]) -> dict[s
     }
 
 
+def _width_report(width: ChosenWidth) -> dict[str, Any]:
+    """Entry of the report on the bits of activations; none where nobody chose them."""
+    reasons = [{"name": unit.name, "reason": unit.reason} for unit in width.reasons]
+    return {"widths": reasons} if reasons else {}
+
+
+def _dtype(choice: IntegerChoice, index: int) -> str:
+    """Type of activations with which a unit computes."""
+    if index not in choice.units:
+        return "float32"
+    return "int16" if index in choice.wide else "int8"
+
+
 def _refuse_quantized(func: relax.Function) -> None:
     if any(op_name(b.value) in ("relax.quantize", "relax.dequantize") for b in bindings(func)):
         raise UnsupportedModel("quantize = int8: the model is quantized already; leave the option out.")
 
 
-def _listed(left: Sequence[LeftFloat]) -> str:
+def _listed(left: Sequence[UnitReason]) -> str:
     names = [f"{unit.name} ({unit.reason})" for unit in left]
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -155,6 +155,27 @@ def test_linear(rounding: str, slope: float | None) -> None:
     assert len(taken(operators, qlinear_i16.KERNEL)) == len(pairs)
 
 
+def times(number: float) -> QUnary:
+    """A product with a number, in 16 bits."""
+    value, factor = Operand(kind="value"), Operand(kind="number", number=number)
+    program = ScalarProgram(instructions=(Instruction(function="multiply", operands=(value, factor)),))
+    return QUnary(
+        inputs=(word(1, 5, 4, 3, scale=0.003, zero_point=3),), outputs=(word(1, 5, 4, 3, scale=0.0007),), finish=program
+    )
+
+
+def test_a_factor() -> None:
+    """TensorFlow Lite has such a number in 8 bits itself; a negative one turns both sides around."""
+    operators = [times(0.75), times(0.0), times(3.5)]
+    found = assert_c_is_reference(operators, 6, qlinear_i16.KERNEL)
+    for factor, (operator, (x,), result) in zip((0.75, 0.0, 3.5), found, strict=True):
+        value = real(operator.inputs[0], x) * factor
+        assert_rounds(result, value, operator.output, *limits(operator.output), near_tie=1e-3)
+    refused = [times(-0.75), replace(times(0.75), rounding="tflite")]
+    for refusal in (qlinear_i16.KERNEL.refuses(one, HOST) for one in refused):
+        assert refusal is not None and refusal.reason == qlinear_i16.is_linear.__doc__
+
+
 @MANY
 @given(st.floats(1e-9, 1000.0), st.integers(-(1 << 46), 1 << 46))
 def test_rounding_of_wide_sums(factor: float, total: int) -> None:

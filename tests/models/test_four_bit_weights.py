@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions, Package, Platform
 from tvm_ext.core.decisions.models import QuantizationMeasured
 from tvm_ext.core.errors import BadOptions, DoesNotFit
+from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.pipeline import compile_model, compile_within
 from tvm_ext.tvm_compile import relax_pipeline
 
@@ -130,3 +132,23 @@ def test_budgets_that_nothing_keeps(digits: Path) -> None:
         compile_within(mod, Platform.load("host"), options)(None)
     with pytest.raises(BadOptions, match=r"flash: inside tvm\.compile no try follows another"):
         relax_pipeline("host", options)
+
+
+@pytest.mark.parametrize("quantized", [True, False])
+def test_a_notice_where_no_layer_has_4_bits(quantized: bool, digits: Path, tmp_path: Path) -> None:
+    """A float model that nothing quantizes keeps its weights; that is said."""
+    path = saved(small_weights(), tmp_path) if quantized else digits / "digits.onnx"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        tvm_ext.build(tvm_ext.load(path), "host", tmp_path / "out", BuildOptions(weights="mixed", verify=()))
+    notices = [str(one.message) for one in caught if issubclass(one.category, ModelNotice)]
+    said = [notice for notice in notices if "weights = 'mixed'" in notice]
+    assert len(said) == (0 if quantized else 1) and all("are stored as they are" in notice for notice in said)
+
+
+def test_a_notice_where_no_layer_reaches_the_ratio(
+    trained: tvm.IRModule, samples: dict[str, np.ndarray], tmp_path: Path
+) -> None:
+    options = replace(INT4, weights="mixed", min_snr_db=60.0, verify=())
+    with pytest.warns(ModelNotice, match="weights = 'mixed': .* leaves outputs at min_snr_db"):
+        tvm_ext.build(trained, "host", tmp_path / "out", options, calibration=samples)

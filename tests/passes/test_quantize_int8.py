@@ -16,7 +16,7 @@ from relay_passes.analysis.calibrate import calibrate, choose_range
 from relay_passes.analysis.correct_biases import correct_biases
 from relay_passes.analysis.int8_parameters import affine_of_range, quantize_linear
 from relay_passes.analysis.quantization_units import units_of
-from relay_passes.analysis.run_units import Int8Choice, UnitRunner
+from relay_passes.analysis.run_units import IntegerChoice, UnitRunner
 from relay_passes.dataflow import bindings, op_name, static_shape
 from relay_passes.quantization.quantize_int8 import QuantizeInt8
 from tests.passes.modules import module_of, without_spans
@@ -252,7 +252,7 @@ def test_the_trial_run_is_what_the_module_computes(float_io: bool) -> None:
         for b in bindings(qdq["main"])
         if b.var.name.endswith(".dequantized") and b.var.name.removesuffix(".dequantized") in by_name
     }
-    assert activations == {var: a for var, a in calibrate(runner, samples_of(mod)).items() if var in activations}
+    assert activations == {var: a for var, a in calibrate(runner, samples_of(mod)).narrow.items() if var in activations}
 
 
 def affine_from(call: relax.Call) -> object:
@@ -330,12 +330,13 @@ def test_bias_correction_takes_back_the_mean_error() -> None:
     mod = build(lambda b, x: b.emit(OP.nn.conv2d(x, relax.const(weight))))
     samples = [{"x": rng.uniform(0.5, 1.5, IMAGE).astype("float32")} for _ in range(16)]
     runner = UnitRunner(mod, units_of(mod["main"], ELEMENTWISE))
-    activations = calibrate(runner, samples)
-    corrected = correct_biases(runner, samples, activations, frozenset(mod["main"].params))
+    activations = calibrate(runner, samples).narrow
+    inputs = frozenset(mod["main"].params)
+    corrected = correct_biases(runner, samples, IntegerChoice(activations=activations, inputs=inputs))
     plain = {0: quantize_linear(weight, 0, np.zeros(2, "float32"), activations[mod["main"].params[0]].scale)}
 
     def mean_error(linear: dict[int, object]) -> float:
-        choice = Int8Choice(units=frozenset({0}), activations=activations, linear=linear)
+        choice = IntegerChoice(units=frozenset({0}), activations=activations, linear=linear)
         errors = [
             runner.compute(0, runner.start(s)).before_clamps - runner.compute(0, runner.start(s), choice).before_clamps
             for s in samples
@@ -350,7 +351,8 @@ def test_bias_correction_of_one_channel_and_several_images() -> None:
     mod = load(module_of([x], lambda b: b.emit(OP.nn.conv2d(x, relax.const(WEIGHTS[:1])))))
     samples = samples_of(mod)
     runner = UnitRunner(mod, units_of(mod["main"], ELEMENTWISE))
-    (linear,) = correct_biases(runner, samples, calibrate(runner, samples), frozenset(mod["main"].params)).values()
+    choice = IntegerChoice(activations=calibrate(runner, samples).narrow, inputs=frozenset(mod["main"].params))
+    (linear,) = correct_biases(runner, samples, choice).values()
     assert linear.bias.shape == (1,) and linear.weight.shape == (1, 2, 3, 3)
 
 

@@ -7,6 +7,12 @@ from typing import Annotated
 
 import typer
 
+from tvm_ext.core.options import Activations
+
+ActivationBits = Annotated[
+    Activations,
+    typer.Option(help="With --quantize: 16 bits where 8 leave outputs below --min-snr, or wherever there are kernels."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value instead of tables.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A compiled package.")]

@@ -14,7 +14,18 @@ from pydantic.dataclasses import dataclass
 from tvm_ext.core.errors import BadBundle, BadOptions
 from tvm_ext.core.files.user_tables import Location, explained, read_table, shortened
 from tvm_ext.core.names import hides_header
-from tvm_ext.core.options import BuildOptions, Context, Guide, Io, IoType, Memories, Optimize, Quantize, Weights
+from tvm_ext.core.options import (
+    Activations,
+    BuildOptions,
+    Context,
+    Guide,
+    Io,
+    IoType,
+    Memories,
+    Optimize,
+    Quantize,
+    Weights,
+)
 
 MOST_MODELS = 32
 
@@ -40,6 +51,7 @@ class BundledOptions:
     quantize: Quantize = "none"
     io_type: IoType = "int8"
     min_snr_db: Annotated[float, Field(strict=False)] = 10.0
+    activations: Activations = "int8"
     weights: Weights = "int8"
     flash: Count | None = None
     ram: Count | dict[str, Count] | None = None

@@ -13,6 +13,7 @@ from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.names import hides_header
 from tvm_ext.core.objectives import GROUPINGS, OBJECTIVES, Grouping, Objective
 from tvm_ext.core.option_values import are_names, is_number, maps_names_to_integers, shown
+from tvm_ext.core.quantization_options import quantization_problem
 
 if TYPE_CHECKING:
     from tvm_ext.core.platform import Platform, Processor
@@ -29,6 +30,7 @@ Context = Literal["static", "caller"]
 Target = Literal["host", "qemu"]
 Quantize = Literal["none", "int8", "auto"]
 Weights = Literal["int8", "mixed", "int4"]
+Activations = Literal["int8", "mixed", "int16"]
 IoType = Literal["int8", "float32"]
 Guide = Literal["none", "learned"]
 Memories = Literal["all", "default"]
@@ -50,8 +52,10 @@ class BuildOptions:
     name: C prefix of everything generated; None derives it from the model file's name.
     quantize: `int8` turns a float model into an int8 one by calibration data, which the build is given beside; `auto`
         does so only where the float model cannot be made to fit.
-    io_type: of a model quantized here, whether its float inputs and outputs become `int8`, with scale and zero
-        point in the report, or stay `float32`.
+    io_type: of a model quantized here, whether its float inputs and outputs become `int8`, or int16 where what reads
+        or gives them is, with scale and zero point in the report, or stay `float32`.
+    activations: of a model quantized here: `int8`; `int16` for all operators that have kernels of 16 bits, beside
+        weights of 8; `mixed` for as few as bring every output to min_snr_db, none where int8 does.
     weights: of quantized layers: `int8`; `mixed` stores in 4 bits what 4 bits hold, and of a model quantized here as
         many layers as leave every output at min_snr_db; `int4` all layers that have kernels for it.
     flash: bytes that all constants may take: weights, biases, factors, tables, `weights_bytes` of the report. Of a
@@ -87,6 +91,7 @@ class BuildOptions:
     quantize: Quantize = "none"
     io_type: IoType = "int8"
     min_snr_db: float = 10.0
+    activations: Activations = "int8"
     weights: Weights = "int8"
     flash: int | None = None
     ram: int | Mapping[str, int] | None = None
@@ -108,6 +113,7 @@ class BuildOptions:
             "context": ("static", "caller"),
             "quantize": ("none", "int8", "auto"),
             "io_type": ("int8", "float32"),
+            "activations": ("int8", "mixed", "int16"),
             "weights": ("int8", "mixed", "int4"),
             "guide": ("none", "learned"),
             "memories": ("all", "default"),
@@ -140,10 +146,11 @@ class BuildOptions:
             )
         if len(self.hop or {}) > 1 or set(self.hop_axis or {}) - set(self.hop or {}):
             raise BadOptions("hop: one input over time, and hop_axis of that input alone, can be given.")
-        if self.quantize == "none" and self.io_type != "int8":
-            raise BadOptions(
-                "io_type = 'float32': it says what quantization leaves; it needs quantize = 'int8' or 'auto'."
-            )
+        problem = quantization_problem(
+            quantize=self.quantize, io_type=self.io_type, activations=self.activations, weights=self.weights
+        )
+        if problem:
+            raise BadOptions(problem)
         if not abs(self.min_snr_db) <= _MOST_DECIBELS:
             raise BadOptions(
                 f"min_snr_db = {shown(self.min_snr_db)}: a finite number of decibels is needed, of at most "

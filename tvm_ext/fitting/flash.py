@@ -37,7 +37,7 @@ def within_flash(compiled: Callable[[BuildOptions, int], FlashTry], options: Bui
             return found
         if found.quantize == "none" and options.quantize == "auto":
             options = replace(options, quantize="int8")
-        elif found.quantize == "none" or more > most:
+        elif found.quantize == "none" or options.activations == "int16" or more > most:
             break
         else:
             more = 2 * more + missing

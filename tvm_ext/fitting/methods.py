@@ -58,7 +58,7 @@ def fit_methods(options: BuildOptions) -> tuple[FitMethod, ...]:
     """All methods for a model, in the order in which they are looked at: as float first where int8 comes last."""
     if options.quantize != "auto":
         return _methods(options)
-    as_float = _methods(replace(options, quantize="none", io_type="int8"))
+    as_float = _methods(replace(options, quantize="none", io_type="int8", activations="int8"))
     first = 1 + max(method.group for method in as_float)
     as_int8 = [
         replace(

@@ -165,16 +165,17 @@ def float_operations_table(operations: list[Report]) -> Table:
 def quantization_table(quantization: Report) -> RenderableType:
     """Error per operator beside the float network, why operators are float, accuracy on the calibration samples."""
     reasons = {left["name"]: left["reason"] for left in quantization["left_float"]}
+    widths = {one["name"]: one["reason"] for one in quantization.get("widths", [])}
     table = Table("operator", "type", title="Quantization", title_justify="left")
     table.add_column("signal to noise", justify="right")
-    table.add_column("left float because", overflow="fold")
+    table.add_column("because", overflow="fold")
     for operator in quantization["operators"]:
         name = operator["name"]
-        reason = reasons.get(name, "") if operator["dtype"] != "int8" else ""
+        reason = reasons.get(name, "") if operator["dtype"] == "float32" else widths.get(name, "")
         kind = f"{operator['dtype']}, weights int4" if operator.get("weight_bits") == 4 else operator["dtype"]
         table.add_row(escape(name), escape(kind), f"{operator['snr_db']:.2f} dB", escape(reason))
     for state in quantization.get("states", []):
-        reason = reasons.get(state["name"], "") if state["dtype"] != "int8" else ""
+        reason = reasons.get(state["name"], "") if state["dtype"] == "float32" else ""
         table.add_row(escape(state["name"]), escape(state["dtype"]), f"{state['snr_db']:.2f} dB", escape(reason))
     before, after = (percent(quantization[key]) for key in ("accuracy_float", "accuracy_int8"))
     summary = f"{quantization['samples']} calibration samples; accuracy on them: float {before}, quantized {after}"

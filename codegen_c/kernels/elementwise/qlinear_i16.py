@@ -1,7 +1,8 @@
 """Functions of one QDQ tensor of 16 bits, or to 16 bits, that are linear on either side of zero, integers only.
 
-Integers of 8 or 16 bits[...] -> integers of 8 or 16 bits[...]: another scale, relu, leaky relu. Steps from the zero
-point times the factor of their side, either rounding. Of 8 bits alone qunary.py has a table.
+Integers of 8 or 16 bits[...] -> integers of 8 or 16 bits[...]: another scale, relu, leaky relu, in rounding "onnx" a
+factor that is not negative. Steps from the zero point times the factor of their side, either rounding. Of 8 bits alone
+qunary.py has a table.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def has_sixteen_bits(operator: QUnary, target: Target) -> bool:
 
 
 def is_linear(operator: QUnary, target: Target) -> bool:
-    """the function must be linear on either side of zero: another scale, relu or leaky relu"""
+    """the function must be linear on either side of zero: another scale, a factor, relu or leaky relu"""
     return linear_factors(operator) is not None
 
 
