@@ -34,6 +34,7 @@ from relay_passes.simplify.fold_constants import FoldConstants
 from relay_passes.simplify.fold_pads import FoldPads
 from relay_passes.simplify.fold_permutes import FoldPermutes
 from relay_passes.simplify.move_integers import MoveIntegers
+from relay_passes.simplify.recognize_normalizations import RecognizeNormalizations
 from relay_passes.simplify.slice_splits import SliceSplits
 from relay_passes.streams.stream_windows import StreamWindows
 from tvm_ext import guide
@@ -56,6 +57,7 @@ def quantizing(
     return [
         FoldConstants(),
         FoldBatchNorm(),
+        RecognizeNormalizations(),
         QuantizeInt8(
             data.samples, labels=data.labels, resets=data.resets, elementwise=backend_of(platform, options).elementwise,
             float_allowed=computes_floats(platform, options), float_io=options.io_type == "float32",
@@ -97,6 +99,7 @@ def before_order(backend: CodegenBackend, options: BuildOptions) -> list[tvm.tra
         FoldConstants(),
         FoldBatchNorm(),
         FoldPads(),
+        RecognizeNormalizations(),
         DuplicateDequantize(),
         SliceSplits(),
         # Operators that only move elements keep their layout, and quantized chains match once none stands in them.

@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from codegen_c.composites.float_chain import after_anchor, chain_of, inputs_of
 from codegen_c.composites.graph import Call, Composite, NoMatch
 from codegen_c.composites.movement import movement_operator
+from codegen_c.composites.normalization import float_normalize
+from codegen_c.composites.products import float_product
 from codegen_c.composites.quantized_chain import INTEGERS
 from codegen_c.composites.scalar_calls import RULES, ProgramBuilder
 from codegen_c.operators.kinds import (
@@ -77,39 +80,13 @@ def _conversion(composite: Composite) -> Match | None:
 
 def _elementwise(composite: Composite) -> Match | NoMatch:
     builder, output = ProgramBuilder(), composite.outputs[0]
-    failed = _chain(builder, composite.calls, output)
+    failed = chain_of(builder, composite.calls, output)
     if failed:
         return failed
     inputs = tuple(composite.inputs[i] for i in builder.inputs)
     if not inputs:
         return NoMatch("reads no input")
     return Elementwise(inputs=inputs, outputs=composite.outputs, finish=builder.program()), tuple(builder.inputs)
-
-
-def _chain(builder: ProgramBuilder, calls: tuple[Call, ...], output: TensorType) -> NoMatch | None:
-    channels = output.shape[-1] if output.shape else 1
-    for call in calls:
-        if failed := builder.add(call, channels):
-            return failed
-    return None
-
-
-def _after(composite: Composite, anchor: Call, *, takes_bias: bool) -> tuple[ProgramBuilder, np.ndarray] | NoMatch:
-    """The program of the operators behind the anchor, and the bias of the first addition where the kernel takes one."""
-    output, rest = anchor.type or composite.outputs[0], composite.calls[1:]
-    channels = output.shape[-1]
-    builder = ProgramBuilder()
-    builder.inputs.append(anchor.operands[0].parameter or 0)
-    builder.element(anchor.var)
-    bias = np.zeros(channels, dtype=np.float32)
-    if takes_bias and rest and rest[0].name == "add":
-        arrays = [value.array for value in rest[0].operands if value.array is not None]
-        if len(arrays) == 1 and arrays[0].size == channels == arrays[0].shape[-1]:
-            bias = np.ascontiguousarray(arrays[0].reshape(-1))
-            builder.element(rest[0].var)
-            rest = rest[1:]
-    failed = _chain(builder, rest, output)
-    return failed or (builder, bias)
 
 
 def window_of(attrs: Any, kernel: tuple[int, ...]) -> Window | NoMatch:
@@ -123,10 +100,6 @@ def window_of(attrs: Any, kernel: tuple[int, ...]) -> Window | NoMatch:
     return Window(kernel=kernel, strides=strides, padding=padding, dilation=dilation)  # type: ignore[arg-type]
 
 
-def _inputs(composite: Composite, builder: ProgramBuilder) -> tuple[TensorType, ...]:
-    return tuple(composite.inputs[index] for index in builder.inputs)
-
-
 def _conv2d(composite: Composite, anchor: Call) -> Match | NoMatch:
     attrs, weight = anchor.attrs, anchor.operands[1].array
     make = Conv2dTranspose if anchor.name == "nn.conv2d_transpose" else Conv2d
@@ -134,12 +107,12 @@ def _conv2d(composite: Composite, anchor: Call) -> Match | NoMatch:
         return NoMatch("its layout is not NHWC with constant weights")
     if make is Conv2dTranspose and (int(attrs.groups) > 1 or max(map(int, attrs.dilation)) > 1):
         return NoMatch("it is transposed, and has groups or dilation")
-    window, after = window_of(attrs, weight.shape[1:3]), _after(composite, anchor, takes_bias=True)
+    window, after = window_of(attrs, weight.shape[1:3]), after_anchor(composite, anchor, takes_bias=True)
     if isinstance(window, NoMatch) or isinstance(after, NoMatch):
         return window if isinstance(window, NoMatch) else after  # type: ignore[return-value]
     builder, bias = after
     operator = make(
-        inputs=_inputs(composite, builder), outputs=composite.outputs, weight=weight, bias=bias, window=window,
+        inputs=inputs_of(composite, builder), outputs=composite.outputs, weight=weight, bias=bias, window=window,
         groups=int(attrs.groups), finish=builder.program(),
     )  # fmt: skip
     return operator, tuple(builder.inputs)
@@ -147,14 +120,16 @@ def _conv2d(composite: Composite, anchor: Call) -> Match | NoMatch:
 
 def _dense(composite: Composite, anchor: Call) -> Match | NoMatch:
     weight = anchor.operands[1].array
-    if weight is None or weight.ndim != 2 or len(composite.inputs[0].shape) < 2:
+    if weight is None:
+        return float_product(composite, anchor)
+    if weight.ndim != 2 or len(composite.inputs[0].shape) < 2:
         return NoMatch("its second operand is not a constant matrix")
-    after = _after(composite, anchor, takes_bias=True)
+    after = after_anchor(composite, anchor, takes_bias=True)
     if isinstance(after, NoMatch):
         return after
     builder, bias = after
     operator = Dense(
-        inputs=_inputs(composite, builder), outputs=composite.outputs, weight=np.ascontiguousarray(weight.T),
+        inputs=inputs_of(composite, builder), outputs=composite.outputs, weight=np.ascontiguousarray(weight.T),
         bias=bias, finish=builder.program(),
     )  # fmt: skip
     return operator, tuple(builder.inputs)
@@ -195,14 +170,14 @@ def _mean(composite: Composite, anchor: Call) -> Match | NoMatch:
 
 
 def _pool(composite: Composite, anchor: Call, window: Window | NoMatch, count_include_pad: bool) -> Match | NoMatch:
-    after = _after(composite, anchor, takes_bias=False)
+    after = after_anchor(composite, anchor, takes_bias=False)
     if isinstance(window, NoMatch) or isinstance(after, NoMatch):
         return window if isinstance(window, NoMatch) else after  # type: ignore[return-value]
     output = composite.outputs[0]
     if len(output.shape) == 2:  # a mean that dropped its axes
         output = TensorType(shape=(output.shape[0], 1, 1, output.shape[1]), dtype=output.dtype)
     operator = Pool2d(
-        inputs=_inputs(composite, after[0]), outputs=(output,), window=window,
+        inputs=inputs_of(composite, after[0]), outputs=(output,), window=window,
         method="max" if anchor.name == "nn.max_pool2d" else "average",
         count_include_pad=count_include_pad, finish=after[0].program(),
     )  # fmt: skip
@@ -221,6 +196,9 @@ _ANCHORS = {
     "nn.conv2d": _conv2d,
     "nn.conv2d_transpose": _conv2d,
     "matmul": _dense,
+    "einsum": float_product,
+    "nn.layer_norm": float_normalize,
+    "nn.rms_norm": float_normalize,
     "nn.max_pool2d": _pool2d,
     "nn.avg_pool2d": _pool2d,
     "mean": _mean,

@@ -1,27 +1,54 @@
-"""LayerNorm and RMSNorm over the last axis of a quantized tensor as Operators."""
+"""LayerNorm and RMSNorm over the last axis as Operators, float and quantized."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.composites.graph import Call, NoMatch
+from codegen_c.composites.graph import Call, Composite, NoMatch
 from codegen_c.composites.quantized_chain import QuantizedChain
-from codegen_c.operators.attention import QNormalize
+from codegen_c.operators.attention import Normalize, QNormalize
 
 
 def normalize_operator(chain: QuantizedChain, anchor: Call) -> tuple[QNormalize, tuple[int, ...]] | NoMatch:
     """The normalization of a chain, whose weights and biases are constants."""
-    shape, is_centered = chain.output.shape, anchor.name == "nn.layer_norm"
-    axes = [int(axis) % len(shape) for axis in anchor.attrs.axes]
-    arrays = [value.array for value in anchor.operands[1:]]
     if len(chain.body) != 1 or chain.rounding != "onnx" or chain.parameter(anchor.operands[0]) is None:
         return NoMatch("more than a clamp follows it")
+    known = _weight_and_bias(anchor, chain.output.shape)
+    if isinstance(known, NoMatch):
+        return known
+    weight, bias = known
+    operator = QNormalize(
+        inputs=chain.inputs, outputs=(chain.output,), weight=weight, bias=bias, epsilon=float(anchor.attrs.epsilon),
+        is_centered=_is_centered(anchor), low=chain.low, high=chain.high,
+    )  # fmt: skip
+    return operator, (0,)
+
+
+def float_normalize(composite: Composite, anchor: Call) -> tuple[Normalize, tuple[int, ...]] | NoMatch:
+    """A float normalization by itself, whose weights and biases are constants."""
+    known = _weight_and_bias(anchor, composite.outputs[0].shape)
+    if isinstance(known, NoMatch):
+        return known
+    if len(composite.calls) != 1:
+        return NoMatch("is more than a normalization")
+    weight, bias = known
+    operator = Normalize(
+        inputs=composite.inputs, outputs=composite.outputs, weight=weight, bias=bias,
+        epsilon=float(anchor.attrs.epsilon), is_centered=_is_centered(anchor),
+    )  # fmt: skip
+    return operator, (0,)
+
+
+def _is_centered(anchor: Call) -> bool:
+    return anchor.name == "nn.layer_norm"
+
+
+def _weight_and_bias(anchor: Call, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray] | NoMatch:
+    """Constants of a normalization over the last axis, float32[C] each."""
+    axes = [int(axis) % len(shape) for axis in anchor.attrs.axes]
+    arrays = [value.array for value in anchor.operands[1:]]
     if axes != [len(shape) - 1] or any(array is None or array.size != shape[-1] for array in arrays):
         return NoMatch("is not a normalization over the last axis with constant weights")
     known = [np.asarray(array, np.float32).reshape(-1) for array in arrays if array is not None]
     weight, bias = (*known, np.zeros(shape[-1], np.float32))[:2]
-    operator = QNormalize(
-        inputs=chain.inputs, outputs=(chain.output,), weight=weight, bias=bias, epsilon=float(anchor.attrs.epsilon),
-        is_centered=is_centered, low=chain.low, high=chain.high,
-    )  # fmt: skip
-    return operator, (0,)
+    return weight, bias

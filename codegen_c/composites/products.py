@@ -9,9 +9,10 @@ from string import ascii_lowercase, ascii_uppercase
 
 import numpy as np
 
-from codegen_c.composites.graph import Call, NoMatch
+from codegen_c.composites.float_chain import after_anchor, inputs_of
+from codegen_c.composites.graph import Call, Composite, NoMatch
 from codegen_c.composites.quantized_chain import QuantizedChain
-from codegen_c.operators.attention import MatmulShape, QMatmul
+from codegen_c.operators.attention import Matmul, MatmulShape, QMatmul
 
 Labels = tuple[str, str, str]
 """A letter for each axis of the two operands and of the result, as einsum names them."""
@@ -32,6 +33,23 @@ def product_operator(chain: QuantizedChain, anchor: Call) -> tuple[QMatmul, tupl
         rounding=chain.rounding,
     )  # fmt: skip
     return operator, tuple(index for index in arguments if index is not None)
+
+
+def float_product(composite: Composite, anchor: Call) -> tuple[Matmul, tuple[int, ...]] | NoMatch:
+    """A float product of two activations, and what follows it element by element."""
+    arguments = [operand.parameter for operand in anchor.operands]
+    if len(arguments) != 2 or None in arguments:
+        return NoMatch("is no product of two activations")
+    first, second = (composite.inputs[index] for index in arguments if index is not None)
+    shape = matmul_shape(anchor, first.shape, second.shape)
+    after = after_anchor(composite, anchor, takes_bias=False, num_operands=2)
+    if isinstance(shape, NoMatch) or isinstance(after, NoMatch):
+        return shape if isinstance(shape, NoMatch) else after  # type: ignore[return-value]
+    builder, _ = after
+    operator = Matmul(
+        inputs=inputs_of(composite, builder), outputs=composite.outputs, shape=shape, finish=builder.program()
+    )
+    return operator, tuple(builder.inputs)
 
 
 def _scale(calls: tuple[Call, ...]) -> float | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from codegen_c.operators.kinds import Array, Operator, Rounding
+from codegen_c.operators.scalar import IDENTITY, ScalarProgram
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +33,14 @@ class MatmulShape:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Matmul(Operator):
+    """Products of the first two float32 inputs, each through `finish`, which may read further ones."""
+
+    shape: MatmulShape
+    finish: ScalarProgram = IDENTITY
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class QMatmul(Operator):
     """Products of two QDQ tensors, times `scale`."""
 
@@ -40,6 +49,16 @@ class QMatmul(Operator):
     low: int
     high: int
     rounding: Rounding = "onnx"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Normalize(Operator):
+    """float32 vectors along the last axis, each divided by its length; fields as in QNormalize."""
+
+    weight: Array
+    bias: Array
+    epsilon: float
+    is_centered: bool
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

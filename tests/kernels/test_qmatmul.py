@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codegen_c.kernels.matmul import qmatmul
+from codegen_c.kernels.matmul import heads, qmatmul
 from codegen_c.operators.attention import MatmulShape, QMatmul
 from codegen_c.operators.kinds import TensorType
 from codegen_c.operators.quantization import Quantization
@@ -66,7 +66,7 @@ def test_matmuls(operators: list[QMatmul], seed: int) -> None:
     for operator, (x, y), result in zip(operators, inputs, results, strict=True):
         shape = operator.shape
         a = real(operator.inputs[0], x).reshape(*shape.outer, shape.depth)
-        b = real(operator.inputs[1], y).reshape(-1)[qmatmul.places(operator)]
+        b = real(operator.inputs[1], y).reshape(-1)[heads.places(operator.shape)]
         value = np.stack([np.stack([
             (a[r, h] if shape.heads_inside else a[h, r]) @ b[h] for h in range(shape.heads)
         ]) for r in range(shape.rows)])  # fmt: skip

@@ -13,7 +13,8 @@ import numpy as np
 
 from codegen_c.c_text.initializer import Value
 from codegen_c.c_text.text import C_TYPES
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Spatial, StoredRows, Target
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
+from codegen_c.kernels.matmul.heads import spatial, sums_of
 from codegen_c.kernels.shared.layer import BLOCK_INCLUDES, image, rescale, shapes, with_rings
 from codegen_c.kernels.shared.requantize import (
     Requantize,
@@ -26,7 +27,6 @@ from codegen_c.kernels.shared.requantize import (
 from codegen_c.kernels.shared.window import ROW_PARAMETERS
 from codegen_c.operators.attention import QMatmul
 from codegen_c.operators.kinds import Array, TensorType
-from tvm_ext.core.row_access import RowAccess
 
 LAYER = "tvm_ext_qmatmul_layer"
 MAC_INSTRUCTIONS, RESULT_INSTRUCTIONS = 6, 24
@@ -35,20 +35,9 @@ MAC_INSTRUCTIONS, RESULT_INSTRUCTIONS = 6, 24
 def reference(operator: QMatmul, inputs: list[Array]) -> list[Array]:
     """The operator in numpy, bit for bit."""
     shape, (first, second) = operator.shape, operator.inputs
-    a = inputs[0].astype(np.int64).reshape(*shape.outer, shape.depth) - quantization(first).zero_point
-    b = inputs[1].astype(np.int64).reshape(-1)[places(operator)] - quantization(second).zero_point
-    sums = np.einsum("rhc,hcn->rhn" if shape.heads_inside else "hrc,hcn->hrn", a, b)
-    return [requantize(operator).run(sums).reshape(operator.output.shape)]
-
-
-def places(operator: QMatmul) -> Array:
-    """Places of the second tensor's elements, int64[heads, depth, columns]."""
-    shape = operator.shape
-    heads, columns, depth = (
-        np.arange(extent) * step
-        for extent, step in zip((shape.heads, shape.columns, shape.depth), shape.steps, strict=True)
-    )
-    return heads[:, np.newaxis, np.newaxis] + depth[:, np.newaxis] + columns
+    a = inputs[0].astype(np.int64) - quantization(first).zero_point
+    b = inputs[1].astype(np.int64) - quantization(second).zero_point
+    return [requantize(operator).run(sums_of(shape, a, b)).reshape(operator.output.shape)]
 
 
 def sums_fit(operator: QMatmul, target: Target) -> bool:
@@ -74,17 +63,6 @@ def requantize(operator: QMatmul) -> Requantize:
     return Requantize.of(
         factor(operator), output=operator.output, low=operator.low, high=operator.high, rounding=operator.rounding
     )
-
-
-def spatial(operator: QMatmul) -> Spatial:
-    """Rows of the output: all heads of a vector, or where heads lie outside all vectors of a head."""
-    rows = operator.shape.outer[0]
-    return Spatial(output_rows=rows, inputs=(RowAccess.same(rows), RowAccess.whole(rows)))
-
-
-def head_by_head(operator: QMatmul) -> Spatial:
-    """The same of a kernel that computes all rows of one head before those of the next."""
-    return replace(spatial(operator), behind=operator.shape.rows if operator.shape.heads_inside else 0)
 
 
 def images(operator: QMatmul) -> tuple[TensorType, TensorType]:
@@ -141,7 +119,7 @@ def implement(operator: QMatmul, target: Target, stored: StoredRows) -> Implemen
         macs=num_macs(operator),
         instructions=num_macs(operator) * MAC_INSTRUCTIONS + operator.output.num_elements * RESULT_INSTRUCTIONS,
         accumulation="c ascending",
-        spatial=spatial(operator),
+        spatial=spatial(operator.shape),
         exact=True,
     )
 

@@ -1,15 +1,21 @@
 """Softmax and log-softmax over the last axis, float32.
 
-float32[..., C] -> float32[..., C]: the row's maximum is subtracted first, exponentials are summed with c
-ascending. The output may take the place of the input.
+float32[..., C] -> float32[..., C]: the row's maximum is subtracted first, exponentials, of a polynomial of their own,
+are summed in as many parts as the processor has lanes, c ascending in each. The output may take the input's place.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
+from codegen_c.kernels.shared.lanes import native_lanes
+from codegen_c.kernels.shared.vectors_in_turn import in_turn
 from codegen_c.operators.kinds import Softmax
+
+ELEMENT_INSTRUCTIONS, VECTOR_INSTRUCTIONS, LANE_INSTRUCTIONS = 47, 60, 30
 
 
 def reference(operator: Softmax, inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -22,28 +28,39 @@ def reference(operator: Softmax, inputs: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def implement(operator: Softmax, target: Target, stored: StoredRows) -> Implementation:
-    length = operator.output.shape[-1]
-    function = "tvm_ext_log_softmax_f32" if operator.log else "tvm_ext_softmax_f32"
-    total = operator.output.num_elements
-    parameters = (
-        Parameter(name="input", ctype="float", role="input"),
-        Parameter(name="output", ctype="float", role="output"),
-    )
+    def vectors(count: int) -> Implementation:
+        return _of_vectors(operator, target, count)
+
+    whole = vectors(operator.output.num_elements // operator.output.shape[-1])
+    return replace(whole, in_rows=in_turn(operator, vectors))
+
+
+def _of_vectors(operator: Softmax, target: Target, count: int) -> Implementation:
+    lanes, length = native_lanes(target).count, operator.output.shape[-1]
+    function = f"tvm_ext_{'log_' if operator.log else ''}softmax_f32x{lanes}"
     lines = [
-        f"const int32_t count = {total // length};",
+        f"const int32_t count = {count};",
         f"const int32_t length = {length};",
         f"{function}(input, output, count, length);",
     ]
     return Implementation(
         kernel=KERNEL.name,
         function=CFunction(
-            parameters=parameters, body="\n".join(lines), includes=("tvm_ext_softmax_f32.h", "tvm_ext_layer.h")
+            parameters=(
+                Parameter(name="input", ctype="float", role="input"),
+                Parameter(name="output", ctype="float", role="output"),
+            ),
+            body="\n".join(lines),
+            includes=(
+                f"tvm_ext_softmax_f32x{lanes}.h", f"tvm_ext_lanes_f32x{lanes}.h", f"tvm_ext_f32x{lanes}.h",
+                "tvm_ext_layer.h",
+            ),
         ),
         reference=lambda inputs: reference(operator, inputs),
-        instructions=total * 70,
-        accumulation="c ascending",
+        instructions=count * (length * ELEMENT_INSTRUCTIONS // lanes + VECTOR_INSTRUCTIONS + lanes * LANE_INSTRUCTIONS),
+        accumulation=f"c ascending in each of {lanes} lanes",
         in_place=(0,),
-    )
+    )  # fmt: skip
 
 
 KERNEL = Kernel(name="softmax_f32", operator=Softmax, implement=implement)

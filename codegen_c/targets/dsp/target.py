@@ -22,7 +22,6 @@ TARGET = InstructionSet(
         "qdepthwise_dsp": 0.98,
         "qpool2d_i8": 0.63,
         "qsoftmax_i8": 0.44,
-        "softmax_f32": 0.72,
     },
     packs_depthwise=True,
     startups=(ARM_M,),

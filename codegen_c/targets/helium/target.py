@@ -28,7 +28,6 @@ TARGET = InstructionSet(
         "qpointwise_helium": 0.95,
         "qpool2d_helium": 0.85,
         "qsoftmax_i8": 0.5,
-        "softmax_f32": 0.74,
     },
     startups=(ARM_M,),
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from codegen_c.c_text.initializer import Value
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.matmul import qmatmul
+from codegen_c.kernels.matmul.heads import head_by_head
 from codegen_c.kernels.shared.layer import image, shapes, with_rings
 from codegen_c.kernels.shared.window import ROW_PARAMETERS
 from codegen_c.operators.attention import QMatmul
@@ -45,7 +46,7 @@ def implement(operator: QMatmul, target: Target, stored: StoredRows) -> Implemen
         macs=qmatmul.num_macs(operator),
         instructions=_instructions(operator, finish, stored),
         accumulation="exact",
-        spatial=qmatmul.head_by_head(operator),
+        spatial=head_by_head(operator.shape),
         exact=True,
     )
 

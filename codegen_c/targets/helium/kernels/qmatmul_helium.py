@@ -13,6 +13,7 @@ import numpy as np
 from codegen_c.c_text.initializer import Value
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.matmul import qmatmul
+from codegen_c.kernels.matmul.heads import head_by_head
 from codegen_c.kernels.shared.layer import apart, image, shapes, with_rings
 from codegen_c.kernels.shared.window import ROW_PARAMETERS
 from codegen_c.operators.attention import QMatmul
@@ -74,7 +75,7 @@ def implement(operator: QMatmul, target: Target, stored: StoredRows) -> Implemen
         macs=qmatmul.num_macs(operator),
         instructions=_instructions(operator, product, stored),
         accumulation="products with c ascending in vectors of 16",
-        spatial=replace(qmatmul.head_by_head(operator), behind=2 * shape.rows if shape.heads_inside else 1),
+        spatial=replace(head_by_head(operator.shape), behind=2 * shape.rows if shape.heads_inside else 1),
         exact=True,
     )
 

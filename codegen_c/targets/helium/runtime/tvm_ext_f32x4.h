@@ -67,6 +67,13 @@ static inline tvm_ext_f32x4 tvm_ext_f32x4_fma_n(float a, tvm_ext_f32x4 b, tvm_ex
     return vfmaq_n_f32(c, b, a);
 }
 
+/* a * 2^n, where n are the lowest bits of the number `power`: added to the exponent. */
+static inline tvm_ext_f32x4 tvm_ext_f32x4_times_power(tvm_ext_f32x4 a, tvm_ext_f32x4 power)
+{
+    const uint32x4_t n = vshlq_n_u32(vreinterpretq_u32_f32(power), 23);
+    return vreinterpretq_f32_u32(vaddq_u32(vreinterpretq_u32_f32(a), n));
+}
+
 #else
 
 typedef struct {
@@ -163,6 +170,20 @@ static inline tvm_ext_f32x4 tvm_ext_f32x4_fma_n(float a, tvm_ext_f32x4 b, tvm_ex
         result.lane[i] = TVM_EXT_FMA(a, b.lane[i], c.lane[i]);
     }
     return result;
+}
+
+/* a * 2^n, where n are the lowest bits of the number `power`: added to the exponent. */
+static inline tvm_ext_f32x4 tvm_ext_f32x4_times_power(tvm_ext_f32x4 a, tvm_ext_f32x4 power)
+{
+    uint32_t bits[4];
+    uint32_t n[4];
+    (void)memcpy(bits, a.lane, sizeof bits);
+    (void)memcpy(n, power.lane, sizeof n);
+    for (int32_t i = 0; i < 4; ++i) {
+        bits[i] += n[i] << 23;
+    }
+    (void)memcpy(a.lane, bits, sizeof bits);
+    return a;
 }
 
 #endif

@@ -67,6 +67,13 @@ static inline tvm_ext_f32x8 tvm_ext_f32x8_fma_n(float a, tvm_ext_f32x8 b, tvm_ex
     return _mm256_fmadd_ps(_mm256_set1_ps(a), b, c);
 }
 
+/* a * 2^n, where n are the lowest bits of the number `power`: added to the exponent. */
+static inline tvm_ext_f32x8 tvm_ext_f32x8_times_power(tvm_ext_f32x8 a, tvm_ext_f32x8 power)
+{
+    const __m256i n = _mm256_slli_epi32(_mm256_castps_si256(power), 23);
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), n));
+}
+
 #else
 
 typedef struct {
@@ -163,6 +170,20 @@ static inline tvm_ext_f32x8 tvm_ext_f32x8_fma_n(float a, tvm_ext_f32x8 b, tvm_ex
         result.lane[i] = TVM_EXT_FMA(a, b.lane[i], c.lane[i]);
     }
     return result;
+}
+
+/* a * 2^n, where n are the lowest bits of the number `power`: added to the exponent. */
+static inline tvm_ext_f32x8 tvm_ext_f32x8_times_power(tvm_ext_f32x8 a, tvm_ext_f32x8 power)
+{
+    uint32_t bits[8];
+    uint32_t n[8];
+    (void)memcpy(bits, a.lane, sizeof bits);
+    (void)memcpy(n, power.lane, sizeof n);
+    for (int32_t i = 0; i < 8; ++i) {
+        bits[i] += n[i] << 23;
+    }
+    (void)memcpy(a.lane, bits, sizeof bits);
+    return a;
 }
 
 #endif

@@ -1,0 +1,189 @@
+"""Products of two float activations, in blocks of vectors by columns: attention's scores, and its sums of values.
+
+float32 tensors of any layout that `MatmulShape` says; sums with c ascending. Where a processor has vectors of floats
+and columns do not lie side by side, blocks of them are packed in scratch, for all vectors of a call.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from codegen_c.c_text.text import block, times
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
+from codegen_c.kernels.matmul.heads import head_by_head, sums_of
+from codegen_c.kernels.shared.finish import Finish
+from codegen_c.kernels.shared.tile import (
+    Accumulators,
+    Blocking,
+    ChannelRange,
+    channel_ranges,
+    lanes_finished,
+    native_blocking,
+    over_channels,
+    pixel_place,
+    tile_headers,
+)
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot
+from codegen_c.operators.attention import Matmul
+
+SCRATCH = Parameter(name="scratch", ctype="uint8_t", role="scratch")
+PACK_INSTRUCTIONS = 4
+
+
+def reference(operator: Matmul, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    """The operator in numpy, float64 sums rounded once."""
+    sums = sums_of(operator.shape, inputs[0].astype(np.float64), inputs[1].astype(np.float64))
+    return [operator.finish.run(sums.astype(np.float32).reshape(operator.output.shape), inputs)]
+
+
+def reads_results_alike(operator: Matmul, target: Target) -> bool:
+    """what is combined with its results must have their shape, and the operands must not be read again"""
+    residuals = Finish(program=operator.finish).residuals()
+    return 1 not in residuals and all(operator.inputs[i].shape == operator.output.shape for i in residuals)
+
+
+def implement(operator: Matmul, target: Target, stored: StoredRows) -> Implementation:
+    shape, finish, blocking = operator.shape, Finish(program=operator.finish), native_blocking(target)
+    packed = _packed_floats(operator, blocking)
+    return Implementation(
+        kernel=KERNEL.name,
+        function=CFunction(
+            parameters=(
+                Parameter(name="input", ctype="float", role="input"),
+                Parameter(name="second", ctype="float", role="input"),
+                *finish.input_parameters(),
+                Parameter(name="output", ctype="float", role="output"),
+                *finish.constant_parameters(),
+                *([SCRATCH] if packed else []),
+                *ROW_PARAMETERS,
+            ),
+            body="\n".join(_heads(operator, finish, blocking, stored)),
+            helpers=finish.helper(*lanes_finished(shape.columns, finish, blocking)),
+            includes=tile_headers(shape.columns, blocking, "matmul"),
+        ),
+        reference=lambda inputs: reference(operator, inputs),
+        constants=finish.constants(),
+        scratch_bytes=4 * packed,
+        macs=operator.output.num_elements * shape.depth,
+        instructions=_instructions(operator, finish, blocking, stored),
+        accumulation="c ascending",
+        spatial=head_by_head(shape, len(operator.inputs) - 2),
+    )
+
+
+def _is_packed(operator: Matmul, segment: ChannelRange) -> bool:
+    """True where the columns of a vector have to be brought side by side."""
+    return segment.lanes.count > 1 and operator.shape.steps[1] != 1
+
+
+def _packed_floats(operator: Matmul, blocking: Blocking) -> int:
+    """Floats of the largest block that is packed; 0 for none."""
+    segments = channel_ranges(operator.shape.columns, blocking)
+    return max((s.width * operator.shape.depth for s in segments if _is_packed(operator, s)), default=0)
+
+
+def _heads(operator: Matmul, finish: Finish, blocking: Blocking, stored: StoredRows) -> list[str]:
+    """Loops over heads, blocks of columns, and vectors."""
+    shape = operator.shape
+    inside, (head_step, column_step, element_step) = shape.heads_inside, shape.steps
+    begin, end = ("0", str(shape.heads)) if inside else ("row_begin", "row_end")
+    lines = [f"const float *matrix = &second[{times('head', head_step)}];"] if head_step else []
+    matrix = "matrix" if head_step else "second"
+
+    def tile(segment: ChannelRange) -> list[str]:
+        first = f"&{matrix}[{times('k', column_step)}]"
+        if not _is_packed(operator, segment):
+            return _vectors(operator, finish, blocking, segment, stored, (first, column_step, element_step))
+        call = f"tvm_ext_matmul_f32x{segment.lanes.count}_pack"
+        pack = f"{call}(columns, {first}, {column_step}, {element_step}, {shape.depth}, {segment.width});"
+        return [pack, *_vectors(operator, finish, blocking, segment, stored, ("columns", 1, segment.width))]
+
+    lines += over_channels(shape.columns, blocking, tile)
+    block_of_floats = ["float *const columns = (float *)(void *)scratch;"] if _packed_floats(operator, blocking) else []
+    return [*block_of_floats, f"for (int32_t head = {begin}; head < {end}; ++head) {{", block(lines), "}"]
+
+
+def _vectors(
+    operator: Matmul, finish: Finish, blocking: Blocking, segment: ChannelRange, stored: StoredRows,
+    matrix: tuple[str, int, int],
+) -> list[str]:  # fmt: skip
+    """All vectors of a head by one block of columns. matrix: the block, steps of its columns and elements."""
+    shape = operator.shape
+    inside = shape.heads_inside
+    begin, end = ("row_begin", "row_end") if inside else ("0", str(shape.rows))
+    in_turn = inside and any((stored.output, *map(stored.input, range(len(operator.inputs)))))
+    pixels = 1 if in_turn else blocking.pixels
+
+    def vector(count: int) -> list[str]:
+        return _tile(operator, finish, segment, stored, matrix, count)
+
+    if pixels == 1:
+        return [f"for (int32_t m = {begin}; m < {end}; ++m) {{", block(vector(1)), "}"]
+    whole = str(shape.rows // pixels * pixels)
+    if inside:
+        whole = f"row_end - (row_end - row_begin) % {pixels}"
+    return [
+        f"const int32_t whole = {whole};",
+        f"for (int32_t m = {begin}; m < whole; m += {pixels}) {{",
+        block(vector(pixels)),
+        "}",
+        f"for (int32_t m = whole; m < {end}; ++m) {{",
+        block(vector(1)),
+        "}",
+    ]
+
+
+def _tile(
+    operator: Matmul, finish: Finish, segment: ChannelRange, stored: StoredRows, matrix: tuple[str, int, int],
+    pixels: int,
+) -> list[str]:  # fmt: skip
+    """`pixels` vectors from m on by one block of columns, from k on."""
+    shape = operator.shape
+    across = shape.heads if shape.heads_inside else 1
+    depth_step, pitch = across * shape.depth, across * shape.columns
+    place, column_step, element_step = matrix
+    sums = Accumulators(segment=segment, pixels=pixels, in_array=True)
+    prefix = f"tvm_ext_matmul_f32x{segment.lanes.count}"
+    names = {"row": stored.output, **{f"row{i}": stored.input(i) for i in finish.residuals()}}
+
+    def first(kept: object, extent: int) -> str:
+        """Element from which on a tensor's vectors of this head lie, the first of them m."""
+        outer, inner = ("m", "head") if shape.heads_inside else ("head", "m")
+        row = slot(outer, kept)  # type: ignore[arg-type]
+        width = (shape.heads if shape.heads_inside else shape.rows) * extent
+        return f"{times(row, width)} + {times(inner, extent)}"
+
+    return [
+        f"const float *x = &input[{first(stored.input(0), shape.depth)}];",
+        *(f"const int32_t {name} = {first(kept, shape.columns)};" for name, kept in names.items()),
+        sums.declaration(),
+        f"{prefix}_start(sums, {pixels * segment.vectors});",
+        f"{prefix}_add(sums, x, {depth_step}, {place}, {column_step}, {element_step}, {shape.depth}, {pixels}, "
+        f"{segment.vectors});",
+        *sums.store(
+            finish, lambda p: pixel_place("row", p, str(pitch)), lambda i, p: pixel_place(f"row{i}", p, str(pitch))
+        ),
+    ]
+
+
+def _instructions(operator: Matmul, finish: Finish, blocking: Blocking, stored: StoredRows) -> int:
+    """Modelled instructions: blocks packed in each call, and for each tile its start, loads, FMAs and results."""
+    shape = operator.shape
+    at_once = min(stored.at_once or shape.rows, shape.rows) if shape.heads_inside else shape.rows
+    calls = -(-shape.rows // at_once)
+    total = 0
+    for segment in channel_ranges(shape.columns, blocking):
+        blocks = (segment.end - segment.begin) // segment.width
+
+        def tile(pixels: int, segment: ChannelRange = segment) -> int:
+            sums = pixels * segment.vectors
+            run = shape.depth * (pixels + segment.vectors + sums + 3)
+            return 14 + run + sums * (3 + finish.program.num_instructions)
+
+        whole, rest = divmod(at_once, blocking.pixels)
+        packed = shape.depth * segment.width * PACK_INSTRUCTIONS if _is_packed(operator, segment) else 0
+        total += calls * blocks * (packed + whole * tile(blocking.pixels) + rest * tile(1))
+    return shape.heads * total
+
+
+KERNEL = Kernel(name="matmul_f32", operator=Matmul, implement=implement, constraints=(reads_results_alike,))
