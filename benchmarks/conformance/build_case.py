@@ -9,6 +9,7 @@ from pathlib import Path
 
 import tvm_ext
 from benchmarks.conformance.cases import Case
+from benchmarks.conformance.forked import forked_children
 from benchmarks.conformance.run_case import Outcome, judge, open_shapes, outcome_of, refusal
 from tvm_ext.core.errors import RunFailed, TvmExtError, VerificationFailed
 from tvm_ext.core.options import BuildOptions
@@ -20,7 +21,8 @@ _FOREIGN = re.compile(r"TVM's importer fails|InternalError|TVMError|ended with s
 
 def build_case(case: Case) -> Outcome:
     """Outcome of a case, whatever it raises. `rejected`: verification refuses a package that is right."""
-    return outcome_of(case, _built, _refused)
+    with forked_children():
+        return outcome_of(case, _built, _refused)
 
 
 def _built(case: Case, folder: Path) -> Outcome:
