@@ -177,3 +177,7 @@ def _stacked(sequence: list[relax.Expr], axis: int, emit: Emit) -> relax.Expr:
         raise Refused("a scan of no elements has no known shape")
     rank = len(static_shape(sequence[0])) + 1
     return emit(lambda bb: Emitter(bb).stack(sequence, axis=axis % rank))[0]
+
+
+CONTROL_FLOW = {"If": take_branch, "Loop": unroll_loop, "Scan": unroll_scan}
+"""Operators with bodies, each with what becomes of it."""
