@@ -163,7 +163,7 @@ def test_condition_that_depends_on_data(tmp_path: Path) -> None:
         NODE("Cast", ["m"], ["c"], to=TensorProto.BOOL),
         NODE("If", ["c"], ["y"], then_branch=branch, else_branch=other),
     ]
-    said = r"ai\.onnx\.If, once \(If_2\): control flow that depends on data, whose branches give .* float32\[\]\n"
+    said = r"ai\.onnx\.If, once \(If_2\): control flow that depends on data, which would give .* float32\[\]\n"
     with pytest.raises(UnsupportedModel, match=said):
         load(saved(model_of(nodes, {"x": (1, 4)}, ["y"]), tmp_path))
 
