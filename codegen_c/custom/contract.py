@@ -45,8 +45,9 @@ class CustomTensor:
 class CustomCall:
     """One use of an operator, as the model's file has it.
 
-    inputs: None for one that is left out. outputs: as the file declares them. options: by name; of a TensorFlow Lite
-    file the map of flexbuffers that custom options are. raw_options: their bytes, for other encodings.
+    inputs: None for one that is left out. outputs: as the file declares them, which an ONNX file does not. options: by
+    name; of a TensorFlow Lite file the map of flexbuffers that custom options are, of an ONNX file the node's
+    attributes. raw_options: bytes of the former, for other encodings.
     """
 
     operator: str
@@ -135,7 +136,7 @@ def _takes_all(_: CustomCall) -> str | None:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CustomOperator:
-    """An operator that a user brings. name: a TensorFlow Lite file's custom code.
+    """An operator that a user brings. name: a TensorFlow Lite file's custom code, or `domain.type` of an ONNX node.
 
     outputs: types of the results. reference: numpy, from the call's inputs (None for those left out), then the states,
     to the results, then what the states become. code: the same in C. states: what it keeps between runs. refuses: a

@@ -9,13 +9,15 @@ import tvm
 from tvm import relax, tirx, topi
 from tvm.relax.transform.legalize_ops.common import LegalizeFunc
 
+from codegen_c.tir.starts import with_true_starts
+
 Array = np.ndarray
 
 
 def compiled_with_llvm(mod: tvm.IRModule) -> Callable[[Sequence[Array]], list[Array]]:
     """`main` as a function of its parameters' arrays, in order; a tuple's fields in order."""
     legal = relax.transform.LegalizeOps(_LEGALIZE)(mod)
-    machine = relax.VirtualMachine(tvm.compile(legal, target="llvm"), tvm.cpu())
+    machine = relax.VirtualMachine(tvm.compile(with_true_starts(legal), target="llvm"), tvm.cpu())
 
     def run(arrays: Sequence[Array]) -> list[Array]:
         # Not ascontiguousarray, which makes vectors of scalars.

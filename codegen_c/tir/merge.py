@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,9 +10,8 @@ from tvm import s_tir, te, tirx
 from tvm.ir import Range, TensorLoad, TensorRegion, Var
 
 from codegen_c.tir.legalize import PrimFuncStages, Stage, StageValue
+from codegen_c.tir.starts import true_start
 from tvm_ext.core.decisions.composites import Symbol
-
-REDUCTION = 2
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -122,29 +120,11 @@ def _with_accesses(block: s_tir.SBlock, literals: dict[tirx.Buffer, tirx.Expr]) 
         writes,
         block.name_hint,
         block.body,
-        _true_start(block),
+        true_start(block),
         block.alloc_buffers,
         block.match_buffers,
         block.annotations,
     )
-
-
-def _true_start(block: s_tir.SBlock) -> tirx.Stmt | None:
-    """The first element for extremes of floats: one that is NaN stays, later ones are passed over, as onnxruntime does.
-
-    TVM starts from the least finite float, which minus infinity is below.
-    """
-    init, body = block.init, block.body
-    if not isinstance(init, tirx.BufferStore) or not isinstance(init.value, tirx.FloatImm):
-        return init
-    if not isinstance(body, tirx.BufferStore) or not isinstance(body.value, tirx.Max | tirx.Min):
-        return init
-    worst = tirx.min_value if isinstance(body.value, tirx.Max) else tirx.max_value
-    if float(init.value.value) != float(worst(str(init.value.ty.dtype)).value) and math.isfinite(init.value.value):
-        return init
-    first = {axis.var: axis.dom.min for axis in block.iter_vars if axis.iter_type == REDUCTION}
-    element = tvm_ffi.structural_map(body.value.b, [(Var, lambda var: first.get(var, var))])
-    return tirx.BufferStore(init.buffer, element, init.indices)
 
 
 def _touched(body: tirx.Stmt) -> tuple[list[tirx.Buffer], list[tirx.Buffer]]:

@@ -13,7 +13,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
 from tests.models.onnx_models import model_of, relu_model, saved, write
 from tvm_ext.core.errors import BadModel, BadOptions, UnsupportedModel
-from tvm_ext.frontends.onnx import import_graph
+from tvm_ext.frontends.onnx import known_operators
 from tvm_ext.load import load
 
 NODE = helper.make_node
@@ -163,7 +163,7 @@ def test_condition_that_depends_on_data(tmp_path: Path) -> None:
         NODE("Cast", ["m"], ["c"], to=TensorProto.BOOL),
         NODE("If", ["c"], ["y"], then_branch=branch, else_branch=other),
     ]
-    said = r"ai\.onnx\.If, once \(If_2\): control flow that depends on data, whose branches give .* float32\[\]\n"
+    said = r"ai\.onnx\.If, once \(If_2\): control flow that depends on data, which would give .* float32\[\]\n"
     with pytest.raises(UnsupportedModel, match=said):
         load(saved(model_of(nodes, {"x": (1, 4)}, ["y"]), tmp_path))
 
@@ -197,8 +197,8 @@ def test_import_that_contradicts_the_standard(tmp_path: Path, monkeypatch: pytes
         def _impl_v1(cls, bb, inputs, attr, params):
             return relax.op.strided_slice(inputs[0], [0], [0], [1])
 
-    monkeypatch.setattr(import_graph, "converters", lambda: {("", "Relu"): Halved})
-    with pytest.raises(UnsupportedModel, match=r"\(Relu_0\): TVM imports 'y' as .*, ONNX says float32\[2, 4\]"):
+    monkeypatch.setattr(known_operators, "converters", lambda: {("", "Relu"): Halved})
+    with pytest.raises(UnsupportedModel, match=r"\(Relu_0\): 'y' is .* here, float32\[2, 4\] in the file"):
         load(saved(relu_model((2, 4)), tmp_path))
 
 
@@ -210,7 +210,7 @@ def test_an_exception_of_a_converter_is_not_passed_on(tmp_path: Path, monkeypatc
         def _impl_v1(cls, bb, inputs, attr, params):
             raise KeyError("secret")
 
-    monkeypatch.setattr(import_graph, "converters", lambda: {("", "Gemm"): Failing})
+    monkeypatch.setattr(known_operators, "converters", lambda: {("", "Gemm"): Failing})
     node = NODE("Gemm", ["x", "w", ""], ["y"], alpha=2.0)
     model = model_of([node], {"x": (2, 4)}, ["y"], constants={"w": np.ones((4, 3), "float32")})
     said = r"\(Gemm_0\): no converter takes it with float32\[2, 4\] not known before it runs, constant float32\[4, 3\]"

@@ -58,6 +58,15 @@ def test_shape_that_depends_on_data(tmp_path: Path) -> None:
     refused(saved(model, tmp_path), UnsupportedModel, "NonZero.*depends on data")
 
 
+def test_boxes_that_data_keep(tmp_path: Path) -> None:
+    """A way out, and not an input to bind, which would not help."""
+    node = NODE("NonMaxSuppression", ["boxes", "scores", "most"], ["kept"])
+    model = model_of([node], {"boxes": (1, 6, 4), "scores": (1, 1, 6), "most": (1,)}, [("kept", INT64)])
+    model.graph.input[2].type.tensor_type.elem_type = INT64
+    way = r"as many boxes as it keeps, .* TFLite_Detection_PostProcess, [^\n]* \(docs/operators.md\)\n"
+    refused(saved(model, tmp_path), UnsupportedModel, way)
+
+
 def test_external_data_outside_the_folder(tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(weights(1, 4).tobytes())
     folder = tmp_path / "model"

@@ -34,3 +34,12 @@ def test_comparisons(operator: Callable[..., relax.Expr], expected: list[int], d
 def test_remainders_of_scalars(dtype: str) -> None:
     (found,) = compiled_with_llvm(module(relax.op.mod, (), dtype))([np.array(-7.5, dtype), np.array(2, dtype)])
     assert found.shape == () and found == -1.5
+
+
+@pytest.mark.parametrize(("operator", "worst"), [(relax.op.max, -np.inf), (relax.op.min, np.inf)])
+def test_extremes_of_infinities(operator: Callable[..., relax.Expr], worst: float) -> None:
+    """The least of infinities is infinite: TVM begins with the largest finite float."""
+    (found,) = compiled_with_llvm(module(lambda a, b: operator(a + b, axis=[1]), (2, 3), "float32"))(
+        [np.full((2, 3), worst, np.float32), np.array([[0, 0, 0], [1, worst, 2]], np.float32)]
+    )
+    np.testing.assert_array_equal(found, [worst, worst])

@@ -94,7 +94,7 @@ def test_200_frames_with_state(tmp_path: Path) -> None:
 
 
 def test_branches_of_two_shapes_name_the_input_that_selects(tmp_path: Path) -> None:
-    said = r"whose branches give float32\[2, 3\] and float32\[\]: input sr selects it; .*--bind sr=VALUE"
+    said = r"which would give float32\[2, 3\] or float32\[\]: input sr selects it; .*--bind sr=VALUE"
     with pytest.raises(UnsupportedModel, match=said):
         tvm_ext.load(saved(selecting(TIMES, SUM), tmp_path))
 

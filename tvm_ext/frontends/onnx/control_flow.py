@@ -1,7 +1,8 @@
-"""If, Loop and Scan, decided at import: the branch taken, or both; the passes written out one after the other."""
+"""If, Loop and Scan at import: the branch taken, or both; the passes one after the other, up to a bound."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -11,6 +12,7 @@ from tvm import relax
 from relay_passes.dataflow import array_of, constant, static_shape
 from tvm_ext.frontends.onnx.operators.emitter import Emitter
 from tvm_ext.frontends.refusals import Refused
+from tvm_ext.frontends.shapes import ModelNotice
 
 # Runs a body on the values of its inputs, its nodes labelled under a prefix; last, True where only a condition that is
 # not known says that its results are wanted.
@@ -73,36 +75,74 @@ def _both_branches(
         pairs = list(zip(run(yes, [], f"{label}/then", True), run(no, [], f"{label}/else", True), strict=True))
     except Refused as error:
         raise Refused(f"{DATA_DEPENDENT}, and not both branches can be compiled ({error})") from None
-    for one, other in pairs:
-        types = [f"{value.ty.dtype}{list(static_shape(value))}" for value in (one, other)]
-        if types[0] != types[1]:
-            raise Refused(f"{DATA_DEPENDENT}, whose branches give {types[0]} and {types[1]}")
+    return [_chosen(condition, one, other, emit) for one, other in pairs]
+
+
+def _chosen(condition: relax.Expr, one: relax.Expr, other: relax.Expr, emit: Emit) -> relax.Expr:
+    """The first where the condition holds, else the other. Raises Refused for two types."""
+    types = [f"{value.ty.dtype}{list(static_shape(value))}" for value in (one, other)]
+    if types[0] != types[1]:
+        raise Refused(f"{DATA_DEPENDENT}, which would give {types[0]} or {types[1]}")
     test = emit(lambda bb: Emitter(bb).reshaped(condition, ()))[0]
-    return [emit(lambda bb, one=one, other=other: Emitter(bb).where(test, one, other))[0] for one, other in pairs]
+    return emit(lambda bb: Emitter(bb).where(test, one, other))[0]
+
+
+def _both(before: relax.Expr, condition: relax.Expr, emit: Emit) -> relax.Expr:
+    """True where both hold."""
+    known = array_of(condition)
+    if known is not None:
+        return before if known.all() else condition
+    first, second = (emit(lambda bb, one=one: Emitter(bb).reshaped(one, ()))[0] for one in (before, condition))
+    return emit(lambda bb: Emitter(bb).logical_and(first, second))[0]
+
+
+def _may_be(condition: relax.Expr) -> bool:
+    """True unless the condition is known not to hold."""
+    known = array_of(condition)
+    return known is None or bool(known.all())
+
+
+def _check_open(*, is_bounded: bool, is_scanned: bool) -> None:
+    """Raises Refused for a Loop whose end data decide, and whose results are of no known size, or which may not end."""
+    if is_scanned:
+        raise Refused(f"{DATA_DEPENDENT}: its scanned outputs have an element for each pass that is made")
+    if not is_bounded:
+        raise Refused(f"{DATA_DEPENDENT}, and no bound of its passes is given (the first input of a Loop)")
 
 
 def unroll_loop(
     node: onnx.NodeProto, inputs: Inputs, opset: int, label: str, *, run: Run, emit: Emit
 ) -> list[relax.Expr]:
-    """A Loop whose number of passes is known: inputs are the most passes, the condition, the state. Raises Refused."""
+    """The passes of a Loop, whose inputs are the most passes, the condition, the state. Raises Refused.
+
+    From where the condition depends on data, each pass up to the most is computed, and its state taken where the loop
+    still goes on: the most has to be known, and there are no scanned outputs.
+    """
     body = _graph(node, "body")
     most = _MAX_PASSES + 1 if inputs[0] is None else int(_known(inputs[0]).reshape(-1)[0])
-    goes_on = inputs[1] is None or _condition(inputs[1])
+    goes_on: relax.Expr = constant(np.array(True)) if inputs[1] is None else inputs[1]
     state = [value for value in inputs[2:] if value is not None]
     scanned: list[list[relax.Expr]] = [[] for _ in range(len(body.output) - 1 - len(state))]
-    if goes_on and (expected_passes(node, inputs) or 0) > _MAX_PASSES:
+    if _may_be(goes_on) and (expected_passes(node, inputs) or 0) > _MAX_PASSES:
         raise Refused(f"more than {_MAX_PASSES} passes are not unrolled")
-    index = 0
-    while goes_on and index < most:
+    index, is_open = 0, False
+    while _may_be(goes_on) and index < most:
+        is_open = array_of(goes_on) is None
+        if is_open:
+            _check_open(is_bounded=inputs[0] is not None, is_scanned=bool(scanned))
         if index == _MAX_PASSES:
             raise Refused(f"more than {_MAX_PASSES} passes are not unrolled")
         given = [constant(np.array(index, "int64")), constant(np.array(True)), *state]
-        condition, *rest = run(body, given, f"{label}/{index}", False)
-        goes_on = _condition(condition)
-        state, elements = rest[: len(state)], rest[len(state) :]
+        condition, *rest = run(body, given, f"{label}/{index}", is_open)
+        after, elements = rest[: len(state)], rest[len(state) :]
+        if is_open:
+            after = [_chosen(goes_on, *pair, emit) for pair in zip(after, state, strict=True)]
+            condition = _both(goes_on, condition, emit)
+        state, goes_on, index = after, condition, index + 1
         for sequence, element in zip(scanned, elements, strict=True):
             sequence.append(element)
-        index += 1
+    if is_open:
+        warnings.warn(f"{label}: all {index} passes are computed in each run.", ModelNotice, stacklevel=2)
     return [*state, *(_stacked(sequence, 0, emit) for sequence in scanned)]
 
 
@@ -157,10 +197,6 @@ def _given(value: relax.Expr | None) -> relax.Expr:
     return value
 
 
-def _condition(value: relax.Expr | None) -> bool:
-    return bool(_known(value).all())
-
-
 def _element(source: relax.Expr, axis: int, place: int, emit: Emit) -> relax.Expr:
     shape = static_shape(source)
     kept = [extent for index, extent in enumerate(shape) if index != axis]
@@ -177,3 +213,7 @@ def _stacked(sequence: list[relax.Expr], axis: int, emit: Emit) -> relax.Expr:
         raise Refused("a scan of no elements has no known shape")
     rank = len(static_shape(sequence[0])) + 1
     return emit(lambda bb: Emitter(bb).stack(sequence, axis=axis % rank))[0]
+
+
+CONTROL_FLOW = {"If": take_branch, "Loop": unroll_loop, "Scan": unroll_scan}
+"""Operators with bodies, each with what becomes of it."""

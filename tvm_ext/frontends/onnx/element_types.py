@@ -59,7 +59,7 @@ def contradictions(model: onnx.ModelProto, inferred: Types, tensors: Mapping[str
                 continue
             dtype, shape = str(found.ty.dtype), static_shape(found)
             if dtype_of(expected.elem_type) != dtype or not _agrees(expected, shape):
-                reason = f"TVM imports {name!r} as {dtype}{list(shape)}, ONNX says {_text(expected)}"
+                reason = f"{name!r} is {dtype}{list(shape)} here, {_text(expected)} in the file, or as ONNX infers"
                 label = node.name or f"{node.op_type}_{index}"
                 problems.append(RefusedNode(operator=operator_of(node), node=label, reason=reason))
     return problems
@@ -75,4 +75,5 @@ def _agrees(expected: onnx.TypeProto.Tensor, shape: tuple[int, ...]) -> bool:
 
 def _text(expected: onnx.TypeProto.Tensor) -> str:
     dims = [str(dim.dim_value) if dim.HasField("dim_value") else "?" for dim in expected.shape.dim]
-    return f"{dtype_of(expected.elem_type)}[{', '.join(dims)}]"
+    shape = f"[{', '.join(dims)}]" if expected.HasField("shape") else ""
+    return f"{dtype_of(expected.elem_type)}{shape}"

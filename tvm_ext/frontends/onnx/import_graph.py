@@ -8,7 +8,7 @@ from constants is folded at once, so that later nodes see their shapes, axes and
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import onnx
@@ -16,11 +16,13 @@ import tvm
 from tvm import relax
 
 from tvm_ext.core.errors import UnsupportedModel
+from tvm_ext.core.model_states import ModelState, next_name, with_next_names
 from tvm_ext.frontends.onnx.check_inference import inferred_types
 from tvm_ext.frontends.onnx.check_nodes import check_nodes
 from tvm_ext.frontends.onnx.check_types import check_types
-from tvm_ext.frontends.onnx.control_flow import expected_passes, may_fail, take_branch, unroll_loop, unroll_scan
+from tvm_ext.frontends.onnx.control_flow import CONTROL_FLOW, expected_passes, may_fail
 from tvm_ext.frontends.onnx.count_nodes import NodeCounter
+from tvm_ext.frontends.onnx.custom_nodes import CustomNodes, is_brought
 from tvm_ext.frontends.onnx.element_types import contradictions
 from tvm_ext.frontends.onnx.finish_module import finished_module
 from tvm_ext.frontends.onnx.fold_node import all_constant, fold_node, known_if_empty
@@ -31,8 +33,8 @@ from tvm_ext.frontends.onnx.function_body import (
     standard_body,
 )
 from tvm_ext.frontends.onnx.graph_values import initializers, parameter
-from tvm_ext.frontends.onnx.operators import converters
-from tvm_ext.frontends.onnx.refusals import WAY_OUT, operator_of, refusal
+from tvm_ext.frontends.onnx.known_operators import KnownOperators, domain_of, is_control_flow
+from tvm_ext.frontends.onnx.refusals import WAY_OUT, not_defined, operator_of
 from tvm_ext.frontends.onnx.selecting_inputs import bind_hint, selecting_inputs
 from tvm_ext.frontends.onnx.sub_byte import made_unseen, spelled_out
 from tvm_ext.frontends.onnx.translate_node import NodeTranslator, untranslated
@@ -42,7 +44,6 @@ from tvm_ext.frontends.size_limits import ImportSizes
 
 # Functions of a model may call each other; the standard's nest four deep.
 _MAX_DEPTH = 16
-_CONTROL_FLOW = {"If": take_branch, "Loop": unroll_loop, "Scan": unroll_scan}
 
 Opsets = Mapping[str, int]
 
@@ -57,8 +58,9 @@ Scope = dict[str, "relax.Expr | _Unknown | None"]
 
 def import_graph(
     path: Path, model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]], sizes: ImportSizes
-) -> tvm.IRModule:
-    """A module with one function `main`, inputs of the given shapes, weights bound as constants.
+) -> tuple[tvm.IRModule, tuple[ModelState, ...]]:
+    """A module with one function `main`, inputs of the given shapes, weights bound as constants; states, which are its
+    last parameters and results.
 
     Raises UnsupportedModel that lists every node that cannot be translated, or is too large, BadModel for broken
     weights.
@@ -75,15 +77,15 @@ class _Importer:
         self._sizes = sizes
         self._shapes: Mapping[str, tuple[int, ...]] = {}
         self._repeats = 1
-        self._is_guarded = False
-        self._converters = converters()
-        self._functions = {(f.domain, f.name): f for f in model.functions}
-        self._counter = NodeCounter(self._functions)
+        self._is_guarded = self._is_repeated = False
+        self._custom = CustomNodes([*(value.name for value in model.graph.input), *_results_in(model.graph)])
+        self._known = KnownOperators(model)
+        self._counter = NodeCounter(self._known.functions)
         self._nodes = NodeTranslator(sizes)
         self._refused: list[RefusedNode] = []
         self._num_translated = 0
 
-    def run(self, shapes: Mapping[str, tuple[int, ...]]) -> tvm.IRModule:
+    def run(self, shapes: Mapping[str, tuple[int, ...]]) -> tuple[tvm.IRModule, tuple[ModelState, ...]]:
         graph, self._shapes = self._model.graph, shapes
         self._expect_nodes(graph.node)
         scope: Scope = {"": None}
@@ -98,7 +100,7 @@ class _Importer:
             self._refuse(operator_of(maker), maker.name, "it may make integers of less than a byte, which no type says")
         scope.update({param.name: known_if_empty(param) for param in params})
         params = [param for param in params if scope[param.name] is param]
-        opsets = {_domain(entry.domain): entry.version for entry in self._model.opset_import}
+        opsets = {domain_of(entry.domain): entry.version for entry in self._model.opset_import}
         with warnings.catch_warnings():
             # Converters warn about choices of TVM's that a user of this package cannot make.
             warnings.simplefilter("ignore")
@@ -115,7 +117,11 @@ class _Importer:
             self._refused += contradictions(self._model, types, found)
         if self._refused:
             raise unsupported(self._path, self._refused, way_out=WAY_OUT)
-        return finished_module(params, self._nodes.statements, found, [value.name for value in graph.output])
+        kept = self._custom.kept
+        found |= {next_name(one.state.name): one.written for one in kept}
+        returned = with_next_names([value.name for value in graph.output], [one.state for one in kept])
+        params += [one.param for one in kept]
+        return finished_module(params, self._nodes.statements, found, returned), tuple(one.state for one in kept)
 
     def _add_initializers(self, graph: onnx.GraphProto, scope: Scope) -> None:
         for name, value in initializers(self._path, graph):
@@ -133,7 +139,9 @@ class _Importer:
         self._refuse_nodes(self._sizes.limits.excess("nodes", self._num_translated))
         try:
             inputs = [scope[name] for name in node.input]
-            self._refuse_early(node, inputs, opsets, depth)
+            self._known.check(node, inputs, opsets.get(domain_of(node.domain), 1))
+            if depth > _MAX_DEPTH:
+                raise Refused(f"functions nest deeper than {_MAX_DEPTH}")
             reason = self._sizes.limits.excess("operands", max(len(node.input), len(node.output)))
             if reason:
                 raise Refused(f"its inputs or outputs: {reason}")
@@ -159,19 +167,6 @@ class _Importer:
         open_names = [name for name in node.input if not isinstance(scope.get(name), tvm.ir.GenericConst | None)]
         return bind_hint(selecting_inputs(self._model, self._shapes, open_names))
 
-    def _refuse_early(self, node: onnx.NodeProto, inputs: Sequence[object], opsets: Opsets, depth: int) -> None:
-        """Judge what needs no values, so that nodes after a failing one are judged too. Raises Refused."""
-        reason = refusal(node)
-        if reason:
-            raise Refused(reason)
-        domain = _domain(node.domain)
-        known = (domain, node.op_type) in self._converters or (node.domain, node.op_type) in self._functions
-        known = known or (domain == "" and node.op_type in _CONTROL_FLOW) or all_constant(inputs)
-        if not known and not has_standard_body(node, opsets.get(domain, 1)):
-            raise Refused("there is neither a converter for it nor a definition by other operators")
-        if depth > _MAX_DEPTH:
-            raise Refused(f"functions nest deeper than {_MAX_DEPTH}")
-
     def _results(
         self,
         node: onnx.NodeProto,
@@ -181,14 +176,16 @@ class _Importer:
         opsets: Opsets,
         depth: int,
     ) -> Sequence[relax.Expr | _Unknown | None]:
-        domain = _domain(node.domain)
-        opset = opsets.get(domain, 1)
-        function = self._functions.get((node.domain, node.op_type))
+        opset = opsets.get(domain_of(node.domain), 1)
+        function = self._known.function(node)
         if function is not None:
             return self._expand(function, node, inputs, label, depth, prefix=f"{label}/")
-        if domain == "" and node.op_type in _CONTROL_FLOW:
+        if is_control_flow(node):
             return self._control_flow(node, inputs, scope, label, opsets, depth)
-        converter = self._converters.get((domain, node.op_type))
+        converter = self._known.converter(node)
+        if converter is None and is_brought(node):
+            again = self._is_guarded or self._is_repeated
+            return self._custom.results(node, inputs, label, self._nodes.emit, is_repeated=again)
         if converter is None:
             return self._by_definition(node, inputs, label, opsets, depth)
         # A dequantized weight stays one: kernels compute with its integers.
@@ -207,11 +204,13 @@ class _Importer:
         self, node: onnx.NodeProto, inputs: list[relax.Expr | None], label: str, opsets: Opsets, depth: int
     ) -> Sequence[relax.Expr | _Unknown | None]:
         """The node by the operators that the standard defines it by, or its numbers where they are known."""
-        opset = opsets.get(_domain(node.domain), 1)
+        opset = opsets.get(domain_of(node.domain), 1)
         folded = fold_node(node, inputs, opset, self._sizes) if all_constant(inputs) else None
         if folded is not None:
             return folded
         body = standard_body(node, opset, inputs)
+        if body is None and not has_standard_body(node, opset):
+            raise Refused(not_defined(node))
         if body is None:
             raise Refused("the standard defines it by other operators only for other types of inputs")
         return self._expand(body, node, inputs, label, depth, outer=opsets)
@@ -232,8 +231,8 @@ class _Importer:
             self._expect_nodes(function.node)
         given = inputs + [None] * (len(function.input) - len(inputs))
         scope: Scope = {"": None, **dict(zip(function.input, given, strict=False))}
-        opsets = dict(outer or {}) | {_domain(entry.domain): entry.version for entry in function.opset_import}
-        values = attribute_values(function, node, (outer or {}).get(_domain(node.domain), 1))
+        opsets = dict(outer or {}) | {domain_of(entry.domain): entry.version for entry in function.opset_import}
+        values = attribute_values(function, node, (outer or {}).get(domain_of(node.domain), 1))
         for index, inner in enumerate(function.node):
             name = f"{prefix}{inner.name or f'{inner.op_type}_{index}'}" if prefix else label
             self._convert(bind_attributes(inner, values), scope, name, opsets, depth + 1)
@@ -250,7 +249,8 @@ class _Importer:
     ) -> Sequence[relax.Expr]:
         """The branch that an If takes, the passes of a Loop or Scan one after the other."""
 
-        outside, was_guarded = self._repeats, self._is_guarded
+        outside, was_guarded, was_repeated = self._repeats, self._is_guarded, self._is_repeated
+        self._is_repeated = was_repeated or node.op_type != "If"
         passes = expected_passes(node, inputs)
 
         def run(graph: onnx.GraphProto, values: Sequence[relax.Expr], prefix: str, guarded: bool) -> list[relax.Expr]:
@@ -273,8 +273,8 @@ class _Importer:
             del self._refused[before:]  # it need not be run at all
             raise Refused(f"{first.operator}: {first.reason}")
 
-        unroll = _CONTROL_FLOW[node.op_type]
-        opset = opsets.get(_domain(node.domain), 1)
+        unroll = CONTROL_FLOW[node.op_type]
+        opset = opsets.get(domain_of(node.domain), 1)
         try:
             results = unroll(node, inputs, opset, label, run=run, emit=lambda build: self._nodes.emit(build, label))
             if node.op_type == "If" and not all_constant(inputs):
@@ -282,7 +282,7 @@ class _Importer:
                 warnings.warn(f"{label}: both branches are computed in each run{hint}.", ModelNotice, stacklevel=2)
             return results
         finally:
-            self._repeats, self._is_guarded = outside, was_guarded
+            self._repeats, self._is_guarded, self._is_repeated = outside, was_guarded, was_repeated
 
     def _expect_nodes(self, nodes: Sequence[onnx.NodeProto]) -> None:
         """Count nodes before they are translated, as often as they are going to be. Raises UnsupportedModel."""
@@ -293,5 +293,5 @@ class _Importer:
             raise UnsupportedModel(f"{self._path}: its nodes, with functions and loops written out: {reason}.")
 
 
-def _domain(name: str) -> str:
-    return "" if name == "ai.onnx" else name
+def _results_in(graph: onnx.GraphProto) -> Iterator[str]:
+    return (name for node in graph.node for name in node.output)

@@ -42,7 +42,7 @@ def load_onnx(
     if empty:
         notice = f"inputs without elements carry nothing and are left out: {', '.join(empty)}."
         warnings.warn(notice, ModelNotice, stacklevel=3)
-    mod = import_graph(path, file.model, fixed, ImportSizes(limits, file.weights_bytes))
+    mod, states = import_graph(path, file.model, fixed, ImportSizes(limits, file.weights_bytes))
     return Loaded(
         mod=mod,
         sha256=file.sha256,
@@ -50,6 +50,7 @@ def load_onnx(
         output_names=tuple(value.name for value in graph.output),
         input_demands=input_demands(file.model, fixed),
         bound=bound,
+        states=states,
         nodes=tuple(_node(node, index) for index, node in enumerate(graph.node)),
     )
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import onnx
 
+from tvm_ext.frontends.custom_calls import HOW_TO_BRING
+
 WAY_OUT = "Export the model without them, with static shapes, or replace them by operators of the ONNX standard."
 """Last line of the error that lists nodes."""
 
@@ -19,6 +21,14 @@ def draws(node: onnx.NodeProto) -> bool:
 def operator_of(node: onnx.NodeProto) -> str:
     """`ai.onnx.Conv`, `com.microsoft.Gelu`."""
     return f"{node.domain or 'ai.onnx'}.{node.op_type}"
+
+
+def not_defined(node: onnx.NodeProto) -> str:
+    """Reason to refuse a node that nothing here knows."""
+    return (
+        "there is neither a converter for it nor a definition by other operators; bring it as "
+        f"{HOW_TO_BRING}, named {operator_of(node)!r}"
+    )
 
 
 def refusal(node: onnx.NodeProto) -> str | None:

@@ -38,7 +38,7 @@ class NodeTranslator:
     ) -> list[relax.Expr]:
         """The node's results: variables of new statements, or constants. Raises Refused, and what converters raise."""
         attributes: dict[str, object] = {attribute.name: _attribute(attribute) for attribute in node.attribute}
-        attributes["tvm_custom"] = {"name": node.name, "num_outputs": len(node.output)}
+        attributes["tvm_custom"] = {"name": node.name, "num_outputs": len(node.output), "outputs": list(node.output)}
         is_narrow = computes_narrow(node, inputs)
         given = [self._widened(value, label) for value in inputs] if is_narrow else inputs
         values = self.emit(lambda bb: converter(bb, onnx_input(given), attributes, [{}, {}]), label)

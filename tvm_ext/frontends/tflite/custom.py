@@ -5,34 +5,26 @@ The file gives a name, tensors and options. All functions that run here are thos
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
 
 import numpy as np
 from tvm import relax
 
 from codegen_c.c_text.text import TYPES_OF_C
-from codegen_c.custom.contract import CustomCall, CustomOperator, CustomState, CustomTensor, call_to_json
-from codegen_c.custom.registry import GROUP, custom_operator
-from relay_passes.dataflow import array_of, constant, dict_attrs, static_shape
-from tvm_ext.core.decisions.custom import CustomUse
+from codegen_c.custom.contract import CustomCall, CustomOperator, CustomTensor
+from codegen_c.custom.registry import custom_operator
+from relay_passes.dataflow import array_of, static_shape
 from tvm_ext.core.model_states import ModelState, next_name
-from tvm_ext.frontends.refusals import Refused, summary
+from tvm_ext.frontends.custom_calls import HOW_TO_BRING, asked, custom_expr, listed, outputs_of, states_of
+from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.tflite.custom_options import custom_options
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
 from tvm_ext.frontends.tflite.resources import Variable
 from tvm_ext.frontends.tflite.variable_tensors import free_name
 
-Returned = TypeVar("Returned")
-
-_MISSING = (
-    "a custom operator; its meaning is not in the file. Bring it as a tvm_ext.CustomOperator, registered by "
-    f"tvm_ext.register_operator or installed under the entry point group {GROUP!r} (docs/operators.md)"
-)
+_MISSING = f"a custom operator; its meaning is not in the file. Bring it as {HOW_TO_BRING}"
 
 
 def refusal_of_custom(file: TfliteFile, node: TfliteNode) -> str | None:
@@ -50,8 +42,8 @@ def refusal_of_custom(file: TfliteFile, node: TfliteNode) -> str | None:
         return "all its inputs are constants"
     try:
         call = _declared_call(file, node)
-        reason = _asked(operator, "refuses", partial(operator.refuses, call)) or _mismatch(operator, call)
-        _states(operator, call)
+        reason = asked(operator, "refuses", partial(operator.refuses, call)) or _mismatch(operator, call)
+        states_of(operator, call)
         return reason
     except Refused as error:
         return str(error)
@@ -67,7 +59,7 @@ def custom_states_opened(file: TfliteFile) -> tuple[TfliteFile, tuple[Variable, 
             nodes.append(node)
             continue
         read: list[int] = []
-        for state in _states(operator, _declared_call(file, node)):
+        for state in states_of(operator, _declared_call(file, node)):
             kept = ModelState(name=free_name(f"{node.label}.{state.name}", tensors), initial=state.initial)
             read.append(len(tensors))
             tensors.append(_of_state(kept.name, state.initial))
@@ -88,33 +80,14 @@ def convert(file: TfliteFile, node: TfliteNode, values: Mapping[int, relax.Expr]
     if node.num_states:
         inputs, states = inputs[: -node.num_states], inputs[-node.num_states :]
     call = _with_shapes(_declared_call(file, node), [values[index] for index in inputs if index >= 0])
-    made = list(_asked(operator, "outputs", partial(operator.outputs, call)))
+    made = outputs_of(operator, call)
     if [tensor.dtype for tensor in made] != [tensor.dtype for tensor in call.outputs]:
-        raise Refused(f"its outputs are {_listed(call.outputs)} in the file, {_listed(made)} for these inputs")
+        raise Refused(f"its outputs are {listed(call.outputs)} in the file, {listed(made)} for these inputs")
     call = replace(
         call, outputs=tuple(replace(was, shape=now.shape) for was, now in zip(call.outputs, made, strict=True))
     )
-    kept = _states(operator, call)
-    if [state.initial.shape for state in kept] != [static_shape(values[index]) for index in states]:
-        raise Refused("its states have other shapes for these inputs than for those in the file")
-    code = _asked(operator, "code", partial(operator.code, call))
-    if problem := code.problem(call, len(call.outputs), kept):
-        raise Refused(problem)
-    use = CustomUse(
-        operator=operator.name, call=json.dumps(call_to_json(call)), code=code.to_json(),
-        states=tuple(state.name for state in kept), num_tables=len(code.tables),
-    )  # fmt: skip
-    arguments = [*(values[index] for index in (*inputs, *states) if index >= 0),
-                 *(constant(np.asarray(table)) for table in code.tables.values())]  # fmt: skip
-    types = [relax.TensorType(tensor.shape, tensor.dtype) for tensor in call.outputs]
-    types += [relax.TensorType(state.initial.shape, str(state.initial.dtype)) for state in kept]
-    plain = relax.call_dps_packed(symbol_of(use), relax.Tuple(arguments), types if len(types) > 1 else types[0])
-    return relax.Call(plain.op, plain.args, dict_attrs(use), plain.ty_args)
-
-
-def symbol_of(use: CustomUse) -> str:
-    """Name under which TVM's runtime finds the reference of one use: the operator, and what it is called with."""
-    return f"tvm_ext.operator.{use.operator}.{hashlib.sha256(use.call.encode()).hexdigest()[:8]}"
+    present = [values[index] for index in inputs if index >= 0]
+    return custom_expr(operator, call, present, [values[index] for index in states])
 
 
 def _declared_call(file: TfliteFile, node: TfliteNode) -> CustomCall:
@@ -159,27 +132,7 @@ def _with_shapes(call: CustomCall, given: Sequence[relax.Expr]) -> CustomCall:
     return replace(call, inputs=tuple(known(tensor) for tensor in call.inputs))
 
 
-def _states(operator: CustomOperator, call: CustomCall) -> list[CustomState]:
-    states = list(_asked(operator, "states", partial(operator.states, call)))
-    wrong = next((state for state in states if str(state.initial.dtype) not in TYPES_OF_C), None)
-    if wrong is not None:
-        raise Refused(f"its state {wrong.name!r} is of type {wrong.initial.dtype}; C11 has {', '.join(TYPES_OF_C)}")
-    return states
-
-
 def _mismatch(operator: CustomOperator, call: CustomCall) -> str | None:
     """Reason where the operator's results are not what the file declares."""
-    found, wanted = _listed(_asked(operator, "outputs", partial(operator.outputs, call))), _listed(call.outputs)
+    found, wanted = listed(outputs_of(operator, call)), listed(call.outputs)
     return None if found == wanted else f"its outputs are {wanted} in the file, {found} by the operator's definition"
-
-
-def _listed(tensors: Sequence[CustomTensor]) -> str:
-    return ", ".join(map(str, tensors)) or "nothing"
-
-
-def _asked(operator: CustomOperator, what: str, function: Callable[[], Returned]) -> Returned:
-    """Result of a function of the user's; its exceptions are refusals that name it."""
-    try:
-        return function()
-    except Exception as error:  # user code raises whatever it likes
-        raise Refused(f"{what} of its CustomOperator {operator.name!r} fails: {summary(error)}") from error

@@ -10,6 +10,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from tvm_ext.frontends.onnx.operators import (
     constants,
+    contrib_fused,
     contrib_quantized,
     convolution,
     elementwise,
@@ -35,6 +36,7 @@ Converters = dict[tuple[str, str], type[onnx_frontend.OnnxOpConverter]]
 
 _FAMILIES = (
     constants,
+    contrib_fused,
     contrib_quantized,
     convolution,
     elementwise,

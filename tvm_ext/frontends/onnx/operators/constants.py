@@ -63,10 +63,21 @@ class DataDependent(OnnxOpConverter):
         raise Refused("the shape of its output depends on data")
 
 
+class NonMaxSuppression(OnnxOpConverter):
+    @classmethod
+    def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        raise Refused(
+            "it gives as many boxes as it keeps, which no shape says. End the model with its boxes and scores, and "
+            "suppress in the application; or take a TensorFlow Lite file with TFLite_Detection_PostProcess: it gives "
+            "a fixed number of boxes and says how many of them count (docs/operators.md)"
+        )
+
+
 CONVERTERS = {
     ("", "Constant"): Constant,
     ("", "Shape"): Shape,
     ("", "Size"): Size,
     ("", "NonZero"): NonZero,
-    **dict.fromkeys([("", "Unique"), ("", "NonMaxSuppression"), ("com.microsoft", "AllClassNMS")], DataDependent),
+    ("", "Unique"): DataDependent,
+    **dict.fromkeys([("", "NonMaxSuppression"), ("com.microsoft", "AllClassNMS")], NonMaxSuppression),
 }

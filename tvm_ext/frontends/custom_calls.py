@@ -1,0 +1,84 @@
+"""Custom operators of a model's file: each becomes one call, of what the user brought for its name.
+
+The file gives a name, tensors and options. All functions that run here are those of the `CustomOperator`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+from tvm import relax
+
+from codegen_c.c_text.text import TYPES_OF_C
+from codegen_c.custom.contract import CustomCall, CustomOperator, CustomState, CustomTensor, call_to_json
+from codegen_c.custom.registry import GROUP
+from relay_passes.dataflow import constant, dict_attrs, static_shape
+from tvm_ext.core.decisions.custom import CustomUse
+from tvm_ext.frontends.refusals import Refused, summary
+
+Returned = TypeVar("Returned")
+
+HOW_TO_BRING = (
+    "a tvm_ext.CustomOperator, registered by tvm_ext.register_operator or installed under the entry point group "
+    f"{GROUP!r} (docs/operators.md)"
+)
+
+
+def custom_expr(
+    operator: CustomOperator, call: CustomCall, present: Sequence[relax.Expr], states: Sequence[relax.Expr]
+) -> relax.Expr:
+    """A call that gives its outputs, then what the operator's states become.
+
+    present: the call's inputs that are not left out. Raises Refused.
+    """
+    kept = states_of(operator, call)
+    if [state.initial.shape for state in kept] != [static_shape(state) for state in states]:
+        raise Refused("its states have other shapes for these inputs than for those in the file")
+    code = asked(operator, "code", partial(operator.code, call))
+    if problem := code.problem(call, len(call.outputs), kept):
+        raise Refused(problem)
+    use = CustomUse(
+        operator=operator.name, call=json.dumps(call_to_json(call)), code=code.to_json(),
+        states=tuple(state.name for state in kept), num_tables=len(code.tables),
+    )  # fmt: skip
+    arguments = [*present, *states, *(constant(np.asarray(table)) for table in code.tables.values())]
+    types = [relax.TensorType(tensor.shape, tensor.dtype) for tensor in call.outputs]
+    types += [relax.TensorType(state.initial.shape, str(state.initial.dtype)) for state in kept]
+    plain = relax.call_dps_packed(_symbol_of(use), relax.Tuple(arguments), types if len(types) > 1 else types[0])
+    return relax.Call(plain.op, plain.args, dict_attrs(use), plain.ty_args)
+
+
+def outputs_of(operator: CustomOperator, call: CustomCall) -> list[CustomTensor]:
+    """Results of a call, as the operator says. Raises Refused."""
+    return list(asked(operator, "outputs", partial(operator.outputs, call)))
+
+
+def states_of(operator: CustomOperator, call: CustomCall) -> list[CustomState]:
+    """Values that a call keeps. Raises Refused."""
+    states = list(asked(operator, "states", partial(operator.states, call)))
+    wrong = next((state for state in states if str(state.initial.dtype) not in TYPES_OF_C), None)
+    if wrong is not None:
+        raise Refused(f"its state {wrong.name!r} is of type {wrong.initial.dtype}; C11 has {', '.join(TYPES_OF_C)}")
+    return states
+
+
+def asked(operator: CustomOperator, what: str, function: Callable[[], Returned]) -> Returned:
+    """Result of a function of the user's; its exceptions are refusals that name it."""
+    try:
+        return function()
+    except Exception as error:  # user code raises whatever it likes
+        raise Refused(f"{what} of its CustomOperator {operator.name!r} fails: {summary(error)}") from error
+
+
+def listed(tensors: Sequence[CustomTensor]) -> str:
+    return ", ".join(map(str, tensors)) or "nothing"
+
+
+def _symbol_of(use: CustomUse) -> str:
+    """Name under which TVM's runtime finds the reference of one use: the operator, and what it is called with."""
+    return f"tvm_ext.operator.{use.operator}.{hashlib.sha256(use.call.encode()).hexdigest()[:8]}"
