@@ -74,6 +74,32 @@ def test_what_is_kept_up_to_date_is_what_the_problem_says(seed: int, steps: int,
         assert cycles == pytest.approx(problem.predicted_cycles(state.assignment()))
 
 
+@settings(max_examples=30, deadline=None)
+@given(SEEDS, st.integers(2, 24), st.booleans(), st.integers(1, 4))
+def test_times_after_changes_are_those_of_a_run_timed_anew(seed: int, steps: int, dma: bool, often: int) -> None:
+    """To the last bit, wherever a change begins and ends, and however often what differs is kept."""
+    problem = random_problem(seed, steps, dma=dma)
+    search = memory_search._Search(problem)
+    state, random = search.state, np.random.default_rng(seed)
+    for turn in range(24 if search.items else 0):
+        item = search.items[int(random.integers(len(search.items)))]
+        menu = search.menus[item]
+        before = state.choices[item]
+        state.set(item, menu[int(random.integers(len(menu)))])
+        anew = State(problem)
+        for other, choice in state.choices.items():
+            anew.set(other, choice)
+        anew.settle()
+        assert state.score() == anew.score()
+        assert all(state.crowded(memory) == anew.crowded(memory) for memory in problem.near)
+        at = int(random.integers(steps))
+        assert state.items_at("dtcm", at) == anew.items_at("dtcm", at)
+        if turn % often == 0:
+            state.settle()
+        elif turn % 3 == 0:
+            state.set(item, before)
+
+
 def chain(*sizes: int, limit: int, skip: bool = False) -> AssignmentProblem:
     """Values one after the other, each step as slow as its operands; skip: the last step reads the first result too."""
     steps = [Step(cycles=1000, reads={i: 20 * sizes[i]}, writes={i + 1: sizes[i + 1]}) for i in range(len(sizes) - 1)]
