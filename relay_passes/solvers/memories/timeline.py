@@ -60,7 +60,7 @@ class Timeline:
         look = last + 1
         for index in range(first, len(self.cycles)):
             if index == look:
-                if (later := self._shift(index, first, now, dma_free, waits)) is not None:
+                if (later := self._shift(index, first, now, waits)) is not None:
                     return self._now[-1] + later
                 look += look - last
             ends = waits.get(index, ())
@@ -92,15 +92,13 @@ class Timeline:
                 now = max(now + CALL_CYCLES, end)
         return now + self.cycles[index], dma_free
 
-    def _shift(self, index: int, first: int, now: float, dma_free: float, waits: Waits) -> float | None:
+    def _shift(self, index: int, first: int, now: float, waits: Waits) -> float | None:
         """Cycles by which all from a step on comes later than kept; None where that differs from one to another.
 
-        first: from which on transfers were timed again; those before it end when they did.
+        first: from which on transfers were timed again; those before it end when they did. A DMA that is still busy is
+        at one of those that are waited for later.
         """
         later = now - self._now[index]
-        is_idle = dma_free <= now and self._dma_free[index] <= self._now[index]
-        if not is_idle and dma_free != self._dma_free[index] + later:
-            return None
         for due in self._open[index]:
             held = [one for one in self._waits[due] if one[0] < index]
             own = [(start, end - later) for start, end in waits.get(due, ())]
