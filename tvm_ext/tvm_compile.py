@@ -20,7 +20,7 @@ from tvm_ext.load import load
 from tvm_ext.model_forms import Forms, calibration_of, forms_of
 from tvm_ext.pipeline import fitter_of
 from tvm_ext.stages import passes
-from tvm_ext.tvm_place import PlacedModule, Placing, is_placed, lowering, placed_module, refuse_options
+from tvm_ext.tvm_place import PlacedModule, Placing, is_placed, lowering, placed_module, refuse_options, with_own_code
 
 
 def relax_pipeline(
@@ -32,16 +32,20 @@ def relax_pipeline(
 ) -> tvm.transform.Pass:
     """For `tvm.compile(mod, target, relax_pipeline=...)`: regions run as our C, the rest as TVM compiles it.
 
-    placing: where the platform has processors of `kind = "tvm"`, choices of placing operators on them; a module that
-    `place` has placed keeps what it says.
+    placing: where the platform has processors of `kind = "tvm"`, or times are measured, choices of placing operators on
+    them, or on TVM's own code for this machine; a module that `place` has placed keeps what it says.
     """
     board = Platform.load(platform) if isinstance(platform, str) else platform
     chosen = options or BuildOptions()
     _refuse_options(chosen)
+    board = with_own_code(board, chosen, placing)
     if chosen.tvm_processors_of(board):
         return _placing_pipeline(board, chosen, calibration, placing or Placing())
     if placing is not None:
-        raise BadOptions(f'placing: {board.name} has no processor of kind = "tvm" in use; add one, or leave it out.')
+        raise BadOptions(
+            f'placing: {board.name} has no processor of kind = "tvm" in use; add one, leave it out, or have TVM\'s own '
+            "code for this machine measured: Placing(measure=True), on a platform of this machine."
+        )
 
     @tvm.transform.module_pass(opt_level=0, name=f"tvm_ext.{board.name}")
     def pipeline(mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
@@ -71,13 +75,18 @@ def place(
 ) -> PlacedModule:
     """Operators placed on our C and on the platform's processors of `kind = "tvm"`, with a report, ready to compile.
 
-    Raises BadOptions, BadPlatform, UnsupportedModel, and MissingTool for a back end or device that is not here.
+    Where it has none and times are measured, on TVM's own code for this machine. Raises BadOptions, BadPlatform,
+    UnsupportedModel, and MissingTool for a back end or device that is not here.
     """
     board = Platform.load(platform) if isinstance(platform, str) else platform
     chosen = options or BuildOptions()
     _refuse_options(chosen)
+    board = with_own_code(board, chosen, placing)
     if not chosen.tvm_processors_of(board):
-        raise BadOptions(f'place: {board.name} has no processor of kind = "tvm" in use; add one to its file.')
+        raise BadOptions(
+            f'place: {board.name} has no processor of kind = "tvm" in use; add one to its file, or have TVM\'s own '
+            "code for this machine measured: placing = Placing(measure=True), on a platform of this machine."
+        )
     loaded = _with_states_as_ports(_forms(mod, board, chosen, calibration)(chosen.quantize))
     return placed_module(loaded, board, chosen, placing or Placing())
 

@@ -32,8 +32,10 @@ from tvm_ext.core.decisions.composites import Region
 from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.decisions.processors import ProcessorPlacement
 from tvm_ext.core.errors import BadOptions
+from tvm_ext.core.names import unique
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform, Processor
+from tvm_ext.core.platform_parts import TvmBackend
 from tvm_ext.report.backend_table import backend_table
 from tvm_ext.stages import backend_of, before_order, order
 from tvm_ext.tvm_backends import devices_of, machine_devices, patterns_of
@@ -84,6 +86,22 @@ def is_placed(mod: tvm.IRModule) -> bool:
     """True where operators have their processors already."""
     main = mod["main"] if "main" in [var.name_hint for var in mod.get_global_vars()] else None
     return main is not None and ProcessorPlacement.read(main).report is not None
+
+
+def with_own_code(platform: Platform, options: BuildOptions, placing: Placing | None) -> Platform:
+    """The platform, and beside its core TVM's own code for this machine, where that can be measured and nothing else is
+    there to place on: times that are measured need no rates."""
+    is_here = not platform.toolchain.prefix and platform.board is None
+    if not (placing and placing.measure and is_here and options.processors is None):
+        return platform
+    if len(platform.processors) > 1:
+        return platform
+    first, taken = platform.processor, {part.name for part in (*platform.processors, *platform.memories)}
+    own = Processor(
+        name=unique(HOST_TARGET, taken), isa=first.isa, clock_hz=first.clock_hz, kind="tvm", watts=first.watts,
+        tvm=TvmBackend(target=HOST_TARGET),
+    )  # fmt: skip
+    return replace(platform, processors=(first, own))
 
 
 def placed_module(loaded: tvm.IRModule, platform: Platform, options: BuildOptions, placing: Placing) -> PlacedModule:

@@ -152,6 +152,10 @@ def test_nothing_to_place_on(mod: tvm.IRModule) -> None:
         tvm_ext.place(mod, "host")
     with pytest.raises(BadOptions, match=r"placing: host has no processor of kind = "):
         tvm_ext.relax_pipeline("host", placing=Placing())
+    with pytest.raises(BadOptions, match=r"place: cortex_m4 has no processor of .*, on a platform of this machine"):
+        tvm_ext.place(mod, "cortex_m4", placing=Placing(measure=True))
+    with pytest.raises(BadOptions, match=r"place: host has no processor of kind = "):
+        tvm_ext.place(mod, "host", BuildOptions(processors=("cpu",)), placing=Placing(measure=True))
 
 
 def test_an_operator_that_nothing_runs(mod: tvm.IRModule, monkeypatch: pytest.MonkeyPatch) -> None:

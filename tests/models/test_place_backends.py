@@ -204,6 +204,17 @@ def test_measured(dense: tuple[Any, tvm.IRModule], monkeypatch: pytest.MonkeyPat
     checked(placed, model, inputs_of(mod))
 
 
+def test_one_core_beside_tvm_s_own_code(dense: tuple[Any, tvm.IRModule]) -> None:
+    """The platform lists a core alone: what TVM makes for this machine is timed, too."""
+    model, mod = dense
+    first = tvm_ext.place(mod, mixed(llvm())).report["operators"][0]["name"]
+    placed = tvm_ext.place(mod, "host", placing=Placing(measure=True, forced={first: "llvm"}))
+    assert all(row["seconds"]["cpu"] > 0 for row in placed.report["operators"])
+    assert any(row["seconds"]["llvm"] is not None for row in placed.report["operators"])
+    assert placed.report["operators"][0]["processor"] == "llvm"
+    checked(placed, model, inputs_of(mod))
+
+
 def test_a_memory_of_its_own(dense: tuple[Any, tvm.IRModule]) -> None:
     """A second memory of the host stands in for that of a device: values are copied there and back, at the link's rate,
     and where that takes longer than it saves, all stays."""

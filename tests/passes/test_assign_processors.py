@@ -199,7 +199,7 @@ def test_the_constraint_program_agrees_with_trying_all(objective: Objective) -> 
 
 @needs_ortools
 @pytest.mark.parametrize("tasks", some_of([15], sweep=[10, 20, 25, 30]))
-@pytest.mark.parametrize("seed", some_of([2], sweep=[0, 1]))
+@pytest.mark.parametrize("seed", some_of([2], sweep=[0, 1, 3, 5]))
 def test_within_a_twentieth_of_the_bound(tasks: int, seed: int) -> None:
     """Graphs of any kind and of branches, on equal processors and on unlike ones."""
     for equal, branches in product((False, True), repeat=2):
@@ -211,22 +211,51 @@ def test_within_a_twentieth_of_the_bound(tasks: int, seed: int) -> None:
 
 @needs_ortools
 def test_a_bound_that_is_far_below_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a short search leaves it far below, another one begins there."""
-    from relay_passes.solvers.processors import exact
+    """Where a short search leaves it far below: by windows, or by another search that begins there."""
+    from relay_passes.solvers.processors import assign, exact
 
     problem, below = random_problem(2, 20), lower_bound(random_problem(2, 20), "makespan")
     start = started(problem, "makespan")[0]
-    monkeypatch.setattr(exact, "EFFORT", {"makespan": 0.01})
-    monkeypatch.setattr(exact, "FAR_EFFORT", 0.5)
-    found, bound = exact.assign_exactly(problem, "makespan", start, below)
-    monkeypatch.setattr(exact, "FAR", 1.0)
-    once, bound_of_one = exact.assign_exactly(problem, "makespan", start, below)
+    once, bound_of_one = exact.assign_exactly(problem, "makespan", start, below, effort=0.01)
+    found, bound = exact.assign_exactly(problem, "makespan", once, bound_of_one, effort=0.5, from_below=True)
     assert found and once and bound_of_one < bound <= found.value <= once.value
+    monkeypatch.setattr(exact, "EFFORT", {"makespan": 0.01})
+    monkeypatch.setattr(exact, "FAR_EFFORT", 0.01)
+    near = assign_processors(problem, "makespan", labels=200)
+    monkeypatch.setattr(assign, "FAR", 1.0)
+    far = assign_processors(problem, "makespan", labels=200)
+    assert near and far and far.bound < near.bound <= near.value <= far.value
+
+
+@needs_ortools
+@pytest.mark.parametrize("processors", [2, 3])
+def test_windows_bound_the_best(processors: int) -> None:
+    """Transfers, DMAs, tasks in parts, processors that cannot run all."""
+    from relay_passes.solvers.processors.exact_windows import window_bound
+
+    raised = 0
+    for seed in range(40):
+        problem = random_problem(seed, 5 if processors == 2 and seed < 8 else 4, processors=processors)
+        best, below = best_by_trying_all(problem, "makespan"), lower_bound(problem, "makespan")
+        bound = window_bound(problem, below)
+        assert best is not None and below <= bound <= best, seed
+        raised += bound > below
+    assert raised >= 5
+
+
+@needs_ortools
+def test_windows_see_transfers() -> None:
+    """Two branches behind one task, whose values take longer to cross than they gain: one processor runs both."""
+    from relay_passes.solvers.processors.exact_windows import window_bound
+
+    for seed, equal, least in ((3, True, 840), (5, False, 880)):
+        problem = random_problem(seed, 30, equal=equal, series_parallel=True)
+        assert window_bound(problem, lower_bound(problem, "makespan")) >= least
 
 
 def test_without_ortools_its_program_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ortools.sat.python", None)
-    for module in ("exact_forms", "exact_times", "exact"):
+    for module in ("exact_forms", "exact_times", "exact_windows", "exact"):
         name = f"relay_passes.solvers.processors.{module}"
         monkeypatch.delitem(sys.modules, name, raising=False)
         with pytest.raises(MissingTool, match="tvm-ext\\[exact\\]"):

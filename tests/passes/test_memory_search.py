@@ -12,6 +12,7 @@ from relay_passes.solvers.memories.assignment import Assignment, Place
 from relay_passes.solvers.memories.problem import AssignmentProblem, Step
 from relay_passes.solvers.memories.search import assign
 from relay_passes.solvers.memories.state import Item, State
+from relay_passes.solvers.memories.timeline import Timeline, Transfer
 from tests.support.memory_problems import always_on, in_sequences, random_problem
 from tvm_ext.core.time_model import TimeModel
 
@@ -72,6 +73,60 @@ def test_what_is_kept_up_to_date_is_what_the_problem_says(seed: int, steps: int,
         overflow, cycles = state.score()
         assert overflow == problem.overflow(state.assignment())
         assert cycles == pytest.approx(problem.predicted_cycles(state.assignment()))
+
+
+@settings(max_examples=30, deadline=None)
+@given(SEEDS, st.integers(2, 24), st.booleans(), st.integers(1, 4))
+def test_times_after_changes_are_those_of_a_run_timed_anew(seed: int, steps: int, dma: bool, often: int) -> None:
+    """To the last bit, wherever a change begins and ends, and however often what differs is kept."""
+    problem = random_problem(seed, steps, dma=dma)
+    search = memory_search._Search(problem)
+    state, random = search.state, np.random.default_rng(seed)
+    for turn in range(24 if search.items else 0):
+        item = search.items[int(random.integers(len(search.items)))]
+        menu = search.menus[item]
+        before = state.choices[item]
+        state.set(item, menu[int(random.integers(len(menu)))])
+        anew = State(problem)
+        for other, choice in state.choices.items():
+            anew.set(other, choice)
+        anew.settle()
+        assert state.score() == anew.score()
+        assert all(state.crowded(memory) == anew.crowded(memory) for memory in problem.near)
+        at = int(random.integers(steps))
+        assert state.items_at("dtcm", at) == anew.items_at("dtcm", at)
+        if turn % often == 0:
+            state.settle()
+        elif turn % 3 == 0:
+            state.set(item, before)
+
+
+@settings(max_examples=200, deadline=None)
+@given(SEEDS, st.integers(2, 20))
+def test_a_change_is_timed_as_the_whole(seed: int, steps: int) -> None:
+    """Many transfers, some longer than the steps beside them: also of those under way where a change begins or ends."""
+    random = np.random.default_rng(seed)
+    cycles = [float(random.integers(1, 200)) for _ in range(steps)]
+    starting: dict[int, list[Transfer]] = {}
+    for number in range(int(random.integers(1, 2 * steps))):
+        start = int(random.integers(steps))
+        due = min(steps, start + int(random.integers(0, 6)))
+        transfer = due, (number,), float(random.integers(1, 500)), bool(random.random() < 0.8)
+        starting.setdefault(start, []).append(transfer)
+    kept = Timeline(cycles, starting)
+    for _ in range(4):
+        first = int(random.integers(steps))
+        cycles[first] += float(random.integers(-20, 400))
+        last = first
+        if starting.get(first) and random.random() < 0.5:
+            due, *_ = starting[first].pop()
+            last = max(last, due)
+        elif random.random() < 0.5:
+            due = min(steps, first + int(random.integers(0, 9)))
+            starting.setdefault(first, []).append((due, (steps,), float(random.integers(1, 900)), True))
+            last = max(last, first)
+        assert kept.finish(first, last) == Timeline(cycles, starting).finish(steps, -1)
+        kept.settle(first)
 
 
 def chain(*sizes: int, limit: int, skip: bool = False) -> AssignmentProblem:

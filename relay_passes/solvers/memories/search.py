@@ -88,6 +88,8 @@ class _Search:
                     found, best = choice, score
         self.state.set(item, found)
         self.best = best
+        if found != kept:
+            self.state.settle()
         return found != kept
 
     def _take_smallest(self, item: Item) -> None:
@@ -100,6 +102,7 @@ class _Search:
         for choice in sorted((c for c in self.menus[item] if taken(c) < taken(kept)), key=taken):
             if self._saved(item)(choice) >= 0 and not _beats(self.best, self._try(item, choice)):
                 self.state.set(item, choice)
+                self.state.settle()
                 self.best = self.state.score()
                 return
 
@@ -116,6 +119,7 @@ class _Search:
                 score = self.state.score()
                 if _beats(score, self.best):
                     self.best = score
+                    self.state.settle()
                     return True
             for other in sorted(before, key=self.order.__getitem__):
                 self.state.set(other, before[other])

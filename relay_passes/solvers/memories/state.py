@@ -6,15 +6,22 @@ is a value's place, a step's weights, or a step's scratch.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from relay_passes.solvers.memories.assignment import Assignment, Place, WeightsCopy
 from relay_passes.solvers.memories.problem import AssignmentProblem
+from relay_passes.solvers.memories.timeline import Timeline, Transfer, in_ticks
 from tvm_ext.core.alignment import aligned
-from tvm_ext.core.time_model import CALL_CYCLES
 
 Choice = Place | WeightsCopy | str | None
+BLOCK = 16
+"""Steps whose items are kept together."""
+MOST_MOVED = 8
+"""Items that differ from what the timeline keeps, before that is made anew."""
 
 
 class Item(NamedTuple):
@@ -46,12 +53,14 @@ class State:
     def __init__(self, problem: AssignmentProblem) -> None:
         self.problem = problem
         self.choices: dict[Item, Choice] = {}
-        self.used = {memory: [0] * len(problem.steps) for memory in (problem.home, *problem.near)}
-        self.cycles = [step.cycles for step in problem.steps]
+        self.used = {memory: np.zeros(len(problem.steps), np.int64) for memory in (problem.home, *problem.near)}
+        self.cycles = [in_ticks(step.cycles) for step in problem.steps]
         self._current: dict[Item, Share] = {}
-        self._starting: dict[int, list[tuple[int, Item, float, bool]]] = {}  # transfers by the step they start before
+        self._starting: dict[int, list[Transfer]] = {}
         self._sharing: dict[tuple[int, str], int] = {}
-        self._items = {memory: set[Item]() for memory in self.used}
+        num_blocks = len(problem.steps) // BLOCK + 1
+        self._items = {memory: [set[Item]() for _ in range(num_blocks)] for memory in self.used}
+        self._moved: dict[Item, Choice] = {}  # since the timeline was settled, and the choice then
         self._known: dict[tuple[Item, Choice], Share] = {}
         start = problem.at_home()
         for value, place in enumerate(start.places):
@@ -61,14 +70,17 @@ class State:
                 self._put(Item("weights", index), None)
             if step.scratch_bytes:
                 self._put(Item("scratch", index), problem.home)
+        self._timeline = Timeline(self.cycles, self._starting)
 
     def set(self, item: Item, choice: Choice) -> None:
         """Decide anew about one item."""
         if self.choices[item] != choice:
+            if self._moved.setdefault(item, self.choices[item]) == choice:
+                del self._moved[item]
             parts = self._current[item]
             self._add(parts, -1)
-            for memory, *_ in parts.bytes:
-                self._items[memory].discard(item)
+            for items in self._blocks(parts):
+                items.discard(item)
             for start, *transfer in parts.transfers:
                 self._starting[start].remove((transfer[0], item, transfer[1], transfer[2]))
             self._put(item, choice)
@@ -80,28 +92,34 @@ class State:
         """The score, where the overflow is known."""
         return Score(overflow, self._finish())
 
+    def settle(self) -> None:
+        """Takes the choices as those that most later ones differ little from."""
+        self._timeline.settle(self._span()[0])
+        self._moved.clear()
+
     def overflow(self) -> tuple[int, int]:
         """Overflow as `Problem.overflow` has it."""
         return sum(self._overflow(memory) for memory in self.problem.near), self._overflow(self.problem.home)
 
     def _overflow(self, memory: str) -> int:
-        limit, used = self.problem.limits[memory], self.used[memory]
-        if max(used, default=0) <= limit:
-            return 0
-        return sum(
-            max(0, bytes_ - self._shared(index, memory) - limit) for index, bytes_ in enumerate(used) if bytes_ > limit
-        )
+        return sum(excess for _, excess in self._excess(memory))
 
     def crowded(self, memory: str) -> list[int]:
         """Steps in which a memory is too small."""
-        limit, used = self.problem.limits[memory], self.used[memory]
-        return [i for i, bytes_ in enumerate(used) if bytes_ > limit and bytes_ - self._shared(i, memory) > limit]
+        return [index for index, _ in self._excess(memory)]
+
+    def _excess(self, memory: str) -> list[tuple[int, int]]:
+        """Steps in which a memory is too small, and by how many bytes."""
+        over = self.used[memory] - self.problem.limits[memory]
+        full = np.flatnonzero(over > 0)
+        pairs = zip(full.tolist(), over[full].tolist(), strict=True)
+        return [(i, excess) for i, most in pairs if (excess := most - self._shared(i, memory)) > 0]
 
     def items_at(self, memory: str, step: int) -> set[Item]:
         """Items that take bytes of a memory in a step."""
         return {
             item
-            for item in self._items[memory]
+            for item in self._items[memory][step // BLOCK]
             for at, begin, end, _ in self._current[item].bytes
             if begin <= step < end and at == memory
         }
@@ -121,8 +139,8 @@ class State:
         self.choices[item], self._current[item] = choice, parts
         for start, due, cycles, is_dma in parts.transfers:
             self._starting.setdefault(start, []).append((due, item, cycles, is_dma))
-        for memory, *_ in parts.bytes:
-            self._items[memory].add(item)
+        for items in self._blocks(parts):
+            items.add(item)
         if item.kind == "value":  # what its steps share is to be found anew
             for step in (self.problem.makers.get(item.index, -1), *self.problem.uses[item.index]):
                 for memory in self.used:
@@ -130,17 +148,20 @@ class State:
 
     def _add(self, parts: Share, sign: int) -> None:
         for memory, begin, end, bytes_ in parts.bytes:
-            used, added = self.used[memory], sign * bytes_
-            for step in range(begin, min(end, len(used))):
-                used[step] += added
+            self.used[memory][begin:end] += sign * bytes_
         for step, cycles in parts.cycles:
             self.cycles[step] += sign * cycles
+
+    def _blocks(self, parts: Share) -> Iterator[set[Item]]:
+        """Items of each block of steps that a share takes bytes in."""
+        for memory, begin, end, _ in parts.bytes:
+            yield from self._items[memory][begin // BLOCK : (end - 1) // BLOCK + 1]
 
     def share(self, item: Item, choice: Choice) -> Share:
         """The share that an item would have with a choice."""
         known = self._known.get((item, choice))
         if known is None:
-            known = self._known[item, choice] = self._new_share(item, choice)
+            known = self._known[item, choice] = _in_ticks(self._new_share(item, choice))
         return known
 
     def _new_share(self, item: Item, choice: Choice) -> Share:
@@ -204,25 +225,26 @@ class State:
 
     def _finish(self) -> float:
         """`finish_cycles` of the run, without its events."""
-        starts = self._starting
-        now = dma_free = 0.0
-        waits: dict[int, list[float]] = {}
-        for index, cycles in enumerate(self.cycles):
-            for end in waits.pop(index, ()):
-                now = max(now + CALL_CYCLES, end)
-            if starting := starts.get(index):
-                at_once: list[float] = []
-                for due, _, moving, is_dma in sorted(starting):
-                    if not is_dma:
-                        now += moving
-                        continue
-                    now += CALL_CYCLES
-                    dma_free = max(now, dma_free) + moving
-                    if due > index:
-                        waits.setdefault(due, []).append(dma_free)
-                    else:
-                        at_once.append(dma_free)
-                for end in at_once:
-                    now = max(now + CALL_CYCLES, end)
-            now += cycles
-        return now
+        if len(self._moved) > MOST_MOVED:
+            self.settle()
+        return self._timeline.finish(*self._span())
+
+    def _span(self) -> tuple[int, int]:
+        """The first and the last step that differ from what the timeline keeps; the last before the first for none."""
+        first, last = len(self.cycles), -1
+        for item, before in self._moved.items():
+            one, other = self.share(item, before), self._current[item]
+            for step, _ in {*one.cycles} ^ {*other.cycles}:
+                first, last = min(first, step), max(last, step)
+            for start, due, *_ in {*one.transfers} ^ {*other.transfers}:
+                first, last = min(first, start), max(last, due)
+        return first, last
+
+
+def _in_ticks(share: Share) -> Share:
+    """The same in multiples of a tick."""
+    return Share(
+        bytes=share.bytes,
+        cycles=tuple((step, in_ticks(cycles)) for step, cycles in share.cycles),
+        transfers=tuple((start, due, in_ticks(cycles), is_dma) for start, due, cycles, is_dma in share.transfers),
+    )

@@ -2,6 +2,8 @@
 
 Three ways after each other, until one proves the answer: labels that are extended task by task, exact where few values
 are alive at a time; changes to the best so far; a constraint program, where ortools is installed and tasks are few.
+Where a makespan is far above its bound then, the bound is sought by windows, the answer by more labels, and both from
+below.
 """
 
 from __future__ import annotations
@@ -24,6 +26,10 @@ WIDTH = 6
 """Labels kept at first."""
 GROWTH = 4
 """Times as many are kept then, and so on."""
+FAR = 0.05
+"""Distance of a makespan to its bound, as a part of that, beyond which dearer ways are tried."""
+MORE_LABELS = 8
+"""Times as many labels are made then."""
 MOST_EXACT = {"makespan": 40, "energy": 600, "throughput": 600}
 """Tasks up to which a constraint program is tried."""
 
@@ -61,9 +67,7 @@ def assign_processors(
         best = improve(problem, objective, best, bound, appends=6 * labels)
     unproved = bound < (best.value if best else LARGE)
     if use_solver and unproved and len(problem.tasks) <= MOST_EXACT[objective] and find_spec("ortools") is not None:
-        from relay_passes.solvers.processors.exact import assign_exactly
-
-        best, bound = assign_exactly(problem, objective, best, bound)
+        best, bound = _by_program(problem, objective, best, bound, labels)
     return answer(problem, objective, best, bound) if best else None
 
 
@@ -73,6 +77,27 @@ def answer(problem: ProcessorProblem, objective: Objective, best: FoundForms, bo
         objective=objective, forms=best.forms, sequence=best.sequence,
         lists=listed_tasks(problem, best.forms, best.sequence), value=best.value, bound=bound,
     )  # fmt: skip
+
+
+def _by_program(
+    problem: ProcessorProblem, objective: Objective, best: FoundForms | None, bound: int, labels: int
+) -> tuple[FoundForms | None, int]:
+    """The constraint program, then what brings a far makespan and its bound together, dearer ways last."""
+    from relay_passes.solvers.processors.exact import assign_exactly
+    from relay_passes.solvers.processors.exact_windows import window_bound
+
+    best, bound = assign_exactly(problem, objective, best, bound)
+    if objective == "makespan" and _is_far(best, bound):
+        bound = window_bound(problem, bound)
+        if _is_far(best, bound):
+            best, bound = _by_labels(problem, objective, best, bound, MORE_LABELS * labels)
+        if _is_far(best, bound):
+            best, bound = assign_exactly(problem, objective, best, bound, from_below=True)
+    return best, bound
+
+
+def _is_far(best: FoundForms | None, bound: int) -> bool:
+    return best is not None and best.value > (1 + FAR) * bound
 
 
 def _by_labels(

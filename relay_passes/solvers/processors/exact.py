@@ -21,10 +21,8 @@ try:
 except ImportError:
     raise MissingTool("exact sharing among processors needs ortools: pip install 'tvm-ext[exact]'.") from None
 
-FAR = 0.05
-"""Distance to the bound, as a part of it, beyond which a makespan's bound is sought from below."""
 FAR_EFFORT = 3.0
-"""Deterministic time limit of that search."""
+"""Deterministic time limit of a search for the bound of a makespan."""
 EFFORT: Mapping[Objective, float] = {"makespan": 1.0, "energy": 0.1, "throughput": 0.1}
 """Deterministic time limits of the solver, about seconds: they end a search without depending on the machine."""
 LINEARIZATION: Mapping[Objective, int] = {"makespan": 0, "energy": 1, "throughput": 1}
@@ -39,27 +37,15 @@ def assign_exactly(
     bound: int,
     *,
     effort: float | None = None,
+    from_below: bool = False,
 ) -> tuple[FoundForms | None, int]:
     """The best found, no worse than the hint, and a bound no lower than the one given.
 
-    effort: by default `EFFORT`, and where the best is far above the bound then, a search that raises the bound first.
+    from_below: it tries to prove, or refute, values at the bound first. effort: by default `FAR_EFFORT` for that, else
+    `EFFORT`.
     """
-    found, bound = _solved(problem, objective, hint, bound, EFFORT[objective] if effort is None else effort)
-    if effort is None and objective == "makespan" and found and found.value > (1 + FAR) * bound:
-        found, bound = _solved(problem, objective, found, bound, FAR_EFFORT, from_below=True)
-    return found, bound
-
-
-def _solved(
-    problem: ProcessorProblem,
-    objective: Objective,
-    hint: FoundForms | None,
-    bound: int,
-    effort: float,
-    *,
-    from_below: bool = False,
-) -> tuple[FoundForms | None, int]:
-    """One search. from_below: it tries to prove, or refute, values at the bound first."""
+    if effort is None:
+        effort = FAR_EFFORT if from_below else EFFORT[objective]
     program = FormsProgram(problem)
     model, most = program.model, hint.value if hint else None
     if objective == "makespan":
