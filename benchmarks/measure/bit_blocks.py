@@ -24,11 +24,21 @@ def fewer_bits() -> str:
                 rows.append(
                     (
                         named, PROCESSORS[platform] if is_first else "",
-                        bits, f"{one['weights_bytes']:,}", f"{one['instructions']:,}",
+                        bits, f"{one['operators_int16']} of {one['operators']}" if one["operators_int16"] else "",
+                        f"{one['weights_bytes']:,}", f"{one['arena_bytes']:,}", f"{one['instructions']:,}",
                         "" if is_first else f"{one['instructions'] / whole:.2f}",
                         f"{one['instructions'] / one['macs']:.2f}", f"{one['snr_db']:.2f}",
                         "" if one["held_out"] is None else f"{100 * one['held_out']:.2f} %",
                     )
                 )  # fmt: skip
-    heads = ("network", "processor", "weights, activations", "constants, B", "instructions", "times int8's")
+    heads = (
+        "network",
+        "processor",
+        "weights, activations",
+        "of 16 bits",
+        "constants, B",
+        "arena, B",
+        "instructions",
+        "times int8's",
+    )
     return table((*heads, "per multiply-add", "output, dB", "accuracy, held out"), rows)

@@ -62,6 +62,19 @@ def samples() -> dict[str, np.ndarray]:
     return {"x": np.random.default_rng(5).normal(size=(4, 1, 3, 6, 6)).astype("float32")}
 
 
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> tvm.IRModule:
+    """A convolution and a dense layer."""
+    arrays = {"c": weights(4, 3, 3, 3), "m": weights(4 * 16, 5, seed=1)}
+    nodes = [
+        NODE("Conv", ["x", "c"], ["a"], name="conv"),
+        NODE("Flatten", ["a"], ["f"]),
+        NODE("MatMul", ["f", "m"], ["y"], name="dense"),
+    ]
+    folder = tmp_path_factory.mktemp("small")
+    return tvm_ext.load(saved(model_of(nodes, {"x": (1, 3, 6, 6)}, ["y"], arrays), folder))
+
+
 def kernels(package: Package) -> list[str]:
     return [step["kernel"] for step in package.report["steps"]]
 
@@ -110,15 +123,13 @@ def shown(package: Package) -> str:
     return console.export_text()
 
 
-def test_weights_of_4_bits_stand_beside_activations_of_16(
-    network: tvm.IRModule, samples: dict[str, np.ndarray]
-) -> None:
+def test_weights_of_4_bits_stand_beside_activations_of_16(small: tvm.IRModule, samples: dict[str, np.ndarray]) -> None:
     """Layers that stay at 8 bits may have them; of 16 bits alone there are none."""
     options = replace(INT16, activations="mixed", weights="int4", min_snr_db=-100.0)
-    compiled = compile_model(network, M4, options, samples)[1]
+    compiled = compile_model(small, M4, options, samples)[1]
     assert any("packed" in call.implementation.kernel for call in compiled.program.kernel_calls())
     with pytest.raises(DoesNotFit, match="and flash = 300"):
-        compile_model(network, M4, replace(INT16, flash=300), samples)
+        compile_model(small, M4, replace(INT16, flash=300), samples)
     with pytest.raises(BadOptions, match="kernels for weights of 4 bits take activations of 8"):
         replace(INT16, weights="int4")
 
@@ -132,9 +143,9 @@ def test_a_state_of_16_bits(tmp_path: Path) -> None:
     assert made.report["quantization"]["carried_snr_db"] >= 60
 
 
-def test_inside_tvm_compile(network: tvm.IRModule, samples: dict[str, np.ndarray]) -> None:
+def test_inside_tvm_compile(small: tvm.IRModule, samples: dict[str, np.ndarray]) -> None:
     pipeline = relax_pipeline("host", replace(INT16, verify=None), calibration=samples)
-    lowered = pipeline(network)
+    lowered = pipeline(small)
     assert str(lowered["main"].params[0].ty.dtype) == "int16"
 
 
