@@ -68,6 +68,7 @@ def _markdown(summary: dict[str, Any], records: Records) -> str:
         "default, then its library runs the suite's data. A case passes, or is refused by name before anything is",
         "built; `baked`: inputs other than the first are initializers. `rejected`: verification refuses a package that",
         "is right.",
+        "",
         _made_by(summary),
         "",
         "| mode | cases | pass | refused | wrong | crash | rejected |",
