@@ -27,7 +27,7 @@ from benchmarks.conformance.cases import MODES, Case, load_cases  # noqa: E402
 from benchmarks.conformance.pool import run_all  # noqa: E402
 from benchmarks.conformance.run_case import run_case  # noqa: E402
 from benchmarks.conformance.tables import VERDICTS, totals, write_tables  # noqa: E402
-from benchmarks.measure.commit import stamped  # noqa: E402
+from benchmarks.measure.commit import commit  # noqa: E402
 
 Record = dict[str, object]
 _WAYS = {"build": build_case, "compile": run_case}
@@ -45,13 +45,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = [case for case in stale if case.content in by_content]
     print(f"{len(cases)} cases, {len(open_cases)} to run", flush=True)
     options.results.parent.mkdir(parents=True, exist_ok=True)
+    made_by = commit()
     with options.results.open("a", encoding="utf-8") as file:
         file.writelines(json.dumps({**by_content[case.content], "key": case.key}) + "\n" for case in known)
         ended = run_all(
             open_cases, num_workers=options.workers, time_limit_s=options.time_limit, run=_WAYS[options.way]
         )
         for index, (case, outcome) in enumerate(ended, start=1):
-            record = {"key": case.key, "content": case.content, **asdict(outcome)}
+            record = {"key": case.key, "content": case.content, "commit": made_by, **asdict(outcome)}
             file.write(json.dumps(record) + "\n")
             file.flush()
             if outcome.verdict in ("wrong", "crash", "rejected"):
@@ -63,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     verdicts = Counter(str(record["verdict"]) for record in mine)
     print(", ".join(f"{verdicts[verdict]} {verdict}" for verdict in VERDICTS))
     if options.tables:
-        write_tables(stamped(totals(records)), records, Path(__file__).parent / "conformance")
+        write_tables(totals(records), records, Path(__file__).parent / "conformance")
     return 1 if verdicts["wrong"] or verdicts["crash"] or verdicts["rejected"] else 0
 
 

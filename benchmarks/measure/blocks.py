@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.conformance.tables import suite_table
 from benchmarks.measure.bit_blocks import fewer_bits
 from benchmarks.measure.published import read_published
 from benchmarks.measure.records import Row, read_records
@@ -278,11 +279,16 @@ def tflite_operators() -> str:
     return operators_table(_result("tflite_operators")["rows"])
 
 
+def onnx_suite() -> str:
+    """Cases of ONNX's backend suite by verdict."""
+    return suite_table(json.loads((ROOT / "benchmarks" / "conformance" / "totals.json").read_text(encoding="utf-8")))
+
+
 BLOCKS: Mapping[str, Callable[[], str]] = {
     block.__name__: block
     for block in (
         arenas, budgets, ways, monotonic, guide_costs, guide_plans, hierarchy, streams, tflm_reference, side_by_side,
-        two_cores, pipelines, sweep, tflite_files, tflite_operators, fewer_bits,
+        two_cores, pipelines, sweep, tflite_files, tflite_operators, onnx_suite, fewer_bits,
     )
 }  # fmt: skip
 """Name of a block in a document -> its text, which ends with a line break."""

@@ -63,7 +63,7 @@ def test_boxes_that_data_keep(tmp_path: Path) -> None:
     node = NODE("NonMaxSuppression", ["boxes", "scores", "most"], ["kept"])
     model = model_of([node], {"boxes": (1, 6, 4), "scores": (1, 1, 6), "most": (1,)}, [("kept", INT64)])
     model.graph.input[2].type.tensor_type.elem_type = INT64
-    way = r"as many boxes as it keeps, .* TFLite_Detection_PostProcess, [^\n]* \(docs/operators.md\)\n"
+    way = r"as many boxes as it keeps, .* TFLite_Detection_PostProcess: [^\n]* \(docs/operators.md\)\n"
     refused(saved(model, tmp_path), UnsupportedModel, way)
 
 

@@ -49,6 +49,17 @@ def test_integers_of_outputs_are_equal_or_wrong() -> None:
     assert not compare([{"y": wanted + np.eye(4, dtype=np.int8)[2]}], [{"y": wanted}], tolerance=1.0).passed
 
 
+@pytest.mark.parametrize("small", [0, 1])
+def test_magnitudes_are_those_of_all_samples(small: int) -> None:
+    """Samples that happen to give little of an output are not held to more digits of it than others."""
+    wanted = [{"y": np.array([1e-2, np.inf])}, {"y": np.array([1e-2, 0.0])}]
+    wanted[small] = {"y": np.array([4e-4, 0.0])}
+    for gap, passes in ((0.99e-6, True), (1.01e-6, False)):
+        found = [dict(values) for values in wanted]
+        found[small] = {"y": wanted[small]["y"] + np.array([gap, 0.0])}
+        assert compare(found, wanted, tolerance=1e-4).passed is passes
+
+
 def test_each_output_of_each_sample_is_judged_and_counted() -> None:
     """The worst of all is told, also where what comes behind it is right; magnitudes are those of each output."""
     right, small = np.array([1.0, 2.0]), np.array([1e-3])

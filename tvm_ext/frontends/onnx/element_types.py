@@ -40,7 +40,12 @@ def type_name(data_type: int) -> str:
 
 def not_supported(data_type: int) -> str:
     """Reason why a tensor of such elements is refused."""
-    return f"its element type {type_name(data_type)} is not supported"
+    return unsupported_type(type_name(data_type))
+
+
+def unsupported_type(name: str) -> str:
+    """Reason why an operator with such elements is refused."""
+    return f"its element type {name} is not supported; integers, bool, and floats of 64, 32 and 16 bits are"
 
 
 def contradictions(model: onnx.ModelProto, inferred: Types, tensors: Mapping[str, relax.Expr]) -> list[RefusedNode]:

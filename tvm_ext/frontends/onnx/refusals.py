@@ -40,7 +40,7 @@ def refusal(node: onnx.NodeProto) -> str | None:
     if node.op_type.startswith(("Sequence", "Optional")) or node.op_type in ("SplitToSequence", "ConcatFromSequence"):
         return "sequences and optionals have no static size"
     if node.op_type in _STRINGS:
-        return "strings"
+        return "strings, which are no tensors in C; turn them into numbers in the application"
     if node.op_type in _RANDOM:
         return "its result is random; draw it in the application, and hand it in as an input"
     if any(a.name == "training_mode" and a.i for a in node.attribute):

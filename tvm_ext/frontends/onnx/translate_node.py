@@ -12,7 +12,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import onnx_input
 
 from relay_passes.dataflow import constant, op_name, static_shape
-from tvm_ext.frontends.onnx.element_types import SUPPORTED_DTYPES
+from tvm_ext.frontends.onnx.element_types import SUPPORTED_DTYPES, unsupported_type
 from tvm_ext.frontends.onnx.narrow_floats import computes_narrow, narrow_results, narrowed, widened
 from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.size_limits import ImportSizes
@@ -89,7 +89,7 @@ def _replaced(value: relax.Expr) -> relax.Expr | None:
         return value.args[0]
     for field in value.ty.fields if isinstance(value.ty, relax.TupleType) else [value.ty]:
         if str(field.dtype) not in SUPPORTED_DTYPES:
-            raise Refused(f"its element type {field.dtype} is not supported")
+            raise Refused(unsupported_type(str(field.dtype)))
     if isinstance(value.ty, relax.TensorType) and 0 in static_shape(value):
         return constant(np.empty(static_shape(value), str(value.ty.dtype)))
     return None
