@@ -36,6 +36,7 @@ from tvm_ext.core.decisions.composites import Symbol
 from tvm_ext.core.operator_costs import CallCost, Footprint
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import HOST_TOOLCHAIN, Platform
+from tvm_ext.core.processes.at_once import at_once
 from tvm_ext.core.row_sequence import RowAccumulation, RowOperator
 from tvm_ext.core.toolchain import compile_objects
 
@@ -189,11 +190,13 @@ def compile_for_tvm(
     """Region functions -> one object file each, compiled for the host, with the symbols TVM's VM calls.
 
     functions carry a `Symbol`; options are those of `codegen_options`; constants stay in the C text, so
-    constant_names is not needed.
+    constant_names is not needed. While compilers are at work on regions, the next ones are planned.
     """
     platform = Platform.from_json(str(options["platform"]))
     build_options = BuildOptions(**json.loads(str(options["options"])))
-    return [_object(_compiled(region, platform, build_options)) for region in functions]
+    with at_once(None) as threads:
+        objects = [threads.submit(_object, _compiled(region, platform, build_options)) for region in functions]
+        return [one.result() for one in objects]
 
 
 def _compiled(region: relax.Function, platform: Platform, options: BuildOptions) -> Compiled:
