@@ -44,7 +44,6 @@ _MOVES = frozenset(
         "nn.pad max min maximum minimum"
     ).split()
 )
-_NOT_READ_AS_REAL = _MOVES | {"relax.quantize", "relax.nn.max_pool2d"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -164,8 +163,8 @@ class _Rewriter:
     def _pool_integers(self, binding: relax.VarBinding) -> bool:
         """A pool of a dequantized tensor whose largest elements others read as they are: these lie on its grid."""
         behind = self.integers.get(binding.value.args[0])
-        readers = {op_name(reader.value) for reader in self.users.get(binding.var, ())}
-        if behind is None or binding.var in self.returned or readers & _NOT_READ_AS_REAL:
+        is_quantized = any(op_name(reader.value) == "relax.quantize" for reader in self.users.get(binding.var, ()))
+        if behind is None or is_quantized or binding.var in self.returned:
             return False
         parameters, dtype = behind[1], str(behind[0].ty.dtype)
         largest = self._bind(f"{binding.var.name}.largest", binding.value)
