@@ -37,13 +37,14 @@ from relay_passes.dataflow import (
 )
 from tvm_ext.core.names import unique
 
-_MOVES = frozenset(
+MOVES = frozenset(
     f"relax.{name}"
     for name in (
         "reshape permute_dims expand_dims squeeze flatten strided_slice concat tile repeat flip broadcast_to take "
         "nn.pad max min maximum minimum"
     ).split()
 )
+"""Operators whose results are elements of what they read."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -117,7 +118,7 @@ class _Rewriter:
             for step in apart:
                 self._visit(step)
             return
-        elif name in _MOVES and _activations(call):
+        elif name in MOVES and _activations(call):
             self.moves[binding.var] = binding
             if self._move_integers(binding):
                 return

@@ -22,15 +22,8 @@ from relay_passes.dataflow import (
     users,
     with_span,
 )
+from relay_passes.simplify.move_integers import MOVES
 from tvm_ext.core.names import unique
-
-_MOVES = frozenset(
-    f"relax.{name}"
-    for name in (
-        "reshape permute_dims expand_dims squeeze flatten strided_slice concat tile repeat flip broadcast_to take "
-        "nn.pad max min maximum minimum nn.max_pool2d"
-    ).split()
-)
 
 
 @tvm.transform.module_pass(opt_level=0, name="NarrowQuantize")
@@ -75,7 +68,7 @@ def _is_computed(quantize: relax.Expr | None, values: Mapping[relax.Var, relax.E
     if op_name(quantize) != "relax.quantize" or not isinstance(quantize.args[0], relax.Var):
         return False
     source = op_name(values.get(quantize.args[0]))
-    return source is not None and source not in _MOVES
+    return source is not None and source not in MOVES | {"relax.nn.max_pool2d"}
 
 
 def _real_bounds(clip: relax.Call, quantize: relax.Call) -> tuple[float, float] | None:

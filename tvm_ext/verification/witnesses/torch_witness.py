@@ -61,6 +61,7 @@ def _inner(module: Any, arguments: object, keywords: object, names: Sequence[str
     import torch  # pyright: ignore[reportMissingImports]
 
     seen: dict[str, Array] = {}
+    wanted = frozenset(names)
 
     class Recorder(torch.fx.Interpreter):
         def run_node(self, n: Any) -> Any:
@@ -69,6 +70,5 @@ def _inner(module: Any, arguments: object, keywords: object, names: Sequence[str
                 seen[n.name] = result.detach().numpy().copy()
             return result
 
-    wanted = set(names)
     Recorder(module).run(*torch.utils._pytree.tree_leaves((arguments, keywords)))
     return seen
