@@ -34,6 +34,7 @@ from relay_passes.simplify.fold_constants import FoldConstants
 from relay_passes.simplify.fold_pads import FoldPads
 from relay_passes.simplify.fold_permutes import FoldPermutes
 from relay_passes.simplify.move_integers import MoveIntegers
+from relay_passes.simplify.narrow_quantize import NarrowQuantize
 from relay_passes.simplify.recognize_normalizations import RecognizeNormalizations
 from relay_passes.simplify.slice_splits import SliceSplits
 from relay_passes.streams.stream_windows import StreamWindows
@@ -100,6 +101,7 @@ def before_order(backend: CodegenBackend, options: BuildOptions) -> list[tvm.tra
         FoldBatchNorm(),
         FoldPads(),
         RecognizeNormalizations(),
+        NarrowQuantize(),
         DuplicateDequantize(),
         SliceSplits(),
         # Operators that only move elements keep their layout, and quantized chains match once none stands in them.

@@ -11,6 +11,7 @@ from typing import Any
 from benchmarks.conformance.tables import suite_table
 from benchmarks.measure.bit_blocks import fewer_bits
 from benchmarks.measure.published import read_published
+from benchmarks.measure.quantizer_blocks import quantizers
 from benchmarks.measure.records import Row, read_records
 from benchmarks.measure.tables import table
 from benchmarks.measure.tflite_table import files_table, operators_table
@@ -288,7 +289,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     block.__name__: block
     for block in (
         arenas, budgets, ways, monotonic, guide_costs, guide_plans, hierarchy, streams, tflm_reference, side_by_side,
-        two_cores, pipelines, sweep, tflite_files, tflite_operators, onnx_suite, fewer_bits,
+        two_cores, pipelines, sweep, tflite_files, tflite_operators, onnx_suite, fewer_bits, quantizers,
     )
 }  # fmt: skip
 """Name of a block in a document -> its text, which ends with a line break."""

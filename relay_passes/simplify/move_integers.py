@@ -4,6 +4,7 @@ Rewrite, where `move` takes elements from one place to another or picks the larg
     move(dequantize(x), dequantize(y))      ->  dequantize(move(x, y))                          of equal parameters
     quantize(move(a, b))                    ->  move(quantize(a), quantize(b))                  read by nobody else
     quantize(max_pool2d(dequantize(x)))     ->  quantize(max_pool2d(dequantize(requantized x)))
+    max_pool2d(dequantize(x))               ->  dequantize(quantize(max_pool2d(dequantize(x))))  read by no quantize
     quantize(dequantize(x))                 ->  x                                               of equal parameters
     Both ways are exact: quantize works on each element alone, and never reverses the order of two.
 Leaves alone: parameters that are not constant or differ by channel, padding with a value that is not on the grid of
@@ -36,13 +37,14 @@ from relay_passes.dataflow import (
 )
 from tvm_ext.core.names import unique
 
-_MOVES = frozenset(
+MOVES = frozenset(
     f"relax.{name}"
     for name in (
         "reshape permute_dims expand_dims squeeze flatten strided_slice concat tile repeat flip broadcast_to take "
         "nn.pad max min maximum minimum"
     ).split()
 )
+"""Operators whose results are elements of what they read."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -110,11 +112,13 @@ class _Rewriter:
             self.stacks[binding.var] = call
         elif name == "relax.nn.max_pool2d":
             self.moves[binding.var] = binding
+            if self._pool_integers(binding):
+                return
         elif (apart := self._taken_apart(binding)) is not None:
             for step in apart:
                 self._visit(step)
             return
-        elif name in _MOVES and _activations(call):
+        elif name in MOVES and _activations(call):
             self.moves[binding.var] = binding
             if self._move_integers(binding):
                 return
@@ -152,6 +156,21 @@ class _Rewriter:
         if moved is None:
             return False
         integers = self._bind(f"{binding.var.name}.integers", moved)
+        dequantize = relax.op.dequantize(integers, parameters.scale, parameters.zero_point, out_dtype="float32")
+        self.sequence.append(relax.VarBinding(binding.var, with_span(infer(dequantize), binding.value.span)))
+        self.integers[binding.var] = (integers, parameters)
+        return True
+
+    def _pool_integers(self, binding: relax.VarBinding) -> bool:
+        """A pool of a dequantized tensor whose largest elements others read as they are: these lie on its grid."""
+        behind = self.integers.get(binding.value.args[0])
+        is_quantized = any(op_name(reader.value) == "relax.quantize" for reader in self.users.get(binding.var, ()))
+        if behind is None or is_quantized or binding.var in self.returned:
+            return False
+        parameters, dtype = behind[1], str(behind[0].ty.dtype)
+        largest = self._bind(f"{binding.var.name}.largest", binding.value)
+        quantize = relax.op.quantize(largest, parameters.scale, parameters.zero_point, axis=-1, out_dtype=dtype)
+        integers = self._bind(f"{binding.var.name}.integers", with_span(infer(quantize), binding.value.span))
         dequantize = relax.op.dequantize(integers, parameters.scale, parameters.zero_point, out_dtype="float32")
         self.sequence.append(relax.VarBinding(binding.var, with_span(infer(dequantize), binding.value.span)))
         self.integers[binding.var] = (integers, parameters)

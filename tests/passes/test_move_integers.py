@@ -80,3 +80,33 @@ def test_leaves_alone_what_is_read_as_floats_too() -> None:
             return (b, c)
 
     check(Before, Before)
+
+
+def test_a_pool_that_a_layer_reads_is_one_of_integers() -> None:
+    """Its largest elements lie on the grid of what it reads, so they are quantized without a loss."""
+
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((1, 2, 4, 4), "int8")):
+            with R.dataflow():
+                a = R.dequantize(x, R.const(0.5, "float32"), R.const(3, "int8"))
+                b = R.nn.max_pool2d(a, pool_size=[2, 2], strides=[2, 2])
+                c = R.nn.relu(b)
+                R.output(c)
+            return c
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor((1, 2, 4, 4), "int8")):
+            with R.dataflow():
+                a = R.dequantize(x, R.const(0.5, "float32"), R.const(3, "int8"))
+                b = R.nn.max_pool2d(a, pool_size=[2, 2], strides=[2, 2])
+                q = R.quantize(b, R.const(0.5, "float32"), R.const(3, "int8"), out_dtype="int8")
+                d = R.dequantize(q, R.const(0.5, "float32"), R.const(3, "int8"))
+                c = R.nn.relu(d)
+                R.output(c)
+            return c
+
+    check(Before, Expected)

@@ -17,3 +17,9 @@ def peer(name: str) -> ModuleType:
     if os.environ.get("TVM_EXT_REQUIRE_WITNESSES") == "1":
         return import_module(name)
     return pytest.importorskip(name, reason=reason)
+
+
+def tool(name: str) -> ModuleType:
+    """A module of a quantizer, which CI does not install. Skips the test where it is absent."""
+    extra = "keras" if name == "tensorflow" else "quantizers"
+    return pytest.importorskip(name, reason=f"{name} is not installed (extra: {extra})", exc_type=ImportError)

@@ -15,7 +15,8 @@ from tvm import relax
 from relay_passes.dataflow import bindings, is_dataflow, outputs, rebuild, substitute, with_span
 from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.frontends.pytorch.buffers import MutatedBuffer, with_buffers_opened
-from tvm_ext.frontends.refusals import summary
+from tvm_ext.frontends.pytorch.quantized_operators import CONVERTERS
+from tvm_ext.frontends.refusals import Refused, summary
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,9 +66,11 @@ def import_program(path: Path, program: Any) -> ImportedProgram:
         decomposed, buffers = with_buffers_opened(program.run_decompositions())
         importer = NamingImporter()
         try:
-            mod = importer.from_exported_program(decomposed, False, False, False, None)
+            mod = importer.from_exported_program(decomposed, False, False, False, CONVERTERS)
         except UnsupportedModel:
             raise
+        except Refused as refused:
+            raise UnsupportedModel(f"{path}: cannot be compiled because an operator is refused: {refused}.") from None
         except Exception as error:  # converters raise whatever they like, from KeyError to InternalError
             failure = summary(error)
             raise UnsupportedModel(f"{path}: cannot be compiled: TVM's importer fails: {failure}") from None

@@ -21,6 +21,7 @@ from tvm_ext.frontends.mapped_file import mapped_file
 from tvm_ext.frontends.pair_states import with_states
 from tvm_ext.frontends.pytorch.buffers import MutatedBuffer
 from tvm_ext.frontends.pytorch.import_program import ImportedProgram, import_program
+from tvm_ext.frontends.pytorch.quantized_operators import register_operators
 from tvm_ext.frontends.pytorch.screen_archive import screened_archive
 from tvm_ext.frontends.relax_module import load_relax
 
@@ -78,6 +79,7 @@ def _program(path: Path, archive: Any) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            register_operators()
             return torch.export.load(archive)
     except Exception as error:  # a damaged archive can make torch raise anything
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]

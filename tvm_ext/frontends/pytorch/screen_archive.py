@@ -23,7 +23,11 @@ _MODEL, _SAMPLES = "models/model.json", "data/sample_inputs/model.pt"
 _CONFIGS = ("data/weights/model_weights_config.json", "data/constants/model_constants_config.json")
 _MARKS = ("archive_format", "archive_version", "byteorder", ".data/version")
 # torch.ops.aten.from_file maps a file of the machine into a tensor.
-_TARGET = re.compile(r"torch\.ops\.aten\.(?!from_file)\w+\.\w+|_operator\.\w+|math\.\w+|torch\.sym_\w+")
+_TARGET = re.compile(
+    r"torch\.ops\.aten\.(?!from_file)\w+\.\w+|_operator\.\w+|math\.\w+|torch\.sym_\w+|"
+    r"torch\.ops\.quantized_decomposed\.(?:de)?quantize_per_(?:tensor\.(?:default|tensor)|channel\.default)"
+)
+_DYNAMIC = re.compile(r"torch\.ops\.quantized_decomposed\.(?:choose_qparams|\w+_per_token)")
 _SPEC_TYPE = re.compile(r'"type": *"((?:[^"\\]|\\.)*)"')
 _CONTAINERS = frozenset(f"builtins.{name}" for name in ("tuple", "list", "dict"))
 # Symbolic sizes: numbers, symbols, arithmetic; no attribute, index, string or call beyond these.
@@ -106,7 +110,7 @@ def _check_program(path: Path, program: dict[str, Any]) -> None:
     targets = {text for key, text in _strings(program, "") if key == "target"}
     refused = sorted(target for target in targets if not _TARGET.fullmatch(target))
     if refused:
-        listed = "\n".join(f"  {target}: only operators of ATen can be compiled" for target in refused[:20])
+        listed = "\n".join(f"  {target}: {_reason(target)}" for target in refused[:20])
         way_out = "Export the model without custom operators and control flow."
         raise UnsupportedModel(f"{path}: cannot be compiled because of:\n{listed}\n{way_out}")
     for key, text in _strings(program, ""):
@@ -114,6 +118,14 @@ def _check_program(path: Path, program: dict[str, Any]) -> None:
             raise BadModel(f"{path}: a symbolic size is no arithmetic expression: {text[:80]!r}.")
         if key in ("in_spec", "out_spec") and not set(_SPEC_TYPE.findall(text)) <= _CONTAINERS:
             raise UnsupportedModel(f"{path}: takes or returns containers other than tuple, list and dict.")
+
+
+def _reason(target: str) -> str:
+    if _DYNAMIC.match(target):
+        return "scales that each input decides (dynamic quantization) are not compiled; quantize statically"
+    if "quantized_decomposed" in target or target.startswith("torch.ops.torchao."):
+        return "of quantized operators, those of a scale for each tensor or channel can be compiled"
+    return "only operators of ATen can be compiled"
 
 
 def _strings(value: Any, key: str) -> Iterator[tuple[str, str]]:

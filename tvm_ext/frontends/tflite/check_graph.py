@@ -37,7 +37,8 @@ def check_graph(
     constants = {index for index, tensor in enumerate(tensors) if tensor.data is not None}
     known = constants | {-1, *inputs}
     for node in nodes:
-        unknown = [index for index in node.inputs if index not in known and not tensors[index].is_variable]
+        unread = [index for index in node.inputs if index not in known and not tensors[index].is_variable]
+        unknown = [index for index in unread if tensors[index].dtype is not None]  # else the operator is refused
         if unknown:
             raise BadModel(
                 f"{path}: {node.label} reads {tensors[unknown[0]].name!r}, which nothing computes before it."

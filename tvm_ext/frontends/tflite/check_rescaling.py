@@ -84,6 +84,8 @@ def _of_weights(node: TfliteNode, inputs: Sequence[TfliteTensor], outputs: Seque
     product = data.scales.scale[0].astype(np.float64) * weight.scales.scale
     if bias.scales.zero_point.any():
         return "its bias has a zero point that is not 0"
+    if bias.data is not None and not bias.data.any():
+        return None  # zeros in any scale: layers that have no bias share them
     if bias.scales.scale.size not in (1, product.size) or (
         np.abs(bias.scales.scale / product - 1).max() > _MOST_BIAS_ERROR
     ):

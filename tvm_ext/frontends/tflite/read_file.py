@@ -17,6 +17,7 @@ from tvm_ext.core.limits import Limits
 from tvm_ext.frontends.mapped_file import mapped_file
 from tvm_ext.frontends.tflite.check_scales import Scales, read_scales
 from tvm_ext.frontends.tflite.file_sizes import FileSizes
+from tvm_ext.frontends.tflite.four_bits import is_packed, unpacked
 
 _IDENTIFIER = b"TFL3"
 # Offsets of a flatbuffer are 32 bits wide, and half of them point backwards.
@@ -31,6 +32,7 @@ _DTYPES = {
     ]
 }
 _TYPE_NAMES = {value: name for name, value in vars(tflite.TensorType).items() if not name.startswith("_")}
+_TYPE_NAMES |= {19: "INT2", 20: "UINT4"}  # newer than the package's schema
 _NEWER_CODE_SLOT = 10
 """Place of an operator code's newer field in its table's list of fields."""
 ACTIVATIONS = ("int8", "uint8", "int16")
@@ -42,7 +44,7 @@ _OPERATOR_NAMES = {value: name for name, value in vars(tflite.BuiltinOperator).i
 class TfliteTensor:
     """A tensor of the graph. dims: the shape with None where the model leaves it open; data: None unless constant.
 
-    dtype is None for a type that cannot be compiled, which type_name then names.
+    dtype is None for a type that cannot be compiled, which type_name then names. Constants of 4 bits are int8 here.
     """
 
     name: str
@@ -202,7 +204,7 @@ def _tensors(path: Path, model: tflite.Model, graph: tflite.SubGraph, sizes: Fil
         if min(shape, default=0) < 0 or len(dims) != len(shape):
             raise BadModel(f"{path}: tensor {name!r} has the impossible shape {list(shape)}.")
         type_name = _TYPE_NAMES.get(table.Type(), str(table.Type()))
-        dtype = _DTYPES.get(table.Type())
+        dtype = "int8" if is_packed(model, table) else _DTYPES.get(table.Type())
         is_sparse = table.Sparsity() is not None
         yield TfliteTensor(
             name=name, dtype=dtype, type_name=type_name, shape=shape, dims=dims,
@@ -243,11 +245,15 @@ def _data(
         )
     if buffer.DataLength() == 0 or dtype is None:
         return None
-    raw = buffer.DataAsNumpy()
-    wanted = int(np.prod(shape, dtype=object)) * np.dtype(dtype).itemsize
-    if len(raw) != wanted:
-        raise BadModel(f"{path}: tensor {name!r}, {dtype}{list(shape)}, needs {wanted} B; its buffer has {len(raw)}.")
-    sizes.check_constant(name, shape, wanted)
+    raw, num_elements = buffer.DataAsNumpy(), int(np.prod(shape, dtype=object))
+    packed = is_packed(model, table)
+    stored = -(-num_elements // 2) if packed else num_elements * np.dtype(dtype).itemsize
+    if len(raw) != stored:
+        kind = "int4" if packed else dtype
+        raise BadModel(f"{path}: tensor {name!r}, {kind}{list(shape)}, needs {stored} B; its buffer has {len(raw)}.")
+    sizes.check_constant(name, shape, num_elements * np.dtype(dtype).itemsize)
+    if packed:
+        return unpacked(raw, num_elements).reshape(shape)
     return np.frombuffer(raw, np.dtype(dtype).newbyteorder("<")).astype(dtype, copy=False).reshape(shape)
 
 

@@ -20,6 +20,7 @@ _CONDITIONS = {
 }
 _RANDOM = frozenset("RANDOM_UNIFORM RANDOM_STANDARD_NORMAL MULTINOMIAL STABLEHLO_RNG_BIT_GENERATOR".split())
 _TABLES = "HASHTABLE"
+_LAYERS = frozenset("CONV_2D DEPTHWISE_CONV_2D FULLY_CONNECTED".split())
 # Bit by bit the same in the schema, but another meaning: weights, biases, indices, shapes.
 _INTEGER_DATA = ("int32", "int64")
 
@@ -68,4 +69,6 @@ def _of_weights(file: TfliteFile, node: TfliteNode) -> str | None:
         return None
     if any(tensor.data is not None and tensor.scales is not None for tensor in given[1:]):
         return "its weights are integers, its activations float (dynamic-range quantization); quantize both, or none"
+    if node.operator in _LAYERS and len(given) > 1 and given[1].dtype in ("int8", "uint8"):
+        return "its weights are integers with a scale for each block of them; quantize by tensor or channel, statically"
     return None

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tvm_ext.core.errors import BadModel, UnsupportedModel
-from tvm_ext.frontends.tflite.read_file import TfliteFile
+from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode
 from tvm_ext.verification.witnesses.testimony import Carried, after, fed
 from tvm_ext.verification.witnesses.tflite_tensors import Sample, inputs_of, made_tensors, read_unchanged
 
@@ -36,6 +36,8 @@ def testify(
     unwritten = next((node.operator for node in file.nodes if node.operator in _LEAVES_UNWRITTEN), None)
     if unwritten:
         raise UnsupportedModel(f"{path}: {unwritten} leaves results as they were while they are not valid.")
+    if any(node.operator == "DEQUANTIZE" and _has_several_scales(file, node) for node in file.nodes):
+        raise UnsupportedModel(f"{path}: DEQUANTIZE reads the first one of several scales.")
     watched = made_tensors(file, inner)
     outputs, seen, interpreter, kept = [], [], None, fed(states)
     for sample in samples:
@@ -51,6 +53,11 @@ def testify(
         seen.append({**kept, **tensors})
         kept = after(states, outputs[-1])
     return {"outputs": outputs, "inner": seen}
+
+
+def _has_several_scales(file: TfliteFile, node: TfliteNode) -> bool:
+    scales = [file.tensors[index].scales for index in node.inputs]
+    return any(found is not None and found.scale.size > 1 for found in scales)
 
 
 def _arena_bytes(file: TfliteFile) -> int:

@@ -1,6 +1,7 @@
 """PyTorch on the exported program of a .pt2 file. Runs in a child process.
 
-The archive is screened as it is for reading: nothing in it is unpickled, no operator but ATen's is looked up.
+The archive is screened as it is for reading: nothing in it is unpickled, no operator is looked up but ATen's and those
+that quantize.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 
 from tvm_ext.core.errors import BadModel
 from tvm_ext.core.limits import Limits
+from tvm_ext.frontends.pytorch.quantized_operators import register_operators
 from tvm_ext.frontends.pytorch.screen_archive import screened_archive
 from tvm_ext.verification.witnesses.testimony import Carried, after, fed
 
@@ -28,15 +30,18 @@ def testify(
     inner: Sequence[str],
     states: Carried = (),
 ) -> dict[str, Any]:
-    """Outputs per sample; no inner tensors, since such models compute in float."""
+    """Outputs and inner tensors per sample."""
     import torch  # pyright: ignore[reportMissingImports]
 
     data = Path(path).read_bytes()
     if hashlib.sha256(data).hexdigest() != sha256:
         raise BadModel(f"{path}: has changed since it was loaded.")
     torch.set_num_threads(1)
+    register_operators()
     program = torch.export.load(screened_archive(Path(path), memoryview(data), Limits.from_json(limits)))
-    outputs, module, kept = [], program.module(), fed(states)
+    outputs, seen, module, kept = [], [], program.module(), fed(states)
+    # Tensors inside the model have the names of what it is decomposed to, which is what is read.
+    decomposed = program.run_decompositions().module() if inner and not states else None
     with torch.no_grad():
         for sample in samples:
             module = module if states else program.module()  # buffers would carry over
@@ -47,4 +52,23 @@ def testify(
             names = [str(name) for name in program.graph_signature.user_outputs]
             outputs.append({name: result.numpy().copy() for name, result in zip(names, results, strict=True)})
             kept = after(states, outputs[-1])
-    return {"outputs": outputs, "inner": [{} for _ in samples]}
+            seen.append(_inner(decomposed, arguments, keywords, inner) if decomposed is not None else {})
+    return {"outputs": outputs, "inner": seen}
+
+
+def _inner(module: Any, arguments: object, keywords: object, names: Sequence[str]) -> dict[str, Array]:
+    """Tensors of a graph's nodes that have one of these names."""
+    import torch  # pyright: ignore[reportMissingImports]
+
+    seen: dict[str, Array] = {}
+    wanted = frozenset(names)
+
+    class Recorder(torch.fx.Interpreter):
+        def run_node(self, n: Any) -> Any:
+            result = super().run_node(n)
+            if n.name in wanted and isinstance(result, torch.Tensor):
+                seen[n.name] = result.detach().numpy().copy()
+            return result
+
+    Recorder(module).run(*torch.utils._pytree.tree_leaves((arguments, keywords)))
+    return seen

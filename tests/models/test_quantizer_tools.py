@@ -1,0 +1,60 @@
+"""Files as Brevitas, torchao, ai-edge-quantizer and Keras write them: taken, in integer kernels, with their accuracy.
+
+The tools are extras (`quantizers`, `keras`); without them these tests are skipped.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.quantizing.networks import held_out, tutorial_network
+from benchmarks.quantizing.ours import built, macs_by_kernel, run_ours
+from benchmarks.quantizing.tools import FORMS, Form
+from tests.support.peers import tool
+from tvm_ext.core.errors import UnsupportedModel
+
+NUM_IMAGES = 100
+IN_FLOATS = {"PT2E, x86": "generic", "QCDQ, 8 bits, real biases and result": "generic"}
+"""Forms whose last layer gives real numbers, and the kernel that computes it."""
+
+KNOWN = [form for form in FORMS if form.tool != "onnxruntime"]
+
+
+def written(form: Form, folder: Path) -> Path:
+    """The file that the tool writes of the digits."""
+    for name in form.needs:
+        tool(name)
+    path = folder / f"model{form.ending}"
+    form.write(tutorial_network(), path)
+    return path
+
+
+def named(form: Form) -> str:
+    return f"{form.tool}: {form.name}"
+
+
+@pytest.mark.parametrize("form", [form for form in KNOWN if form.takes], ids=named)
+def test_taken(form: Form, tmp_path: Path) -> None:
+    path = written(form, tmp_path)
+    package = built(path, tmp_path / "out")
+    verified = package.report["verify"]["host"]
+    assert verified["passed"] and verified["own_reading"] is None
+    inputs, labels = (values[:NUM_IMAGES] for values in held_out())
+    wanted, found = form.run(path, inputs).argmax(axis=1), run_ours(package, inputs).argmax(axis=1)
+    assert abs(int((found == labels).sum()) - int((wanted == labels).sum())) <= 1
+    if "weight_only" in form.name:
+        return
+    assert verified["tensors_compared"] > 5  # each of them within a step of the tool's own runtime
+    kernels = set(macs_by_kernel(package.report))
+    assert {kernel for kernel in kernels if not kernel.startswith("q")} == {
+        kernel for name, kernel in IN_FLOATS.items() if name == form.name
+    }
+
+
+@pytest.mark.parametrize("form", [form for form in KNOWN if not form.takes], ids=named)
+def test_refused_by_name(form: Form, tmp_path: Path) -> None:
+    path = written(form, tmp_path)
+    with pytest.raises(UnsupportedModel, match=r"activations float \(dynamic-range quantization\)"):
+        built(path, tmp_path / "out")
