@@ -19,14 +19,6 @@ TVM_EXT_INLINE void tvm_ext_matmul_f32x1_pack(float *restrict block, const float
     }
 }
 
-/* Sums of up to 6 vectors, [pixels][vectors], from 0. */
-TVM_EXT_INLINE void tvm_ext_matmul_f32x1_start(tvm_ext_f32x1 *sums, int32_t count)
-{
-    for (int32_t i = 0; i < count; ++i) {
-        sums[i] = tvm_ext_f32x1_splat(0.0f);
-    }
-}
-
 /* Adds the products of one element and a block of columns, vectors of them `step` elements apart: up to 8. */
 TVM_EXT_INLINE void tvm_ext_matmul_f32x1_add_element(tvm_ext_f32x1 *sums, float a, const float *f, int32_t step,
                                                      int32_t vectors)

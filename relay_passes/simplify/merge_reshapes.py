@@ -147,9 +147,7 @@ class _Rewriter:
             return binding.value
         wide = [place for place, extent in enumerate(extents) if extent != 1]
         along = view.order[wide.index(axis)]
-        part = self._bind(
-            f"{binding.var.name}.slice", relax.op.strided_slice(view.root, [along], [index], [index + 1])
-        )
+        part = self._bind(f"{binding.var.name}.slice", relax.op.strided_slice(view.root, [along], [index], [index + 1]))
         left = _View(root=part, order=tuple(other for other in view.order if other != along))
         return self._shown(binding.var, left, shape)
 

@@ -15,7 +15,7 @@ from tvm_ext import BuildOptions
 TOKENS, WIDTH, HEADS = 8, 16, 2
 ATTENTION = {
     "none": {"matmul_f32", "softmax_f32", "normalize_f32", "dense_f32", "elementwise_f32", "gather"},
-    "int8": {"qmatmul_i8", "qsoftmax_i8", "qnormalize_i8", "qdense_i8", "qconv2d_i8", "qbinary_i8", "qunary_i8", "gather"},
+    "int8": {f"{name}_i8" for name in "qmatmul qsoftmax qnormalize qdense qconv2d qbinary qunary".split()} | {"gather"},
 }  # fmt: skip
 
 

@@ -49,7 +49,7 @@ def test_heads_of_a_decomposed_block_are_permutations_of_reshapes() -> None:
     assert names.count("relax.permute_dims") == 3 and names.count("relax.strided_slice") == 2
     assert set(names) == {f"relax.{name}" for name in ("permute_dims", "strided_slice", "matmul", "reshape")}
     product = next(binding.var for binding in bindings(after["main"]) if op_name(binding.value) == "relax.matmul")
-    assert static_shape(product) == (1, 2, 5, 5), "its operands are permutations themselves, which FoldPermutes takes up"
+    assert static_shape(product) == (1, 2, 5, 5), "its operands are permutations, which FoldPermutes takes up"
 
 
 def test_functions_without_products_of_activations_are_left_alone() -> None:

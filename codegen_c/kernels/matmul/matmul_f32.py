@@ -157,7 +157,8 @@ def _tile(
         f"const float *x = &input[{first(stored.input(0), shape.depth)}];",
         *(f"const int32_t {name} = {first(kept, shape.columns)};" for name, kept in names.items()),
         sums.declaration(),
-        f"{prefix}_start(sums, {pixels * segment.vectors});",
+        f"static const float zeros[{segment.width}] = {{0.0f}};",
+        f"tvm_ext_tile_f32x{segment.lanes.count}_start(sums, zeros, {pixels}, {segment.vectors});",
         f"{prefix}_add(sums, x, {depth_step}, {place}, {column_step}, {element_step}, {shape.depth}, {pixels}, "
         f"{segment.vectors});",
         *sums.store(
