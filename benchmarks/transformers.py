@@ -3,8 +3,8 @@
     python benchmarks/transformers.py
 
 64 tokens, 64 wide, 8 heads; the scores of all heads take 32,768 elements. `whole` is the plan of fewest bytes in which
-they all lie there at once, and the fewest instructions; by rows is the least that `--ram` comes to. Instructions are
-counted in QEMU over one run; they are not cycles.
+they all lie there at once, and the fewest instructions; by rows is the least that `--ram` comes to. Tensors lie in one
+memory. Instructions are counted in QEMU over one run; they are not cycles.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import tvm_ext  # noqa: E402
 from benchmarks.measure.commit import stamped, write_result  # noqa: E402
 from tests.support.transformer_models import encoder_block  # noqa: E402
 from tvm_ext import BuildOptions  # noqa: E402
+from tvm_ext.core.options import Quantize  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results" / "transformers.json"
 PLATFORMS = ("cortex_m4", "cortex_m55")
@@ -55,7 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def built(platform: str, dtype: str, ram: int | None) -> dict[str, Any]:
     """Figures of one package, which computes what it says on both the host and the board."""
     samples = np.random.default_rng(0).standard_normal((6, 1, TOKENS, WIDTH)).astype(np.float32)
-    options = BuildOptions(quantize="int8" if dtype == "int8" else "none", ram=ram)
+    quantize: Quantize = "int8" if dtype == "int8" else "none"
+    options = BuildOptions(quantize=quantize, ram=ram, memories="default")
     with TemporaryDirectory(prefix="tvm_ext_") as name:
         model = Path(name) / "block.onnx"
         onnx.save(encoder_block(TOKENS, WIDTH, HEADS), model)

@@ -16,6 +16,7 @@ from relay_passes.dataflow import (
     map_dataflow,
     op_name,
     outputs,
+    permuted_axes,
     rebuild,
     static_shape,
     substitute,
@@ -93,7 +94,7 @@ class _Rewriter:
         if name in _RESHAPES and prod(static_shape(source)) == prod(shape):
             return self._reshaped(binding.var, source, shape)
         if name == "relax.permute_dims":
-            return self._permuted(binding.var, source, _axes(call), shape)
+            return self._permuted(binding.var, source, permuted_axes(call), shape)
         if name == "relax.take":
             return self._selected(binding, source, shape)
         if name == "relax.matmul" and len(shape) == 3 and all(arg in self.views for arg in call.args[:]):
@@ -113,7 +114,7 @@ class _Rewriter:
             return infer(relax.op.reshape(view.root, shape))
         return infer(relax.op.reshape(self._bind(f"{source.name}.permuted", _at_places(view)), shape))
 
-    def _permuted(self, var: relax.Var, source: relax.Var, axes: list[int], shape: Shape) -> relax.Expr:
+    def _permuted(self, var: relax.Var, source: relax.Var, axes: Shape, shape: Shape) -> relax.Expr:
         view, extents = self._view(source), static_shape(source)
         wide = [axis for axis, extent in enumerate(extents) if extent != 1]
         order = tuple(view.order[wide.index(axis)] for axis in axes if extents[axis] != 1)
@@ -181,11 +182,6 @@ def _at_places(view: _View) -> relax.Call:
 
 def _wide(shape: Shape) -> list[int]:
     return [extent for extent in shape if extent != 1]
-
-
-def _axes(permute: relax.Call) -> list[int]:
-    rank, axes = len(static_shape(permute.args[0])), permute.attrs.axes
-    return [int(axis) % rank for axis in axes] if axes is not None else list(reversed(range(rank)))
 
 
 def _shape(value: relax.Expr) -> Shape | None:
