@@ -9,7 +9,7 @@
 
 /* Columns [0, width) of a matrix, each element's side by side: elements lie `element_step` apart, columns
  * `column_step`. */
-TVM_EXT_INLINE void tvm_ext_matmul_f32x1_pack(float *restrict block, const float *matrix, int32_t column_step,
+TVM_EXT_INLINE void tvm_ext_matmul_f32x1_pack(float *block, const float *matrix, int32_t column_step,
                                               int32_t element_step, int32_t depth, int32_t width)
 {
     for (int32_t n = 0; n < width; ++n) {
