@@ -13,6 +13,7 @@ from benchmarks.measure.published import read_published
 from benchmarks.measure.records import Row, read_records
 from benchmarks.measure.tables import table
 from benchmarks.measure.tflite_table import files_table, operators_table
+from benchmarks.measure.transformer_blocks import transformers
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -283,6 +284,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     for block in (
         arenas, budgets, ways, monotonic, guide_costs, guide_plans, hierarchy, streams, tflm_reference, side_by_side,
         two_cores, pipelines, sweep, tflite_files, tflite_operators, fewer_bits,
+        transformers,
     )
 }  # fmt: skip
 """Name of a block in a document -> its text, which ends with a line break."""
