@@ -127,6 +127,12 @@ def static_shape(expr: relax.Expr) -> tuple[int, ...]:
     return tuple(int(dim) for dim in expr.ty.shape.values[:])
 
 
+def permuted_axes(permute: relax.Call) -> tuple[int, ...]:
+    """Axes of a permutation's operand in the order that its result has."""
+    rank, axes = len(static_shape(permute.args[0])), permute.attrs.axes
+    return tuple(int(axis) % rank for axis in axes) if axes is not None else tuple(reversed(range(rank)))
+
+
 def dict_attrs(*decisions: Decision) -> tvm.ir.DictAttrs:
     """Attributes of a new function, or call, that carries some decisions."""
     entries = {name: value for decision in decisions for name, value in decision.attributes().items()}

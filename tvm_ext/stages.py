@@ -33,9 +33,11 @@ from relay_passes.simplify.fold_batch_norm import FoldBatchNorm
 from relay_passes.simplify.fold_constants import FoldConstants
 from relay_passes.simplify.fold_pads import FoldPads
 from relay_passes.simplify.fold_permutes import FoldPermutes
+from relay_passes.simplify.merge_reshapes import MergeReshapes
 from relay_passes.simplify.move_integers import MoveIntegers
 from relay_passes.simplify.narrow_quantize import NarrowQuantize
 from relay_passes.simplify.recognize_normalizations import RecognizeNormalizations
+from relay_passes.simplify.simplify_softmax import SimplifySoftmax
 from relay_passes.simplify.slice_splits import SliceSplits
 from relay_passes.streams.stream_windows import StreamWindows
 from tvm_ext import guide
@@ -58,13 +60,18 @@ def quantizing(
     return [
         FoldConstants(),
         FoldBatchNorm(),
-        RecognizeNormalizations(),
+        *attention(),
         QuantizeInt8(
             data.samples, labels=data.labels, resets=data.resets, elementwise=backend_of(platform, options).elementwise,
             float_allowed=computes_floats(platform, options), float_io=options.io_type == "float32",
             min_snr_db=options.min_snr_db, bits=bits, activations=options.activations,
         ),
     ]  # fmt: skip
+
+
+def attention() -> list[tvm.transform.Pass]:
+    """Passes over float operators: attention and normalizations as every exporter writes them, to one form."""
+    return [SliceSplits(), MergeReshapes(), SimplifySoftmax(), RecognizeNormalizations()]
 
 
 def streaming(name: str, hop: int, axis: int | None) -> list[tvm.transform.Pass]:
@@ -100,10 +107,9 @@ def before_order(backend: CodegenBackend, options: BuildOptions) -> list[tvm.tra
         FoldConstants(),
         FoldBatchNorm(),
         FoldPads(),
-        RecognizeNormalizations(),
+        *attention(),
         NarrowQuantize(),
         DuplicateDequantize(),
-        SliceSplits(),
         # Operators that only move elements keep their layout, and quantized chains match once none stands in them.
         ExposeGathers(),
         MoveIntegers(),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from benchmarks.measure.block_parts import PROCESSORS
 from benchmarks.measure.tables import table
 
 RESULTS = Path(__file__).resolve().parent.parent / "results" / "fewer_bits.json"
-PROCESSORS = {"cortex_m4": "Cortex-M4", "cortex_m55": "Cortex-M55"}
 
 
 def fewer_bits() -> str:

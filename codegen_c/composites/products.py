@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 from math import prod
 from string import ascii_lowercase, ascii_uppercase
@@ -13,6 +14,7 @@ from codegen_c.composites.float_chain import after_anchor, inputs_of
 from codegen_c.composites.graph import Call, Composite, NoMatch
 from codegen_c.composites.quantized_chain import QuantizedChain
 from codegen_c.operators.attention import Matmul, MatmulShape, QMatmul
+from codegen_c.operators.scalar import Instruction, ScalarProgram
 
 Labels = tuple[str, str, str]
 """A letter for each axis of the two operands and of the result, as einsum names them."""
@@ -47,9 +49,24 @@ def float_product(composite: Composite, anchor: Call) -> tuple[Matmul, tuple[int
         return shape if isinstance(shape, NoMatch) else after  # type: ignore[return-value]
     builder, _ = after
     operator = Matmul(
-        inputs=inputs_of(composite, builder), outputs=composite.outputs, shape=shape, finish=builder.program()
-    )
+        inputs=inputs_of(composite, builder), outputs=composite.outputs, shape=shape,
+        finish=_with_factors(builder.program()),
+    )  # fmt: skip
     return operator, tuple(builder.inputs)
+
+
+def _with_factors(program: ScalarProgram) -> ScalarProgram:
+    """The program with products in place of quotients by numbers, which vectors of floats have."""
+
+    def factor(instruction: Instruction) -> Instruction:
+        if instruction.function != "divide" or instruction.operands[1].kind != "number":
+            return instruction
+        first, number = instruction.operands
+        is_usual = 1e-30 < abs(number.number) < 1e30
+        inverse = replace(number, number=1 / number.number) if is_usual else number
+        return Instruction(function="multiply", operands=(first, inverse)) if is_usual else instruction
+
+    return replace(program, instructions=tuple(map(factor, program.instructions)))
 
 
 def _scale(calls: tuple[Call, ...]) -> float | None:

@@ -41,7 +41,7 @@ static inline tvm_ext_f32x1 tvm_ext_f32x1_multiply(tvm_ext_f32x1 a, tvm_ext_f32x
 /* a < b ? b : a, which keeps a NaN of a. */
 static inline tvm_ext_f32x1 tvm_ext_f32x1_maximum(tvm_ext_f32x1 a, tvm_ext_f32x1 b)
 {
-    return a < b ? b : a;
+    return (a < b) ? b : a;
 }
 
 /* a * b + c. */

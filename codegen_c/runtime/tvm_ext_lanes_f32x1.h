@@ -16,9 +16,9 @@ TVM_EXT_INLINE int32_t tvm_ext_whole_f32x1(int32_t length)
 /* `count` floats, fewer than a vector has, and `fill` in the lanes behind them. */
 TVM_EXT_INLINE tvm_ext_f32x1 tvm_ext_load_part_f32x1(const float *source, int32_t count, float fill)
 {
-    float lanes[TVM_EXT_F32X1_LANES];
+    float lanes[TVM_EXT_F32X1_LANES] = {0.0f};
     for (int32_t i = 0; i < TVM_EXT_F32X1_LANES; ++i) {
-        lanes[i] = i < count ? source[i] : fill;
+        lanes[i] = (i < count) ? source[i] : fill;
     }
     return tvm_ext_f32x1_load(lanes);
 }
@@ -26,7 +26,7 @@ TVM_EXT_INLINE tvm_ext_f32x1 tvm_ext_load_part_f32x1(const float *source, int32_
 /* Writes the first `count` lanes. */
 TVM_EXT_INLINE void tvm_ext_store_part_f32x1(float *target, int32_t count, tvm_ext_f32x1 value)
 {
-    float lanes[TVM_EXT_F32X1_LANES];
+    float lanes[TVM_EXT_F32X1_LANES] = {0.0f};
     tvm_ext_f32x1_store(lanes, value);
     for (int32_t i = 0; i < count; ++i) {
         target[i] = lanes[i];
@@ -36,7 +36,7 @@ TVM_EXT_INLINE void tvm_ext_store_part_f32x1(float *target, int32_t count, tvm_e
 /* Sum of the lanes, the first ones first. */
 TVM_EXT_INLINE float tvm_ext_total_f32x1(tvm_ext_f32x1 value)
 {
-    float lanes[TVM_EXT_F32X1_LANES];
+    float lanes[TVM_EXT_F32X1_LANES] = {0.0f};
     tvm_ext_f32x1_store(lanes, value);
     float total = lanes[0];
     for (int32_t i = 1; i < TVM_EXT_F32X1_LANES; ++i) {
@@ -48,11 +48,11 @@ TVM_EXT_INLINE float tvm_ext_total_f32x1(tvm_ext_f32x1 value)
 /* Largest of the lanes. */
 TVM_EXT_INLINE float tvm_ext_largest_lane_f32x1(tvm_ext_f32x1 value)
 {
-    float lanes[TVM_EXT_F32X1_LANES];
+    float lanes[TVM_EXT_F32X1_LANES] = {0.0f};
     tvm_ext_f32x1_store(lanes, value);
     float largest = lanes[0];
     for (int32_t i = 1; i < TVM_EXT_F32X1_LANES; ++i) {
-        largest = largest < lanes[i] ? lanes[i] : largest;
+        largest = (largest < lanes[i]) ? lanes[i] : largest;
     }
     return largest;
 }

@@ -9,21 +9,13 @@
 
 /* Columns [0, width) of a matrix, each element's side by side: elements lie `element_step` apart, columns
  * `column_step`. */
-TVM_EXT_INLINE void tvm_ext_matmul_f32x1_pack(float *restrict block, const float *matrix, int32_t column_step,
+TVM_EXT_INLINE void tvm_ext_matmul_f32x1_pack(float *block, const float *matrix, int32_t column_step,
                                               int32_t element_step, int32_t depth, int32_t width)
 {
     for (int32_t n = 0; n < width; ++n) {
         for (int32_t c = 0; c < depth; ++c) {
             block[(c * width) + n] = matrix[(n * column_step) + (c * element_step)];
         }
-    }
-}
-
-/* Sums of up to 6 vectors, [pixels][vectors], from 0. */
-TVM_EXT_INLINE void tvm_ext_matmul_f32x1_start(tvm_ext_f32x1 *sums, int32_t count)
-{
-    for (int32_t i = 0; i < count; ++i) {
-        sums[i] = tvm_ext_f32x1_splat(0.0f);
     }
 }
 

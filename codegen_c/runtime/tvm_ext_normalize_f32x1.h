@@ -46,8 +46,8 @@ TVM_EXT_INLINE float tvm_ext_spread_f32x1(const float *x, int32_t length, float 
 }
 
 /* All vectors; weight, bias: one number for each element of a vector. */
-TVM_EXT_INLINE void tvm_ext_normalize_f32x1(const tvm_ext_normalize_f32_layer *layer, const float *input,
-                                            float *output, const float *weight, const float *bias)
+TVM_EXT_INLINE void tvm_ext_normalize_f32x1(const tvm_ext_normalize_f32_layer *layer, const float *input, float *output,
+                                            const float *weight, const float *bias)
 {
     const int32_t length = layer->length;
     const int32_t whole = tvm_ext_whole_f32x1(length);
@@ -57,11 +57,10 @@ TVM_EXT_INLINE void tvm_ext_normalize_f32x1(const tvm_ext_normalize_f32_layer *l
         const float mean = layer->is_centered ? tvm_ext_mean_f32x1(x, length) : 0.0f;
         const float factor = 1.0f / sqrtf(tvm_ext_spread_f32x1(x, length, mean) + layer->epsilon);
         for (int32_t k = 0; k < whole; k += TVM_EXT_F32X1_LANES) {
-            const tvm_ext_f32x1 distance =
-                tvm_ext_f32x1_subtract(tvm_ext_f32x1_load(&x[k]), tvm_ext_f32x1_splat(mean));
+            const tvm_ext_f32x1 distance = tvm_ext_f32x1_subtract(tvm_ext_f32x1_load(&x[k]), tvm_ext_f32x1_splat(mean));
             const tvm_ext_f32x1 scaled = tvm_ext_f32x1_multiply(distance, tvm_ext_f32x1_splat(factor));
-            tvm_ext_f32x1_store(&y[k],
-                                tvm_ext_f32x1_fma(scaled, tvm_ext_f32x1_load(&weight[k]), tvm_ext_f32x1_load(&bias[k])));
+            tvm_ext_f32x1_store(
+                &y[k], tvm_ext_f32x1_fma(scaled, tvm_ext_f32x1_load(&weight[k]), tvm_ext_f32x1_load(&bias[k])));
         }
         for (int32_t k = whole; k < length; ++k) {
             const float scaled = (x[k] - mean) * factor;

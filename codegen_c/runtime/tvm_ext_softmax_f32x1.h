@@ -70,8 +70,7 @@ TVM_EXT_INLINE void tvm_ext_softmax_f32x1(const float *input, float *output, int
         }
         const float factor = 1.0f / tvm_ext_total_f32x1(total);
         for (int32_t k = 0; k < whole; k += TVM_EXT_F32X1_LANES) {
-            tvm_ext_f32x1_store(
-                &y[k], tvm_ext_f32x1_multiply(tvm_ext_f32x1_load(&y[k]), tvm_ext_f32x1_splat(factor)));
+            tvm_ext_f32x1_store(&y[k], tvm_ext_f32x1_multiply(tvm_ext_f32x1_load(&y[k]), tvm_ext_f32x1_splat(factor)));
         }
         for (int32_t k = whole; k < length; ++k) {
             y[k] *= factor;

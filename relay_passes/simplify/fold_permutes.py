@@ -24,6 +24,7 @@ from relay_passes.dataflow import (
     op_name,
     operands,
     outputs,
+    permuted_axes,
     rebuild,
     static_shape,
     substitute,
@@ -93,7 +94,7 @@ class _Rewriter:
         if op_name(binding.value) != "relax.permute_dims" or not isinstance(binding.value.args[0], relax.Var):
             return False
         source, rank = binding.value.args[0], len(static_shape(binding.var))
-        axes = _axes(binding.value, rank)
+        axes = permuted_axes(binding.value)
         inner, before = self.stored.get(source, (source, tuple(range(rank))))
         self.stored[binding.var] = (inner, tuple(before[axis] for axis in axes))
         return True
@@ -162,11 +163,6 @@ def _placed(labels: list[str], axes: Axes) -> list[str]:
     for label, axis in zip(labels, axes, strict=True):
         found[axis] = label
     return found
-
-
-def _axes(permute: relax.Call, rank: int) -> Axes:
-    axes = permute.attrs.axes
-    return tuple(int(axis) % rank for axis in axes) if axes is not None else tuple(reversed(range(rank)))
 
 
 def _same_stacks(first: relax.Expr, second: relax.Expr) -> bool:

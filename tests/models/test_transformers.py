@@ -44,6 +44,17 @@ def test_an_encoder_block_is_integers_throughout(way: tuple[str, int | None], tm
         assert report["arena_bytes"] <= ram
 
 
+@pytest.mark.board
+@pytest.mark.parametrize("platform", some_of([], sweep=["cortex_m4", "cortex_m55"]))
+def test_a_float_block_by_rows(platform: str, tmp_path: Path) -> None:
+    """Scores divided as rows of them come; the whole does not fit."""
+    model = saved(models.encoder_block(16, 16, 2), tmp_path, "block")
+    options = BuildOptions(ram=3800, memories="default")
+    report = tvm_ext.build(tvm_ext.load(model), platform, tmp_path / "package", options).report
+    assert any("matmul_f32" in step["kernel"] and "softmax_f32_in_rows" in step["kernel"] for step in report["steps"])
+    assert all(report["verify"][on]["passed"] for on in ("host", "qemu")) and report["arena_bytes"] <= 3800
+
+
 @pytest.mark.parametrize("quantized", some_of([True], sweep=[False]))
 def test_a_decoder_by_tokens_gives_the_bits_of_the_whole(quantized: bool, tmp_path: Path) -> None:
     """Keys and values of the tokens before are kept from run to run; a reset begins another sequence."""

@@ -72,6 +72,7 @@ def _tflite(make: Callable[..., bytes], **options: Any) -> Source:
 
 
 _attention = _onnx(lambda: encoder_block(8, 16, 2), int8=True)
+_float_attention = _onnx(lambda: encoder_block(7, 18, 2))
 DEFAULT = BuildOptions()
 CALLER, STREAM = replace(DEFAULT, io="caller"), replace(DEFAULT, io="stream")
 BEGINS = np.arange(32, dtype=np.int8).reshape(1, 4, 1, 8)
@@ -116,6 +117,8 @@ KINDS: dict[str, Kind] = {
     ),
     "attention_dsp": Kind(source=_attention, platform=Platform.load("cortex_m4"), options=DEFAULT),
     "attention_helium": Kind(source=_attention, platform=Platform.load("cortex_m55"), options=DEFAULT),
+    "attention_m4": Kind(source=_float_attention, platform=Platform.load("cortex_m4"), options=DEFAULT),
+    "attention_m55": Kind(source=_float_attention, platform=Platform.load("cortex_m55"), options=DEFAULT),
     "audio": Kind(source=lambda folder: side_by_side(folder)[0], platform=Platform.load("cortex_m4"), options=DEFAULT),
 }
 

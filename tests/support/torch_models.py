@@ -40,6 +40,10 @@ def digits_network(folder: Path) -> nn.Module:
 
 def export(network: nn.Module, shape: tuple[int, ...], path: Path, **options: object) -> Path:
     """Writes the exported program of a network with one input."""
-    program = torch.export.export(network, (torch.zeros(shape),), **options)
-    torch.export.save(program, path)
+    return export_on(network, torch.zeros(shape), path, **options)
+
+
+def export_on(network: nn.Module, sample: torch.Tensor, path: Path, **options: object) -> Path:
+    """The same with an input of the sample's type."""
+    torch.export.save(torch.export.export(network, (sample,), **options), path)
     return path

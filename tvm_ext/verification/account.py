@@ -45,7 +45,7 @@ def account_for(compiled: Compiled, samples: Sequence[Sample], testimony: Testim
     judged: set[str] = set()
     states = reference.first_states(compiled.program)
     for sample, outputs, inner in zip(samples, testimony.outputs, testimony.inner, strict=True):
-        chain = _Chain(compiled=compiled, known=_known(compiled, {**inner, **outputs}, outputs), who=testimony.witness)
+        chain = _Chain(compiled=compiled, known=_known(compiled, {**outputs, **inner}, outputs), who=testimony.witness)
         states = chain.run({port.name: sample[port.source] for port in compiled.interface.inputs}, states)
         errors += chain.errors
         judged |= chain.judged
@@ -61,7 +61,10 @@ def account_for(compiled: Compiled, samples: Sequence[Sample], testimony: Testim
 
 
 def _known(compiled: Compiled, values: Sample, outputs: Sample) -> dict[str, Array]:
-    """The witness's tensors as the program stores them; outputs by the names under which the package gives them."""
+    """The witness's tensors as the program stores them; outputs by the names under which the package gives them.
+
+    values: by the module's names, among which another tensor may have the name of an output.
+    """
     program = compiled.program
     found: dict[str, Array] = {}
     for tensor in program.tensors.values():

@@ -6,12 +6,15 @@ and columns do not lie side by side, blocks of them are packed in scratch, for a
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from codegen_c.c_text.text import block, times
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.matmul.heads import head_by_head, sums_of
 from codegen_c.kernels.shared.finish import Finish
+from codegen_c.kernels.shared.lanes import SCALAR
 from codegen_c.kernels.shared.tile import (
     Accumulators,
     Blocking,
@@ -28,6 +31,8 @@ from codegen_c.operators.attention import Matmul
 
 SCRATCH = Parameter(name="scratch", ctype="uint8_t", role="scratch")
 PACK_INSTRUCTIONS = 4
+FLOATS = 4
+"""Vectors, and columns, of a tile of single floats."""
 
 
 def reference(operator: Matmul, inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -43,7 +48,8 @@ def reads_results_alike(operator: Matmul, target: Target) -> bool:
 
 
 def implement(operator: Matmul, target: Target, stored: StoredRows) -> Implementation:
-    shape, finish, blocking = operator.shape, Finish(program=operator.finish), native_blocking(target)
+    shape, finish = operator.shape, Finish(program=operator.finish)
+    blocking = _blocking(finish, target)
     packed = _packed_floats(operator, blocking)
     return Implementation(
         kernel=KERNEL.name,
@@ -69,6 +75,12 @@ def implement(operator: Matmul, target: Target, stored: StoredRows) -> Implement
         accumulation="c ascending",
         spatial=head_by_head(shape, len(operator.inputs) - 2),
     )
+
+
+def _blocking(finish: Finish, target: Target) -> Blocking:
+    """The processor's own; single floats where no vectors can be finished."""
+    native = native_blocking(target)
+    return native if finish.fits(native.lanes) else replace(native, lanes=SCALAR, vectors=FLOATS, pixels=FLOATS)
 
 
 def _is_packed(operator: Matmul, segment: ChannelRange) -> bool:
@@ -157,7 +169,8 @@ def _tile(
         f"const float *x = &input[{first(stored.input(0), shape.depth)}];",
         *(f"const int32_t {name} = {first(kept, shape.columns)};" for name, kept in names.items()),
         sums.declaration(),
-        f"{prefix}_start(sums, {pixels * segment.vectors});",
+        f"static const float zeros[{segment.width}] = {{0.0f}};",
+        f"tvm_ext_tile_f32x{segment.lanes.count}_start(sums, zeros, {pixels}, {segment.vectors});",
         f"{prefix}_add(sums, x, {depth_step}, {place}, {column_step}, {element_step}, {shape.depth}, {pixels}, "
         f"{segment.vectors});",
         *sums.store(

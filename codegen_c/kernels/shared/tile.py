@@ -177,7 +177,7 @@ class Accumulators:
         stores = [lanes.store("sum", str(v * lanes.count), self.name(p, v)) for v in range(self.segment.vectors)]
         finished = f"output[{_sum(place(p), 'k + j')}] = {finish.call('sum[j]', read)};"
         loop = [f"for (int32_t j = 0; j < {width}; ++j) {{", block(finished), "}"]
-        return ["{", block([f"float sum[{width}];", *stores, *loop]), "}"]
+        return ["{", block([f"float sum[{width}] = {{0.0f}};", *stores, *loop]), "}"]
 
 
 def pixel_place(first: str, p: int, pitch: str) -> str:

@@ -13,8 +13,9 @@
 #include "tvm_ext_conv2d_f32x1.h"
 #include "tvm_ext_f32x1.h"
 #include "tvm_ext_kernels.h"
+#include "tvm_ext_lanes_f32x1.h"
 #include "tvm_ext_layer.h"
-#include "tvm_ext_softmax_f32.h"
+#include "tvm_ext_softmax_f32x1.h"
 #include "tvm_ext_tile_f32x1.h"
 
 /* conv1, relu1: float32[1, 6, 6, 2] -> float32[1, 6, 6, 4]; kernel conv2d_f32. */
@@ -158,7 +159,7 @@ TVM_EXT_STEP void streamed_network_softmax(const float *input, float *output)
 {
     const int32_t count = 1;
     const int32_t length = 3;
-    tvm_ext_softmax_f32(input, output, count, length);
+    tvm_ext_softmax_f32x1(input, output, count, length);
 }
 
 /* conv1 by rows, in sequence_0. */

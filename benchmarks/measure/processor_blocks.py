@@ -1,0 +1,70 @@
+"""Blocks of the README on several processors, and on sweeps."""
+
+from __future__ import annotations
+
+from benchmarks.measure.block_parts import PROCESSORS, grouped, network_name, result
+from benchmarks.measure.tables import table
+
+
+def two_cores() -> str:
+    """Executed instructions of a run shared by two cores, and of the faster one alone; placements beside bounds."""
+    rows = [
+        (
+            f"`{board}`", network_name(network, dtype=True), grouped(found["makespan_instructions"]),
+            grouped(found["single_processor_instructions"]), f"{found['times_as_fast']:.2f}", grouped(found["signals"]),
+        )
+        for key, found in result("two_cores")["networks"].items()
+        for board, network in [key.split(":")]
+    ]  # fmt: skip
+    sizes = result("placement_bound")
+    graphs = [graph for size in sizes.values() for graph in size["problems"]]
+    above = [graph["above_bound"] for graph in graphs]
+    least, *_, most = sizes
+    heads = ("platform", "network", "two cores", "one core", "times as fast", "signals")
+    return (
+        f"{table(heads, rows)}\n"
+        f"Of {len(graphs)} random graphs of {least} to {most} operators {sum(one <= 0.05 for one in above)} are placed "
+        "within 5 % of the bound that is proved with\n"
+        f"ortools: {100 * sum(above) / len(above):.1f} % above it on average, {100 * max(above):.1f} % at most, in "
+        f"{max(graph['seconds'] for graph in graphs):.0f} s of a processor or less.\n"
+    )
+
+
+def pipelines() -> str:
+    """Executed instructions between successive outputs of a pipeline over two cores, and of each stage."""
+    rows = [
+        (
+            f"`{board}`", network_name(network, dtype=True),
+            *(grouped(one) for one in found["stage_instructions"].values()),
+            grouped(found["interval_instructions"]), f"{100 * found['above_stage']:.1f} %",
+            grouped(found["single_processor_instructions"]), f"{found['times_as_many']:.2f}",
+        )
+        for key, found in result("two_cores")["pipelines"].items()
+        for board, network in [key.split(":")]
+    ]  # fmt: skip
+    head = ("stage of cpu0", "stage of cpu1", "between outputs", "above the longer stage", "one core", "times as many")
+    return table(("platform", "network", *head), rows)
+
+
+def sweep() -> str:
+    """Seconds of estimates, and how they compare with full builds."""
+    found = result("sweep")
+    full, again = found["full"], found["second_run"]
+    candidates, platforms = grouped(found["candidates"]), [PROCESSORS[one] for one in found["platforms"]]
+    rows = [
+        (
+            f"estimate of one of {candidates} candidates on {' and '.join(platforms)}, mean",
+            f"{found['cpu_s']['mean']} s",
+        ),
+        ("the longest", f"{found['cpu_s']['most']} s"),
+        (f"a second sweep over all {grouped(found['rows'])}, from the cache", f"{again['cpu_s']} s"),
+        ("a full build, run on the board, mean", f"{full['cpu_s']} s"),
+        (f"full builds, of {full['built']}, whose RAM is the estimate's", grouped(full["ram_equal"])),
+        ("those whose flash is", grouped(full["flash_equal"])),
+        *(
+            (f"rank correlation of instructions, {PROCESSORS[one]}", str(full["rank_correlation"][one]))
+            for one in found["platforms"]
+        ),
+        ("a sweep that is killed and taken up again", "the same" if found["same_after_kill"] else "other figures"),
+    ]
+    return table(("figure", "seconds of CPU, or count"), rows)

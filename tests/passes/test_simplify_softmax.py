@@ -1,0 +1,84 @@
+"""SimplifySoftmax: scores without guards of vectors that are -inf throughout, factors behind their product."""
+
+from __future__ import annotations
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.script import ir as I
+from tvm.script import relax as R
+
+from relay_passes.simplify.simplify_softmax import SimplifySoftmax
+from tests.passes.modules import without_spans
+from tests.support.virtual_machine import run
+
+
+def check(before: tvm.IRModule, expected: tvm.IRModule) -> None:
+    after = SimplifySoftmax()(before)
+    relax.analysis.well_formed(after)
+    tvm.ir.assert_structural_equal(without_spans(after), without_spans(expected), map_free_vars=True)
+
+
+@I.ir_module
+class Guarded:
+    @R.function
+    def main(q: R.Tensor((2, 3, 4), "float32"), k: R.Tensor((2, 4, 3), "float32")):
+        with R.dataflow():
+            scores = R.matmul(R.multiply(q, R.const(0.5, "float32")), R.multiply(k, R.const(0.5, "float32")))
+            shares = R.nn.softmax(scores)
+            some = R.astype(R.logical_not(R.equal(scores, R.const(-np.inf, "float32"))), "int8")
+            none = R.logical_not(R.astype(R.max(some, axis=[-1], keepdims=True), "bool"))
+            y = R.where(none, R.full_like(shares, R.const(0.0, "float32")), shares)
+            R.output(y)
+        return y
+
+
+def test_attention_as_pytorch_decomposes_it() -> None:
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(q: R.Tensor((2, 3, 4), "float32"), k: R.Tensor((2, 4, 3), "float32")):
+            with R.dataflow():
+                scores = R.multiply(R.matmul(q, k), R.const(0.25, "float32"))
+                y = R.nn.softmax(scores)
+                R.output(y)
+            return y
+
+    check(Guarded, Expected)
+    random = np.random.default_rng(0)
+    q, k = (random.standard_normal(shape).astype("float32") for shape in ((2, 3, 4), (2, 4, 3)))
+    np.testing.assert_allclose(run(SimplifySoftmax()(Guarded), q, k), run(Guarded, q, k), rtol=1e-5)
+
+
+def test_scores_that_may_be_left_out_keep_their_guard() -> None:
+    """They come as an activation; or a constant mask leaves a vector nothing."""
+
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(scores: R.Tensor((1, 2), "float32")):
+            with R.dataflow():
+                shares = R.nn.softmax(scores)
+                some = R.astype(R.logical_not(R.equal(scores, R.const(-np.inf, "float32"))), "int8")
+                none = R.logical_not(R.astype(R.max(some, axis=[-1], keepdims=True), "bool"))
+                y = R.where(none, R.full_like(shares, R.const(0.0, "float32")), shares)
+                R.output(y)
+            return y
+
+    check(Before, Before)
+
+
+def test_a_factor_of_one_side_and_one_that_others_read_stay() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(q: R.Tensor((3, 4), "float32"), k: R.Tensor((4, 3), "float32")):
+            with R.dataflow():
+                half = R.multiply(q, R.const(0.5, "float32"))
+                one = R.matmul(half, k)
+                both = R.matmul(half, R.multiply(k, R.const(0.5, "float32")))
+                y = R.add(one, both)
+                R.output(y)
+            return y
+
+    check(Before, Before)
