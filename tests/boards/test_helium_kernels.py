@@ -15,7 +15,7 @@ from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
 from codegen_c.kernels.contract import Implementation, StoredRows
 from codegen_c.operators.kinds import Operator
 from codegen_c.program.interface import Interface, Port
-from tests.boards.toy import build_elf, write_texts
+from tests.boards.toy import build_elf, write_texts, write_toy
 from tests.kernels.harness import source_text
 from tests.kernels.helium import M55, implementation
 from tests.kernels.helium_attention_samples import SAMPLES as ATTENTION_SAMPLES
@@ -45,6 +45,54 @@ def test_a_frame_pointer_leaves_registers_enough(tmp_path: Path) -> None:
     inputs = [elements(tensor, 7 + index) for index, tensor in enumerate(operator.inputs)]
     result = run_on_board(tmp_path, operator, chosen, inputs, flags=("-fno-omit-frame-pointer",))
     np.testing.assert_array_equal(result.outputs[0]["y"], chosen.reference(inputs)[0])
+
+
+ONE_BY_ONE = """#include "toy.h"
+#include "tvm_ext_f32x4.h"
+static float input[8];
+static float output[8];
+float *toy_x(void) { return input; }
+const float *toy_y(void) { return output; }
+
+__attribute__((noipa)) static void rows(const float *x, const float *columns, float *y, int32_t count)
+{
+    for (int32_t m = 0; m < count; ++m) {
+        tvm_ext_f32x4 sums = tvm_ext_f32x4_splat(0.0f);
+        for (int32_t c = 0; c < 8; ++c) {
+            sums = tvm_ext_f32x4_fma_n(x[8 * m + c], tvm_ext_f32x4_load(&columns[4 * c]), sums);
+        }
+        float sum[4] = {0.0f};
+        tvm_ext_f32x4_store(&sum[0], sums);
+        for (int32_t j = 0; j < 4; ++j) {
+            y[4 * m + j] = sum[j] / 3.0f;
+        }
+    }
+}
+
+int32_t toy_run(void)
+{
+    static float twice[16];
+    static float columns[32];
+    for (int32_t i = 0; i < 32; ++i) {
+        twice[i % 16] = input[i % 8];
+        columns[i] = (float)i;
+    }
+    rows(twice, columns, output, 2);
+    return 0;
+}
+"""
+
+
+def test_floats_of_a_vector_are_read_behind_its_store(tmp_path: Path) -> None:
+    """GCC 12 takes vst1q_f32 for a store of 4 bytes, and read the last lane before it was written."""
+    platform = Platform.load("cortex_m55")
+    toy = write_toy(tmp_path, platform)
+    headers = ("tvm_ext_f32x4.h", "tvm_ext_kernels.h")
+    write_texts(tmp_path, {"toy.c": ONE_BY_ONE, **{name: HEADERS[name].read_text() for name in headers}})
+    result = run_qemu(build_elf(tmp_path, platform, tmp_path / "build"), platform, toy.interface, [toy.sample])
+    (x,) = toy.sample.values()
+    expected = x.reshape(8) @ np.arange(32, dtype=np.float32).reshape(8, 4) / 3
+    np.testing.assert_allclose(result.outputs[0]["out"].reshape(2, 4), [expected, expected], rtol=1e-5)
 
 
 def run_on_board(
