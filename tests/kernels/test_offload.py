@@ -58,7 +58,7 @@ def target(**kinds: dict[str, Any]) -> Target:
 
 
 def has_one_type(operator: Operator) -> bool:
-    return operator.inputs[0].dtype == operator.output.dtype
+    return {tensor.dtype for tensor in operator.inputs} == {operator.output.dtype}
 
 
 def run(implementations: Sequence[Implementation], operators: Sequence[Operator], early: int, seed: int) -> None:

@@ -45,16 +45,16 @@ static inline tvm_ext_f32x4 tvm_ext_f32x4_multiply(tvm_ext_f32x4 a, tvm_ext_f32x
     return vmulq_f32(a, b);
 }
 
-/* a < b ? b : a, which keeps a NaN of a. */
+/* a < b ? b : a, which keeps a NaN of a; as b > a, for Helium's "less" is true of a NaN, too. */
 static inline tvm_ext_f32x4 tvm_ext_f32x4_maximum(tvm_ext_f32x4 a, tvm_ext_f32x4 b)
 {
-    return vpselq_f32(b, a, vcmpltq_f32(a, b));
+    return vpselq_f32(b, a, vcmpgtq_f32(b, a));
 }
 
 /* b < a ? b : a, which keeps a NaN of a. */
 static inline tvm_ext_f32x4 tvm_ext_f32x4_minimum(tvm_ext_f32x4 a, tvm_ext_f32x4 b)
 {
-    return vpselq_f32(b, a, vcmpltq_f32(b, a));
+    return vpselq_f32(b, a, vcmpgtq_f32(a, b));
 }
 
 /* a * b + c. */
