@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
 from functools import cache
 
 import tvm
 from tvm import relax
 
-from codegen_c.backend.byoc import codegen_options
+from codegen_c.backend.tvm_regions import Submit, codegen_options, planning_by
 from tvm_ext.calibration import Source
 from tvm_ext.core.decisions.models import KeptStates, ModelOrigin, PortNames
 from tvm_ext.core.errors import BadOptions
@@ -19,6 +20,8 @@ from tvm_ext.fitting.fitter import Way
 from tvm_ext.load import load
 from tvm_ext.model_forms import Forms, calibration_of, forms_of
 from tvm_ext.pipeline import fitter_of
+from tvm_ext.services.choose import check_services, opened_services
+from tvm_ext.services.job import Job, OpenServices
 from tvm_ext.stages import passes
 from tvm_ext.tvm_place import PlacedModule, Placing, is_placed, lowering, placed_module, refuse_options, with_own_code
 
@@ -29,19 +32,26 @@ def relax_pipeline(
     *,
     calibration: Source | None = None,
     placing: Placing | None = None,
+    jobs: int = 1,
+    executor: Executor | None = None,
+    scheduler: str | None = None,
 ) -> tvm.transform.Pass:
     """For `tvm.compile(mod, target, relax_pipeline=...)`: regions run as our C, the rest as TVM compiles it.
 
     placing: where the platform has processors of `kind = "tvm"`, or times are measured, choices of placing operators on
-    them, or on TVM's own code for this machine; a module that `place` has placed keeps what it says.
+    them, or on TVM's own code for this machine; a module that `place` has placed keeps what it says. jobs: processes
+    that plan regions at once, and compile a model in several ways where it has to be made to fit; executor and
+    scheduler as those of `build`. What comes of it is the same for any number of them.
     """
     board = Platform.load(platform) if isinstance(platform, str) else platform
     chosen = options or BuildOptions()
     _refuse_options(chosen)
+    check_services(jobs, executor, scheduler)
     board = with_own_code(board, chosen, placing)
-    if chosen.tvm_processors_of(board):
-        return _placing_pipeline(board, chosen, calibration, placing or Placing())
-    if placing is not None:
+    is_shared = bool(chosen.tvm_processors_of(board))
+    if is_shared:
+        refuse_options(board, chosen)
+    if placing is not None and not is_shared:
         raise BadOptions(
             f'placing: {board.name} has no processor of kind = "tvm" in use; add one, leave it out, or have TVM\'s own '
             "code for this machine measured: Placing(measure=True), on a platform of this machine."
@@ -49,20 +59,34 @@ def relax_pipeline(
 
     @tvm.transform.module_pass(opt_level=0, name=f"tvm_ext.{board.name}")
     def pipeline(mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
-        loaded_forms = _forms(mod, board, chosen, calibration)
-        forms = cache(lambda quantize: _with_states_as_ports(loaded_forms(quantize)))
-        decides = chosen.ram is not None or chosen.quantize == "auto"
-        decided = fit(fitter_of(forms, board, chosen), board, chosen)[1] if decides else None
-        way = decided or Way(method="whole", options=chosen)
-        loaded = forms(way.options.quantize)
-        prefix = chosen.name or ModelOrigin.read(loaded).name
-        stages = passes(board, way.options, prefix, way.memory_pass)
-        generate = relax.transform.RunCodegen(codegen_options(board, way.options))
-        lowered = tvm.transform.Sequential([*stages, generate])(loaded)
-        lowered = lowered.without_attr("const_name_to_constant")  # they stand in the C text already
-        return relax.get_pipeline("default_build")(lowered)
+        with opened_services(jobs, executor, scheduler) as services, planning_by(_submitting(services)):
+            if is_shared:
+                return _shared(mod, board, chosen, calibration, placing or Placing())
+            return _as_regions(mod, board, chosen, calibration, services)
 
     return pipeline
+
+
+def _submitting(services: OpenServices | None) -> Submit | None:
+    return services and (lambda function, inputs: services.submit(Job(function=function, inputs=inputs)))
+
+
+def _as_regions(
+    mod: tvm.IRModule, board: Platform, chosen: BuildOptions, calibration: Source | None, services: OpenServices | None
+) -> tvm.IRModule:
+    """The module with its regions as our C."""
+    loaded_forms = _forms(mod, board, chosen, calibration)
+    forms = cache(lambda quantize: _with_states_as_ports(loaded_forms(quantize)))
+    decides = chosen.ram is not None or chosen.quantize == "auto"
+    decided = fit(fitter_of(forms, board, chosen, services), board, chosen)[1] if decides else None
+    way = decided or Way(method="whole", options=chosen)
+    loaded = forms(way.options.quantize)
+    prefix = chosen.name or ModelOrigin.read(loaded).name
+    stages = passes(board, way.options, prefix, way.memory_pass)
+    generate = relax.transform.RunCodegen(codegen_options(board, way.options))
+    lowered = tvm.transform.Sequential([*stages, generate])(loaded)
+    lowered = lowered.without_attr("const_name_to_constant")  # they stand in the C text already
+    return relax.get_pipeline("default_build")(lowered)
 
 
 def place(
@@ -91,19 +115,14 @@ def place(
     return placed_module(loaded, board, chosen, placing or Placing())
 
 
-def _placing_pipeline(
-    board: Platform, chosen: BuildOptions, calibration: Source | None, placing: Placing
-) -> tvm.transform.Pass:
-    refuse_options(board, chosen)
-
-    @tvm.transform.module_pass(opt_level=0, name=f"tvm_ext.{board.name}")
-    def pipeline(mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
-        if is_placed(mod):
-            return lowering(board, chosen, chosen.name or ModelOrigin.read(mod).name)(mod)
-        placed = place(mod, board, chosen, calibration=calibration, placing=placing)
-        return placed.pipeline(placed.module)
-
-    return pipeline
+def _shared(
+    mod: tvm.IRModule, board: Platform, chosen: BuildOptions, calibration: Source | None, placing: Placing
+) -> tvm.IRModule:
+    """The module shared among our C and TVM's processors; one that is placed keeps what it says."""
+    if is_placed(mod):
+        return lowering(board, chosen, chosen.name or ModelOrigin.read(mod).name)(mod)
+    placed = place(mod, board, chosen, calibration=calibration, placing=placing)
+    return placed.pipeline(placed.module)
 
 
 def _forms(mod: tvm.IRModule, board: Platform, chosen: BuildOptions, calibration: Source | None) -> Forms:

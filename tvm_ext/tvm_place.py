@@ -17,7 +17,8 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from codegen_c.backend.byoc import CODEGEN, codegen_options
+from codegen_c.backend.byoc import CODEGEN
+from codegen_c.backend.tvm_regions import codegen_options
 from codegen_c.composites.lower_operator import lower_operator
 from codegen_c.costs.predict import time_model
 from relay_passes.analysis.processor_costs import ProcessorCosts

@@ -2,43 +2,27 @@
 
 from __future__ import annotations
 
-import json
-import re
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-import tvm
-import tvm_ffi
 from tvm import relax
 
 from codegen_c.arena.bound import shared_bytes
-from codegen_c.arena.plan import check_capacity
-from codegen_c.backend.build import Compiled, compile_region
 from codegen_c.backend.columns import COLUMNS, ROWS, columns_of
 from codegen_c.composites.lower_operator import Lower, Lowered, lower_operator
 from codegen_c.composites.scalar_calls import ELEMENTWISE
 from codegen_c.costs.learned_cost import LearnedCost
 from codegen_c.costs.predict import constants_read, input_read, scratch_accessed
 from codegen_c.costs.step_features import modelled
-from codegen_c.emit.banner import Origin
-from codegen_c.emit.tvm_entry import emit_tvm_entry
 from codegen_c.kernels.contract import Implementation, Refusal, StoredRows, Target
 from codegen_c.operators.kinds import TensorType
 from codegen_c.program.sequences import in_sequence, row_reader
 from codegen_c.program.tensors import Tensor
 from tvm_ext.core.alignment import aligned
 from tvm_ext.core.columns import ColumnOperator
-from tvm_ext.core.decisions.composites import Symbol
 from tvm_ext.core.operator_costs import CallCost, Footprint
-from tvm_ext.core.options import BuildOptions
-from tvm_ext.core.platform import HOST_TOOLCHAIN, Platform
-from tvm_ext.core.processes.at_once import at_once
 from tvm_ext.core.row_sequence import RowAccumulation, RowOperator
-from tvm_ext.core.toolchain import compile_objects
 
 CODEGEN = "tvm_ext"
 MOST_ROWS = 1 << 14
@@ -174,56 +158,3 @@ def _accumulation(implementation: Implementation) -> RowAccumulation | None:
 
 def _tensor(name: str, kind: TensorType) -> Tensor:
     return Tensor(name=name, source=name, shape=kind.shape, dtype=kind.dtype, memory="")
-
-
-def codegen_options(platform: Platform, options: BuildOptions) -> dict[str, dict[str, str]]:
-    """`target_options` of RunCodegen, by which `relax.ext.tvm_ext` learns what it compiles for."""
-    chosen = {"optimize": options.optimize, "io": options.io, "ram": options.limit_bytes(platform)}
-    chosen["least_scratch"] = options.least_scratch
-    return {CODEGEN: {"platform": platform.to_json(), "options": json.dumps(chosen)}}
-
-
-@tvm_ffi.register_global_func(f"relax.ext.{CODEGEN}", override=True)
-def compile_for_tvm(
-    functions: Sequence[relax.Function], options: Mapping[str, Any], constant_names: Mapping[Any, str]
-) -> list[tvm.runtime.Module]:
-    """Region functions -> one object file each, compiled for the host, with the symbols TVM's VM calls.
-
-    functions carry a `Symbol`; options are those of `codegen_options`; constants stay in the C text, so
-    constant_names is not needed. While compilers are at work on regions, the next ones are planned.
-    """
-    platform = Platform.from_json(str(options["platform"]))
-    build_options = BuildOptions(**json.loads(str(options["options"])))
-    with at_once(None) as threads:
-        objects = [threads.submit(_object, _compiled(region, platform, build_options)) for region in functions]
-        return [one.result() for one in objects]
-
-
-def _compiled(region: relax.Function, platform: Platform, options: BuildOptions) -> Compiled:
-    symbol = Symbol.read(region).name
-    origin = Origin(generator="tvm_ext", model=symbol, sha256="", platform=platform.name)
-    model = re.sub(r"\W", "_", symbol).lower()
-    compiled = compile_region(region, platform, options, origin, model=model)
-    check_capacity(compiled.program, compiled.plan, platform, {platform.activations: options.limit_bytes(platform)})
-    return compiled
-
-
-def _object(compiled: Compiled) -> tvm.runtime.Module:
-    """One translation unit of all sources, so that TVM gets one object with one public symbol."""
-    sources = compiled.sources()
-    symbol = compiled.program.name
-    with tempfile.TemporaryDirectory(prefix="tvm_ext_") as name:
-        folder = Path(name)
-        for file_name, text in sources.items():
-            (folder / file_name).write_text(text, encoding="utf-8")
-        unit = folder / "tvm_ext_entry.c"
-        unit.write_text(emit_tvm_entry(compiled.interface, symbol, sorted(sources)), encoding="utf-8")
-        includes = [Path(tvm_ffi.libinfo.find_include_path()), Path(tvm_ffi.libinfo.find_dlpack_include_path())]
-        (built,) = compile_objects(
-            [unit],
-            folder / "objects",
-            HOST_TOOLCHAIN,
-            flags=["-fPIC", "-fvisibility=hidden", "-Wno-error"],
-            include_dirs=[folder, *includes],
-        )
-        return tvm.runtime.load_static_library(str(built), [symbol])

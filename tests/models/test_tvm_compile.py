@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from onnx import helper
 from tvm import relax
 
 import tvm_ext
+from codegen_c.backend import tvm_regions
 from tests.support.onnx_models import SMALL_MODELS, model_of, saved, weights
 from tests.support.packages import assert_close
 from tests.support.refusing import refuse
@@ -112,6 +114,51 @@ def test_what_no_kernel_takes_is_left_to_tvm(tmp_path: Path, monkeypatch: pytest
     assert_close(dict(zip(expected, found, strict=True)), expected)
     assert [name for name in called if name.startswith("mixed")] == ["mixed_region", "mixed_region_2"]
     assert len(called) > 2
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_regions_planned_by_services_are_the_same(fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four regions with TVM's CumSum between: by this process, by an executor that does each, and by one that fails."""
+    refuse(monkeypatch, "cumsum")
+    steps = [(f"x{i}", f"w{i}", f"m{i}", f"x{i + 1}") for i in range(4)]
+    nodes = [
+        node for x, w, m, y in steps for node in (NODE("MatMul", [x, w], [m]), NODE("CumSum", [m, "axis"], [y]))
+    ]  # fmt: skip
+    constants = {f"w{i}": weights(6, 6) + np.float32(i) for i in range(4)} | {"axis": np.array(1)}
+    mod = tvm_ext.load(saved(model_of(nodes, {"x0": (1, 6)}, ["x4"], constants), tmp_path, "several"))
+    if fails:
+        monkeypatch.setattr(tvm_regions.region_job, "__name__", "nothing_of_this_name")
+    written: list[dict[str, object]] = []
+    real = tvm_regions._object
+    monkeypatch.setattr(tvm_regions, "_object", lambda *of: (written[-1].update([of]), real(*of))[1])
+    done: list[bool] = []
+    for executor in (None, Counting(done)):
+        written.append({})
+        tvm.compile(mod, target="llvm", relax_pipeline=tvm_ext.relax_pipeline("host", executor=executor))
+    assert done == [not fails] * 3
+    assert len(written[0]) == 4
+    assert written[0] == written[1]
+
+
+class Counting(Executor):
+    """Does at once what it is given, and keeps if it came to an end."""
+
+    def __init__(self, done: list[bool]) -> None:
+        self._done = done
+
+    def submit(self, fn: Callable[..., bytes], /, *args: object, **kwargs: object) -> Future[bytes]:
+        future = Future[bytes]()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        self._done.append(future.exception() is None)
+        return future
+
+
+def test_jobs_that_are_none_are_refused() -> None:
+    with pytest.raises(errors.BadOptions, match="jobs = 0"):
+        tvm_ext.relax_pipeline("host", jobs=0)
 
 
 def test_errors_come_through_as_what_they_are(tmp_path: Path) -> None:

@@ -1,0 +1,123 @@
+"""Regions inside TVM: each is planned, and its C compiled to an object with one symbol, which TVM's machine calls.
+
+Regions do not depend on each other: while compilers are at work on some, the next ones are planned, by services too
+where there are any.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import relax
+
+from codegen_c.arena.plan import check_capacity
+from codegen_c.backend.build import compile_region
+from codegen_c.backend.byoc import CODEGEN
+from codegen_c.emit.banner import Origin
+from codegen_c.emit.tvm_entry import emit_tvm_entry
+from tvm_ext.core.decisions.composites import Symbol
+from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.platform import HOST_TOOLCHAIN, Platform
+from tvm_ext.core.processes.at_once import at_once
+from tvm_ext.core.toolchain import compile_objects
+
+Submit = Callable[[str, tuple[bytes, ...]], Future[bytes]]
+"""Hands a call over, `package.module.function` and its inputs: its result to come."""
+Texts = Mapping[str, str]
+"""C of a region, by file."""
+
+_ENTRY = "tvm_ext_entry.c"
+_SUBMIT = ContextVar[Submit | None]("_SUBMIT", default=None)
+
+
+def codegen_options(platform: Platform, options: BuildOptions) -> dict[str, dict[str, str]]:
+    """`target_options` of RunCodegen, by which `relax.ext.tvm_ext` learns what it compiles for."""
+    chosen = {"optimize": options.optimize, "io": options.io, "ram": options.limit_bytes(platform)}
+    chosen["least_scratch"] = options.least_scratch
+    return {CODEGEN: {"platform": platform.to_json(), "options": json.dumps(chosen)}}
+
+
+@contextmanager
+def planning_by(submit: Submit | None) -> Generator[None]:
+    """Regions that are compiled inside are planned by services, too; None: by this process alone."""
+    before = _SUBMIT.set(submit)
+    try:
+        yield
+    finally:
+        _SUBMIT.reset(before)
+
+
+@tvm_ffi.register_global_func(f"relax.ext.{CODEGEN}", override=True)
+def compile_for_tvm(
+    functions: Sequence[relax.Function], options: Mapping[str, Any], constant_names: Mapping[Any, str]
+) -> list[tvm.runtime.Module]:
+    """Region functions -> one object file each, compiled for the host, with the symbols TVM's VM calls.
+
+    functions carry a `Symbol`; options are those of `codegen_options`; constants stay in the C text, so
+    constant_names is not needed.
+    """
+    platform, chosen = str(options["platform"]), str(options["options"])
+    symbols = [Symbol.read(region).name for region in functions]
+    with at_once(None) as threads:
+        planned = zip(symbols, _planned(functions, platform, chosen), strict=True)
+        objects = [threads.submit(_object, symbol, texts) for symbol, texts in planned]
+        return [one.result() for one in objects]
+
+
+def _planned(functions: Sequence[relax.Function], platform: str, options: str) -> Iterator[Texts]:
+    """C of each region, in order. What no service has begun is planned here, and so is what fails there."""
+    submit, waiting = _SUBMIT.get(), dict[int, Future[bytes]]()
+    if submit is not None:
+        for index in range(1, len(functions)):
+            region = tvm.ir.save_json(functions[index]).encode()
+            inputs = (region, platform.encode(), options.encode())
+            waiting[index] = submit(f"{__name__}.{region_job.__name__}", inputs)
+    for index, region in enumerate(functions):
+        ahead = waiting.get(index)
+        if ahead is None or ahead.cancel() or ahead.exception() is not None:
+            yield region_texts(region, platform, options)
+        else:
+            yield json.loads(ahead.result())
+
+
+def region_job(region: bytes, platform: bytes, options: bytes) -> bytes:
+    """C of a region as JSON, by file. region: a function, as JSON; the others as `codegen_options` has them."""
+    return json.dumps(region_texts(tvm.ir.load_json(region.decode()), platform.decode(), options.decode())).encode()
+
+
+def region_texts(region: relax.Function, platform: str, options: str) -> Texts:
+    """C of a region, with an entry that includes all of it. Raises UnsupportedModel, DoesNotFit."""
+    board, chosen = Platform.from_json(platform), BuildOptions(**json.loads(options))
+    symbol = Symbol.read(region).name
+    origin = Origin(generator="tvm_ext", model=symbol, sha256="", platform=board.name)
+    compiled = compile_region(region, board, chosen, origin, model=re.sub(r"\W", "_", symbol).lower())
+    check_capacity(compiled.program, compiled.plan, board, {board.activations: chosen.limit_bytes(board)})
+    sources = compiled.sources()
+    return {**sources, _ENTRY: emit_tvm_entry(compiled.interface, compiled.program.name, sorted(sources))}
+
+
+def _object(symbol: str, texts: Texts) -> tvm.runtime.Module:
+    """One translation unit of all sources, so that TVM gets one object with one public symbol."""
+    with tempfile.TemporaryDirectory(prefix="tvm_ext_") as name:
+        folder = Path(name)
+        for file_name, text in texts.items():
+            (folder / file_name).write_text(text, encoding="utf-8")
+        includes = [Path(tvm_ffi.libinfo.find_include_path()), Path(tvm_ffi.libinfo.find_dlpack_include_path())]
+        (built,) = compile_objects(
+            [folder / _ENTRY],
+            folder / "objects",
+            HOST_TOOLCHAIN,
+            flags=["-fPIC", "-fvisibility=hidden", "-Wno-error"],
+            include_dirs=[folder, *includes],
+        )
+        return tvm.runtime.load_static_library(str(built), [symbol])
