@@ -83,7 +83,8 @@ def measure(path: Path, name: str, *, on_board: bool) -> Row:
                 found = [session.run(sample) for sample in samples]
             found += list(package.run_board(samples).outputs) if on_board else []
     except TvmExtError as error:
-        return Row(file=name, verdict="refused", reason=str(error).split("\n", 1)[-1].strip()[:500])
+        reason = str(error).split("\n", 1)[-1].replace(str(path), path.name).strip()
+        return Row(file=name, verdict="refused", reason=reason[:500])
     pairs = [(one[key], other[key]) for one, other in zip(found, expected * 2, strict=False) for key in other]
     differing = sum(differences(one, other) for one, other in pairs)
     elements = sum(other.size for _, other in pairs)

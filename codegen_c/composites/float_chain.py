@@ -1,4 +1,4 @@
-"""What stands behind the anchor of a float composite: a bias, and operators element by element."""
+"""Finish of a float composite, behind its anchor: a bias, and operators element by element."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def _inverse_roots(value: relax.Expr, values: Mapping[relax.Var, relax.Expr]) ->
 
 
 def _length(value: relax.Expr, root: relax.Call, values: Mapping[relax.Var, relax.Expr]) -> _Core | None:
-    """What `value` is divided by, if that is the root of the mean of its squares and a number."""
+    """Divisor of `value`, if that is the root of the mean of its squares and a number."""
     for total in _calls(root.args[0], values, "relax.add"):
         for mean, number in (total.args[:], total.args[:][::-1]):
             epsilon = _number(number)
