@@ -17,7 +17,7 @@ from tvm_ext.frontends.refusals import Refused
 
 
 class KnownOperators:
-    """What is known about the operators of one model. functions: the model's own, by domain and name."""
+    """Operators of one model, as far as they are known. functions: its own, by domain and name."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self.functions = {(function.domain, function.name): function for function in model.functions}
