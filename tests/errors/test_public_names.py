@@ -76,3 +76,19 @@ assert sys.modules["torch"] is other
 """
     result = python(code)
     assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("arguments", ["", "with_torch=True"])
+def test_a_command_imports_tvm_without_what_it_has_for_gpus(arguments: str) -> None:
+    """Both meet errors in there, whose backtraces cost the symbols of all libraries."""
+    code = f"""
+import os, sys
+from tvm_ext.tvm_alone import import_tvm_alone
+before = dict(os.environ)
+import_tvm_alone({arguments})
+assert dict(os.environ) == before
+print("loaded:", *{{"tvm.backend.cuda.op", "tvm.runtime.disco"}} & set(sys.modules))
+"""
+    result = python(code)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[-1] == "loaded:"

@@ -16,8 +16,7 @@ def import_tvm_for(file: Path) -> None:
     """
     gc.disable()
     try:
-        if file.suffix.lower() != ".pt2":
-            import_tvm_alone()
+        import_tvm_alone(with_torch=file.suffix.lower() == ".pt2")
         for module in ("tvm_ext.tvm_compile", "tvm_ext.builder"):
             import_module(module)
         gc.freeze()
