@@ -80,6 +80,13 @@ def double_literal(value: float) -> str:
     return f"({text})" if text.startswith("-") else text
 
 
+_BYTES = {
+    "int8": {value: str(value) for value in range(-128, 128)},
+    "uint8": {value: f"{value}u" for value in range(256)},
+}
+"""Literal of each element of a byte. Weights are millions of these."""
+
+
 def literal(array: np.ndarray) -> list[str]:
     """Every element of a flat array as a C literal of its own type, for an initializer."""
     if array.dtype == np.float32:
@@ -90,7 +97,9 @@ def literal(array: np.ndarray) -> list[str]:
         return ["true" if value else "false" for value in array]
     if str(array.dtype) in NARROW_FLOATS:
         array = array.view(np.uint16)
-    suffix = {"uint8": "u", "uint16": "u", "uint32": "u", "uint64": "ull", "int64": "ll"}.get(str(array.dtype), "")
+    if array.itemsize == 1:
+        return [*map(_BYTES[str(array.dtype)].__getitem__, array.tolist())]
+    suffix = {"uint16": "u", "uint32": "u", "uint64": "ull", "int64": "ll"}.get(str(array.dtype), "")
     least = np.iinfo(array.dtype).min
     words = [str(value) for value in array.tolist()]
     extreme = {"int32": "INT32_MIN", "int64": "INT64_MIN"}.get(str(array.dtype))
@@ -110,11 +119,13 @@ def _float_literals(array: np.ndarray) -> list[str]:
 
 def filled(words: Sequence[str], width: int) -> list[str]:
     """`a, b, c,` as lines of at most `width` characters, each as full as it can be."""
-    ends = np.cumsum([len(word) + 2 for word in words], dtype=np.int64)  # with ", " behind each
+    text = f"{', '.join(words)}, " if words else ""
     lines: list[str] = []
-    begin, before = 0, 0
-    while begin < len(words):
-        end = max(int(np.searchsorted(ends, before + width + 1, side="right")), begin + 1)
-        lines.append(f"{', '.join(words[begin:end])},")
-        begin, before = end, int(ends[end - 1])
+    begin = 0
+    while begin < len(text):
+        end = text.rfind(", ", begin, begin + width + 1)
+        if end < 0:
+            end = text.index(", ", begin)  # one word, longer than a line
+        lines.append(text[begin : end + 1])
+        begin = end + 2
     return lines

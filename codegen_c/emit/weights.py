@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from codegen_c.c_text.lines import comment_block, folded
-from codegen_c.c_text.text import C_TYPES, block, comment, filled, literal
+from codegen_c.c_text.text import C_TYPES, comment, filled, literal
 from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.layers import layer_names
 from codegen_c.emit.memory import define_section, section_macro
@@ -81,7 +81,7 @@ def constant_definition(constant: Constant, symbol: str, section: str, layers: s
     values = _lines(constant.data.reshape(-1))
     note = comment_block([comment(f"{layers}: {constant.note}, {constant.data.nbytes} B")])
     head = f"{section} _Alignas({ALIGNMENT_BYTES}) {declaration(constant, symbol)} = {{"
-    return "\n".join([note, head, block(values), "};", ""])
+    return "\n".join([note, head, *(f"    {line}" for line in values), "};", ""])
 
 
 def _lines(array: np.ndarray) -> Sequence[str]:
