@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
+
+from tvm_ext.core.errors import BadOptions
 
 
 def maps_names_to_integers(values: object) -> bool:
@@ -32,3 +34,41 @@ def shown(value: object) -> str:
         return "a number of more than 40 digits"
     text = repr(value)
     return text if len(text) < 100 else f"{text[:100]} ..."
+
+
+def check_types(options: Mapping[str, object]) -> None:
+    """Raises BadOptions for a value of another type than its option's: who calls from Python may pass anything."""
+    for key, (is_good, wanted) in _TYPES.items():
+        if not is_good(options[key]):
+            raise BadOptions(f"{key} = {shown(options[key])}: {wanted} is needed.")
+
+
+def _or_none(is_good: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: value is None or is_good(value)
+
+
+def _is_size(value: object) -> bool:
+    return maps_names_to_integers({"": value})
+
+
+def _is_truth(value: object) -> bool:
+    return value in (True, False)
+
+
+_TYPES: dict[str, tuple[Callable[[object], bool], str]] = {
+    "ram": (
+        _or_none(lambda value: maps_names_to_integers(value) or _is_size(value)),
+        "a number of bytes, or {memory: bytes}",
+    ),
+    "flash": (_or_none(_is_size), "a number of bytes"),
+    "pin": (_or_none(maps_names_to_integers), "{tensor: offset in bytes}"),
+    "keep": (are_names, "a tuple of names of tensors"),
+    "processors": (_or_none(are_names), "a tuple of names of processors"),
+    "hop": (_or_none(maps_names_to_integers), "{input: frames}"),
+    "hop_axis": (_or_none(maps_names_to_integers), "{input: axis}"),
+    "verify": (_or_none(are_names), "a tuple of host and qemu"),
+    "name": (_or_none(lambda value: isinstance(value, str)), "a string"),
+    "min_snr_db": (is_number, "a number"),
+    "least_scratch": (_is_truth, "True or False"),
+    "image": (_is_truth, "True or False"),
+}

@@ -6,13 +6,13 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, cast, get_args
 
 from tvm_ext.core.alignment import ALIGNMENT_BYTES
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.names import hides_header
 from tvm_ext.core.objectives import GROUPINGS, OBJECTIVES, Grouping, Objective
-from tvm_ext.core.option_values import are_names, is_number, maps_names_to_integers, shown
+from tvm_ext.core.option_values import check_types, shown
 from tvm_ext.core.quantization_options import quantization_problem
 
 if TYPE_CHECKING:
@@ -34,6 +34,21 @@ Activations = Literal["int8", "mixed", "int16"]
 IoType = Literal["int8", "float32"]
 Guide = Literal["none", "learned"]
 Memories = Literal["all", "default"]
+
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "optimize": get_args(Optimize),
+    "io": get_args(Io),
+    "context": get_args(Context),
+    "quantize": get_args(Quantize),
+    "io_type": get_args(IoType),
+    "activations": get_args(Activations),
+    "weights": get_args(Weights),
+    "guide": get_args(Guide),
+    "memories": get_args(Memories),
+    "objective": OBJECTIVES,
+    "group": GROUPINGS,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,23 +122,10 @@ class BuildOptions:
     processors: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        choices = {
-            "optimize": ("speed", "size"),
-            "io": ("arena", "caller", "stream"),
-            "context": ("static", "caller"),
-            "quantize": ("none", "int8", "auto"),
-            "io_type": ("int8", "float32"),
-            "activations": ("int8", "mixed", "int16"),
-            "weights": ("int8", "mixed", "int4"),
-            "guide": ("none", "learned"),
-            "memories": ("all", "default"),
-            "objective": OBJECTIVES,
-            "group": GROUPINGS,
-        }
-        for key, allowed in choices.items():
+        for key, allowed in _CHOICES.items():
             if getattr(self, key) not in allowed:
                 raise BadOptions(f"{key} = {getattr(self, key)!r}: allowed are {', '.join(allowed)}.")
-        self._check_types()
+        check_types(vars(self))
         for where, num_bytes in (self.ram if isinstance(self.ram, Mapping) else {"": self.ram}).items():
             if num_bytes is not None and not 0 < num_bytes < _MOST_BYTES:
                 said = f"ram = {shown(num_bytes)}{f' of {where}' if where else ''}"
@@ -166,34 +168,6 @@ class BuildOptions:
             )
         if self.name is not None and hides_header(self.name):
             raise BadOptions(f"name = {self.name!r}: {self.name}.h would hide another header; choose another name.")
-
-    def _check_types(self) -> None:
-        """Raises BadOptions for a value of another type than the field's: who calls from Python may pass anything."""
-        ram: object = self.ram
-        sizes = cast("Mapping[object, object]", ram) if isinstance(ram, Mapping) else {"": 1 if ram is None else ram}
-        pins: object = {} if self.pin is None else self.pin
-        checks: list[tuple[str, object, bool, str]] = [
-            ("ram", ram, maps_names_to_integers(sizes), "a number of bytes, or {memory: bytes}"),
-            (
-                "flash",
-                self.flash,
-                maps_names_to_integers({"": 1 if self.flash is None else self.flash}),
-                "a number of bytes",
-            ),
-            ("pin", pins, maps_names_to_integers(pins), "{tensor: offset in bytes}"),
-            ("keep", self.keep, are_names(self.keep), "a tuple of names of tensors"),
-            ("processors", self.processors, are_names(self.processors or ()), "a tuple of names of processors"),
-            ("hop", self.hop, maps_names_to_integers(self.hop or {}), "{input: frames}"),
-            ("hop_axis", self.hop_axis, maps_names_to_integers(self.hop_axis or {}), "{input: axis}"),
-            ("verify", self.verify, self.verify is None or are_names(self.verify), "a tuple of host and qemu"),
-            ("name", self.name, self.name is None or are_names([self.name]), "a string"),
-            ("min_snr_db", self.min_snr_db, is_number(self.min_snr_db), "a number"),
-            ("least_scratch", self.least_scratch, self.least_scratch in (True, False), "True or False"),
-            ("image", self.image, self.image in (True, False), "True or False"),
-        ]
-        for key, value, is_good, wanted in checks:
-            if not is_good:
-                raise BadOptions(f"{key} = {shown(value)}: {wanted} is needed.")
 
     def to_json(self) -> str:
         """All choices as one JSON text; equal options give equal text."""
