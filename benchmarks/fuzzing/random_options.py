@@ -53,6 +53,9 @@ def with_options(model: bytes, suffix: str, inputs: Specs, rng: random.Random) -
     if inputs and all(dtype == "float32" for _, dtype in inputs.values()) and rng.random() < 0.12:
         options["quantize"] = rng.choice(("int8", "int8", "auto"))
         options["io_type"] = rng.choice(("int8", "float32"))
+        options["activations"] = rng.choices(("int8", "mixed", "int16"), (4, 1, 1))[0]
+        if options["activations"] != "int16":
+            options["weights"] = rng.choices(("int8", "mixed", "int4"), (4, 1, 1))[0]
         calibration = calibration_file(inputs, rng)
     if options["io"] == "arena" and inputs and rng.random() < 0.12:
         options["pin"] = {name: 16 * rng.randrange(0, 600) for name in rng.sample(list(inputs), 1)}
