@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
+from codegen_c.kernels.work import instructions_of
 from codegen_c.operators.kinds import Generic
 from codegen_c.tir.plain_c import PlainC
 
@@ -15,7 +16,6 @@ from codegen_c.tir.plain_c import PlainC
 def implement(operator: Generic, target: Target, stored: StoredRows) -> Implementation:
     plain = operator.plain
     assert isinstance(plain, PlainC), "a Generic operator carries the C it was lowered to"
-    elements = sum(t.num_elements for t in (*operator.inputs, *operator.outputs))
     return Implementation(
         kernel=KERNEL.name,
         function=plain.function,
@@ -23,7 +23,7 @@ def implement(operator: Generic, target: Target, stored: StoredRows) -> Implemen
         constants=tuple((name, np.ascontiguousarray(array)) for name, array in plain.constants),
         scratch_bytes=plain.scratch_bytes,
         macs=plain.macs,
-        instructions=elements * 10,
+        instructions=instructions_of(plain.work, fpu=target.processor.fpu, isa=target.processor.isa),
         accumulation="as TVM defines the operator",
         in_place=plain.in_place,
         integers_only=plain.integers_only,

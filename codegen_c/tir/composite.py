@@ -18,6 +18,7 @@ from codegen_c.tir.plain_c import CannotLowerError, NoPlainC, PlainC
 from codegen_c.tir.schedule import schedule_merged
 from codegen_c.tir.statements import StatementPrinter
 from codegen_c.tir.storage import place_buffers
+from codegen_c.tir.work import work_of_loops
 
 
 def lower_composite(function: relax.Function, module: tvm.IRModule | None = None) -> PlainC | NoPlainC:
@@ -68,6 +69,7 @@ def _printed(lowered: tirx.PrimFunc, merged: Merged) -> PlainC:
         constants=tuple((f"constant{index}", data) for index, data in enumerate(merged.constants)),
         scratch_bytes=storage.scratch_bytes,
         macs=macs_of_loops(lowered.body),
+        work=work_of_loops(lowered.body, storage),
         in_place=in_place_inputs(lowered, merged.num_inputs, merged.num_outputs, storage.aliases),
         integers_only=not any(dtype.startswith("float") for dtype in printer.dtypes),
     )

@@ -5,11 +5,12 @@ Knows nothing of tvm.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from codegen_c.kernels.contract import CFunction
+from codegen_c.kernels.work import Work
 
 SCRATCH_ALIGNMENT_BYTES = 8
 
@@ -22,7 +23,7 @@ class PlainC:
         order; an input that the result does not depend on is still there.
     constants: name and data of each constant parameter.
     scratch_bytes: wanted at the scratch pointer, which is aligned to SCRATCH_ALIGNMENT_BYTES.
-    macs: multiply-accumulates of one call.
+    macs: multiply-accumulates of one call. work: its operations by kind.
     in_place: indices of inputs whose memory output 0 may take, element for element, because each element
         is read for the last time before the output element of the same position is written. It does not hold
         for a call that passes that memory as a second input too.
@@ -33,6 +34,7 @@ class PlainC:
     constants: tuple[tuple[str, np.ndarray], ...] = ()
     scratch_bytes: int = 0
     macs: int = 0
+    work: Work = field(default_factory=dict[str, int])
     in_place: tuple[int, ...] = ()
     integers_only: bool = False
 

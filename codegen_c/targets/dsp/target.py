@@ -15,6 +15,7 @@ TARGET = InstructionSet(
     calibration={
         "conv2d_f32": 0.94,
         "dense_f32": 0.83,
+        "generic": 0.9,
         "pool2d_f32": 0.64,
         "qbinary_dsp": 1.0,
         "qconv2d_dsp": 1.04,

@@ -18,6 +18,7 @@ TARGET = InstructionSet(
         "conv2d_f32": 0.7,
         "dense_f32": 0.71,
         "depthwise_f32": 0.74,
+        "generic": 0.65,
         "permute": 0.45,
         "pointwise_f32": 0.87,
         "pool2d_f32": 0.64,

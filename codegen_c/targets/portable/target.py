@@ -11,6 +11,7 @@ TARGET = InstructionSet(
     title="nothing beyond C11",
     # Medians over the layers of ResNet-8 and MobileNetV1-0.25, int8, on a Cortex-M33 without DSP and FPU.
     calibration={
+        "generic": 0.9,
         "qbinary_i8": 0.96,
         "qconv2d_i8": 1.37,
         "qdense_i8": 1.65,

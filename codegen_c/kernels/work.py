@@ -1,0 +1,109 @@
+"""Operations of plain C by kind, and the instructions that processors execute for them.
+
+Fitted to executed instructions of TVM's definitions of 170 operators on a Cortex-M4 in QEMU, by GCC 12 with -O3, floats
+by its FPU and by newlib's functions: 63 to 70 % of them are modelled within a factor of 1.25, 91 to 93 % within 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+Work = Mapping[str, int]
+"""Kind -> times. A kind is `load`, `store`, `turn` and `loop`, `branch`, `quotient` (by a constant), or a type and an
+operation of it: `float arithmetic`, `integer divide`, `double exp`."""
+
+_INTEGERS = MappingProxyType(
+    {
+        "load": 1.1,
+        "store": 0.7,
+        "turn": 3.0,
+        "loop": 10.0,
+        "branch": 2.0,
+        "quotient": 5.0,
+        "integer arithmetic": 0.8,
+        "integer compare": 0.8,
+        "integer extreme": 3.0,
+        "integer divide": 6.0,
+        "long arithmetic": 3.0,
+        "long compare": 4.0,
+        "long extreme": 10.0,
+        "long divide": 60.0,
+    }
+)
+_BY_FPU = MappingProxyType(
+    {
+        "arithmetic": 0.8,
+        "compare": 3.0,
+        "extreme": 4.0,
+        "cast": 1.5,
+        "truncate": 10.0,
+        "divide": 1.0,
+        "fabs": 1.0,
+        "sqrt": 9.0,
+        "floor": 20.0,
+        "ceil": 20.0,
+        "trunc": 12.0,
+        "rint": 31.0,
+        "fmod": 32.0,
+        "exp": 65.0,
+        "log": 54.0,
+        "pow": 141.0,
+        "sin": 41.0,
+        "cos": 47.0,
+        "erf": 41.0,
+        "acos": 60.0,
+        "asin": 67.0,
+        "atan": 55.0,
+    }
+)
+_BY_LIBRARY = MappingProxyType(
+    {
+        "arithmetic": 39.0,
+        "compare": 25.0,
+        "extreme": 60.0,
+        "cast": 21.0,
+        "truncate": 80.0,
+        "divide": 55.0,
+        "fabs": 1.0,
+        "sqrt": 208.0,
+        "floor": 65.0,
+        "ceil": 75.0,
+        "trunc": 10.0,
+        "rint": 119.0,
+        "fmod": 29.0,
+        "exp": 1060.0,
+        "log": 700.0,
+        "pow": 2080.0,
+        "sin": 710.0,
+        "cos": 850.0,
+        "erf": 1070.0,
+        "acos": 1470.0,
+        "asin": 1600.0,
+        "atan": 1270.0,
+    }
+)
+_ROUNDED_BY_FPU = MappingProxyType({"floor": 1.5, "ceil": 1.5, "trunc": 1.5, "rint": 1.5, "truncate": 6.0})
+"""FPUs from FPv5 on have instructions that round."""
+_OTHER_FUNCTION_BY_FPU, _OTHER_FUNCTION_BY_LIBRARY = 97.0, 1800.0
+_DOUBLE_BY_LIBRARY = 2.0
+"""Instructions of a double's function by those of a float's."""
+
+
+def instructions_of(work: Work, *, fpu: str, isa: str) -> int:
+    """Instructions that a processor executes, modelled. fpu: `none`, `single` or `double`; isa as platforms say it."""
+    has_rounding = fpu == "double" or not isa.startswith("armv7")
+    by_fpu = {**_BY_FPU, **(_ROUNDED_BY_FPU if has_rounding else {})}
+    return round(sum(times * _each(kind, fpu, by_fpu) for kind, times in work.items()))
+
+
+def _each(kind: str, fpu: str, by_fpu: Mapping[str, float]) -> float:
+    if kind in _INTEGERS:
+        return _INTEGERS[kind]
+    family, operation = kind.split(" ")
+    if family not in ("float", "double"):
+        return _INTEGERS["integer divide"]
+    if fpu == "double" or (fpu == "single" and family == "float"):
+        return by_fpu.get(operation, _OTHER_FUNCTION_BY_FPU)
+    cost = _BY_LIBRARY.get(operation, _OTHER_FUNCTION_BY_LIBRARY)
+    return cost * (_DOUBLE_BY_LIBRARY if family == "double" else 1.0)

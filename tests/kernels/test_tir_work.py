@@ -1,0 +1,71 @@
+"""Operations of plain C that a generic step is modelled by: what is counted, and how near it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+from tvm import relax
+from tvm.relax import op
+
+from codegen_c.kernels.work import instructions_of
+from codegen_c.tir.composite import lower_composite
+from codegen_c.tir.plain_c import PlainC
+from tests.kernels.tir_cases import Case
+
+IMAGE, ROWS = ((1, 3, 24, 25), "float32"), ((24, 25), "float32")
+
+
+def work_of(build: Callable[..., relax.Expr], *inputs: tuple[tuple[int, ...], str]) -> Mapping[str, int]:
+    plain = lower_composite(Case(name="counted", build=build, inputs=inputs).function())
+    assert isinstance(plain, PlainC)
+    return plain.work
+
+
+def test_a_chain_is_counted_once_for_each_element() -> None:
+    work = work_of(lambda x: op.exp(op.add(op.multiply(x, x), x)), ROWS)
+    assert work == {
+        "load": 600, "float arithmetic": 1200, "float exp": 600, "store": 600, "turn": 24 * 25 + 24, "loop": 25
+    }  # fmt: skip
+
+
+def test_what_does_not_change_in_a_loop_is_counted_outside_of_it() -> None:
+    work = work_of(lambda x, y: op.add(x, op.multiply(y, y)), ROWS, ((24, 1), "float32"))
+    assert work["load"] == 600 + 24
+    assert work["float arithmetic"] == 600 + 24
+
+
+def test_loops_of_few_turns_are_written_out() -> None:
+    assert not {"turn", "loop"} & set(work_of(op.exp, ((2, 5), "float32")))
+
+
+def test_a_function_costs_what_the_processor_has_for_it() -> None:
+    work = {"float exp": 100, "float arithmetic": 100}
+    single, soft = (instructions_of(work, fpu=fpu, isa="armv7e-m") for fpu in ("single", "none"))
+    assert 6_000 < single < 8_000
+    assert 90_000 < soft < 130_000
+    doubles = {"double arithmetic": 100}
+    assert instructions_of(doubles, fpu="double", isa="armv7e-m") < instructions_of(
+        doubles, fpu="single", isa="armv7e-m"
+    )
+
+
+EXECUTED = {
+    "exp": (op.exp, ROWS, 39_592, 581_253),
+    "gelu": (op.nn.gelu, ROWS, 28_360, 725_783),
+    "softmax": (lambda x: op.nn.softmax(x, -1), ROWS, 53_871, 812_863),
+    "softmax_channels": (lambda x: op.nn.softmax(x, 1), IMAGE, 138_916, 1_806_775),
+    "variance": (lambda x: op.variance(x, [2, 3]), IMAGE, 18_645, 357_253),
+    "argmax": (lambda x: op.argmax(x, axis=1), IMAGE, 14_613, 76_206),
+    "permute": (lambda x: op.permute_dims(x, [0, 2, 3, 1]), IMAGE, 5_628, 5_604),
+}
+"""What TVM defines, its input, and instructions executed on a Cortex-M4 in QEMU by the FPU, and without, by GCC 12."""
+
+
+@pytest.mark.parametrize("name", EXECUTED)
+def test_modelled_instructions_are_near_those_executed(name: str) -> None:
+    build, shape, by_fpu, by_library = EXECUTED[name]
+    work = work_of(build, shape)
+    for fpu, executed in (("single", by_fpu), ("none", by_library)):
+        modelled = instructions_of(work, fpu=fpu, isa="armv7e-m")
+        assert 1 / 1.7 < modelled / executed < 1.7, (fpu, modelled)
