@@ -46,16 +46,20 @@ TVM_EXT_INLINE float tvm_ext_upper_half(float both)
 /* A weight of 16 bits. */
 TVM_EXT_INLINE float tvm_ext_widen(uint16_t weight, tvm_ext_weights type)
 {
+    float value;
     if (type == TVM_EXT_BFLOAT16) {
-        return tvm_ext_float_of((uint32_t)weight << 16);
-    }
+        value = tvm_ext_float_of((uint32_t)weight << 16);
+    } else {
 #if TVM_EXT_READS_HALVES
-    return tvm_ext_lower_half(tvm_ext_float_of(weight));
+        value = tvm_ext_lower_half(tvm_ext_float_of(weight));
 #else
-    const uint32_t sign = ((uint32_t)weight & 0x8000u) << 16;
-    /* 2^112, for exponents are 15 and 127 above their values; numbers below the normal ones come out, too. */
-    return tvm_ext_float_of(((uint32_t)weight & 0x7fffu) << 13 | sign) * 5.192296858534828e33f;
+        const uint32_t sign = ((uint32_t)weight & 0x8000u) << 16;
+        const uint32_t magnitude = ((uint32_t)weight & 0x7fffu) << 13;
+        /* 2^112, for exponents are 15 and 127 above their values; numbers below the normal ones come out, too. */
+        value = tvm_ext_float_of(sign | magnitude) * 5.192296858534828e33f;
 #endif
+    }
+    return value;
 }
 
 /* Two weights side by side, at a multiple of 4 bytes. */

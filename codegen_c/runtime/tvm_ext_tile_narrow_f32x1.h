@@ -80,7 +80,7 @@ TVM_EXT_INLINE void tvm_ext_tile_narrow_f32x1_add(tvm_ext_f32x1 *sums, const flo
     const uint16_t *block = weights;
     for (int32_t c = 0; c < length; ++c) {
         tvm_ext_f32x1 f[TVM_EXT_TILE_F32X1_VECTORS];
-        if (vectors % 2 == 0) {
+        if ((vectors % 2) == 0) {
             tvm_ext_tile_narrow_f32x1_load_pairs(f, block, type, vectors);
         } else {
             tvm_ext_tile_narrow_f32x1_load(f, block, type, vectors);
