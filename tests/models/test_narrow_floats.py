@@ -103,7 +103,7 @@ def test_what_is_not_computed_keeps_its_16_bits(tmp_path: Path) -> None:
 
 
 def test_weights_keep_their_16_bits(tmp_path: Path) -> None:
-    """Of a network that a converter brought to float16: two bytes a weight in flash, four a bias."""
+    """Two bytes a weight in flash, four a bias, of a network that a converter brought to float16."""
     model = narrowed(onnx.load(DIGITS), TensorProto.FLOAT16)
     package = tvm_ext.build(tvm_ext.load(saved(model, tmp_path)), "host", tmp_path / "out", HOST_ONLY)
     arrays = [numpy_helper.to_array(tensor) for tensor in model.graph.initializer]
