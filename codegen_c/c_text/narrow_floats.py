@@ -8,8 +8,8 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
-_NUMPY = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
-NARROW_FLOATS = tuple(_NUMPY)
+NUMPY_TYPES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
+NARROW_FLOATS = tuple(NUMPY_TYPES)
 
 _UNION = "union {\n        float value;\n        uint32_t word;\n    } bits;"
 _DECODE = {
@@ -57,7 +57,7 @@ _ENCODE = {
 def bits_of(value: float, dtype: str) -> int:
     """Bits of the nearest element."""
     with np.errstate(over="ignore"):
-        return int(np.asarray(value, _NUMPY[dtype]).view(np.uint16))
+        return int(np.asarray(value, NUMPY_TYPES[dtype]).view(np.uint16))
 
 
 def decode_function(name: str, dtype: str) -> str:

@@ -3,12 +3,14 @@
 #define TVM_EXT_CONV2D_F32_H
 
 #include "tvm_ext_layer.h"
+#include "tvm_ext_narrow.h"
 
 typedef struct {
     tvm_ext_image input;
     tvm_ext_image output;
     tvm_ext_window window;
     int32_t groups;
+    tvm_ext_weights weights;
 } tvm_ext_conv2d_f32_layer;
 
 /* Where a window lies: the row and column of its first tap, and its taps inside the image. */

@@ -8,11 +8,24 @@
 
 #include "tvm_ext_conv2d_f32.h"
 #include "tvm_ext_layer.h"
-#include "tvm_ext_tile_f32x1.h"
+#include "tvm_ext_tile_narrow_f32x1.h"
+
+/* Adds the products of `length` elements of pixels and of the weights from `first` on, of the layer's type. */
+TVM_EXT_INLINE void tvm_ext_conv2d_f32x1_add(const tvm_ext_conv2d_f32_layer *layer, tvm_ext_f32x1 *sums, const float *x,
+                                             int32_t step, const void *restrict weights, int32_t first, int32_t length,
+                                             int32_t pixels, int32_t vectors)
+{
+    if (layer->weights == TVM_EXT_FLOAT32) {
+        tvm_ext_tile_f32x1_add(sums, x, step, &((const float *)weights)[first], length, pixels, vectors);
+    } else {
+        tvm_ext_tile_narrow_f32x1_add(sums, x, step, &((const uint16_t *)weights)[first], layer->weights, length,
+                                      pixels, vectors);
+    }
+}
 
 /* Sums, [pixels][vectors], of the channels from k on of pixels of image n; `at` is the place of the first one. */
 TVM_EXT_INLINE void tvm_ext_conv2d_f32x1(const tvm_ext_conv2d_f32_layer *layer, tvm_ext_f32x1 *sums, const float *input,
-                                         const float *restrict weights, const float *restrict bias, int32_t n,
+                                         const void *restrict weights, const float *restrict bias, int32_t n,
                                          tvm_ext_place at, int32_t k, int32_t pixels, int32_t vectors)
 {
     const tvm_ext_image *const image = &layer->input;
@@ -23,20 +36,20 @@ TVM_EXT_INLINE void tvm_ext_conv2d_f32x1(const tvm_ext_conv2d_f32_layer *layer, 
     const int32_t step = window->column_stride * image->channels;
     const tvm_ext_taps all = {0, window->columns};
     const tvm_ext_taps columns = pixels > 1 ? all : at.columns;
-    const float *const filter = &weights[k * window->rows * window->columns * depth];
+    const int32_t filter = k * window->rows * window->columns * depth;
     tvm_ext_tile_f32x1_start(sums, &bias[k], pixels, vectors);
     for (int32_t r = at.rows.begin; r < at.rows.end; ++r) {
         const float *const row = &input[tvm_ext_row(image, n, at.top + (r * window->row_dilation)) + channel];
-        const float *const taps = &filter[r * window->columns * depth * block];
+        const int32_t taps = filter + (r * window->columns * depth * block);
         if (window->column_dilation == 1 && layer->groups == 1) {
-            tvm_ext_tile_f32x1_add(sums, &row[(at.left + columns.begin) * depth], step,
-                                   &taps[columns.begin * depth * block], (columns.end - columns.begin) * depth, pixels,
-                                   vectors);
+            tvm_ext_conv2d_f32x1_add(layer, sums, &row[(at.left + columns.begin) * depth], step, weights,
+                                     taps + (columns.begin * depth * block), (columns.end - columns.begin) * depth,
+                                     pixels, vectors);
         } else {
             for (int32_t s = columns.begin; s < columns.end; ++s) {
                 const int32_t x = at.left + (s * window->column_dilation);
-                tvm_ext_tile_f32x1_add(sums, &row[x * image->channels], step, &taps[s * depth * block], depth, pixels,
-                                       vectors);
+                tvm_ext_conv2d_f32x1_add(layer, sums, &row[x * image->channels], step, weights,
+                                         taps + (s * depth * block), depth, pixels, vectors);
             }
         }
     }

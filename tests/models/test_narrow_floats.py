@@ -8,16 +8,18 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import tvm_ext
 from relay_passes.dataflow import bindings
+from tests.support.narrow_models import narrowed
 from tests.support.onnx_models import saved, typed_model
 from tests.support.packages import HOST_ONLY
 from tests.support.sweeps import some_of
 
 NODE = helper.make_node
 NUMPY = {TensorProto.FLOAT16: np.float16, TensorProto.BFLOAT16: ml_dtypes.bfloat16}
+DIGITS = Path(__file__).parents[2] / "tutorials" / "digits" / "digits.onnx"
 ALONE = tvm_ext.BuildOptions(verify=())
 EDGES = np.array(
     [0.0, -0.0, np.inf, -np.inf, np.nan, 65504, 65519.99, 65520, -65520, 1e38, 3.4e38, 6e-8, 2.9e-8, 2.98e-8, 6.1e-5,
@@ -98,3 +100,12 @@ def test_what_is_not_computed_keeps_its_16_bits(tmp_path: Path) -> None:
     x = np.arange(12, dtype="float16").reshape(3, 4)
     package = tvm_ext.build(mod, "host", tmp_path / "out", HOST_ONLY)
     np.testing.assert_array_equal(package.run({"x": x})["y"], np.concatenate([x.T, x.T]))
+
+
+def test_weights_keep_their_16_bits(tmp_path: Path) -> None:
+    """Two bytes a weight in flash, four a bias, of a network that a converter brought to float16."""
+    model = narrowed(onnx.load(DIGITS), TensorProto.FLOAT16)
+    package = tvm_ext.build(tvm_ext.load(saved(model, tmp_path)), "host", tmp_path / "out", HOST_ONLY)
+    arrays = [numpy_helper.to_array(tensor) for tensor in model.graph.initializer]
+    weights = [array for array in arrays if array.dtype == np.float16]
+    assert package.report["weights_bytes"] == sum(2 * w.size if w.ndim > 1 else 4 * w.size for w in weights)

@@ -19,10 +19,10 @@ from codegen_c.kernels.shared.tile import (
     Blocking,
     ChannelRange,
     channel_ranges,
-    native_blocking,
     over_channels,
     pack,
     tile_headers,
+    weight_blocking,
 )
 from codegen_c.operators.kinds import Conv2d
 
@@ -46,7 +46,7 @@ def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implement
 
 def _blocking(operator: Conv2d, target: Target) -> Blocking:
     """The processor's own; with groups, blocks that never hold channels of two groups."""
-    blocking = native_blocking(target)
+    blocking = weight_blocking(operator.weight, target)
     per_group = operator.output.shape[3] // operator.groups
     if operator.groups == 1 or per_group % blocking.width == 0:
         return blocking
@@ -69,7 +69,8 @@ def _instructions(operator: Conv2d, blocking: Blocking, pixels: int) -> int:
     total = 14
     for segment in channel_ranges(operator.output.shape[3], blocking):
         sums = pixels * segment.vectors
-        run = 6 + 2 * pixels + length * (pixels + segment.vectors + sums + 3)
+        loads = segment.weights.load_instructions(segment.vectors)
+        run = 6 + 2 * pixels + length * (pixels + loads + sums + 3)
         finish = sums * (3 + operator.finish.num_instructions)
         total += (segment.end - segment.begin) // segment.width * (8 + runs * run + finish)
     return total
@@ -87,12 +88,18 @@ def _layer(operator: Conv2d, stored: StoredRows, blocking: Blocking, pixels: int
         "window": sliding_window(operator.window),
         "groups": operator.groups,
     }
+    if blocking.weights.is_narrow:
+        members |= {"weights": blocking.weights.constant}
     statements, address = with_rings(LAYER, stored) if pixels == 1 else ([], "&$_layer")
     return LayerText(
         definition=shapes(LAYER, members),
         statements=statements,
         address=address,
-        includes=("tvm_ext_conv2d_f32.h", *tile_headers(operator.output.shape[3], blocking, "conv2d")),
+        includes=(
+            "tvm_ext_conv2d_f32.h",
+            *tile_headers(operator.output.shape[3], blocking, "conv2d", "narrow", "tile_narrow"),
+            "tvm_ext_narrow.h",
+        ),
     )
 
 

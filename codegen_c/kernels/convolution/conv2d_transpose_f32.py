@@ -13,7 +13,7 @@ from codegen_c.kernels.convolution.conv_f32 import by_pixels, pixel_offsets, pla
 from codegen_c.kernels.convolution.transposed import over_taps, rows_of, spread
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.layer import LayerText
-from codegen_c.kernels.shared.tile import Accumulators, ChannelRange, native_blocking, over_channels, pack, tile_headers
+from codegen_c.kernels.shared.tile import Accumulators, ChannelRange, over_channels, pack, tile_headers, weight_blocking
 from codegen_c.kernels.shared.window import slot
 from codegen_c.operators.kinds import Conv2dTranspose
 
@@ -29,7 +29,7 @@ def reference(operator: Conv2dTranspose, inputs: list[np.ndarray]) -> list[np.nd
 
 
 def implement(operator: Conv2dTranspose, target: Target, stored: StoredRows) -> Implementation:
-    finish, blocking = Finish(program=operator.finish), native_blocking(target)
+    finish, blocking = Finish(program=operator.finish), weight_blocking(operator.weight, target)
     (_, kernel_rows, kernel_columns, depth), window = operator.weight.shape, operator.window
     macs = operator.inputs[0].num_elements * operator.weight[..., 0].size
     blocks = -(-operator.output.shape[3] // blocking.width)
@@ -60,14 +60,15 @@ def _tile(operator: Conv2dTranspose, stored: StoredRows, finish: Finish, segment
     batch, height, columns, depth = operator.inputs[0].shape
     sums = Accumulators(segment=segment, pixels=1, in_array=True)
     row = Compound(f"n * {height} + i") if batch > 1 else slot("i", stored.input(0))
+    ctype = segment.weights.ctype
     tap = [
         f"const float *x = &input[{scaled(Compound(f'{times(row, columns)} + j'), 'depth')}];",
-        f"const float *f = &filter[(r * {operator.window.kernel[1]} + s) * {times('depth', segment.width)}];",
+        f"const {ctype} *f = &filter[(r * {operator.window.kernel[1]} + s) * {times('depth', segment.width)}];",
         sums.add("x", "0", "f", "depth"),
     ]
     return [
         f"const int32_t depth = {depth};",
-        f"const float *filter = &weights[k * {times('depth', operator.weight[0, ..., 0].size)}];",
+        f"const {ctype} *filter = &weights[k * {times('depth', operator.weight[0, ..., 0].size)}];",
         *sums.begin(),
         *over_taps(operator.window, operator.inputs[0], tap),
         *sums.store(finish, place, residual_place),

@@ -11,6 +11,7 @@ from codegen_c.kernels.contract import CFunction, Implementation, Parameter, Pas
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.lanes import SCALAR
 from codegen_c.kernels.shared.layer import NO_LAYER, LayerText
+from codegen_c.kernels.shared.narrow_weights import FLOAT32, WeightType
 from codegen_c.kernels.shared.tile import Blocking, lanes_finished, pixel_place
 from codegen_c.kernels.shared.window import (
     ROW_PARAMETERS,
@@ -34,13 +35,16 @@ def reference(operator: Conv2d, inputs: list[np.ndarray]) -> list[np.ndarray]:
     return [operator.finish.run(element, inputs)]
 
 
-def parameters(finish: Finish, constants: Sequence[str] = ("weights", "bias")) -> tuple[Parameter, ...]:
-    """Input, residuals, output, constants, channel constants, rows."""
+def parameters(
+    finish: Finish, constants: Sequence[str] = ("weights", "bias"), *, weights: WeightType = FLOAT32
+) -> tuple[Parameter, ...]:
+    """Input, residuals, output, constants, channel constants, rows. weights: their type."""
+    types = {"weights": weights.ctype}
     return (
         Parameter(name="input", ctype="float", role="input"),
         *finish.input_parameters(),
         Parameter(name="output", ctype="float", role="output"),
-        *(Parameter(name=name, ctype="float", role="constant") for name in constants),
+        *(Parameter(name=name, ctype=types.get(name, "float"), role="constant") for name in constants),
         *finish.constant_parameters(),
         *ROW_PARAMETERS,
     )
@@ -177,7 +181,8 @@ def by_pixels(
     body(p): text of p pixels from (h, w) on; p = 1 must leave out what lies outside the input, more never do.
     blocking: of the channels, None for one at a time.
     """
-    output, names = operator.output.shape, parameters(finish, constants)
+    output = operator.output.shape
+    names = parameters(finish, constants, weights=blocking.weights if blocking else FLOAT32)
     begin, end = inner_columns(operator.window, operator.inputs[0].shape[2], output[2])
     groups: list[str] = []
     if pixels == 1:

@@ -25,6 +25,8 @@ from codegen_c.kernels.convolution.conv_f32 import (
 )
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.lanes import native_lanes
+from codegen_c.kernels.shared.layer import LayerText
+from codegen_c.kernels.shared.narrow_weights import narrowest
 from codegen_c.kernels.shared.tile import Accumulators, Blocking, ChannelRange, channel_ranges, over_channels
 from codegen_c.kernels.shared.window import clip, offset, over, tap_range
 from codegen_c.operators.kinds import Conv2d
@@ -43,12 +45,18 @@ def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implement
         KERNEL.name,
         operator,
         blocking,
-        weights=np.ascontiguousarray(operator.weight[..., 0].transpose(1, 2, 0)),
+        weights=blocking.weights.stored(np.ascontiguousarray(operator.weight[..., 0].transpose(1, 2, 0))),
         instructions=lambda pixels: _instructions(operator, blocking, pixels),
         inputs_a_product=lambda pixels: len(_columns_read(operator, pixels)) / (pixels * operator.window.kernel[1]),
         body=lambda pixels, _: _pixels(operator, stored, finish, blocking, pixels),
         accumulation="bias, then r, s ascending",
+        layer=lambda _: LayerText(includes=_headers(operator, blocking)),
     )
+
+
+def _headers(operator: Conv2d, blocking: Blocking) -> tuple[str, ...]:
+    ranges = channel_ranges(operator.output.shape[3], blocking)
+    return blocking.weights.headers(segment.lanes.count for segment in ranges)
 
 
 def _blocking(operator: Conv2d, target: Target) -> Blocking:
@@ -56,7 +64,7 @@ def _blocking(operator: Conv2d, target: Target) -> Blocking:
     vectors, pixels = target.instruction_set.floats.depthwise
     if target.optimize == "size" or operator.window.kernel[1] * pixels > MOST_UNROLLED:
         pixels = 1
-    return Blocking(lanes=native_lanes(target), vectors=vectors, pixels=pixels)
+    return Blocking(lanes=native_lanes(target), vectors=vectors, pixels=pixels, weights=narrowest(operator.weight))
 
 
 def _columns_read(operator: Conv2d, pixels: int) -> list[int]:
@@ -72,7 +80,7 @@ def _instructions(operator: Conv2d, blocking: Blocking, pixels: int) -> int:
     kernel_rows, kernel_columns = operator.window.kernel
     total = 14
     for segment in channel_ranges(operator.output.shape[3], blocking):
-        loads = len(_columns_read(operator, pixels)) + kernel_columns
+        loads = len(_columns_read(operator, pixels)) + blocking.weights.load_instructions(kernel_columns)
         row = 8 + segment.vectors * (loads + pixels * kernel_columns) + (6 * kernel_columns if pixels == 1 else 0)
         finish = pixels * segment.vectors * (4 + operator.finish.num_instructions)
         total += (segment.end - segment.begin) // segment.width * (8 + kernel_rows * row + finish)
@@ -104,14 +112,14 @@ def _one_pixel(operator: Conv2d, stored: StoredRows, finish: Finish, segment: Ch
     """One pixel, its window clipped: a loop over taps."""
     window, sums, lanes = operator.window, Accumulators(segment=segment, pixels=1), segment.lanes
     s_begin, s_end = tap_range(1, window, ("s_begin", "s_end"))
-    column = offset({"left": 1, "s": window.dilation[1]})
+    column, tap = offset({"left": 1, "s": window.dilation[1]}), offset({"r": window.kernel[1], "s": 1})
     taps = [
         f"const float *x = &input[{input_place(operator, stored, column)} + k];",
-        f"const float *restrict f = &weights[({offset({'r': window.kernel[1], 's': 1})}) * input_channels + k];",
+        f"const {segment.weights.ctype} *restrict f = &weights[({tap}) * input_channels + k];",
     ]
     for v in range(segment.vectors):
         at = str(v * lanes.count)
-        taps.append(f"sum0{v} = {lanes.fma(lanes.load('x', at), lanes.load('f', at), f'sum0{v}')};")
+        taps.append(f"sum0{v} = {lanes.fma(lanes.load('x', at), segment.weights.load(lanes, 'f', at), f'sum0{v}')};")
     inner = [f"for (int32_t s = {s_begin}; s < {s_end}; ++s) {{", block(taps), "}"]
     return _rows(operator, stored, sums, inner, finish)
 
@@ -122,11 +130,12 @@ def _unrolled(operator: Conv2d, stored: StoredRows, finish: Finish, segment: Cha
     sums, lanes = Accumulators(segment=segment, pixels=pixels), segment.lanes
     row = [
         f"const float *x = &input[{input_place(operator, stored, 'left')} + k];",
-        f"const float *restrict f = &weights[r * {times('input_channels', window.kernel[1])} + k];",
+        f"const {segment.weights.ctype} *restrict f = &weights[r * {times('input_channels', window.kernel[1])} + k];",
     ]
     for v in range(segment.vectors):
         for s in range(window.kernel[1]):
-            row.append(f"const {lanes.ctype} f{s}_{v} = {lanes.load('f', str(s * channels + v * lanes.count))};")
+            weight = segment.weights.load(lanes, "f", str(s * channels + v * lanes.count))
+            row.append(f"const {lanes.ctype} f{s}_{v} = {weight};")
     for v in range(segment.vectors):
         for column in _columns_read(operator, pixels):
             row.append(

@@ -13,7 +13,7 @@ from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Passes
 from codegen_c.kernels.convolution.conv_f32 import parameters, reference, row_offset
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.product_f32 import instructions, over_rows
-from codegen_c.kernels.shared.tile import lanes_finished, native_blocking, pack, tile_headers
+from codegen_c.kernels.shared.tile import lanes_finished, pack, tile_headers, weight_blocking
 from codegen_c.kernels.shared.window import slot, spatial
 from codegen_c.operators.kinds import Conv2d
 
@@ -24,7 +24,7 @@ def is_pointwise(operator: Conv2d, target: Target) -> bool:
 
 
 def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implementation:
-    finish, blocking = Finish(program=operator.finish), native_blocking(target)
+    finish, blocking = Finish(program=operator.finish), weight_blocking(operator.weight, target)
     batch, height, columns, depth = operator.inputs[0].shape
     channels = operator.output.shape[3]
     if _is_flat(operator, stored):  # rows lie behind each other: one long row of pixels
@@ -40,7 +40,7 @@ def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implement
             lines = [f"for (int32_t n = 0; n < {batch}; ++n) {{", block(lines), "}"]
     body = "\n".join(lines)
     function = CFunction(
-        parameters=parameters(finish),
+        parameters=parameters(finish, weights=blocking.weights),
         body=body,
         helpers=finish.helper(*lanes_finished(channels, finish, blocking)),
         includes=tile_headers(channels, blocking),

@@ -21,10 +21,10 @@ from codegen_c.kernels.shared.tile import (
     Blocking,
     ChannelRange,
     lanes_finished,
-    native_blocking,
     over_channels,
     pack,
     tile_headers,
+    weight_blocking,
 )
 from codegen_c.kernels.shared.vector_rows import Rows
 from codegen_c.kernels.shared.window import accumulated
@@ -42,10 +42,11 @@ def reference(operator: Dense, inputs: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def implement(operator: Dense, target: Target, stored: StoredRows) -> Implementation:
-    blocking, (channels, depth) = _blocking(operator, target), operator.weight.shape
+    native, (channels, depth) = weight_blocking(operator.weight, target), operator.weight.shape
+    blocking = _blocking(operator, native)
 
     def row(part: Dense, rows: Rows) -> Implementation:
-        narrow = _blocking(part, target)
+        narrow = _blocking(part, native)
         weights = np.concatenate([pack(run, narrow) for run in runs_of(operator.weight, rows)])
         _, *others = whole.constants
         return replace(
@@ -76,9 +77,9 @@ def implement(operator: Dense, target: Target, stored: StoredRows) -> Implementa
     return replace(whole, in_rows=in_rows(operator, row))
 
 
-def _blocking(operator: Dense, target: Target) -> Blocking:
+def _blocking(operator: Dense, blocking: Blocking) -> Blocking:
     """Registers that hold no further rows hold further channels."""
-    blocking, num_rows = native_blocking(target), operator.output.num_elements // operator.weight.shape[0]
+    num_rows = operator.output.num_elements // operator.weight.shape[0]
     if num_rows >= blocking.pixels:
         return blocking
     vectors = blocking.vectors * (4 if blocking.lanes.count > 1 else 3)
@@ -101,7 +102,7 @@ def _function(operator: Dense, blocking: Blocking) -> CFunction:
     num_rows = operator.output.num_elements // channels
     body = "\n".join(over_rows(0, num_rows, (depth, channels), finish, blocking, multiple=num_rows))
     return CFunction(
-        parameters=tuple(p for p in parameters(finish) if p.role != "row"),
+        parameters=tuple(p for p in parameters(finish, weights=blocking.weights) if p.role != "row"),
         body=body,
         helpers=finish.helper(*lanes_finished(channels, finish, blocking)),
         includes=tile_headers(channels, blocking),
@@ -129,7 +130,7 @@ def _in_parts(operator: Dense, blocking: Blocking, count: int, stored: StoredRow
             return block(sums.store(finish, lambda p: "", lambda i, p: ""))
 
         return [
-            f"const float *f = &weights[k * depth + row_begin * {times('part', segment.width)}];",
+            f"const {segment.weights.ctype} *f = &weights[k * depth + row_begin * {times('part', segment.width)}];",
             *sums.begin("start"),
             *over_parts(count, depth, "float", stored, products),
             f"if (row_end < {count}) {{", store(Finish(program=IDENTITY)), "} else {", store(finish), "}",
@@ -142,7 +143,7 @@ def _in_parts(operator: Dense, blocking: Blocking, count: int, stored: StoredRow
         kernel=f"{KERNEL.name}_in_parts",
         function=replace(
             _function(operator, blocking),
-            parameters=parameters(finish),
+            parameters=parameters(finish, weights=blocking.weights),
             body=body,
         ),
         reference=lambda inputs: reference(operator, inputs),

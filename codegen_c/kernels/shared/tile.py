@@ -7,7 +7,7 @@ last block of single floats. Weights are packed in that order, each block's chan
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,16 +15,21 @@ from codegen_c.c_text.text import block, plus
 from codegen_c.kernels.contract import Target
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.lanes import SCALAR, Lanes, native_lanes
+from codegen_c.kernels.shared.narrow_weights import FLOAT32, WeightType, narrowest
 from codegen_c.operators.scalar import Operand
 
 
 @dataclass(frozen=True, kw_only=True)
 class Blocking:
-    """`pixels` by `vectors` vectors of `lanes` floats in registers; tvm_ext_tile_f32x<lanes>.h has room for so many."""
+    """`pixels` by `vectors` vectors of `lanes` floats in registers; tvm_ext_tile_f32x<lanes>.h has room for so many.
+
+    weights: type in which they are stored.
+    """
 
     lanes: Lanes
     vectors: int
     pixels: int
+    weights: WeightType = FLOAT32
 
     def __post_init__(self) -> None:
         assert self.pixels <= 6 and self.vectors <= 12, f"{self.pixels} pixels by {self.vectors} vectors are too many"
@@ -40,14 +45,20 @@ def native_blocking(target: Target) -> Blocking:
     return Blocking(lanes=native_lanes(target), vectors=vectors, pixels=pixels if target.optimize == "speed" else 1)
 
 
+def weight_blocking(weight: np.ndarray, target: Target) -> Blocking:
+    """The same for constant weights, in the narrowest type that holds them."""
+    return replace(native_blocking(target), weights=narrowest(weight))
+
+
 @dataclass(frozen=True, kw_only=True)
 class ChannelRange:
-    """Output channels [begin, end) in blocks of `lanes` x `vectors`."""
+    """Output channels [begin, end) in blocks of `lanes` x `vectors`, and the type of their weights."""
 
     begin: int
     end: int
     lanes: Lanes
     vectors: int
+    weights: WeightType
 
     @property
     def width(self) -> int:
@@ -62,10 +73,11 @@ def channel_ranges(num_channels: int, blocking: Blocking) -> list[ChannelRange]:
         width = lanes.count * vectors
         end = begin + (num_channels - begin) // width * width
         if end > begin:
-            found.append(ChannelRange(begin=begin, end=end, lanes=lanes, vectors=vectors))
+            found.append(ChannelRange(begin=begin, end=end, lanes=lanes, vectors=vectors, weights=blocking.weights))
             begin = end
     if num_channels > begin:
-        found.append(ChannelRange(begin=begin, end=num_channels, lanes=SCALAR, vectors=num_channels - begin))
+        left = num_channels - begin
+        found.append(ChannelRange(begin=begin, end=num_channels, lanes=SCALAR, vectors=left, weights=blocking.weights))
     return found
 
 
@@ -78,17 +90,23 @@ def lanes_finished(num_channels: int, finish: Finish, blocking: Blocking) -> lis
 def tile_headers(num_channels: int, blocking: Blocking, *kernels: str) -> tuple[str, ...]:
     """Headers of tiles for the lanes of the ranges; kernels: headers by the same lanes that stand on these."""
     counts = sorted({segment.lanes.count for segment in channel_ranges(num_channels, blocking)})
-    names = [f"tvm_ext_{name}f32x{count}.h" for count in counts for name in ("", "tile_", *(f"{k}_" for k in kernels))]
-    return (*names, "tvm_ext_layer.h")
+    stems = (
+        "",
+        "tile_",
+        *(f"{kernel}_" for kernel in kernels),
+        *(["tile_narrow_"] if blocking.weights.is_narrow else []),
+    )
+    names = [f"tvm_ext_{stem}f32x{count}.h" for count in counts for stem in stems]
+    return (*names, "tvm_ext_layer.h", *blocking.weights.headers(counts))
 
 
 def pack(weight: np.ndarray, blocking: Blocking) -> np.ndarray:
-    """[K, ...] -> block after block, [...][block's channels] each, as the ranges read them."""
+    """[K, ...] -> block after block, [...][block's channels] each, as the ranges read them, in the weights' type."""
     parts: list[np.ndarray] = []
     for segment in channel_ranges(weight.shape[0], blocking):
         blocks = weight[segment.begin : segment.end].reshape(-1, segment.width, *weight.shape[1:])
         parts.append(np.moveaxis(blocks, 1, -1).ravel())
-    return np.concatenate(parts)
+    return blocking.weights.stored(np.concatenate(parts))
 
 
 def over_channels(num_channels: int, blocking: Blocking, body: Callable[[ChannelRange], list[str]]) -> list[str]:
@@ -140,8 +158,11 @@ class Accumulators:
 
     def add(self, x: str, step: str, weights: str, length: str) -> str:
         """Statement that adds products of `length` elements of each pixel, `step` apart, to the array."""
-        call = f"tvm_ext_tile_f32x{self.segment.lanes.count}_add"
-        return f"{call}(sums, {x}, {step}, {weights}, {length}, {self.pixels}, {self.segment.vectors});"
+        count, kind = self.segment.lanes.count, self.segment.weights
+        sizes = f"{length}, {self.pixels}, {self.segment.vectors}"
+        if kind.is_narrow:
+            return f"tvm_ext_tile_narrow_f32x{count}_add(sums, {x}, {step}, {weights}, {kind.constant}, {sizes});"
+        return f"tvm_ext_tile_f32x{count}_add(sums, {x}, {step}, {weights}, {sizes});"
 
     def store(self, finish: Finish, place: Callable[[int], str], residual: Callable[[int, int], str]) -> list[str]:
         """Finish every sum and write it.
