@@ -74,3 +74,17 @@ class QNormalize(Operator):
     is_centered: bool
     low: int
     high: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QAffine(Operator):
+    """A QDQ tensor times `factors`, plus `addends`: position embeddings, masks, the cosines of rotary embeddings.
+
+    factors, addends: float64 arrays, finite, that repeat to the output's shape, which is the input's.
+    """
+
+    factors: Array
+    addends: Array
+    low: int
+    high: int
+    rounding: Rounding = "onnx"
