@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from codegen_c.operators.kinds import Array, Operator, Rounding
+from codegen_c.operators.kinds import Array, Operator, QSoftmax, Rounding
 from codegen_c.operators.scalar import IDENTITY, ScalarProgram
 
 
@@ -88,3 +88,13 @@ class QAffine(Operator):
     low: int
     high: int
     rounding: Rounding = "onnx"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QMaskedSoftmax(QSoftmax):
+    """QSoftmax that leaves elements out, which are given a probability of zero.
+
+    mask: bool, repeats to the input's shape, True for what is left out. Every vector keeps an element.
+    """
+
+    mask: Array
