@@ -96,9 +96,11 @@ def implement(operator: QMaskedSoftmax, loops: SoftmaxLoops, exponentials: Array
 
 def _with_rows(whole: Implementation, made: Callable[[StoredRows], Implementation], rows: int) -> Implementation:
     spatial = Spatial(output_rows=rows, inputs=(RowAccess.same(rows),))
-    return replace(
-        whole, in_rows=lambda stored: replace(made(stored), kernel=f"{whole.kernel}_in_rows", spatial=spatial)
-    )
+
+    def by_rows(stored: StoredRows) -> Implementation:
+        return replace(made(stored), kernel=f"{whole.kernel}_in_rows", spatial=spatial)
+
+    return replace(whole, in_rows=by_rows)
 
 
 def _made(
