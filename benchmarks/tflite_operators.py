@@ -13,11 +13,11 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from tempfile import NamedTemporaryFile, TemporaryDirectory
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from tflite_micro.python.tflite_micro import runtime
@@ -29,11 +29,9 @@ import tvm_ext  # noqa: E402
 from benchmarks.fuzzing.forked import Limits, apart  # noqa: E402
 from benchmarks.measure.commit import stamped, write_result  # noqa: E402
 from benchmarks.tflite_cases import elementwise, layers, movement  # noqa: E402
-from benchmarks.tflite_cases.case import Case  # noqa: E402
+from benchmarks.tflite_cases.case import Case, distance_from_real  # noqa: E402
 from tvm_ext.core.errors import TvmExtError  # noqa: E402
-from tvm_ext.core.limits import Limits as FileLimits  # noqa: E402
 from tvm_ext.core.options import BuildOptions  # noqa: E402
-from tvm_ext.frontends.tflite.read_file import TfliteTensor, read_tflite  # noqa: E402
 
 RESULT = ROOT / "benchmarks" / "results" / "tflite_operators.json"
 CASES: dict[str, list[Case]] = dict(sorted({**elementwise.CASES, **movement.CASES, **layers.CASES}.items()))
@@ -155,32 +153,6 @@ def packaged(data: bytes, arrays: Sequence[np.ndarray]) -> list[np.ndarray] | st
         sample = dict(zip(package.inputs, arrays, strict=True))
         with package.session() as session:
             return list(session.run(sample).values())
-
-
-def distance_from_real(
-    real: Callable[..., np.ndarray], data: bytes, arrays: Sequence[np.ndarray], found: np.ndarray
-) -> float:
-    """Steps between integers and the rounded result of real numbers at most, where that is a number."""
-    with NamedTemporaryFile(suffix=".tflite") as file:
-        file.write(data)
-        file.flush()
-        graph = read_tflite(Path(file.name), FileLimits())
-    given = dict(zip(graph.inputs, arrays, strict=True))
-    inputs = [_real(graph.tensors[index], given.get(index)) for index in graph.nodes[0].inputs]
-    scales = graph.tensors[graph.outputs[0]].scales
-    assert scales is not None, "of integers alone"
-    with np.errstate(all="ignore"):
-        steps = real(*inputs) / scales.scale[0] + scales.zero_point[0]
-    limits = np.iinfo(found.dtype)
-    known = np.isfinite(steps)
-    expected = np.clip(np.rint(steps[known]), limits.min, limits.max)
-    return float(np.abs(found[known] - expected).max(initial=0))
-
-
-def _real(tensor: TfliteTensor, array: np.ndarray | None) -> np.ndarray:
-    integers = tensor.data if array is None else array
-    assert tensor.scales is not None and integers is not None, "every input is quantized"
-    return (integers.astype(np.float64) - tensor.scales.zero_point[0]) * tensor.scales.scale[0]
 
 
 def distance(found: np.ndarray, expected: np.ndarray) -> float:

@@ -39,6 +39,7 @@ from relay_passes.simplify.narrow_quantize import NarrowQuantize
 from relay_passes.simplify.recognize_normalizations import RecognizeNormalizations
 from relay_passes.simplify.simplify_softmax import SimplifySoftmax
 from relay_passes.simplify.slice_splits import SliceSplits
+from relay_passes.simplify.widen_convolutions import WidenConvolutions
 from relay_passes.streams.stream_windows import StreamWindows
 from tvm_ext import guide
 from tvm_ext.calibration import Calibration
@@ -60,6 +61,8 @@ def quantizing(
     return [
         FoldConstants(),
         FoldBatchNorm(),
+        FoldPads(),
+        WidenConvolutions(),
         *attention(),
         QuantizeInt8(
             data.samples, labels=data.labels, resets=data.resets, elementwise=backend_of(platform, options).elementwise,
@@ -107,6 +110,7 @@ def before_order(backend: CodegenBackend, options: BuildOptions) -> list[tvm.tra
         FoldConstants(),
         FoldBatchNorm(),
         FoldPads(),
+        WidenConvolutions(),
         *attention(),
         NarrowQuantize(),
         DuplicateDequantize(),

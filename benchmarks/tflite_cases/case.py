@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import numpy as np
 
 from tests.support.tflite_file import Quantized
 from tests.support.tflite_models import Network
+from tvm_ext.core.limits import Limits
+from tvm_ext.frontends.tflite.read_file import TfliteTensor, read_tflite
 
 TYPES = ("float32", "int8", "int16x8")
 """Element types of activations; int16 stand beside weights of int8."""
@@ -93,3 +97,32 @@ def _scales(net: Network, index: int, kind: str) -> Quantized | None:
         return net.scales()
     steps, zero_point = kind.split(",")
     return Quantized(scale=1 / float(steps) / (1 if net.int8 else 256), zero_point=int(zero_point) if net.int8 else 0)
+
+
+def distance_from_real(
+    real: Callable[..., np.ndarray], data: bytes, arrays: Sequence[np.ndarray], found: np.ndarray
+) -> float:
+    """Steps between integers and the rounded result of real numbers at most, where that is a number."""
+    with NamedTemporaryFile(suffix=".tflite") as file:
+        file.write(data)
+        file.flush()
+        graph = read_tflite(Path(file.name), Limits())
+    given = dict(zip(graph.inputs, arrays, strict=True))
+    inputs = [_real(graph.tensors[index], given.get(index)) for index in graph.nodes[0].inputs]
+    scales = graph.tensors[graph.outputs[0]].scales
+    assert scales is not None, "of integers alone"
+    with np.errstate(all="ignore"):
+        steps = real(*inputs) / scales.scale[0] + scales.zero_point[0]
+    limits = np.iinfo(found.dtype)
+    known = np.isfinite(steps)
+    expected = np.clip(np.rint(steps[known]), limits.min, limits.max)
+    return float(np.abs(found[known] - expected).max(initial=0))
+
+
+def _real(tensor: TfliteTensor, array: np.ndarray | None) -> np.ndarray:
+    """The numbers that a tensor's integers stand for; those of a constant without a scale are its own."""
+    integers = tensor.data if array is None else array
+    assert integers is not None, "every input is given"
+    if tensor.scales is None:
+        return integers
+    return (integers.astype(np.float64) - tensor.scales.zero_point[0]) * tensor.scales.scale[0]

@@ -103,7 +103,13 @@ def _average(kind: str, **named: int) -> Case:
 
 def _sums(exclusive: bool, reverse: bool) -> Case:
     make = one_result("CUMSUM", "CumsumOptions", constants=[ints(2)], Exclusive=exclusive, Reverse=reverse)
-    return Case(name=f"CUMSUM exclusive={exclusive} reverse={reverse}", make=make)
+
+    def real(x: np.ndarray, _axis: np.ndarray) -> np.ndarray:
+        turned = np.flip(x, 2) if reverse else x
+        summed = np.cumsum(turned, 2) - (turned if exclusive else 0)
+        return np.flip(summed, 2) if reverse else summed
+
+    return Case(name=f"CUMSUM exclusive={exclusive} reverse={reverse}", make=make, real=real)
 
 
 class _Written(Case):

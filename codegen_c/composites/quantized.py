@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from codegen_c.composites.affine import affine_operator, masked_softmax
 from codegen_c.composites.floats import Match, reaching, window_of
 from codegen_c.composites.graph import Call, CallOperand, Composite, NoMatch
 from codegen_c.composites.interpolation import LONGEST_AXIS, images_of, matrices_after, taps_of
@@ -209,7 +210,11 @@ def _pool(
 
 
 def _binary(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
+    if len(chain.body) == 2 and chain.body[1].name == "nn.softmax":
+        return masked_softmax(chain, anchor)
     indices = [chain.parameter(value) for value in anchor.operands]
+    if len(chain.body) == 1 and None in indices and not isinstance(found := affine_operator(chain, anchor), NoMatch):
+        return found
     if len(chain.body) != 1 or None in indices:
         return _unary(chain, anchor)
     arguments = tuple(index for index in indices if index is not None)

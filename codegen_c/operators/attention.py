@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from codegen_c.operators.kinds import Array, Operator, Rounding
+from codegen_c.operators.kinds import Array, Operator, QSoftmax, Rounding
 from codegen_c.operators.scalar import IDENTITY, ScalarProgram
 
 
@@ -74,3 +74,27 @@ class QNormalize(Operator):
     is_centered: bool
     low: int
     high: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QAffine(Operator):
+    """A QDQ tensor times `factors`, plus `addends`: position embeddings, masks, the cosines of rotary embeddings.
+
+    factors, addends: float64 arrays, finite, that repeat to the output's shape, which is the input's.
+    """
+
+    factors: Array
+    addends: Array
+    low: int
+    high: int
+    rounding: Rounding = "onnx"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QMaskedSoftmax(QSoftmax):
+    """QSoftmax that leaves elements out, which are given a probability of zero.
+
+    mask: bool, repeats to the input's shape, True for what is left out. Every vector keeps an element.
+    """
+
+    mask: Array

@@ -3,21 +3,25 @@
 Rewrite, in a function that multiplies two activations one of which is permuted:
     matmul(permute_dims(q), permute_dims(k))   ->  permute_dims(einsum(q, k, "bthd,bshd->bths"))
     f(permute_dims(x))                         ->  permute_dims(f(x))
-    where f is a softmax over the last axis, which stays the last, or works element by element with numbers.
+    where f is a softmax over the last axis, which stays the last, or works element by element with numbers, or does
+    arithmetic with a constant, which is permuted instead.
     So a head's vectors are read where a dense layer has left them, and permutations meet and vanish.
-Leaves alone: functions without such products; permutations that nothing takes up stand where they were read.
+Leaves alone: functions without such products, and operands whose rows lie between a sequence of several and its
+    heads; permutations that nothing takes up stand where they were read.
 """
 
 from __future__ import annotations
 
 from string import ascii_lowercase
 
+import numpy as np
 import tvm
 from tvm import relax
 
 from relay_passes.dataflow import (
     array_of,
     bindings,
+    constant,
     infer,
     live,
     map_dataflow,
@@ -34,6 +38,7 @@ from relay_passes.dataflow import (
 _ELEMENTWISE = frozenset(
     f"relax.{name}" for name in "quantize dequantize multiply divide add subtract clip nn.relu nn.gelu nn.silu".split()
 )
+_ARITHMETIC = frozenset(f"relax.{name}" for name in "multiply divide add subtract".split())
 Axes = tuple[int, ...]
 
 
@@ -110,11 +115,10 @@ class _Rewriter:
             return False
         rank = ranks.pop()
         *batch, row, depth, column = ascii_lowercase[: rank + 1]
-        first, axes = self._source(operand_list[0], rank)
-        if axes[-1] != rank - 1:  # rows of the first operand are read as they lie
-            self._demand(operand_list[0])
-            first, axes = operand_list[0], tuple(range(rank))
+        first, axes = self._source(operand_list[0], rank, rows_stay=True)
         second, other_axes = self._source(operand_list[1], rank)
+        if axes == other_axes == tuple(range(rank)):
+            return False
         result = [*_placed([*batch, row, depth], axes)[:-1], column]
         subscripts = "".join(
             [*_placed([*batch, row, depth], axes), ",", *_placed([*batch, depth, column], other_axes), "->", *result]
@@ -124,8 +128,16 @@ class _Rewriter:
         self._bind(binding, call, axes)
         return True
 
-    def _source(self, value: relax.Expr, rank: int) -> tuple[relax.Expr, Axes]:
-        return self.stored.get(value, (value, tuple(range(rank))))
+    def _source(self, value: relax.Expr, rank: int, *, rows_stay: bool = False) -> tuple[relax.Expr, Axes]:
+        """A stack of matrices as it lies, and its axes there; written as it is read where a product needs that.
+
+        rows_stay: rows of the matrices are read as they lie.
+        """
+        source, axes = self.stored.get(value, (value, tuple(range(rank))))
+        if _stacks_lie_together(static_shape(value), axes) and not (rows_stay and axes[-1] != rank - 1):
+            return source, axes
+        self._demand(value)
+        return value, tuple(range(rank))
 
     def _follow(self, binding: relax.VarBinding) -> bool:
         """An operator that may work on the permuted value as it lies."""
@@ -134,16 +146,18 @@ class _Rewriter:
             return False
         source, axes = self.stored[leaves[0]]
         name, rank = op_name(binding.value), len(axes)
-        arrays = [array for leaf in operands(binding.value) if (array := array_of(leaf)) is not None]
+        arrays = [(leaf, array) for leaf in operands(binding.value) if (array := array_of(leaf)) is not None]
         if name == "relax.nn.softmax":
             follows = axes[-1] == rank - 1 and int(binding.value.attrs.axis) % rank == rank - 1
         else:
-            follows = name in _ELEMENTWISE and all(array.size == 1 and array.ndim <= 1 for array in arrays)
+            most = rank if name in _ARITHMETIC else 0
+            follows = name in _ELEMENTWISE and all(a.ndim <= most or (a.size == 1 and a.ndim <= 1) for _, a in arrays)
         if not follows:
             return False
         if name == "relax.dequantize":
             self.integers[binding.var] = binding
-        self._bind(binding, infer(substitute(binding.value, {leaves[0]: source})), axes)
+        permuted = {leaf: _permuted(array, axes) for leaf, array in arrays if array.size > 1}
+        self._bind(binding, infer(substitute(binding.value, {leaves[0]: source, **permuted})), axes)
         return True
 
     def _bind(self, binding: relax.VarBinding, call: relax.Call, axes: Axes) -> None:
@@ -163,6 +177,20 @@ def _placed(labels: list[str], axes: Axes) -> list[str]:
     for label, axis in zip(labels, axes, strict=True):
         found[axis] = label
     return found
+
+
+def _permuted(array: np.ndarray, axes: Axes) -> relax.Expr:
+    """A constant that repeats to a permuted tensor, as it repeats to what that is a permutation of."""
+    whole = array.reshape((1,) * (len(axes) - array.ndim) + array.shape)
+    return constant(np.ascontiguousarray(np.transpose(whole, np.argsort(axes))))
+
+
+def _stacks_lie_together(shape: tuple[int, ...], axes: Axes) -> bool:
+    """True where no row, column or element lies between the places of matrices, and these are in their order."""
+    wide = [axis for axis in range(len(shape)) if shape[axis] > 1]
+    stored, stacks = sorted(wide, key=axes.__getitem__), [axis for axis in wide if axis < len(shape) - 2]
+    first = stored.index(stacks[0]) if stacks else 0
+    return stored[first : first + len(stacks)] == stacks
 
 
 def _same_stacks(first: relax.Expr, second: relax.Expr) -> bool:

@@ -8,7 +8,7 @@ Rewrite, where `move` takes elements from one place to another or picks the larg
     quantize(dequantize(x))                 ->  x                                               of equal parameters
     Both ways are exact: quantize works on each element alone, and never reverses the order of two.
 Leaves alone: parameters that are not constant or differ by channel, padding with a value that is not on the grid of
-what is padded (until a quantize follows), constants among what is moved.
+what is padded (until a quantize follows), constants among what is moved, but embeddings.
 """
 
 from __future__ import annotations
@@ -81,7 +81,10 @@ class MoveIntegers:
 
 
 class _Rewriter:
-    """Walks the bindings once. integers: the integers behind a float value that is a dequantize, and its parameters."""
+    """Walks the bindings once. integers: the integers behind a float value that is a dequantize, and its parameters.
+
+    tables: the same of constants, which are left alone but where their rows are looked up.
+    """
 
     def __init__(self, func: relax.Function) -> None:
         self.func, self.original = func, bindings(func)
@@ -91,6 +94,7 @@ class _Rewriter:
         self.sequence: list[relax.VarBinding] = []
         self.replaced: dict[relax.Var, relax.Expr] = {}
         self.integers: dict[relax.Var, tuple[relax.Expr, _Parameters]] = {}
+        self.tables: dict[relax.Var, tuple[relax.Expr, _Parameters]] = {}
         self.moves: dict[relax.Var, relax.VarBinding] = {}
         self.moved: dict[relax.Var, relax.Call] = {}
         self.stacks: dict[relax.Var, relax.Call] = {}
@@ -103,8 +107,9 @@ class _Rewriter:
 
     def _visit(self, binding: relax.VarBinding) -> None:
         name, call = op_name(binding.value), binding.value
-        if name == "relax.dequantize" and (known := _parameters(call)) is not None and array_of(call.args[0]) is None:
-            self.integers[binding.var] = (call.args[0], known)
+        if name == "relax.dequantize" and (known := _parameters(call)) is not None:
+            is_constant = array_of(call.args[0]) is not None
+            (self.tables if is_constant else self.integers)[binding.var] = (call.args[0], known)
         elif name == "relax.quantize" and (wanted := _parameters(call)) is not None:
             self._quantize(binding, wanted)
             return
@@ -147,7 +152,8 @@ class _Rewriter:
 
     def _move_integers(self, binding: relax.VarBinding) -> bool:
         """A move of dequantized tensors of equal parameters becomes a dequantize of moved integers."""
-        found = [self.integers.get(leaf) for leaf in _activations(binding.value)]
+        behind = self.integers | self.tables if _looks_up(binding.value) else self.integers
+        found = [behind.get(leaf) for leaf in _activations(binding.value)]
         known = [pair for pair in found if pair is not None]
         if len(known) < len(found) or not all(parameters.equals(known[0][1]) for _, parameters in known):
             return False
@@ -259,6 +265,11 @@ def _activations(call: relax.Call) -> list[relax.Var]:
         moved = list(operands(call))
     found = [leaf for leaf in moved if isinstance(leaf, relax.Var) and isinstance(leaf.ty, relax.TensorType)]
     return found if len(found) == len(moved) and all(str(leaf.ty.dtype) == "float32" for leaf in found) else []
+
+
+def _looks_up(call: relax.Call) -> bool:
+    """True for rows taken by numbers that are known at run time alone."""
+    return op_name(call) == "relax.take" and array_of(call.args[1]) is None
 
 
 def _moved(call: relax.Call, integers: list[relax.Expr], parameters: _Parameters, *, exact: bool) -> relax.Call | None:

@@ -170,10 +170,7 @@ FILES: dict[str, tuple[Callable[[], bytes], type[Exception], str]] = {
         lambda: one("ADD", (2, 2), (2, 2), inputs=2, options="AddOptions", FusedActivationFunction=TANH),
         UnsupportedModel, "fused activation is ignored",
     ),
-    "quantized cumsum": (
-        lambda: one("CUMSUM", (2, 2), (2, 2), i32(0)[0:1].reshape(()), options="CumsumOptions", **MOVED),
-        UnsupportedModel, "on quantized tensors",
-    ),
+    "quantized square": (lambda: one("SQUARE", (2, 2), (2, 2), **MOVED), UnsupportedModel, "on quantized tensors"),
     "local response normalization": (
         lambda: one("LOCAL_RESPONSE_NORMALIZATION", (1, 2, 2, 4), (1, 2, 2, 4)), UnsupportedModel, "divides by the size"
     ),

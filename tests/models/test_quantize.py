@@ -137,10 +137,10 @@ def test_a_processor_without_fpu(digits: Path, calibration: Path, tmp_path: Path
 
 
 def test_float_code_inside_a_chain_is_named_where_there_is_no_fpu(tmp_path: Path) -> None:
-    """A channel's own factor: int8 on both sides, but no integer kernel multiplies by it."""
+    """A channel's own divisor: int8 on both sides, but no integer kernel divides by it."""
     x = relax.Var("x", relax.TensorType((1, 3, 4, 4), "float32"))
-    factors = relax.const(np.array([1.0, 2.0, 3.0], "float32").reshape(1, 3, 1, 1))
-    module = module_of([x], lambda b: b.emit(relax.op.exp(b.emit(relax.op.nn.relu(relax.op.multiply(x, factors))))))
+    divisors = relax.const(np.array([1.0, 2.0, 3.0], "float32").reshape(1, 3, 1, 1))
+    module = module_of([x], lambda b: b.emit(relax.op.exp(b.emit(relax.op.nn.relu(relax.op.divide(x, divisors))))))
     platform = Platform.load("host")
     without = replace(platform, processors=tuple(replace(p, fpu="none") for p in platform.processors))
     samples = {"x": np.random.default_rng(0).normal(size=(2, 1, 3, 4, 4)).astype("float32")}

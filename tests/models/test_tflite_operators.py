@@ -9,13 +9,18 @@ import numpy as np
 import pytest
 
 from benchmarks.tflite_cases import elementwise, layers, movement
+from benchmarks.tflite_cases.case import distance_from_real
 from codegen_c.kernels.elementwise.tflite_table import tflite_table
 from codegen_c.operators.kinds import QUnary, TensorType
 from codegen_c.operators.quantization import Quantization
 from codegen_c.operators.scalar import Instruction, Operand, ScalarProgram
 from tests.support.sweeps import some_of
 from tests.support.tflite_file import Quantized, TfliteWriter
+from tests.support.tflite_models import Network
 from tests.support.tflite_runners import referenced, saved_tflite, tflite_micro
+from tvm_ext import BuildOptions, build
+from tvm_ext.core.errors import UnsupportedModel
+from tvm_ext.load import load
 
 CASES = {case.name: case for cases in itertools.chain(
     elementwise.CASES.values(), movement.CASES.values(), layers.CASES.values()) for case in cases}  # fmt: skip
@@ -72,6 +77,40 @@ def test_operators(chosen: tuple[str, str, int], tmp_path: Path) -> None:
         np.testing.assert_allclose(found[0], expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
     else:
         np.testing.assert_array_equal(found[0], expected)
+
+
+EXACT = [name for name, case in CASES.items() if name.startswith(("ADD_N", "CUMSUM"))]
+
+
+@pytest.mark.parametrize("name", some_of(["ADD_N", "CUMSUM exclusive=True reverse=True"], sweep=EXACT))
+def test_sums_of_bytes_are_exact(name: str, tmp_path: Path) -> None:
+    """TensorFlow Lite Micro rounds inputs of ADD_N, and gives the result of CUMSUM its input's scale."""
+    case = CASES[name]
+    assert case.real is not None
+    for seed in range(3):
+        data, arrays = case.file("int8", seed)
+        found, _ = referenced(saved_tflite(data, tmp_path), arrays)
+        assert distance_from_real(case.real, data, arrays, found[0]) == 0
+    assert distance_from_real(case.real, data, arrays, tflite_micro(data, arrays)) > 1
+
+
+def test_sums_of_bytes_have_other_witnesses(tmp_path: Path) -> None:
+    """A package that is right is not refused because TensorFlow Lite Micro is not."""
+    data, _ = CASES["ADD_N"].file("int8", 1)
+    module = load(saved_tflite(data, tmp_path))
+    verified = build(module, "host", tmp_path / "package", BuildOptions()).report["verify"]["host"]
+    assert verified["passed"] and verified["reference"] == "TVM"
+    assert "ADD_N of bytes is not what it is of real numbers" in verified["own_reading"]
+
+
+@pytest.mark.parametrize("name", ["ADD_N", "CUMSUM exclusive=False reverse=False"])
+def test_sums_beyond_their_scale_are_refused(name: str, tmp_path: Path) -> None:
+    net = Network(int8=True)
+    outputs = list(CASES[name].make(net))
+    for index in net.writer.inputs:
+        net.writer.tensors[index].quantized = Quantized(scale=1e9)
+    with pytest.raises(UnsupportedModel, match=r"steps of its result for one of its inputs; the limit is 2\^20"):
+        load(saved_tflite(net.writer.finish(outputs), tmp_path))
 
 
 def test_padded_blocks(tmp_path: Path) -> None:

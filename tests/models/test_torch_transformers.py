@@ -83,4 +83,4 @@ def test_a_decoder_with_rotary_embeddings(quantize: str, tmp_path: Path) -> None
     assert package.report["verify"]["host"]["passed"]
     products = {step["kernel"] for step in package.report["steps"] if step["macs"]}
     expected = {"qmatmul_i8", "qdense_i8"} if quantize == "int8" else {"matmul_f32", "dense_f32"}
-    assert products <= expected | {"qconv2d_i8"} and expected & products
+    assert products <= expected | {"qconv2d_i8", "qaffine_i8"} and expected & products

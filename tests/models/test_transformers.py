@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
 import tvm_ext
@@ -13,6 +14,7 @@ from tests.support import transformer_models as models
 from tests.support.onnx_models import saved
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions, Package
+from tvm_ext.core.options import Quantize
 
 KERNELS = {
     "cortex_m4": {"qmatmul_dsp", "qsoftmax_dsp", "qnormalize_i8", "qconv2d_dsp", "qbinary_dsp", "qunary_i8"},
@@ -91,6 +93,62 @@ def test_a_compact_transformer(platform: str, tmp_path: Path) -> None:
     assert {step["kernel"] for step in package.report["steps"]} >= KERNELS[platform] - {"qunary_helium"}
     generic = {step["name"] for step in package.report["steps"] if step["kernel"] == "generic"}
     assert {name.rstrip("_2") for name in generic} <= {"placed", "weights"}, "a constant added; a softmax of columns"
+
+
+@pytest.mark.board
+@pytest.mark.parametrize("platform", some_of(["host"], sweep=["cortex_m4", "cortex_m55"]))
+def test_a_rotary_decoder_is_integers_throughout(platform: str, tmp_path: Path) -> None:
+    """Embeddings, products with cosines, a causal mask, SiLU and positions, to within onnxruntime's steps."""
+    model = saved(models.rotary_decoder(), tmp_path, "rotary")
+    samples = {"ids": np.random.default_rng(0).integers(0, 20, (4, 1, models.SLOTS))}
+    report = tvm_ext.build(
+        tvm_ext.load(model), platform, tmp_path / "package", BuildOptions(), verify_inputs=samples
+    ).report
+    assert all(found["passed"] for found in report["verify"].values() if found)
+    assert report["verify"]["host"]["reference"] == "onnxruntime"
+    steps = [step for step in report["steps"] if not step["name"].startswith("embedded")]
+    assert not {step["kernel"] for step in steps} & {"generic", "elementwise_f32", "softmax_f32"}
+
+
+@pytest.mark.parametrize("quantized", some_of([True], sweep=[False]))
+def test_written_out_activations_are_tables(quantized: bool, tmp_path: Path) -> None:
+    """GELU by erf and by tanh, and SiLU: one table of 256 each, in QDQ form and quantized here."""
+    model = saved(models.activations(quantized=quantized), tmp_path, "activations")
+    x = np.random.default_rng(0).standard_normal((6, 1, 6, models.WIDTH)).astype(np.float32)
+    options = BuildOptions(quantize="none" if quantized else "int8")
+    calibration = None if quantized else {"x": x}
+    report = tvm_ext.build(tvm_ext.load(model), "host", tmp_path / "package", options, calibration=calibration).report
+    kernels = [step["kernel"] for step in report["steps"] if step["kernel"] != "convert_quantized"]
+    assert kernels == ["qdense_i8", "qunary_i8"] * 3 and report["verify"]["host"]["passed"]
+
+
+BOARDS = [(platform, quantize) for platform in ("cortex_m4", "cortex_m55") for quantize in ("none", "int8")]
+EEG_WAYS = some_of([("host", "none")], sweep=BOARDS)
+
+
+@pytest.mark.board
+@pytest.mark.parametrize("way", EEG_WAYS, ids=str)
+def test_an_eeg_transformer(way: tuple[str, Quantize], tmp_path: Path) -> None:
+    """Convolutions over time, blocks over electrodes, features and times, classes; in float to onnxruntime's numbers.
+
+    Quantized, it comes within 20 dB of that.
+    """
+    platform, quantize = way
+    x = np.random.default_rng(0).standard_normal((6, 1, 22, 256)).astype(np.float32)
+    model, is_int8 = saved(models.eeg_transformer(), tmp_path, "eeg"), quantize == "int8"
+    options = BuildOptions(quantize=quantize, io_type="float32" if is_int8 else "int8")
+    calibration = {"x": x} if is_int8 else None
+    package = tvm_ext.build(tvm_ext.load(model), platform, tmp_path / "package", options, calibration=calibration)
+    report = package.report
+    assert all(found["passed"] for found in report["verify"].values() if found)
+    assert report["verify"]["host"]["reference"] == ("TVM" if is_int8 else "onnxruntime")
+    if is_int8:
+        assert not [step["name"] for step in report["steps"] if step["kernel"] == "generic"]
+        session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+        expected = np.array([session.run(None, {"x": sample})[0] for sample in x])
+        with package.session() as running:
+            error = np.array([running.run({"x": sample})["classes"] for sample in x]) - expected
+        assert 10 * np.log10((expected**2).sum() / (error**2).sum()) > 20
 
 
 @pytest.mark.parametrize("far", some_of([], sweep=[-1e4, -np.inf]))

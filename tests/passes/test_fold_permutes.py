@@ -8,8 +8,9 @@ from tvm import relax
 from tvm.script import ir as I
 from tvm.script import relax as R
 
+from relay_passes.dataflow import bindings, op_name
 from relay_passes.simplify.fold_permutes import FoldPermutes
-from tests.passes.modules import without_spans
+from tests.passes.modules import module_of, without_spans
 from tests.support.virtual_machine import run
 
 
@@ -112,6 +113,63 @@ def test_rows_of_the_first_operand_stay_whole() -> None:
             return y
 
     check(Before, Expected)
+
+
+def test_heads_of_several_sequences_are_permuted() -> None:
+    """Rows of the first operand and elements of the second lie between a sequence and its heads."""
+
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(q: R.Tensor((3, 6, 2, 4), "float32"), k: R.Tensor((3, 5, 2, 4), "float32")):
+            with R.dataflow():
+                heads = R.permute_dims(q, [0, 2, 1, 3])
+                keys = R.permute_dims(k, [0, 2, 3, 1])
+                y = R.matmul(heads, keys)
+                R.output(y)
+            return y
+
+    @I.ir_module
+    class Turned:
+        @R.function
+        def main(q: R.Tensor((3, 6, 2, 4), "float32"), k: R.Tensor((3, 2, 5, 4), "float32")):
+            with R.dataflow():
+                heads = R.permute_dims(q, [0, 2, 1, 3])
+                keys = R.permute_dims(k, [0, 1, 3, 2])
+                y = R.matmul(heads, keys)
+                R.output(y)
+            return y
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(q: R.Tensor((3, 6, 2, 4), "float32"), k: R.Tensor((3, 2, 5, 4), "float32")):
+            with R.dataflow():
+                heads = R.permute_dims(q, [0, 2, 1, 3])
+                y = R.einsum((heads, k), "abcd,abed->abce")
+                R.output(y)
+            return y
+
+    check(Before, Before)
+    check(Turned, Expected)
+
+
+def test_masks_are_permuted_instead_of_scores() -> None:
+    """A mask over queries and keys is one for each query, all of its heads, and its keys."""
+    mask = np.triu(np.full((6, 5), -1e4, "f4"), 1)
+
+    def attention(builder: relax.BlockBuilder) -> relax.Expr:
+        heads = builder.emit(relax.op.permute_dims(q, [0, 2, 1, 3]))
+        scores = builder.emit(relax.op.matmul(heads, k))
+        return builder.emit(relax.op.permute_dims(builder.emit(relax.op.add(scores, relax.const(mask))), [0, 2, 1, 3]))
+
+    q, k = (relax.Var(name, relax.TensorType(s, "float32")) for name, s in (("q", (1, 6, 2, 4)), ("k", (1, 2, 4, 5))))
+    before = module_of([q, k], lambda builder: relax.op.nn.softmax(attention(builder)))
+    after = FoldPermutes()(before)
+    assert [op_name(b.value) for b in bindings(after["main"])] == ["relax.einsum", "relax.add", "relax.nn.softmax"]
+    random = np.random.default_rng(0)
+    arrays = [random.standard_normal(shape).astype("f4") for shape in ((1, 6, 2, 4), (1, 2, 4, 5))]
+    np.testing.assert_allclose(run(after, *arrays), run(before, *arrays), rtol=1e-5, atol=1e-7)
 
 
 def test_functions_without_such_products_are_left_alone() -> None:

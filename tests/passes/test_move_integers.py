@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import tvm
 from tvm import relax
 from tvm.script import ir as I
 from tvm.script import relax as R
 
+from relay_passes.dataflow import bindings, op_name
 from relay_passes.simplify.move_integers import MoveIntegers
+from tests.passes.modules import module_of
+from tests.support.virtual_machine import run
 
 
 def check(before: tvm.IRModule, expected: tvm.IRModule) -> None:
@@ -110,3 +114,26 @@ def test_a_pool_that_a_layer_reads_is_one_of_integers() -> None:
             return c
 
     check(Before, Expected)
+
+
+def test_rows_of_an_embedding_are_looked_up_as_integers() -> None:
+    """The table is a quantized constant, the places come at run time; the same table in a product stays as it is."""
+    ids = relax.Var("ids", relax.TensorType((1, 3), "int64"))
+    x = relax.Var("x", relax.TensorType((1, 5), "float32"))
+    table = np.random.default_rng(0).integers(-127, 128, (5, 4)).astype("i1")
+
+    def embedded(builder: relax.BlockBuilder) -> relax.Expr:
+        parameters = relax.const(np.float32(0.5)), relax.const(np.int8(3))
+        rows = builder.emit(relax.op.dequantize(relax.const(table), *parameters))
+        taken = builder.emit(relax.op.take(rows, ids, axis=0))
+        integers = builder.emit(relax.op.quantize(taken, *parameters, out_dtype="int8"))
+        product = builder.emit(relax.op.matmul(x, rows))
+        return relax.op.add(builder.emit(relax.op.dequantize(integers, *parameters)), product)
+
+    before = module_of([ids, x], embedded)
+    after = MoveIntegers()(before)
+    takes = [b.value for b in bindings(after["main"]) if op_name(b.value) == "relax.take"]
+    assert [str(take.args[0].ty.dtype) for take in takes] == ["int8"]
+    assert [op_name(b.value) for b in bindings(after["main"])].count("relax.quantize") == 0
+    arrays = np.array([[4, 0, 2]], "i8"), np.ones((1, 5), "f4")
+    np.testing.assert_array_equal(run(after, *arrays), run(before, *arrays))

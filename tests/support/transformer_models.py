@@ -17,22 +17,30 @@ MASKED = -1e4
 
 @dataclass
 class Graph:
-    """Nodes and constants as they are written; every method gives the name of a tensor."""
+    """Nodes and constants as they are written; every method gives the name of a tensor.
+
+    scope: what names begin with from now on, so that a block can be written more than once.
+    """
 
     nodes: list[NodeProto] = field(default_factory=list)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
     quantized: bool = False
+    scope: str = ""
 
     def constant(self, name: str, array: np.ndarray) -> str:
-        self.constants[name] = array
-        return name
+        self.constants[self.scope + name] = array
+        return self.scope + name
 
     def node(self, operator: str, inputs: list[str], name: str, **attributes: object) -> str:
-        self.nodes.append(NODE(operator, inputs, [name], name=name, **attributes))
-        return name
+        scoped = self.scope + name
+        self.nodes.append(NODE(operator, inputs, [scoped], name=scoped, **attributes))
+        return scoped
+
+    def random(self, name: str, *shape: int) -> np.ndarray:
+        return np.random.default_rng([*(self.scope + name).encode()]).standard_normal(shape).astype(np.float32)
 
     def dense(self, x: str, name: str, depth: int, channels: int) -> str:
-        weight = np.random.default_rng([*name.encode()]).standard_normal((depth, channels)) / np.sqrt(depth)
+        weight = self.random(name, depth, channels) / np.sqrt(depth)
         product = self.node("MatMul", [x, self._weight(f"{name}_w", weight.astype(np.float32))], f"{name}_product")
         if self.quantized:
             return self.on_grid(product, 1 / 16)
@@ -63,8 +71,8 @@ class Graph:
         return self.node("Reshape", [x, self.constant(f"{name}_shape", np.array(shape, np.int64))], name)
 
     def split(self, x: str, name: str, tokens: int, width: int, heads: int) -> str:
-        """[1, tokens, width] -> [1, heads, tokens, width / heads]."""
-        parts = self.reshaped(x, f"{name}_parts", 1, tokens, heads, width // heads)
+        """[batch, tokens, width] -> [batch, heads, tokens, width / heads]."""
+        parts = self.reshaped(x, f"{name}_parts", -1, tokens, heads, width // heads)
         return self.node("Transpose", [parts], f"{name}_heads", perm=[0, 2, 1, 3])
 
     def attention(self, q: str, k: str, v: str, queries: int, keys: int, width: int, heads: int, mask: str = "") -> str:
@@ -78,7 +86,7 @@ class Graph:
         shares = self.on_grid(self.node("Softmax", [scores], "shares", axis=-1), 1 / 256, -128)
         sums = self.node("MatMul", [shares, self.split(v, "v", keys, width, heads)], "sums")
         together = self.node("Transpose", [self.on_grid(sums, 1 / 32)], "together", perm=[0, 2, 1, 3])
-        return self.dense(self.reshaped(together, "attended", 1, queries, width), "o", width, width)
+        return self.dense(self.reshaped(together, "attended", -1, queries, width), "o", width, width)
 
     def normalized(self, x: str, name: str, width: int) -> str:
         weight = self.constant(f"{name}_weight", np.linspace(0.7, 1.4, width, dtype="f4"))
@@ -120,6 +128,105 @@ def compact_transformer() -> onnx.ModelProto:
     pooled = graph.reshaped(graph.node("MatMul", [row, x], "pooled"), "vector", 1, width)
     graph.dense(pooled, "classes", width, 5)
     return model_of(graph.nodes, {"image": (1, 3, 8, 8)}, ["classes"], graph.constants)
+
+
+def eeg_transformer() -> onnx.ModelProto:
+    """An EEGformer in small: x float32[1, 22, 256], electrodes and samples -> classes float32[1, 4].
+
+    Two depthwise convolutions over time make of each electrode 4 features of 16 places. Blocks attend to the electrodes
+    of one feature (regional), the features of one electrode (synchronous), and places in time (temporal).
+    After Wan et al., EEGformer: A transformer-based brain activity classification method using EEG signal, 2023.
+    """
+    graph, (electrodes, features, places) = Graph(), (22, 4, 16)
+    x, channels = "x", electrodes * features
+    for name, kernel in (("first", (channels, 1, 9)), ("second", (channels, 1, 8))):
+        weight = graph.constant(f"{name}_w", graph.random(name, *kernel) / 3)
+        padding, groups = [(kernel[2] - 4) // 2, (kernel[2] - 3) // 2], electrodes if name == "first" else channels
+        convolved = graph.node("Conv", [x, weight], name, strides=[4], pads=padding, group=groups)
+        x = graph.node("Relu", [convolved], f"{name}_relu")
+    x = graph.reshaped(x, "tokens", electrodes, features, places)
+    for scope, tokens in (("regional_", electrodes), ("synchronous_", features)):
+        x = graph.node("Transpose", [x], f"{scope}tokens", perm=[1, 0, 2])
+        graph.scope = scope
+        position = graph.constant("position", graph.random("position", 1, tokens, places) / 4)
+        x = graph.block(graph.node("Add", [x, position], "placed"), tokens, places, 2)
+        graph.scope = ""
+    times = graph.node("Transpose", [graph.reshaped(x, "features", 1, channels, places)], "times", perm=[0, 2, 1])
+    x, graph.scope = graph.dense(times, "narrowed", channels, WIDTH), "temporal_"
+    x, graph.scope = graph.block(x, places, WIDTH, 2), ""
+    pooled = graph.node("ReduceMean", [graph.normalized(x, "last", WIDTH)], "pooled", axes=[1], keepdims=0)
+    graph.dense(pooled, "classes", WIDTH, 4)
+    return model_of(graph.nodes, {"x": (1, electrodes, 256)}, ["classes"], graph.constants)
+
+
+def activations(*, quantized: bool) -> onnx.ModelProto:
+    """x: float32[1, 6, WIDTH] through GELU by erf, by tanh, and SiLU, written out, behind a dense layer each."""
+    graph = Graph(quantized=quantized)
+    x = graph.on_grid("x", 1 / 32)
+
+    def number(name: str, value: float) -> str:
+        return graph.constant(name, np.float32(value))
+
+    def half_of(x: str, gate: str, name: str) -> str:
+        one = graph.node("Add", [gate, number("one", 1)], f"{name}_one_more")
+        return graph.node("Mul", [graph.node("Mul", [x, one], f"{name}_product"), number("half", 0.5)], name)
+
+    def erf_form(x: str) -> str:
+        scaled = graph.node("Div", [x, number("root", 2**0.5)], "scaled")
+        return half_of(x, graph.node("Erf", [scaled], "erf"), "by_erf")
+
+    def tanh_form(x: str) -> str:
+        cube = graph.node("Mul", [graph.node("Pow", [x, number("three", 3)], "cube"), number("c", 0.044715)], "cubes")
+        scaled = graph.node("Mul", [graph.node("Add", [x, cube], "sum"), number("r", (2 / np.pi) ** 0.5)], "scaled_sum")
+        return half_of(x, graph.node("Tanh", [scaled], "tanh"), "by_tanh")
+
+    def silu(x: str) -> str:
+        return graph.node("Mul", [x, graph.node("Sigmoid", [x], "sigmoid")], "silu")
+
+    for name, function in (("d1", erf_form), ("d2", tanh_form), ("d3", silu)):
+        x = graph.on_grid(function(graph.dense(x, name, WIDTH, WIDTH)), 1 / 32, -100)
+    graph.node("Identity", [x], "y")
+    return model_of(graph.nodes, {"x": (1, 6, WIDTH)}, ["y"], graph.constants)
+
+
+def rotary_decoder() -> onnx.ModelProto:
+    """ids: int64[1, SLOTS] -> y float32[1, SLOTS, WIDTH], quantized.
+
+    Embeddings, rotary causal attention beside them, SiLU, positions.
+    Queries and keys are turned by their places: x * cos + rotate_half(x) * sin.
+    """
+    graph, half = Graph(quantized=True), WIDTH // HEADS // 2
+    table = np.clip(np.rint(graph.random("table", 20, WIDTH) * 32), -127, 127).astype(np.int8)
+    rows = graph.real(graph.constant("table_integers", table), 1 / 32)
+    x = graph.on_grid(graph.node("Gather", [rows, "ids"], "embedded", axis=0), 1 / 32)
+    angles = np.outer(np.arange(SLOTS), 100.0 ** -(np.arange(half) / half)).astype("f4")
+    turns = {name: np.tile(f(angles), (1, 2))[:, np.newaxis] for name, f in (("cos", np.cos), ("sin", np.sin))}
+
+    def turned(x: str, name: str) -> str:
+        graph.scope = f"turned_{name}_"
+        parts = graph.reshaped(x, "parts", 1, SLOTS, HEADS, 2 * half)
+        ends = [graph.constant(f"end_{place}", np.array([place], np.int64)) for place in (0, half, 2 * half)]
+        last = graph.constant("last", np.array([3], np.int64))
+        first, second = (graph.node("Slice", [parts, ends[i], ends[i + 1], last], f"half_{i}") for i in range(2))
+        negative = graph.on_grid(graph.node("Neg", [second], "negative"), 1 / 16)
+        other = graph.on_grid(graph.node("Concat", [negative, first], "other", axis=3), 1 / 16)
+        products = [
+            graph.on_grid(graph.node("Mul", [value, graph.constant(turn, turns[turn])], f"by_{turn}"), 1 / 16)
+            for value, turn in ((parts, "cos"), (other, "sin"))
+        ]
+        whole = graph.on_grid(graph.node("Add", products, "turned"), 1 / 16)
+        flat = graph.reshaped(whole, "flat", 1, SLOTS, WIDTH)
+        graph.scope = ""
+        return flat
+
+    q, k, v = (graph.dense(x, name, WIDTH, WIDTH) for name in ("q_all", "k_all", "v_all"))
+    mask = graph.constant("mask", np.triu(np.full((SLOTS, SLOTS), MASKED, "f4"), 1)[np.newaxis, np.newaxis])
+    attended = graph.attention(turned(q, "q"), turned(k, "k"), v, SLOTS, SLOTS, WIDTH, HEADS, mask)
+    x = graph.on_grid(graph.node("Add", [x, attended], "total"), 1 / 16)
+    silu = graph.on_grid(graph.node("Mul", [x, graph.node("Sigmoid", [x], "gate")], "silu"), 1 / 16)
+    places = graph.constant("places", graph.random("places", SLOTS, WIDTH))
+    graph.node("Identity", [graph.on_grid(graph.node("Add", [silu, places], "placed"), 1 / 16)], "y")
+    return model_of(graph.nodes, {"ids": ((1, SLOTS), TensorProto.INT64)}, ["y"], graph.constants)
 
 
 def decoder(*, by_tokens: bool, quantized: bool) -> onnx.ModelProto:

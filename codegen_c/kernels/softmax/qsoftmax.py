@@ -32,6 +32,8 @@ EXPONENTIAL_BITS = 30
 # Divided by a sum of at least 2^30, a reciprocal of 60 bits leaves a factor of at most 2^30.
 RECIPROCAL_BITS = 60
 MAX_LENGTH = 65535
+INCLUDES = ("tvm_ext_qsoftmax.h", "tvm_ext_layer.h", "tvm_ext_requantize.h")
+ELEMENT_INSTRUCTIONS, VECTOR_INSTRUCTIONS = 34, 400
 
 
 def reference(operator: QSoftmax, inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -91,19 +93,19 @@ def _of_vectors(operator: QSoftmax, rows: int) -> Implementation:
                 Parameter(name="exponential", ctype="int32_t", role="constant"),
             ),
             body=_body(operator, rows),
-            includes=("tvm_ext_qsoftmax.h", "tvm_ext_layer.h", "tvm_ext_requantize.h"),
+            includes=INCLUDES,
         ),
         reference=lambda inputs: reference(operator, inputs),
         constants=(("exponential", exponentials(operator)),),
-        instructions=rows * (output.shape[-1] * 34 + 400),
+        instructions=rows * (output.shape[-1] * ELEMENT_INSTRUCTIONS + VECTOR_INSTRUCTIONS),
         accumulation="exact",
         in_place=(0,),
         exact=True,
     )
 
 
-def _body(operator: QSoftmax, rows: int) -> str:
-    """The layer's shapes and constants, and the loops of tvm_ext_qsoftmax.h."""
+def layer_of(operator: QSoftmax, rows: int) -> list[str]:
+    """Lines of the layer's shapes and constants as tvm_ext_qsoftmax.h takes them."""
     source, output = operator.inputs[0], operator.output
     steps, shift = reciprocal(operator)
     limits, length = np.iinfo(output.dtype), source.shape[-1]
@@ -111,8 +113,12 @@ def _body(operator: QSoftmax, rows: int) -> str:
         "input": image(replace(source, shape=(1, rows, 1, length))), "steps": f"INT64_C({steps})", "shift": shift,
         "zero_point": quantization(output).zero_point, "low": int(limits.min), "high": int(limits.max),
     }  # fmt: skip
-    layer = structure("tvm_ext_qsoftmax_layer", "layer", members)
-    return "\n".join([*layer, "tvm_ext_qsoftmax(&layer, input, output, exponential);"])
+    return structure("tvm_ext_qsoftmax_layer", "layer", members)
+
+
+def _body(operator: QSoftmax, rows: int) -> str:
+    """The layer, and the loops of tvm_ext_qsoftmax.h."""
+    return "\n".join([*layer_of(operator, rows), "tvm_ext_qsoftmax(&layer, input, output, exponential);"])
 
 
 KERNEL = Kernel(

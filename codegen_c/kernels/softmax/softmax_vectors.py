@@ -16,6 +16,7 @@ from codegen_c.kernels.contract import CFunction, Implementation, Parameter, Tar
 from codegen_c.kernels.shared.requantize import quantization
 from codegen_c.kernels.shared.vectors_in_turn import in_turn
 from codegen_c.kernels.softmax import qsoftmax
+from codegen_c.kernels.softmax.masked import SoftmaxLoops
 from codegen_c.operators.kinds import Array, QSoftmax
 
 LEAST_SHIFT = 33
@@ -57,7 +58,8 @@ class SoftmaxVectors:
         whole = vectors(operator.output.num_elements // operator.output.shape[-1])
         return replace(whole, in_rows=in_turn(operator, vectors))
 
-    def _of(self, operator: QSoftmax, exponentials: Array, count: int) -> Implementation:
+    def layer_of(self, operator: QSoftmax, count: int) -> list[str]:
+        """Lines of a `tvm_ext_softmax_layer` of so many vectors."""
         source, output = operator.inputs[0], operator.output
         length, limits = output.shape[-1], np.iinfo(output.dtype)
         steps, shift = qsoftmax.reciprocal(operator)
@@ -66,7 +68,23 @@ class SoftmaxVectors:
             "shift": shift, "zero_point": quantization(output).zero_point, "low": int(limits.min),
             "high": int(limits.max),
         }  # fmt: skip
-        layer = structure("tvm_ext_softmax_layer", "layer", members)
+        return structure("tvm_ext_softmax_layer", "layer", members)
+
+    def masked(self) -> SoftmaxLoops:
+        """The loops as masked.py takes them, of a layer's vectors one by one."""
+        return SoftmaxLoops(
+            kernel=self.kernel.replace("softmax", "softmax_masked"), function=self.function, includes=self.headers,
+            ctype=self.ctype, layer="tvm_ext_softmax_layer", length="length",
+            lines=lambda operator: self.layer_of(operator, 1), element_instructions=self.element_instructions,
+            vector_instructions=self.vector_instructions,
+        )  # fmt: skip
+
+    @property
+    def headers(self) -> tuple[str, ...]:
+        return (*self.includes, "tvm_ext_softmax_layer.h")
+
+    def _of(self, operator: QSoftmax, exponentials: Array, count: int) -> Implementation:
+        source, output = operator.inputs[0], operator.output
         return Implementation(
             kernel=self.kernel,
             function=CFunction(
@@ -75,12 +93,14 @@ class SoftmaxVectors:
                     Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
                     Parameter(name="exponential", ctype=self.ctype, role="constant"),
                 ),
-                body="\n".join([*layer, f"{self.function}(&layer, input, output, exponential);"]),
-                includes=(*self.includes, "tvm_ext_softmax_layer.h"),
+                body="\n".join(
+                    [*self.layer_of(operator, count), f"{self.function}(&layer, input, output, exponential);"]
+                ),
+                includes=self.headers,
             ),
             reference=lambda inputs: qsoftmax.reference(operator, inputs),
             constants=(("exponential", exponentials),),
-            instructions=count * (length * self.element_instructions + self.vector_instructions),
+            instructions=count * (output.shape[-1] * self.element_instructions + self.vector_instructions),
             accumulation="exact",
             in_place=(0,),
             exact=True,

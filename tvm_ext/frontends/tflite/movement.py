@@ -180,7 +180,7 @@ def _dynamic_update_slice(move: Moved) -> relax.Expr:
     return move.builder.call_te(compute, data, part, begin, primfunc_name_hint="dynamic_update_slice")
 
 
-def _cumulative_sum(move: Moved) -> relax.Expr:
+def cumulative_sum(move: Moved) -> relax.Expr:
     """Sums up to each element along an axis, from the other end if reversed."""
     options, axis = move.options(tflite.CumsumOptions), int(move.array(1, "axis").reshape(()))
     value = move.values[0]
@@ -224,7 +224,7 @@ MOVEMENTS: dict[str, Callable[[Moved], relax.Expr]] = {
     "MIRROR_PAD": _mirror_pad,
     "EMBEDDING_LOOKUP": _embedding_lookup,
     "DYNAMIC_UPDATE_SLICE": _dynamic_update_slice,
-    "CUMSUM": _cumulative_sum,
+    "CUMSUM": cumulative_sum,
     "GATHER": _gather,
     "RESIZE_NEAREST_NEIGHBOR": _resize_nearest,
     "ZEROS_LIKE": _zeros,

@@ -20,8 +20,13 @@ VECTORS = SoftmaxVectors(
 )  # fmt: skip
 
 
+def exponentials(operator: QSoftmax) -> np.ndarray:
+    """Those of -255 to 0 steps, uint32[256]."""
+    return qsoftmax.exponentials(operator)[::-1].astype(np.uint32)
+
+
 def implement(operator: QSoftmax, target: Target, stored: StoredRows) -> Implementation:
-    return VECTORS.implement(operator, qsoftmax.exponentials(operator)[::-1].astype(np.uint32))
+    return VECTORS.implement(operator, exponentials(operator))
 
 
 KERNEL = Kernel(name=VECTORS.kernel, operator=QSoftmax, implement=implement, constraints=CONSTRAINTS)

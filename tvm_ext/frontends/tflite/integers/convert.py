@@ -22,6 +22,7 @@ from tvm_ext.frontends.tflite.integers.products import batch_matmul
 from tvm_ext.frontends.tflite.integers.sigmoid import logistic, tanh
 from tvm_ext.frontends.tflite.integers.softmax import softmax
 from tvm_ext.frontends.tflite.integers.softmax_of_bytes import softmax_of_bytes
+from tvm_ext.frontends.tflite.integers.sums import add_n, sums_along
 from tvm_ext.frontends.tflite.layers import options_of
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode
 
@@ -42,6 +43,7 @@ _OF_TYPE: dict[str, dict[str, Converter]] = {
     },
     "int16": {**_BOTH, "LOGISTIC": logistic, "TANH": tanh, "SOFTMAX": softmax},
 }  # fmt: skip
+_OF_BYTES: dict[str, Converter] = {"ADD_N": add_n, "CUMSUM": sums_along}
 # Their kernels take two activations.
 _OF_A_CONSTANT: dict[str, Converter] = {"ADD": add, "SUB": subtract, "MUL": multiply}
 
@@ -49,7 +51,11 @@ _OF_A_CONSTANT: dict[str, Converter] = {"ADD": add, "SUB": subtract, "MUL": mult
 def integer_converter(file: TfliteFile, node: TfliteNode) -> Converter | None:
     """The converter of an operator whose inputs are quantized to int8 or int16; None for others."""
     inputs = [file.tensors[index] for index in node.inputs if index >= 0]
-    if not inputs or inputs[0].scales is None or inputs[0].dtype not in _OF_TYPE:
+    if not inputs or inputs[0].scales is None:
+        return None
+    if node.operator in _OF_BYTES and inputs[0].dtype in ("int8", "uint8"):
+        return _OF_BYTES[node.operator]
+    if inputs[0].dtype not in _OF_TYPE:
         return None
     if node.operator in _OF_A_CONSTANT:
         return _OF_A_CONSTANT[node.operator] if any(tensor.data is not None for tensor in inputs) else None

@@ -72,6 +72,15 @@ class IntegerNode:
 
         return self.builder.call_te(compute, *(self.values[place] for place in places), primfunc_name_hint="integers")
 
+    def of_integers(self, value: relax.Expr, element: Element) -> relax.Expr:
+        """The result of a function of each integer of a tensor of the result's shape, as int64."""
+        shape = static_shape(value)
+
+        def compute(source: te.Tensor) -> te.Tensor:
+            return te.compute(shape, lambda *at: element(tirx.Cast("int64", source(*at))), "result")
+
+        return self.builder.call_te(compute, value, primfunc_name_hint="integers")
+
     def _repeated(self, source: te.Tensor, place: int, at: tuple[tirx.Var, ...]) -> tirx.Expr:
         extents = self.shape(place)
         last = at[len(at) - len(extents) :]
