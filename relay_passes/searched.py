@@ -11,12 +11,15 @@ import tvm
 from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.analysis.row_facts import row_facts
 from relay_passes.backend import Backend
+from relay_passes.dataflow import operands, outputs
 from relay_passes.memory import strip_composites
 from relay_passes.solvers.graph import Graph
 from relay_passes.solvers.recompute.in_rows import unrolled
 from relay_passes.solvers.split.patches import PatchedSegments
 from relay_passes.solvers.split.segments import RowFacts, Segments
 from tvm_ext.core.columns import ColumnOperator
+from tvm_ext.core.decisions.execution import PortsOutside
+from tvm_ext.core.decisions.models import KeptStates
 
 MOST_SEQUENCES = 32
 """Sequences with repeats whose segments are kept at a time."""
@@ -35,7 +38,14 @@ class Searched:
 
     @cached_property
     def graph(self) -> Graph:
-        return self.operators.graph()
+        """Of the values in the arena: inputs and outputs that lie with the application take no bytes."""
+        graph, main = self.operators.graph(), self.mod["main"]
+        if not PortsOutside.read(main).is_set:
+            return graph
+        states = len(KeptStates.read(self.mod).states)
+        given = [*main.params[: len(main.params) - states], *outputs(main)[: len(outputs(main)) - states]]
+        held = {value for port in given for leaf in operands(port) for value in self.operators.values.get(leaf, ())}
+        return graph.without_bytes_of(held)
 
     @cached_property
     def facts(self) -> RowFacts:

@@ -17,7 +17,7 @@ from tvm_ext.core.decisions.composites import (
     Symbol,
 )
 from tvm_ext.core.decisions.decision import Decision
-from tvm_ext.core.decisions.execution import ColumnStrip, RowSplit, StreamDirection
+from tvm_ext.core.decisions.execution import ColumnStrip, PortsOutside, RowSplit, StreamDirection
 from tvm_ext.core.decisions.models import InputDemands, LoadLimits, ModelOrigin, PortNames, QuantizationMeasured
 from tvm_ext.core.decisions.outcomes import PredictedTime, Recomputed, SchedulePeak, SplitCost
 from tvm_ext.core.decisions.places import MoveTarget, OperatorMemories
@@ -28,6 +28,7 @@ OF_FUNCTIONS = [
     RowSplit(sequence="sequence_0", rows_per_call=2, input_rows=12),
     ColumnStrip(columns=(0, 9)),
     StreamDirection(direction="read"),
+    PortsOutside(is_set=True),
     OperatorMemories(memory="dtcm", weights_memory="itcm", weights_ahead=3, scratch_memory="sram"),
     CompositeKind(kind="nn_conv2d", is_primitive=True),
     SourceNodes(nodes=("Conv_0", "Relu")),
