@@ -14,7 +14,7 @@ from relay_passes.memory.split_sequences import SplitSequences
 from relay_passes.searched import Searched
 from relay_passes.solvers.liveness import live_bytes
 from relay_passes.solvers.recompute.search import Rank
-from relay_passes.solvers.split.search import Split, frontier
+from relay_passes.solvers.split.search import Split, cut, frontier
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.fitting.next_try import Method, Offer
 
@@ -160,7 +160,9 @@ def _repeats(known: Searched) -> tuple[Offer, ...]:
 
 
 def _repeats_in_rows(known: Searched) -> tuple[Offer, ...]:
-    return _rungs(known, 0)
+    """Offers below what rows alone come to, where nothing need be computed again."""
+    by_rows = cut(known.by_rows, None).peak_bytes
+    return tuple(offer for offer in _rungs(known, 0) if offer.arena_bytes < by_rows)
 
 
 def _rungs(known: Searched, least_bytes: int) -> tuple[Offer, ...]:
