@@ -1,9 +1,8 @@
-"""Budgets of an encoder block, int8: what some plan meets is not refused, and ports that lie outside are not counted."""
+"""Budgets of an encoder block, int8: what some plan meets is not refused."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
