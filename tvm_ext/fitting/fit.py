@@ -4,8 +4,8 @@
 
 1. whole: operators reordered, tensors overlapping; costs nothing.
 2. split: sequences of operators run row by row through rings; a few more calls, nothing computed twice.
-   heads: attention a few heads after the other, and rows of that; what its dense layers read is computed again.
-3. what computes twice: patches, strips of columns one after the other, each row by row, with halos that are computed
+3. what computes twice: heads, attention a few heads after the other, by rows, whose dense layers' input is computed
+   again for each; patches, strips of columns one after the other, each row by row, with halos that are computed
    twice; recompute, results computed again instead of kept; split and recompute, the same row by row where they are
    read.
 4. least scratch: whole, split, heads or patches, with kernels that need no buffers of their own; they are slower.
