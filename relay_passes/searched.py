@@ -42,7 +42,7 @@ class Searched:
 
     @cached_property
     def graph(self) -> Graph:
-        """Of the values in the arena: inputs and outputs that lie with the application take no bytes."""
+        """Operators and values; inputs and outputs that lie with the application take no bytes."""
         graph, main = self.operators.graph(), self.mod["main"]
         if not PortsOutside.read(main).is_set:
             return graph
