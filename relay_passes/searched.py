@@ -8,18 +8,25 @@ from functools import cached_property, lru_cache
 
 import tvm
 
+from relay_passes.analysis.attention_heads import attentions
 from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.analysis.row_facts import row_facts
 from relay_passes.backend import Backend
+from relay_passes.dataflow import operands, outputs
 from relay_passes.memory import strip_composites
+from relay_passes.memory.split_heads import SplitHeads
 from relay_passes.solvers.graph import Graph
 from relay_passes.solvers.recompute.in_rows import unrolled
 from relay_passes.solvers.split.patches import PatchedSegments
 from relay_passes.solvers.split.segments import RowFacts, Segments
 from tvm_ext.core.columns import ColumnOperator
+from tvm_ext.core.decisions.execution import PortsOutside
+from tvm_ext.core.decisions.models import KeptStates
 
 MOST_SEQUENCES = 32
 """Sequences with repeats whose segments are kept at a time."""
+MOST_IN_PARTS = 200
+"""Operators, those of all parts counted, up to which attention in parts is looked at: the search takes seconds."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -35,7 +42,14 @@ class Searched:
 
     @cached_property
     def graph(self) -> Graph:
-        return self.operators.graph()
+        """Operators and values; inputs and outputs that lie with the application take no bytes."""
+        graph, main = self.operators.graph(), self.mod["main"]
+        if not PortsOutside.read(main).is_set:
+            return graph
+        states = len(KeptStates.read(self.mod).states)
+        given = [*main.params[: len(main.params) - states], *outputs(main)[: len(outputs(main)) - states]]
+        held = {value for port in given for leaf in operands(port) for value in self.operators.values.get(leaf, ())}
+        return graph.without_bytes_of(held)
 
     @cached_property
     def facts(self) -> RowFacts:
@@ -52,6 +66,20 @@ class Searched:
     @cached_property
     def in_patches(self) -> PatchedSegments:
         return PatchedSegments(self.graph, self.facts, self.columns, self.operators.instructions, self.by_rows)
+
+    @cached_property
+    def in_parts(self) -> dict[int, Searched]:
+        """The module with its attentions in parts that run one after the other, by their number; none without such.
+
+        Left out are those of more operators than a search can take on.
+        """
+        heads = {one.heads for one in attentions(self.mod, self.backend.elementwise)}
+        found: dict[int, Searched] = {}
+        for parts in sorted({n for most in heads for n in range(2, most + 1) if most % n == 0}):
+            one = Searched(mod=SplitHeads(self.backend, parts)(self.mod), backend=self.backend)
+            if len(one.graph.nodes) <= MOST_IN_PARTS:
+                found[parts] = one
+        return found
 
     @cached_property
     def repeating(self) -> Callable[[tuple[int, ...]], Segments]:

@@ -18,6 +18,7 @@ from relay_passes.layout.convert_layout import ConvertLayout
 from relay_passes.layout.flatten_channels_last import FlattenChannelsLast
 from relay_passes.layout.stream_ports import StreamPorts
 from relay_passes.memory.assign_memories import AssignMemories
+from relay_passes.memory.leave_ports import LeavePorts
 from relay_passes.memory.schedule_operators import ScheduleOperators
 from relay_passes.processors.place_processors import PlaceProcessors
 from relay_passes.processors.reach_accelerators import ReachAccelerators
@@ -126,7 +127,7 @@ def before_order(backend: CodegenBackend, options: BuildOptions) -> list[tvm.tra
         ConvertLayout(),
         FlattenChannelsLast(),
         *([PackWeights(backend)] if options.weights != "int8" or options.flash else []),
-        *([StreamPorts()] if options.io == "stream" else []),
+        *([StreamPorts()] if options.io == "stream" else [LeavePorts()] if options.io == "caller" else []),
     ]
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,3 +25,17 @@ class Graph:
     sizes: tuple[int, ...]
     inputs: frozenset[int]
     outputs: frozenset[int]
+
+    def without_bytes_of(self, values: Set[int]) -> Graph:
+        """The same where some values lie elsewhere: they take no bytes, and nothing is written over them."""
+        nodes = tuple(
+            replace(
+                node,
+                shared_bytes={}
+                if values & set(node.writes)
+                else {value: shared for value, shared in node.shared_bytes.items() if value not in values},
+            )
+            for node in self.nodes
+        )
+        sizes = tuple(0 if value in values else size for value, size in enumerate(self.sizes))
+        return replace(self, nodes=nodes, sizes=sizes)

@@ -15,10 +15,10 @@ from tvm import relax
 import tvm_ext
 from benchmarks import zoo
 from codegen_c.program import reference
+from relay_passes.analysis.channel_parts import channels_of, computing_channels
 from relay_passes.analysis.processor_costs import ProcessorCosts
 from relay_passes.dataflow import bindings, constant
 from relay_passes.memory.split_sequences import SplitSequences
-from relay_passes.processors.channel_parts import channels_of, computing_channels
 from relay_passes.processors.row_parts import cuttable, split_rows
 from tests.passes.modules import module_of
 from tests.passes.placements import EQUAL, UNEQUAL, processors, report, shared, two_convolutions

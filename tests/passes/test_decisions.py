@@ -17,9 +17,9 @@ from tvm_ext.core.decisions.composites import (
     Symbol,
 )
 from tvm_ext.core.decisions.decision import Decision
-from tvm_ext.core.decisions.execution import ColumnStrip, RowSplit, StreamDirection
+from tvm_ext.core.decisions.execution import ColumnStrip, PortsOutside, RowSplit, StreamDirection
 from tvm_ext.core.decisions.models import InputDemands, LoadLimits, ModelOrigin, PortNames, QuantizationMeasured
-from tvm_ext.core.decisions.outcomes import PredictedTime, Recomputed, SchedulePeak, SplitCost
+from tvm_ext.core.decisions.outcomes import AttentionInParts, PredictedTime, Recomputed, SchedulePeak, SplitCost
 from tvm_ext.core.decisions.places import MoveTarget, OperatorMemories
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.model_nodes import ModelNode
@@ -28,6 +28,7 @@ OF_FUNCTIONS = [
     RowSplit(sequence="sequence_0", rows_per_call=2, input_rows=12),
     ColumnStrip(columns=(0, 9)),
     StreamDirection(direction="read"),
+    PortsOutside(is_set=True),
     OperatorMemories(memory="dtcm", weights_memory="itcm", weights_ahead=3, scratch_memory="sram"),
     CompositeKind(kind="nn_conv2d", is_primitive=True),
     SourceNodes(nodes=("Conv_0", "Relu")),
@@ -39,6 +40,7 @@ OF_FUNCTIONS = [
     SchedulePeak(peak_bytes=128, proved=False),
     SplitCost(peak_bytes=64, instructions=1000),
     Recomputed(operators=0, instructions=0),
+    AttentionInParts(parts=4),
     PredictedTime(cycles=10, cycles_at_home=20),
 ]
 OF_MODULES = [

@@ -156,6 +156,17 @@ def test_the_least_that_comes_to_something_is_searched_for() -> None:
     assert min(tried.arena_bytes for tried in history if tried.arena_bytes) == 900 - 220 and len(history) < 10
 
 
+def test_any_of_the_last_offers_may_come_to_the_least() -> None:
+    """Those of a method whose plans may come out larger than searched; of others the last one."""
+    offers = {"parts": tuple(Offer(budget_bytes=100 - i, arena_bytes=100 - i) for i in range(4))}
+    for num_least, expected in ((1, [3]), (3, [3, 2, 1])):
+        method = Method(name="parts", num_least=num_least)
+        history: tuple[Tried, ...] = ()
+        while one := next_try([method], lambda method: offers[method.name], history, 10):
+            history += (Tried(one=one, arena_bytes=90 + one.index),)
+        assert [tried.one.index for tried in history] == expected
+
+
 def test_offers_in_vain_end_a_method() -> None:
     outcomes: Outcomes = {"whole": [(1000, 1000)], "split": [(None, 0)] * 30, "lean": [(500, 2000)]}
     history = played(outcomes, 600, {"split": [(590 - i, 1000) for i in range(30)]})

@@ -4,10 +4,11 @@
 
 1. whole: operators reordered, tensors overlapping; costs nothing.
 2. split: sequences of operators run row by row through rings; a few more calls, nothing computed twice.
-3. what computes twice: patches, strips of columns one after the other, each row by row, with halos that are computed
+3. what computes twice: heads, attention a few heads after the other, by rows, whose dense layers' input is computed
+   again for each; patches, strips of columns one after the other, each row by row, with halos that are computed
    twice; recompute, results computed again instead of kept; split and recompute, the same row by row where they are
    read.
-4. least scratch: whole, split or patches, with kernels that need no buffers of their own; they are slower.
+4. least scratch: whole, split, heads or patches, with kernels that need no buffers of their own; they are slower.
 
 Of all that fits the one of fewest modelled instructions is taken. With streamed inputs every way is a split: the
 cheapest in which only rows of the inputs are kept. Where `quantize = "auto"` allows it, all of it is tried again with

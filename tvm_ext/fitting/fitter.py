@@ -80,10 +80,10 @@ class Fitter:
 
     def way(self, method: FitMethod, index: int) -> Way:
         """The way that an offer stands for."""
-        budget = self.offers(method)[index].budget_bytes
-        if method.make is None or budget is None:
+        offer = self.offers(method)[index]
+        if method.make is None or offer.budget_bytes is None:
             return Way(method=method.name, options=method.options)
-        memory_pass = method.make(self._searched(method.options), budget, self.stages.rank)
+        memory_pass = method.make(self._searched(method.options), offer, self.stages.rank)
         return Way(method=method.name, options=method.options, memory_pass=memory_pass)
 
     def outcome(self, asked: Asked, options: BuildOptions, likely: Iterator[Asked]) -> TryOutcome:

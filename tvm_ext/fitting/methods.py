@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import tvm
 
 from relay_passes.memory.rematerialize import Rematerialize
 from relay_passes.memory.rematerialize_in_rows import RematerializeInRows
+from relay_passes.memory.split_heads_in_rows import SplitHeadsInRows
 from relay_passes.memory.split_patches import SplitPatches
 from relay_passes.memory.split_sequences import SplitSequences
 from relay_passes.searched import Searched
 from relay_passes.solvers.liveness import live_bytes
 from relay_passes.solvers.recompute.search import Rank
-from relay_passes.solvers.split.search import Split, frontier
+from relay_passes.solvers.split.search import Split, cut, frontier
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.fitting.next_try import Method, Offer
 
 MemoryPass = tvm.transform.Pass | None
 MakeOffers = Callable[[Searched], tuple[Offer, ...]]
-MakePass = Callable[[Searched, int, Rank | None], tvm.transform.Pass]
+MakePass = Callable[[Searched, Offer, Rank | None], tvm.transform.Pass]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +38,8 @@ OF_STRIPS = Trust(least_bytes=(31, 32), least_cost=(1, 2))
 """Rows of strips are cut once more, which the search for strips does not see."""
 RUNG = (31, 32)
 """Next budget as a part of the one before, for a search that has to be asked budget by budget."""
+NUM_LEAST = 3
+"""Last offers of attention in parts: where rows of a result grow over an operand, plans may come out larger."""
 LOWEST = 32
 """Least part of the bytes of the whole that such a search is asked for."""
 
@@ -74,11 +78,15 @@ def _methods(options: BuildOptions) -> tuple[FitMethod, ...]:
     """The table for one type of numbers."""
     split = FitMethod(name="split", options=options, offers=_sequences, make=_split, floor="whole")
     if options.io == "stream":
-        plain = [replace(split, name="stream", offers=_streams, floor=None)]
+        plain = [
+            replace(split, name="stream", offers=_streams, floor=None),
+            replace(split, name="heads", offers=_heads, make=_split_heads, floor=None, group=1, num_least=NUM_LEAST),
+        ]
     else:
         plain = [
             FitMethod(name="whole", options=options),
             split,
+            replace(split, name="heads", offers=_heads, make=_split_heads, num_least=NUM_LEAST),
             replace(split, name="patches", offers=_patches, make=_patch, is_estimated=True),
             replace(split, name="recompute", offers=_repeats, make=_repeat),
             replace(split, name="split and recompute", offers=_repeats_in_rows, make=_repeat_in_rows),
@@ -90,6 +98,7 @@ def _methods(options: BuildOptions) -> tuple[FitMethod, ...]:
 _SLOWER = {
     "whole": "least scratch",
     "split": "split, least scratch",
+    "heads": "heads, least scratch",
     "patches": "patches, least scratch",
     "stream": "stream, least scratch",
 }
@@ -100,24 +109,28 @@ def _of_least_scratch(method: FitMethod) -> FitMethod:
     return replace(
         method, name=_SLOWER[method.name], options=replace(method.options, least_scratch=True), saves_scratch=True,
         floor=_SLOWER.get(method.floor or "", "whole" if method.name == "whole" else None),
-        group=1 if method.name == "stream" else 0,
+        group=1 if method.options.io == "stream" else 0,
     )  # fmt: skip
 
 
-def _split(known: Searched, budget_bytes: int, _rank: Rank | None) -> tvm.transform.Pass:
-    return SplitSequences(known.backend, budget_bytes, known)
+def _split(known: Searched, offer: Offer, _rank: Rank | None) -> tvm.transform.Pass:
+    return SplitSequences(known.backend, offer.budget_bytes, known)
 
 
-def _patch(known: Searched, budget_bytes: int, _rank: Rank | None) -> tvm.transform.Pass:
-    return SplitPatches(known.backend, budget_bytes, known)
+def _split_heads(known: Searched, offer: Offer, _rank: Rank | None) -> tvm.transform.Pass:
+    return SplitHeadsInRows(known.backend, offer.budget_bytes, offer.parts, known)
 
 
-def _repeat(known: Searched, budget_bytes: int, rank: Rank | None) -> tvm.transform.Pass:
-    return Rematerialize(known.backend, budget_bytes, known, rank=rank)
+def _patch(known: Searched, offer: Offer, _rank: Rank | None) -> tvm.transform.Pass:
+    return SplitPatches(known.backend, offer.budget_bytes, known)
 
 
-def _repeat_in_rows(known: Searched, budget_bytes: int, _rank: Rank | None) -> tvm.transform.Pass:
-    return RematerializeInRows(known.backend, budget_bytes, known)
+def _repeat(known: Searched, offer: Offer, rank: Rank | None) -> tvm.transform.Pass:
+    return Rematerialize(known.backend, offer.budget_bytes, known, rank=rank)
+
+
+def _repeat_in_rows(known: Searched, offer: Offer, _rank: Rank | None) -> tvm.transform.Pass:
+    return RematerializeInRows(known.backend, offer.budget_bytes, known)
 
 
 def _streams(known: Searched) -> tuple[Offer, ...]:
@@ -130,6 +143,20 @@ def _sequences(known: Searched) -> tuple[Offer, ...]:
         for found in frontier(known.by_rows)
         if any(part.rows_per_call for part in found.segments)
     )
+
+
+def _heads(known: Searched) -> tuple[Offer, ...]:
+    """Offers of attention in parts, few or many, that come to fewer bytes than every cheaper one."""
+    whole = sum(known.operators.instructions)
+    found: list[Offer] = []
+    for parts, searched in known.in_parts.items():
+        added = _share(sum(searched.operators.instructions) - whole, OF_ROWS.least_cost)
+        for split in frontier(searched.by_rows):
+            offer = _offer(split, OF_ROWS)
+            found.append(replace(offer, parts=parts, added_instructions=offer.added_instructions + added))
+    found.sort(key=lambda offer: (offer.added_instructions, offer.arena_bytes))
+    least = accumulate((offer.arena_bytes for offer in found), min, initial=found[0].arena_bytes + 1 if found else 0)
+    return tuple(offer for offer, before in zip(found, least, strict=False) if offer.arena_bytes < before)
 
 
 def _patches(known: Searched) -> tuple[Offer, ...]:
@@ -160,7 +187,9 @@ def _repeats(known: Searched) -> tuple[Offer, ...]:
 
 
 def _repeats_in_rows(known: Searched) -> tuple[Offer, ...]:
-    return _rungs(known, 0)
+    """Offers below what rows alone come to, where nothing need be computed again."""
+    by_rows = cut(known.by_rows, None).peak_bytes
+    return tuple(offer for offer in _rungs(known, 0) if offer.arena_bytes < by_rows)
 
 
 def _rungs(known: Searched, least_bytes: int) -> tuple[Offer, ...]:

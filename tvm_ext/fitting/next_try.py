@@ -30,13 +30,15 @@ class Method:
     """A way to need less memory, one of a table.
 
     group: what fits in one is taken before anything of a later one. floor: the method of which no result of this one
-    takes fewer instructions. is_estimated: a later offer may cost less than an earlier one.
+    takes fewer instructions. is_estimated: a later offer may cost less than an earlier one. num_least: last offers,
+    any of which may come to the fewest bytes.
     """
 
     name: str
     group: int = 0
     floor: str | None = None
     is_estimated: bool = False
+    num_least: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +46,11 @@ class Offer:
     """A budget to ask a method for; None where it takes none.
 
     arena_bytes, added_instructions: the fewest that it may come to, the latter beyond those of the method's floor.
+    parts: in which attention runs.
     """
 
     budget_bytes: int | None = None
+    parts: int = 1
     arena_bytes: int = 0
     added_instructions: int = 0
 
@@ -181,11 +185,14 @@ def _within(method: Method, floor: int, offers: Offers, tried: Sequence[Tried], 
 
 
 def _nearest(method: Method, offers: Offers, history: Sequence[Tried]) -> Try | None:
-    """A method's last offer, or where that comes to nothing, what leads to the last one that comes to something."""
+    """A method's last offers, or where these come to nothing, what leads to the last one that comes to something."""
     done = {one.one.index: one for one in history if one.one.method == method.name and not one.over_bytes}
     last = len(offers(method)) - 1
-    if last < 0 or last not in done:
-        return Try(method=method.name, index=last) if last >= 0 else None
+    for index in range(last, max(-1, last - method.num_least), -1):
+        if index not in done:
+            return Try(method=method.name, index=index)
+    if last < 0:
+        return None
     if not _found_nothing(done[last]):
         return None
     low = max((index for index, one in done.items() if not _found_nothing(one)), default=-1)

@@ -39,3 +39,10 @@ class StreamDirection(Decision):
     """A composite through which an input comes in (`read`) or an output goes out (`write`), rows of it at a time."""
 
     direction: str = attribute("stream", "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PortsOutside(Decision):
+    """Inputs and outputs of main lie with the application: they take no bytes here, and nothing is written over one."""
+
+    is_set: bool = attribute("ports_outside", False, read=bool)

@@ -48,3 +48,10 @@ class PredictedTime(Decision):
     cycles: int | None = attribute("predicted_cycles", None, read=int)
     cycles_at_home: int | None = attribute("predicted_cycles_at_home", None, read=int)
     to_fit: bool = attribute("moved_to_fit", False, read=bool)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionInParts(Decision):
+    """Parts of attention that run one after the other, of as many heads each; 1 where all heads run together."""
+
+    parts: int = attribute("attention_parts", 1, read=int)

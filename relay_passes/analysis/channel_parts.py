@@ -32,7 +32,7 @@ def computing_channels(composite: relax.Function, made: Columns) -> relax.Functi
     """The composite for some channels; None where its weights, or what follows them, are no constants."""
     (result,) = outputs(composite)
     channels = static_shape(result)[-1]
-    new: dict[relax.Var, relax.Var] = {param: param for param in composite.params}
+    new = {param: relax.Var(param.name, param.ty, param.span) for param in composite.params}
     cut = set[relax.Var]()
     """Values of which only the wanted channels are there."""
     sequence: list[relax.VarBinding] = []
@@ -54,7 +54,7 @@ def computing_channels(composite: relax.Function, made: Columns) -> relax.Functi
             cut.add(binding.var)
     if result not in cut or static_shape(new[result])[-1] != made[1] - made[0]:
         return None
-    return build(list(composite.params), sequence, [new[result]], attrs=composite.attrs)
+    return build([new[param] for param in composite.params], sequence, [new[result]], attrs=composite.attrs)
 
 
 def _has_channels(call: relax.Call, name: str | None, cut: AbstractSet[relax.Var]) -> bool | None:
