@@ -17,7 +17,7 @@ from codegen_c.composites.graph import Call, CallOperand, Composite, NoMatch
 from codegen_c.composites.interpolation import LONGEST_AXIS, images_of, matrices_after, taps_of
 from codegen_c.composites.normalization import normalize_operator
 from codegen_c.composites.products import product_operator
-from codegen_c.composites.quantized_chain import QuantizedChain, quantized_chain
+from codegen_c.composites.quantized_chain import Dequantized, QuantizedChain, quantized_chain
 from codegen_c.composites.scalar_calls import ProgramBuilder
 from codegen_c.operators.kinds import (
     PackedQConv2d,
@@ -47,7 +47,9 @@ def quantized_operator(composite: Composite) -> Match | NoMatch:
     return make(chain, anchor)
 
 
-def _weights(chain: QuantizedChain, value: CallOperand, channel_axis: int) -> tuple[np.ndarray, np.ndarray] | NoMatch:
+def weights_of(
+    chain: QuantizedChain | Dequantized, value: CallOperand, channel_axis: int
+) -> tuple[np.ndarray, np.ndarray] | NoMatch:
     """Weights as int8 around zero, and their float32 scales, one for all output channels or one per channel."""
     if value.var not in chain.constants:
         return NoMatch("its weights are not quantized constants")
@@ -115,7 +117,7 @@ def _linear(
     """Weights as the graph has them, one scale per channel, and the bias. channel_axis: of the weights' outputs."""
     if chain.parameter(anchor.operands[0]) is None:
         return NoMatch("its first operand is no activation")
-    weights = _weights(chain, anchor.operands[1], channel_axis)
+    weights = weights_of(chain, anchor.operands[1], channel_axis)
     if isinstance(weights, NoMatch):
         return weights
     scale = np.ascontiguousarray(np.broadcast_to(weights[1], channels).astype(np.float32))

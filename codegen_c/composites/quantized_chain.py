@@ -34,6 +34,15 @@ class QuantizedConstant:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Dequantized:
+    """Dequantized values of a composite: types of its inputs, and by variable a parameter's index, or a constant."""
+
+    inputs: tuple[TensorType, ...]
+    parameters: dict[Any, int]
+    constants: dict[Any, QuantizedConstant]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class QuantizedChain:
     """A QDQ composite taken apart: typed inputs, float calls in order, the output's type with its clamp."""
 
@@ -56,13 +65,27 @@ def quantized_chain(composite: Composite) -> QuantizedChain | NoMatch:
     """The chain, or why the composite is none that integers can compute."""
     if len(composite.calls) < 2 or composite.calls[-1].name != "quantize" or len(composite.outputs) != 1:
         return NoMatch("is no chain from dequantize to quantize")
+    sources = dequantized(composite)
+    output = sources if isinstance(sources, NoMatch) else quantized_output(composite)
+    if isinstance(sources, NoMatch) or isinstance(output, NoMatch):
+        return output  # type: ignore[return-value]
+    if not all(is_quantized(kind) for kind in (*sources.inputs, output)):
+        return NoMatch("its inputs and result are not all integers of 8 or 16 bits with a positive scale")
+    rounding, body = rounding_of(composite), [call for call in composite.calls[:-1] if call.name != "dequantize"]
+    low, high = _clamp(body, output, rounding)
+    return QuantizedChain(
+        composite=composite, inputs=sources.inputs, output=output, body=tuple(body), low=low, high=high,
+        rounding=rounding, parameters=sources.parameters, constants=sources.constants,
+    )  # fmt: skip
+
+
+def dequantized(composite: Composite) -> Dequantized | NoMatch:
+    """What a composite dequantizes, or why these are no tensors of one scale and constants."""
     inputs: list[TensorType] = list(composite.inputs)
     parameters: dict[Any, int] = {}
     constants: dict[Any, QuantizedConstant] = {}
-    body = []
-    for call in composite.calls[:-1]:
+    for call in composite.calls:
         if call.name != "dequantize":
-            body.append(call)
             continue
         data, scale, zero_point = (*call.operands, *(CallOperand(),) * 3)[:3]
         if scale.array is None or zero_point.array is None:
@@ -75,23 +98,27 @@ def quantized_chain(composite: Composite) -> QuantizedChain | NoMatch:
         quantization = Quantization(scale=float(scale.array.reshape(-1)[0]), zero_point=_one(zero_point.array))
         inputs[data.parameter] = replace(inputs[data.parameter], quantization=quantization)
         parameters[call.var] = data.parameter
+    return Dequantized(inputs=tuple(inputs), parameters=parameters, constants=constants)
+
+
+def quantized_output(composite: Composite) -> TensorType | NoMatch:
+    """Type of the result that the last call quantizes."""
     last = composite.calls[-1]
     scale, zero_point = last.operands[1].array, last.operands[2].array
     if scale is None or zero_point is None or scale.size != 1:
         return NoMatch("its result has a scale for each channel")
     quantization = Quantization(scale=float(scale.reshape(-1)[0]), zero_point=_one(zero_point))
-    output = replace(composite.outputs[0], quantization=quantization)
-    types = [*inputs, output]
-    if any(t.dtype not in INTEGERS or t.quantization is None or not _usable(t.quantization) for t in types):
-        return NoMatch("its inputs and result are not all integers of 8 or 16 bits with a positive scale")
-    meaning = QuantizedRounding.read(composite.function).meaning
-    rounding: Rounding = "tflite" if meaning == "tflite" else "onnx"
-    clamp = _clamp(body, output, rounding)
-    chain = QuantizedChain(
-        composite=composite, inputs=tuple(inputs), output=output, body=tuple(body), low=clamp[0], high=clamp[1],
-        rounding=rounding, parameters=parameters, constants=constants,
-    )  # fmt: skip
-    return chain
+    return replace(composite.outputs[0], quantization=quantization)
+
+
+def is_quantized(kind: TensorType) -> bool:
+    """True of integers of 8 or 16 bits with a scale above zero."""
+    return kind.dtype in INTEGERS and kind.quantization is not None and _usable(kind.quantization)
+
+
+def rounding_of(composite: Composite) -> Rounding:
+    """The model's meaning of rounding."""
+    return "tflite" if QuantizedRounding.read(composite.function).meaning == "tflite" else "onnx"
 
 
 def _constant(call: Call, data: np.ndarray, scale: np.ndarray, zero_point: np.ndarray) -> QuantizedConstant:

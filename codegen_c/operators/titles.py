@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from codegen_c.operators.kinds import (
     Conv2d,
     Conv2dTranspose,
@@ -19,6 +21,7 @@ from codegen_c.operators.kinds import (
     QPool2d,
     Window,
 )
+from codegen_c.operators.real_layer import RealLayer
 from tvm_ext.core.names import identifier
 
 _TYPES = {
@@ -29,6 +32,9 @@ _TYPES = {
 
 def title(operator: Operator) -> str:
     """Operation, window, element type and channels, as a C identifier."""
+    if isinstance(operator, RealLayer):
+        result = replace(operator.layer.output, dtype=operator.output.dtype)
+        return title(replace(operator.layer, outputs=(result,)))
     kind = _TYPES[operator.output.dtype]
     channels = operator.output.shape[-1] if operator.output.shape else 1
     if isinstance(operator, Conv2d | QConv2d):

@@ -26,6 +26,7 @@ typedef struct {
     bool is_ring;       /* only ring_rows rows are stored, in a ring buffer */
     int32_t ring_rows;
     int32_t ring_shift; /* row h is row (h + ring_shift) % ring_rows of the ring buffer */
+    bool holds_sums;    /* sums of products of 32 bits, which are no elements yet; only written */
     bool is_wide;       /* quantized elements of 16 bits, otherwise of 8 */
     bool is_unsigned;   /* uint8 or uint16, otherwise int8 or int16, where elements are quantized */
     int32_t zero_point; /* of the quantization: real = scale * (element - zero_point) */
@@ -75,7 +76,7 @@ TVM_EXT_INLINE const void *tvm_ext_source(const tvm_ext_image *image, const void
 
 TVM_EXT_INLINE void *tvm_ext_target(const tvm_ext_image *image, void *place, int32_t i)
 {
-    return &((uint8_t *)place)[image->is_wide ? 2 * i : i];
+    return &((uint8_t *)place)[image->holds_sums ? 4 * i : image->is_wide ? 2 * i : i];
 }
 
 /* Writes quantized element i behind a place in an image. */

@@ -220,11 +220,15 @@ TVM_EXT_INLINE int32_t tvm_ext_qsums_element(const tvm_ext_rescale *layer, const
     return tvm_ext_rescaled(layer, sum, multipliers, shifts, k + i);
 }
 
-/* Elements of a block from channel k on; `pixel`: the first channel of its pixel in an image. */
+/* Elements of a block from channel k on, or its sums; `pixel`: the first channel of its pixel in an image. */
 TVM_EXT_INLINE void tvm_ext_qsums_store(const tvm_ext_rescale *layer, const tvm_ext_qsums *sums,
                                         const tvm_ext_image *image, void *pixel, const int32_t *restrict multipliers,
                                         const uint8_t *restrict shifts, int32_t k, int32_t count)
 {
+    if (image->holds_sums) {
+        tvm_ext_qblock_copy(&((int32_t *)pixel)[k], sums->part, count);
+        return;
+    }
     tvm_ext_set(image, pixel, k, tvm_ext_qsums_element(layer, sums, multipliers, shifts, k, 0));
     if (count > 1) {
         tvm_ext_set(image, pixel, k + 1, tvm_ext_qsums_element(layer, sums, multipliers, shifts, k, 1));

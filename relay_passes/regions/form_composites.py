@@ -1,7 +1,9 @@
 """Every operator becomes one composite: a private function that one kernel computes.
 
-Rewrite: three shapes, in this order; constants move inside, the last member's place is the composite's.
+Rewrite: four shapes, in this order; constants move inside, the last member's place is the composite's.
     quantize(f(dequantize(a), dequantize(b) ...))  ->  c(a, b ...)      f: float operators, at most one anchor
+    f(conv2d(dequantize(a), dequantize(w)))        ->  c(a)             a conv2d or matmul of constants w, and what
+                                                                        follows it element by element
     relu(add(conv2d(x, w), r))                     ->  c(x, r)          an anchor and what follows it element by element
     op(x)                                          ->  c(x)             everything else
 A quantized chain carries the model's meaning of rounding (`ModelOrigin`) as its own `QuantizedRounding`.
@@ -35,6 +37,7 @@ ANCHORS = frozenset(
 )
 # A concat alone is copies of whole runs; what follows it runs over them in place.
 FUSING = ANCHORS - {"relax.concat"}
+PRODUCTS = frozenset({"relax.nn.conv2d", "relax.matmul"})
 MAX_CHAIN = 12
 
 
@@ -93,6 +96,7 @@ class _Rewriter:
             *self._accepted(
                 self._quantized(b) for b in reversed(self.sequence) if op_name(b.value) == "relax.quantize"
             ),
+            *self._accepted(self._dequantized(b) for b in reversed(self.sequence) if op_name(b.value) in PRODUCTS),
             *self._accepted(self._anchored(b) for b in reversed(self.sequence) if op_name(b.value) in FUSING),
             *self._accepted(self._anchored(b) for b in self.sequence if op_name(b.value) in self.backend.elementwise),
             *self._accepted(self._taken(b) for b in reversed(self.sequence) if op_name(b.value) == "relax.take"),
@@ -154,8 +158,33 @@ class _Rewriter:
             members.insert(0, before)
         return Group(members=members, anchor=last)
 
-    def _anchored(self, anchor: relax.VarBinding) -> Group | None:
-        """The anchor and the longest run of element-wise operators on it that leaves one value behind."""
+    def _dequantized(self, anchor: relax.VarBinding) -> Group | None:
+        """The same as `_anchored` of a dequantized activation and dequantized weights, with all that is dequantized."""
+        sources = [self._dequantize_of(leaf) for leaf in operands(anchor.value)]
+        constant = [source is not None and array_of(source.value.args[0]) is not None for source in sources]
+        if None in sources or constant != [False, True]:
+            return None
+        group = self._anchored(anchor, quantized=True)
+        if group is None:
+            return None
+        leaves = dict.fromkeys(leaf for member in group.members for leaf in operands(member.value))
+        before = [source for leaf in leaves if (source := self._dequantize_of(leaf)) is not None]
+        members = sorted((*before, *group.members), key=lambda b: self.position[b.var])
+        inside = {member.var for member in members}
+        is_apart = all(self._is_inner(source.var, inside) for source in before)
+        return Group(members=members, anchor=anchor) if is_apart else None
+
+    def _dequantize_of(self, leaf: relax.Expr) -> relax.VarBinding | None:
+        """The dequantize that gives a value, if no composite has it."""
+        producer = self.producer.get(leaf) if isinstance(leaf, relax.Var) else None
+        is_free = producer is not None and producer.var not in self.owned
+        return producer if is_free and op_name(producer.value) == "relax.dequantize" else None
+
+    def _anchored(self, anchor: relax.VarBinding, *, quantized: bool = False) -> Group | None:
+        """The anchor and the longest run of element-wise operators on it that leaves one value behind.
+
+        quantized: dequantized constants may be operands of these, as other constants may.
+        """
         if anchor.var in self.owned:
             return None
         members, best = [anchor], 1
@@ -165,7 +194,7 @@ class _Rewriter:
                 break
             if not known & set(operands(candidate.value)):
                 continue
-            if not self._fuses(candidate, anchor, known):
+            if not self._fuses(candidate, anchor, known, quantized):
                 break
             members.append(candidate)
             known.add(candidate.var)
@@ -173,21 +202,28 @@ class _Rewriter:
                 best = len(members)
         return Group(members=members[:best], anchor=anchor)
 
-    def _fuses(self, candidate: relax.VarBinding, anchor: relax.VarBinding, known: set[relax.Var]) -> bool:
+    def _fuses(
+        self, candidate: relax.VarBinding, anchor: relax.VarBinding, known: set[relax.Var], quantized: bool
+    ) -> bool:
         """True if an operator runs element by element on the anchor's result, with operands of its shape."""
         if op_name(candidate.value) not in self.backend.elementwise or candidate.var in self.owned:
             return False
-        if not isinstance(anchor.var.ty, relax.TensorType) or not tvm_ffi.structural_equal(
-            candidate.var.ty, anchor.var.ty
-        ):
+        if not isinstance(anchor.var.ty, relax.TensorType) or not _same_type(candidate.var, anchor.var):
             return False
         for leaf in operands(candidate.value):
-            if isinstance(leaf, relax.Var) and leaf not in known:
-                if not tvm_ffi.structural_equal(leaf.ty, anchor.var.ty):
-                    return False
-            elif (array := array_of(leaf)) is not None and sum(extent > 1 for extent in array.shape) > 1:
+            source = self._dequantize_of(leaf) if quantized else None
+            array = array_of(source.value.args[0] if source else leaf)
+            if array is not None:
+                fits = sum(extent > 1 for extent in array.shape) <= 1
+            else:
+                fits = leaf in known or not isinstance(leaf, relax.Var) or _same_type(leaf, anchor.var)
+            if not fits:
                 return False
         return True
+
+
+def _same_type(first: relax.Var, second: relax.Var) -> bool:
+    return tvm_ffi.structural_equal(first.ty, second.ty)
 
 
 def _composite(mod: tvm.IRModule, group: Group, rounding: QuantizedRounding) -> tuple[list[relax.Var], relax.Function]:

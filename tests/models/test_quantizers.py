@@ -178,3 +178,14 @@ def test_scales_along_input_channels(kind: str, shape: tuple[int, ...], axis: in
     package = tvm_ext.build(tvm_ext.load(saved(model, tmp_path)), "host", tmp_path / "out", HOST_ONLY)
     assert package.report["verify"]["host"]["passed"]
     assert "generic" in {step["kernel"] for step in package.report["steps"]}
+
+
+@pytest.mark.sweep
+def test_scales_at_run_time(tmp_path: Path) -> None:
+    """quantize_dynamic's file: each activation quantized as its own values say, as onnxruntime does it."""
+    plain, dynamic = saved(network(), tmp_path), tmp_path / "dynamic.onnx"
+    tools.quantize_dynamic(plain, dynamic, weight_type=tools.QuantType.QInt8, op_types_to_quantize=["MatMul", "Gemm"])
+    assert {"DynamicQuantizeLinear", "MatMulInteger"} <= {node.op_type for node in onnx.load(dynamic).graph.node}
+    package = tvm_ext.build(tvm_ext.load(dynamic), "host", tmp_path / "out", HOST_ONLY)
+    verified = package.report["verify"]["host"]
+    assert verified["passed"] and verified["reference"] == "onnxruntime"

@@ -18,6 +18,7 @@ from tests.passes.stub_backend import StubBackend
 
 IMAGE, WEIGHTS = (1, 2, 4, 4), np.ones((2, 2, 1, 1), "float32")
 BYTES = np.ones((2, 2, 1, 1), "int8")
+BIAS = np.ones((1, 2, 1, 1), "int32")
 
 
 def form(before: tvm.IRModule, backend: StubBackend | None = None) -> tvm.IRModule:
@@ -120,6 +121,63 @@ def test_a_quantized_chain() -> None:
             return y
 
     check(Before, Expected)
+
+
+def test_quantized_products_with_a_real_result() -> None:
+    """A convolution of dequantized operands takes these along, with a dequantized bias; its result stays float."""
+
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((1, 2, 4, 4), "int8")) -> R.Tensor((1, 2, 4, 4), "float32"):
+            with R.dataflow():
+                w = R.dequantize(R.const(BYTES, "int8"), R.const(0.5, "float32"), R.const(0, "int8"))
+                a = R.dequantize(x, R.const(0.25, "float32"), R.const(1, "int8"))
+                c = R.nn.conv2d(a, w)
+                b = R.dequantize(R.const(BIAS, "int32"), R.const(0.125, "float32"), R.const(0, "int32"))
+                d = R.add(c, b)
+                y = R.nn.relu(d)
+                R.output(y)
+            return y
+
+    @I.ir_module
+    class Expected:
+        @R.function(private=True)
+        def y(x: R.Tensor((1, 2, 4, 4), "int8")) -> R.Tensor((1, 2, 4, 4), "float32"):
+            R.func_attr({"Composite": "tvm_ext.nn_conv2d", "Primitive": True})
+            with R.dataflow():
+                w = R.dequantize(R.const(BYTES, "int8"), R.const(0.5, "float32"), R.const(0, "int8"))
+                a = R.dequantize(x, R.const(0.25, "float32"), R.const(1, "int8"))
+                c = R.nn.conv2d(a, w)
+                b = R.dequantize(R.const(BIAS, "int32"), R.const(0.125, "float32"), R.const(0, "int32"))
+                d = R.add(c, b)
+                y = R.nn.relu(d)
+                R.output(y)
+            return y
+
+        @R.function
+        def main(x: R.Tensor((1, 2, 4, 4), "int8")) -> R.Tensor((1, 2, 4, 4), "float32"):
+            cls = Expected
+            with R.dataflow():
+                y = cls.y(x)
+                R.output(y)
+            return y
+
+    check(Before, Expected)
+
+
+def test_float_activations_keep_their_dequantized_weights_apart() -> None:
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((1, 2, 4, 4), "float32")) -> R.Tensor((1, 2, 4, 4), "float32"):
+            with R.dataflow():
+                w = R.dequantize(R.const(BYTES, "int8"), R.const(0.5, "float32"), R.const(0, "int8"))
+                y = R.nn.conv2d(x, w)
+                R.output(y)
+            return y
+
+    assert groups(form(Module)) == [("w", ["dequantize"]), ("y", ["nn.conv2d"])]
 
 
 def test_left_alone() -> None:

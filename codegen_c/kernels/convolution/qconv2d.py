@@ -19,11 +19,11 @@ from codegen_c.kernels.shared.requantize import (
     channel_factors,
     integer_weights,
     quantization,
-    quantized_bytes,
     results_fit,
     sum_rounding,
     wide_sums,
 )
+from codegen_c.kernels.shared.sums import bytes_or_sums
 from codegen_c.kernels.shared.window import (
     CHANNEL_BLOCK,
     ROW_PARAMETERS,
@@ -161,5 +161,5 @@ def call(function: str, ctype: str, stored: StoredRows, finish: Requantize) -> s
     return "\n".join([*rings, *finish.tables(), f"{function}({arguments});"])
 
 
-CONSTRAINTS = (quantized_bytes, integer_weights, sums_fit, rescaled_sums_fit)
+CONSTRAINTS = (bytes_or_sums, integer_weights, sums_fit, rescaled_sums_fit)
 KERNEL = Kernel(name="qconv2d_i8", operator=QConv2d, implement=implement, constraints=CONSTRAINTS)

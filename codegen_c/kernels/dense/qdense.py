@@ -30,12 +30,12 @@ from codegen_c.kernels.shared.requantize import (
     Requantize,
     channel_factors,
     integer_weights,
-    quantized_bytes,
     results_fit,
     scale_of,
     sum_rounding,
     wide_sums,
 )
+from codegen_c.kernels.shared.sums import bytes_or_sums
 from codegen_c.kernels.shared.vector_rows import Rows
 from codegen_c.kernels.shared.window import CHANNEL_BLOCK, ROW_PARAMETERS, accumulated, pack_blocks
 from codegen_c.operators.kinds import QDense, TensorType
@@ -206,5 +206,5 @@ KERNEL = Kernel(
     name="qdense_i8",
     operator=QDense,
     implement=implement,
-    constraints=(quantized_bytes, integer_weights, sums_fit, rescaled_sums_fit),
+    constraints=(bytes_or_sums, integer_weights, sums_fit, rescaled_sums_fit),
 )

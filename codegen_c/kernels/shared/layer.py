@@ -14,6 +14,7 @@ from codegen_c.c_text.lines import MOST_COLUMNS
 from codegen_c.c_text.text import block
 from codegen_c.kernels.contract import Kept, StoredRows
 from codegen_c.kernels.shared.requantize import Requantize, quantization
+from codegen_c.kernels.shared.sums import holds_sums
 from codegen_c.operators.kinds import TensorType, Window
 
 BLOCK_INCLUDES = (
@@ -30,6 +31,8 @@ def image(tensor: TensorType, *, pitch: int | None = None, kept: Kept | None = N
     }  # fmt: skip
     if kept:
         members |= {"is_ring": True, "ring_rows": kept.stored_text, "ring_shift": kept.shift_text or 0}
+    if holds_sums(tensor):
+        members |= {"holds_sums": True}
     if tensor.dtype in ("int16", "uint16"):
         members |= {"is_wide": True}
     if tensor.dtype in ("uint8", "uint16"):

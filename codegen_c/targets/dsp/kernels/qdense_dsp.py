@@ -26,6 +26,7 @@ from codegen_c.kernels.contract import (
 )
 from codegen_c.kernels.dense import qdense
 from codegen_c.kernels.dense.dense_rows import in_rows, num_calls, over_parts
+from codegen_c.kernels.shared.sums import holds_sums
 from codegen_c.kernels.shared.vector_rows import Rows
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, accumulated
 from codegen_c.operators.kinds import PackedQDense, QDense, TensorType
@@ -157,6 +158,7 @@ def _shapes(operator: QDense, rows: int, layer: _Layer) -> list[str]:
         **layer.paired.members(),
     }  # fmt: skip
     members |= {"is_direct": True} if layer.is_direct else {}
+    members |= {"holds_sums": True} if holds_sums(operator.output) else {}
     members |= {"requantize": layer.finish.members()}
     return [*structure("tvm_ext_dsp_dense_layer", "layer", members), *layer.finish.tables()]
 

@@ -15,6 +15,7 @@ from codegen_c.c_text.text import block, times
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d, qdepthwise
 from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
+from codegen_c.kernels.shared.sums import gives_elements
 from codegen_c.kernels.shared.window import spatial
 from codegen_c.operators.kinds import PackedQConv2d, QConv2d
 from codegen_c.targets.dsp.kernels.planes_dsp import COLUMNS, PLANES, Plane, RowTaps, nibble_bytes, pack, pack_nibbles
@@ -219,6 +220,7 @@ KERNEL = Kernel(
         qdepthwise.is_depthwise,
         is_dense_in_columns,
         has_four_channels,
+        gives_elements,
         *qconv2d.CONSTRAINTS,
     ),
 )

@@ -131,6 +131,12 @@ TVM_EXT_INLINE void tvm_ext_dsp_conv2d_channels(const tvm_ext_dsp_conv2d_layer *
         const int32_t multiplier = tvm_ext_dsp_multiplier(&layer->requantize, multipliers, k + j);
         const int32_t shift = tvm_ext_dsp_shift(&layer->requantize, shifts, k + j);
         const int32_t *const sum = &sums[j * TVM_EXT_DSP_PIXELS];
+        if (layer->output.holds_sums) {
+            ((int32_t *)(void *)output[2])[k + j] = sum[2];
+            ((int32_t *)(void *)output[1])[k + j] = sum[1];
+            ((int32_t *)(void *)output[0])[k + j] = sum[0];
+            continue;
+        }
         output[2][k + j] = (uint8_t)tvm_ext_dsp_element(&layer->requantize, sum[2] >> down, multiplier, shift);
         output[1][k + j] = (uint8_t)tvm_ext_dsp_element(&layer->requantize, sum[1] >> down, multiplier, shift);
         output[0][k + j] = (uint8_t)tvm_ext_dsp_element(&layer->requantize, sum[0] >> down, multiplier, shift);
@@ -174,12 +180,12 @@ TVM_EXT_INLINE void tvm_ext_dsp_conv2d(const tvm_ext_dsp_conv2d_layer *layer, tv
     for (int32_t n = 0; n < layer->output.images; ++n) {
         for (int32_t h = row_begin; h < row_end; ++h) {
             const int32_t top = (h * layer->window.row_stride) - layer->window.top;
-            uint8_t *const row = &((uint8_t *)output)[tvm_ext_row(&layer->output, n, h)];
+            void *const row = tvm_ext_target(&layer->output, output, tvm_ext_row(&layer->output, n, h));
             for (int32_t w = 0; w < columns; ++w) {
                 const int32_t left = (w * layer->window.column_stride) - layer->window.left;
                 const bool is_last = w == columns - 1 && h == row_end - 1 && n == layer->output.images - 1;
                 tvm_ext_dsp_expand_window(layer, &cells[lane], (const uint8_t *)input, n, top, left, padded);
-                pixels[lane] = &row[w * layer->output.pitch];
+                pixels[lane] = (uint8_t *)tvm_ext_target(&layer->output, row, w * layer->output.pitch);
                 ++lane;
                 if (lane < TVM_EXT_DSP_PIXELS && !is_last) {
                     continue;

@@ -22,6 +22,7 @@ typedef struct {
     bool has_joined_weights; /* as tvm_ext_dsp_product.h says */
     bool has_nibbles;        /* weights of 4 bits; a word stands before the cells */
     bool is_direct;          /* products of a row's bytes, not of cells */
+    bool holds_sums;         /* the output: sums of 32 bits, which are no elements yet */
     tvm_ext_dsp_requantize requantize;
 } tvm_ext_dsp_dense_layer;
 
@@ -66,13 +67,17 @@ TVM_EXT_INLINE void tvm_ext_dsp_dense_product(const tvm_ext_dsp_dense_layer *lay
     }
 }
 
-/* `count` elements of the output from channel k on. */
+/* `count` elements of the output from channel k on, or sums. */
 TVM_EXT_INLINE void tvm_ext_dsp_dense_finish(const tvm_ext_dsp_dense_layer *layer, uint8_t *output, const int32_t *sums,
                                              const int32_t *restrict multipliers, const uint8_t *restrict shifts,
                                              int32_t k, int32_t count)
 {
     const int32_t down = layer->has_nibbles && layer->requantize.rounds_twice ? 4 : 0;
     for (int32_t j = 0; j < count; ++j) {
+        if (layer->holds_sums) {
+            ((int32_t *)(void *)output)[k + j] = sums[j];
+            continue;
+        }
         const int32_t multiplier = tvm_ext_dsp_multiplier(&layer->requantize, multipliers, k + j);
         const int32_t shift = tvm_ext_dsp_shift(&layer->requantize, shifts, k + j);
         output[k + j] = (uint8_t)tvm_ext_dsp_element_once(&layer->requantize, sums[j] >> down, multiplier, shift);
@@ -90,7 +95,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_dense(const tvm_ext_dsp_dense_layer *layer, cons
     const int32_t channel_bytes = layer->has_nibbles ? 2 : 4; /* of a unit */
     const int32_t full = layer->channels - (layer->channels % TVM_EXT_DSP_WIDTH);
     for (int32_t m = 0; m < layer->rows; ++m) {
-        uint8_t *const row = &((uint8_t *)output)[m * layer->channels];
+        uint8_t *const row = &((uint8_t *)output)[m * layer->channels * (layer->holds_sums ? 4 : 1)];
         const void *x = &((const uint8_t *)input)[m * layer->depth];
         int32_t sums[TVM_EXT_DSP_WIDTH];
         if (layer->has_nibbles) {

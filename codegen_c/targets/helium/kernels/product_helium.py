@@ -16,6 +16,7 @@ from codegen_c.c_text.initializer import Value
 from codegen_c.kernels.contract import Parameter, Target
 from codegen_c.kernels.shared.four_bits import pack_pairs
 from codegen_c.kernels.shared.layer import apart
+from codegen_c.kernels.shared.sums import holds_sums
 from codegen_c.operators.kinds import Array
 from codegen_c.targets.helium.kernels.helium import Rescale
 
@@ -108,6 +109,7 @@ class Product:
     def members(self) -> dict[str, Value]:
         """A `tvm_ext_helium_product`."""
         stored: dict[str, Value] = {"has_nibbles": True} if self.in_nibbles else {}
+        stored |= {"holds_sums": True} if holds_sums(self.rescale.requantize.output) else {}
         return {
             "runs": self.runs, "steps": self.steps, "group_steps": self._group, "channels": self.channels, **stored,
             "rescale": self.rescale.members(),

@@ -21,6 +21,7 @@ from codegen_c.kernels.convolution.conv_f32 import inner_columns
 from codegen_c.kernels.convolution.qdepthwise import is_depthwise, pack
 from codegen_c.kernels.shared.layer import apart, image, shapes, sliding_window, with_rings
 from codegen_c.kernels.shared.requantize import signed
+from codegen_c.kernels.shared.sums import gives_elements
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, over, spatial
 from codegen_c.operators.kinds import Array, QConv2d
 from codegen_c.targets.helium.kernels.helium import LANES, PRODUCT_INCLUDES, Rescale, flip
@@ -242,5 +243,5 @@ KERNEL = Kernel(
     name="qdepthwise_helium",
     operator=QConv2d,
     implement=implement,
-    constraints=(is_depthwise, few_taps, *qconv2d.CONSTRAINTS, sums_leave_room),
+    constraints=(is_depthwise, few_taps, gives_elements, *qconv2d.CONSTRAINTS, sums_leave_room),
 )

@@ -145,6 +145,12 @@ static inline void tvm_ext_i32x4_store(int32_t *target, tvm_ext_i32x4 a)
     vstrwq_s32(target, a);
 }
 
+/* The first `count` lanes. */
+static inline void tvm_ext_i32x4_store_some(int32_t *target, tvm_ext_i32x4 a, int32_t count)
+{
+    vstrwq_p_s32(target, a, vctp32q((uint32_t)count));
+}
+
 /* Up to four bytes, widened; zeros behind them. */
 static inline tvm_ext_i32x4 tvm_ext_i32x4_load_i8(const int8_t *source, int32_t count)
 {

@@ -20,6 +20,7 @@ typedef struct {
     int32_t group_steps; /* without a loop; of all runs where it is all steps of them */
     int32_t channels;
     bool has_nibbles;    /* weights of 4 bits, otherwise of 8 */
+    bool holds_sums;     /* the output: sums of 32 bits, which are no elements yet */
     tvm_ext_helium_rescale rescale;
 } tvm_ext_helium_product;
 
@@ -31,6 +32,12 @@ typedef void tvm_ext_helium_two(const int8_t *x0, const int8_t *x1, int32_t skip
 /* The same of one row. */
 typedef void tvm_ext_helium_one(const int8_t *x0, uint8_t *y0, const int8_t *restrict weights,
                                 const int32_t *restrict factors);
+
+/* Bytes of an element of the output, or of a sum. */
+TVM_EXT_INLINE int32_t tvm_ext_helium_output_bytes(const tvm_ext_helium_product *product)
+{
+    return product->holds_sums ? 4 : 1;
+}
 
 /* Bytes of a row, padded. */
 TVM_EXT_INLINE int32_t tvm_ext_helium_row_bytes(const tvm_ext_helium_product *product)
@@ -83,13 +90,20 @@ TVM_EXT_INLINE const int8_t *tvm_ext_helium_add_row(const tvm_ext_helium_product
     return weights;
 }
 
-/* Turns the sums of a block of channels, from channel k on, into elements of one row or two. */
+/* Turns the sums of a block of channels, from channel k on, into elements of one row or two, or stores them. */
 TVM_EXT_INLINE void tvm_ext_helium_store_block(const tvm_ext_helium_product *product, const tvm_ext_i32x4 *sums,
                                                uint8_t *y0, uint8_t *y1, const int32_t *factors, int32_t k,
                                                int32_t rows)
 {
     const bool is_whole = product->channels % TVM_EXT_HELIUM_BLOCK == 0;
     const int32_t count = is_whole ? TVM_EXT_HELIUM_BLOCK : product->channels - k;
+    if (product->holds_sums) {
+        tvm_ext_i32x4_store_some(&((int32_t *)(void *)y0)[k], sums[0], count);
+        if (rows > 1) {
+            tvm_ext_i32x4_store_some(&((int32_t *)(void *)y1)[k], sums[1], count);
+        }
+        return;
+    }
     const tvm_ext_i32x4 multiplier = tvm_ext_i32x4_load(&factors[TVM_EXT_HELIUM_BLOCK]);
     const tvm_ext_i32x4 shift = tvm_ext_i32x4_load(&factors[2 * TVM_EXT_HELIUM_BLOCK]);
     const tvm_ext_i32x4 first = tvm_ext_helium_rescaled(&product->rescale, sums[0], multiplier, shift);

@@ -41,7 +41,7 @@ TVM_EXT_INLINE void tvm_ext_helium_conv2d_flat(const tvm_ext_helium_conv2d_layer
                                                int8_t *copies, int32_t begin, int32_t end)
 {
     const int32_t columns = layer->output.columns;
-    const int32_t pitch = layer->output.pitch;
+    const int32_t pitch = layer->output.pitch * tvm_ext_helium_output_bytes(&layer->product);
     int8_t *const second = &copies[tvm_ext_helium_copy_bytes(layer)];
     for (int32_t m = begin; m < end; m += 2) {
         const int32_t next = m + 1 < end ? m + 1 : m;
@@ -58,7 +58,7 @@ TVM_EXT_INLINE void tvm_ext_helium_conv2d_in_place(const tvm_ext_helium_conv2d_l
 {
     const tvm_ext_image *const image = &layer->input;
     const tvm_ext_window *const window = &layer->window;
-    const int32_t pitch = layer->output.pitch;
+    const int32_t pitch = layer->output.pitch * tvm_ext_helium_output_bytes(&layer->product);
     const int32_t left = (layer->in_place_begin * window->column_stride) - window->left;
     const int32_t step = window->column_stride * image->channels;
     const int32_t skip = ((window->row_dilation * image->columns) - window->columns) * image->channels;
@@ -78,7 +78,7 @@ TVM_EXT_INLINE void tvm_ext_helium_conv2d_others(const tvm_ext_helium_conv2d_lay
 {
     const int32_t first = layer->in_place_begin;
     const int32_t count = layer->output.columns - done;
-    const int32_t pitch = layer->output.pitch;
+    const int32_t pitch = layer->output.pitch * tvm_ext_helium_output_bytes(&layer->product);
     int8_t *const second = &copies[tvm_ext_helium_copy_bytes(layer)];
     for (int32_t i = 0; i < count; i += 2) {
         const int32_t w0 = i < first ? i : done + i;
@@ -108,7 +108,7 @@ TVM_EXT_INLINE void tvm_ext_helium_conv2d(const tvm_ext_helium_conv2d_layer *lay
         const uint8_t *const image = &((const uint8_t *)input)[n * source->rows * source->columns * source->channels];
         for (int32_t h = row_begin; h < row_end; ++h) {
             const int32_t top = (h * layer->window.row_stride) - layer->window.top;
-            uint8_t *const row = &((uint8_t *)output)[tvm_ext_row(made, n, h)];
+            uint8_t *const row = (uint8_t *)tvm_ext_target(made, output, tvm_ext_row(made, n, h));
             int32_t done = 0;
             if (in_place > 0 && (!layer->has_copies || tvm_ext_helium_has_all_rows(source, &layer->window, top))) {
                 tvm_ext_helium_conv2d_in_place(layer, two, image, row, weights, factors, top);

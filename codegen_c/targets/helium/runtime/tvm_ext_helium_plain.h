@@ -158,6 +158,13 @@ static inline void tvm_ext_i32x4_store(int32_t *target, tvm_ext_i32x4 a)
     }
 }
 
+static inline void tvm_ext_i32x4_store_some(int32_t *target, tvm_ext_i32x4 a, int32_t count)
+{
+    for (int32_t i = 0; i < 4 && i < count; ++i) {
+        target[i] = a.lane[i];
+    }
+}
+
 static inline tvm_ext_i32x4 tvm_ext_i32x4_load_i8(const int8_t *source, int32_t count)
 {
     TVM_EXT_EACH(tvm_ext_i32x4, 4, i < count ? source[i] : 0);

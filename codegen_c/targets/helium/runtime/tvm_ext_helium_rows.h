@@ -20,7 +20,7 @@ TVM_EXT_INLINE bool tvm_ext_helium_is_copied(const tvm_ext_image *input, const t
 }
 
 /* All channels of rows [begin, end) in pairs, from copies in scratch where they are not read in place. The last row may
- * be a pair with itself. pitch: elements from one output row to the next. */
+ * be a pair with itself. pitch: bytes from one output row to the next. */
 TVM_EXT_INLINE void tvm_ext_helium_rows(const tvm_ext_image *input, const tvm_ext_helium_product *product,
                                         tvm_ext_helium_two *two, const uint8_t *source, uint8_t *target, int32_t pitch,
                                         const int8_t *restrict weights, const int32_t *restrict factors, void *scratch,
@@ -56,15 +56,17 @@ TVM_EXT_INLINE void tvm_ext_helium_pointwise(const tvm_ext_helium_rows_layer *la
     const tvm_ext_image *const made = &layer->output;
     const uint8_t *const x = (const uint8_t *)input;
     uint8_t *const y = (uint8_t *)output;
+    const int32_t bytes = tvm_ext_helium_output_bytes(&layer->product);
     if (made->images == 1 && !made->is_ring && !source->is_ring) {
-        tvm_ext_helium_rows(source, &layer->product, two, x, y, made->pitch, weights, factors, scratch,
+        tvm_ext_helium_rows(source, &layer->product, two, x, y, made->pitch * bytes, weights, factors, scratch,
                             row_begin * made->columns, row_end * made->columns);
         return;
     }
     for (int32_t n = 0; n < made->images; ++n) {
         for (int32_t h = row_begin; h < row_end; ++h) {
             tvm_ext_helium_rows(source, &layer->product, two, &x[tvm_ext_row(source, n, h)],
-                                &y[tvm_ext_row(made, n, h)], made->pitch, weights, factors, scratch, 0, made->columns);
+                                &y[tvm_ext_row(made, n, h) * bytes], made->pitch * bytes, weights, factors, scratch, 0,
+                                made->columns);
         }
     }
 }
@@ -75,7 +77,8 @@ TVM_EXT_INLINE void tvm_ext_helium_dense(const tvm_ext_helium_rows_layer *layer,
                                          const int32_t *restrict factors, void *scratch)
 {
     tvm_ext_helium_rows(&layer->input, &layer->product, two, (const uint8_t *)input, (uint8_t *)output,
-                        layer->product.channels, weights, factors, scratch, 0, layer->input.rows);
+                        layer->product.channels * tvm_ext_helium_output_bytes(&layer->product), weights, factors,
+                        scratch, 0, layer->input.rows);
 }
 
 /* The only vector of a dense layer. */

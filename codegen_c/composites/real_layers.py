@@ -1,0 +1,131 @@
+"""Composites of products of quantized operands that give real numbers, or more than integers can, as RealLayer.
+
+dequantize(x), dequantize(weights) -> conv2d or matmul -> float operators (-> quantize)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from codegen_c.composites.float_chain import after_anchor
+from codegen_c.composites.floats import window_of
+from codegen_c.composites.graph import Call, CallOperand, Composite, NoMatch
+from codegen_c.composites.quantized import weights_of
+from codegen_c.composites.quantized_chain import (
+    Dequantized,
+    QuantizedConstant,
+    dequantized,
+    is_quantized,
+    quantized_output,
+    rounding_of,
+)
+from codegen_c.operators.kinds import QConv2d, QDense, TensorType
+from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.real_layer import RealLayer
+
+MOST_SUM = 1 << 30
+"""Bound of sums, which kernels check."""
+UNIT = Quantization(scale=1.0, zero_point=0)
+
+
+def real_layer(composite: Composite) -> tuple[RealLayer, tuple[int, ...]] | NoMatch:
+    """The layer, and which parameters are its inputs."""
+    sources, ends = dequantized(composite), bool(composite.calls) and composite.calls[-1].name == "quantize"
+    if isinstance(sources, NoMatch):
+        return sources
+    output = quantized_output(composite) if ends else composite.outputs[0] if len(composite.outputs) == 1 else None
+    if isinstance(output, NoMatch) or output is None or (ends and not is_quantized(output)):
+        return output if isinstance(output, NoMatch) else NoMatch("its result is no tensor of one scale")
+    calls = [call for call in composite.calls if call.name != "dequantize"][: -1 if ends else None]
+    if not calls or calls[0].name not in ("nn.conv2d", "matmul") or len(calls[0].operands) != 2:
+        return NoMatch("does not begin with products of quantized operands")
+    anchor = calls[0]
+    index = sources.parameters.get(anchor.operands[0].var)
+    if index is None or not is_quantized(sources.inputs[index]):
+        return NoMatch("its first operand is no quantized activation")
+    if not ends and output.dtype != "float32":
+        return NoMatch("its result is not float32")
+    source = sources.inputs[index]
+    found = _conv2d(sources, source, anchor) if anchor.name == "nn.conv2d" else _dense(sources, source, anchor)
+    if isinstance(found, NoMatch):
+        return found
+    layer, weight_scale = found
+    known = [_with_reals(call, sources) for call in calls]
+    after = after_anchor(replace(composite, calls=tuple(known)), known[0], takes_bias=True)
+    if isinstance(after, NoMatch):
+        return after
+    builder, bias = after
+    scale = np.float64(np.float32(source.quantization.scale if source.quantization else 0)) * weight_scale
+    operator = RealLayer(
+        inputs=tuple(sources.inputs[i] for i in builder.inputs), outputs=(output,), layer=layer,
+        scale=np.broadcast_to(scale.astype(np.float32), bias.shape).copy(), bias=bias, finish=builder.program(),
+        rounding=rounding_of(composite),
+    )  # fmt: skip
+    return operator, tuple(builder.inputs)
+
+
+def _with_reals(call: Call, sources: Dequantized) -> Call:
+    """The call with parameters and float arrays in place of what is dequantized."""
+
+    def operand(value: CallOperand) -> CallOperand:
+        if value.var in sources.parameters:
+            return replace(value, parameter=sources.parameters[value.var])
+        given = sources.constants.get(value.var)
+        return CallOperand(array=_real(given)) if given and value.var is not None else value
+
+    return replace(call, operands=tuple(map(operand, call.operands)))
+
+
+def _real(given: QuantizedConstant) -> np.ndarray:
+    shape = [1] * given.data.ndim
+    if given.scale.size > 1:
+        shape[given.axis] = -1
+    return (given.steps.astype(np.float64) * given.scale.astype(np.float64).reshape(shape)).astype(np.float32)
+
+
+def _layer_types(source: TensorType, shape: tuple[int, ...], output: tuple[int, ...]) -> dict[str, tuple[TensorType]]:
+    """Types of a layer of integers: steps of its input, sums of its output."""
+    assert source.quantization is not None, "its activations are quantized"
+    steps = Quantization(scale=1.0, zero_point=source.quantization.zero_point)
+    return {
+        "inputs": (replace(source, shape=shape, quantization=steps),),
+        "outputs": (TensorType(shape=output, dtype="int32", quantization=UNIT),),
+    }
+
+
+def _conv2d(sources: Dequantized, source: TensorType, anchor: Call) -> tuple[QConv2d, np.ndarray] | NoMatch:
+    attrs, weights = anchor.attrs, weights_of(sources, anchor.operands[1], channel_axis=0)
+    if attrs.data_layout != "NHWC" or attrs.kernel_layout != "OHWI" or anchor.type is None:
+        return NoMatch("its layout is not NHWC")
+    if isinstance(weights, NoMatch):
+        return weights
+    weight, scale = weights
+    window = window_of(attrs, weight.shape[1:3])
+    if isinstance(window, NoMatch):
+        return window
+    channels = anchor.type.shape[-1]
+    layer = QConv2d(
+        **_layer_types(source, source.shape, anchor.type.shape), weight=weight, window=window,
+        weight_scale=np.ones(channels, np.float32), bias=np.zeros(channels, np.int32), low=-MOST_SUM,
+        high=MOST_SUM, groups=int(attrs.groups),
+    )  # fmt: skip
+    return layer, scale
+
+
+def _dense(sources: Dequantized, source: TensorType, anchor: Call) -> tuple[QDense, np.ndarray] | NoMatch:
+    """The layer of one of its vectors."""
+    weights = weights_of(sources, anchor.operands[1], channel_axis=-1)
+    if isinstance(weights, NoMatch):
+        return weights
+    weight, scale = weights
+    if weight.ndim != 2 or anchor.type is None or len(source.shape) < 2:
+        return NoMatch("its weights are not a matrix")
+    depth, channels = weight.shape
+    layer = QDense(
+        **_layer_types(source, (1, depth), (1, channels)), weight=np.ascontiguousarray(weight.T),
+        weight_scale=np.ones(channels, np.float32), bias=np.zeros(channels, np.int32), low=-MOST_SUM,
+        high=MOST_SUM,
+    )  # fmt: skip
+    return layer, scale
