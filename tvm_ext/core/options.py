@@ -68,6 +68,8 @@ class BuildOptions:
     memories: `all` lets tensors, scratch and weights live where they cost least time, and moves them meanwhile, where
         the processor reaches more than one memory for tensors; `default` keeps everything in the platform's default.
     least_scratch: take the kernels that need the least scratch, however slow; tried by itself where nothing else fits.
+    least_flash: take no kernels whose weights are stored in more bytes than the model's for speed; tried by itself
+        where constants take more than `flash`, or than their memory holds.
     guide: `learned` ranks what could be computed again by costs learned from measurements and by what exact plans did;
         `none` by the kernels' own estimates alone.
     hop: input -> new frames that a run brings, of a window over time that the model takes whole: the C keeps what it
@@ -96,6 +98,7 @@ class BuildOptions:
     flash: int | None = None
     ram: int | Mapping[str, int] | None = None
     least_scratch: bool = False
+    least_flash: bool = False
     guide: Guide = "learned"
     memories: Memories = "all"
     pin: Mapping[str, int] | None = None
@@ -189,6 +192,7 @@ class BuildOptions:
             ("name", self.name, self.name is None or are_names([self.name]), "a string"),
             ("min_snr_db", self.min_snr_db, is_number(self.min_snr_db), "a number"),
             ("least_scratch", self.least_scratch, self.least_scratch in (True, False), "True or False"),
+            ("least_flash", self.least_flash, self.least_flash in (True, False), "True or False"),
             ("image", self.image, self.image in (True, False), "True or False"),
         ]
         for key, value, is_good, wanted in checks:
