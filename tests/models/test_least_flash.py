@@ -63,5 +63,5 @@ def test_a_memory_that_does_not_hold_them_takes_them_as_they_are(convolution: tv
         return replace(M4, memories=(*rest, replace(M4.memory(M4.weights), capacity_bytes=capacity_bytes)))
 
     assert kernels(compile_module(convolution, with_flash(5000), SPEED)) == ["qconv2d_dsp"]
-    with pytest.raises(DoesNotFit, match="its weights are 2[0-9]{3} B"):
+    with pytest.raises(DoesNotFit, match=r"its weights are 2\d{3} B"):
         compile_module(convolution, with_flash(1000), SPEED)
