@@ -193,7 +193,9 @@ def backend_of(
     """
     return CodegenBackend(
         target=target_of(
-            core or platform.processor, optimize=options.optimize, least_scratch=options.least_scratch,
+            core or platform.processor,
+            optimize=options.optimize,
+            least_scratch=options.least_scratch,
             least_flash=options.least_flash,
         ),
         cost=guide.learned_cost() if options.guide == "learned" else None,

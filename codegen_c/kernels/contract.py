@@ -154,10 +154,11 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class Alternative:
-    """A kernel that was not chosen: what it was modelled to cost, or why it refused."""
+    """A kernel that was not chosen: modelled cost and bytes of its constants, or why it refused."""
 
     kernel: str
     instructions: int | None = None
+    constant_bytes: int | None = None
     reason: str | None = None
 
 
@@ -252,6 +253,10 @@ class Implementation:
     callback: Callback | None = None
     driver: DriverCall | None = None
     grows_weights: bool = False
+
+    @property
+    def constant_bytes(self) -> int:
+        return sum(array.nbytes for _, array in self.constants)
 
     @property
     def computes_floats(self) -> bool:

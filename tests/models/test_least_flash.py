@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from tests.support.onnx_models import model_of, saved
 from tvm_ext import BuildOptions, Platform
 from tvm_ext.core.errors import DoesNotFit
 from tvm_ext.pipeline import compile_module, compile_within
+from tvm_ext.report.model_tables import totals_table
 
 M4 = Platform.load("cortex_m4")
 SPEED = BuildOptions(verify=())
@@ -65,3 +67,14 @@ def test_a_memory_that_does_not_hold_them_takes_them_as_they_are(convolution: tv
     assert kernels(compile_module(convolution, with_flash(5000), SPEED)) == ["qconv2d_dsp"]
     with pytest.raises(DoesNotFit, match=r"its weights are 2\d{3} B"):
         compile_module(convolution, with_flash(1000), SPEED)
+
+
+def test_the_report_says_what_they_bought(convolution: tvm.IRModule, tmp_path: Path) -> None:
+    report = tvm_ext.build(convolution, M4, tmp_path / "out", SPEED).report
+    (step,) = (step for step in report["steps"] if step["kernel"] == "qwinograd_dsp")
+    (direct,) = (other for other in step["alternatives"] if other["kernel"] == "qconv2d_dsp")
+    saved = direct["modelled_instructions"] - step["modelled_instructions"]
+    assert step["grown_weights"] == {"bytes": 16 * 16 * (2 * 16 - 9), "modelled_instructions_saved": saved}
+    labels, figures = totals_table(report).columns
+    row = list(labels.cells).index("grown for speed")
+    assert list(figures.cells)[row] == f"5,888 B for {saved:,} modelled instructions"
