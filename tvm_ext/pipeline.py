@@ -41,7 +41,11 @@ def compile_module(mod: tvm.IRModule, platform: Platform, options: BuildOptions)
 
 
 def compile_within(mod: tvm.IRModule, platform: Platform, options: BuildOptions) -> Callable[[int | None], Compiled]:
-    """`compile_module` for many budgets of the default memory; what they share is done once."""
+    """`compile_module` for many budgets of the default memory; what they share is done once.
+
+    Where `options.flash` is given, no weights grow for speed.
+    """
+    options = options if options.flash is None else replace(options, least_flash=True)
     forms = forms_of(load(mod), platform, options, None)
     fitter = fitter_of(streamed_forms(forms, options), platform, options)
 

@@ -197,7 +197,12 @@ def backend_of(
     core: the platform's first one by default.
     """
     return CodegenBackend(
-        target=target_of(core or platform.processor, optimize=options.optimize, least_scratch=options.least_scratch),
+        target=target_of(
+            core or platform.processor,
+            optimize=options.optimize,
+            least_scratch=options.least_scratch,
+            least_flash=options.least_flash,
+        ),
         cost=guide.learned_cost() if options.guide == "learned" else None,
         lower=lower,
     )

@@ -149,7 +149,9 @@ def compile_region(
     Whether it fits is another question: `check_capacity`. Raises UnsupportedModel, PlanRejected.
     """
     targets = {
-        core.name: target_of(core, optimize=options.optimize, least_scratch=options.least_scratch)
+        core.name: target_of(
+            core, optimize=options.optimize, least_scratch=options.least_scratch, least_flash=options.least_flash
+        )
         for core in platform.processors
         if core.kind in ("core", "offload")
     }

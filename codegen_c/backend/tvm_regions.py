@@ -43,7 +43,7 @@ _SUBMIT = ContextVar[Submit | None]("_SUBMIT", default=None)
 def codegen_options(platform: Platform, options: BuildOptions) -> dict[str, dict[str, str]]:
     """`target_options` of RunCodegen, by which `relax.ext.tvm_ext` learns what it compiles for."""
     chosen = {"optimize": options.optimize, "io": options.io, "ram": options.limit_bytes(platform)}
-    chosen["least_scratch"] = options.least_scratch
+    chosen |= {"least_scratch": options.least_scratch, "least_flash": options.least_flash}
     return {CODEGEN: {"platform": platform.to_json(), "options": json.dumps(chosen)}}
 
 

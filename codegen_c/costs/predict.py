@@ -126,7 +126,7 @@ def input_read(implementation: Implementation, position: int, num_bytes: int) ->
 
 def constants_read(implementation: Implementation) -> int:
     """Bytes that one run reads of all constants."""
-    return int(sum(array.nbytes for _, array in implementation.constants) * implementation.passes.constants)
+    return int(implementation.constant_bytes * implementation.passes.constants)
 
 
 def scratch_accessed(implementation: Implementation) -> int:

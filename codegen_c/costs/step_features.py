@@ -33,7 +33,7 @@ def step_features(
     macs = 0 if implementation.kernel == generic.KERNEL.name else implementation.macs
     return (
         modelled(implementation, inputs, outputs), macs, implementation.scratch_bytes,
-        sum(array.nbytes for _, array in implementation.constants), len(inputs), read, prod(first.shape),
+        implementation.constant_bytes, len(inputs), read, prod(first.shape),
         _item_bytes(first), elements, _item_bytes(result), *_extents(result)[:2], _rows(result), *_extents(first),
         height, width, window.strides[0] if window else 1, macs // max(elements, 1),
     )  # fmt: skip

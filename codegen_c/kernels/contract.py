@@ -131,6 +131,8 @@ class StoredRows:
 class Target:
     """Conditions for a kernel: the processor, whether speed or size matters more, and whether scratch does most.
 
+    least_flash: weights may not be stored in more bytes than the model's for speed.
+
     `codegen_c.targets.registry.target_of` makes one from a processor.
     """
 
@@ -138,6 +140,7 @@ class Target:
     instruction_set: InstructionSet
     optimize: Literal["speed", "size"] = "speed"
     least_scratch: bool = False
+    least_flash: bool = False
 
     @property
     def has_float(self) -> bool:
@@ -151,10 +154,11 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class Alternative:
-    """A kernel that was not chosen: what it was modelled to cost, or why it refused."""
+    """A kernel that was not chosen: modelled cost and bytes of its constants, or why it refused."""
 
     kernel: str
     instructions: int | None = None
+    constant_bytes: int | None = None
     reason: str | None = None
 
 
@@ -223,6 +227,7 @@ class Implementation:
     pitched: whether `keeping` takes a pitch.
     callback: the application's function that is called instead of `function`.
     driver: where `function` only starts an accelerator; outputs are there behind the driver's wait.
+    grows_weights: whether constants take more bytes than the model's, for speed.
     """
 
     kernel: str
@@ -247,6 +252,11 @@ class Implementation:
     pitched: bool = False
     callback: Callback | None = None
     driver: DriverCall | None = None
+    grows_weights: bool = False
+
+    @property
+    def constant_bytes(self) -> int:
+        return sum(array.nbytes for _, array in self.constants)
 
     @property
     def computes_floats(self) -> bool:

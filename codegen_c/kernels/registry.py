@@ -79,7 +79,7 @@ def select(
     if not accepted:
         return tuple(refusals)
     best = min(accepted, key=lambda candidate: candidate.cost(target))
-    dearer = [Alternative(kernel=c.kernel.name, instructions=c.made.instructions) for c in accepted if c is not best]
+    dearer = [candidate.alternative for candidate in accepted if candidate is not best]
     unfit = [Alternative(kernel=refusal.kernel, reason=refusal.reason) for refusal in refusals]
     if target.is_offload:  # a driver takes layers whole
         return replace(best.made, alternatives=(*dearer, *unfit))
@@ -124,6 +124,12 @@ class _Candidate:
     def cost(self, target: Target) -> tuple[int, int]:
         """Bytes of scratch where these come first, and modelled instructions."""
         return (self.made.scratch_bytes if target.least_scratch else 0, self.made.instructions)
+
+    @property
+    def alternative(self) -> Alternative:
+        """The candidate where another one is chosen."""
+        made = self.made
+        return Alternative(kernel=self.kernel.name, instructions=made.instructions, constant_bytes=made.constant_bytes)
 
     def keeping(self, target: Target) -> Callable[[StoredRows], Implementation]:
         return partial(self.kernel.implement, self.form, target)

@@ -74,11 +74,17 @@ def startup_of(platform: Platform) -> Startup:
 
 
 def target_of(
-    processor: Processor, *, optimize: Literal["speed", "size"] = "speed", least_scratch: bool = False
+    processor: Processor,
+    *,
+    optimize: Literal["speed", "size"] = "speed",
+    least_scratch: bool = False,
+    least_flash: bool = False,
 ) -> Target:
     """The target that kernels are chosen for; the one place that makes them. Raises BadPlatform."""
-    found = instruction_set_of(processor)
-    return Target(processor=processor, instruction_set=found, optimize=optimize, least_scratch=least_scratch)
+    return Target(
+        processor=processor, instruction_set=instruction_set_of(processor), optimize=optimize,
+        least_scratch=least_scratch, least_flash=least_flash,
+    )  # fmt: skip
 
 
 def runtime_text(name: str, instruction_set: InstructionSet) -> str:

@@ -20,7 +20,7 @@ from codegen_c.operators.kinds import Operator, TensorType
 from codegen_c.program.interface import Interface, Port
 from codegen_c.program.program import KernelCall, Program
 from codegen_c.program.tensors import Constant, Tensor
-from codegen_c.targets.dsp.kernels import qbinary_dsp, qconv2d_dsp, qdense_dsp, qdepthwise_dsp
+from codegen_c.targets.dsp.kernels import qbinary_dsp, qconv2d_dsp, qdense_dsp, qdepthwise_dsp, qwinograd_dsp
 from tests.boards.toy import write_texts
 from tests.kernels.dsp import CORTEX_M4, taken_by
 from tests.kernels.quantized import elements, seeds
@@ -36,6 +36,7 @@ pytestmark = pytest.mark.board
 STRATEGIES = {
     qconv2d_dsp.KERNEL: convolutions(),
     qdepthwise_dsp.KERNEL: convolutions(depthwise=True),
+    qwinograd_dsp.KERNEL: convolutions(tiled=True),
     qdense_dsp.KERNEL: dense_layers(),
     qbinary_dsp.KERNEL: binaries(),
 }

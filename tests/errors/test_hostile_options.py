@@ -35,6 +35,7 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
     *(("pin = ", {"pin": value}) for value in ([("x", 0)], "x", {3: 0}, 5)),
     *(("keep = ", {"keep": value}) for value in ("x", 5, (3,), [None])),
     ("least_scratch = ", {"least_scratch": 5}),
+    ("least_flash = ", {"least_flash": 5}),
     *(
         (f"{key} = ", {key: value})
         for key in ("optimize", "io", "quantize", "guide", "weights")

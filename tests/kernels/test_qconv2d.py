@@ -28,14 +28,19 @@ from tests.kernels.quantized import (
     windows,
 )
 
+TILED = st.builds(Window, kernel=st.just((3, 3)), padding=st.tuples(*[st.integers(0, 2)] * 4))
+
 
 @st.composite
-def convolutions(draw: st.DrawFn, *, depthwise: bool = False) -> QConv2d:
-    window = draw(windows())
+def convolutions(draw: st.DrawFn, *, depthwise: bool = False, tiled: bool = False) -> QConv2d:
+    """tiled: windows of 3 by 3 and stride 1, and fours of input channels."""
+    window = draw(TILED if tiled else windows())
     (height, columns), (out_height, out_columns) = draw(extents(window))
     batch = draw(st.sampled_from((1, 1, 1, 2)))
     if depthwise:
         groups, depth, per_group = draw(st.integers(2, 9)), 1, 1
+    elif tiled:
+        groups, depth, per_group = 1, 4 * draw(st.sampled_from((1, 2, 4, 5, 9))), draw(st.integers(1, 9))
     else:
         groups = draw(st.sampled_from((1, 1, 2, 3)))
         depth, per_group = draw(st.integers(1, 6)), draw(st.integers(1, 9))

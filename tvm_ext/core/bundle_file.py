@@ -56,6 +56,7 @@ class BundledOptions:
     flash: Count | None = None
     ram: Count | dict[str, Count] | None = None
     least_scratch: bool = False
+    least_flash: bool = False
     guide: Guide = "learned"
     memories: Memories = "all"
     pin: dict[str, Count] | None = None

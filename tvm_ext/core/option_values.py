@@ -70,5 +70,6 @@ _TYPES: dict[str, tuple[Callable[[object], bool], str]] = {
     "name": (_or_none(lambda value: isinstance(value, str)), "a string"),
     "min_snr_db": (is_number, "a number"),
     "least_scratch": (_is_truth, "True or False"),
+    "least_flash": (_is_truth, "True or False"),
     "image": (_is_truth, "True or False"),
 }

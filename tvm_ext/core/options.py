@@ -83,6 +83,8 @@ class BuildOptions:
     memories: `all` lets tensors, scratch and weights live where they cost least time, and moves them meanwhile, where
         the processor reaches more than one memory for tensors; `default` keeps everything in the platform's default.
     least_scratch: take the kernels that need the least scratch, however slow; tried by itself where nothing else fits.
+    least_flash: take no kernels whose weights are stored in more bytes than the model's for speed; tried by itself
+        where constants take more than `flash`, or than their memory holds.
     guide: `learned` ranks what could be computed again by costs learned from measurements and by what exact plans did;
         `none` by the kernels' own estimates alone.
     hop: input -> new frames that a run brings, of a window over time that the model takes whole: the C keeps what it
@@ -111,6 +113,7 @@ class BuildOptions:
     flash: int | None = None
     ram: int | Mapping[str, int] | None = None
     least_scratch: bool = False
+    least_flash: bool = False
     guide: Guide = "learned"
     memories: Memories = "all"
     pin: Mapping[str, int] | None = None

@@ -11,7 +11,7 @@ from codegen_c.backend.build import Compiled
 from tvm_ext.core.errors import DoesNotFit
 from tvm_ext.core.options import BuildOptions, Quantize
 
-MOST_TRIES = 6
+MOST_TRIES = 7
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,16 +26,18 @@ class FlashTry:
 def within_flash(compiled: Callable[[BuildOptions, int], FlashTry], options: BuildOptions) -> FlashTry:
     """The first try whose constants take no more than `options.flash`; the only one where that is None.
 
-    compiled: a try, by bytes that weights of 4 bits have to save beyond those that `options.weights` gives them to. A
-    float model that may be quantized is, where it takes too much. Raises DoesNotFit.
+    compiled: a try, by bytes that weights of 4 bits have to save beyond those that `options.weights` gives them to.
+    Weights that grew for speed are the first to go; then a float model that may be quantized is. Raises DoesNotFit.
     """
-    more, found = 0, compiled(options, 0)
-    most = found.compiled.program.weights_bytes
+    options, found = _first(compiled, options)
+    more, most = 0, found.compiled.program.weights_bytes
     for _ in range(MOST_TRIES):
         missing = 0 if options.flash is None else found.compiled.program.weights_bytes - options.flash
         if missing <= 0:
             return found
-        if found.quantize == "none" and options.quantize == "auto":
+        if _has_grown(found.compiled):
+            options = replace(options, least_flash=True)
+        elif found.quantize == "none" and options.quantize == "auto":
             options = replace(options, quantize="int8")
         elif found.quantize == "none" or options.activations == "int16" or more > most:
             break
@@ -43,6 +45,22 @@ def within_flash(compiled: Callable[[BuildOptions, int], FlashTry], options: Bui
             more = 2 * more + missing
         found = compiled(options, more)
     raise exceeds_flash(found.compiled, options)
+
+
+def _first(compiled: Callable[[BuildOptions, int], FlashTry], options: BuildOptions) -> tuple[BuildOptions, FlashTry]:
+    """A try without bytes to save, and its options: where a memory does not hold constants that may grow, without."""
+    try:
+        return options, compiled(options, 0)
+    except DoesNotFit as error:
+        is_arena = error.nearest_bytes is not None
+        if is_arena or options.least_flash or options.optimize == "size":
+            raise
+    options = replace(options, least_flash=True)
+    return options, compiled(options, 0)
+
+
+def _has_grown(compiled: Compiled) -> bool:
+    return any(call.implementation.grows_weights for call in compiled.program.kernel_calls())
 
 
 def exceeds_flash(compiled: Compiled, options: BuildOptions) -> DoesNotFit:

@@ -23,7 +23,7 @@ _CHANGES = {
 
 def totals_table(report: Report) -> Table:
     """Bytes, work and instructions of a model, one row for each."""
-    model = report["model"]
+    model, steps = report["model"], report.get("steps", ())
     table = Table(title=escape(f"{model['name']} on {report['platform']}"), show_header=False, title_justify="left")
     table.add_column()
     table.add_column(justify="right")
@@ -36,6 +36,11 @@ def totals_table(report: Report) -> Table:
         ("multiply-accumulates", "macs", ""),
     ):
         table.add_row(label, number(report[key], unit))
+        if key == "weights_bytes" and (grown := [step["grown_weights"] for step in steps if "grown_weights" in step]):
+            saved = sum(one["modelled_instructions_saved"] for one in grown)
+            table.add_row(
+                "grown for speed", f"{sum(one['bytes'] for one in grown):,} B for {saved:,} modelled instructions"
+            )
         if key == "stack_bytes":
             table.add_row("stack, bound by its calls", _stack_bound(report.get("stack_bound") or {}))
     table.add_row("statements the self-test covers", coverage(report.get("selftest_coverage") or {}))

@@ -39,8 +39,8 @@ def is_unpadded(operator: QConv2d, target: Target) -> bool:
 
 
 def for_speed(operator: QConv2d, target: Target) -> bool:
-    """weights of twice the bytes are for speed, not for size"""
-    return target.optimize == "speed"
+    """weights of twice the bytes or more are for speed, not for size, and where flash has room"""
+    return target.optimize == "speed" and not target.least_flash
 
 
 def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
@@ -71,6 +71,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         spatial=spatial(operator.window, operator.inputs[0], operator.output),
         exact=True,
         pitched=True,
+        grows_weights=True,
     )
 
 

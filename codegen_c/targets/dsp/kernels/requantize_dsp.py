@@ -60,15 +60,20 @@ class FastRequantize:
 
     @classmethod
     def sixteenfold(cls, exact: Requantize, low: Array, high: Array) -> Self:
-        """Requantization of 16 times the sums from low to high; TensorFlow Lite rounds the sums themselves."""
+        """Requantization of 16 times the sums, as weights of 4 bits give them."""
+        return cls.of_scaled(exact, low, high, bits=4)
+
+    @classmethod
+    def of_scaled(cls, exact: Requantize, low: Array, high: Array, *, bits: int) -> Self:
+        """Requantization of 2^bits times the sums from low to high; TensorFlow Lite rounds the sums themselves."""
         if exact.rounding == "tflite":
             return cls.of(exact, low, high)
-        vanishes = exact.shift.astype(np.int64) + 4 > MAX_SHIFT  # no sum below 2^27 reaches a half
-        shift = np.where(vanishes, 1, exact.shift + 4).astype(exact.shift.dtype)
+        vanishes = exact.shift.astype(np.int64) + bits > MAX_SHIFT  # no sum below 2^(31 - bits) reaches a half
+        shift = np.where(vanishes, 1, exact.shift + bits).astype(exact.shift.dtype)
         scaled = replace(
             exact, mantissa=np.where(vanishes, 0, exact.mantissa).astype(exact.mantissa.dtype), shift=shift
         )
-        return cls.of(scaled, 16 * low, 16 * high)
+        return cls.of(scaled, low << bits, high << bits)
 
     @property
     def instructions(self) -> int:

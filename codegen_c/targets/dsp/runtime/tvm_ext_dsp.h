@@ -103,6 +103,29 @@ static inline uint32_t tvm_ext_dsp_nibble(const int8_t *bytes, int32_t i)
     return i % 2 == 0 ? (uint32_t)((int32_t)(byte << 28) >> 24) : byte & 0xfffffff0u;
 }
 
+/* a + b, and a - b, each half by itself. */
+static inline uint32_t tvm_ext_dsp_add_pair(uint32_t a, uint32_t b)
+{
+#if TVM_EXT_DSP
+    uint32_t pair;
+    __asm__("sadd16 %0, %1, %2" : "=r"(pair) : "r"(a), "r"(b));
+    return pair;
+#else
+    return tvm_ext_dsp_lows(a + b, (a >> 16) + (b >> 16));
+#endif
+}
+
+static inline uint32_t tvm_ext_dsp_subtract_pair(uint32_t a, uint32_t b)
+{
+#if TVM_EXT_DSP
+    uint32_t pair;
+    __asm__("ssub16 %0, %1, %2" : "=r"(pair) : "r"(a), "r"(b));
+    return pair;
+#else
+    return tvm_ext_dsp_lows(a - b, (a >> 16) - (b >> 16));
+#endif
+}
+
 /* sum + low * low + high * high, modulo 2^32 */
 static inline int32_t tvm_ext_dsp_smlad(uint32_t a, uint32_t b, int32_t sum)
 {

@@ -7,19 +7,6 @@
 
 #define TVM_EXT_DSP_COLUMNS 4
 
-/* a - b, each half by itself. */
-TVM_EXT_INLINE uint32_t tvm_ext_dsp_subtract_pair(uint32_t a, uint32_t b)
-{
-#if TVM_EXT_DSP
-    uint32_t pair;
-    __asm__("ssub16 %0, %1, %2" : "=r"(pair) : "r"(a), "r"(b));
-    return pair;
-#else
-    return tvm_ext_dsp_lows((uint32_t)(tvm_ext_dsp_low(a) - tvm_ext_dsp_low(b)),
-                            (uint32_t)(tvm_ext_dsp_high(a) - tvm_ext_dsp_high(b)));
-#endif
-}
-
 /* Bytes 0 and 2, or 1 and 3, of a word of the second tensor. */
 TVM_EXT_INLINE uint32_t tvm_ext_dsp_matrix_even(const tvm_ext_matrices *second, uint32_t word)
 {

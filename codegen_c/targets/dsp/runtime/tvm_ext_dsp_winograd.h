@@ -1,0 +1,293 @@
+/* Convolution of quantized images by Winograd's F(2x2, 3x3) in integers, by the DSP extension: windows of 3 by 3 taps,
+ * stride 1. Equal to the sums of products to the bit (Winograd, Arithmetic Complexity of Computations, 1980; Lavin and
+ * Gray, Fast Algorithms for Convolutional Neural Networks, 2016).
+ *
+ * A tile d of 4 by 4 inputs gives 2 by 2 outputs: Y = A^T [U . V] A, V = B^T d B, U = G g G^T, the product of places
+ * summed over input channels. With twice G, all are integers and Y is four times the sums, modulo 2^32:
+ *
+ *     B^T = 1  0 -1  0     2 G = 2  0  0     A^T = 1  1  1  0
+ *           0  1  1  0           1  1  1           0  1 -1 -1
+ *           0 -1  1  0           1 -1  1
+ *           0  1  0 -1           0  0  2
+ *
+ * Inputs of 8 bits, padding as zero points, give |V| <= 1020 and |U| <= 1152. The bias is four times the sum of no
+ * products, the zero point's share of it included; at place (1, 1) it adds to all four outputs. */
+#ifndef TVM_EXT_DSP_WINOGRAD_H
+#define TVM_EXT_DSP_WINOGRAD_H
+
+#include <stddef.h>
+
+#include "tvm_ext_dsp_requantize.h"
+#include "tvm_ext_dsp_winograd_product.h"
+#include "tvm_ext_kernels.h"
+#include "tvm_ext_layer.h"
+
+#define TVM_EXT_DSP_TILE_ROWS 4
+
+/* Keeps compilers from taking loads forward, for which there are no registers. */
+#if TVM_EXT_DSP
+#define TVM_EXT_DSP_IN_ORDER __asm__ volatile("" : : : "memory")
+#else
+#define TVM_EXT_DSP_IN_ORDER ((void)0)
+#endif
+
+typedef struct {
+    tvm_ext_image input; /* channels: a multiple of four */
+    tvm_ext_image output;
+    tvm_ext_window window;
+    tvm_ext_dsp_requantize requantize; /* of four times the sums, but of the sums where it rounds twice */
+} tvm_ext_dsp_winograd_layer;
+
+/* Outputs of a tile, of channel 0: the first of each row. A row or column that is not wanted has the other one's place,
+ * which is stored last. */
+typedef struct {
+    uint8_t *top;
+    uint8_t *bottom;
+    int32_t right; /* elements from the left column to the right one */
+} tvm_ext_dsp_tile;
+
+/* All channels of three tiles. A function by itself, with registers of its own; compilers call it directly. */
+typedef void tvm_ext_dsp_winograd_tiles(const tvm_ext_dsp_tile tiles[TVM_EXT_DSP_TILES],
+                                        const uint32_t *restrict weights, const int32_t *restrict bias,
+                                        const int32_t *restrict multipliers, const uint8_t *restrict shifts,
+                                        uint32_t *restrict places);
+
+/* Transforms one of three tiles from its four rows, each of four adjacent pixels; a function by itself, too. */
+typedef void tvm_ext_dsp_winograd_input(uint32_t *restrict places, const uint8_t *const rows[TVM_EXT_DSP_TILE_ROWS]);
+
+/* Words of the inputs of one place: pairs of channels by three tiles. */
+TVM_EXT_INLINE int32_t tvm_ext_dsp_place_words(const tvm_ext_dsp_winograd_layer *layer)
+{
+    return TVM_EXT_DSP_TILES * layer->input.channels / 2;
+}
+
+/* The pair of channels in the even bytes of four adjacent ones, or in the odd bytes. */
+TVM_EXT_INLINE uint32_t tvm_ext_dsp_winograd_pair(const tvm_ext_dsp_winograd_layer *layer, const uint8_t *bytes,
+                                                  bool is_odd)
+{
+    const uint32_t word = tvm_ext_dsp_load(bytes);
+    if (layer->input.is_unsigned) {
+        return is_odd ? tvm_ext_dsp_odd_u8(word) : tvm_ext_dsp_even_u8(word);
+    }
+    return is_odd ? tvm_ext_dsp_odd_s8(word) : tvm_ext_dsp_even_s8(word);
+}
+
+/* A row of a transformed tile, of one pair of channels: row i of B^T d from four columns, times B. */
+TVM_EXT_INLINE void tvm_ext_dsp_winograd_row(const tvm_ext_dsp_winograd_layer *layer, uint32_t *restrict places,
+                                             int32_t i, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3)
+{
+    const int32_t words = tvm_ext_dsp_place_words(layer);
+    uint32_t *const row = &places[4 * i * words];
+    row[0] = tvm_ext_dsp_subtract_pair(c0, c2);
+    row[words] = tvm_ext_dsp_add_pair(c1, c2);
+    row[2 * words] = tvm_ext_dsp_subtract_pair(c2, c1);
+    row[3 * words] = tvm_ext_dsp_subtract_pair(c1, c3);
+}
+
+/* One pair of channels of a tile, from the first of its bytes in each row. */
+TVM_EXT_INLINE void tvm_ext_dsp_winograd_tile(const tvm_ext_dsp_winograd_layer *layer, uint32_t *restrict places,
+                                              const uint8_t *x0, const uint8_t *x1, const uint8_t *x2,
+                                              const uint8_t *x3, bool is_odd)
+{
+    uint32_t d1[4], d2[4], c[4];
+    for (int32_t s = 0; s < 4; ++s) {
+        const int32_t column = s * layer->input.channels;
+        d1[s] = tvm_ext_dsp_winograd_pair(layer, &x1[column], is_odd);
+        d2[s] = tvm_ext_dsp_winograd_pair(layer, &x2[column], is_odd);
+    }
+    for (int32_t s = 0; s < 4; ++s) {
+        const uint32_t d0 = tvm_ext_dsp_winograd_pair(layer, &x0[s * layer->input.channels], is_odd);
+        c[s] = tvm_ext_dsp_subtract_pair(d0, d2[s]);
+    }
+    tvm_ext_dsp_winograd_row(layer, places, 0, c[0], c[1], c[2], c[3]);
+    TVM_EXT_DSP_IN_ORDER;
+    for (int32_t s = 0; s < 4; ++s) {
+        const uint32_t d3 = tvm_ext_dsp_winograd_pair(layer, &x3[s * layer->input.channels], is_odd);
+        c[s] = tvm_ext_dsp_subtract_pair(d1[s], d3);
+    }
+    tvm_ext_dsp_winograd_row(layer, places, 3, c[0], c[1], c[2], c[3]);
+    TVM_EXT_DSP_IN_ORDER;
+    for (int32_t s = 0; s < 4; ++s) {
+        c[s] = tvm_ext_dsp_add_pair(d1[s], d2[s]);
+    }
+    tvm_ext_dsp_winograd_row(layer, places, 1, c[0], c[1], c[2], c[3]);
+    TVM_EXT_DSP_IN_ORDER;
+    for (int32_t s = 0; s < 4; ++s) {
+        c[s] = tvm_ext_dsp_subtract_pair(d2[s], d1[s]);
+    }
+    tvm_ext_dsp_winograd_row(layer, places, 2, c[0], c[1], c[2], c[3]);
+    TVM_EXT_DSP_IN_ORDER;
+}
+
+/* A tvm_ext_dsp_winograd_input, which the function of each layer calls. */
+TVM_EXT_INLINE void tvm_ext_dsp_winograd_transform(const tvm_ext_dsp_winograd_layer *layer, uint32_t *restrict places,
+                                                   const uint8_t *const rows[TVM_EXT_DSP_TILE_ROWS])
+{
+    const uint8_t *x0 = rows[0], *x1 = rows[1], *x2 = rows[2], *x3 = rows[3];
+    const uint8_t *const end = &x0[layer->input.channels];
+    for (; x0 < end; x0 += 4, x1 += 4, x2 += 4, x3 += 4) {
+        tvm_ext_dsp_winograd_tile(layer, places, x0, x1, x2, x3, false);
+        tvm_ext_dsp_winograd_tile(layer, &places[TVM_EXT_DSP_TILES], x0, x1, x2, x3, true);
+        places += 2 * TVM_EXT_DSP_TILES;
+    }
+}
+
+/* The element of four times a sum. */
+TVM_EXT_INLINE uint8_t tvm_ext_dsp_winograd_element(const tvm_ext_dsp_winograd_layer *layer, uint32_t fourfold,
+                                                    int32_t multiplier, int32_t shift)
+{
+    const int32_t sum = layer->requantize.rounds_twice ? (int32_t)fourfold >> 2 : (int32_t)fourfold;
+    return (uint8_t)tvm_ext_dsp_element(&layer->requantize, sum, multiplier, shift);
+}
+
+/* The outputs of channel k of a tile from its sums, the first of which is given. */
+TVM_EXT_INLINE void tvm_ext_dsp_winograd_output(const tvm_ext_dsp_winograd_layer *layer, const tvm_ext_dsp_tile *tile,
+                                                const uint32_t *sums, int32_t bias, int32_t multiplier, int32_t shift,
+                                                int32_t k)
+{
+    uint32_t fourfold[4];
+    tvm_ext_dsp_winograd_outputs(fourfold, sums, (uint32_t)bias);
+    uint8_t *const top = &tile->top[k]; /* no store can change these */
+    uint8_t *const bottom = &tile->bottom[k];
+    const int32_t right = layer->output.columns % 2 == 0 ? layer->output.pitch : tile->right;
+    bottom[right] = tvm_ext_dsp_winograd_element(layer, fourfold[3], multiplier, shift);
+    bottom[0] = tvm_ext_dsp_winograd_element(layer, fourfold[2], multiplier, shift);
+    top[right] = tvm_ext_dsp_winograd_element(layer, fourfold[1], multiplier, shift);
+    top[0] = tvm_ext_dsp_winograd_element(layer, fourfold[0], multiplier, shift);
+}
+
+/* A tvm_ext_dsp_winograd_tiles, which the function of each layer calls. A missing tile is the first one again, which is
+ * stored last. */
+TVM_EXT_INLINE void tvm_ext_dsp_winograd_compute(const tvm_ext_dsp_winograd_layer *layer,
+                                                 const tvm_ext_dsp_tile tiles[TVM_EXT_DSP_TILES],
+                                                 const uint32_t *restrict weights, const int32_t *restrict bias,
+                                                 const int32_t *restrict multipliers, const uint8_t *restrict shifts,
+                                                 uint32_t *restrict places)
+{
+    const int32_t pairs = layer->input.channels / 2;
+    uint32_t *const sums = &places[TVM_EXT_DSP_PLACES * tvm_ext_dsp_place_words(layer)];
+    for (int32_t first = 0; first < layer->output.channels; first += 2) {
+        tvm_ext_dsp_winograd_3x2(sums, places, weights, pairs);
+        weights += TVM_EXT_DSP_PLACES * pairs * 2;
+        const int32_t end = TVM_EXT_MIN(first + 2, layer->output.channels);
+        for (int32_t k = first; k < end; ++k) {
+            const int32_t multiplier = tvm_ext_dsp_multiplier(&layer->requantize, multipliers, k);
+            const int32_t shift = tvm_ext_dsp_shift(&layer->requantize, shifts, k);
+            for (int32_t t = TVM_EXT_DSP_TILES - 1; t >= 0; --t) {
+                tvm_ext_dsp_winograd_output(layer, &tiles[t], &sums[((k - first) * TVM_EXT_DSP_TILES) + t], bias[k],
+                                            multiplier, shift, k);
+            }
+        }
+    }
+}
+
+/* `count` pixels of padding, and of the image: words, as channels are fours. */
+TVM_EXT_DSP_SHARED void tvm_ext_dsp_winograd_fill(uint32_t *restrict to, uint32_t padding, int32_t words)
+{
+    for (; words >= 4; words -= 4) {
+        to[0] = padding;
+        to[1] = padding;
+        to[2] = padding;
+        to[3] = padding;
+        to += 4;
+    }
+    for (; words > 0; --words) {
+        *to = padding;
+        ++to;
+    }
+}
+
+TVM_EXT_DSP_SHARED void tvm_ext_dsp_winograd_copy(uint32_t *restrict to, const uint8_t *from, int32_t words)
+{
+    for (; words >= 4; words -= 4) {
+        to[0] = tvm_ext_dsp_load(&from[0]);
+        to[1] = tvm_ext_dsp_load(&from[4]);
+        to[2] = tvm_ext_dsp_load(&from[8]);
+        to[3] = tvm_ext_dsp_load(&from[12]);
+        to += 4;
+        from += 16;
+    }
+    for (; words > 0; --words) {
+        *to = tvm_ext_dsp_load(from);
+        ++to;
+        from += 4;
+    }
+}
+
+/* Transforms the tile that begins with column `left` of four input rows, NULL for a row of padding. patch: room for the
+ * inputs of a tile. */
+TVM_EXT_INLINE void tvm_ext_dsp_winograd_expand(const tvm_ext_dsp_winograd_layer *layer,
+                                                tvm_ext_dsp_winograd_input *transform, uint32_t *restrict places,
+                                                const uint8_t *const rows[TVM_EXT_DSP_TILE_ROWS], int32_t left,
+                                                uint32_t *restrict patch)
+{
+    const tvm_ext_image *const image = &layer->input;
+    const int32_t words = image->channels / 4;
+    const uint32_t padding = ((uint32_t)image->zero_point & 0xffu) * 0x01010101u;
+    const int32_t first = TVM_EXT_MAX(left, 0) - left;
+    const int32_t last = TVM_EXT_MAX(TVM_EXT_MIN(left + 4, image->columns) - left, first);
+    const uint8_t *pixels[TVM_EXT_DSP_TILE_ROWS];
+    for (int32_t r = 0; r < TVM_EXT_DSP_TILE_ROWS; ++r) {
+        uint32_t *const row = &patch[4 * r * words];
+        if (rows[r] == NULL) {
+            tvm_ext_dsp_winograd_fill(row, padding, 4 * words);
+            pixels[r] = (const uint8_t *)row;
+        } else if (last - first == 4) {
+            pixels[r] = &rows[r][left * image->channels];
+        } else {
+            tvm_ext_dsp_winograd_fill(row, padding, first * words);
+            tvm_ext_dsp_winograd_copy(&row[first * words], &rows[r][(left + first) * image->channels],
+                                      (last - first) * words);
+            tvm_ext_dsp_winograd_fill(&row[last * words], padding, (4 - last) * words);
+            pixels[r] = (const uint8_t *)row;
+        }
+    }
+    transform(places, pixels);
+}
+
+/* Output rows [row_begin, row_end) of all images, two at a time.
+ *
+ * weights: channels in pairs, as tvm_ext_dsp_winograd_product.h says. scratch: places of three tiles, sums, then the
+ * inputs of one tile. */
+TVM_EXT_INLINE void tvm_ext_dsp_winograd(const tvm_ext_dsp_winograd_layer *layer, tvm_ext_dsp_winograd_input *transform,
+                                         tvm_ext_dsp_winograd_tiles *compute, const void *input, void *output,
+                                         const uint32_t *restrict weights, const int32_t *restrict bias,
+                                         const int32_t *restrict multipliers, const uint8_t *restrict shifts,
+                                         void *restrict scratch, int32_t row_begin, int32_t row_end)
+{
+    const tvm_ext_image *const made = &layer->output;
+    const int32_t end = TVM_EXT_MIN(layer->input.rows, row_end + 2 - layer->window.top); /* of the rows that are read */
+    uint32_t *const places = (uint32_t *)scratch;
+    uint32_t *const patch = &places[TVM_EXT_DSP_PLACES * (tvm_ext_dsp_place_words(layer) + (TVM_EXT_DSP_TILES * 2))];
+    const uint8_t *rows[TVM_EXT_DSP_TILE_ROWS];
+    tvm_ext_dsp_tile tiles[TVM_EXT_DSP_TILES];
+    int32_t lane = 0;
+    for (int32_t n = 0; n < made->images; ++n) {
+        for (int32_t h = row_begin; h < row_end; h += 2) {
+            uint8_t *const top = &((uint8_t *)output)[tvm_ext_row(made, n, h)];
+            uint8_t *const bottom = h + 1 < row_end ? &((uint8_t *)output)[tvm_ext_row(made, n, h + 1)] : top;
+            for (int32_t r = 0; r < TVM_EXT_DSP_TILE_ROWS; ++r) {
+                const int32_t y = h - layer->window.top + r;
+                rows[r] = y >= 0 && y < end ? &((const uint8_t *)input)[tvm_ext_row(&layer->input, n, y)] : NULL;
+            }
+            for (int32_t w = 0; w < made->columns; w += 2) {
+                const bool is_last = w + 2 >= made->columns && h + 2 >= row_end && n == made->images - 1;
+                tvm_ext_dsp_winograd_expand(layer, transform, &places[lane], rows, w - layer->window.left, patch);
+                tiles[lane].top = &top[w * made->pitch];
+                tiles[lane].bottom = &bottom[w * made->pitch];
+                tiles[lane].right = w + 1 < made->columns ? made->pitch : 0;
+                ++lane;
+                if (lane < TVM_EXT_DSP_TILES && !is_last) {
+                    continue;
+                }
+                for (; lane < TVM_EXT_DSP_TILES; ++lane) {
+                    tiles[lane] = tiles[0];
+                }
+                compute(tiles, weights, bias, multipliers, shifts, places);
+                lane = 0;
+            }
+        }
+    }
+}
+
+#endif

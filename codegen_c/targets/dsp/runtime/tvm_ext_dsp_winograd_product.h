@@ -1,0 +1,153 @@
+/* Products of Winograd's F(2x2, 3x3) by the DSP extension, in integers: three tiles by two output channels at a time.
+ *
+ * A tile is 4 by 4 inputs and gives 2 by 2 outputs. At each of the 16 places of a transformed tile, sums over the input
+ * channels of transformed inputs times transformed weights, modulo 2^32.
+ *
+ * Inputs of three tiles: for each place, pairs of input channels with the tiles side by side. Weights of two channels:
+ * for each place, pairs of A and B side by side. Sums, for each place: three tiles of channel A, three of channel B. */
+#ifndef TVM_EXT_DSP_WINOGRAD_PRODUCT_H
+#define TVM_EXT_DSP_WINOGRAD_PRODUCT_H
+
+#include "tvm_ext_dsp.h"
+#include "tvm_ext_dsp_product.h"
+#include "tvm_ext_layer.h"
+
+#define TVM_EXT_DSP_TILES 3
+#define TVM_EXT_DSP_PLACES 16
+
+#if TVM_EXT_DSP
+
+/* Registers: r1 inputs, r2 weights, r12 the end of a place's weights; r4 to r6 three tiles, r0 and r3 two channels, r7
+ * to r11 and lr the sums. On the stack: where the loop begins for what eight leaves of a place's pairs but the first,
+ * the next sums, bytes of weights of a place, the end of all weights. r7 and r11 may be frame pointers, so they are
+ * saved here and not named to the compiler. */
+#define TVM_EXT_DSP_WINOGRAD_LOADS "ldmia r1!, {r4, r5, r6}\n\tldmia r2!, {r0, r3}\n\t"
+#define TVM_EXT_DSP_WINOGRAD_UNIT                                                                                     \
+    TVM_EXT_DSP_WINOGRAD_LOADS TVM_EXT_DSP_SMLAD_3("r7", "r8", "r9", "r0") TVM_EXT_DSP_SMLAD_3("r10", "r11", "lr", "r3")
+
+/* Sums at all places of three tiles by two channels. pairs: of input channels, at least 2. */
+TVM_EXT_DSP_SHARED void tvm_ext_dsp_winograd_3x2(uint32_t *sums, const uint32_t *inputs, const uint32_t *weights,
+                                                 int32_t pairs)
+{
+    register uint32_t *r0 __asm__("r0") = sums;
+    register const uint32_t *r1 __asm__("r1") = inputs;
+    register const uint32_t *r2 __asm__("r2") = weights;
+    register int32_t r12 __asm__("r12") = pairs;
+    __asm__ volatile(
+        "push {r7, r11}\n\t"
+        "rsb r4, r12, #1\n\t"
+        "and r4, r4, #7\n\t"
+        "movs r5, #28\n\t"
+        "adr r6, 2f\n\t"
+        "mla r3, r4, r5, r6\n\t"
+        "orr r3, r3, #1\n\t"
+        "lsl r5, r12, #3\n\t"
+        "add r6, r2, r5, lsl #4\n\t"
+        "add r12, r2, r5\n\t"
+        "mov r4, r0\n\t"
+        "push {r3, r4, r5, r6}\n"
+        "1:\n\t" TVM_EXT_DSP_WINOGRAD_LOADS "smuad r7, r4, r0\n\t"
+        "smuad r8, r5, r0\n\t"
+        "smuad r9, r6, r0\n\t"
+        "smuad r10, r4, r3\n\t"
+        "smuad r11, r5, r3\n\t"
+        "smuad lr, r6, r3\n\t"
+        "ldr pc, [sp]\n\t"
+        ".balign 4\n"
+        "2:\n\t" TVM_EXT_DSP_WINOGRAD_UNIT TVM_EXT_DSP_WINOGRAD_UNIT TVM_EXT_DSP_WINOGRAD_UNIT TVM_EXT_DSP_WINOGRAD_UNIT
+            TVM_EXT_DSP_WINOGRAD_UNIT TVM_EXT_DSP_WINOGRAD_UNIT TVM_EXT_DSP_WINOGRAD_UNIT TVM_EXT_DSP_WINOGRAD_UNIT
+        "cmp r2, r12\n\t"
+        "bne 2b\n\t"
+        "ldrd r0, r3, [sp, #4]\n\t"
+        "ldr r4, [sp, #12]\n\t"
+        "stmia r0!, {r7, r8, r9, r10, r11, lr}\n\t"
+        "str r0, [sp, #4]\n\t"
+        "add r12, r12, r3\n\t"
+        "cmp r2, r4\n\t"
+        "bne 1b\n\t"
+        "add sp, sp, #16\n\t"
+        "pop {r7, r11}\n\t"
+        : "+r"(r0), "+r"(r1), "+r"(r2), "+r"(r12)
+        :
+        : "r3", "r4", "r5", "r6", "r8", "r9", "r10", "lr", "cc", "memory");
+}
+
+/* A column of places, from sums %8 on, to its sums along the rows: A of the upper outputs, D of the lower ones. */
+#define TVM_EXT_DSP_WINOGRAD_COLUMN(J, A, D, BIAS)                                                                    \
+    "ldr " A ", [%8, #" J "*24]\n\t"                                                                                  \
+    "ldr %5, [%8, #" J "*24+96]\n\t"                                                                                  \
+    "ldr %6, [%8, #" J "*24+192]\n\t"                                                                                 \
+    "ldr " D ", [%8, #" J "*24+288]\n\t" BIAS                                                                         \
+    "add " A ", " A ", %5\n\t"                                                                                        \
+    "sub %5, %5, %6\n\t"                                                                                              \
+    "add " A ", " A ", %6\n\t"                                                                                        \
+    "sub " D ", %5, " D "\n\t"
+#define TVM_EXT_DSP_WINOGRAD_COLUMN_0                                                                                 \
+    TVM_EXT_DSP_WINOGRAD_COLUMN("0", "%4", "%7", "")                                                                  \
+    "add %0, %4, %1\n\t"                                                                                              \
+    "add %2, %7, %3\n\t"
+#define TVM_EXT_DSP_WINOGRAD_COLUMN_1 TVM_EXT_DSP_WINOGRAD_COLUMN("1", "%1", "%3", "add %5, %5, %9\n\t")
+#define TVM_EXT_DSP_WINOGRAD_COLUMN_2                                                                                 \
+    TVM_EXT_DSP_WINOGRAD_COLUMN("2", "%4", "%7", "")                                                                  \
+    "add %0, %0, %4\n\t"                                                                                              \
+    "sub %1, %1, %4\n\t"                                                                                              \
+    "add %2, %2, %7\n\t"                                                                                              \
+    "sub %3, %3, %7\n\t"
+#define TVM_EXT_DSP_WINOGRAD_COLUMN_3                                                                                 \
+    TVM_EXT_DSP_WINOGRAD_COLUMN("3", "%4", "%7", "")                                                                  \
+    "sub %1, %1, %4\n\t"                                                                                              \
+    "sub %3, %3, %7\n\t"
+
+/* Outputs (0, 0), (0, 1), (1, 0) and (1, 1) of a tile from the first of its sums: A^T M A. Compilers left to themselves
+ * take all loads forward, and run out of registers. */
+TVM_EXT_INLINE void tvm_ext_dsp_winograd_outputs(uint32_t outputs[4], const uint32_t *sums, uint32_t bias)
+{
+    uint32_t y0, y1, y2, y3, m0, m1, m2, m3;
+    __asm__ volatile(TVM_EXT_DSP_WINOGRAD_COLUMN_1 TVM_EXT_DSP_WINOGRAD_COLUMN_0 TVM_EXT_DSP_WINOGRAD_COLUMN_2
+                         TVM_EXT_DSP_WINOGRAD_COLUMN_3
+                     : "=&r"(y0), "=&r"(y1), "=&r"(y2), "=&r"(y3), "=&r"(m0), "=&r"(m1), "=&r"(m2), "=&r"(m3)
+                     : "r"(sums), "r"(bias)
+                     : "memory");
+    outputs[0] = y0;
+    outputs[1] = y1;
+    outputs[2] = y2;
+    outputs[3] = y3;
+}
+
+#else
+
+/* The same in plain C. */
+TVM_EXT_DSP_PLAIN
+static inline void tvm_ext_dsp_winograd_3x2(uint32_t *sums, const uint32_t *inputs, const uint32_t *weights,
+                                            int32_t pairs)
+{
+    for (int32_t i = 0; i < TVM_EXT_DSP_PLACES * TVM_EXT_DSP_TILES * 2; ++i) {
+        const int32_t place = i / (TVM_EXT_DSP_TILES * 2), tile = i % TVM_EXT_DSP_TILES;
+        const int32_t channel = i / TVM_EXT_DSP_TILES % 2;
+        int32_t sum = 0;
+        for (int32_t c = 0; c < pairs; ++c) {
+            sum = tvm_ext_dsp_smlad(inputs[(((place * pairs) + c) * TVM_EXT_DSP_TILES) + tile],
+                                    weights[(((place * pairs) + c) * 2) + channel], sum);
+        }
+        sums[i] = (uint32_t)sum;
+    }
+}
+
+static inline void tvm_ext_dsp_winograd_outputs(uint32_t outputs[4], const uint32_t *sums, uint32_t bias)
+{
+    uint32_t top[4], bottom[4];
+    for (int32_t j = 0; j < 4; ++j) {
+        const uint32_t *const m = &sums[j * TVM_EXT_DSP_TILES * 2];
+        const uint32_t second = m[24] + (j == 1 ? bias : 0u);
+        top[j] = m[0] + second + m[48];
+        bottom[j] = second - m[48] - m[72];
+    }
+    outputs[0] = top[0] + top[1] + top[2];
+    outputs[1] = top[1] - top[2] - top[3];
+    outputs[2] = bottom[0] + bottom[1] + bottom[2];
+    outputs[3] = bottom[1] - bottom[2] - bottom[3];
+}
+
+#endif
+
+#endif

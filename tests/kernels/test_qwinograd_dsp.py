@@ -1,0 +1,107 @@
+"""Convolutions by Winograd's F(2x2, 3x3), by the DSP extension: C with its plain fallback against products."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from codegen_c.kernels.contract import StoredRows
+from codegen_c.kernels.registry import select
+from codegen_c.operators.kinds import QConv2d, TensorType, Window
+from codegen_c.operators.quantization import Quantization
+from codegen_c.targets.dsp.kernels import qwinograd_dsp
+from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by
+from tests.kernels.harness import compile_kernels, run_kernel
+from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
+from tests.kernels.test_qconv2d import convolutions
+
+KERNEL = qwinograd_dsp.KERNEL
+SAME = Window(kernel=(3, 3), padding=(1, 1, 1, 1))
+
+
+@settings(SOME, max_examples=3)
+@given(st.lists(taken_by(KERNEL, convolutions(tiled=True)), min_size=1, max_size=3), seeds)
+def test_conv2d(operators: list[QConv2d], seed: int) -> None:
+    inputs = [[elements(tensor, seed + i) for i, tensor in enumerate(operator.inputs)] for operator in operators]
+    assert_c_equals_reference(list(operators), inputs, for_cortex_m4(KERNEL))
+
+
+def layer(
+    weight: np.ndarray,
+    size: int = 5,
+    *,
+    dtype: str = "int8",
+    zero_point: int = 3,
+    rounding: str = "onnx",
+    bias: int = 7,
+) -> QConv2d:
+    """An image of size by size; SAME padding. weight: int8[K, 3, 3, C]."""
+    channels, depth = weight.shape[0], weight.shape[3]
+    largest = float(max(1, 128 * np.abs(weight.astype(np.int64)).sum(axis=(1, 2, 3)).max()))
+
+    def image(elements_of_pixel: int, scale: float, zero: int) -> TensorType:
+        quantization = Quantization(scale=scale, zero_point=zero)
+        return TensorType(shape=(1, size, size, elements_of_pixel), dtype=dtype, quantization=quantization)
+
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    return QConv2d(
+        inputs=(image(depth, 1.0, zero_point),), outputs=(image(channels, largest / 100, 1),), weight=weight,
+        weight_scale=np.linspace(1, 1.5, channels, dtype=np.float32), bias=np.full(channels, bias, np.int32),
+        window=SAME, low=low, high=high, rounding=rounding,
+    )  # fmt: skip
+
+
+def test_extremes_keep_their_bits() -> None:
+    """Transformed inputs and weights as large as they can be, of either sign, and zero points at the ends."""
+    signs = np.where(np.indices((4, 3, 3, 8)).sum(axis=0) % 2, 127, -128)
+    layers = [
+        layer(np.full((4, 3, 3, 8), weight).astype(np.int8), dtype=dtype, zero_point=zero_point, rounding=rounding)
+        for weight, dtype, zero_point, rounding in (
+            (-128, "int8", 127, "onnx"),
+            (signs, "int8", -128, "tflite"),
+            (127, "uint8", 255, "tflite"),
+            (signs, "uint8", 0, "onnx"),
+        )
+    ]
+    made = [KERNEL.implement(operator, CORTEX_M4, StoredRows()) for operator in layers]
+    board = np.indices((1, 5, 5, 8)).sum(axis=0) % 2
+    for operator, implementation, entry in zip(layers, made, compile_kernels(made), strict=True):
+        limits = np.iinfo(operator.output.dtype)
+        for at_end in (np.zeros_like(board), np.ones_like(board), board):
+            x = np.where(at_end, limits.max, limits.min).astype(limits.dtype)
+            (found,) = run_kernel(operator, implementation, [x], entry=entry)
+            np.testing.assert_array_equal(found, implementation.reference([x])[0])
+
+
+def test_sums_that_pass_an_int32_fourfold_are_refused() -> None:
+    weight = np.ones((2, 3, 3, 4), np.int8)
+    taken, refused = layer(weight, bias=(1 << 29) - 5000), layer(weight, bias=(1 << 29) - 1)
+    assert KERNEL.refuses(taken, CORTEX_M4) is None
+    refusal = KERNEL.refuses(refused, CORTEX_M4)
+    assert (
+        refusal is not None and refusal.reason == "bias and products must add up to less than 2^29, whatever the input"
+    )
+    assert_c_equals_reference([taken], [[elements(taken.inputs[0], 1)]], for_cortex_m4(KERNEL))
+
+
+def test_weights_are_four_times_those_of_the_transform() -> None:
+    """G g G^T of Lavin and Gray, in floats, times four."""
+    g = np.random.default_rng(1).integers(-128, 128, (3, 3, 3, 4)).astype(np.int8)
+    G = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
+    expected = 4 * np.einsum("ir,js,krsc->kijc", G, G, g)
+    np.testing.assert_array_equal(qwinograd_dsp.transformed(g), expected)
+
+
+def test_chosen_where_it_takes_fewer_instructions() -> None:
+    """Speed, and enough channels and tiles; a single output leaves most of a tile unused."""
+    many = layer(np.ones((16, 3, 3, 16), np.int8), 16)
+    assert getattr(select(many, CORTEX_M4), "kernel", None) == "qwinograd_dsp"
+    small = replace(CORTEX_M4, optimize="size")
+    assert getattr(select(many, small), "kernel", None) == "qconv2d_dsp"
+    pixel = select(layer(np.ones((16, 3, 3, 16), np.int8), 1), CORTEX_M4)
+    assert getattr(pixel, "kernel", None) == "qconv2d_dsp"
+    by_rows = [KERNEL.implement(many, CORTEX_M4, StoredRows(at_once=rows)).instructions for rows in (1, 2)]
+    assert by_rows[0] > 1.8 * by_rows[1]

@@ -1,0 +1,80 @@
+"""Weights that grow for speed, where flash has room: not beyond a budget, nor beyond what the memory holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+from onnx import TensorProto, helper
+
+import tvm_ext
+from codegen_c.backend.build import Compiled
+from tests.support.onnx_models import model_of, saved
+from tvm_ext import BuildOptions, Platform
+from tvm_ext.core.errors import DoesNotFit
+from tvm_ext.pipeline import compile_module, compile_within
+from tvm_ext.report.model_tables import totals_table
+
+M4 = Platform.load("cortex_m4")
+SPEED = BuildOptions(verify=())
+INT8 = TensorProto.INT8
+
+
+@pytest.fixture(scope="module")
+def convolution(tmp_path_factory: pytest.TempPathFactory) -> tvm.IRModule:
+    """A convolution of 3 by 3 in QDQ form, 16 channels to 16, weights that 4 bits do not hold."""
+    weight = np.random.default_rng(3).integers(-127, 128, (16, 16, 3, 3)).astype(np.int8)
+    arrays = {
+        "s": np.float32(0.05), "z": np.int8(-3), "w": weight, "ws": np.full(16, 0.01, np.float32),
+        "wz": np.zeros(16, np.int8), "t": np.float32(0.9), "b": np.int8(4),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s", "z"], ["x.d"]),
+        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["w.d"], axis=0),
+        helper.make_node("Conv", ["x.d", "w.d"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("QuantizeLinear", ["c", "t", "b"], ["y"]),
+    ]
+    model = model_of(nodes, {"x": ((1, 16, 12, 12), INT8)}, [("y", INT8)], arrays)
+    return tvm_ext.load(saved(model, tmp_path_factory.mktemp("convolution")))
+
+
+def kernels(compiled: Compiled) -> list[str]:
+    return [k for call in compiled.program.kernel_calls() if "conv" in (k := call.implementation.kernel) or "wino" in k]
+
+
+def test_weights_grow_only_where_there_is_room(convolution: tvm.IRModule) -> None:
+    fast = compile_module(convolution, M4, SPEED)
+    small = compile_module(convolution, M4, replace(SPEED, least_flash=True))
+    sizes = [compiled.program.weights_bytes for compiled in (fast, small)]
+    assert (kernels(fast), kernels(small)) == (["qwinograd_dsp"], ["qconv2d_dsp"])
+    assert sizes[0] - sizes[1] == 16 * 16 * (2 * 16 - 9)
+    assert kernels(compile_module(convolution, M4, replace(SPEED, flash=sizes[0]))) == ["qwinograd_dsp"]
+    within = compile_module(convolution, M4, replace(SPEED, flash=sizes[0] - 1))
+    assert kernels(within) == ["qconv2d_dsp"] and within.program.weights_bytes == sizes[1]
+    assert kernels(compile_within(convolution, M4, replace(SPEED, flash=sizes[0]))(None)) == ["qconv2d_dsp"]
+    with pytest.raises(DoesNotFit, match=rf"its constants are {sizes[1]} B, and flash = {sizes[1] - 1}\."):
+        compile_module(convolution, M4, replace(SPEED, flash=sizes[1] - 1))
+
+
+def test_a_memory_that_does_not_hold_them_takes_them_as_they_are(convolution: tvm.IRModule) -> None:
+    def with_flash(capacity_bytes: int) -> Platform:
+        rest = [memory for memory in M4.memories if memory.name != M4.weights]
+        return replace(M4, memories=(*rest, replace(M4.memory(M4.weights), capacity_bytes=capacity_bytes)))
+
+    assert kernels(compile_module(convolution, with_flash(5000), SPEED)) == ["qconv2d_dsp"]
+    with pytest.raises(DoesNotFit, match=r"its weights are 2\d{3} B"):
+        compile_module(convolution, with_flash(1000), SPEED)
+
+
+def test_the_report_says_what_they_bought(convolution: tvm.IRModule, tmp_path: Path) -> None:
+    report = tvm_ext.build(convolution, M4, tmp_path / "out", SPEED).report
+    (step,) = (step for step in report["steps"] if step["kernel"] == "qwinograd_dsp")
+    (direct,) = (other for other in step["alternatives"] if other["kernel"] == "qconv2d_dsp")
+    saved = direct["modelled_instructions"] - step["modelled_instructions"]
+    assert step["grown_weights"] == {"bytes": 16 * 16 * (2 * 16 - 9), "modelled_instructions_saved": saved}
+    labels, figures = totals_table(report).columns
+    row = list(labels.cells).index("grown for speed")
+    assert list(figures.cells)[row] == f"5,888 B for {saved:,} modelled instructions"
