@@ -14,7 +14,7 @@ import pytest
 
 from codegen_c.kernels.contract import Implementation, StoredRows
 from codegen_c.kernels.registry import select
-from codegen_c.operators.attention import MatmulShape, QMatmul, QNormalize
+from codegen_c.operators.attention import MatmulShape, QAffine, QMaskedSoftmax, QMatmul, QNormalize
 from codegen_c.operators.kinds import (
     Operator,
     PackedQConv2d,
@@ -63,6 +63,8 @@ OPERATORS: tuple[Operator, ...] = (
         inputs=(IMAGE,), outputs=(IMAGE,), weight=np.ones(2, np.float32), bias=np.zeros(2, np.float32), epsilon=1e-5,
         is_centered=True, **FULL,
     ),
+    QAffine(inputs=(IMAGE,), outputs=(IMAGE,), factors=np.array([2.0, -1.0]), addends=np.array([0.5, 9.0]), **FULL),
+    QMaskedSoftmax(inputs=(IMAGE,), outputs=(IMAGE,), mask=np.array([False, True])),
     QInterpolate(
         inputs=(IMAGE,), outputs=(replace(IMAGE, shape=(1, 7, 9, IMAGE.shape[3])),), rows=taps(IMAGE.shape[1], 7),
         columns=taps(IMAGE.shape[2], 9), **FULL,
