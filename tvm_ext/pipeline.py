@@ -22,7 +22,7 @@ from tvm_ext.core.model_states import with_next_names
 from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
 from tvm_ext.fitting.ahead import TriesAhead
-from tvm_ext.fitting.fit import fit
+from tvm_ext.fitting.fit import fit_in_flash
 from tvm_ext.fitting.fitter import Fitter, Spread, Stages
 from tvm_ext.fitting.flash import FlashTry, exceeds_flash, within_flash
 from tvm_ext.load import load
@@ -47,10 +47,13 @@ def compile_within(mod: tvm.IRModule, platform: Platform, options: BuildOptions)
     """
     options = options if options.flash is None else replace(options, least_flash=True)
     forms = forms_of(load(mod), platform, options, None)
-    fitter = fitter_of(streamed_forms(forms, options), platform, options)
+
+    @cache
+    def fitter(least_flash: bool) -> Fitter:
+        return fitter_of(streamed_forms(forms, options), platform, replace(options, least_flash=least_flash))
 
     def within(ram: int | None) -> Compiled:
-        compiled = fit(fitter, platform, replace(options, ram=ram))[0]
+        compiled = fit_in_flash(fitter, platform, replace(options, ram=ram))[0]
         if options.flash is not None and compiled.program.weights_bytes > options.flash:
             raise exceeds_flash(compiled, options)
         return compiled
@@ -76,8 +79,12 @@ def compile_model(
 
     def compiled(chosen: BuildOptions, saved_bytes: int) -> FlashTry:
         forms = forms_of(loaded, platform, chosen, data, saved_bytes=saved_bytes)
-        fitter = fitter_of(streamed_forms(forms, chosen), platform, chosen, services)
-        made, way = fit(fitter, platform, chosen)
+
+        def fitter(least_flash: bool) -> Fitter:
+            tried = replace(chosen, least_flash=least_flash)
+            return fitter_of(streamed_forms(forms, tried), platform, tried, services)
+
+        made, way = fit_in_flash(fitter, platform, chosen)
         if way.options.quantize == "int8" and not computes_floats(platform, chosen):
             refuse_floats(made)
         return FlashTry(module=forms(way.options.quantize), compiled=made, quantize=way.options.quantize)

@@ -159,6 +159,7 @@ class Alternative:
     kernel: str
     instructions: int | None = None
     constant_bytes: int | None = None
+    grows_weights: bool = False
     reason: str | None = None
 
 

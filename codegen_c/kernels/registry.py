@@ -129,7 +129,12 @@ class _Candidate:
     def alternative(self) -> Alternative:
         """The candidate where another one is chosen."""
         made = self.made
-        return Alternative(kernel=self.kernel.name, instructions=made.instructions, constant_bytes=made.constant_bytes)
+        return Alternative(
+            kernel=self.kernel.name,
+            instructions=made.instructions,
+            constant_bytes=made.constant_bytes,
+            grows_weights=made.grows_weights,
+        )
 
     def keeping(self, target: Target) -> Callable[[StoredRows], Implementation]:
         return partial(self.kernel.implement, self.form, target)

@@ -21,6 +21,8 @@ from tvm_ext.report.model_tables import totals_table
 M4 = Platform.load("cortex_m4")
 SPEED = BuildOptions(verify=())
 INT8 = TensorProto.INT8
+KERNELS = ("qwinograd_dsp", "qconv2d_dsp", "qconv2d_i8")
+"""By falling scratch."""
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +69,16 @@ def test_a_memory_that_does_not_hold_them_takes_them_as_they_are(convolution: tv
     assert kernels(compile_module(convolution, with_flash(5000), SPEED)) == ["qconv2d_dsp"]
     with pytest.raises(DoesNotFit, match=r"its weights are 2\d{3} B"):
         compile_module(convolution, with_flash(1000), SPEED)
+
+
+def test_too_much_scratch_leaves_the_next_kernel_not_the_slowest(convolution: tvm.IRModule) -> None:
+    needed = [
+        compile_module(convolution, M4, options).plan.bytes_in(M4.activations)
+        for options in (SPEED, replace(SPEED, least_flash=True))
+    ]
+    for ram, kernel in zip((needed[0], needed[0] - 16, needed[1] - 16), KERNELS, strict=True):
+        assert kernels(compile_module(convolution, M4, replace(SPEED, ram=ram))) == [kernel]
+        assert kernels(compile_within(convolution, M4, SPEED)(ram)) == [kernel]
 
 
 def test_the_report_says_what_they_bought(convolution: tvm.IRModule, tmp_path: Path) -> None:

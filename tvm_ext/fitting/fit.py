@@ -17,6 +17,7 @@ the model in int8, last of all. A plan that the validator rejects is a defect of
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from codegen_c.arena.plan import check_capacity
@@ -45,6 +46,23 @@ def fit(fitter: Fitter, platform: Platform, options: BuildOptions) -> tuple[Comp
     assert compiled is not None, "a result that fits is one"
     taken = replace(compiled, attempts=(*attempts, _attempt(best, first)))
     return taken, fitter.way(method, best.one.index)
+
+
+def fit_in_flash(fitter: Callable[[bool], Fitter], platform: Platform, options: BuildOptions) -> tuple[Compiled, Way]:
+    """`fit`; once more without weights that grow for speed, where their kernels' scratch left only the slowest ones.
+
+    fitter: by whether weights may not grow. Raises what `fit` does.
+    """
+    found = fit(fitter(options.least_flash), platform, options)
+    if options.least_scratch or not found[1].options.least_scratch or not _could_grow(found[0]):
+        return found
+    other = fit(fitter(True), platform, replace(options, least_flash=True))
+    return found if other[1].options.least_scratch else other
+
+
+def _could_grow(compiled: Compiled) -> bool:
+    calls = compiled.program.kernel_calls()
+    return any(other.grows_weights for call in calls for other in call.implementation.alternatives)
 
 
 def _is_told(tried: Tried) -> bool:
