@@ -80,7 +80,7 @@ def quantized_chain(composite: Composite) -> QuantizedChain | NoMatch:
 
 
 def dequantized(composite: Composite) -> Dequantized | NoMatch:
-    """What a composite dequantizes, or why these are no tensors of one scale and constants."""
+    """Tensors that a composite dequantizes, or why these are no tensors of one scale and constants."""
     inputs: list[TensorType] = list(composite.inputs)
     parameters: dict[Any, int] = {}
     constants: dict[Any, QuantizedConstant] = {}
