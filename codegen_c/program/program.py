@@ -227,6 +227,11 @@ class Program:
     def weights_bytes(self) -> int:
         return sum(constant.data.nbytes for constant in self.constants.values())
 
+    @property
+    def has_grown_weights(self) -> bool:
+        """True where constants of any kernel take more bytes than the model's, for speed."""
+        return any(call.implementation.grows_weights for call in self.kernel_calls())
+
 
 def processor_of(step: Step) -> str:
     """Processor that runs a step; empty for the platform's first one, which runs copies that say no other."""

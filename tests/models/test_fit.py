@@ -152,9 +152,10 @@ def test_a_larger_budget_costs_no_more() -> None:
 
 
 def test_one_byte_less_than_an_arena_is_no_reason_for_slower_kernels(tmp_path: Path) -> None:
-    """ResNet-8 in 25,600 B; in one byte less its next cut adds 0.02 % of its instructions."""
+    """ResNet-8 by direct kernels in 25,600 B; in one byte less its next cut adds 0.02 % of its instructions."""
     onnx.save(zoo.build("resnet8_int8"), tmp_path / "resnet8.onnx")
-    within = compile_within(tvm_ext.load(tmp_path / "resnet8.onnx"), Platform.load(BOARD), BuildOptions())
+    options = BuildOptions(least_flash=True)
+    within = compile_within(tvm_ext.load(tmp_path / "resnet8.onnx"), Platform.load(BOARD), options)
     some, less = within(25_600), within(25_599)
     assert some.plan.arena_bytes == 25_600 and less.plan.arena_bytes < 25_600
     assert less.modelled_instructions < some.modelled_instructions * 1.001

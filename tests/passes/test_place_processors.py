@@ -235,9 +235,16 @@ def test_cores_that_nobody_wakes_are_not_used() -> None:
     assert not computes_floats(Platform.load("dual_m33"), BuildOptions(processors=()))
 
 
-@pytest.mark.parametrize(("platform", "least"), [("dual_m33_equal", 1.7), ("dual_m33", 1.2)])
-def test_resnet_is_as_much_faster_as_promised(platform: str, least: float, shared_models: Path) -> None:
-    _, after = shared(shared_models / "resnet_int8.onnx", Platform.load(platform), BuildOptions())
+@pytest.mark.parametrize(
+    ("platform", "least_flash", "least"),
+    [("dual_m33_equal", False, 1.7), ("dual_m33", True, 1.2), ("dual_m33", False, 1.15)],
+)
+def test_resnet_is_as_much_faster_as_promised(
+    platform: str, least_flash: bool, least: float, shared_models: Path
+) -> None:
+    """CPU0 of `dual_m33` has no DSP instructions: by Winograd CPU1 alone takes a third less, both together 29 % less."""
+    options = BuildOptions(least_flash=least_flash)
+    _, after = shared(shared_models / "resnet_int8.onnx", Platform.load(platform), options)
     said = report(after)
     assert said["single_processor"]["makespan_cycles"] >= least * said["makespan_cycles"]
     assert said["gap"] <= 0.05

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import inf
 
 from codegen_c.arena.plan import check_capacity
 from codegen_c.backend.build import Attempt, Compiled
@@ -35,7 +36,27 @@ def fit(fitter: Fitter, platform: Platform, options: BuildOptions) -> tuple[Comp
 
     Raises DoesNotFit naming the nearest that can be had, and what else could help; PlanRejected where every plan is.
     """
-    found = search(fitter, platform, options)
+    return _taken(fitter, platform, options, search(fitter, platform, options))
+
+
+def fit_in_flash(fitter: Callable[[bool], Fitter], platform: Platform, options: BuildOptions) -> tuple[Compiled, Way]:
+    """`fit`, where a model has to be made to fit also without weights that grow for speed; the better of both.
+
+    Kernels of such weights take more scratch, which leaves less memory for tensors. fitter: by whether weights may not
+    grow. Raises what `fit` does.
+    """
+    first = fitter(options.least_flash)
+    found = search(first, platform, options)
+    if found.best is found.results[0] or not _has_grown(first, found, options):
+        return _taken(first, platform, options, found)
+    other, least = fitter(True), replace(options, least_flash=True)
+    direct = search(other, platform, least)
+    if _worth(direct) < _worth(found):
+        return _taken(other, platform, least, direct)
+    return _taken(first, platform, options, found)
+
+
+def _taken(fitter: Fitter, platform: Platform, options: BuildOptions, found: Found) -> tuple[Compiled, Way]:
     best = found.best
     if best is None:
         raise nothing_fits(fitter, platform, options, found)
@@ -48,21 +69,20 @@ def fit(fitter: Fitter, platform: Platform, options: BuildOptions) -> tuple[Comp
     return taken, fitter.way(method, best.one.index)
 
 
-def fit_in_flash(fitter: Callable[[bool], Fitter], platform: Platform, options: BuildOptions) -> tuple[Compiled, Way]:
-    """`fit`; once more without weights that grow for speed, where their kernels' scratch left only the slowest ones.
-
-    fitter: by whether weights may not grow. Raises what `fit` does.
-    """
-    found = fit(fitter(options.least_flash), platform, options)
-    if options.least_scratch or not found[1].options.least_scratch or not _could_grow(found[0]):
-        return found
-    other = fit(fitter(True), platform, replace(options, least_flash=True))
-    return found if other[1].options.least_scratch else other
+def _has_grown(fitter: Fitter, found: Found, options: BuildOptions) -> bool:
+    """True where kernels whose weights grow are the best for any layer of the first result."""
+    if options.least_flash or not found.reached:
+        return False
+    compiled = fitter.compiled(found.method(found.reached[0]), found.reached[0].one, options)
+    return compiled is not None and compiled.program.has_grown_weights
 
 
-def _could_grow(compiled: Compiled) -> bool:
-    calls = compiled.program.kernel_calls()
-    return any(other.grows_weights for call in calls for other in call.implementation.alternatives)
+def _worth(found: Found) -> tuple[float, ...]:
+    """Rank of what a search came to, the better the less: by what it costs, or by the least that was reached."""
+    best = found.best
+    if best is not None:
+        return 0, found.method(best).group, best.instructions
+    return 1, min((tried.arena_bytes or 0 for tried in found.reached), default=inf)
 
 
 def _is_told(tried: Tried) -> bool:

@@ -35,7 +35,7 @@ def within_flash(compiled: Callable[[BuildOptions, int], FlashTry], options: Bui
         missing = 0 if options.flash is None else found.compiled.program.weights_bytes - options.flash
         if missing <= 0:
             return found
-        if _has_grown(found.compiled):
+        if found.compiled.program.has_grown_weights:
             options = replace(options, least_flash=True)
         elif found.quantize == "none" and options.quantize == "auto":
             options = replace(options, quantize="int8")
@@ -57,10 +57,6 @@ def _first(compiled: Callable[[BuildOptions, int], FlashTry], options: BuildOpti
             raise
     options = replace(options, least_flash=True)
     return options, compiled(options, 0)
-
-
-def _has_grown(compiled: Compiled) -> bool:
-    return any(call.implementation.grows_weights for call in compiled.program.kernel_calls())
 
 
 def exceeds_flash(compiled: Compiled, options: BuildOptions) -> DoesNotFit:
