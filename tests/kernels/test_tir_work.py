@@ -59,7 +59,7 @@ EXECUTED = {
     "argmax": (lambda x: op.argmax(x, axis=1), IMAGE, 14_613, 76_206),
     "permute": (lambda x: op.permute_dims(x, [0, 2, 3, 1]), IMAGE, 5_628, 5_604),
 }
-"""A definition of TVM, its input, and instructions executed on a Cortex-M4 in QEMU, by the FPU and without, by GCC 12."""
+"""A definition of TVM, its input, and instructions executed on a Cortex-M4 in QEMU with and without FPU, by GCC 12."""
 
 
 @pytest.mark.parametrize("name", EXECUTED)

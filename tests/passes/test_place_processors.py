@@ -242,7 +242,7 @@ def test_cores_that_nobody_wakes_are_not_used() -> None:
 def test_resnet_is_as_much_faster_as_promised(
     platform: str, least_flash: bool, least: float, shared_models: Path
 ) -> None:
-    """CPU0 of `dual_m33` has no DSP instructions: by Winograd CPU1 alone takes a third less, both together 29 % less."""
+    """CPU0 of `dual_m33` has no DSP instructions: by Winograd CPU1 alone takes 32 % less, both together 29 % less."""
     options = BuildOptions(least_flash=least_flash)
     _, after = shared(shared_models / "resnet_int8.onnx", Platform.load(platform), options)
     said = report(after)
