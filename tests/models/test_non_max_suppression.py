@@ -103,7 +103,7 @@ def test_cases_of_onnx(suite: dict[str, Any], name: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("centred", [0, 1])
 def test_its_reference_is_onnxruntimes(centred: int) -> None:
-    """Of equal scores, boxes without areas, corners in any order, and widths below 0."""
+    """Equal scores, boxes without areas, corners in any order, widths below 0."""
     model, random = selection(SHAPE, center_point_box=centred), np.random.default_rng(centred)
     session = onnxruntime.InferenceSession(model.SerializeToString())
     operator = custom_operator("ai.onnx.NonMaxSuppression")
