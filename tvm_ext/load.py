@@ -10,7 +10,15 @@ import tvm
 from numpy.typing import ArrayLike
 
 from relay_passes.dataflow import bindings, op_name, operands
-from tvm_ext.core.decisions.models import BoundInputs, InputDemands, KeptStates, LoadLimits, ModelOrigin, PortNames
+from tvm_ext.core.decisions.models import (
+    BoundInputs,
+    FilledRows,
+    InputDemands,
+    KeptStates,
+    LoadLimits,
+    ModelOrigin,
+    PortNames,
+)
 from tvm_ext.core.errors import BadModel, BadOptions
 from tvm_ext.core.files.read_file import check_file
 from tvm_ext.core.limits import Limits
@@ -132,4 +140,5 @@ def _with_attributes(loaded: Loaded, limits: Limits, *, path: str, source_format
     named = PortNames(inputs=loaded.input_names, outputs=output_names).write(origin.write(mod))
     named = BoundInputs(values=dict(loaded.bound)).write(named) if loaded.bound else named
     demanding = InputDemands(ranges=loaded.input_demands).write(named) if loaded.input_demands else named
-    return KeptStates(states=loaded.states).write(LoadLimits(limits=limits).write(demanding))
+    filled = FilledRows(rows=loaded.filled).write(demanding) if loaded.filled else demanding
+    return KeptStates(states=loaded.states).write(LoadLimits(limits=limits).write(filled))

@@ -1,1 +1,1 @@
-"""Operators that a model names and its format does not define: what a user brings, and TensorFlow Lite Micro's own."""
+"""Operators brought as numpy and C together: a user's, TensorFlow Lite Micro's own, NonMaxSuppression of ONNX."""

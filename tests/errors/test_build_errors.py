@@ -59,11 +59,15 @@ def test_shape_that_depends_on_data(tmp_path: Path) -> None:
 
 
 def test_boxes_that_data_keep(tmp_path: Path) -> None:
-    """A way out, and not an input to bind, which would not help."""
-    node = NODE("NonMaxSuppression", ["boxes", "scores", "most"], ["kept"])
-    model = model_of([node], {"boxes": (1, 6, 4), "scores": (1, 1, 6), "most": (1,)}, [("kept", INT64)])
+    """Where they are read, a way out, and not an input to bind, which would not help; where they are not, the input."""
+    nodes = [NODE("NonMaxSuppression", ["boxes", "scores", "most"], ["kept"]), NODE("Neg", ["kept"], ["read"])]
+    model = model_of(nodes, {"boxes": (1, 6, 4), "scores": (1, 1, 6), "most": (1,)}, [("read", INT64)])
     model.graph.input[2].type.tensor_type.elem_type = INT64
     way = r"as many boxes as it keeps, .* TFLite_Detection_PostProcess: [^\n]* \(docs/operators.md\)\n"
+    refused(saved(model, tmp_path), UnsupportedModel, way)
+    del model.graph.node[1]
+    model.graph.output[0].name = "kept"
+    way = r"max_output_boxes_per_class 'most' is not one constant number; .*\(--bind most=VALUE\)\n"
     refused(saved(model, tmp_path), UnsupportedModel, way)
 
 

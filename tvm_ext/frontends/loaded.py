@@ -24,6 +24,7 @@ class Loaded:
     bound: inputs of the file that were given their values for good, and are no inputs any more.
     states: what runs leave to the next one: the last parameters of `main` and, in the same order, its last results,
     which stand in no list of names.
+    filled: rows of tensors, by name, that end with rows of -1, where the file's model has as many as data select.
     """
 
     mod: tvm.IRModule
@@ -35,3 +36,4 @@ class Loaded:
     nodes: tuple[ModelNode, ...] = ()
     bound: Mapping[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
     states: tuple[ModelState, ...] = ()
+    filled: Mapping[str, int] = field(default_factory=dict[str, int])

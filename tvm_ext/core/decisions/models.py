@@ -91,6 +91,13 @@ class BoundInputs(Decision):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FilledRows(Decision):
+    """Rows of tensors of the file, by name, that end with rows of -1; other runtimes leave these out."""
+
+    rows: Mapping[str, int] | None = json_attribute("tvm_ext.filled_rows", None, read=_as_is)
+
+
+@dataclass(frozen=True, kw_only=True)
 class QuantizationMeasured(Decision):
     """Measurements of quantizing the model here, as report.json has them; None for a model that was not."""
 

@@ -182,7 +182,7 @@ class _Importer:
             return self._expand(function, node, inputs, label, depth, prefix=f"{label}/")
         if is_control_flow(node):
             return self._control_flow(node, inputs, scope, label, opsets, depth)
-        converter = self._known.converter(node)
+        converter = self._known.converter(node, inputs)
         if converter is None and is_brought(node):
             again = self._is_guarded or self._is_repeated
             return self._custom.results(node, inputs, label, self._nodes.emit, is_repeated=again)

@@ -13,6 +13,7 @@ from tvm_ext.frontends.onnx.fold_node import all_constant
 from tvm_ext.frontends.onnx.function_body import has_standard_body
 from tvm_ext.frontends.onnx.operators import converters
 from tvm_ext.frontends.onnx.refusals import not_defined, refusal
+from tvm_ext.frontends.onnx.selected_rows import unread_selections
 from tvm_ext.frontends.refusals import Refused
 
 
@@ -22,8 +23,12 @@ class KnownOperators:
     def __init__(self, model: onnx.ModelProto) -> None:
         self.functions = {(function.domain, function.name): function for function in model.functions}
         self._converters = converters()
+        self._selections = unread_selections(model)
 
-    def converter(self, node: onnx.NodeProto) -> type[OnnxOpConverter] | None:
+    def converter(self, node: onnx.NodeProto, inputs: Sequence[object]) -> type[OnnxOpConverter] | None:
+        """None for selections that are computed with -1 behind them, too: an operator brought here does it."""
+        if not self._selections.isdisjoint(node.output) and not all_constant(inputs):
+            return None
         return self._converters.get((domain_of(node.domain), node.op_type))
 
     def function(self, node: onnx.NodeProto) -> onnx.FunctionProto | None:
@@ -34,7 +39,7 @@ class KnownOperators:
         reason = refusal(node)
         if reason:
             raise Refused(reason)
-        known = self.converter(node) is not None or self.function(node) is not None or all_constant(inputs)
+        known = self.converter(node, inputs) is not None or self.function(node) is not None or all_constant(inputs)
         known = known or is_control_flow(node) or is_brought(node) or has_standard_body(node, opset)
         if not known:
             raise Refused(not_defined(node))

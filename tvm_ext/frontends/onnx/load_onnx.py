@@ -18,6 +18,7 @@ from tvm_ext.frontends.onnx.import_graph import import_graph
 from tvm_ext.frontends.onnx.input_demands import input_demands
 from tvm_ext.frontends.onnx.read_file import read_onnx
 from tvm_ext.frontends.onnx.refusals import WAY_OUT
+from tvm_ext.frontends.onnx.selected_rows import filled_rows
 from tvm_ext.frontends.refusals import RefusedNode, unsupported
 from tvm_ext.frontends.shapes import DeclaredInput, ModelNotice, fix_shapes
 from tvm_ext.frontends.size_limits import ImportSizes, check_inputs
@@ -43,15 +44,17 @@ def load_onnx(
         notice = f"inputs without elements carry nothing and are left out: {', '.join(empty)}."
         warnings.warn(notice, ModelNotice, stacklevel=3)
     mod, states = import_graph(path, file.model, fixed, ImportSizes(limits, file.weights_bytes))
+    output_names = tuple(value.name for value in graph.output)
     return Loaded(
         mod=mod,
         sha256=file.sha256,
         input_names=tuple(name for name in fixed if name not in empty),
-        output_names=tuple(value.name for value in graph.output),
+        output_names=output_names,
         input_demands=input_demands(file.model, fixed),
         bound=bound,
         states=states,
         nodes=tuple(_node(node, index) for index, node in enumerate(graph.node)),
+        filled=filled_rows(mod, output_names),
     )
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import tvm
 
 from codegen_c.custom.registry import run_reference
 from relay_passes.custom_uses import custom_use
 from relay_passes.dataflow import bindings
-from tvm_ext.core.decisions.models import BoundInputs, KeptStates, LoadLimits, ModelOrigin, PortNames
+from tvm_ext.core.decisions.models import BoundInputs, FilledRows, KeptStates, LoadLimits, ModelOrigin, PortNames
 from tvm_ext.core.errors import TvmExtError, VerificationFailed
 from tvm_ext.core.processes.child import Child, ChildLimits
 from tvm_ext.verification.witnesses.testimony import Array, Sample, Testimony, WitnessRefusal
@@ -62,9 +63,11 @@ def ask(mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str], *, q
         if not isinstance(said, str) and (missing := [name for name in names if name not in said["outputs"][0]]):
             said = f"gives no output called {missing[0]!r}"
         if not isinstance(said, str):
-            outputs = [{name: values[name] for name in names} for values in said["outputs"]]  # not those of states
+            rows = FilledRows.read(mod).rows or {}
+            outputs = [_filled({name: values[name] for name in names}, rows) for values in said["outputs"]]
+            inside = [_filled(values, rows) for values in said["inner"]]
             return Testimony(
-                witness=witness.name, own_reading="", refusals=tuple(refusals), outputs=outputs, inner=said["inner"]
+                witness=witness.name, own_reading="", refusals=tuple(refusals), outputs=outputs, inner=inside
             )
         refusals.append(WitnessRefusal(witness=witness.name, reason=said))
     values = (str(tvm.ir.save_json(mod)), names, samples, inner, states)
@@ -84,6 +87,15 @@ def ask(mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str], *, q
     why = f"{why}; {remark}" if why else remark
     name = f"{TVM} with the CustomOperator's own reference of {listed}"
     return Testimony(witness=name, own_reading=why, refusals=tuple(refusals), **said)
+
+
+def _filled(values: Sample, rows: Mapping[str, int]) -> dict[str, Array]:
+    """The tensors with rows of -1 behind those that data selected, as many as a package has."""
+    filled = dict(values)
+    for name in rows.keys() & values.keys():
+        missing = max(rows[name] - len(values[name]), 0)
+        filled[name] = np.pad(values[name], ((0, missing), (0, 0)), constant_values=-1)
+    return filled
 
 
 def _custom_operators(mod: tvm.IRModule) -> list[str]:

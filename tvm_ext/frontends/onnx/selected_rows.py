@@ -1,0 +1,78 @@
+"""Rows of which data say how many there are: NonMaxSuppression's, in as many rows as it can give, -1 behind the last.
+
+Whoever reads them finds -1 where the file's model has no row. So they go to outputs of the model, and through casts.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+
+import onnx
+import tvm
+from onnx import TensorProto
+from tvm import relax
+
+from codegen_c.custom.detection.non_max_suppression import NAME
+from relay_passes.custom_uses import custom_use
+from relay_passes.dataflow import bindings, op_name, static_shape
+from relay_passes.dataflow import outputs as results_of
+from tvm_ext.frontends.onnx.refusals import operator_of
+from tvm_ext.frontends.onnx.walk_nodes import nodes_of
+from tvm_ext.frontends.shapes import ModelNotice
+
+_KEEPING_MINUS_ONE = frozenset((TensorProto.INT32, TensorProto.INT64, TensorProto.FLOAT, TensorProto.DOUBLE))
+
+
+def unread_selections(model: onnx.ModelProto) -> frozenset[str]:
+    """Results of NonMaxSuppression that nothing reads but casts to types that have -1.
+
+    None of a model that has the operator in a branch, a loop or a function, too: names there are others.
+    """
+    selecting = [node for node in nodes_of(model) if operator_of(node) == NAME]
+    if len(selecting) != sum(operator_of(node) == NAME for node in model.graph.node):
+        return frozenset()
+    readers: dict[str, list[onnx.NodeProto]] = {}
+    for node in nodes_of(model):
+        for name in node.input:
+            readers.setdefault(name, []).append(node)
+    return frozenset(node.output[0] for node in selecting if _is_unread(node.output[0], readers))
+
+
+def _is_unread(name: str, readers: Mapping[str, Sequence[onnx.NodeProto]]) -> bool:
+    pending = [name]
+    while pending:
+        reading = readers.get(pending.pop(), ())
+        if not all(_casts(node) for node in reading):
+            return False
+        pending += [result for node in reading for result in node.output]
+    return True
+
+
+def _casts(node: onnx.NodeProto) -> bool:
+    kept = any(attribute.name == "to" and attribute.i in _KEEPING_MINUS_ONE for attribute in node.attribute)
+    return operator_of(node) == "ai.onnx.Cast" and kept
+
+
+def filled_rows(mod: tvm.IRModule, outputs: Sequence[str]) -> dict[str, int]:
+    """Rows of tensors of which those behind the selected ones are -1, by name; a ModelNotice names those of outputs.
+
+    outputs: names of the results of `main`, in order.
+    """
+    found: dict[relax.Expr, int] = {}
+    for binding in bindings(mod["main"]):
+        use, value = custom_use(binding.value), binding.value
+        casts = op_name(value) == "relax.astype" and value.args[0] in found
+        if casts or (use is not None and use.operator == NAME):
+            found[binding.var] = static_shape(binding.var)[0]
+    filled = [
+        (name, found[value]) for name, value in zip(outputs, results_of(mod["main"]), strict=False) if value in found
+    ]
+    if filled:
+        listed = ", ".join(f"{name} has {rows}" for name, rows in filled)
+        warnings.warn(
+            f"outputs of NonMaxSuppression have a row for each box that it may select, and -1 in rows behind the last "
+            f"that it selects: {listed}.",
+            ModelNotice, stacklevel=4,
+        )  # fmt: skip
+    return {**{var.name: rows for var, rows in found.items()}, **dict(filled)}
