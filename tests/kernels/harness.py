@@ -74,7 +74,7 @@ def run_kernel(
     outputs = [buffer.array for buffer in guarded]
     whole = [(0, _num_rows(implementation))]
     for begin, end in rows or whole:
-        _call(entry, implementation, inputs, outputs, begin, end)
+        call_rows(entry, implementation, inputs, outputs, begin, end)
     assert all(buffer.is_intact() for buffer in guarded), "written outside the output"
     return outputs
 
@@ -107,7 +107,7 @@ def run_ring(
             for h in range(filled[index], end):
                 rings[index][0, kept[index].slot(h)] = inputs[index][0, h]
             filled[index] = max(filled[index], end)
-        _call(entry, implementation, rings, [guarded.array], row, row + 1, ring_numbers(stored))
+        call_rows(entry, implementation, rings, [guarded.array], row, row + 1, ring_numbers(stored))
         result[0, row] = guarded.array[0, written.slot(row)]
     assert guarded.is_intact(), "written outside the output"
     return [result]
@@ -175,7 +175,7 @@ def run_pitched(
     channels = output.shape[-1]
     guarded = _Guarded((output.num_elements // channels, pitch), output.dtype)
     guarded.bytes[:] = GUARD
-    _call(entry, implementation, inputs, [guarded.array], 0, _num_rows(implementation))
+    call_rows(entry, implementation, inputs, [guarded.array], 0, _num_rows(implementation))
     between = np.ascontiguousarray(guarded.array[:, channels:]).view(np.uint8)
     assert guarded.is_intact() and (between == GUARD).all(), "written outside the output"
     return [np.ascontiguousarray(guarded.array[:, :channels]).reshape(output.shape)]
@@ -204,7 +204,7 @@ def run_accumulating(
         end = min(begin + at_once, parts)
         for part in range(begin, end):
             ring[part % at_once] = rows[part]
-        _call(entry, implementation, [ring], [buffer.array for buffer in guarded], begin, end)
+        call_rows(entry, implementation, [ring], [buffer.array for buffer in guarded], begin, end)
     assert all(buffer.is_intact() for buffer in guarded), "written outside the outputs"
     return [buffer.array for buffer in guarded]
 
@@ -215,7 +215,7 @@ def run_in_place(
     """The output of the compiled kernel, written over a copy of input `index`."""
     entry = entry or compile_kernels([implementation])[0]
     copies = [np.array(array, order="C") for array in inputs]
-    _call(entry, implementation, copies, [copies[index]], 0, _num_rows(implementation))
+    call_rows(entry, implementation, copies, [copies[index]], 0, _num_rows(implementation))
     return copies[index]
 
 
@@ -243,7 +243,7 @@ class _Guarded:
         return bool((self.bytes[:GUARD_BYTES] == GUARD).all() and (self.bytes[-GUARD_BYTES:] == GUARD).all())
 
 
-def _call(
+def call_rows(
     entry: Entry,
     implementation: Implementation,
     inputs: list[np.ndarray],
@@ -252,6 +252,7 @@ def _call(
     end: int,
     numbers: Mapping[str, int] | None = None,
 ) -> None:
+    """Output rows [begin, end) of a kernel; scratch is its own. numbers: values of its ring parameters, by name."""
     scratch = np.zeros(max(implementation.scratch_bytes, 1) + 16, dtype=np.uint8)
     parts = {
         "input": iter([np.ascontiguousarray(array) for array in inputs]),

@@ -8,13 +8,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codegen_c.kernels.contract import StoredRows
+from codegen_c.kernels.contract import Kept, StoredRows
 from codegen_c.kernels.registry import select
 from codegen_c.operators.kinds import QConv2d, TensorType, Window
 from codegen_c.operators.quantization import Quantization
+from codegen_c.program.share_functions import ring_numbers
 from codegen_c.targets.dsp.kernels import qwinograd_dsp
 from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by
-from tests.kernels.harness import compile_kernels, run_kernel
+from tests.kernels.harness import call_rows, compile_kernels, run_kernel
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
 from tests.kernels.test_qconv2d import convolutions
 
@@ -74,6 +75,21 @@ def test_extremes_keep_their_bits() -> None:
             x = np.where(at_end, limits.max, limits.min).astype(limits.dtype)
             (found,) = run_kernel(operator, implementation, [x], entry=entry)
             np.testing.assert_array_equal(found, implementation.reference([x])[0])
+
+
+def test_the_last_rows_of_a_call_stay_in_a_ring_of_fewer() -> None:
+    """A slice behind it that reads every other row asks for two at a time, and keeps one."""
+    operator = layer(np.random.default_rng(2).integers(-128, 128, (4, 3, 3, 4)).astype(np.int8), 6)
+    x = elements(operator.inputs[0], 3)
+    made = [KERNEL.implement(operator, CORTEX_M4, StoredRows(output=Kept(stored=kept))) for kept in (1, 2, 3)]
+    expected = made[0].reference([x])[0]
+    for implementation, entry, kept in zip(made, compile_kernels(made), (1, 2, 3), strict=True):
+        for begin, end in ((0, 2), (1, 4), (0, 6), (3, 6)):
+            ring = np.zeros((1, kept, 6, 4), np.int8)
+            numbers = ring_numbers(StoredRows(output=Kept(stored=kept)))
+            call_rows(entry, implementation, [x], [ring], begin, end, numbers)
+            for row in range(max(begin, end - kept), end):
+                np.testing.assert_array_equal(ring[0, row % kept], expected[0, row], f"{kept} rows, row {row}")
 
 
 def test_sums_that_pass_an_int32_fourfold_are_refused() -> None:

@@ -245,7 +245,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_winograd_expand(const tvm_ext_dsp_winograd_layer
     transform(places, pixels);
 }
 
-/* Output rows [row_begin, row_end) of all images, two at a time.
+/* Output rows [row_begin, row_end) of all images, two at a time; not those of a ring that later ones of them replace.
  *
  * weights: channels in pairs, as tvm_ext_dsp_winograd_product.h says. scratch: places of three tiles, sums, then the
  * inputs of one tile. */
@@ -257,13 +257,14 @@ TVM_EXT_INLINE void tvm_ext_dsp_winograd(const tvm_ext_dsp_winograd_layer *layer
 {
     const tvm_ext_image *const made = &layer->output;
     const int32_t end = TVM_EXT_MIN(layer->input.rows, row_end + 2 - layer->window.top); /* of the rows that are read */
+    const int32_t begin = made->is_ring ? TVM_EXT_MAX(row_begin, row_end - made->ring_rows) : row_begin;
     uint32_t *const places = (uint32_t *)scratch;
     uint32_t *const patch = &places[TVM_EXT_DSP_PLACES * (tvm_ext_dsp_place_words(layer) + (TVM_EXT_DSP_TILES * 2))];
     const uint8_t *rows[TVM_EXT_DSP_TILE_ROWS];
     tvm_ext_dsp_tile tiles[TVM_EXT_DSP_TILES];
     int32_t lane = 0;
     for (int32_t n = 0; n < made->images; ++n) {
-        for (int32_t h = row_begin; h < row_end; h += 2) {
+        for (int32_t h = begin; h < row_end; h += 2) {
             uint8_t *const top = &((uint8_t *)output)[tvm_ext_row(made, n, h)];
             uint8_t *const bottom = h + 1 < row_end ? &((uint8_t *)output)[tvm_ext_row(made, n, h + 1)] : top;
             for (int32_t r = 0; r < TVM_EXT_DSP_TILE_ROWS; ++r) {
