@@ -108,6 +108,8 @@ class _Rewriter:
         if op_name(binding.value) in _GRIDS and not _has_one_scale(binding.value):
             return False
         shape, images = static_shape(binding.var), dict[relax.Expr, relax.Expr]()
+        if len(shape) != 3:
+            return False
         for leaf in operands(binding.value):
             found = self._operand(leaf, shape)
             if found is None:
@@ -143,7 +145,8 @@ class _Rewriter:
         integers = array_of(call.args[0]) if op_name(call) == "relax.dequantize" else None
         if integers is None:
             return None
-        axis = int(call.attrs.axis) % max(integers.ndim, 1) + 3 - integers.ndim
+        num_axes = max(integers.ndim, 1)
+        axis = int(call.attrs.axis) % num_axes + 3 - num_axes
         scaled = relax.op.dequantize(
             constant(_with_row(integers)), *call.args[1:], axis=axis + (axis >= _ROW), out_dtype=call.attrs.out_dtype
         )  # fmt: skip

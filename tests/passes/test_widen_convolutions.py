@@ -99,3 +99,20 @@ def test_others_are_left_alone() -> None:
     ):
         before = module_of(given, body)
         tvm.ir.assert_structural_equal(WidenConvolutions()(before), before, map_free_vars=True)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (2, 1, 6, 1)])
+def test_dequantized_constants_of_other_axes(shape: tuple[int, ...]) -> None:
+    """A number has no axis for scales; what repeats over more axes than three is no image."""
+
+    def body(builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        y = builder.emit(OP.nn.conv1d(x, const(WEIGHT), **OPTIONS))
+        integers = const(np.full(shape, 7, np.int8))
+        added = builder.emit(OP.dequantize(integers, const(np.float32(0.5)), const(np.int8(1)), axis=-1))
+        return OP.nn.relu(builder.emit(OP.add(y, added)))
+
+    before = module_with(body)
+    after = WidenConvolutions()(before)
+    relax.analysis.well_formed(after)
+    array = RANDOM.standard_normal((1, 4, 9)).astype("f4")
+    np.testing.assert_allclose(run(after, array), run(before, array), rtol=1e-5, atol=1e-6)
