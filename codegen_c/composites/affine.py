@@ -57,9 +57,4 @@ def _real(chain: QuantizedChain, value: CallOperand) -> np.ndarray | None:
     if value.array is not None:
         return value.array.astype(np.float64)
     given = chain.constants.get(value.var)
-    if given is None:
-        return None
-    shape = [1] * given.data.ndim
-    if given.scale.size > 1:
-        shape[given.axis] = given.scale.size
-    return given.steps * given.scale.astype(np.float64).reshape(shape if given.data.ndim else ())
+    return given.real if given else None

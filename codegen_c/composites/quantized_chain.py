@@ -32,6 +32,14 @@ class QuantizedConstant:
         """Distances from the zero point, int64, in units of the scale."""
         return self.data.astype(np.int64) - self.zero_point
 
+    @property
+    def real(self) -> np.ndarray:
+        """The numbers that the integers stand for, float64, of their shape."""
+        scales = [1] * self.data.ndim
+        if self.scale.size > 1:
+            scales[self.axis] = self.scale.size
+        return self.steps * self.scale.astype(np.float64).reshape(scales)
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Dequantized:
@@ -65,10 +73,11 @@ def quantized_chain(composite: Composite) -> QuantizedChain | NoMatch:
     """The chain, or why the composite is none that integers can compute."""
     if len(composite.calls) < 2 or composite.calls[-1].name != "quantize" or len(composite.outputs) != 1:
         return NoMatch("is no chain from dequantize to quantize")
-    sources = dequantized(composite)
-    output = sources if isinstance(sources, NoMatch) else quantized_output(composite)
-    if isinstance(sources, NoMatch) or isinstance(output, NoMatch):
-        return output  # type: ignore[return-value]
+    sources, output = dequantized(composite), quantized_output(composite)
+    if isinstance(sources, NoMatch):
+        return sources
+    if isinstance(output, NoMatch):
+        return output
     if not all(is_quantized(kind) for kind in (*sources.inputs, output)):
         return NoMatch("its inputs and result are not all integers of 8 or 16 bits with a positive scale")
     rounding, body = rounding_of(composite), [call for call in composite.calls[:-1] if call.name != "dequantize"]

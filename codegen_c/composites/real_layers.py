@@ -15,7 +15,6 @@ from codegen_c.composites.graph import Call, CallOperand, Composite, NoMatch
 from codegen_c.composites.quantized import weights_of
 from codegen_c.composites.quantized_chain import (
     Dequantized,
-    QuantizedConstant,
     dequantized,
     is_quantized,
     quantized_output,
@@ -73,16 +72,9 @@ def _with_reals(call: Call, sources: Dequantized) -> Call:
         if value.var in sources.parameters:
             return replace(value, parameter=sources.parameters[value.var])
         given = sources.constants.get(value.var)
-        return CallOperand(array=_real(given)) if given and value.var is not None else value
+        return CallOperand(array=given.real.astype(np.float32)) if given and value.var is not None else value
 
     return replace(call, operands=tuple(map(operand, call.operands)))
-
-
-def _real(given: QuantizedConstant) -> np.ndarray:
-    shape = [1] * given.data.ndim
-    if given.scale.size > 1:
-        shape[given.axis] = -1
-    return (given.steps.astype(np.float64) * given.scale.astype(np.float64).reshape(shape)).astype(np.float32)
 
 
 def _layer_types(source: TensorType, shape: tuple[int, ...], output: tuple[int, ...]) -> dict[str, tuple[TensorType]]:
