@@ -98,11 +98,9 @@ class _Counting:
         if key in seen:
             return Counter()
         seen.add(key)
-        condition, *sides = _operands(expr) if _chooses(expr) else (None,)
-        if condition is not None:  # what one side computes, the other one does not have
-            below = _sum(self._value(part, loops, set(seen)) for part in sides) + self._value(condition, loops, seen)
-        else:
-            below = _sum(self._value(operand, loops, seen) for operand in _operands(expr))
+        always, either = _operands(expr)
+        below = _sum(self._value(operand, loops, seen) for operand in always)
+        below += _sum(self._value(side, loops, set(seen)) for side in either)
         times = math.prod(turns for _, turns in loops[:depth])
         return below + Counter(dict.fromkeys(self._kinds(expr), times))
 
@@ -167,19 +165,17 @@ def _of_call(call: Call) -> Iterator[str]:
         yield from (f"{family} {part}" for part in _CALLS.get(name, (RENAMED.get(name, name),)))
 
 
-def _operands(expr: Expr) -> Sequence[Expr]:
+def _operands(expr: Expr) -> tuple[Sequence[Expr], Sequence[Expr]]:
+    """Operands that are always computed, and the sides of a choice: what one computes, the other one does not have."""
     if isinstance(expr, TensorLoad):
-        return list(expr.indices)
+        return list(expr.indices), ()
+    if isinstance(expr, tirx.Select):
+        return (expr.condition,), (expr.true_value, expr.false_value)
     if isinstance(expr, Call):
-        return [
-            argument for argument in expr.args if isinstance(argument, Expr) and not isinstance(argument, StringImm)
-        ]
-    fields = ("condition", "a", "b", "value", "true_value", "false_value", "body")
-    return [operand for field in fields if isinstance(operand := getattr(expr, field, None), Expr)]
-
-
-def _chooses(expr: Expr) -> bool:
-    return isinstance(expr, tirx.Select) or (isinstance(expr, Call) and _function(expr) == "if_then_else")
+        given = [part for part in expr.args if isinstance(part, Expr) and not isinstance(part, StringImm)]
+        return (given[:1], given[1:]) if _function(expr) == "if_then_else" else (given, ())
+    fields = ("a", "b", "value", "body")
+    return [operand for field in fields if isinstance(operand := getattr(expr, field, None), Expr)], ()
 
 
 def _function(call: Call) -> str:
