@@ -9,6 +9,8 @@ import tvm
 from tvm import relax, tirx, topi
 from tvm.relax.transform.legalize_ops.common import LegalizeFunc
 
+from codegen_c.tir import gathers
+from codegen_c.tir.indices import with_indices_inside
 from codegen_c.tir.starts import with_true_starts
 
 Array = np.ndarray
@@ -17,7 +19,8 @@ Array = np.ndarray
 def compiled_with_llvm(mod: tvm.IRModule) -> Callable[[Sequence[Array]], list[Array]]:
     """`main` as a function of its parameters' arrays, in order; a tuple's fields in order."""
     legal = relax.transform.LegalizeOps(_LEGALIZE)(mod)
-    machine = relax.VirtualMachine(tvm.compile(with_true_starts(legal), target="llvm"), tvm.cpu())
+    defined = _with_safe_indices(with_true_starts(legal))
+    machine = relax.VirtualMachine(tvm.compile(defined, target="llvm"), tvm.cpu())
 
     def run(arrays: Sequence[Array]) -> list[Array]:
         # Not ascontiguousarray, which makes vectors of scalars.
@@ -26,6 +29,16 @@ def compiled_with_llvm(mod: tvm.IRModule) -> Callable[[Sequence[Array]], list[Ar
         return [field.numpy() for field in fields]
 
     return run
+
+
+def _with_safe_indices(mod: tvm.IRModule) -> tvm.IRModule:
+    """The module whose PrimFuncs stay within their buffers, as our C does."""
+    result = mod.clone()
+    for var, function in mod.functions_items():
+        if isinstance(function, tirx.PrimFunc):
+            body = with_indices_inside(function.body, dict.fromkeys(function.params))
+            result.update_func(var, function.with_body(body))
+    return result
 
 
 def _fmod(call: tirx.Call) -> tirx.Expr:
@@ -49,4 +62,4 @@ def _compare(name: str) -> LegalizeFunc:
     return legalize
 
 
-_LEGALIZE = {name: _compare(name) for name in ("relax.equal", "relax.not_equal")}
+_LEGALIZE = {**gathers.LEGALIZE, **{name: _compare(name) for name in ("relax.equal", "relax.not_equal")}}

@@ -9,6 +9,7 @@ import tvm_ffi
 from tvm import s_tir, te, tirx
 from tvm.ir import Range, TensorLoad, TensorRegion, Var
 
+from codegen_c.tir.indices import with_indices_inside
 from codegen_c.tir.legalize import PrimFuncStages, Stage, StageValue
 from codegen_c.tir.starts import true_start
 from tvm_ext.core.decisions.composites import Symbol
@@ -100,6 +101,7 @@ def _inlined(stage: Stage, buffers: dict[StageValue, tirx.Buffer]) -> tuple[list
         return _with_accesses(expr, literals)
 
     body = tvm_ffi.structural_map(function.body, [(Var, var), (TensorLoad, load), (s_tir.SBlock, block)])
+    body = with_indices_inside(body, {buffers[value]: value.data for value in stage.inputs})
     if isinstance(body, s_tir.SBlockRealize) and body.block.name_hint == "root":
         return _sequence(body.block.body), list(body.block.alloc_buffers)
     return _sequence(body), []

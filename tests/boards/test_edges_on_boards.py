@@ -11,6 +11,7 @@ from codegen_c.emit.firmware import emit_firmware
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
 from tests.boards.toy import build_elf, write_texts
 from tests.support.edge_cases import CASES, model_of
+from tests.support.index_cases import INDEX_CASES
 from tests.support.onnx_models import saved
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
@@ -20,7 +21,7 @@ from tvm_ext.pipeline import compile_module
 
 pytestmark = pytest.mark.board
 # The boards' C library says that -1 to the power of NaN is 1 (docs/edges.md).
-TESTED = [case for case in CASES if case.name != "Pow"]
+TESTED = [case for case in (*CASES, *INDEX_CASES) if case.name != "Pow"]
 
 
 def test_results_are_those_of_the_table(board: Platform, tmp_path: Path) -> None:

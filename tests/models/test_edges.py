@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.support.edge_cases import CASES, EdgeCase, model_of
+from tests.support.edge_cases import CASES as NUMBERS
+from tests.support.edge_cases import EdgeCase, model_of
+from tests.support.index_cases import INDEX_CASES
 from tests.support.onnx_models import saved
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
@@ -13,6 +15,7 @@ from tvm_ext.execution.host_model import HostModel
 from tvm_ext.load import load
 from tvm_ext.pipeline import compile_module
 
+CASES = [*NUMBERS, *INDEX_CASES]
 SANITIZE = ("-fsanitize=undefined,float-cast-overflow", "-fno-sanitize-recover=all", "-O0")
 
 
