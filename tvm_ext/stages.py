@@ -37,7 +37,9 @@ from relay_passes.simplify.fold_permutes import FoldPermutes
 from relay_passes.simplify.merge_reshapes import MergeReshapes
 from relay_passes.simplify.move_integers import MoveIntegers
 from relay_passes.simplify.narrow_quantize import NarrowQuantize
+from relay_passes.simplify.recognize_leaks import RecognizeLeaks
 from relay_passes.simplify.recognize_normalizations import RecognizeNormalizations
+from relay_passes.simplify.share_matrices import ShareMatrices
 from relay_passes.simplify.simplify_softmax import SimplifySoftmax
 from relay_passes.simplify.slice_splits import SliceSplits
 from relay_passes.simplify.widen_convolutions import WidenConvolutions
@@ -75,7 +77,9 @@ def quantizing(
 
 def attention() -> list[tvm.transform.Pass]:
     """Passes over float operators: attention and normalizations as every exporter writes them, to one form."""
-    return [SliceSplits(), MergeReshapes(), SimplifySoftmax(), RecognizeNormalizations()]
+    return [
+        ShareMatrices(), RecognizeLeaks(), SliceSplits(), MergeReshapes(), SimplifySoftmax(), RecognizeNormalizations(),
+    ]  # fmt: skip
 
 
 def streaming(name: str, hop: int, axis: int | None) -> list[tvm.transform.Pass]:

@@ -19,11 +19,12 @@ NCHW_TO_NHWC = (0, 2, 3, 1)
 NHWC_TO_NCHW = (0, 3, 1, 2)
 IOHW_TO_OHWI = (1, 2, 3, 0)
 WINDOWS = frozenset({"relax.nn.conv2d", "relax.nn.max_pool2d", "relax.nn.avg_pool2d"})
+SPREADS = frozenset({"relax.nn.conv2d_transpose"})
 
 
 def has_window(composite: relax.Function) -> bool:
-    """True where the composite slides a window over NCHW images."""
-    windows = [b.value.attrs for b in bindings(composite) if op_name(b.value) in WINDOWS]
+    """True where the composite slides a window over NCHW images, reading through it or writing."""
+    windows = [b.value.attrs for b in bindings(composite) if op_name(b.value) in WINDOWS | SPREADS]
     return any(
         getattr(attrs, "data_layout", None) == "NCHW" or getattr(attrs, "layout", None) == "NCHW" for attrs in windows
     )

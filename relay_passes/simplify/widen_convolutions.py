@@ -26,6 +26,8 @@ from relay_passes.dataflow import (
 
 _ROW = 2
 """Axis of the one row, in front of the axis that is convolved."""
+_LAYOUTS = {"relax.nn.conv1d": "OIW", "relax.nn.conv1d_transpose": "IOW"}
+"""Layout of the kernel, by operator."""
 _GRIDS = ("relax.quantize", "relax.dequantize")
 _FOLLOWING = frozenset(
     f"relax.{name}" for name in "add subtract multiply nn.relu clip nn.gelu nn.silu sigmoid tanh".split()
@@ -39,7 +41,9 @@ class WidenConvolutions:
     Rewrite:
         y = conv1d(x, w)      ->   y = squeeze(conv2d(expand_dims(x, 2), w of one row), 2)
         z = relu(add(y, b))        and what follows element by element, quantize and dequantize too, before the squeeze
-    Leaves alone: convolutions in other layouts than NCW and OIW, and those whose kernel is no constant.
+        and transposed convolutions alike
+    Leaves alone: convolutions in other layouts than NCW with OIW or, transposed, IOW, and those whose kernel is no
+    constant.
     """
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
@@ -47,7 +51,7 @@ class WidenConvolutions:
 
 
 def _widened(func: relax.Function) -> relax.Function:
-    if not any(op_name(binding.value) == "relax.nn.conv1d" for binding in bindings(func)):
+    if not any(op_name(binding.value) in _LAYOUTS for binding in bindings(func)):
         return func
     return _Rewriter(func).run()
 
@@ -85,19 +89,13 @@ class _Rewriter:
 
     def _convolution(self, binding: relax.VarBinding) -> bool:
         call = binding.value
-        if op_name(call) != "relax.nn.conv1d" or (call.attrs.data_layout, call.attrs.kernel_layout) != ("NCW", "OIW"):
+        layout = _LAYOUTS.get(op_name(call) or "")
+        if layout is None or (call.attrs.data_layout, call.attrs.kernel_layout) != ("NCW", layout):
             return False
         weight = self._constant_image(call.args[1])
         if weight is None or not isinstance(call.args[0], relax.Var):
             return False
-        attrs = call.attrs
-        before, after = (int(attrs.padding[0]), int(attrs.padding[-1]))
-        wide = relax.op.nn.conv2d(
-            self._image(call.args[0]), weight, strides=(1, int(attrs.strides[0])), padding=(0, before, 0, after),
-            dilation=(1, int(attrs.dilation[0])), groups=int(attrs.groups), data_layout="NCHW", kernel_layout="OIHW",
-            out_dtype=attrs.out_dtype or None,
-        )  # fmt: skip
-        self._bind(binding, wide)
+        self._bind(binding, _of_one_row(call, self._image(call.args[0]), weight))
         return True
 
     def _follows(self, binding: relax.VarBinding) -> bool:
@@ -160,6 +158,19 @@ class _Rewriter:
         var = relax.DataflowVar(name, call.ty)
         self.sequence.append(relax.VarBinding(var, call))
         return var
+
+
+def _of_one_row(call: relax.Call, image: relax.Expr, weight: relax.Expr) -> relax.Call:
+    attrs = call.attrs
+    common = {
+        "strides": (1, int(attrs.strides[0])), "padding": (0, int(attrs.padding[0]), 0, int(attrs.padding[-1])),
+        "dilation": (1, int(attrs.dilation[0])), "groups": int(attrs.groups), "data_layout": "NCHW",
+        "out_dtype": attrs.out_dtype or None,
+    }  # fmt: skip
+    if op_name(call) == "relax.nn.conv1d":
+        return relax.op.nn.conv2d(image, weight, kernel_layout="OIHW", **common)
+    added = (0, int(attrs.output_padding[0]))
+    return relax.op.nn.conv2d_transpose(image, weight, output_padding=added, kernel_layout="IOHW", **common)
 
 
 def _has_one_scale(call: relax.Call) -> bool:

@@ -59,6 +59,14 @@ def conv(x: relax.Expr, weight: np.ndarray = WEIGHTS) -> relax.Expr:
 TO_LAST, TO_FIRST = "permute_dims [0, 2, 3, 1]", "permute_dims [0, 3, 1, 2]"
 
 
+def test_a_transposed_convolution_is_a_window_of_its_own() -> None:
+    """A decoder begins with one, and no other window stands beside it."""
+    weight = RANDOM.normal(size=(2, 3, 3, 3)).astype("float32")
+    x = image()
+    before = module_of([x], lambda builder: relax.op.nn.conv2d_transpose(x, relax.const(weight), strides=(2, 2)))
+    assert moves(convert(formed(before))) == [TO_LAST, "nn.conv2d_transpose", TO_FIRST]
+
+
 def test_a_convolution_between_two_permutations() -> None:
     @I.ir_module
     class Before:

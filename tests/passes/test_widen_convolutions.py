@@ -82,6 +82,22 @@ def test_what_follows_works_on_images(body: Body, names: str) -> None:
     np.testing.assert_allclose(run(after, array), run(before, array), rtol=1e-5, atol=1e-6)
 
 
+def test_transposed_convolutions_are_of_images_too() -> None:
+    weight = const(RANDOM.standard_normal((4, 6, 3)).astype("f4"))
+    options = {"strides": 2, "padding": (1, 0), "output_padding": 1}
+
+    def body(builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        return OP.nn.relu(builder.emit(OP.nn.conv1d_transpose(x, weight, **options)))
+
+    before = module_with(body)
+    after = WidenConvolutions()(before)
+    relax.analysis.well_formed(after)
+    names = [op_name(b.value) for b in bindings(after["main"])]
+    assert "relax.nn.conv2d_transpose" in names and "relax.nn.conv1d_transpose" not in names
+    array = RANDOM.standard_normal((1, 4, 9)).astype("f4")
+    np.testing.assert_allclose(run(after, array), run(before, array), rtol=1e-5, atol=1e-6)
+
+
 def test_scales_stay_with_their_channels() -> None:
     after = bindings(WidenConvolutions()(module_with(quantized))["main"])
     constants = [b for b in after if op_name(b.value) == "relax.dequantize" and array_of(b.value.args[0]) is not None]

@@ -181,6 +181,10 @@ CASES = [
         name="Clip", node=NODE("Clip", ["x", "low", "high"], ["y"]), inputs={"x": FLOATS},
         constants={"low": np.float32(-1), "high": np.float32(6)},
     ),
+    EdgeCase(
+        name="PRelu", node=NODE("PRelu", ["x", "slope"], ["y"]), inputs={"x": FLOATS.reshape(1, 3, -1)},
+        constants={"slope": np.array([0.25, -2, 0.5], np.float32).reshape(3, 1)},
+    ),
     *(
         EdgeCase(
             name=f"Clip_crossed_{x.dtype}", node=NODE("Clip", ["x", "low", "high"], ["y"]), inputs={"x": x},
