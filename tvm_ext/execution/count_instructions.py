@@ -36,7 +36,7 @@ def plugin_arguments(elf: Path, platform: Platform, interface: Interface, folder
         elif found := re.fullmatch(r"tvm_ext_(notify|await)", name):
             places[found[1]].append(f"{begin:x}-{end:x}")
     words = [f"{key}={text}" for key, texts in places.items() for text in texts]
-    return ["-plugin", ",".join([f"file={_quoted(plugin)}", f"out={_quoted(folder / _EVENTS)}", *words])]
+    return ["-plugin", ",".join([f"file={quoted(plugin)}", f"out={quoted(folder / _EVENTS)}", *words])]
 
 
 def shared_run(folder: Path, platform: Platform, parallel: ParallelProgram) -> SharedRun | None:
@@ -90,6 +90,6 @@ def _counts(events: Sequence[tuple[str, str]], kinds: str, *, is_callers: bool) 
     return ListCounts(behind_signals=tuple(numbers))
 
 
-def _quoted(path: Path) -> str:
+def quoted(path: Path) -> str:
     """A path as QEMU reads it in a list of options: two commas are one."""
     return str(path.resolve()).replace(",", ",,")
