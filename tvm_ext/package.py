@@ -16,7 +16,7 @@ from tvm_ext.execution.board import QemuResult, board_seconds, run_qemu
 from tvm_ext.execution.bundle_runner import run_bundle_on_board
 from tvm_ext.execution.host_model import HostModel, run_host
 from tvm_ext.execution.samples import Sample
-from tvm_ext.profiling.layer_names import steps_of_functions
+from tvm_ext.profiling.layer_names import steps_of_package
 from tvm_ext.profiling.profile import Profile
 from tvm_ext.profiling.profile_package import ProfiledModel, noise, profile_model
 from tvm_ext.report.interface import bundle_names, check_header, firmware_of, interface_of, modelled_instructions
@@ -125,7 +125,7 @@ class Package:
         bundle, interface = bundle_names(self.report), self.interface
         trace = self.folder / (f"{interface.model}_{TRACE_FILE}" if bundle else TRACE_FILE)
         subject = ProfiledModel(
-            elf=elf, platform=self.platform, interface=interface, steps=steps_of_functions(trace),
+            elf=elf, platform=self.platform, interface=interface, steps=steps_of_package(trace),
             report_steps=self.report["steps"], order=bundle.models if bundle else (),
         )  # fmt: skip
         limit = board_seconds(modelled_instructions(self.report), 1)

@@ -17,7 +17,7 @@ from tvm_ext.cli import app
 from tvm_ext.core.errors import RunFailed
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects, find_program, link_elf
-from tvm_ext.profiling.layer_names import steps_of_functions
+from tvm_ext.profiling.layer_names import PackageSteps, steps_of_package
 from tvm_ext.profiling.profile import LayerProfile
 from tvm_ext.profiling.profile_package import counted_layers, plugin_arguments
 
@@ -53,7 +53,8 @@ def probed(platform: Platform, folder: Path, run: str, leaf: str) -> dict[str, L
         *plugin_arguments(elf, platform, "probe_run", folder, skip=1),
     ]  # fmt: skip
     subprocess.run(command, check=True, capture_output=True, timeout=60)
-    return {layer.name: layer for layer in counted_layers(elf, platform, folder, {"leaf": ["the_leaf"]})}
+    steps = PackageSteps(functions={"leaf": ["the_leaf"]}, order=[["the_leaf"]])
+    return {layer.name: layer for layer in counted_layers(elf, platform, folder, steps)}
 
 
 @pytest.mark.board
@@ -104,8 +105,8 @@ def test_sums_of_a_profile_are_those_of_a_run(packages: Packages, io: str) -> No
     assert profile.num_instructions == counted.instructions
     assert profile.stack_bytes == counted.stack_bytes
     assert profile.cycles > profile.num_instructions
-    named = steps_of_functions(package.folder / "trace.json").values()
-    assert {step for steps in named for step in steps} <= {layer.name for layer in profile.layers}
+    computed = steps_of_package(package.folder / "trace.json").functions.values()
+    assert {step for steps in computed for step in steps} <= {layer.name for layer in profile.layers}
     assert io == "stream" or sum(layer.macs or 0 for layer in profile.layers) == package.report["macs"]
     sums = [int(line.rpartition(" ")[2]) for line in profile.folded().splitlines()]
     assert sum(sums) == pytest.approx(profile.cycles, abs=len(sums))

@@ -15,7 +15,7 @@ from tvm_ext.profiling.core_table import core_tables
 from tvm_ext.profiling.counts import BlockCount, CallSite, RunCounts, Traffic, read_counts
 from tvm_ext.profiling.estimate_cycles import Firmware, layer_profiles, wait_cycles
 from tvm_ext.profiling.instructions import instruction
-from tvm_ext.profiling.layer_names import layer_names, steps_of_functions
+from tvm_ext.profiling.layer_names import PackageSteps, layer_names, steps_of_package
 
 CODE = {
     0x100: instruction("bl", "200 <m_conv>"),
@@ -72,12 +72,33 @@ def test_an_instruction_that_the_disassembly_lacks(cortex_m4: Platform) -> None:
         layer_profiles(counts, ["run", "conv"], FIRMWARE, core_tables()["cortex-m4"], TimeModel(platform=cortex_m4))
 
 
+FUNCTIONS = {1: "m_run", 2: "m_conv.constprop.0", 3: "memcpy", 4: "m_pool", 5: "m_rows_of_d", 6: "m_rows_of_e"}
+
+
+def sites(*targets: int) -> list[CallSite]:
+    """The run function, and calls of functions by address in the order in which they first ran."""
+    return [CallSite(site=8 * number, target=target, lowest=None) for number, target in enumerate((1, *targets))]
+
+
 def test_layers_of_one_function_are_told_apart_by_their_order() -> None:
-    calls = [CallSite(site=site, target=target, lowest=None) for site, target in ((0, 1), (8, 2), (16, 2), (24, 3))]
-    functions = {1: "m_run", 2: "m_conv.constprop.0", 3: "memcpy"}
-    assert layer_names(calls, functions, {"m_conv": ["a", "b"]}) == ["run", "a", "b", "memcpy"]
-    assert layer_names(calls, functions, {"m_conv": ["a", "b", "c"]}) == ["run", "a, b, c", "a, b, c", "memcpy"]
-    assert layer_names(calls, {1: "m_run"}, {})[3] == "0x3"
+    steps = PackageSteps(functions={"m_conv": ["a", "b"], "m_pool": ["p"]}, order=[["a"], ["p"], ["b"]])
+    assert layer_names(sites(2, 4, 3, 2), FUNCTIONS, steps) == ["run", "a", "p", "memcpy", "b"]
+    assert layer_names(sites(7), FUNCTIONS, steps) == ["run", "0x7"]
+
+
+def test_functions_that_the_compiler_folded_into_one_keep_their_steps() -> None:
+    """m_other is not in the firmware: its code is that of m_conv, which is called in its place."""
+    functions = {"m_conv": ["a"], "m_other": ["b"], "m_pool": ["p"]}
+    steps = PackageSteps(functions=functions, order=[["a"], ["p"], ["b"]])
+    assert layer_names(sites(2, 4, 2), FUNCTIONS, steps) == ["run", "a", "p", "b"]
+
+
+def test_calls_for_some_rows_at_a_time_are_one_layer() -> None:
+    """Several places of a sequence call the same functions in turn; a folded one behind it is none of them."""
+    functions = {"m_rows_of_d": ["d"], "m_rows_of_e": ["e"], "m_conv": ["a"], "m_other": ["b"]}
+    steps = PackageSteps(functions=functions, order=[["d", "e"], ["b"], ["a"]])
+    found = layer_names(sites(5, 6, 5, 6, 2, 2), FUNCTIONS, steps)
+    assert found == ["run", "d", "e", "d", "e", "b", "a"]
 
 
 @pytest.mark.parametrize(
@@ -86,13 +107,17 @@ def test_layers_of_one_function_are_told_apart_by_their_order() -> None:
 def test_a_damaged_trace_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "trace.json").write_text(text)
     with pytest.raises(BadPackage, match="does not say which steps a function computes"):
-        steps_of_functions(tmp_path / "trace.json")
+        steps_of_package(tmp_path / "trace.json")
 
 
-def test_the_trace_gives_steps_of_functions(tmp_path: Path) -> None:
-    entries = [{"is": "text", "name": ""}, {"is": "function", "name": "f", "steps": ["a", "b"]}]
+def test_the_trace_gives_steps_of_package(tmp_path: Path) -> None:
+    entries = [
+        {"is": "text", "name": ""}, {"is": "function", "name": "f", "steps": ["a", "b"]},
+        {"is": "step", "name": "s", "steps": ["a"]}, {"is": "step", "name": "b", "steps": ["b"]},
+    ]  # fmt: skip
     (tmp_path / "trace.json").write_text(json.dumps({"code": entries}))
-    assert steps_of_functions(tmp_path / "trace.json") == {"f": ["a", "b"]}
+    found = steps_of_package(tmp_path / "trace.json")
+    assert found == PackageSteps(functions={"f": ["a", "b"]}, order=[["a"], ["b"]])
 
 
 def test_a_run_that_was_not_counted(tmp_path: Path) -> None:

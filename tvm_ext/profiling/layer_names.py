@@ -1,12 +1,14 @@
 """Layers of a model as its calls are told apart: by the function that a call of the run function enters, and in order.
 
-Layers of one shape share a function; their calls then come in the order of the program's steps.
+Layers of one shape share a function, and a compiler folds functions of equal code into one; such calls come in the
+order of the program's steps.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,36 +19,65 @@ RUN = "run"
 """Name of the layer that stands for the run function's own instructions."""
 
 
-def layer_names(
-    calls: Sequence[CallSite], functions: Mapping[int, str], steps: Mapping[str, Sequence[str]]
-) -> list[str]:
-    """A name for each call, the steps it computes, joined where they cannot be told apart.
+@dataclass(frozen=True, kw_only=True)
+class PackageSteps:
+    """Kernel calls of a package. functions: those that each function computes. order: those of each step, in order."""
 
-    functions: names by address. steps: those that each function computes, in order. A call of another function, such
-    as one that copies between memories, is named for that function.
+    functions: Mapping[str, Sequence[str]] = field(default_factory=dict[str, list[str]])
+    order: Sequence[Sequence[str]] = ()
+
+    @property
+    def rows(self) -> set[str]:
+        """Calls that are repeated in turn with others: they compute some rows at a time."""
+        return {call for step in self.order if len(step) > 1 for call in step}
+
+
+def layer_names(calls: Sequence[CallSite], functions: Mapping[int, str], steps: PackageSteps) -> list[str]:
+    """A name for each call: the step that it computes, or the function, such as one that copies, that no step has.
+
+    calls: in the order in which they first ran, the run function first. functions: names by address.
     """
-    sites: dict[str, list[int]] = {}
-    for number, call in enumerate(calls):
-        sites.setdefault(_plain(functions.get(call.target, f"{call.target:#x}")), []).append(number)
-    names = [RUN] * len(calls)
-    for function, numbers in sites.items():
-        own = steps.get(function, ())
-        each = own if len(own) == len(numbers) else [", ".join(own) or function] * len(numbers)
-        for number, name in zip(numbers, each, strict=True):
-            names[number] = RUN if number == 0 else name
+    own = {name: steps.functions.get(_plain(name), ()) for name in functions.values()}
+    there = {step for computed in own.values() for step in computed}
+    rows = steps.rows
+    folded = {step for computed in steps.functions.values() for step in computed} - there - rows
+    left = [call for step in steps.order for call in step if call in there or call in folded]
+    names = [RUN]
+    last: dict[str, str] = {}
+    for call in calls[1:]:
+        function = functions.get(call.target, f"{call.target:#x}")
+        computed = own.get(function, ())
+        taken = next((step for step in left if step in computed), None)
+        if computed and left and left[0] in folded and not rows.issuperset(computed):
+            taken = left[0]
+        if taken is not None:
+            left.remove(taken)
+            last[function] = taken
+        names.append(last.get(function, function))
     return names
 
 
-def steps_of_functions(trace: Path) -> dict[str, list[str]]:
-    """Steps that each function of a package computes, by its trace. Raises BadPackage where that is damaged."""
+def steps_of_package(trace: Path) -> PackageSteps:
+    """Steps of a package, by its trace. Raises BadPackage where that is damaged."""
     try:
-        entries = json.loads(trace.read_text(encoding="utf-8"))["code"]
-        found = [(entry["name"], entry["steps"]) for entry in cast("list[Any]", entries) if entry["is"] == "function"]
-        if not all(isinstance(name, str) and all(isinstance(one, str) for one in steps) for name, steps in found):
-            raise TypeError
+        entries = cast("list[Any]", json.loads(trace.read_text(encoding="utf-8"))["code"])
+        found = {
+            kind: [
+                (_text(entry["name"]), [_text(step) for step in entry["steps"]])
+                for entry in entries
+                if entry["is"] == kind
+            ]
+            for kind in ("function", "step")
+        }
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise BadPackage(f"{trace}: does not say which steps a function computes; compile the model again.") from None
-    return {name: list(steps) for name, steps in found}
+    return PackageSteps(functions=dict(found["function"]), order=[steps for _, steps in found["step"]])
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
 
 
 def _plain(name: str) -> str:

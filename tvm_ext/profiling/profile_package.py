@@ -24,7 +24,7 @@ from tvm_ext.profiling.core_table import core_table
 from tvm_ext.profiling.counts import read_counts
 from tvm_ext.profiling.estimate_cycles import Firmware, layer_profiles
 from tvm_ext.profiling.instructions import read_disassembly
-from tvm_ext.profiling.layer_names import layer_names
+from tvm_ext.profiling.layer_names import PackageSteps, layer_names
 from tvm_ext.profiling.profile import LayerProfile, Profile
 
 _WARM_UP_RUNS = 1
@@ -36,13 +36,13 @@ _COUNTS = "counts"
 class ProfiledModel:
     """A model as its package has it. order: of a bundle, names of all its models as the firmware takes their samples.
 
-    steps: those that each function computes. report_steps: rows of the report.
+    report_steps: rows of the report.
     """
 
     elf: Path
     platform: Platform
     interface: Interface
-    steps: Mapping[str, Sequence[str]]
+    steps: PackageSteps
     report_steps: Sequence[Mapping[str, Any]]
     order: Sequence[str] = ()
 
@@ -76,10 +76,8 @@ def profile_model(subject: ProfiledModel, sample: Sample, *, time_limit_s: float
     )  # fmt: skip
 
 
-def counted_layers(
-    elf: Path, platform: Platform, folder: Path, steps: Mapping[str, Sequence[str]]
-) -> list[LayerProfile]:
-    """Layers of the run that was counted into `folder`. steps: those that each function computes.
+def counted_layers(elf: Path, platform: Platform, folder: Path, steps: PackageSteps) -> list[LayerProfile]:
+    """Layers of the run that was counted into `folder`.
 
     Raises RunFailed where none was counted, BadPlatform, MissingTool, BuildFailed.
     """
