@@ -163,6 +163,10 @@ def compile_command(
     processors: Annotated[
         str | None, typer.Option(metavar="NAME,NAME", help="Processors that may be used. Default: all.")
     ] = None,
+    hooks: Annotated[
+        bool,
+        typer.Option(help="Hooks around each layer, nothing until <MODEL>_PROFILE is defined: cycles on the device."),
+    ] = False,
     state: State = None,
     initial: Initial = None,
     hop: Annotated[
@@ -193,7 +197,7 @@ def compile_command(
             ram={name or board.activations: size for name, size in limits.items()} or None,
             memories=memories, pin=pins, keep=tuple(keep or ()), hop=hops,
             hop_axis=hop_axes, objective=objective, group=group,
-            processors=tuple(processors.split(",")) if processors else None,
+            processors=tuple(processors.split(",")) if processors else None, hooks=hooks,
         )  # fmt: skip
         check_output(output)
         from tvm_ext.core.files.arrays import read_arrays
