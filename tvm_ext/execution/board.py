@@ -22,7 +22,8 @@ from tvm_ext.core.errors import BadInput, RunFailed
 from tvm_ext.core.platform import Board, Platform
 from tvm_ext.core.processes.process import allowed_seconds, run_program
 from tvm_ext.core.toolchain import find_program
-from tvm_ext.execution.count_instructions import plugin_arguments, quoted, shared_run
+from tvm_ext.execution.count_instructions import plugin_arguments, shared_run
+from tvm_ext.execution.qemu_plugin import quoted
 from tvm_ext.execution.samples import Sample, check_inputs
 from tvm_ext.frontends.shapes import ModelNotice
 

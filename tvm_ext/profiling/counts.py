@@ -1,4 +1,4 @@
-"""What the plugin counted in one run: calls of the run function, and of each block of code its executions there."""
+"""Counts of one run, as the plugin wrote them: calls of the run function, executions of each block of code in each."""
 
 from __future__ import annotations
 

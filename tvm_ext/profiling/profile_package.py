@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import as_file, files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,11 +13,11 @@ import numpy as np
 from codegen_c.emit.firmware import stack_range
 from codegen_c.program.interface import Interface
 from tvm_ext.core.errors import RunFailed
-from tvm_ext.core.platform import HOST_TOOLCHAIN, Platform
+from tvm_ext.core.platform import Platform
 from tvm_ext.core.time_model import TimeModel
-from tvm_ext.core.toolchain import compile_objects, disassembly, function_ranges, shared_library
-from tvm_ext.execution.count_instructions import quoted
+from tvm_ext.core.toolchain import disassembly, function_ranges
 from tvm_ext.execution.counted_run import run_counted
+from tvm_ext.execution.qemu_plugin import compiled_plugin, quoted
 from tvm_ext.execution.samples import Sample
 from tvm_ext.profiling.core_table import core_table
 from tvm_ext.profiling.counts import read_counts
@@ -93,18 +92,21 @@ def counted_layers(elf: Path, platform: Platform, folder: Path, steps: PackageSt
 
 
 def noise(interface: Interface) -> dict[str, np.ndarray]:
-    """Inputs that are the same each time: integers of the whole range, normal floats."""
+    """Inputs that are the same each time: normal floats, quantized integers of the whole range, others of 0 to 2.
+
+    Integers that are not quantized may be indices.
+    """
     generator = np.random.default_rng(0)
     found: dict[str, np.ndarray] = {}
     for port in interface.inputs:
         dtype = np.dtype(port.dtype)
-        if dtype.kind in "iu":
+        if dtype.kind == "f":
+            found[port.source] = generator.standard_normal(port.shape).astype(dtype)
+        elif port.quantization is None:
+            found[port.source] = generator.integers(0, 2 if dtype.kind == "b" else 3, port.shape).astype(dtype)
+        else:
             limits = np.iinfo(dtype)
             found[port.source] = generator.integers(limits.min, limits.max, port.shape, dtype, endpoint=True)
-        elif dtype.kind == "b":
-            found[port.source] = generator.integers(0, 2, port.shape).astype(dtype)
-        else:
-            found[port.source] = generator.standard_normal(port.shape).astype(dtype)
     return found
 
 
@@ -113,9 +115,7 @@ def plugin_arguments(elf: Path, platform: Platform, run: str, folder: Path, *, s
 
     Raises RunFailed where the firmware has no such function, BadPlatform, MissingTool, BuildFailed.
     """
-    with as_file(files("tvm_ext.profiling") / "profile_plugin.c") as source:
-        objects = compile_objects([source], folder, HOST_TOOLCHAIN, flags=["-fPIC"])
-    plugin = shared_library(objects, folder / "profile_plugin.so", HOST_TOOLCHAIN)
+    plugin = compiled_plugin("tvm_ext.profiling", "profile_plugin", folder)
     found = [(begin, end) for name, begin, end in function_ranges(elf, platform.toolchain) if name == run]
     if not found:
         raise RunFailed(f"{elf.name} has no function {run}; compile the model again.")
