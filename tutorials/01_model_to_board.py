@@ -103,8 +103,8 @@ else:
 # ## Where the time goes
 #
 # A profile counts instructions and memory accesses of each layer in QEMU, and estimates cycles by a table of the core.
-# `tvm-ext profile FOLDER` prints it and writes a page with a flame graph; `docs/profile.md` says how to measure the same
-# layers on a device.
+# `tvm-ext profile FOLDER` prints it and writes a page with a flame graph; `docs/profile.md` says how to measure the
+# same layers on a device.
 
 # %%
 if has_board:

@@ -12,9 +12,11 @@ from typer.testing import CliRunner
 from codegen_c.emit.firmware import board_files, qemu_arguments
 from tests.support.onnx_models import SMALL_MODELS
 from tests.support.packages import Packages, sample
+from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions
 from tvm_ext.cli import app
 from tvm_ext.core.errors import RunFailed
+from tvm_ext.core.options import Io
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects, find_program, link_elf
 from tvm_ext.profiling.layer_names import PackageSteps, steps_of_package
@@ -96,10 +98,17 @@ def test_a_hardware_loop_of_vectors_on_a_cortex_m55(tmp_path: Path) -> None:
 
 
 @pytest.mark.board
-@pytest.mark.parametrize("io", ["arena", "stream"])
-def test_sums_of_a_profile_are_those_of_a_run(packages: Packages, io: str) -> None:
+@pytest.mark.parametrize(
+    "where",
+    some_of(
+        [("cortex_m4", "arena"), ("cortex_m4", "stream")],
+        sweep=[(name, "arena") for name in ("cortex_m33", "cortex_m7", "cortex_m7_psram", "cortex_m55", "always_on")],
+    ),
+)
+def test_sums_of_a_profile_are_those_of_a_run(packages: Packages, where: tuple[str, Io]) -> None:
     """All instructions, and the stack; every layer has a name of the report, or of a function."""
-    package = packages.small("branches", SMALL_MODELS["branches"], "cortex_m4", BuildOptions(io=io, verify=()))
+    platform, io = where
+    package = packages.small("branches", SMALL_MODELS["branches"], platform, BuildOptions(io=io, verify=()))
     inputs = sample(package)
     profile, counted = package.profile(inputs), package.run_board([inputs])
     assert profile.num_instructions == counted.instructions

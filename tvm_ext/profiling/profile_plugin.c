@@ -1,7 +1,7 @@
 /* A plugin of QEMU's: executed instructions, branches taken and memory accesses of one run, by layer and block of code.
 
-   A layer is a call that the run function makes: what runs from there until control is back in the run function, callees
-   included. Layer 0 is the run function itself. When the run ends, the file `out` is written:
+   A layer is a call that the run function makes: what runs from there until control is back in the run function,
+   callees included. Layer 0 is the run function itself. When the run ends, the file `out` is written:
 
        T address                                 top of the stack: the run function stores below it
        L layer site target lowest                a call: address behind it, function called, lowest address stored
@@ -15,8 +15,8 @@
                                                  the same word of the bus are one transaction; one that does not go
                                                  on where the last one to this memory ended begins a burst.
 
-   Arguments: out=PATH run=BEGIN-END skip=COUNT bus=BYTES stack=BEGIN-END memory=BEGIN-END, the last any number of times.
-   skip: runs to let pass before the one that is counted. */
+   Arguments: out=PATH run=BEGIN-END skip=COUNT bus=BYTES stack=BEGIN-END memory=BEGIN-END, the last any number of
+   times. skip: runs to let pass before the one that is counted. */
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,38 +25,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "profile_counts.h"
 #include "qemu_plugin.h"
 
-#define MOST_MEMORIES 16
 #define READ_AND_WRITE 3
-
-typedef struct {
-    uint64_t begin;
-    uint64_t end;
-} range;
-
-typedef struct {
-    uint64_t transactions;
-    uint64_t bursts;
-    uint64_t bytes;
-} traffic;
-
-/* Executions and accesses of a block in a layer. */
-typedef struct {
-    uint64_t executed;
-    uint64_t taken;
-    traffic of[MOST_MEMORIES + 1][2];
-} tally;
-
-typedef struct block {
-    struct block *next;
-    uint64_t begin;
-    uint64_t end;
-    size_t count;
-    uint64_t *addresses;
-    tally **by_layer;
-    size_t num_layers;
-} block;
 
 typedef struct {
     block *inside;
@@ -95,30 +67,6 @@ static uint64_t last_execution;
 static uint64_t last_address;
 static uint64_t ends[MOST_MEMORIES + 1];
 
-static void *grown(void *old, size_t bytes)
-{
-    void *const memory = realloc(old, bytes);
-    if (memory == NULL) {
-        (void)fprintf(stderr, "profile_plugin: out of memory\n");
-        exit(1);
-    }
-    return memory;
-}
-
-static tally *tally_of(block *one, size_t index)
-{
-    if (index >= one->num_layers) {
-        one->by_layer = grown(one->by_layer, (index + 1u) * sizeof *one->by_layer);
-        memset(&one->by_layer[one->num_layers], 0, (index + 1u - one->num_layers) * sizeof *one->by_layer);
-        one->num_layers = index + 1u;
-    }
-    if (one->by_layer[index] == NULL) {
-        one->by_layer[index] = grown(NULL, sizeof **one->by_layer);
-        memset(one->by_layer[index], 0, sizeof **one->by_layer);
-    }
-    return one->by_layer[index];
-}
-
 static size_t layer_of(uint64_t site, uint64_t target)
 {
     for (size_t i = 0u; i < num_layers; i++) {
@@ -129,20 +77,6 @@ static size_t layer_of(uint64_t site, uint64_t target)
     layers = grown(layers, (num_layers + 1u) * sizeof *layers);
     layers[num_layers] = (layer){.site = site, .target = target, .lowest = UINT64_MAX};
     return num_layers++;
-}
-
-static void write_tally(FILE *file, size_t number, size_t index, const tally *found)
-{
-    (void)fprintf(file, "E %zu %zu %" PRIu64 " %" PRIu64 "\n", number, index, found->executed, found->taken);
-    for (size_t m = 0u; m <= num_memories; m++) {
-        for (size_t is_store = 0u; is_store < 2u; is_store++) {
-            const traffic *const moved = &found->of[m][is_store];
-            if (moved->bytes != 0u) {
-                (void)fprintf(file, "M %zu %zu %zu %zu %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", number, index, m,
-                              is_store, moved->transactions, moved->bursts, moved->bytes);
-            }
-        }
-    }
 }
 
 static void write_profile(void)
@@ -169,7 +103,7 @@ static void write_profile(void)
         (void)fprintf(file, "\n");
         for (size_t i = 0u; i < one->num_layers; i++) {
             if (one->by_layer[i] != NULL) {
-                write_tally(file, number, i, one->by_layer[i]);
+                write_tally(file, number, i, num_memories, one->by_layer[i]);
             }
         }
         number++;
