@@ -98,3 +98,18 @@ if has_board:
     np.testing.assert_allclose(on_board, on_host, rtol=0, atol=1e-5)
 else:
     print("Not run on the board: no cross compiler or no QEMU; `make boards` installs both.")
+
+# %% [markdown]
+# ## Where the time goes
+#
+# A profile counts instructions and memory accesses of each layer in QEMU, and estimates cycles by a table of the core.
+# `tvm-ext profile FOLDER` prints it and writes a page with a flame graph; `docs/profile.md` says how to measure the
+# same layers on a device.
+
+# %%
+if has_board:
+    profile = package.profile({"image": image})
+    for layer in profile.layers:
+        share = layer.cycles / profile.cycles
+        print(f"{layer.name:30} {layer.num_instructions:8,} instructions, {layer.cycles:8,.0f} cycles, {share:.1%}")
+    assert profile.num_instructions == package.run_board([{"image": image}]).instructions

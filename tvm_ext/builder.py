@@ -36,7 +36,7 @@ from tvm_ext.execution.board import QemuResult, board_seconds, run_qemu
 from tvm_ext.execution.host_model import HostModel
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.image import Image, make_image, run_image
-from tvm_ext.package import Package
+from tvm_ext.package import TRACE_FILE, Package
 from tvm_ext.report.report import make_report
 from tvm_ext.services.choose import opened_services
 from tvm_ext.subject import Subject, host_outputs, judged, make_subject, steps_of, vectors_of
@@ -44,7 +44,6 @@ from tvm_ext.verification.verify_inputs import VerifyInputs
 
 Progress = Callable[[str], None]
 Sample = Mapping[str, np.ndarray]
-TRACE_FILE = "trace.json"
 
 
 def build(

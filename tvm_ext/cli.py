@@ -1,4 +1,4 @@
-"""The command line: `tvm-ext compile | bundle | run | pareto | sweep | report | platforms`.
+"""The command line: `tvm-ext compile | bundle | run | profile | pareto | sweep | report | platforms`.
 
 Results go to stdout, as tables or with `--json` as one JSON value; progress and errors go to stderr. A command imports
 what it needs: `--help` and `platforms` wait for no tvm, numpy or pydantic.
@@ -45,10 +45,11 @@ from tvm_ext.command_line.option_types import (
     State,
     Verify,
 )
+from tvm_ext.command_line.packages import package_of
 from tvm_ext.command_line.pareto_command import pareto_command
+from tvm_ext.command_line.profile_command import profile_command
 from tvm_ext.command_line.show import errors_shown, print_json, show_report, stderr, stdout
 from tvm_ext.command_line.sweep_command import sweep_command
-from tvm_ext.core.errors import BadInput
 from tvm_ext.core.files.output_folder import check_output
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.objectives import Grouping, Objective
@@ -162,6 +163,10 @@ def compile_command(
     processors: Annotated[
         str | None, typer.Option(metavar="NAME,NAME", help="Processors that may be used. Default: all.")
     ] = None,
+    hooks: Annotated[
+        bool,
+        typer.Option(help="Hooks around each layer, nothing until <MODEL>_PROFILE is defined: cycles on the device."),
+    ] = False,
     state: State = None,
     initial: Initial = None,
     hop: Annotated[
@@ -192,7 +197,7 @@ def compile_command(
             ram={name or board.activations: size for name, size in limits.items()} or None,
             memories=memories, pin=pins, keep=tuple(keep or ()), hop=hops,
             hop_axis=hop_axes, objective=objective, group=group,
-            processors=tuple(processors.split(",")) if processors else None,
+            processors=tuple(processors.split(",")) if processors else None, hooks=hooks,
         )  # fmt: skip
         check_output(output)
         from tvm_ext.core.files.arrays import read_arrays
@@ -249,7 +254,7 @@ def run_command(
         from tvm_ext.command_line.result_file import check_result_file, write_result_file
         from tvm_ext.core.files.arrays import read_arrays
 
-        package = tvm_ext.Package.load(folder) if model is None else _bundled(folder, model)
+        package = package_of(folder, model)
         check_result_file(outputs)
         arrays = read_arrays(inputs)
         with stderr.status(f"Running on {on}"):
@@ -264,6 +269,7 @@ def run_command(
         stdout.print(f"written to {outputs}", highlight=False, markup=False)
 
 
+app.command("profile")(profile_command)
 app.command("pareto")(pareto_command)
 app.command("sweep")(sweep_command)
 
@@ -289,11 +295,3 @@ def platforms_command(as_json: AsJson = False, debug: Debug = False) -> None:
         from tvm_ext.report.listings import platform_table
 
         stdout.print(platform_table(shipped_tables()))
-
-
-def _bundled(folder: Path, model: str) -> tvm_ext.Package:
-    """A model of a bundle. Raises BadPackage, and BadInput for a name that is none of its models'."""
-    models = tvm_ext.BundlePackage.load(folder).models
-    if model not in models:
-        raise BadInput(f"--model {model}: is no model of {folder}; there are {', '.join(models)}.")
-    return models[model]

@@ -16,10 +16,14 @@ from tvm_ext.execution.board import QemuResult, board_seconds, run_qemu
 from tvm_ext.execution.bundle_runner import run_bundle_on_board
 from tvm_ext.execution.host_model import HostModel, run_host
 from tvm_ext.execution.samples import Sample
+from tvm_ext.profiling.layer_names import steps_of_package
+from tvm_ext.profiling.profile import Profile
+from tvm_ext.profiling.profile_package import ProfiledModel, noise, profile_model
 from tvm_ext.report.interface import bundle_names, check_header, firmware_of, interface_of, modelled_instructions
 from tvm_ext.report.read_report import read_report
 
 PLATFORM_FILE = "platform.json"
+TRACE_FILE = "trace.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,12 +104,7 @@ class Package:
 
         A model with states begins reset, and carries them from sample to sample.
         """
-        elf = firmware_of(self.folder, self.report)
-        if elf is None:
-            raise RunFailed(
-                f"{self.folder}: has no firmware: {self.report['platform']} has no board, or its tools were missing "
-                "when the package was built."
-            )
+        elf = self._firmware()
         limit = board_seconds(modelled_instructions(self.report), len(samples))
         bundle, interface = bundle_names(self.report), self.interface
         if bundle is None:
@@ -115,6 +114,31 @@ class Package:
             time_limit_s=limit,
         )  # fmt: skip
         return found[interface.model]
+
+    def profile(self, inputs: Sample | None = None) -> Profile:
+        """Instructions, estimated cycles, memory traffic and stack of each layer, by one run on the board in QEMU.
+
+        inputs: as `run` takes them; noise by default. Raises RunFailed (no firmware, no board, several processors),
+        BadPlatform (no table of cycles for the core), BadInput, BadPackage, MissingTool, BuildFailed.
+        """
+        elf = self._firmware()
+        bundle, interface = bundle_names(self.report), self.interface
+        trace = self.folder / (f"{interface.model}_{TRACE_FILE}" if bundle else TRACE_FILE)
+        subject = ProfiledModel(
+            elf=elf, platform=self.platform, interface=interface, steps=steps_of_package(trace),
+            report_steps=self.report["steps"], order=bundle.models if bundle else (),
+        )  # fmt: skip
+        limit = board_seconds(modelled_instructions(self.report), 1)
+        return profile_model(subject, noise(interface) if inputs is None else inputs, time_limit_s=limit)
+
+    def _firmware(self) -> Path:
+        elf = firmware_of(self.folder, self.report)
+        if elf is None:
+            raise RunFailed(
+                f"{self.folder}: has no firmware: {self.report['platform']} has no board, or its tools were missing "
+                "when the package was built."
+            )
+        return elf
 
     @property
     def _beside(self) -> tuple[str, ...]:

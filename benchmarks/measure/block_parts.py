@@ -16,6 +16,8 @@ NAMES = {
     "mobilenet_v2_035_144": "MobileNetV2 0.35, 144 x 144",
     "mobilenet_v2_100_224": "MobileNetV2 1.0, 224 x 224",
     "mcunet_320k": "MCUNet-320K, 176 x 176",
+    "mcunet_5fps_vww": "MCUNet-5fps, 80 x 80",
+    "autoencoder": "Autoencoder",
     "mlp_64_4096": "Perceptron 64-4096-64",
     "ffn_16_128_512": "Transformer's feed-forward, 16 tokens, 128-512-128",
     "gated_unet_16": "U-Net",

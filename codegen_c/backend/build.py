@@ -189,6 +189,7 @@ def compile_region(
         context_bytes=context_bytes(plan) if options.context == "caller" else 0,
         servers=servers,
         in_flight=parallel.in_flight if parallel else 1,
+        has_hooks=options.hooks,
     )
     used_bytes = {arena.inside: plan.bytes_in(arena.inside) for arena in plan.arenas}
     used_bytes[platform.weights] = used_bytes.get(platform.weights, 0) + program.weights_bytes

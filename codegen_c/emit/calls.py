@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from textwrap import wrap
 
 from codegen_c.arena.memory_plan import MemoryPlan, scratch_name
@@ -33,7 +33,7 @@ class Calls:
     """Writes calls as C, from the places of their operands and the names of their functions.
 
     row_names: of the functions that are given rows alone (`row_functions`), by call. under_way: number of the last
-    transfer that a DMA may still be at; None where it is at none.
+    transfer that a DMA may still be at; None where it is at none. layers: numbers of the calls with hooks around them.
     """
 
     program: Program
@@ -44,6 +44,7 @@ class Calls:
     row_names: Mapping[str, str]
     under_way: int | None = None
     sharing: Sharing = ALONE
+    layers: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @property
     def model(self) -> str:

@@ -109,6 +109,22 @@ def qemu_arguments(board: Board, *, shift: int | None) -> list[str]:
     return ["-M", board.qemu_machine, *no_devices, *clock]
 
 
+def stack_range(platform: Platform, number: int = 0) -> tuple[int, int]:
+    """Addresses [begin, end) of the stack of a processor: behind the last of all memory for data lies the first one's.
+
+    The platform must have a board.
+    """
+    board = _board(platform)
+    data = platform.memory(board.data_memory)
+    assert data.address is not None, "a checked platform with a board has addresses"
+    end = data.address + data.capacity_bytes - number * _stack_bytes(board)
+    return end - _stack_bytes(board), end
+
+
+def _stack_bytes(board: Board) -> int:
+    return -(-board.stack_bytes // 8) * 8
+
+
 def _board(platform: Platform) -> Board:
     if platform.board is None:
         raise BadPlatform(f"platform {platform.name} has no [board] table; firmware needs one.")
@@ -157,7 +173,7 @@ def _linker_script(platform: Platform, board: Board, others: Sequence[str]) -> s
 
 def _regions(platform: Platform, board: Board, others: Sequence[str]) -> list[dict[str, object]]:
     """The memories, the stacks of all processors cut off the end of the data memory."""
-    stack_bytes = -(-board.stack_bytes // 8) * 8
+    stack_bytes = _stack_bytes(board)
     stacks = ["STACK", *(f"STACK_{name}" for name in others)]
     data = platform.memory(board.data_memory)
     if len(stacks) * stack_bytes >= data.capacity_bytes:
@@ -165,7 +181,6 @@ def _regions(platform: Platform, board: Board, others: Sequence[str]) -> list[di
             f"board.stack_bytes = {board.stack_bytes}: does not fit into {data.name} of {data.capacity_bytes} B"
             f"{f' {len(stacks)} times' if others else ''}."
         )
-    assert data.address is not None, "a checked platform with a board has addresses"
     regions: list[dict[str, object]] = []
     for memory in platform.memories:
         reserved = len(stacks) * stack_bytes if memory.name == data.name else 0
@@ -178,7 +193,7 @@ def _regions(platform: Platform, board: Board, others: Sequence[str]) -> list[di
             }
         )
     for number, name in enumerate(stacks):
-        address = data.address + data.capacity_bytes - (number + 1) * stack_bytes
+        address, _ = stack_range(platform, number)
         regions.append({"name": name, "access": "rw", "address": address, "bytes": stack_bytes})
     return regions
 

@@ -12,7 +12,8 @@ CONTEXT_NAMES = frozenset({"context", "context_bytes", "context_alignment", INST
 
 RESERVED = frozenset(
     {
-        "run", "after_step", "bytes", "i", "io", "row", "status", "reset", "not_reset", "not_ready", "state_bytes",
+        "run", "after_step", "bytes", "i", "io", "row", "status", "reset", "not_reset", "not_ready", "profile",
+        "profile_begin", "profile_end", "profile_layer", "profile_start", "profile_start_dwt", "state_bytes",
         "state_place", "warm_up_runs",
     }
 )  # fmt: skip

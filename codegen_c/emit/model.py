@@ -19,6 +19,7 @@ from codegen_c.emit.layers import function_comment
 from codegen_c.emit.lists import WrittenList, whole_list
 from codegen_c.emit.memory import arena_pointer, instance_pointer
 from codegen_c.emit.pieces import Piece
+from codegen_c.emit.profile import hooked, profile_definition, profile_header, profiled_layers
 from codegen_c.emit.row_functions import row_function_names, row_functions
 from codegen_c.emit.run_states import run_begins, run_ends
 from codegen_c.emit.sequence import sequence_lines
@@ -27,6 +28,7 @@ from codegen_c.emit.stream import streamed
 from codegen_c.emit.user_headers import user_headers
 from codegen_c.program.interface import Interface
 from codegen_c.program.program import (
+    Call,
     DriverWait,
     KernelCall,
     Loop,
@@ -69,6 +71,7 @@ def model_pieces(
     ]
     includes += [f'#include "{name}"' for name in user_headers(program)]
     includes += [f'#include "{name}"' for name in dict.fromkeys(one.header for one in drivers_of(program).values())]
+    includes += [f'#include "{profile_header(model)}"'] if interface.has_hooks else []
     if sharing.arenas:
         includes.insert(1, f'#include "{sharing.bundle}_memory.h"')
     if any(call.implementation.function in sharing.functions for call in program.kernel_calls()):
@@ -84,11 +87,13 @@ def model_pieces(
         "\n".join(includes),
         "",
         *([f"extern {hook}", hook, ""] if hook else []),
+        *([profile_definition(model)] if interface.has_hooks and (not lists or any(o.begins for o in lists)) else []),
     ]
     ports = {port.name: port for port in (*interface.inputs, *interface.outputs)}
     written = Calls(
         program=program, plan=plan, interface=interface, names=names, ports=ports,
         row_names={} if interface.is_pipeline else row_function_names(program), sharing=sharing,
+        layers=profiled_layers(program) if interface.has_hooks else {},
     )  # fmt: skip
     listed = lists or [whole_list(program, interface)]
     runs = [piece for one in listed for piece in _run(written, interface, one, after_step)]
@@ -208,10 +213,19 @@ def _under_way(step: Step, before: int | None) -> int | None:
 
 def _step(written: Calls, step: Step) -> list[str]:
     if isinstance(step, Loop):
-        body = [line for inner in step.body for line in written.lines(inner, step.name)]
+        body = [line for inner in step.body for line in _timed(written, inner, step.name)]
         if step.count == 1:
             return [f"/* {len(step.body)} calls that do not depend on each other. */", *body]
         return [f"for (int32_t i = 0; i < {step.count}; ++i) {{", block(body), "}"]
     if isinstance(step, RowSteps):
-        return sequence_lines(step, lambda call, rows: written.row_lines(call, step.name, rows))
-    return written.lines(step, step.name)
+        return sequence_lines(
+            step,
+            lambda call, rows: hooked(call, written.row_lines(call, step.name, rows), written.layers, written.model),
+        )
+    return _timed(written, step, step.name)
+
+
+def _timed(written: Calls, call: Call, step_name: str) -> list[str]:
+    """Lines of a call, between hooks where it has any."""
+    lines = written.lines(call, step_name)
+    return hooked(call, lines, written.layers, written.model) if isinstance(call, KernelCall) else lines

@@ -13,6 +13,7 @@ from codegen_c.emit.memory import emit_memory
 from codegen_c.emit.model import DMA_HEADER, headers
 from codegen_c.emit.offload import emit_offload, runtime_headers
 from codegen_c.emit.pieces import Piece, joined
+from codegen_c.emit.profile import emit_profile
 from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.signals import SIGNAL_HEADER, emit_signals
 from codegen_c.emit.state import emit_state
@@ -59,6 +60,7 @@ def emit_sources(
         f"{model}.h": emit_header(interface, origin),
         **{file: joined(pieces) for file, pieces in layers.items()},
         **(emit_signals(parallel, plan, interface, origin, platform) if parallel else {}),
+        **emit_profile(program, interface, origin),
         **emit_offload(program, model, origin, platform),
         **emit_memory(program, plan, interface, origin, platform, sharing.arenas, sharing.bundle, _copies(parallel)),
         **emit_state(program, plan, interface, origin, sharing.arenas, sharing.bundle),

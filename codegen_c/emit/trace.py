@@ -39,8 +39,8 @@ def emit_trace(
     `nodes`: each with what became of it: `code` (functions, steps, and lines [begin, end) of files), or, where it has
     none of its own, `constant` (computed when compiled), `folded` (part of others, or only another view of a tensor) or
     `unused` (no output depends on it), with `into`, the nearest operators that have code.
-    `code`: every line of the files. `nodes` names the operators that lines compute, `serves` those for which lines only
-    move elements.
+    `code`: every line of the files. `steps` names the calls of the program that lines are for, `nodes` the operators
+    that they compute, `serves` those for which they only move elements.
     """
     files = {
         **layer_pieces(program, plan, interface, origin, platform, sharing, parallel),
@@ -130,6 +130,7 @@ def _code(file: str, pieces: Sequence[Piece], owners: _Owners) -> list[dict[str,
             "lines": [begin, end],
             "is": piece.kind,
             "name": piece.name,
+            "steps": list(piece.steps),
             "nodes": list(dict.fromkeys(node for step in piece.steps for node in owners.nodes[step])),
             "serves": list(dict.fromkeys(node for step in piece.steps for node in owners.serves.get(step, ()))),
         }

@@ -87,6 +87,7 @@ class Interface:
     servers: processors beside the caller's, each of which runs its part of a run in `void <model>_serve_<name>(void)`.
     in_flight: inputs that a pipeline works on at once, by `int32_t <model>_put(...)`, of the same arguments as `run`,
     and `int32_t <model>_take(void)`; 1 where there are neither.
+    has_hooks: whether `<model>_profile.h` has hooks around its layers.
     """
 
     model: str
@@ -99,6 +100,7 @@ class Interface:
     context_bytes: int = 0
     servers: tuple[str, ...] = ()
     in_flight: int = 1
+    has_hooks: bool = False
 
     @property
     def is_pipeline(self) -> bool:

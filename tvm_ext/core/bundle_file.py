@@ -57,6 +57,7 @@ class BundledOptions:
     ram: Count | dict[str, Count] | None = None
     least_scratch: bool = False
     least_flash: bool = False
+    hooks: bool = False
     guide: Guide = "learned"
     memories: Memories = "all"
     pin: dict[str, Count] | None = None

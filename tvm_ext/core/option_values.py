@@ -71,5 +71,6 @@ _TYPES: dict[str, tuple[Callable[[object], bool], str]] = {
     "min_snr_db": (is_number, "a number"),
     "least_scratch": (_is_truth, "True or False"),
     "least_flash": (_is_truth, "True or False"),
+    "hooks": (_is_truth, "True or False"),
     "image": (_is_truth, "True or False"),
 }

@@ -95,6 +95,8 @@ class BuildOptions:
     group: operators that stay on one processor together: all that the same processors can run (`support`), whole
         branches (`branches`), what fits the fastest memory (`volume`), or `none`.
     processors: those that may be used; None for all. The first one of the platform always is.
+    hooks: put hooks around each layer's call, which `<model>_profile.h` makes nothing of until `<MODEL>_PROFILE` is
+        defined: then they count the cycles of each layer on the device.
     min_snr_db: of a model quantized here, the ratio of signal to noise every output has to reach on the
         calibration data; operators that lose too much stay float until it does.
     """
@@ -123,6 +125,7 @@ class BuildOptions:
     objective: Objective = "makespan"
     group: Grouping = "none"
     processors: tuple[str, ...] | None = None
+    hooks: bool = False
 
     def __post_init__(self) -> None:
         for key, allowed in _CHOICES.items():

@@ -164,9 +164,13 @@ def link_elf(
     return _made(elf, compiler[0])
 
 
-def disassembly(elf: Path, toolchain: Toolchain) -> str:
-    """Instructions of an ELF as objdump prints them, without their bytes. Raises MissingTool, BuildFailed."""
-    command = [find_program(f"{toolchain.prefix}objdump"), "-d", "--no-show-raw-insn", str(elf.resolve())]
+def disassembly(elf: Path, toolchain: Toolchain, *, machine: str = "") -> str:
+    """Instructions of an ELF as objdump prints them, without their bytes. Raises MissingTool, BuildFailed.
+
+    machine: name of the architecture, where the ELF does not tell: vector instructions else look like a coprocessor's.
+    """
+    chosen = ["-m", machine] if machine else []
+    command = [find_program(f"{toolchain.prefix}objdump"), "-d", "--no-show-raw-insn", *chosen, str(elf.resolve())]
     return _run(command, elf.parent, reads=[elf])
 
 

@@ -23,6 +23,7 @@ from tvm_ext.core.platform import Board, Platform
 from tvm_ext.core.processes.process import allowed_seconds, run_program
 from tvm_ext.core.toolchain import find_program
 from tvm_ext.execution.count_instructions import plugin_arguments, shared_run
+from tvm_ext.execution.qemu_plugin import quoted
 from tvm_ext.execution.samples import Sample, check_inputs
 from tvm_ext.frontends.shapes import ModelNotice
 
@@ -113,11 +114,11 @@ def booted(
         (folder / "in.bin").write_bytes(came)
         emulator, shift = startup_of(platform).emulator, instruction_shift(platform.board)
         seconds = allowed_seconds(time_limit_s)
-        fine = _boot(elf, emulator, platform.board, shift, folder, seconds, prefixes, placed)
+        fine = boot(elf, emulator, platform.board, shift, folder, seconds, prefixes, placed)
         written = folder / "out.bin"
         data = written.read_bytes() if written.is_file() else b""
         wrapped = any(fields["wrapped"] for fields in fine)
-        coarse = _boot(elf, emulator, platform.board, 0, folder, seconds, prefixes, placed) if wrapped else fine
+        coarse = boot(elf, emulator, platform.board, 0, folder, seconds, prefixes, placed) if wrapped else fine
     return list(zip(fine, coarse, strict=True)), data
 
 
@@ -154,7 +155,7 @@ def _run_shared(
         emulator, seconds = startup_of(platform).emulator, allowed_seconds(time_limit_s)
         counting = plugin_arguments(elf, platform, interface, folder) if parallel else []
         try:
-            (fields,) = _boot(elf, emulator, platform.board, None, folder, seconds, [""], None, counting)
+            (fields,) = boot(elf, emulator, platform.board, None, folder, seconds, [""], None, counting)
         except RunFailed as error:
             if not counting:
                 raise
@@ -164,7 +165,7 @@ def _run_shared(
                 f"that counts those of several processors: {str(error).splitlines()[0]}",
                 ModelNotice, stacklevel=3,
             )  # fmt: skip
-            (fields,) = _boot(elf, emulator, platform.board, None, folder, seconds, [""], None)
+            (fields,) = boot(elf, emulator, platform.board, None, folder, seconds, [""], None)
         data = (folder / "out.bin").read_bytes()
         shared = shared_run(folder, platform, parallel) if parallel and counting else None
     return QemuResult(
@@ -175,9 +176,8 @@ def _run_shared(
 
 
 def qemu_loads(placed: Placed) -> list[str]:
-    """QEMU's arguments that put a file into memory. QEMU reads two commas as one."""
-    path = str(placed.file.resolve()).replace(",", ",,")
-    return ["-device", f"loader,file={path},addr={placed.address:#x},force-raw=on"]
+    """QEMU's arguments that put a file into memory."""
+    return ["-device", f"loader,file={quoted(placed.file)},addr={placed.address:#x},force-raw=on"]
 
 
 def board_seconds(modelled_instructions: int, num_samples: int) -> float:
@@ -204,7 +204,7 @@ def unwrap_instructions(fine: Mapping[str, int], coarse: Mapping[str, int], boar
     return instructions(fine["ticks"] + (wraps << 32)) - instructions(fine["empty_ticks"]) + EMPTY_INSTRUCTIONS
 
 
-def _boot(
+def boot(
     elf: Path,
     emulator: str,
     board: Board,
@@ -215,7 +215,10 @@ def _boot(
     placed: Placed | None,
     more: Sequence[str] = (),
 ) -> list[Fields]:
-    """One start of the board over `folder/in.bin`; the fields of each of its report lines."""
+    """One start of the board over `folder/in.bin`; the fields of each of its report lines. Raises as `run_qemu` does.
+
+    shift: as `qemu_arguments` takes it. more: arguments of QEMU's.
+    """
     words = "".join(f",arg={word}" for word in ("run", "in.bin", "out.bin", *([hex(placed.address)] if placed else [])))
     command = [
         find_program(emulator), *qemu_arguments(board, shift=shift),

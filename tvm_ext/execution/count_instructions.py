@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.resources import as_file, files
 from pathlib import Path
 
 from codegen_c.program.interface import Interface
@@ -13,8 +12,9 @@ from codegen_c.program.interval import MEASURED_INPUTS, replayed_interval, succe
 from codegen_c.program.makespan import ListCounts, SharedRun, replayed
 from codegen_c.program.parallel import Entry, ParallelProgram, RunStep
 from tvm_ext.core.errors import BuildFailed, MissingTool
-from tvm_ext.core.platform import HOST_TOOLCHAIN, Platform
-from tvm_ext.core.toolchain import compile_objects, function_ranges, shared_library
+from tvm_ext.core.platform import Platform
+from tvm_ext.core.toolchain import function_ranges
+from tvm_ext.execution.qemu_plugin import compiled_plugin, quoted
 
 _EVENTS = "events"
 _MEASURED_RUN = 1
@@ -24,9 +24,7 @@ _MEASURED_RUN = 1
 def plugin_arguments(elf: Path, platform: Platform, interface: Interface, folder: Path) -> list[str]:
     """QEMU's arguments that count into files in `folder`; none where this machine cannot build the plugin."""
     try:
-        with as_file(files("tvm_ext.execution") / "count_plugin.c") as source:
-            objects = compile_objects([source], folder, HOST_TOOLCHAIN, flags=["-fPIC"])
-        plugin = shared_library(objects, folder / "count_plugin.so", HOST_TOOLCHAIN)
+        plugin = compiled_plugin("tvm_ext.execution", "count_plugin", folder)
     except (MissingTool, BuildFailed):
         return []
     places: dict[str, list[str]] = {"run": [], "notify": [], "await": []}
@@ -36,7 +34,7 @@ def plugin_arguments(elf: Path, platform: Platform, interface: Interface, folder
         elif found := re.fullmatch(r"tvm_ext_(notify|await)", name):
             places[found[1]].append(f"{begin:x}-{end:x}")
     words = [f"{key}={text}" for key, texts in places.items() for text in texts]
-    return ["-plugin", ",".join([f"file={_quoted(plugin)}", f"out={_quoted(folder / _EVENTS)}", *words])]
+    return ["-plugin", ",".join([f"file={quoted(plugin)}", f"out={quoted(folder / _EVENTS)}", *words])]
 
 
 def shared_run(folder: Path, platform: Platform, parallel: ParallelProgram) -> SharedRun | None:
@@ -88,8 +86,3 @@ def _counts(events: Sequence[tuple[str, str]], kinds: str, *, is_callers: bool) 
     if is_callers:
         return ListCounts(behind_signals=tuple(numbers[1:-1]), begin=numbers[0], end=numbers[-1])
     return ListCounts(behind_signals=tuple(numbers))
-
-
-def _quoted(path: Path) -> str:
-    """A path as QEMU reads it in a list of options: two commas are one."""
-    return str(path.resolve()).replace(",", ",,")

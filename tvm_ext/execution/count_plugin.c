@@ -2,7 +2,7 @@
 
    A file for each processor, `<out>.<number>`, has a line for each event: its letter, and the instructions executed
    before it. N: a signal was sent; A: one was awaited; R: the run begins; E: it has ended. A wait counts once, however
-   often it looks. QEMU's header is often not installed with it, so what is used of it is declared here (version 1).
+   often it looks.
 
    Arguments: out=PATH run=ADDRESS notify=BEGIN-END await=BEGIN-END, the last two any number of times. */
 #include <inttypes.h>
@@ -13,22 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef uint64_t qemu_plugin_id_t;
-typedef struct qemu_info_t qemu_info_t;
-struct qemu_plugin_tb;
-struct qemu_plugin_insn;
-extern void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t,
-                                                  void (*)(qemu_plugin_id_t, struct qemu_plugin_tb *));
-extern void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *, void (*)(unsigned, void *), int, void *);
-extern size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *);
-extern uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *);
-extern struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *, size_t);
-extern uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *);
-extern size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *);
-__attribute__((visibility("default"))) int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc,
-                                                               char **argv);
-
-__attribute__((visibility("default"))) int qemu_plugin_version = 1;
+#include "qemu_plugin.h"
 
 #define MOST_RANGES 32
 #define MOST_PROCESSORS 16

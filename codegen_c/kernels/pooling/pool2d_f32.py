@@ -64,7 +64,7 @@ def implement(operator: Pool2d, target: Target, stored: StoredRows) -> Implement
         function=by_pixels(operator, finish, 1, lambda _: _pixel(operator, stored, finish), constants=()),
         reference=lambda inputs: reference(operator, inputs),
         constants=finish.constants(),
-        instructions=operator.output.num_elements * (6 + 4 * num_taps + operator.finish.num_instructions),
+        instructions=operator.output.num_elements * (_instructions(operator) + operator.finish.num_instructions),
         passes=Passes(input=max(1.0, operator.output.num_elements * num_taps / operator.inputs[0].num_elements)),
         accumulation="r, s ascending",
         spatial=spatial(operator.window, operator.inputs[0], operator.output, len(finish.residuals())),
@@ -112,6 +112,14 @@ def _by_rows(operator: Pool2d, stored: StoredRows) -> Implementation:
         accumulation="r, s ascending",
         spatial=accumulated(rows),
     )
+
+
+def _instructions(operator: Pool2d) -> int:
+    """Modelled, of one element: a maximum passes over NaN at each tap, sums add; padding clips windows."""
+    num_taps = operator.window.kernel[0] * operator.window.kernel[1]
+    if operator.method == "max":
+        return 4 + 6 * num_taps
+    return 2 + (7 * num_taps // 2 if any(operator.window.padding) else 3 * num_taps)
 
 
 def _pixel(operator: Pool2d, stored: StoredRows, finish: Finish) -> list[str]:

@@ -33,7 +33,7 @@ EXPONENTIAL_BITS = 30
 RECIPROCAL_BITS = 60
 MAX_LENGTH = 65535
 INCLUDES = ("tvm_ext_qsoftmax.h", "tvm_ext_layer.h", "tvm_ext_requantize.h")
-ELEMENT_INSTRUCTIONS, VECTOR_INSTRUCTIONS = 34, 400
+ELEMENT_INSTRUCTIONS, VECTOR_INSTRUCTIONS = 33, 60
 
 
 def reference(operator: QSoftmax, inputs: list[np.ndarray]) -> list[np.ndarray]:

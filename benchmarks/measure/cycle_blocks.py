@@ -1,0 +1,70 @@
+"""Blocks of the README on cycles and on modelled instructions: views of results, nothing computed elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.measure.block_parts import PROCESSORS, grouped, network_name, result
+from benchmarks.measure.tables import table
+
+_CLASSES = {
+    "loads": ("load", "load_double", "load_multiple"),
+    "stores": ("store", "store_double", "store_multiple"),
+    "products": ("multiply", "multiply_long"),
+    "branches": ("branch",),
+}
+
+
+def published_cycles() -> str:
+    """Estimated cycles of published C against those that its authors measured."""
+    found = result("published_cycles")
+    rows = [
+        (
+            row["model"], grouped(row["instructions"]), grouped(row["estimated_cycles"]),
+            grouped(row["published_cycles"]), f"{row['ratio']:.2f}",
+        )
+        for row in found["rows"]
+    ]  # fmt: skip
+    source = found["source"]
+    said = f"Published: {source['repository']}, {source['submission']}, on {source['board']}."
+    return f"{table(('network', 'instructions', 'cycles, estimated', 'published', 'ratio'), rows)}\n{said}\n"
+
+
+def profile_kws() -> str:
+    """Estimated cycles of keyword spotting on a Cortex-M4, by layer."""
+    found = result("profile_kws_int8_cortex_m4")
+    rows: list[tuple[str, ...]] = []
+    for layer in [*found["layers"], {"name": "in all", "kernel": "", **found}]:
+        by_class = layer.get("cycles_by_class", {})
+        shares = [sum(by_class.get(kind, 0) for kind in kinds) for kinds in _CLASSES.values()]
+        rows.append(
+            (
+                layer["name"], layer["kernel"] or "", grouped(layer["instructions"]),
+                grouped(layer["estimated_cycles"]), *(grouped(share) if by_class else "" for share in shares),
+                f"{layer['estimated_ms']:.2f}",
+            )
+        )  # fmt: skip
+    heads = ("layer", "kernel", "instructions", "cycles, estimated", *(f"of them {name}" for name in _CLASSES))
+    return table((*heads, f"ms at {found['clock_hz'] // 10**6} MHz"), rows)
+
+
+def modelled() -> str:
+    """Modelled against executed instructions of every step of networks."""
+    found = result("modelled")
+    rows: list[tuple[str, ...]] = []
+    for platform, networks in found["networks"].items():
+        for number, (network, one) in enumerate(networks.items()):
+            heads = (PROCESSORS[platform] if not number else "", network_name(network, dtype=True))
+            rows.append((*heads, *(_modelled_row(one) if "skipped" not in one else ("does not fit", *[""] * 6))))
+        rows.append(("", "in all", *_modelled_row(found["totals"][platform])))
+    heads = ("processor", "network", "steps", "within 1.25", "within 2", "modelled", "executed", "ratio", "farthest")
+    return table(heads, rows)
+
+
+def _modelled_row(one: dict[str, Any]) -> tuple[str, ...]:
+    farthest = one["worst"][0]
+    return (
+        str(one["num_steps"]), f"{one['within 1.25']:.1%}", f"{one['within 2']:.1%}", f"{one['modelled']:,}",
+        f"{one['executed']:,}", f"{one['modelled'] / one['executed']:.2f}",
+        f"{farthest['kernel']} {farthest['ratio']:.2f}",
+    )  # fmt: skip

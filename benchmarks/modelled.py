@@ -1,0 +1,104 @@
+"""Instructions modelled against executed, of every step of the zoo's networks where it stands in its network.
+
+    python benchmarks/modelled.py
+    python benchmarks/modelled.py --networks ds_cnn_int8 --platforms cortex_m4
+
+Each network is compiled, run once on the platform's board in QEMU, and counted by layer (`tvm-ext profile`); a step of
+several calls is their sum. Instructions are not cycles.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import onnx
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import tvm_ext  # noqa: E402
+from benchmarks import zoo  # noqa: E402
+from benchmarks.measure.commit import stamped, write_result  # noqa: E402
+from benchmarks.measure.records import reason_of  # noqa: E402
+from tvm_ext import BuildOptions, Package  # noqa: E402
+from tvm_ext.core.errors import TvmExtError  # noqa: E402
+
+RESULTS = ROOT / "benchmarks" / "results" / "modelled.json"
+PLATFORMS = ("cortex_m4", "cortex_m55")
+NETWORKS = (
+    *(f"{name}_{dtype}" for name in ("autoencoder", "ds_cnn", "mobilenet_v1_025_96", "resnet8", "mcunet_5fps_vww",
+      "mcunet_320k", "mobilenet_v2_035_144") for dtype in ("fp32", "int8")),
+    "gated_unet_16_int8", "gated_dense_block_8_int8", "ffn_16_128_512_fp32",
+)  # fmt: skip
+BOUNDS = (1.25, 2.0)
+_WORST = 5
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--networks", nargs="*", default=NETWORKS)
+    parser.add_argument("--platforms", nargs="*", default=PLATFORMS)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    options = parser.parse_args(arguments)
+    found: dict[str, dict[str, Any]] = {platform: {} for platform in options.platforms}
+    steps: dict[str, list[dict[str, Any]]] = {platform: [] for platform in options.platforms}
+    for network in options.networks:
+        model = zoo.build(network)
+        for platform in options.platforms:
+            try:
+                rows = list(measured(model, network, platform))
+            except TvmExtError as error:
+                found[platform][network] = {"skipped": reason_of(error)}
+            else:
+                found[platform][network] = {**summary(rows), "steps": rows}
+                steps[platform] += rows
+            print(network, platform, {k: v for k, v in found[platform][network].items() if k != "steps"}, flush=True)
+            totals = {name: summary(rows) for name, rows in steps.items() if rows}
+            write_result(options.results, stamped({"totals": totals, "networks": found}))
+    return 0
+
+
+def measured(model: onnx.ModelProto, network: str, platform: str) -> Iterator[dict[str, Any]]:
+    """Each step that kernels compute: instructions, modelled and executed. Raises TvmExtError."""
+    with TemporaryDirectory(prefix="tvm_ext_") as name:
+        folder = Path(name)
+        onnx.save(model, folder / "model.onnx")
+        options = BuildOptions(verify=(), name="network")
+        package = tvm_ext.build(tvm_ext.load(folder / "model.onnx"), platform, folder / "out", options)
+        yield from rows_of(package)
+
+
+def rows_of(package: Package) -> Iterator[dict[str, Any]]:
+    """Steps of a package, run once."""
+    executed = {layer.name: layer.num_instructions for layer in package.profile().layers}
+    trace = json.loads((package.folder / "trace.json").read_text())
+    calls = {entry["name"]: entry["steps"] for entry in trace["code"] if entry["is"] == "step"}
+    for step in package.report["steps"]:
+        own = [executed[call] for call in calls[step["name"]] if call in executed]
+        if own and step["modelled_instructions"]:
+            row = {"modelled": step["modelled_instructions"], "executed": sum(own)}
+            yield {"step": step["name"], "kernel": step["kernel"], **row}
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Steps, the shares of them within the bounds, the whole, and the steps that are farthest off."""
+    ratios = np.array([row["modelled"] / row["executed"] for row in rows])
+    far = np.maximum(ratios, 1 / ratios)
+    worst = sorted(zip(far, ratios, rows, strict=True), key=lambda one: -one[0])[:_WORST]
+    return {
+        "num_steps": len(rows),
+        **{f"within {bound:g}": round(float((far <= bound).mean()), 3) for bound in BOUNDS},
+        "modelled": sum(row["modelled"] for row in rows), "executed": sum(row["executed"] for row in rows),
+        "worst": [{"kernel": row["kernel"], "step": row["step"], "ratio": round(float(r), 3)} for _, r, row in worst],
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,1 @@
+"""Profiles of packages: executed instructions, estimated cycles, memory traffic and stack of each layer."""

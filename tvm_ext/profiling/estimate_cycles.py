@@ -1,0 +1,153 @@
+"""Counts of a run -> its profile: instructions by class and function, cycles by the core's table, waits of memories."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tvm_ext.core.errors import RunFailed
+from tvm_ext.core.time_model import TimeModel
+from tvm_ext.profiling.core_table import CoreTable
+from tvm_ext.profiling.counts import BlockCount, RunCounts, Traffic
+from tvm_ext.profiling.instructions import FirmwareInstruction
+from tvm_ext.profiling.profile import WAITS, FunctionProfile, LayerProfile, MemoryProfile
+
+ELSEWHERE = "elsewhere"
+"""Memory of addresses that the platform does not name, such as a device's."""
+
+FunctionRange = tuple[str, int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Firmware:
+    """Firmware that was run: its instructions by address, its functions, the names of its memories."""
+
+    instructions: Mapping[int, FirmwareInstruction]
+    functions: Sequence[FunctionRange]
+    memories: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sums:
+    """Sums over the blocks of a layer."""
+
+    instructions: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    executed: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    cycles: dict[str, dict[str, float]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(float)))
+    traffic: dict[tuple[int, bool], Traffic] = field(default_factory=dict[tuple[int, bool], Traffic])
+
+
+def layer_profiles(
+    counts: RunCounts, names: Sequence[str], firmware: Firmware, table: CoreTable, time: TimeModel
+) -> list[LayerProfile]:
+    """Profiles of layers in the order in which they first ran. names: of the layer of each call.
+
+    Raises RunFailed for an instruction that the disassembly does not have.
+    """
+    sums: dict[str, _Sums] = {name: _Sums() for name in names}
+    costs: dict[tuple[int, ...], tuple[list[FirmwareInstruction], list[float]]] = {}
+    functions = sorted((begin, end, name) for name, begin, end in firmware.functions)
+    for block in counts.blocks:
+        if block.addresses not in costs:
+            code = _code(block, firmware)
+            costs[block.addresses] = code, table.block_cycles(code)
+        code, cycles = costs[block.addresses]
+        _add(sums[names[block.call]], block, code, cycles, table, time, firmware.memories, _function(functions, block))
+    lowest: dict[str, list[int]] = {}
+    for name, call in zip(names, counts.calls, strict=True):
+        lowest.setdefault(name, []).extend([call.lowest] if call.lowest is not None else [])
+    return [
+        LayerProfile(
+            name=name, kernel=None, macs=None, instructions=dict(own.instructions),
+            functions=tuple(
+                FunctionProfile(name=function, instructions=own.executed[function], cycles=dict(spent))
+                for function, spent in sorted(own.cycles.items(), key=lambda item: -sum(item[1].values()))
+            ),
+            memories=tuple(_memories(own.traffic, firmware.memories, time)),
+            stack_bytes=counts.stack_top - min(lowest[name]) if counts.stack_top and lowest[name] else None,
+        )
+        for name, own in sums.items()
+    ]  # fmt: skip
+
+
+def wait_cycles(traffic: Traffic, memory: str, time: TimeModel, *, is_store: bool) -> float:
+    """Cycles that a memory adds to those of the instructions: each transaction has one cycle in theirs.
+
+    A burst begins with the memory's latency; bytes then come, or go, at its rate. Nothing is cached.
+    """
+    if memory == ELSEWHERE or not time.reaches(memory):
+        return 0.0
+    moved = time.write_cycles if is_store else time.read_cycles
+    latency = moved(memory, 0)
+    streamed = moved(memory, traffic.num_bytes) - latency
+    return max(streamed - traffic.transactions, 0.0) + traffic.bursts * latency
+
+
+def _add(
+    into: _Sums,
+    block: BlockCount,
+    code: Sequence[FirmwareInstruction],
+    cycles: Sequence[float],
+    table: CoreTable,
+    time: TimeModel,
+    memories: Sequence[str],
+    function: str,
+) -> None:
+    spent = into.cycles[function]
+    into.executed[function] += block.executed * len(code)
+    for one, each in zip(code, cycles, strict=True):
+        into.instructions[one.kind] += block.executed
+        spent[one.kind] += block.executed * each
+    spent[code[-1].kind] += block.taken * table.taken_cycles(code[-1])
+    for key, traffic in block.traffic.items():
+        before = into.traffic.get(key, Traffic(transactions=0, bursts=0, num_bytes=0))
+        into.traffic[key] = Traffic(
+            transactions=before.transactions + traffic.transactions, bursts=before.bursts + traffic.bursts,
+            num_bytes=before.num_bytes + traffic.num_bytes,
+        )  # fmt: skip
+        number, is_store = key
+        if waits := wait_cycles(traffic, _memory(memories, number), time, is_store=is_store):
+            spent[WAITS] += waits
+
+
+def _code(block: BlockCount, firmware: Firmware) -> list[FirmwareInstruction]:
+    unknown = [address for address in block.addresses if address not in firmware.instructions]
+    if unknown:
+        raise RunFailed(
+            f"the firmware executed {unknown[0]:#x}, where its disassembly has no instruction; compile the model again."
+        )
+    return [firmware.instructions[address] for address in block.addresses]
+
+
+def _function(functions: Sequence[tuple[int, int, str]], block: BlockCount) -> str:
+    """Name of the function that a block stands in; its address where the ELF file names none."""
+    address = block.addresses[0]
+    position = bisect_right(functions, (address, 1 << 64, "")) - 1
+    if position >= 0 and functions[position][0] <= address < functions[position][1]:
+        return functions[position][2]
+    return f"{address:#x}"
+
+
+def _memories(
+    traffic: Mapping[tuple[int, bool], Traffic], memories: Sequence[str], time: TimeModel
+) -> list[MemoryProfile]:
+    none = Traffic(transactions=0, bursts=0, num_bytes=0)
+    found: list[MemoryProfile] = []
+    for number in sorted({number for number, _ in traffic}):
+        name = _memory(memories, number)
+        loaded, stored = traffic.get((number, False), none), traffic.get((number, True), none)
+        waits = wait_cycles(loaded, name, time, is_store=False) if loaded.num_bytes else 0.0
+        waits += wait_cycles(stored, name, time, is_store=True) if stored.num_bytes else 0.0
+        found.append(
+            MemoryProfile(
+                name=name, loads=loaded.transactions, loaded_bytes=loaded.num_bytes, stores=stored.transactions,
+                stored_bytes=stored.num_bytes, wait_cycles=waits,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _memory(memories: Sequence[str], number: int) -> str:
+    return memories[number] if number < len(memories) else ELSEWHERE

@@ -1,0 +1,136 @@
+"""Instructions of firmware by address, from its disassembly: class, registers moved, registers read and written.
+
+Classes are those that tables of cycles tell apart (`core_table.py`); a mnemonic of no other class is `alu`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Kind = Literal[
+    "alu", "multiply", "multiply_long", "divide", "load", "load_double", "load_multiple", "store", "store_double",
+    "store_multiple", "branch", "loop", "barrier", "float", "float_multiply", "float_mac", "float_divide",
+    "float_root", "float_load", "float_load_multiple", "float_store", "float_store_multiple", "double",
+    "double_divide", "vector", "vector_multiply", "vector_load", "vector_store",
+]  # fmt: skip
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+_LINE = re.compile(r"^ *([0-9a-f]+):\t([a-z]\S*)(?:\t([^@;\n]*))?", re.MULTILINE)
+_CONDITIONS = "eq|ne|cs|hs|cc|lo|mi|pl|vs|vc|hi|ls|ge|lt|gt|le|al"
+_VECTOR_MULTIPLIES = re.compile(r"v(n?mul|mla|mls|r?mulh|q?r?dmul|q?r?dml|r?mlald|r?mlsld|fma|fms|cmul|cmla)")
+_NAMES: tuple[tuple[str, Kind], ...] = (
+    ("le|letp|wls|dls|wlstp|dlstp", "loop"),
+    ("b|bl|blx|bx|bxns|blxns|cbn?z|tb[bh]", "branch"),
+    ("[di][sm]b", "barrier"),
+    ("[su]div", "divide"),
+    ("[su](mull|mlal)\\w*|umaal|smlsl\\w*", "multiply_long"),
+    ("muls?|ml[as]|smul\\w*|smla\\w*|smls\\w*|smm\\w*|smu[as]d\\w*", "multiply"),
+    ("ldrd|ldrexd", "load_double"),
+    ("ldm\\w*|pop", "load_multiple"),
+    ("ldr\\w*|ldrex\\w*|lda\\w*", "load"),
+    ("strd", "store_double"),
+    ("stm\\w*|push", "store_multiple"),
+    ("str\\w*|stl\\w*", "store"),
+)
+_KINDS: list[tuple[re.Pattern[str], Kind]] = [
+    (re.compile(rf"({pattern})({_CONDITIONS})?"), kind) for pattern, kind in _NAMES
+]
+_FLOAT_NAMES: tuple[tuple[str, Kind], ...] = (
+    ("vldm|vpop", "float_load_multiple"),
+    ("vstm|vpush", "float_store_multiple"),
+    ("vldr", "float_load"),
+    ("vstr", "float_store"),
+    ("vdiv", "float_divide"),
+    ("vsqrt", "float_root"),
+    ("vn?(fma|fms|mla|mls)|vfn?m[as]", "float_mac"),
+    ("vn?mul", "float_multiply"),
+)
+_FLOAT_KINDS: list[tuple[re.Pattern[str], Kind]] = [(re.compile(pattern), kind) for pattern, kind in _FLOAT_NAMES]
+_REGISTER = re.compile(r"\b(r\d{1,2}|[sdq]\d{1,2}|sl|fp|ip|sp|lr|pc)\b")
+_RANGE = re.compile(r"\b([rsdq])(\d+)-[rsdq](\d+)")
+_WRITES_NOTHING = re.compile(r"(cmp|cmn|tst|teq|v?str|v?stm|v?push|stm|stl|b|cb|tb|vcmp|vpt|vpst|nop|it)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirmwareInstruction:
+    """An instruction of firmware. registers: those that a list in braces names; 0 where there is none."""
+
+    kind: Kind
+    mnemonic: str
+    registers: int = 0
+    reads: frozenset[str] = frozenset()
+    writes: frozenset[str] = frozenset()
+
+
+def read_disassembly(text: str) -> dict[int, FirmwareInstruction]:
+    """Instructions by address, of text that `tvm_ext.core.toolchain.disassembly` gives."""
+    return {int(at, 16): instruction(mnemonic, operands or "") for at, mnemonic, operands in _LINE.findall(text)}
+
+
+def instruction(mnemonic: str, operands: str) -> FirmwareInstruction:
+    """An instruction as objdump prints it: its name, and its operands behind the tabulator."""
+    kind = _kind(mnemonic.removesuffix(".n").removesuffix(".w"), operands)
+    listed = _expanded(operands.partition("{")[2].partition("}")[0]) if "{" in operands else []
+    if listed:
+        base = set(_REGISTER.findall(operands.partition("{")[0]))
+        return FirmwareInstruction(
+            kind=kind, mnemonic=mnemonic, registers=len(listed),
+            reads=frozenset(base if "load" in kind else base | set(listed)),
+            writes=frozenset(listed if "load" in kind else ()),
+        )  # fmt: skip
+    first, _, rest = operands.partition(",")
+    if kind == "load_double":
+        second, _, rest = rest.partition(",")
+        first = f"{first},{second}"
+    written = [] if _WRITES_NOTHING.match(mnemonic) else _REGISTER.findall(first)
+    read = _REGISTER.findall(rest if written else operands)
+    return FirmwareInstruction(kind=kind, mnemonic=mnemonic, reads=frozenset(read), writes=frozenset(written))
+
+
+def _kind(mnemonic: str, operands: str) -> Kind:
+    if mnemonic.startswith("v"):
+        return _vector_kind(mnemonic) if re.search(r"\bq\d", operands) else _float_kind(mnemonic)
+    name = mnemonic.partition(".")[0]
+    return _first(_KINDS, lambda pattern: pattern.fullmatch(name), otherwise="alu")
+
+
+def _first(
+    kinds: Sequence[tuple[re.Pattern[str], Kind]],
+    fits: Callable[[re.Pattern[str]], object],
+    *,
+    otherwise: Kind,
+) -> Kind:
+    """Kind of the first pattern that fits."""
+    for pattern, kind in kinds:
+        if fits(pattern):
+            return kind
+    return otherwise
+
+
+def _vector_kind(mnemonic: str) -> Kind:
+    """Class of an instruction that names a register of 128 bits."""
+    if mnemonic.startswith(("vld", "vpop")):
+        return "vector_load"
+    if mnemonic.startswith(("vst", "vpush")):
+        return "vector_store"
+    return "vector_multiply" if _VECTOR_MULTIPLIES.match(mnemonic) else "vector"
+
+
+def _float_kind(mnemonic: str) -> Kind:
+    if mnemonic.startswith(("vpst", "vpt", "vctp", "vpnot")):
+        return "vector"
+    kind = _first(_FLOAT_KINDS, lambda pattern: pattern.match(mnemonic), otherwise="float")
+    is_double = ".f64" in mnemonic and not mnemonic.startswith(("vldr", "vstr", "vmov"))
+    if is_double:
+        return "double_divide" if kind in ("float_divide", "float_root") else "double"
+    return kind
+
+
+def _expanded(listed: str) -> list[str]:
+    """Names of registers in a list, ranges written out."""
+    ranges = _RANGE.findall(listed)
+    spread = [f"{bank}{number}" for bank, begin, end in ranges for number in range(int(begin), int(end) + 1)]
+    return spread + _REGISTER.findall(_RANGE.sub("", listed))

@@ -1,0 +1,157 @@
+"""A profile: of each layer of one run the instructions, estimated cycles, memory traffic and stack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+SCHEMA_VERSION = 1
+NOTE = "Cycles are estimated from executed instructions; nothing measured them."
+WAITS = "waits"
+"""Name, beside the classes of instructions, of cycles that memories add."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionProfile:
+    """A function in a layer. cycles: estimated, by class of instruction; `waits` are those that memories add."""
+
+    name: str
+    instructions: int
+    cycles: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryProfile:
+    """Accesses of a layer to a memory, data alone: instructions that are fetched are not among them."""
+
+    name: str
+    loads: int
+    loaded_bytes: int
+    stores: int
+    stored_bytes: int
+    wait_cycles: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerProfile:
+    """A layer of the model, or `run`: the run function itself.
+
+    kernel, macs: as the report has them; None for what is no step of it. instructions: executed, by class.
+    stack_bytes: most that lay below the caller of the run function; None where the layer stored nothing there.
+    """
+
+    name: str
+    kernel: str | None
+    macs: int | None
+    instructions: Mapping[str, int]
+    functions: tuple[FunctionProfile, ...]
+    memories: tuple[MemoryProfile, ...]
+    stack_bytes: int | None
+
+    @property
+    def num_instructions(self) -> int:
+        return sum(self.instructions.values())
+
+    @property
+    def cycles(self) -> float:
+        """Estimated, waits included."""
+        return sum(sum(function.cycles.values()) for function in self.functions)
+
+    def cycles_by_kind(self) -> dict[str, float]:
+        """Estimated cycles by class of instruction, waits beside them."""
+        found: dict[str, float] = {}
+        for function in self.functions:
+            for kind, cycles in function.cycles.items():
+                found[kind] = found.get(kind, 0.0) + cycles
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """A profile of one run on a board in QEMU.
+
+    cycles: an estimate, by a table of the core's (`core_source`), which leaves out what `core_bound` says.
+    """
+
+    model: str
+    platform: str
+    core_source: str
+    core_bound: str
+    clock_hz: int
+    layers: tuple[LayerProfile, ...]
+
+    @property
+    def num_instructions(self) -> int:
+        """Executed instructions, exact."""
+        return sum(layer.num_instructions for layer in self.layers)
+
+    @property
+    def cycles(self) -> float:
+        """Estimated cycles."""
+        return sum(layer.cycles for layer in self.layers)
+
+    @property
+    def stack_bytes(self) -> int | None:
+        """Most stack below the caller of the run function; None where nothing was stored there."""
+        return max((layer.stack_bytes for layer in self.layers if layer.stack_bytes is not None), default=None)
+
+    def milliseconds(self, cycles: float) -> float:
+        """Time at the platform's clock."""
+        return cycles * 1000 / self.clock_hz
+
+    def memories(self) -> Iterator[str]:
+        """Names of memories with accesses, in order."""
+        yield from dict.fromkeys(memory.name for layer in self.layers for memory in layer.memories)
+
+    def to_json(self) -> dict[str, Any]:
+        """profile.json: sums, then the layers in the order in which they first ran."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "note": NOTE,
+            "model": self.model,
+            "platform": self.platform,
+            "core": {"source": self.core_source, "bound": self.core_bound},
+            "clock_hz": self.clock_hz,
+            "instructions": self.num_instructions,
+            "estimated_cycles": round(self.cycles),
+            "estimated_ms": round(self.milliseconds(self.cycles), 4),
+            "stack_bytes": self.stack_bytes,
+            "layers": [self._layer(layer) for layer in self.layers],
+        }
+
+    def folded(self) -> str:
+        """Estimated cycles as folded stacks `model;layer;function count`, which viewers of flame graphs read."""
+        lines = [
+            f"{self.model};{_frame(layer.name)};{_frame(function.name)} {round(sum(function.cycles.values()))}"
+            for layer in self.layers
+            for function in layer.functions
+        ]
+        return "".join(f"{line}\n" for line in lines)
+
+    def _layer(self, layer: LayerProfile) -> dict[str, Any]:
+        return {
+            "name": layer.name,
+            "kernel": layer.kernel,
+            "macs": layer.macs,
+            "instructions": layer.num_instructions,
+            "estimated_cycles": round(layer.cycles),
+            "estimated_ms": round(self.milliseconds(layer.cycles), 4),
+            "stack_bytes": layer.stack_bytes,
+            "instructions_by_class": dict(sorted(layer.instructions.items())),
+            "cycles_by_class": {kind: round(cycles) for kind, cycles in sorted(layer.cycles_by_kind().items())},
+            "memories": [asdict(memory) | {"wait_cycles": round(memory.wait_cycles)} for memory in layer.memories],
+            "functions": [
+                {
+                    "name": function.name,
+                    "instructions": function.instructions,
+                    "estimated_cycles": round(sum(function.cycles.values())),
+                }
+                for function in layer.functions
+            ],
+        }
+
+
+def _frame(name: str) -> str:
+    """A name as a frame of a folded stack, in which a semicolon would begin another one."""
+    return name.replace(";", ",").replace(" ", "")

@@ -1,0 +1,139 @@
+"""A package's firmware run once on its board in QEMU, with the plugin that counts -> its profile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from codegen_c.emit.firmware import stack_range
+from codegen_c.program.interface import Interface
+from tvm_ext.core.errors import RunFailed
+from tvm_ext.core.platform import Platform
+from tvm_ext.core.time_model import TimeModel
+from tvm_ext.core.toolchain import disassembly, function_ranges
+from tvm_ext.execution.counted_run import run_counted
+from tvm_ext.execution.qemu_plugin import compiled_plugin, quoted
+from tvm_ext.execution.samples import Sample
+from tvm_ext.profiling.core_table import core_table
+from tvm_ext.profiling.counts import read_counts
+from tvm_ext.profiling.estimate_cycles import Firmware, layer_profiles
+from tvm_ext.profiling.instructions import read_disassembly
+from tvm_ext.profiling.layer_names import PackageSteps, layer_names
+from tvm_ext.profiling.profile import LayerProfile, Profile
+
+_WARM_UP_RUNS = 1
+"""Runs of firmware before the one that it measures."""
+_COUNTS = "counts"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfiledModel:
+    """A model as its package has it. order: of a bundle, names of all its models as the firmware takes their samples.
+
+    report_steps: rows of the report.
+    """
+
+    elf: Path
+    platform: Platform
+    interface: Interface
+    steps: PackageSteps
+    report_steps: Sequence[Mapping[str, Any]]
+    order: Sequence[str] = ()
+
+
+def profile_model(subject: ProfiledModel, sample: Sample, *, time_limit_s: float) -> Profile:
+    """The profile of one run behind a warm-up.
+
+    Raises RunFailed (no board, several processors, no end), BadPlatform (no table of cycles for the core), BadInput,
+    MissingTool, BuildFailed.
+    """
+    platform, interface = subject.platform, subject.interface
+    if platform.board is None:
+        raise RunFailed(
+            f"platform {platform.name} has no board in QEMU, which counts what a profile shows; compile for one that "
+            "has, or count instructions on the host by callgrind."
+        )
+    if interface.servers:
+        raise RunFailed(
+            f"{interface.model}: its runs are shared by several processors, and a profile is that of one; compile with "
+            f"--processors {platform.processor.name}."
+        )
+    table = core_table(platform)
+    with TemporaryDirectory(prefix="tvm_ext_") as name:
+        folder = Path(name)
+        arguments = plugin_arguments(subject.elf, platform, interface.run, folder, skip=_WARM_UP_RUNS)
+        run_counted(subject.elf, platform, interface, sample, arguments, subject.order, time_limit_s=time_limit_s)
+        layers = counted_layers(subject.elf, platform, folder, subject.steps)
+    return Profile(
+        model=interface.model, platform=platform.name, core_source=table.source, core_bound=table.bound,
+        clock_hz=platform.processor.clock_hz, layers=tuple(_reported(layer, subject.report_steps) for layer in layers),
+    )  # fmt: skip
+
+
+def counted_layers(elf: Path, platform: Platform, folder: Path, steps: PackageSteps) -> list[LayerProfile]:
+    """Layers of the run that was counted into `folder`.
+
+    Raises RunFailed where none was counted, BadPlatform, MissingTool, BuildFailed.
+    """
+    counts = read_counts(folder / _COUNTS)
+    functions = function_ranges(elf, platform.toolchain)
+    firmware = Firmware(
+        instructions=read_disassembly(disassembly(elf, platform.toolchain, machine=platform.processor.isa)),
+        functions=functions,
+        memories=[memory.name for memory in platform.memories],
+    )
+    names = layer_names(counts.calls, {begin: function for function, begin, _ in functions}, steps)
+    return layer_profiles(counts, names, firmware, core_table(platform), TimeModel(platform=platform))
+
+
+def noise(interface: Interface) -> dict[str, np.ndarray]:
+    """Inputs that are the same each time: normal floats, quantized integers of the whole range, others of 0 to 2.
+
+    Integers that are not quantized may be indices.
+    """
+    generator = np.random.default_rng(0)
+    found: dict[str, np.ndarray] = {}
+    for port in interface.inputs:
+        dtype = np.dtype(port.dtype)
+        if dtype.kind == "f":
+            found[port.source] = generator.standard_normal(port.shape).astype(dtype)
+        elif port.quantization is None:
+            found[port.source] = generator.integers(0, 2 if dtype.kind == "b" else 3, port.shape).astype(dtype)
+        else:
+            limits = np.iinfo(dtype)
+            found[port.source] = generator.integers(limits.min, limits.max, port.shape, dtype, endpoint=True)
+    return found
+
+
+def plugin_arguments(elf: Path, platform: Platform, run: str, folder: Path, *, skip: int) -> list[str]:
+    """QEMU's arguments that count a run of the function `run` into `folder`, after `skip` others.
+
+    Raises RunFailed where the firmware has no such function, BadPlatform, MissingTool, BuildFailed.
+    """
+    plugin = compiled_plugin("tvm_ext.profiling", "profile_plugin", folder)
+    found = [(begin, end) for name, begin, end in function_ranges(elf, platform.toolchain) if name == run]
+    if not found:
+        raise RunFailed(f"{elf.name} has no function {run}; compile the model again.")
+    regions = [(memory.address or 0, memory.capacity_bytes) for memory in platform.memories]
+    words = [
+        f"file={quoted(plugin)}", f"out={quoted(folder / _COUNTS)}", "run={:x}-{:x}".format(*found[0]),
+        f"skip={skip}", f"bus={core_table(platform).bus_bytes}", "stack={:x}-{:x}".format(*stack_range(platform)),
+        *(f"memory={begin:x}-{begin + size:x}" for begin, size in regions),
+    ]  # fmt: skip
+    return ["-plugin", ",".join(words)]
+
+
+def _reported(layer: LayerProfile, steps: Sequence[Mapping[str, Any]]) -> LayerProfile:
+    """The layer with the kernel and the multiply-accumulates of the report's step of its name."""
+    own = next((step for step in steps if step.get("name") == layer.name), None)
+    if own is None:
+        return layer
+    kernel, macs = own.get("kernel"), own.get("macs")
+    return replace(
+        layer, kernel=kernel if isinstance(kernel, str) else None, macs=macs if isinstance(macs, int) else None
+    )
