@@ -1,0 +1,115 @@
+"""conv2d of a QDQ chain in vectors of 8 sums: one output pixel by up to 64 channels at a time.
+
+int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], sums in int32, modulo 2^32. Rows that windows
+read are copied to scratch as 16-bit numbers, padding filled in with the zero point; windows of one pixel without
+padding are read in place. Either rounding.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from codegen_c.c_text.text import C_TYPES
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
+from codegen_c.kernels.convolution import qconv2d
+from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
+from codegen_c.kernels.shared.requantize import quantization
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, spatial
+from codegen_c.operators.kinds import Array, QConv2d, TensorType, Window
+from codegen_c.targets.host.kernels.sums_host import (
+    MOST_UNITS,
+    PARAMETERS,
+    PRODUCT_INCLUDES,
+    SCRATCH,
+    UNIT,
+    LaneRescale,
+    PixelProduct,
+)
+
+LAYER = "tvm_ext_host_conv2d_layer"
+
+
+def has_no_groups(operator: QConv2d, target: Target) -> bool:
+    """the convolution must not have groups"""
+    return operator.groups == 1
+
+
+def sums_leave_room(operator: QConv2d, target: Target) -> bool:
+    """where a channel's factor is one half or more, its sums must be small enough to be scaled up"""
+    return rescale(operator).fits(*qconv2d.products(operator).range())
+
+
+def rescale(operator: QConv2d) -> LaneRescale:
+    return LaneRescale.of(qconv2d.requantize(operator), *qconv2d.products(operator).range())
+
+
+def start(operator: QConv2d) -> Array:
+    """int64[K]: bias less the zero point times all weights, as padding is read like the input."""
+    zero_point = quantization(operator.inputs[0]).zero_point
+    taps = operator.weight.reshape(operator.weight.shape[0], -1).astype(np.int64)
+    return operator.bias.astype(np.int64) - zero_point * taps.sum(axis=1)
+
+
+def row_numbers(window: Window, source: TensorType, pitch: int) -> int:
+    """16-bit numbers of all rows of a window, as they are copied: pixels lie `pitch` apart."""
+    return window.kernel[0] * (window.padding[1] + source.shape[2] + window.padding[3]) * pitch
+
+
+def copying_instructions(operator: QConv2d, pitch: int) -> int:
+    """Modelled instructions of all copies of rows."""
+    output = operator.output.shape
+    return output[0] * output[1] * row_numbers(operator.window, operator.inputs[0], pitch) * 3 // 16
+
+
+def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
+    source, output, window = operator.inputs[0], operator.output, operator.window
+    depth, channels = source.shape[3], output.shape[3]
+    in_place = window.kernel == (1, 1) and not any(window.padding)
+    turn = 1 if window.dilation[1] == 1 else window.kernel[1]
+    product = PixelProduct(
+        runs=window.kernel[0] * turn, length=window.kernel[1] // turn * depth, channels=channels,
+        rescale=rescale(operator), is_widened=not in_place, is_unsigned=source.dtype == "uint8",
+    )  # fmt: skip
+    num_pixels = output.num_elements // channels
+    rings, layer = with_rings(LAYER, stored)
+    name, scratch = ("pointwise", "") if in_place else ("conv2d", ", scratch")
+    call = f"tvm_ext_host_{name}({layer}, input, output, weights, factors{scratch}, "
+    return Implementation(
+        kernel=KERNEL.name,
+        function=CFunction(
+            parameters=(
+                Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
+                Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
+                *PARAMETERS,
+                *(() if in_place else (SCRATCH,)),
+                *ROW_PARAMETERS,
+            ),
+            body="\n".join([*rings, f"{call}row_begin, row_end);"]),
+            helpers=shapes(LAYER, {
+                "input": image(source), "output": image(output, pitch=stored.pitch),
+                "window": sliding_window(window), "product": product.members(),
+            }),
+            includes=PRODUCT_INCLUDES,
+        ),
+        reference=lambda inputs: qconv2d.reference(operator, inputs),
+        constants=product.constants(operator.weight, start(operator)),
+        scratch_bytes=0 if in_place else 2 * row_numbers(window, source, depth),
+        macs=output.num_elements * operator.weight[0].size,
+        instructions=num_pixels * product.instructions + (0 if in_place else copying_instructions(operator, depth)),
+        passes=Passes.of_product(
+            output.num_elements * operator.weight[0].size, source.num_elements, num_pixels, pixels=1,
+            channels=UNIT * MOST_UNITS,
+        ),
+        accumulation="products with r, s, c ascending in pairs, modulo 2^32",
+        spatial=spatial(window, source, output),
+        exact=True,
+        pitched=True,
+    )  # fmt: skip
+
+
+KERNEL = Kernel(
+    name="qconv2d_host",
+    operator=QConv2d,
+    implement=implement,
+    constraints=(has_no_groups, *qconv2d.CONSTRAINTS, sums_leave_room),
+)
