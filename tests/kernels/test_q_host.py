@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codegen_c.kernels.contract import Implementation, Kernel
+from codegen_c.kernels.contract import Implementation, Kept, Kernel, StoredRows
 from codegen_c.kernels.registry import select
-from codegen_c.operators.kinds import Operator, QBinary, QConv2d, QDense, Window
-from codegen_c.targets.host.kernels import qbinary_host, qconv2d_host, qdense_host, qdepthwise_host
-from tests.kernels.harness import HOST, PORTABLE
+from codegen_c.operators.kinds import Operator, PackedQConv2d, PackedQDense, QBinary, QConv2d, QDense, Window
+from codegen_c.program.share_functions import ring_numbers
+from codegen_c.targets.host.kernels import (
+    qbinary_host,
+    qconv2d_host,
+    qconv2d_packed_host,
+    qdense_host,
+    qdense_packed_host,
+    qdepthwise_host,
+    qdepthwise_packed_host,
+    qwinograd_host,
+)
+from tests.kernels.harness import HOST, PORTABLE, call_rows, compile_kernels, run_kernel
 from tests.kernels.quantized import FEW, assert_c_equals_reference, elements, limits, seeds
 from tests.kernels.test_q_refusals import CONV, DENSE, byte_tensor
 from tests.kernels.test_qbinary import binaries
@@ -30,6 +40,7 @@ ROUNDINGS = st.sampled_from(("onnx", "tflite"))
 by_vectors = pytest.mark.parametrize(
     "flags", some_of([AVX2], sweep=[PLAIN, NATIVE]), ids=lambda flags: flags[0] if flags else "plain"
 )
+FEWER = settings(FEW, max_examples=1)
 SIZES = st.tuples(st.integers(1, 70), st.sampled_from((1, 16, 40, 80)) | st.integers(2, 40))
 
 
@@ -56,28 +67,35 @@ def assert_portable_bytes(kernel: Kernel, operators: Sequence[Operator], seed: i
 
 
 @by_vectors
-@FEW
+@FEWER
 @given(st.lists(convolutions() | few_channels(), min_size=2, max_size=4), ROUNDINGS, seeds)
 def test_conv2d(flags: Sequence[str], operators: list[QConv2d], rounding, seed: int) -> None:
     assert_portable_bytes(qconv2d_host.KERNEL, [replace(o, rounding=rounding) for o in operators], seed, flags)
 
 
 @by_vectors
-@FEW
+@FEWER
 @given(st.lists(few_channels(depthwise=True), min_size=2, max_size=4), ROUNDINGS, seeds)
 def test_depthwise(flags: Sequence[str], operators: list[QConv2d], rounding, seed: int) -> None:
     assert_portable_bytes(qdepthwise_host.KERNEL, [replace(o, rounding=rounding) for o in operators], seed, flags)
 
 
 @by_vectors
-@FEW
+@FEWER
+@given(st.lists(few_channels(tiled=True), min_size=2, max_size=3), ROUNDINGS, seeds)
+def test_winograd(flags: Sequence[str], operators: list[QConv2d], rounding, seed: int) -> None:
+    assert_portable_bytes(qwinograd_host.KERNEL, [replace(o, rounding=rounding) for o in operators], seed, flags)
+
+
+@by_vectors
+@FEWER
 @given(st.lists(dense_layers(sizes=SIZES, roundings=("onnx", "tflite")), min_size=2, max_size=5), seeds)
 def test_dense(flags: Sequence[str], operators: list[QDense], seed: int) -> None:
     assert_portable_bytes(qdense_host.KERNEL, operators, seed, flags)
 
 
 @by_vectors
-@FEW
+@FEWER
 @given(st.lists(binaries(), min_size=4, max_size=8), seeds)
 def test_sums(flags: Sequence[str], operators: list[QBinary], seed: int) -> None:
     assert_portable_bytes(qbinary_host.KERNEL, operators, seed, flags)
@@ -97,27 +115,118 @@ def pointwise(channels: int, factor: float, rounding="onnx") -> QConv2d:
     )
 
 
+def by_nines(channels: int, depth: int, **changes: object) -> QConv2d:
+    """Windows of 3 by 3 over an image of 5 by 6 with padding."""
+    random = np.random.default_rng(depth)
+    plain = replace(
+        pointwise(channels, 2.0**-9),
+        inputs=(byte_tensor(1, 5, 6, depth, scale=1.0, zero_point=-3),),
+        outputs=(byte_tensor(1, 5, 6, channels, scale=1.0, zero_point=4),),
+        weight=random.integers(-128, 128, (channels, 3, 3, depth)).astype(np.int8),
+        weight_scale=np.exp2(random.integers(-13, -8, channels)).astype(np.float32),
+        window=Window(kernel=(3, 3), padding=(1, 1, 1, 1)),
+    )
+    return replace(plain, **changes)
+
+
+def single_channels(channels: int, **changes: object) -> QConv2d:
+    """A depthwise layer."""
+    whole = by_nines(channels, 1)
+    return replace(whole, inputs=(replace(whole.inputs[0], shape=(1, 5, 6, channels)),), groups=channels, **changes)
+
+
+def in_four_bits(operator: QConv2d | QDense) -> PackedQConv2d | PackedQDense:
+    """The layer with the lower four bits of its weights."""
+    kind = PackedQConv2d if isinstance(operator, QConv2d) else PackedQDense
+    members = {field.name: getattr(operator, field.name) for field in fields(operator)}
+    return kind(**members | {"weight": ((operator.weight + 8) % 16 - 8).astype(np.int8)})
+
+
+def dense(channels: int, depth: int) -> QDense:
+    weight = np.random.default_rng(depth).integers(-128, 128, (channels, depth)).astype(np.int8)
+    return replace(
+        DENSE, inputs=(byte_tensor(2, depth, dtype="uint8"),), outputs=(byte_tensor(2, channels, scale=900.0),),
+        weight=weight, weight_scale=np.full(channels, 0.25, np.float32), bias=np.arange(channels, dtype=np.int32),
+    )  # fmt: skip
+
+
+OPERANDS = (byte_tensor(1, 3, 7, 5, scale=0.3), byte_tensor(1, 3, 7, 5, dtype="uint8", scale=0.011, zero_point=9))
+DIFFERENCE = QBinary(
+    inputs=OPERANDS, outputs=(byte_tensor(1, 3, 7, 5, scale=0.2),), function="subtract", low=-128, high=127
+)
+LAYERS: tuple[tuple[Kernel, tuple[Operator, ...]], ...] = (
+    (
+        qconv2d_host.KERNEL,
+        (
+            by_nines(20, 3), pointwise(24, 0.125), pointwise(70, 0.75), pointwise(16, 2.0**-8, "tflite"),
+            pointwise(40, 0.013),
+        ),
+    ),
+    (qconv2d_packed_host.KERNEL, (in_four_bits(by_nines(36, 5)),)),
+    (qwinograd_host.KERNEL, (by_nines(8, 20, rounding="tflite", low=-100, high=90), by_nines(70, 17))),
+    (qdepthwise_host.KERNEL, (single_channels(20), single_channels(33, rounding="tflite"))),
+    (qdepthwise_packed_host.KERNEL, (in_four_bits(single_channels(20)),)),
+    (qdense_host.KERNEL, (dense(18, 35),)),
+    (qdense_packed_host.KERNEL, (in_four_bits(dense(18, 35)),)),
+    (qbinary_host.KERNEL, (DIFFERENCE,)),
+)  # fmt: skip
+"""Ties, factors that scale sums up first, channels beyond four units, odd depths, many elements of a sum."""
+
+
 @pytest.mark.parametrize("flags", [AVX2, PLAIN, NATIVE], ids=["avx2", "plain", "native"])
 def test_the_same_bytes_by_every_header(flags: Sequence[str]) -> None:
-    """Ties, factors that scale sums up first, channels beyond four units, many elements of a sum: all roundings."""
-    layers = [pointwise(24, 0.125), pointwise(70, 0.75), pointwise(16, 2.0**-8, "tflite"), pointwise(40, 0.013)]
-    deep = replace(
-        layers[0],
-        weight=np.tile(layers[0].weight, (1, 3, 3, 1)),
-        window=Window(kernel=(3, 3), padding=(1, 1, 1, 1), dilation=(1, 1)),
-        weight_scale=np.exp2(np.arange(24) - 20.0).astype(np.float32),
-    )
-    assert_portable_bytes(qconv2d_host.KERNEL, [*layers, deep], 5, flags)
-    single = replace(
-        deep, inputs=(byte_tensor(1, 6, 7, 20),), outputs=(byte_tensor(1, 6, 7, 20, scale=9.0),), groups=20,
-        weight=deep.weight[:20, :, :, :1], weight_scale=deep.weight_scale[:20] * 2**8, bias=deep.bias[:20],
-    )  # fmt: skip
-    assert_portable_bytes(qdepthwise_host.KERNEL, [single], 5, flags)
-    operands = (byte_tensor(1, 3, 7, 5, scale=0.3), byte_tensor(1, 3, 7, 5, dtype="uint8", scale=0.011, zero_point=9))
-    add = QBinary(
-        inputs=operands, outputs=(byte_tensor(1, 3, 7, 5, scale=0.2),), function="subtract", low=-128, high=127
-    )
-    assert_portable_bytes(qbinary_host.KERNEL, [add], 5, flags)
+    """All kernels in one compilation, whose C has the bytes of portable kernels' references; the first layer of each
+    in plain C, which compiles slowly.
+    """
+    by_kernel = [(kernel, layers if flags else layers[:1]) for kernel, layers in LAYERS]
+    if flags and "__AVX2__" not in defines(NATIVE):
+        pytest.skip("this machine has no AVX2")
+    operators = [operator for _, layers in by_kernel for operator in layers]
+    made = [kernel.implement(operator, HOST, StoredRows()) for kernel, layers in by_kernel for operator in layers]
+    for kernel, layers in by_kernel:
+        assert all(kernel.refuses(operator, HOST) is None for operator in layers), kernel.name
+    for operator, implementation, entry in zip(operators, made, compile_kernels(made, flags), strict=True):
+        arrays = [elements(tensor, 5 + i) for i, tensor in enumerate(operator.inputs)]
+        portable = select(operator, PORTABLE)
+        assert isinstance(portable, Implementation) and "_host" not in portable.kernel
+        (found,) = run_kernel(operator, implementation, arrays, entry=entry)
+        np.testing.assert_array_equal(found, portable.reference(arrays)[0], implementation.kernel)
+
+
+def test_kernels_that_are_chosen() -> None:
+    """Each of them where it is the one with the fewest instructions; for size, Winograd's weights are too many."""
+    for kernel, layers in LAYERS:
+        chosen = {getattr(select(operator, HOST), "kernel", None) for operator in layers}
+        assert chosen == {kernel.name} or (kernel is qconv2d_host.KERNEL and kernel.name in chosen)
+    assert getattr(select(by_nines(70, 17), replace(HOST, optimize="size")), "kernel", None) == "qconv2d_host"
+
+
+def test_the_last_rows_of_a_call_stay_in_a_ring_of_fewer() -> None:
+    """Winograd's rows come two at a time."""
+    operator, kernel = by_nines(6, 4), qwinograd_host.KERNEL
+    x, kept = elements(operator.inputs[0], 3), (1, 2)
+    made = [kernel.implement(operator, HOST, StoredRows(output=Kept(stored=rows))) for rows in kept]
+    expected = made[0].reference([x])[0]
+    for implementation, entry, rows in zip(made, compile_kernels(made, AVX2), kept, strict=True):
+        for begin, end in ((0, 2), (1, 4), (0, 5)):
+            ring = np.zeros((1, rows, 6, 6), np.int8)
+            call_rows(
+                entry, implementation, [x], [ring], begin, end, ring_numbers(StoredRows(output=Kept(stored=rows)))
+            )
+            for row in range(max(begin, end - rows), end):
+                np.testing.assert_array_equal(ring[0, row % rows], expected[0, row], f"{rows} rows, row {row}")
+
+
+def test_extremes_of_winograd() -> None:
+    """Transformed inputs and weights as large as they can be, of either sign."""
+    signs = np.where(np.indices((4, 3, 3, 8)).sum(axis=0) % 2, 127, -128).astype(np.int8)
+    layers = [by_nines(4, 8, weight=weight) for weight in (signs, np.full_like(signs, -128))]
+    board = np.indices((1, 5, 6, 8)).sum(axis=0) % 2
+    images = [np.where(ends, 127, -128).astype(np.int8) for ends in (board, np.zeros_like(board))]
+    pairs = [(layer, [image]) for layer in layers for image in images]
+    assert_c_equals_reference([layer for layer, _ in pairs], [image for _, image in pairs], qwinograd_host.KERNEL, AVX2)
+    refusal = qwinograd_host.KERNEL.refuses(replace(layers[0], bias=np.full(4, (1 << 29) - 1, np.int32)), HOST)
+    assert refusal is not None and "2^29" in refusal.reason
 
 
 def test_ends_saturate() -> None:
@@ -125,7 +234,7 @@ def test_ends_saturate() -> None:
     operator = replace(pointwise(16, 0.75), weight=np.full((16, 1, 1, 8), 127, np.int8))
     low, high = limits(operator.outputs[0])
     image = np.where(np.arange(160).reshape(1, 4, 5, 8) // 8 % 2, 127, -128).astype(np.int8)
-    (result,) = assert_c_equals_reference([operator], [[image]], qconv2d_host.KERNEL)
+    (result,) = assert_c_equals_reference([operator], [[image]], qconv2d_host.KERNEL, AVX2)
     assert set(np.unique(result)) == {low, high}
 
 

@@ -1,8 +1,7 @@
 """conv2d of a QDQ chain in vectors of 8 sums: one output pixel by up to 64 channels at a time.
 
 int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], sums in int32, modulo 2^32. Rows that windows
-read are copied to scratch as 16-bit numbers, padding filled in with the zero point; windows of one pixel without
-padding are read in place. Either rounding.
+read are copied to scratch as 16-bit numbers, padding filled in with the zero point. Either rounding.
 """
 
 from __future__ import annotations
@@ -15,18 +14,20 @@ from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
 from codegen_c.kernels.shared.requantize import quantization
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, spatial
-from codegen_c.operators.kinds import Array, QConv2d, TensorType, Window
+from codegen_c.operators.kinds import Array, PackedQConv2d, QConv2d, TensorType, Window
 from codegen_c.targets.host.kernels.sums_host import (
     MOST_UNITS,
-    PARAMETERS,
     PRODUCT_INCLUDES,
     SCRATCH,
     UNIT,
     LaneRescale,
     PixelProduct,
+    parameters,
 )
 
 LAYER = "tvm_ext_host_conv2d_layer"
+STORED_AT_ONCE = 16
+"""Numbers that copies of rows store at once."""
 
 
 def has_no_groups(operator: QConv2d, target: Target) -> bool:
@@ -51,40 +52,34 @@ def start(operator: QConv2d) -> Array:
 
 
 def row_numbers(window: Window, source: TensorType, pitch: int) -> int:
-    """16-bit numbers of all rows of a window, as they are copied: pixels lie `pitch` apart."""
-    return window.kernel[0] * (window.padding[1] + source.shape[2] + window.padding[3]) * pitch
-
-
-def copying_instructions(operator: QConv2d, pitch: int) -> int:
-    """Modelled instructions of all copies of rows."""
-    output = operator.output.shape
-    return output[0] * output[1] * row_numbers(operator.window, operator.inputs[0], pitch) * 3 // 16
+    """16-bit numbers of a row with its padding, whose pixels lie `pitch` apart."""
+    return (window.padding[1] + source.shape[2] + window.padding[3]) * pitch
 
 
 def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
     source, output, window = operator.inputs[0], operator.output, operator.window
     depth, channels = source.shape[3], output.shape[3]
-    in_place = window.kernel == (1, 1) and not any(window.padding)
     turn = 1 if window.dilation[1] == 1 else window.kernel[1]
     product = PixelProduct(
         runs=window.kernel[0] * turn, length=window.kernel[1] // turn * depth, channels=channels,
-        rescale=rescale(operator), is_widened=not in_place, is_unsigned=source.dtype == "uint8",
+        rescale=rescale(operator), is_widened=True, is_unsigned=source.dtype == "uint8",
+        is_packed=isinstance(operator, PackedQConv2d),
     )  # fmt: skip
     num_pixels = output.num_elements // channels
+    copied = window.kernel[0] * row_numbers(window, source, depth)
     rings, layer = with_rings(LAYER, stored)
-    name, scratch = ("pointwise", "") if in_place else ("conv2d", ", scratch")
-    call = f"tvm_ext_host_{name}({layer}, input, output, weights, factors{scratch}, "
+    call = f"tvm_ext_host_conv2d({layer}, input, output, weights, factors, scratch, row_begin, row_end);"
     return Implementation(
         kernel=KERNEL.name,
         function=CFunction(
             parameters=(
                 Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
                 Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
-                *PARAMETERS,
-                *(() if in_place else (SCRATCH,)),
+                *parameters(product.is_packed),
+                SCRATCH,
                 *ROW_PARAMETERS,
             ),
-            body="\n".join([*rings, f"{call}row_begin, row_end);"]),
+            body="\n".join([*rings, call]),
             helpers=shapes(LAYER, {
                 "input": image(source), "output": image(output, pitch=stored.pitch),
                 "window": sliding_window(window), "product": product.members(),
@@ -93,9 +88,9 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         ),
         reference=lambda inputs: qconv2d.reference(operator, inputs),
         constants=product.constants(operator.weight, start(operator)),
-        scratch_bytes=0 if in_place else 2 * row_numbers(window, source, depth),
+        scratch_bytes=2 * (copied + STORED_AT_ONCE),
         macs=output.num_elements * operator.weight[0].size,
-        instructions=num_pixels * product.instructions + (0 if in_place else copying_instructions(operator, depth)),
+        instructions=num_pixels * product.instructions + output.shape[0] * output.shape[1] * copied * 3 // 16,
         passes=Passes.of_product(
             output.num_elements * operator.weight[0].size, source.num_elements, num_pixels, pixels=1,
             channels=UNIT * MOST_UNITS,

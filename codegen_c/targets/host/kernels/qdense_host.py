@@ -12,14 +12,14 @@ from codegen_c.c_text.text import C_TYPES
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.dense import qdense
 from codegen_c.kernels.shared.layer import image, shapes, sliding_window
-from codegen_c.operators.kinds import QDense, Window
+from codegen_c.operators.kinds import PackedQDense, QDense, Window
 from codegen_c.targets.host.kernels.sums_host import (
     MOST_UNITS,
-    PARAMETERS,
     PRODUCT_INCLUDES,
     UNIT,
     LaneRescale,
     PixelProduct,
+    parameters,
 )
 
 LAYER = "tvm_ext_host_conv2d_layer"
@@ -39,7 +39,7 @@ def implement(operator: QDense, target: Target, stored: StoredRows) -> Implement
     vectors = output.num_elements // channels
     product = PixelProduct(
         runs=1, length=depth, channels=channels, rescale=_rescale(operator), is_widened=False,
-        is_unsigned=source.dtype == "uint8",
+        is_unsigned=source.dtype == "uint8", is_packed=isinstance(operator, PackedQDense),
     )  # fmt: skip
     layer = shapes(LAYER, {
         "input": image(replace(source, shape=(1, 1, vectors, depth))),
@@ -55,9 +55,9 @@ def implement(operator: QDense, target: Target, stored: StoredRows) -> Implement
             parameters=(
                 Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
                 Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
-                *PARAMETERS,
+                *parameters(product.is_packed),
             ),
-            body="tvm_ext_host_pointwise(&$_layer, input, output, weights, factors, 0, 1);",
+            body="tvm_ext_host_vectors(&$_layer, input, output, weights, factors);",
             helpers=layer,
             includes=PRODUCT_INCLUDES,
         ),

@@ -14,6 +14,7 @@ import numpy as np
 from codegen_c.c_text.initializer import Value
 from codegen_c.kernels.contract import Parameter
 from codegen_c.kernels.shared import requantize_tflite
+from codegen_c.kernels.shared.four_bits import pack_pairs
 from codegen_c.kernels.shared.high_words import HighWords
 from codegen_c.kernels.shared.requantize import INCLUDES as REQUANTIZE_INCLUDES
 from codegen_c.kernels.shared.requantize import quantization
@@ -24,18 +25,30 @@ MOST_UNITS = 4
 # Channels of a unit by lane of its two vectors.
 ORDER = np.array([0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15])
 SUM_INCLUDES = (
-    "tvm_ext_host_rescale.h", "tvm_ext_i32x8.h", "tvm_ext_i32x8_plain.h", "tvm_ext_layer.h",
+    "tvm_ext_host_rescale.h", "tvm_ext_host_sums.h", "tvm_ext_i32x8.h", "tvm_ext_i32x8_plain.h", "tvm_ext_layer.h",
     *sorted({*REQUANTIZE_INCLUDES, *requantize_tflite.INCLUDES}),
 )  # fmt: skip
 PRODUCT_INCLUDES = ("tvm_ext_host_conv2d.h", "tvm_ext_host_product.h", "tvm_ext_host_rows.h", *SUM_INCLUDES)
-PARAMETERS = (
-    Parameter(name="weights", ctype="int16_t", role="constant"),
-    Parameter(name="factors", ctype="int32_t", role="constant"),
-)
 SCRATCH = Parameter(name="scratch", ctype="uint8_t", role="scratch")
 # Modelled instructions: from a unit's sums to its elements, and around a run of elements.
 FINISH_INSTRUCTIONS = 24
 RUN_INSTRUCTIONS = 4
+# Further ones for each unit's weights of 4 bits.
+UNPACK_INSTRUCTIONS = 4
+WEIGHTS_BYTES = {False: 64, True: 16}
+"""Bytes of two elements' weights for a unit: by whether they have 4 bits each, otherwise 16."""
+
+
+def parameters(is_packed: bool) -> tuple[Parameter, Parameter]:
+    """Weights and factors of a layer, as its function takes them."""
+    weights = Parameter(name="weights", ctype="uint8_t" if is_packed else "int16_t", role="constant")
+    return weights, Parameter(name="factors", ctype="int32_t", role="constant")
+
+
+def in_four_bits(weights: Array) -> Array:
+    """int16[..., 2 vectors, 8 lanes, 2] -> uint8[..., 16]: numbers of the first vector in the lower four bits."""
+    low, high = np.moveaxis(weights.reshape(-1, 2, UNIT), 1, 0)
+    return pack_pairs(low, high)
 
 
 class LaneRescale(HighWords):
@@ -77,7 +90,8 @@ class LaneRescale(HighWords):
 class PixelProduct:
     """`runs` runs of `length` elements each times `channels` channels.
 
-    is_widened: elements are read as 16-bit numbers; is_unsigned: those of 8 bits are uint8.
+    is_widened: elements are read as 16-bit numbers; is_unsigned: those of 8 bits are uint8. is_packed: weights have 4
+    bits, otherwise 16.
     """
 
     runs: int
@@ -86,6 +100,7 @@ class PixelProduct:
     rescale: LaneRescale
     is_widened: bool
     is_unsigned: bool
+    is_packed: bool
 
     @property
     def units(self) -> int:
@@ -97,17 +112,19 @@ class PixelProduct:
         """A `tvm_ext_host_product`."""
         return {
             "runs": self.runs, "length": self.length, "channels": self.channels, "units": self.units,
-            "is_widened": self.is_widened, "is_unsigned": self.is_unsigned, "rescale": self.rescale.members(),
+            "is_widened": self.is_widened, "is_unsigned": self.is_unsigned, "is_packed": self.is_packed,
+            "rescale": self.rescale.members(),
         }  # fmt: skip
 
     def pack(self, weight: Array) -> Array:
-        """int8[K, ...] -> int16, block after block of units: [runs][pairs][units][16 lanes][2]."""
+        """int8[K, ...] -> int16 or 4 bits, block after block of units: [runs][pairs][units][16 lanes][2]."""
         flat = weight.reshape(self.channels, self.runs, self.length)
         full = np.zeros((-(-self.channels // UNIT) * UNIT, self.runs, -(-self.length // 2) * 2), dtype=np.int16)
         full[: self.channels, :, : self.length] = flat
         units = full.reshape(-1, UNIT, self.runs, full.shape[2] // 2, 2)[:, ORDER].transpose(2, 3, 0, 1, 4)
         blocks = [units[:, :, first : first + self.units] for first in range(0, units.shape[2], self.units)]
-        return np.concatenate([block.ravel() for block in blocks])
+        packed = np.concatenate([block.ravel() for block in blocks])
+        return in_four_bits(packed) if self.is_packed else packed
 
     def constants(self, weight: Array, start: Array) -> tuple[tuple[str, Array], ...]:
         """Packed weights, and the table of starts, multipliers, halves and shifts."""
@@ -119,4 +136,5 @@ class PixelProduct:
         units = -(-self.channels // UNIT)
         blocks, pairs = -(-units // self.units), self.runs * -(-self.length // 2)
         reading = blocks * (pairs * (1 if self.is_widened else 2) + self.runs * RUN_INSTRUCTIONS)
-        return reading + units * (pairs * 4 + FINISH_INSTRUCTIONS)
+        products = 4 + (UNPACK_INSTRUCTIONS if self.is_packed else 0)
+        return reading + units * (pairs * products + FINISH_INSTRUCTIONS)

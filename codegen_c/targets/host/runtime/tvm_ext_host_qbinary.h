@@ -31,12 +31,14 @@ TVM_EXT_INLINE void tvm_ext_host_qbinary_run(const tvm_ext_host_qbinary_layer *l
 {
     const tvm_ext_qbinary *const function = &layer->layer.function;
     const tvm_ext_image *const images[2] = {&layer->layer.first, &layer->layer.second};
+    const tvm_ext_i16x16 zero_points[2] = {tvm_ext_i16x16_splat(function->first_zero_point),
+                                           tvm_ext_i16x16_splat(function->second_zero_point)};
     const int32_t whole = length - (length % 16);
     for (int32_t i = 0; i < whole; i += 16) {
         const tvm_ext_i16x16 a =
-            tvm_ext_i16x16_less(tvm_ext_i16x16_widen(&first[i], images[0]->is_unsigned), function->first_zero_point);
+            tvm_ext_i16x16_subtract(tvm_ext_i16x16_widen(&first[i], images[0]->is_unsigned), zero_points[0]);
         const tvm_ext_i16x16 b =
-            tvm_ext_i16x16_less(tvm_ext_i16x16_widen(&second[i], images[1]->is_unsigned), function->second_zero_point);
+            tvm_ext_i16x16_subtract(tvm_ext_i16x16_widen(&second[i], images[1]->is_unsigned), zero_points[1]);
         const tvm_ext_i32x8 low = tvm_ext_host_sum_of_pairs(layer, tvm_ext_i16x16_low_turns(a, b));
         const tvm_ext_i32x8 high = tvm_ext_host_sum_of_pairs(layer, tvm_ext_i16x16_high_turns(a, b));
         tvm_ext_i32x8_store_bytes(&output[i], low, high, function->zero_point, function->low, function->high,

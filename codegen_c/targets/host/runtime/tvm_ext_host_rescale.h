@@ -2,9 +2,7 @@
 #ifndef TVM_EXT_HOST_RESCALE_H
 #define TVM_EXT_HOST_RESCALE_H
 
-#include "tvm_ext_i32x8.h"
-
-#define TVM_EXT_HOST_UNIT 16
+#include "tvm_ext_host_sums.h"
 
 /* Numbers of a unit of 16 channels in a table of factors: starts of sums, multipliers, halves, shifts. */
 #define TVM_EXT_HOST_FACTORS 64
@@ -18,12 +16,6 @@ typedef struct {
     int32_t low;
     int32_t high;
 } tvm_ext_host_rescale;
-
-/* Sums of a unit of channels. */
-typedef struct {
-    tvm_ext_i32x8 low;
-    tvm_ext_i32x8 high;
-} tvm_ext_host_sums;
 
 /* Sums as they begin. */
 TVM_EXT_INLINE tvm_ext_host_sums tvm_ext_host_begin(const int32_t *factors)

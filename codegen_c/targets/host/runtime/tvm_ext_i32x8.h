@@ -22,12 +22,17 @@ TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_load(const int32_t *source)
     return _mm256_loadu_si256((const __m256i_u *)source);
 }
 
+TVM_EXT_INLINE void tvm_ext_i32x8_store(int32_t *target, tvm_ext_i32x8 value)
+{
+    _mm256_storeu_si256((__m256i_u *)target, value);
+}
+
 TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_splat(int32_t value)
 {
     return _mm256_set1_epi32(value);
 }
 
-TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_load(const int16_t *source)
+TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_load(const void *source)
 {
     return _mm256_loadu_si256((const __m256i_u *)source);
 }
@@ -42,6 +47,19 @@ TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_widen(const uint8_t *source, bool i
 {
     const __m128i bytes = _mm_loadu_si128((const __m128i_u *)source);
     return is_unsigned ? _mm256_cvtepu8_epi16(bytes) : _mm256_cvtepi8_epi16(bytes);
+}
+
+/* A number of 16 bits, over and over. */
+TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_splat(int32_t value)
+{
+    return _mm256_set1_epi16((int16_t)value);
+}
+
+/* The lower four bits of 16 bytes, or the upper ones: numbers from -8 to 7. */
+TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_nibbles(const uint8_t *source, bool is_upper)
+{
+    const __m256i words = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i_u *)source));
+    return _mm256_srai_epi16(is_upper ? words : _mm256_slli_epi16(words, 12), is_upper ? 4 : 12);
 }
 
 /* Two numbers, over and over. */
@@ -75,19 +93,32 @@ TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_add_pairs(tvm_ext_i32x8 sums, tvm_ext
 #elif defined(__AVXVNNI__)
     return _mm256_dpwssd_avx_epi32(sums, a, b);
 #else
-    return _mm256_add_epi32(sums, _mm256_madd_epi16(a, b));
+    tvm_ext_i32x8 result = _mm256_add_epi32(sums, _mm256_madd_epi16(a, b));
+#if defined(__GNUC__)
+    __asm__("" : "+x"(result)); /* else compilers add long sums as trees, and run out of registers */
+#endif
+    return result;
 #endif
 }
 
-/* Numbers less another one. */
-TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_less(tvm_ext_i16x16 a, int32_t other)
+TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_add(tvm_ext_i16x16 a, tvm_ext_i16x16 b)
 {
-    return _mm256_sub_epi16(a, _mm256_set1_epi16((int16_t)other));
+    return _mm256_add_epi16(a, b);
+}
+
+TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_subtract(tvm_ext_i16x16 a, tvm_ext_i16x16 b)
+{
+    return _mm256_sub_epi16(a, b);
 }
 
 TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_add(tvm_ext_i32x8 a, tvm_ext_i32x8 b)
 {
     return _mm256_add_epi32(a, b);
+}
+
+TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_subtract(tvm_ext_i32x8 a, tvm_ext_i32x8 b)
+{
+    return _mm256_sub_epi32(a, b);
 }
 
 TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_shifted_down(tvm_ext_i32x8 value, int32_t shift)

@@ -24,6 +24,11 @@ TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_load(const int32_t *source)
     return result;
 }
 
+TVM_EXT_INLINE void tvm_ext_i32x8_store(int32_t *target, tvm_ext_i32x8 value)
+{
+    (void)memcpy(target, value.lane, sizeof value.lane);
+}
+
 TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_splat(int32_t value)
 {
     tvm_ext_i32x8 result;
@@ -33,7 +38,7 @@ TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_splat(int32_t value)
     return result;
 }
 
-TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_load(const int16_t *source)
+TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_load(const void *source)
 {
     tvm_ext_i16x16 result;
     (void)memcpy(result.lane, source, sizeof result.lane);
@@ -71,6 +76,24 @@ TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_pair(const int16_t *source)
     return result;
 }
 
+/* A number of 16 bits, over and over. */
+TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_splat(int32_t value)
+{
+    const int16_t both[2] = {(int16_t)value, (int16_t)value};
+    return tvm_ext_i16x16_pair(both);
+}
+
+/* The lower four bits of 16 bytes, or the upper ones: numbers from -8 to 7. */
+TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_nibbles(const uint8_t *source, bool is_upper)
+{
+    tvm_ext_i16x16 result;
+    for (int32_t i = 0; i < 16; ++i) {
+        const int32_t nibble = is_upper ? source[i] >> 4 : source[i] & 15;
+        result.lane[i] = (int16_t)(nibble > 7 ? nibble - 16 : nibble);
+    }
+    return result;
+}
+
 /* Two elements of 8 bits, over and over. */
 TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_pair_of_bytes(const uint8_t *source, bool is_unsigned)
 {
@@ -95,11 +118,18 @@ TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_add_pairs(tvm_ext_i32x8 sums, tvm_ext
     return sums;
 }
 
-/* Numbers less another one. */
-TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_less(tvm_ext_i16x16 a, int32_t other)
+TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_add(tvm_ext_i16x16 a, tvm_ext_i16x16 b)
 {
     for (int32_t i = 0; i < 16; ++i) {
-        a.lane[i] = (int16_t)(a.lane[i] - other);
+        a.lane[i] = (int16_t)(a.lane[i] + b.lane[i]);
+    }
+    return a;
+}
+
+TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_subtract(tvm_ext_i16x16 a, tvm_ext_i16x16 b)
+{
+    for (int32_t i = 0; i < 16; ++i) {
+        a.lane[i] = (int16_t)(a.lane[i] - b.lane[i]);
     }
     return a;
 }
@@ -108,6 +138,14 @@ TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_add(tvm_ext_i32x8 a, tvm_ext_i32x8 b)
 {
     for (int32_t i = 0; i < 8; ++i) {
         a.lane[i] = (int32_t)((uint32_t)a.lane[i] + (uint32_t)b.lane[i]);
+    }
+    return a;
+}
+
+TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_subtract(tvm_ext_i32x8 a, tvm_ext_i32x8 b)
+{
+    for (int32_t i = 0; i < 8; ++i) {
+        a.lane[i] = (int32_t)((uint32_t)a.lane[i] - (uint32_t)b.lane[i]);
     }
     return a;
 }
