@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import Implementation, Kept, Kernel, StoredRows
 from codegen_c.kernels.registry import select
-from codegen_c.operators.kinds import Operator, PackedQConv2d, PackedQDense, QBinary, QConv2d, QDense, Window
+from codegen_c.operators.kinds import Operator, PackedQConv2d, PackedQDense, QBinary, QConv2d, QDense, QPool2d, Window
 from codegen_c.program.share_functions import ring_numbers
 from codegen_c.targets.host.kernels import (
     qbinary_host,
@@ -24,11 +24,12 @@ from codegen_c.targets.host.kernels import (
     qdense_packed_host,
     qdepthwise_host,
     qdepthwise_packed_host,
+    qpool2d_host,
     qwinograd_host,
 )
 from tests.kernels.harness import HOST, PORTABLE, call_rows, compile_kernels, run_kernel
 from tests.kernels.quantized import FEW, assert_c_equals_reference, elements, limits, seeds
-from tests.kernels.test_q_refusals import CONV, DENSE, byte_tensor
+from tests.kernels.test_q_refusals import CONV, DENSE, MAX, byte_tensor
 from tests.kernels.test_qbinary import binaries
 from tests.kernels.test_qconv2d import convolutions as few_channels
 from tests.kernels.test_qconv2d_helium import convolutions
@@ -82,7 +83,7 @@ def test_depthwise(flags: Sequence[str], operators: list[QConv2d], rounding, see
 
 @by_vectors
 @FEWER
-@given(st.lists(few_channels(tiled=True), min_size=2, max_size=3), ROUNDINGS, seeds)
+@given(st.lists(few_channels(tiled=True), min_size=1, max_size=2), ROUNDINGS, seeds)
 def test_winograd(flags: Sequence[str], operators: list[QConv2d], rounding, seed: int) -> None:
     assert_portable_bytes(qwinograd_host.KERNEL, [replace(o, rounding=rounding) for o in operators], seed, flags)
 
@@ -150,6 +151,20 @@ def dense(channels: int, depth: int) -> QDense:
     )  # fmt: skip
 
 
+def mean(channels: int, **changes: object) -> QPool2d:
+    """Averages of windows of 3 by 3."""
+    window = replace(Window(kernel=(3, 3)), **changes)
+    height, columns = (
+        (size - (2 * dilation + 1)) // stride + 1
+        for size, dilation, stride in zip((6, 7), window.dilation, window.strides, strict=True)
+    )
+    return QPool2d(
+        inputs=(byte_tensor(1, 6, 7, channels, dtype="uint8", scale=0.7, zero_point=200),),
+        outputs=(byte_tensor(1, height, columns, channels, scale=0.5, zero_point=-7),),
+        window=window, method="average", low=-128, high=120,
+    )  # fmt: skip
+
+
 OPERANDS = (byte_tensor(1, 3, 7, 5, scale=0.3), byte_tensor(1, 3, 7, 5, dtype="uint8", scale=0.011, zero_point=9))
 DIFFERENCE = QBinary(
     inputs=OPERANDS, outputs=(byte_tensor(1, 3, 7, 5, scale=0.2),), function="subtract", low=-128, high=127
@@ -168,6 +183,7 @@ LAYERS: tuple[tuple[Kernel, tuple[Operator, ...]], ...] = (
     (qdepthwise_packed_host.KERNEL, (in_four_bits(single_channels(20)),)),
     (qdense_host.KERNEL, (dense(18, 35),)),
     (qdense_packed_host.KERNEL, (in_four_bits(dense(18, 35)),)),
+    (qpool2d_host.KERNEL, (mean(32), mean(16, strides=(1, 2), dilation=(2, 1)))),
     (qbinary_host.KERNEL, (DIFFERENCE,)),
 )  # fmt: skip
 """Ties, factors that scale sums up first, channels beyond four units, odd depths, many elements of a sum."""
@@ -223,10 +239,11 @@ def test_extremes_of_winograd() -> None:
     layers = [by_nines(4, 8, weight=weight) for weight in (signs, np.full_like(signs, -128))]
     board = np.indices((1, 5, 6, 8)).sum(axis=0) % 2
     images = [np.where(ends, 127, -128).astype(np.int8) for ends in (board, np.zeros_like(board))]
-    pairs = [(layer, [image]) for layer in layers for image in images]
-    assert_c_equals_reference([layer for layer, _ in pairs], [image for _, image in pairs], qwinograd_host.KERNEL, AVX2)
-    refusal = qwinograd_host.KERNEL.refuses(replace(layers[0], bias=np.full(4, (1 << 29) - 1, np.int32)), HOST)
-    assert refusal is not None and "2^29" in refusal.reason
+    made = [qwinograd_host.KERNEL.implement(layer, HOST, StoredRows()) for layer in layers]
+    for layer, implementation, entry in zip(layers, made, compile_kernels(made, AVX2), strict=True):
+        for image in images:
+            (found,) = run_kernel(layer, implementation, [image], entry=entry)
+            np.testing.assert_array_equal(found, implementation.reference([image])[0])
 
 
 def test_ends_saturate() -> None:
@@ -252,8 +269,21 @@ LARGE_WINDOW = Window(kernel=(8, 8), padding=(4, 4, 3, 3))
             qdepthwise_host,
             "49 taps",
         ),
+        (MAX, qpool2d_host, "by a factor"),
+        (mean(16, padding=(1, 1, 1, 1)), qpool2d_host, "within the image"),
+        (mean(24), qpool2d_host, "multiple of 16"),
+        (replace(mean(16), outputs=(byte_tensor(1, 4, 5, 16, scale=3e-7),)), qpool2d_host, "scaled up"),
     ],
-    ids=["groups", "large factors", "large factors of a dense layer", "taps"],
+    ids=[
+        "groups",
+        "large factors",
+        "large factors of a dense layer",
+        "taps",
+        "maxima",
+        "padding",
+        "channels",
+        "large factors of averages",
+    ],
 )
 def test_refusals(operator: Operator, kernel, reason: str) -> None:
     """Others are left to portable C, which takes them."""
@@ -261,6 +291,21 @@ def test_refusals(operator: Operator, kernel, reason: str) -> None:
     assert refusal is not None and reason in refusal.reason
     chosen = select(operator, HOST)
     assert isinstance(chosen, Implementation) and not chosen.kernel.endswith("_host")
+
+
+@pytest.mark.parametrize(
+    ("operator", "reason"),
+    [
+        (by_nines(4, 8, rounding="tflite", weight_scale=np.full(4, 0.9, np.float32)), "scaled up"),
+        (by_nines(4, 8, window=Window(kernel=(3, 3), strides=(2, 2))), "stride 1"),
+        (by_nines(4, 8, bias=np.full(4, (1 << 29) - 1, np.int32)), "2^29"),
+        (replace(single_channels(8), groups=4), "groups"),
+    ],
+    ids=["large factors", "strides", "sums", "groups"],
+)
+def test_refusals_of_winograd(operator: QConv2d, reason: str) -> None:
+    refusal = qwinograd_host.KERNEL.refuses(operator, HOST)
+    assert refusal is not None and reason in refusal.reason
 
 
 def sum_of(scale: float, other: float, **changes: object) -> QBinary:
