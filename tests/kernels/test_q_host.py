@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -14,22 +14,18 @@ from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import Implementation, Kept, Kernel, StoredRows
 from codegen_c.kernels.registry import select
-from codegen_c.operators.kinds import Operator, PackedQConv2d, PackedQDense, QBinary, QConv2d, QDense, QPool2d, Window
+from codegen_c.operators.kinds import Operator, QBinary, QConv2d, QDense
 from codegen_c.program.share_functions import ring_numbers
 from codegen_c.targets.host.kernels import (
     qbinary_host,
     qconv2d_host,
-    qconv2d_packed_host,
     qdense_host,
-    qdense_packed_host,
     qdepthwise_host,
-    qdepthwise_packed_host,
-    qpool2d_host,
     qwinograd_host,
 )
 from tests.kernels.harness import HOST, PORTABLE, call_rows, compile_kernels, run_kernel
+from tests.kernels.host_layers import LAYERS, by_nines, pointwise
 from tests.kernels.quantized import FEW, assert_c_equals_reference, elements, limits, seeds
-from tests.kernels.test_q_refusals import CONV, DENSE, MAX, byte_tensor
 from tests.kernels.test_qbinary import binaries
 from tests.kernels.test_qconv2d import convolutions as few_channels
 from tests.kernels.test_qconv2d_helium import convolutions
@@ -102,93 +98,6 @@ def test_sums(flags: Sequence[str], operators: list[QBinary], seed: int) -> None
     assert_portable_bytes(qbinary_host.KERNEL, operators, seed, flags)
 
 
-def pointwise(channels: int, factor: float, rounding="onnx") -> QConv2d:
-    """Sums of 8 products times a factor, for each of so many channels."""
-    random = np.random.default_rng(channels)
-    return replace(
-        CONV,
-        inputs=(byte_tensor(1, 4, 5, 8, scale=1.0, zero_point=-3),),
-        outputs=(byte_tensor(1, 4, 5, channels, scale=1.0, zero_point=-20),),
-        weight=random.integers(-128, 128, (channels, 1, 1, 8)).astype(np.int8),
-        weight_scale=np.full(channels, factor, np.float32),
-        bias=random.integers(-500, 500, channels).astype(np.int32),
-        rounding=rounding,
-    )
-
-
-def by_nines(channels: int, depth: int, **changes: object) -> QConv2d:
-    """Windows of 3 by 3 over an image of 5 by 6 with padding."""
-    random = np.random.default_rng(depth)
-    plain = replace(
-        pointwise(channels, 2.0**-9),
-        inputs=(byte_tensor(1, 5, 6, depth, scale=1.0, zero_point=-3),),
-        outputs=(byte_tensor(1, 5, 6, channels, scale=1.0, zero_point=4),),
-        weight=random.integers(-128, 128, (channels, 3, 3, depth)).astype(np.int8),
-        weight_scale=np.exp2(random.integers(-13, -8, channels)).astype(np.float32),
-        window=Window(kernel=(3, 3), padding=(1, 1, 1, 1)),
-    )
-    return replace(plain, **changes)
-
-
-def single_channels(channels: int, **changes: object) -> QConv2d:
-    """A depthwise layer."""
-    whole = by_nines(channels, 1)
-    return replace(whole, inputs=(replace(whole.inputs[0], shape=(1, 5, 6, channels)),), groups=channels, **changes)
-
-
-def in_four_bits(operator: QConv2d | QDense) -> PackedQConv2d | PackedQDense:
-    """The layer with the lower four bits of its weights."""
-    kind = PackedQConv2d if isinstance(operator, QConv2d) else PackedQDense
-    members = {field.name: getattr(operator, field.name) for field in fields(operator)}
-    return kind(**members | {"weight": ((operator.weight + 8) % 16 - 8).astype(np.int8)})
-
-
-def dense(channels: int, depth: int) -> QDense:
-    weight = np.random.default_rng(depth).integers(-128, 128, (channels, depth)).astype(np.int8)
-    return replace(
-        DENSE, inputs=(byte_tensor(2, depth, dtype="uint8"),), outputs=(byte_tensor(2, channels, scale=900.0),),
-        weight=weight, weight_scale=np.full(channels, 0.25, np.float32), bias=np.arange(channels, dtype=np.int32),
-    )  # fmt: skip
-
-
-def mean(channels: int, **changes: object) -> QPool2d:
-    """Averages of windows of 3 by 3."""
-    window = replace(Window(kernel=(3, 3)), **changes)
-    height, columns = (
-        (size - (2 * dilation + 1)) // stride + 1
-        for size, dilation, stride in zip((6, 7), window.dilation, window.strides, strict=True)
-    )
-    return QPool2d(
-        inputs=(byte_tensor(1, 6, 7, channels, dtype="uint8", scale=0.7, zero_point=200),),
-        outputs=(byte_tensor(1, height, columns, channels, scale=0.5, zero_point=-7),),
-        window=window, method="average", low=-128, high=120,
-    )  # fmt: skip
-
-
-OPERANDS = (byte_tensor(1, 3, 7, 5, scale=0.3), byte_tensor(1, 3, 7, 5, dtype="uint8", scale=0.011, zero_point=9))
-DIFFERENCE = QBinary(
-    inputs=OPERANDS, outputs=(byte_tensor(1, 3, 7, 5, scale=0.2),), function="subtract", low=-128, high=127
-)
-LAYERS: tuple[tuple[Kernel, tuple[Operator, ...]], ...] = (
-    (
-        qconv2d_host.KERNEL,
-        (
-            by_nines(20, 3), pointwise(24, 0.125), pointwise(70, 0.75), pointwise(16, 2.0**-8, "tflite"),
-            pointwise(40, 0.013),
-        ),
-    ),
-    (qconv2d_packed_host.KERNEL, (in_four_bits(by_nines(36, 5)),)),
-    (qwinograd_host.KERNEL, (by_nines(8, 20, rounding="tflite", low=-100, high=90), by_nines(70, 17))),
-    (qdepthwise_host.KERNEL, (single_channels(20), single_channels(33, rounding="tflite"))),
-    (qdepthwise_packed_host.KERNEL, (in_four_bits(single_channels(20)),)),
-    (qdense_host.KERNEL, (dense(18, 35),)),
-    (qdense_packed_host.KERNEL, (in_four_bits(dense(18, 35)),)),
-    (qpool2d_host.KERNEL, (mean(32), mean(16, strides=(1, 2), dilation=(2, 1)))),
-    (qbinary_host.KERNEL, (DIFFERENCE,)),
-)  # fmt: skip
-"""Ties, factors that scale sums up first, channels beyond four units, odd depths, many elements of a sum."""
-
-
 @pytest.mark.parametrize("flags", [AVX2, PLAIN, NATIVE], ids=["avx2", "plain", "native"])
 def test_the_same_bytes_by_every_header(flags: Sequence[str]) -> None:
     """All kernels in one compilation, whose C has the bytes of portable kernels' references; the first layer of each
@@ -253,80 +162,6 @@ def test_ends_saturate() -> None:
     image = np.where(np.arange(160).reshape(1, 4, 5, 8) // 8 % 2, 127, -128).astype(np.int8)
     (result,) = assert_c_equals_reference([operator], [[image]], qconv2d_host.KERNEL, AVX2)
     assert set(np.unique(result)) == {low, high}
-
-
-LARGE_WINDOW = Window(kernel=(8, 8), padding=(4, 4, 3, 3))
-
-
-@pytest.mark.parametrize(
-    ("operator", "kernel", "reason"),
-    [
-        (replace(pointwise(16, 0.5), groups=2, weight=np.ones((16, 1, 1, 4), np.int8)), qconv2d_host, "groups"),
-        (pointwise(16, 0.5, "tflite"), qconv2d_host, "scaled up"),
-        (replace(DENSE, weight_scale=np.full(2, 16.0, np.float32), rounding="tflite"), qdense_host, "scaled up"),
-        (
-            replace(CONV, groups=2, weight=np.ones((2, 8, 8, 1), np.int8), window=LARGE_WINDOW),
-            qdepthwise_host,
-            "49 taps",
-        ),
-        (MAX, qpool2d_host, "by a factor"),
-        (mean(16, padding=(1, 1, 1, 1)), qpool2d_host, "within the image"),
-        (mean(24), qpool2d_host, "multiple of 16"),
-        (replace(mean(16), outputs=(byte_tensor(1, 4, 5, 16, scale=3e-7),)), qpool2d_host, "scaled up"),
-    ],
-    ids=[
-        "groups",
-        "large factors",
-        "large factors of a dense layer",
-        "taps",
-        "maxima",
-        "padding",
-        "channels",
-        "large factors of averages",
-    ],
-)
-def test_refusals(operator: Operator, kernel, reason: str) -> None:
-    """Others are left to portable C, which takes them."""
-    refusal = kernel.KERNEL.refuses(operator, HOST)
-    assert refusal is not None and reason in refusal.reason
-    chosen = select(operator, HOST)
-    assert isinstance(chosen, Implementation) and not chosen.kernel.endswith("_host")
-
-
-@pytest.mark.parametrize(
-    ("operator", "reason"),
-    [
-        (by_nines(4, 8, rounding="tflite", weight_scale=np.full(4, 0.9, np.float32)), "scaled up"),
-        (by_nines(4, 8, window=Window(kernel=(3, 3), strides=(2, 2))), "stride 1"),
-        (by_nines(4, 8, bias=np.full(4, (1 << 29) - 1, np.int32)), "2^29"),
-        (replace(single_channels(8), groups=4), "groups"),
-    ],
-    ids=["large factors", "strides", "sums", "groups"],
-)
-def test_refusals_of_winograd(operator: QConv2d, reason: str) -> None:
-    refusal = qwinograd_host.KERNEL.refuses(operator, HOST)
-    assert refusal is not None and reason in refusal.reason
-
-
-def sum_of(scale: float, other: float, **changes: object) -> QBinary:
-    operands = (byte_tensor(1, 2, 2, 2, scale=scale), byte_tensor(1, 2, 2, 2, scale=other))
-    plain = QBinary(inputs=operands, outputs=(byte_tensor(1, 2, 2, 2, scale=1.0),), function="add", low=-128, high=127)
-    return replace(plain, **changes)
-
-
-@pytest.mark.parametrize(
-    ("operator", "reason"),
-    [
-        (sum_of(0.3, 0.2, function="multiply"), "sum or a difference"),
-        (sum_of(0.3, 0.2, rounding="tflite"), "rounded once"),
-        (sum_of(0.5, 0.25), "halfway"),
-        (sum_of(2.0**-20, 2.0**-21), "2^-15"),
-    ],
-    ids=["products", "two roundings", "ties", "small factors"],
-)
-def test_refusals_of_sums(operator: QBinary, reason: str) -> None:
-    refusal = qbinary_host.KERNEL.refuses(operator, HOST)
-    assert refusal is not None and reason in refusal.reason
 
 
 def test_processors_without_vectors_have_portable_c() -> None:

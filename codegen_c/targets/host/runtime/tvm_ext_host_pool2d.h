@@ -5,7 +5,7 @@
 #include "tvm_ext_host_rescale.h"
 
 typedef struct {
-    tvm_ext_image input;  /* channels: whole units */
+    tvm_ext_image input; /* channels: whole units */
     tvm_ext_image output;
     tvm_ext_window window; /* without padding */
     tvm_ext_host_rescale rescale;

@@ -195,8 +195,8 @@ TVM_EXT_INLINE const uint8_t *tvm_ext_host_block(const tvm_ext_host_product *pro
 
 /* All channels of a pixel. */
 TVM_EXT_INLINE void tvm_ext_host_pixel(const tvm_ext_host_product *product, const void *place, int32_t run_step,
-                                       int32_t turn, int32_t turn_step, uint8_t *target,
-                                       const void *restrict weights, const int32_t *restrict factors)
+                                       int32_t turn, int32_t turn_step, uint8_t *target, const void *restrict weights,
+                                       const int32_t *restrict factors)
 {
     const int32_t width = product->units * TVM_EXT_HOST_UNIT;
     const int32_t full = product->channels - (product->channels % width);

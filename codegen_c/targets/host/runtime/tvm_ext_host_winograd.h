@@ -15,6 +15,8 @@
 #ifndef TVM_EXT_HOST_WINOGRAD_H
 #define TVM_EXT_HOST_WINOGRAD_H
 
+#include <stddef.h>
+
 #include "tvm_ext_host_product.h"
 #include "tvm_ext_host_rows.h"
 
@@ -48,7 +50,7 @@ TVM_EXT_INLINE tvm_ext_host_winograd_scratch tvm_ext_host_winograd_parts(const t
                                                                          void *scratch)
 {
     int32_t *const sums = (int32_t *)scratch;
-    int16_t *const rows = (int16_t *)&sums[TVM_EXT_HOST_PLACES * layer->product.units * TVM_EXT_HOST_UNIT];
+    int16_t *const rows = (int16_t *)(void *)&sums[TVM_EXT_HOST_PLACES * layer->product.units * TVM_EXT_HOST_UNIT];
     int16_t *const places = &rows[4 * tvm_ext_host_winograd_length(layer)];
     uint8_t *const padding = (uint8_t *)&places[TVM_EXT_HOST_PLACES * layer->pitch];
     const tvm_ext_host_winograd_scratch parts = {sums, rows, places, padding};
@@ -127,7 +129,8 @@ TVM_EXT_INLINE const uint8_t *tvm_ext_host_winograd_sums(const tvm_ext_host_wino
 /* A^T M A for eight channels of a tile: outputs (0, 0), (0, 1), (1, 0), (1, 1). step: numbers between two places. */
 TVM_EXT_INLINE void tvm_ext_host_winograd_outputs(tvm_ext_i32x8 outputs[4], const int32_t *sums, int32_t step)
 {
-    tvm_ext_i32x8 top[4], bottom[4];
+    tvm_ext_i32x8 top[4];
+    tvm_ext_i32x8 bottom[4];
     for (int32_t s = 0; s < 4; ++s) {
         const tvm_ext_i32x8 m1 = tvm_ext_i32x8_load(&sums[(4 + s) * step]);
         const tvm_ext_i32x8 m2 = tvm_ext_i32x8_load(&sums[(8 + s) * step]);
@@ -147,11 +150,12 @@ TVM_EXT_INLINE void tvm_ext_host_winograd_end(const tvm_ext_host_winograd_layer 
                                               int32_t k, const int32_t *sums, int32_t step, const int32_t *factors,
                                               int32_t count)
 {
-    tvm_ext_i32x8 low[4], high[4];
+    tvm_ext_i32x8 low[4];
+    tvm_ext_i32x8 high[4];
     tvm_ext_host_winograd_outputs(low, sums, step);
     tvm_ext_host_winograd_outputs(high, &sums[8], step);
     for (int32_t i = 0; i < 4; ++i) {
-        if (targets[i]) {
+        if (targets[i] != NULL) {
             tvm_ext_host_sums outputs = {low[i], high[i]};
             if (layer->product.rescale.rounds_twice) {
                 outputs.low = tvm_ext_i32x8_shifted_down(outputs.low, 2);
@@ -168,7 +172,8 @@ TVM_EXT_INLINE const uint8_t *tvm_ext_host_winograd_block(const tvm_ext_host_win
                                                           uint8_t *const targets[4], int32_t k, const uint8_t *weights,
                                                           const int32_t *factors, int32_t units, int32_t count)
 {
-    const int32_t unit = TVM_EXT_HOST_UNIT, step = units * unit;
+    const int32_t unit = TVM_EXT_HOST_UNIT;
+    const int32_t step = units * unit;
     const int32_t *const sums = parts->sums;
     weights = tvm_ext_host_winograd_sums(layer, parts->sums, parts->places, weights, factors, units);
     tvm_ext_host_winograd_end(layer, targets, k, sums, step, factors, count);
@@ -207,7 +212,7 @@ TVM_EXT_INLINE void tvm_ext_host_winograd_channels(const tvm_ext_host_winograd_l
     }
 }
 
-/* Output rows [row_begin, row_end) of all images, two at a time; not those of a ring that later ones of them replace. */
+/* Output rows [row_begin, row_end) of all images, two at a time; not those of a ring that later ones replace. */
 TVM_EXT_INLINE void tvm_ext_host_winograd(const tvm_ext_host_winograd_layer *layer, const void *input, void *output,
                                           const void *restrict weights, const int32_t *restrict factors, void *scratch,
                                           int32_t row_begin, int32_t row_end)
@@ -223,8 +228,7 @@ TVM_EXT_INLINE void tvm_ext_host_winograd(const tvm_ext_host_winograd_layer *lay
             const uint8_t *sources[4];
             for (int32_t r = 0; r < 4; ++r) {
                 const int32_t y = h - layer->window.top + r;
-                sources[r] =
-                    y >= 0 && y < end ? &((const uint8_t *)input)[tvm_ext_row(image, n, y)] : parts.padding;
+                sources[r] = y >= 0 && y < end ? &((const uint8_t *)input)[tvm_ext_row(image, n, y)] : parts.padding;
             }
             tvm_ext_host_winograd_rows(layer, parts.rows, sources);
             uint8_t *const top = &((uint8_t *)output)[tvm_ext_row(made, n, h)];
@@ -233,8 +237,8 @@ TVM_EXT_INLINE void tvm_ext_host_winograd(const tvm_ext_host_winograd_layer *lay
                 const int32_t pixel = w * made->pitch;
                 const bool is_pair = w + 1 < made->columns;
                 uint8_t *const targets[4] = {&top[pixel], is_pair ? &top[pixel + made->pitch] : NULL,
-                                             bottom ? &bottom[pixel] : NULL,
-                                             bottom && is_pair ? &bottom[pixel + made->pitch] : NULL};
+                                             bottom != NULL ? &bottom[pixel] : NULL,
+                                             bottom != NULL && is_pair ? &bottom[pixel + made->pitch] : NULL};
                 tvm_ext_host_winograd_tile(layer, parts.places, &parts.rows[w * image->channels]);
                 tvm_ext_host_winograd_channels(layer, &parts, targets, weights, factors);
             }
