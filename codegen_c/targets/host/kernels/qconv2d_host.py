@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
 from codegen_c.kernels.shared.requantize import quantization
@@ -73,9 +72,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         kernel=KERNEL.name,
         function=CFunction(
             parameters=(
-                Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
-                Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
-                *parameters(product.is_packed),
+                *parameters(source, output, is_packed=product.is_packed),
                 SCRATCH,
                 *ROW_PARAMETERS,
             ),

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from codegen_c.c_text.text import C_TYPES
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Passes, StoredRows, Target
 from codegen_c.kernels.dense import qdense
 from codegen_c.kernels.shared.layer import image, shapes, sliding_window
 from codegen_c.operators.kinds import PackedQDense, QDense, Window
@@ -52,11 +51,7 @@ def implement(operator: QDense, target: Target, stored: StoredRows) -> Implement
         portable,
         kernel=KERNEL.name,
         function=CFunction(
-            parameters=(
-                Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
-                Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
-                *parameters(product.is_packed),
-            ),
+            parameters=(*parameters(source, output, is_packed=product.is_packed),),
             body="tvm_ext_host_vectors(&$_layer, input, output, weights, factors);",
             helpers=layer,
             includes=PRODUCT_INCLUDES,

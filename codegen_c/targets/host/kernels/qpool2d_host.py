@@ -10,15 +10,21 @@ from dataclasses import replace
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, StoredRows, Target
 from codegen_c.kernels.pooling import qpool2d
 from codegen_c.kernels.pooling.pool_sums import average
 from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
 from codegen_c.kernels.shared.requantize import quantization
 from codegen_c.kernels.shared.window import ROW_PARAMETERS
 from codegen_c.operators.kinds import QPool2d
-from codegen_c.targets.host.kernels.sums_host import FINISH_INSTRUCTIONS, SUM_INCLUDES, UNIT, LaneRescale, parameters
+from codegen_c.targets.host.kernels.sums_host import (
+    FACTORS,
+    FINISH_INSTRUCTIONS,
+    SUM_INCLUDES,
+    UNIT,
+    LaneRescale,
+    activations,
+)
 
 LAYER = "tvm_ext_host_pool2d_layer"
 TAPS_INSTRUCTIONS = 11
@@ -65,9 +71,8 @@ def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implemen
         kernel=KERNEL.name,
         function=CFunction(
             parameters=(
-                Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
-                Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
-                parameters(is_packed=False)[1],
+                *activations(source, output),
+                FACTORS,
                 *ROW_PARAMETERS,
             ),
             body="\n".join([*rings, call]),

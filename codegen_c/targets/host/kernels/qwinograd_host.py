@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from codegen_c.c_text.text import C_TYPES
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, spatial
@@ -37,7 +36,7 @@ from codegen_c.targets.host.kernels.sums_host import (
 
 LAYER = "tvm_ext_host_winograd_layer"
 PLACE_INSTRUCTIONS = 5
-"""Of a block of units at one place, beside products, first sums and stores."""
+"""A block of units at one place, beside products, first sums and stores."""
 OUTPUT_INSTRUCTIONS = 64
 """A^T M A of a unit."""
 TRANSFORM_INSTRUCTIONS = 74
@@ -51,7 +50,7 @@ def sums_leave_room(operator: QConv2d, target: Target) -> bool:
 
 
 def _rescale(operator: QConv2d) -> LaneRescale:
-    """Of four times the sums; where it rounds twice, of the sums themselves."""
+    """Rescaling of four times the sums; where it rounds twice, of the sums themselves."""
     exact, (low, high) = qconv2d.requantize(operator), qconv2d.products(operator).range()
     if exact.rounding == "tflite":
         return LaneRescale.of(exact, low, high)
@@ -74,9 +73,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         kernel=KERNEL.name,
         function=CFunction(
             parameters=(
-                Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
-                Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
-                *parameters(is_packed=False),
+                *parameters(source, output),
                 SCRATCH,
                 *ROW_PARAMETERS,
             ),

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from codegen_c.c_text.initializer import Value
+from codegen_c.c_text.text import C_TYPES
 from codegen_c.kernels.contract import Parameter
 from codegen_c.kernels.shared import requantize_tflite
 from codegen_c.kernels.shared.four_bits import pack_pairs
 from codegen_c.kernels.shared.high_words import HighWords
 from codegen_c.kernels.shared.requantize import INCLUDES as REQUANTIZE_INCLUDES
 from codegen_c.kernels.shared.requantize import quantization
-from codegen_c.operators.kinds import Array
+from codegen_c.operators.kinds import Array, TensorType
 
 UNIT = 16
 MOST_UNITS = 4
@@ -29,6 +30,7 @@ SUM_INCLUDES = (
     *sorted({*REQUANTIZE_INCLUDES, *requantize_tflite.INCLUDES}),
 )  # fmt: skip
 PRODUCT_INCLUDES = ("tvm_ext_host_conv2d.h", "tvm_ext_host_product.h", "tvm_ext_host_rows.h", *SUM_INCLUDES)
+FACTORS = Parameter(name="factors", ctype="int32_t", role="constant")
 SCRATCH = Parameter(name="scratch", ctype="uint8_t", role="scratch")
 # Modelled instructions: from a unit's sums to its elements, and around a run of elements.
 FINISH_INSTRUCTIONS = 24
@@ -39,10 +41,18 @@ WEIGHTS_BYTES = {False: 64, True: 16}
 """Bytes of two elements' weights for a unit: by whether they have 4 bits each, otherwise 16."""
 
 
-def parameters(is_packed: bool) -> tuple[Parameter, Parameter]:
-    """Weights and factors of a layer, as its function takes them."""
+def activations(source: TensorType, output: TensorType) -> tuple[Parameter, Parameter]:
+    """Input and output of a layer, as its function takes them."""
+    return (
+        Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
+        Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
+    )
+
+
+def parameters(source: TensorType, output: TensorType, *, is_packed: bool = False) -> tuple[Parameter, ...]:
+    """The same, then weights and factors; is_packed: weights have 4 bits, otherwise 16."""
     weights = Parameter(name="weights", ctype="uint8_t" if is_packed else "int16_t", role="constant")
-    return weights, Parameter(name="factors", ctype="int32_t", role="constant")
+    return (*activations(source, output), weights, FACTORS)
 
 
 def in_four_bits(weights: Array) -> Array:

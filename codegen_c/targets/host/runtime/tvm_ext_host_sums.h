@@ -11,7 +11,7 @@ typedef struct {
     tvm_ext_i32x8 high;
 } tvm_ext_host_sums;
 
-/* Of two elements by 16 channels. */
+/* Weights of two elements by 16 channels. */
 typedef struct {
     tvm_ext_i16x16 low;
     tvm_ext_i16x16 high;
@@ -34,7 +34,7 @@ TVM_EXT_INLINE tvm_ext_host_weights tvm_ext_host_load_weights(const uint8_t *sou
     return loaded;
 }
 
-/* Adds the products of two elements and a unit's weights; they may be the same in all lanes, or of each channel. */
+/* Adds the products of pairs of elements and a unit's weights: one pair in all lanes, or each channel's own. */
 TVM_EXT_INLINE void tvm_ext_host_add(tvm_ext_host_sums *sums, tvm_ext_i16x16 low, tvm_ext_i16x16 high,
                                      tvm_ext_host_weights weights)
 {
