@@ -13,6 +13,7 @@ from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
 from codegen_c.kernels.shared.requantize import quantization
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, spatial
+from codegen_c.kernels.shared.winograd import for_speed
 from codegen_c.operators.kinds import Array, PackedQConv2d, QConv2d, TensorType, Window
 from codegen_c.targets.host.kernels.sums_host import (
     MOST_UNITS,
@@ -96,6 +97,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         spatial=spatial(window, source, output),
         exact=True,
         pitched=True,
+        grows_weights=not product.is_packed,
     )  # fmt: skip
 
 
@@ -103,5 +105,5 @@ KERNEL = Kernel(
     name="qconv2d_host",
     operator=QConv2d,
     implement=implement,
-    constraints=(has_no_groups, *qconv2d.CONSTRAINTS, sums_leave_room),
+    constraints=(for_speed, has_no_groups, *qconv2d.CONSTRAINTS, sums_leave_room),
 )

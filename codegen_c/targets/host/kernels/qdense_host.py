@@ -11,6 +11,7 @@ from dataclasses import replace
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Passes, StoredRows, Target
 from codegen_c.kernels.dense import qdense
 from codegen_c.kernels.shared.layer import image, shapes, sliding_window
+from codegen_c.kernels.shared.winograd import for_speed
 from codegen_c.operators.kinds import PackedQDense, QDense, Window
 from codegen_c.targets.host.kernels.sums_host import (
     MOST_UNITS,
@@ -62,6 +63,7 @@ def implement(operator: QDense, target: Target, stored: StoredRows) -> Implement
             output.num_elements * depth, source.num_elements, vectors, pixels=1, channels=UNIT * MOST_UNITS
         ),
         accumulation="products with c ascending in pairs, modulo 2^32",
+        grows_weights=not product.is_packed,
     )
 
 
@@ -69,5 +71,5 @@ KERNEL = Kernel(
     name="qdense_host",
     operator=QDense,
     implement=implement,
-    constraints=(*qdense.KERNEL.constraints, sums_leave_room),
+    constraints=(for_speed, *qdense.KERNEL.constraints, sums_leave_room),
 )

@@ -14,6 +14,7 @@ from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.convolution.qdepthwise import is_depthwise, pack
 from codegen_c.kernels.shared.layer import apart, image, shapes, sliding_window, with_rings
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, over, spatial
+from codegen_c.kernels.shared.winograd import for_speed
 from codegen_c.operators.kinds import Array, PackedQConv2d, QConv2d
 from codegen_c.targets.host.kernels.qconv2d_host import (
     STORED_AT_ONCE,
@@ -87,6 +88,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         spatial=spatial(window, source, output),
         exact=True,
         pitched=True,
+        grows_weights=not is_packed,
     )  # fmt: skip
 
 
@@ -128,5 +130,5 @@ KERNEL = Kernel(
     name="qdepthwise_host",
     operator=QConv2d,
     implement=implement,
-    constraints=(is_depthwise, few_taps, *qconv2d.CONSTRAINTS, sums_leave_room),
+    constraints=(for_speed, is_depthwise, few_taps, *qconv2d.CONSTRAINTS, sums_leave_room),
 )
