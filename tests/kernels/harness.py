@@ -6,7 +6,7 @@ import ctypes
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +18,10 @@ from codegen_c.operators.kinds import Operator
 from codegen_c.program.share_functions import parameters_of, ring_numbers, with_parameters
 from codegen_c.targets.registry import target_of
 from tests.support.runtime_headers import INCLUDE_FLAGS
-from tvm_ext.core.platform import Platform
+from tvm_ext.core.platform import NO_SIMD, Platform
 
 HOST = target_of(Platform.load("host").processor)
+PORTABLE = target_of(replace(HOST.processor, simd=NO_SIMD))
 WARNINGS = (
     *("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wcast-qual"),
     *("-Werror", "-Wno-unused-function"),
@@ -48,13 +49,13 @@ def source_text(implementations: Sequence[Implementation]) -> str:
     return "\n".join(parts)
 
 
-def compile_kernels(implementations: Sequence[Implementation]) -> list[Entry]:
-    """The kernels, compiled in one go, each as a function for `run_kernel` and `run_ring`."""
+def compile_kernels(implementations: Sequence[Implementation], flags: Sequence[str] = ()) -> list[Entry]:
+    """The kernels, compiled in one go, each as a function for `run_kernel` and `run_ring`. flags: further ones."""
     text = source_text(implementations)
     with tempfile.TemporaryDirectory() as folder:
         source, library = Path(folder, "kernels.c"), Path(folder, "kernels.so")
         source.write_text(text)
-        command = ["gcc", *FLAGS, *INCLUDE_FLAGS, str(source), "-o", str(library), "-lm"]
+        command = ["gcc", *FLAGS, *flags, *INCLUDE_FLAGS, str(source), "-o", str(library), "-lm"]
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, f"{done.stderr}\n{text}"
         loaded = ctypes.CDLL(str(library))
@@ -126,10 +127,11 @@ def run_every_way(
     operators: Sequence[Operator],
     inputs: Sequence[list[np.ndarray]],
     implement: Callable[[Operator, StoredRows], Implementation],
+    flags: Sequence[str] = (),
 ) -> list[Runs]:
     """Every operator whole, row by row, in the smallest rings, with pixels apart, and in place, as far as it can be.
 
-    Rings of rows are for single images; their numbers are parameters. Compiled in one go.
+    Rings of rows are for single images; their numbers are parameters. Compiled in one go, with further flags.
     """
     plain = [implement(operator, StoredRows()) for operator in operators]
     ways: list[dict[str, tuple[StoredRows, Implementation]]] = []
@@ -144,7 +146,7 @@ def run_every_way(
         if whole.pitched and operator.output.shape:
             stored["pitched"] = StoredRows(pitch=operator.output.shape[-1] + 3)
         ways.append({way: (rows, with_parameters(make, rows, _passed(make, rows))) for way, rows in stored.items()})
-    entries = compile_kernels([*plain, *(made for way in ways for _, made in way.values())])
+    entries = compile_kernels([*plain, *(made for way in ways for _, made in way.values())], flags)
     further = iter(entries[len(plain) :])
     found: list[Runs] = []
     for operator, arrays, whole, entry in zip(operators, inputs, plain, entries, strict=False):

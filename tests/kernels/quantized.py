@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -103,13 +105,16 @@ def assert_rounds(
 
 
 def assert_c_equals_reference(
-    operators: list[Operator], inputs: list[list[np.ndarray]], kernel: Kernel | None = None
+    operators: list[Operator],
+    inputs: list[list[np.ndarray]],
+    kernel: Kernel | None = None,
+    flags: Sequence[str] = (),
 ) -> list[np.ndarray]:
     """Every operator's C code, run every way, gives the reference's bytes: returned.
 
-    kernel: the one under test; by default the one that would be chosen.
+    kernel: the one under test; by default the one that would be chosen. flags: further ones of the compiler.
     """
-    every = run_every_way(operators, inputs, lambda operator, stored: _implementation(operator, kernel, stored))
+    every = run_every_way(operators, inputs, lambda operator, stored: _implementation(operator, kernel, stored), flags)
     results: list[np.ndarray] = []
     for operator, arrays, runs in zip(operators, inputs, every, strict=True):
         (expected,) = runs.implementation.reference(arrays)

@@ -28,7 +28,7 @@ from codegen_c.operators.kinds import (
     QPool2d,
     Window,
 )
-from tests.kernels.harness import HOST, WARNINGS, smallest_rings, source_text
+from tests.kernels.harness import PORTABLE, WARNINGS, smallest_rings, source_text
 from tests.kernels.test_q_refusals import ADD, ALL, AVERAGE, CONV, IMAGE, MAX
 from tests.kernels.test_q_sixteen_bits import unary, widened, widened_type
 from tests.kernels.test_qreduce import taps
@@ -84,11 +84,11 @@ def implementations() -> list[Implementation]:
     """Every kernel, with all rows stored and with as few as it needs."""
     found: list[Implementation] = []
     for operator in (*OPERATORS, *WIDE, FAR, unary(*map(widened_type, (IMAGE, IMAGE)), slope=0.2)):
-        plain = select(operator, HOST, StoredRows())
+        plain = select(operator, PORTABLE, StoredRows())
         assert isinstance(plain, Implementation), plain
         found.append(plain)
         if plain.spatial:
-            ringed = select(operator, HOST, smallest_rings(plain))
+            ringed = select(operator, PORTABLE, smallest_rings(plain))
             assert isinstance(ringed, Implementation)
             found.append(ringed)
     return found

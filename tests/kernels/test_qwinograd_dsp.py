@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import Kept, StoredRows
 from codegen_c.kernels.registry import select
+from codegen_c.kernels.shared.winograd import transformed
 from codegen_c.operators.kinds import QConv2d, TensorType, Window
 from codegen_c.operators.quantization import Quantization
 from codegen_c.program.share_functions import ring_numbers
@@ -108,7 +109,7 @@ def test_weights_are_four_times_those_of_the_transform() -> None:
     g = np.random.default_rng(1).integers(-128, 128, (3, 3, 3, 4)).astype(np.int8)
     G = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
     expected = 4 * np.einsum("ir,js,krsc->kijc", G, G, g)
-    np.testing.assert_array_equal(qwinograd_dsp.transformed(g), expected)
+    np.testing.assert_array_equal(transformed(g), expected)
 
 
 def test_chosen_where_it_takes_fewer_instructions() -> None:

@@ -31,7 +31,7 @@ def kernels(package: Package) -> list[str]:
 
 
 PACKED = {
-    "host": ["qconv2d_packed", "qconv2d_packed", "qconv2d_packed", "qdense_packed"],
+    "host": ["qconv2d_packed_host", "qdepthwise_packed_host", "qconv2d_packed_host", "qdense_packed_host"],
     "cortex_m4": ["qconv2d_packed_dsp", "qdepthwise_packed_dsp", "qconv2d_packed_dsp", "qdense_packed_dsp"],
     "cortex_m55": ["qconv2d_packed_helium", "qpointwise_packed_helium", "qdense_packed_helium"],
 }

@@ -58,7 +58,7 @@ def test_integer_kernels(path: Path, tmp_path: Path) -> None:
     assert verified["passed"] and (verified["reference"], verified["own_reading"]) == ("PyTorch", None)
     assert verified["tensors_compared"] >= 3  # those inside it, too
     kernels = [step["kernel"] for step in package.report["steps"]]
-    assert {"qconv2d_i8", "qdense_i8"} <= set(kernels) and not {"conv2d_f32", "dense_f32"} & set(kernels)
+    assert {"qconv2d_host", "qdense_host"} <= set(kernels) and not {"conv2d_f32", "dense_f32"} & set(kernels)
     assert "generic" not in kernels  # the clip to 4 bits is the layer's clamp
 
 

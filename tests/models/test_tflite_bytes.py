@@ -78,15 +78,15 @@ def binary(kind: str, activation: int = NONE) -> Callable[[Network], int]:
 
 
 LAYERS: dict[str, tuple[str, Callable[[Network], int]]] = {
-    "conv": ("qconv2d_i8", lambda net: net.conv(net.input((1, 9, 9, 3)), 7, (3, 3), "c", stride=(2, 1))),
+    "conv": ("qconv2d_host", lambda net: net.conv(net.input((1, 9, 9, 3)), 7, (3, 3), "c", stride=(2, 1))),
     "dilated": (
-        "qconv2d_i8",
+        "qconv2d_host",
         lambda n: n.conv(n.input((1, 9, 9, 3)), 5, (3, 3), "c", dilation=(2, 2), activation=RELU6),
     ),
-    "depthwise": ("qdepthwise_i8", lambda net: net.depthwise(net.input((1, 7, 9, 6)), (3, 3), "d", activation=RELU6)),
+    "depthwise": ("qdepthwise_host", lambda net: net.depthwise(net.input((1, 7, 9, 6)), (3, 3), "d", activation=RELU6)),
     "multiplier": ("qconv2d_i8", lambda net: net.depthwise(net.input((1, 9, 9, 3)), (3, 3), "d", multiplier=2)),
-    "dense": ("qdense_i8", lambda net: net.dense(net.input((2, 30)), 7, "d", activation=RELU)),
-    "dense by channel": ("qdense_i8", lambda net: net.dense(net.input((2, 30)), 7, "d", per_channel=True)),
+    "dense": ("qdense_host", lambda net: net.dense(net.input((2, 30)), 7, "d", activation=RELU)),
+    "dense by channel": ("qdense_host", lambda net: net.dense(net.input((2, 30)), 7, "d", per_channel=True)),
     "average": ("qpool2d_i8", lambda n: n.pool(n.input((1, 7, 7, 5)), (3, 3), "p", stride=(2, 2), padding=SAME)),
     "average relu": ("qpool2d_i8", lambda net: net.pool(net.input((1, 6, 6, 5)), (2, 3), "p", activation=RELU)),
     "max": ("qpool2d_i8", lambda n: n.pool(n.input((1, 7, 7, 5)), (3, 3), "p", kind="MAX_POOL_2D", padding=SAME)),
@@ -122,10 +122,17 @@ LAYERS |= {
     "sum": ("qmean_i8", reduced("SUM", [1, 2])),
     "sum of channels": ("qmean_i8", reduced("SUM", [3], keeps=False)),
 }
+
+
+def _of_words(kernel: str) -> str:
+    """The kernel for activations of 16 bits, all of which are in portable C."""
+    return f"{kernel.rpartition('_')[0]}_i16".replace("qunary", "qlinear")
+
+
 # Kernels of layers that TensorFlow Lite Micro computes on int16, too.
 WORDS: dict[str, tuple[str, Callable[[Network], int]]] = {
     **{
-        name: (LAYERS[name][0].replace("_i8", "_i16").replace("qunary", "qlinear"), LAYERS[name][1])
+        name: (_of_words(LAYERS[name][0]), LAYERS[name][1])
         for name in "conv,dilated,depthwise,multiplier,dense,dense by channel,average,average relu,max,add,subtract,"
         "multiply,leaky relu,requantize".split(",")
     },

@@ -50,7 +50,7 @@ def test_four_bits(tmp_path: Path) -> None:
     package = tvm_ext.build(tvm_ext.load(saved_tflite(data, tmp_path)), "host", tmp_path / "out", HOST_ONLY)
     assert package.report["verify"]["host"]["own_reading"] is None
     (step,) = package.report["steps"]
-    assert step["kernel"] == "qdense_i8"
+    assert step["kernel"] == "qdense_host"
     x = np.array([[-128, 127, 3, 50, -77]], np.int8)
     (whole,) = litert(dense(INTEGERS.astype(np.int8), "int8"), [x])
     (found,) = litert(data, [x])

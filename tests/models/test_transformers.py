@@ -119,7 +119,8 @@ def test_written_out_activations_are_tables(quantized: bool, tmp_path: Path) -> 
     calibration = None if quantized else {"x": x}
     report = tvm_ext.build(tvm_ext.load(model), "host", tmp_path / "package", options, calibration=calibration).report
     kernels = [step["kernel"] for step in report["steps"] if step["kernel"] != "convert_quantized"]
-    assert kernels == ["qdense_i8", "qunary_i8"] * 3 and report["verify"]["host"]["passed"]
+    assert set(kernels[::2]) <= {"qdense_host", "qconv2d_host"} and kernels[1::2] == ["qunary_i8"] * 3
+    assert report["verify"]["host"]["passed"]
 
 
 BOARDS = [(platform, quantize) for platform in ("cortex_m4", "cortex_m55") for quantize in ("none", "int8")]

@@ -130,6 +130,15 @@ def common_shift(operator: QBinary) -> tuple[int, int, int]:
     return factor_a, -factor_b if operator.function == "subtract" else factor_b, shift
 
 
+def has_ties(operator: QBinary) -> bool:
+    """True where some two elements add up to halfway between two results, by one rounding."""
+    factor_a, factor_b, shift = common_shift(operator)
+    a, b = (np.arange(256, dtype=np.int64) + np.iinfo(t.dtype).min for t in operator.inputs)
+    zero_a, zero_b = (quantization(t).zero_point for t in operator.inputs)
+    sums = ((a - zero_a) * factor_a)[:, np.newaxis] + (b - zero_b) * factor_b
+    return bool(((sums & ((1 << shift) - 1)) == 1 << (shift - 1)).any())
+
+
 def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implementation:
     a, b, output = (C_TYPES[t.dtype] for t in (*operator.inputs, operator.output))
     operands = (
@@ -143,7 +152,7 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
         function=CFunction(
             parameters=(*operands, *(ROW_PARAMETERS if rows else ())),
             body=_body(stored, by_rows=rows is not None),
-            helpers=_shapes(operator, stored),
+            helpers=shapes(LAYER, layer_members(operator, stored)),
             includes=INCLUDES,
         ),
         reference=lambda inputs: reference(operator, inputs),
@@ -181,14 +190,11 @@ def element_members(operator: QBinary) -> dict[str, Value]:
     return {**members, "zero_point": zero_point, "low": operator.low, "high": operator.high}
 
 
-def _shapes(operator: QBinary, stored: StoredRows) -> str:
-    """The layer's shapes as tvm_ext_qbinary.h takes them."""
+def layer_members(operator: QBinary, stored: StoredRows) -> dict[str, Value]:
+    """A `tvm_ext_qbinary_layer`."""
     first, second = (image(one_image(tensor)) for tensor in operator.inputs)
     output = image(one_image(operator.output), pitch=stored.pitch)
-    members: dict[str, Value] = {
-        "first": first, "second": second, "output": output, "function": element_members(operator),
-    }  # fmt: skip
-    return shapes(LAYER, members)
+    return {"first": first, "second": second, "output": output, "function": element_members(operator)}
 
 
 def _body(stored: StoredRows, *, by_rows: bool) -> str:

@@ -91,12 +91,14 @@ NO_LAYER = LayerText()
 """Text of a kernel that needs no shapes."""
 
 
-def with_rings(ctype: str, stored: StoredRows, inputs: Sequence[str] = ("input",)) -> tuple[list[str], str]:
+def with_rings(
+    ctype: str, stored: StoredRows, inputs: Sequence[str] = ("input",), output: str = "output"
+) -> tuple[list[str], str]:
     """Statements that define the layer with its ring buffers, and its address; no statements where all is stored.
 
-    inputs: members of the layer that describe the inputs.
+    inputs, output: members of the layer that describe them.
     """
-    kept = {name: stored.input(index) for index, name in enumerate(inputs)} | {"output": stored.output}
+    kept = {name: stored.input(index) for index, name in enumerate(inputs)} | {output: stored.output}
     lines = [line for name, rows in kept.items() if rows for line in _ring(name, rows)]
     return ([f"{ctype} layer = $_layer;", *lines], "&layer") if lines else ([], "&$_layer")
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Self
 
 import numpy as np
@@ -221,6 +221,12 @@ class Requantize:
             high=high,
             rounding=rounding,
         )
+
+    def scaled(self, bits: int) -> Self:
+        """The same of 2^bits times the sums, with which one rounding gives the same elements."""
+        vanishes = self.shift.astype(np.int64) + bits > MAX_SHIFT  # no sum below 2^(31 - bits) reaches a half
+        shift = np.where(vanishes, 1, self.shift + bits).astype(self.shift.dtype)
+        return replace(self, mantissa=np.where(vanishes, 0, self.mantissa).astype(self.mantissa.dtype), shift=shift)
 
     @property
     def includes(self) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from codegen_c.kernels.convolution import qconv2d, qdepthwise
 from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
 from codegen_c.kernels.shared.sums import gives_elements
 from codegen_c.kernels.shared.window import spatial
+from codegen_c.kernels.shared.winograd import for_speed
 from codegen_c.operators.kinds import Array, QConv2d
 from codegen_c.targets.dsp.kernels.product_dsp import CALL_INSTRUCTIONS, INCLUDES, start, wrapped
 from codegen_c.targets.dsp.kernels.qdepthwise_dsp import has_four_channels
@@ -36,11 +37,6 @@ def is_one_column(operator: QConv2d, target: Target) -> bool:
 def is_unpadded(operator: QConv2d, target: Target) -> bool:
     """there must be no padding"""
     return not any(operator.window.padding)
-
-
-def for_speed(operator: QConv2d, target: Target) -> bool:
-    """weights of twice the bytes or more are for speed, not for size, and where flash has room"""
-    return target.optimize == "speed" and not target.least_flash
 
 
 def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:

@@ -17,19 +17,21 @@ from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parame
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
 from codegen_c.kernels.shared.window import spatial
+from codegen_c.kernels.shared.winograd import (
+    PLACES,
+    SCALE_BITS,
+    for_speed,
+    fourfold_sums_fit,
+    is_3x3_of_stride_1,
+    tiles_of_calls,
+    transformed,
+)
 from codegen_c.operators.kinds import Array, QConv2d
 from codegen_c.targets.dsp.kernels.product_dsp import INCLUDES, cell_pairs, shared_function, start, wrapped
-from codegen_c.targets.dsp.kernels.qcolumn_dsp import for_speed
 from codegen_c.targets.dsp.kernels.qconv2d_dsp import is_ungrouped
 from codegen_c.targets.dsp.kernels.requantize_dsp import HEADERS, FastRequantize
 
-TILES, WIDTH, PLACES = 3, 2, 16
-TAPS = 3
-SCALE_BITS = 2
-"""Sums are 2^2 times those of the layer."""
-SUM_LIMIT = 1 << 29
-"""Bound of sums four times which must fit an int32."""
-TWICE_G = np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]], np.int64)
+TILES, WIDTH = 3, 2
 LAYER = "tvm_ext_dsp_winograd_layer"
 COMPUTE_PARAMETERS = [
     "const tvm_ext_dsp_tile tiles[TVM_EXT_DSP_TILES]", "const uint32_t *restrict weights",
@@ -47,21 +49,9 @@ TILE_INSTRUCTIONS = 90
 BORDER_INSTRUCTIONS = 250
 
 
-def is_3x3_of_stride_1(operator: QConv2d, target: Target) -> bool:
-    """windows must be of 3 by 3 adjacent taps, and of stride 1"""
-    window = operator.window
-    return window.kernel == (TAPS, TAPS) and window.strides == (1, 1) and window.dilation == (1, 1)
-
-
 def has_fours_of_channels(operator: QConv2d, target: Target) -> bool:
     """input channels must be a multiple of 4"""
     return operator.weight.shape[3] % 4 == 0
-
-
-def fourfold_sums_fit(operator: QConv2d, target: Target) -> bool:
-    """bias and products must add up to less than 2^29, whatever the input"""
-    low, high = qconv2d.products(operator).range()
-    return bool((low > -SUM_LIMIT).all() and (high < SUM_LIMIT).all())
 
 
 def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
@@ -96,11 +86,6 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
     )  # fmt: skip
 
 
-def transformed(weight: Array) -> Array:
-    """int8[K, 3, 3, C] -> four times Winograd's weights, int16[K, 4, 4, C]."""
-    return np.einsum("ir,js,krsc->kijc", TWICE_G, TWICE_G, weight.astype(np.int64)).astype(np.int16)
-
-
 def pack(weight: Array) -> Array:
     """int8[K, 3, 3, C] -> uint32[K / 2][place][pair of input channels][channel of two], with zeros for a last one."""
     channels, depth = weight.shape[0], weight.shape[3]
@@ -110,17 +95,9 @@ def pack(weight: Array) -> Array:
     return np.ascontiguousarray(pairs.transpose(0, 2, 3, 1, 4)).view(np.uint32).ravel()
 
 
-def _tiles(operator: QConv2d, stored: StoredRows) -> list[int]:
-    """Tiles of each call."""
-    batch, height, columns, _ = operator.output.shape
-    at_once = stored.at_once or height
-    calls = [min(at_once, height - h) for h in range(0, height, at_once)]
-    return [batch * -(-rows // 2) * -(-columns // 2) for rows in calls]
-
-
 def _passes(operator: QConv2d) -> Passes:
     """Each tile's input is transformed into scratch once, and read from there for every two channels."""
-    (tiles,), channels = _tiles(operator, StoredRows()), operator.output.shape[3]
+    (tiles,), channels = tiles_of_calls(operator, StoredRows()), operator.output.shape[3]
     groups = tiles / TILES
     return Passes(
         constants=max(1.0, groups),
@@ -132,7 +109,7 @@ def _passes(operator: QConv2d) -> Passes:
 def _instructions(operator: QConv2d, stored: StoredRows, finish: FastRequantize) -> int:
     """Modelled instructions: transformed tiles, products of three by two channels at each place, results."""
     depth, channels, columns = operator.weight.shape[3], operator.output.shape[3], operator.output.shape[2]
-    tiles = _tiles(operator, stored)
+    tiles = tiles_of_calls(operator, stored)
     rest = depth // 2 - 1
     place = PLACE_INSTRUCTIONS + PAIR_INSTRUCTIONS * rest + 2 * -(-rest // 8)
     block = 30 + PLACES * place + TILES * WIDTH * (OUTPUT_INSTRUCTIONS + 4 * finish.instructions)

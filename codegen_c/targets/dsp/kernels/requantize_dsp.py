@@ -23,7 +23,7 @@ import numpy as np
 
 from codegen_c.c_text.initializer import Value
 from codegen_c.kernels.contract import Parameter
-from codegen_c.kernels.shared.requantize import MAX_SHIFT, Requantize, quantization
+from codegen_c.kernels.shared.requantize import Requantize, quantization
 from codegen_c.operators.kinds import Array
 
 HEADERS = (
@@ -68,12 +68,7 @@ class FastRequantize:
         """Requantization of 2^bits times the sums from low to high; TensorFlow Lite rounds the sums themselves."""
         if exact.rounding == "tflite":
             return cls.of(exact, low, high)
-        vanishes = exact.shift.astype(np.int64) + bits > MAX_SHIFT  # no sum below 2^(31 - bits) reaches a half
-        shift = np.where(vanishes, 1, exact.shift + bits).astype(exact.shift.dtype)
-        scaled = replace(
-            exact, mantissa=np.where(vanishes, 0, exact.mantissa).astype(exact.mantissa.dtype), shift=shift
-        )
-        return cls.of(scaled, low << bits, high << bits)
+        return cls.of(exact.scaled(bits), low << bits, high << bits)
 
     @property
     def instructions(self) -> int:

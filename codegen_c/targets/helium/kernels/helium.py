@@ -9,26 +9,19 @@ them. So results are those of `requantize.Requantize`, bit for bit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Self
-
 import numpy as np
 
 from codegen_c.c_text.initializer import Value
 from codegen_c.kernels.contract import Target
+from codegen_c.kernels.shared.high_words import DOUBLED_BITS, HighWords
 from codegen_c.kernels.shared.requantize import INCLUDES as REQUANTIZE_INCLUDES
-from codegen_c.kernels.shared.requantize import MAX_SHIFT, Requantize, quantization
+from codegen_c.kernels.shared.requantize import quantization
 from codegen_c.operators.kinds import Array, QBinary, QPool2d, TensorType
 
 INCLUDES = (*REQUANTIZE_INCLUDES, "tvm_ext_helium.h", "tvm_ext_helium_plain.h")
 LAYER_INCLUDES = (*INCLUDES, "tvm_ext_helium_rescale.h", "tvm_ext_layer.h")
 PRODUCT_INCLUDES = (*LAYER_INCLUDES, "tvm_ext_helium_product.h", "tvm_ext_helium_channels.h")
 LANES = 4
-WORD_BITS = 32
-# Rounding takes a shift of at least one beyond the high word of the product.
-LEAST_SHIFT = WORD_BITS + 1
-# TensorFlow Lite takes the high word of the doubled product.
-DOUBLED_BITS = WORD_BITS - 1
 
 
 def rounds_once(operator: QBinary | QPool2d, target: Target) -> bool:
@@ -46,46 +39,8 @@ def signed_zero_point(tensor: TensorType) -> int:
     return quantization(tensor).zero_point + flip(tensor)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Rescale:
-    """A `Requantize` in vectors of four sums.
-
-    left_shift: by which sums are scaled up first so that every shift reaches beyond the high word.
-    halves_even: whether some sum may lie halfway between two results.
-    """
-
-    requantize: Requantize
-    left_shift: int
-    halves_even: bool
-
-    @classmethod
-    def of(cls, requantize: Requantize, low: Array, high: Array) -> Self:
-        """Rescaling of sums from low to high, int64, one each or one per channel."""
-        if requantize.rounding == "tflite":
-            return cls(requantize=requantize, left_shift=0, halves_even=False)
-        mantissa, shift = requantize.mantissa.astype(np.int64), requantize.shift.astype(np.int64)
-        least = int(shift[mantissa > 0].min(initial=LEAST_SHIFT))
-        bits = int(np.maximum(np.abs(low), np.abs(high)).max(initial=1)).bit_length()
-        zeros = np.array([_trailing_zeros(int(m)) for m in mantissa])
-        ties = (mantissa > 0) & (shift - 1 - zeros < bits)
-        return cls(requantize=requantize, left_shift=max(0, LEAST_SHIFT - least), halves_even=bool(ties.any()))
-
-    def fits(self, low: Array, high: Array) -> bool:
-        """True where sums from low to high can be scaled up; with two roundings, no factor may need that."""
-        if self._is_twice and (self.requantize.shift[self.requantize.mantissa > 0] < DOUBLED_BITS).any():
-            return False
-        largest = int(np.maximum(np.abs(low), np.abs(high)).max(initial=1))
-        return largest << self.left_shift < 1 << (WORD_BITS - 1)
-
-    def factors(self) -> tuple[Array, Array]:
-        """(multiplier, shift) as the code reads them, int32 each: shifts are negative, of the product's high word."""
-        if self._is_twice:
-            shift = np.where(self.requantize.mantissa == 0, -1, DOUBLED_BITS - self.requantize.shift.astype(np.int32))
-            return self.requantize.mantissa, shift.astype(np.int32)
-        shift = self.requantize.shift.astype(np.int64) + self.left_shift
-        vanish = (self.requantize.mantissa == 0) | (shift > MAX_SHIFT + 1)
-        multiplier = np.where(vanish, 0, self.requantize.mantissa)
-        return multiplier.astype(np.int32), np.where(vanish, -1, WORD_BITS - shift).astype(np.int32)
+class Rescale(HighWords):
+    """A `Requantize` in vectors of four sums."""
 
     def table(self, start: Array, order: Array) -> Array:
         """int32[blocks, 3, width]: starts, multipliers and shifts of each block of channels, zeros behind the last.
@@ -103,16 +58,12 @@ class Rescale:
     def members(self) -> dict[str, Value]:
         """A `tvm_ext_helium_rescale`."""
         finish = self.requantize
-        members: dict[str, Value] = {"rounds_twice": True, "rounds_up": self._rounds_up} if self._is_twice else {}
+        members: dict[str, Value] = {"rounds_twice": True, "rounds_up": self._rounds_up} if self.is_twice else {}
         if self.halves_even:
             members |= {"has_ties": True}
         if self.left_shift:
             members |= {"left_shift": self.left_shift}
         return {**members, "zero_point": quantization(finish.output).zero_point, "low": finish.low, "high": finish.high}
-
-    @property
-    def _is_twice(self) -> bool:
-        return self.requantize.rounding == "tflite"
 
     @property
     def _rounds_up(self) -> bool:
@@ -123,10 +74,6 @@ class Rescale:
     @property
     def instructions(self) -> int:
         """Modelled instructions of the rescaling of four sums."""
-        if self._is_twice:
+        if self.is_twice:
             return 2 if self._rounds_up else 5
         return 2 + (6 if self.halves_even else 0) + (1 if self.left_shift else 0)
-
-
-def _trailing_zeros(number: int) -> int:
-    return (number & -number).bit_length() - 1 if number else 0

@@ -14,11 +14,12 @@ from codegen_c.c_text.initializer import Value
 from codegen_c.c_text.text import C_TYPES
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.elementwise import qbinary
+from codegen_c.kernels.shared.high_words import DOUBLED_BITS
 from codegen_c.kernels.shared.layer import image, one_image, shapes, with_rings
 from codegen_c.kernels.shared.requantize import quantization
 from codegen_c.kernels.shared.window import ROW_PARAMETERS
 from codegen_c.operators.kinds import QBinary
-from codegen_c.targets.helium.kernels.helium import DOUBLED_BITS, LAYER_INCLUDES, Rescale
+from codegen_c.targets.helium.kernels.helium import LAYER_INCLUDES, Rescale
 
 LAYER = "tvm_ext_helium_qbinary_layer"
 LOW_BITS = 16
@@ -92,7 +93,7 @@ def _members(operator: QBinary) -> dict[str, Value]:
         *factors, total = qbinary.common_shift(operator)
         names = ("first_factor", "second_factor")
         members |= {name: f"INT64_C({factor})" for name, factor in zip(names, factors, strict=True)}
-        limits |= {"has_ties": _has_ties(operator)}
+        limits |= {"has_ties": qbinary.has_ties(operator)}
         return {**members, "shift": LOW_BITS - total, "rescale": limits}
     *inputs, (mantissa, shift) = qbinary.tflite_factors(operator)
     for name, (multiplier, amount) in zip(("first", "second"), inputs, strict=True):
@@ -101,15 +102,6 @@ def _members(operator: QBinary) -> dict[str, Value]:
     rounds_up = shift > DOUBLED_BITS and operator.low >= zero_point
     limits = {"rounds_twice": True, "rounds_up": rounds_up, **limits}
     return {**members, "multiplier": mantissa, "shift": DOUBLED_BITS - shift, "rescale": limits}
-
-
-def _has_ties(operator: QBinary) -> bool:
-    """True where some two elements add up to halfway between two results."""
-    factor_a, factor_b, shift = qbinary.common_shift(operator)
-    a, b = (np.arange(256, dtype=np.int64) + np.iinfo(t.dtype).min for t in operator.inputs)
-    zero_a, zero_b = (quantization(t).zero_point for t in operator.inputs)
-    sums = ((a - zero_a) * factor_a)[:, np.newaxis] + (b - zero_b) * factor_b
-    return bool(((sums & ((1 << shift) - 1)) == 1 << (shift - 1)).any())
 
 
 def _body(stored: StoredRows, *, by_rows: bool) -> str:

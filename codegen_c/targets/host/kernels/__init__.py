@@ -1,0 +1,1 @@
+"""Integer kernels of vectors of 8 sums."""

@@ -1,0 +1,134 @@
+"""Depthwise conv2d of a QDQ chain in vectors of 8 sums: 16 channels of one output pixel at a time, two taps at once.
+
+int8 or uint8[N, H, W, C], int8[C, R, S, 1] -> int8 or uint8[N, P, Q, C], sums in int32, modulo 2^32. Rows that windows
+read are copied to scratch, padding filled in with the zero point. Either rounding.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from codegen_c.c_text.initializer import Value
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Passes, StoredRows, Target
+from codegen_c.kernels.convolution import qconv2d
+from codegen_c.kernels.convolution.qdepthwise import is_depthwise, pack
+from codegen_c.kernels.shared.layer import apart, image, shapes, sliding_window, with_rings
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, over, spatial
+from codegen_c.kernels.shared.winograd import for_speed
+from codegen_c.operators.kinds import Array, PackedQConv2d, QConv2d
+from codegen_c.targets.host.kernels.qconv2d_host import (
+    STORED_AT_ONCE,
+    rescale,
+    row_numbers,
+    start,
+    sums_leave_room,
+)
+from codegen_c.targets.host.kernels.sums_host import (
+    FINISH_INSTRUCTIONS,
+    ORDER,
+    SCRATCH,
+    SUM_INCLUDES,
+    UNIT,
+    UNPACK_INSTRUCTIONS,
+    WEIGHTS_BYTES,
+    in_four_bits,
+    parameters,
+)
+
+MOST_TAPS = 49
+TAPS_INSTRUCTIONS = 8
+"""Two taps of a unit."""
+ROW_INSTRUCTIONS = 20
+"""A row that is copied, beside its bytes."""
+LAYER = "tvm_ext_host_depthwise_layer"
+
+
+def few_taps(operator: QConv2d, target: Target) -> bool:
+    """the window must have 49 taps or fewer, as each two have their own code"""
+    return operator.window.kernel[0] * operator.window.kernel[1] <= MOST_TAPS
+
+
+def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
+    source, output, finish = operator.inputs[0], operator.output, rescale(operator)
+    window, is_packed, weights = operator.window, isinstance(operator, PackedQConv2d), _pack(operator)
+    units = output.num_elements // output.shape[3] * weights.shape[0]
+    copied = window.kernel[0] * row_numbers(window, source, source.shape[3])
+    rings, layer = with_rings(LAYER, stored)
+    call = f"tvm_ext_host_depthwise({layer}, $_row, input, output, weights, factors, "
+    members: dict[str, Value] = {
+        "input": image(source), "output": image(output, pitch=stored.pitch), "window": sliding_window(window),
+        "rescale": finish.members(),
+    }  # fmt: skip
+    taps = weights.shape[1] * (TAPS_INSTRUCTIONS + (UNPACK_INSTRUCTIONS if is_packed else 0))
+    copies = window.kernel[0] * ROW_INSTRUCTIONS + copied // UNIT
+    return Implementation(
+        kernel=KERNEL.name,
+        function=CFunction(
+            parameters=(
+                *parameters(source, output, is_packed=is_packed),
+                SCRATCH,
+                *ROW_PARAMETERS,
+            ),
+            body="\n".join([*rings, f"{call}scratch, row_begin, row_end);"]),
+            helpers=f"{shapes(LAYER, members)}\n{_row(operator, stored, is_packed)}",
+            includes=("tvm_ext_host_depthwise.h", "tvm_ext_host_rows.h", *SUM_INCLUDES),
+        ),
+        reference=lambda inputs: qconv2d.reference(operator, inputs),
+        constants=(
+            ("weights", in_four_bits(weights) if is_packed else weights), ("factors", finish.table(start(operator))),
+        ),
+        scratch_bytes=copied + STORED_AT_ONCE,
+        macs=output.num_elements * operator.weight[0].size,
+        instructions=units * (taps + FINISH_INSTRUCTIONS) + output.shape[0] * output.shape[1] * copies,
+        passes=Passes(
+            constants=max(1.0, output.num_elements // output.shape[3]), input=max(1.0, window.kernel[0]),
+            scratch=max(1.0, output.num_elements * operator.weight[0].size / copied),
+        ),
+        accumulation="products with r, s ascending in pairs, modulo 2^32",
+        spatial=spatial(window, source, output),
+        exact=True,
+        pitched=True,
+        grows_weights=not is_packed,
+    )  # fmt: skip
+
+
+def _pack(operator: QConv2d) -> Array:
+    """int16[units, pairs of taps, 16 lanes, 2]: taps two by two, 0 behind the last tap and channel."""
+    taps = pack(operator.weight).reshape(operator.weight[0].size, -1)
+    full = np.zeros((-(-len(taps) // 2) * 2, -(-taps.shape[1] // UNIT) * UNIT), dtype=np.int16)
+    full[: len(taps), : taps.shape[1]] = taps
+    return np.ascontiguousarray(full.reshape(-1, 2, full.shape[1] // UNIT, UNIT)[..., ORDER].transpose(2, 0, 3, 1))
+
+
+def _row(operator: QConv2d, stored: StoredRows, is_packed: bool) -> str:
+    """Definition of `$_row`, a tvm_ext_host_depthwise_row: products of all taps, unrolled, two at a time."""
+    window, (source,), channels = operator.window, operator.inputs, operator.output.shape[3]
+    length, is_unsigned = row_numbers(window, source, channels), "true" if source.dtype == "uint8" else "false"
+    taps = [r * length + s * window.dilation[1] * channels for r, s in np.ndindex(*window.kernel)]
+    count, packed, step = -(-len(taps) // 2), "true" if is_packed else "false", WEIGHTS_BYTES[is_packed]
+    lines = [
+        f"const uint8_t *const f = &((const uint8_t *)weights)[k * {count * step // UNIT}];",
+        "tvm_ext_host_sums sums = tvm_ext_host_begin(&factors[4 * k]);",
+    ]
+    for pair in range(count):
+        first, second = taps[2 * pair], taps[min(2 * pair + 1, len(taps) - 1)]
+        weights = f"tvm_ext_host_load_weights(&f[{pair * step}], {packed})"
+        lines.append(f"tvm_ext_host_add_taps(&sums, &x[k + {first}], &x[k + {second}], {is_unsigned}, {weights});")
+    lines.append(f"tvm_ext_host_end(&$_layer.rescale, &pixel[k], sums, &factors[4 * k], {channels} - k);")
+    places = [
+        f"const uint8_t *const x = &rows[w * {window.strides[1] * channels}];",
+        f"uint8_t *const pixel = &y[w * {stored.pitch or channels}];",
+    ]
+    body = over("w", 0, operator.output.shape[2], [*places, *over("k", 0, channels, lines, step=UNIT)])
+    row_parameters = [
+        "const uint8_t *restrict rows", "uint8_t *y", "const void *restrict weights", "const int32_t *restrict factors",
+    ]  # fmt: skip
+    return apart("$_row", row_parameters, body)
+
+
+KERNEL = Kernel(
+    name="qdepthwise_host",
+    operator=QConv2d,
+    implement=implement,
+    constraints=(for_speed, is_depthwise, few_taps, *qconv2d.CONSTRAINTS, sums_leave_room),
+)

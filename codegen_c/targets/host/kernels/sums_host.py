@@ -1,0 +1,150 @@
+"""Sums in vectors of 8: their factors in the order of the lanes, and products of pixels and output channels.
+
+Activations and weights are 16-bit numbers, whose products are exact; pairs of them are added in 32 bits, modulo 2^32,
+so no order of adding changes a bit. 16 channels are a unit: two vectors, whose lanes are in the order in which packing
+them leaves bytes side by side. The loops stand in tvm_ext_host_product.h.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from codegen_c.c_text.initializer import Value
+from codegen_c.c_text.text import C_TYPES
+from codegen_c.kernels.contract import Parameter
+from codegen_c.kernels.shared import requantize_tflite
+from codegen_c.kernels.shared.four_bits import pack_pairs
+from codegen_c.kernels.shared.high_words import HighWords
+from codegen_c.kernels.shared.requantize import INCLUDES as REQUANTIZE_INCLUDES
+from codegen_c.kernels.shared.requantize import quantization
+from codegen_c.operators.kinds import Array, TensorType
+
+UNIT = 16
+MOST_UNITS = 4
+# Channels of a unit by lane of its two vectors.
+ORDER = np.array([0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15])
+SUM_INCLUDES = (
+    "tvm_ext_host_rescale.h", "tvm_ext_host_sums.h", "tvm_ext_i32x8.h", "tvm_ext_i32x8_plain.h", "tvm_ext_layer.h",
+    *sorted({*REQUANTIZE_INCLUDES, *requantize_tflite.INCLUDES}),
+)  # fmt: skip
+PRODUCT_INCLUDES = ("tvm_ext_host_conv2d.h", "tvm_ext_host_product.h", "tvm_ext_host_rows.h", *SUM_INCLUDES)
+FACTORS = Parameter(name="factors", ctype="int32_t", role="constant")
+SCRATCH = Parameter(name="scratch", ctype="uint8_t", role="scratch")
+# Modelled instructions: from a unit's sums to its elements, and around a run of elements.
+FINISH_INSTRUCTIONS = 24
+RUN_INSTRUCTIONS = 4
+# Further ones for each unit's weights of 4 bits.
+UNPACK_INSTRUCTIONS = 4
+WEIGHTS_BYTES = {False: 64, True: 16}
+"""Bytes of two elements' weights for a unit: by whether they have 4 bits each, otherwise 16."""
+
+
+def activations(source: TensorType, output: TensorType) -> tuple[Parameter, Parameter]:
+    """Input and output of a layer, as its function takes them."""
+    return (
+        Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
+        Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
+    )
+
+
+def parameters(source: TensorType, output: TensorType, *, is_packed: bool = False) -> tuple[Parameter, ...]:
+    """The same, then weights and factors; is_packed: weights have 4 bits, otherwise 16."""
+    weights = Parameter(name="weights", ctype="uint8_t" if is_packed else "int16_t", role="constant")
+    return (*activations(source, output), weights, FACTORS)
+
+
+def in_four_bits(weights: Array) -> Array:
+    """int16[..., 2 vectors, 8 lanes, 2] -> uint8[..., 16]: numbers of the first vector in the lower four bits."""
+    low, high = np.moveaxis(weights.reshape(-1, 2, UNIT), 1, 0)
+    return pack_pairs(low, high)
+
+
+class LaneRescale(HighWords):
+    """A `Requantize` in vectors of eight sums; every shift of a high word is above 0."""
+
+    def fits(self, low: Array, high: Array) -> bool:
+        """True where sums from low to high can be scaled up, and halves of the second rounding leave them room."""
+        if not self.is_twice:
+            return super().fits(low, high)
+        shift = -self.factors()[1]
+        largest = int(np.maximum(np.abs(low), np.abs(high)).max(initial=1))
+        return bool((shift > 0).all()) and largest + (1 << (int(shift.max()) - 1)) < 1 << 31
+
+    def table(self, start: Array) -> Array:
+        """int32[units, 4, 16]: starts, multipliers, halves and shifts by lane; 0 behind the last channel, shifts 1.
+
+        start: int64[K], taken modulo 2^32.
+        """
+        multiplier, negative = self.factors()
+        shift = -negative.astype(np.int64)
+        rows = np.zeros((4, -(-len(start) // UNIT) * UNIT), dtype=np.int32)
+        rows[2:] = 1
+        wrapped = (start & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
+        for row, values in zip(rows, (wrapped, multiplier, 1 << (shift - 1), shift), strict=True):
+            row[: len(start)] = values
+        return np.ascontiguousarray(rows.reshape(4, -1, UNIT).transpose(1, 0, 2)[:, :, ORDER])
+
+    def members(self) -> dict[str, Value]:
+        """A `tvm_ext_host_rescale`."""
+        finish = self.requantize
+        members: dict[str, Value] = {"rounds_twice": True} if self.is_twice else {}
+        members |= {"has_ties": True} if self.halves_even else {}
+        members |= {"is_unsigned": True} if finish.output.dtype == "uint8" else {}
+        members |= {"left_shift": self.left_shift} if self.left_shift else {}
+        return {**members, "zero_point": quantization(finish.output).zero_point, "low": finish.low, "high": finish.high}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PixelProduct:
+    """`runs` runs of `length` elements each times `channels` channels.
+
+    is_widened: elements are read as 16-bit numbers; is_unsigned: those of 8 bits are uint8. is_packed: weights have 4
+    bits, otherwise 16.
+    """
+
+    runs: int
+    length: int
+    channels: int
+    rescale: LaneRescale
+    is_widened: bool
+    is_unsigned: bool
+    is_packed: bool
+
+    @property
+    def units(self) -> int:
+        """Units side by side: as many in each block as in any other, but for the last."""
+        total = -(-self.channels // UNIT)
+        return -(-total // -(-total // MOST_UNITS))
+
+    def members(self) -> dict[str, Value]:
+        """A `tvm_ext_host_product`."""
+        return {
+            "runs": self.runs, "length": self.length, "channels": self.channels, "units": self.units,
+            "is_widened": self.is_widened, "is_unsigned": self.is_unsigned, "is_packed": self.is_packed,
+            "rescale": self.rescale.members(),
+        }  # fmt: skip
+
+    def pack(self, weight: Array) -> Array:
+        """int8[K, ...] -> int16 or 4 bits, block after block of units: [runs][pairs][units][16 lanes][2]."""
+        flat = weight.reshape(self.channels, self.runs, self.length)
+        full = np.zeros((-(-self.channels // UNIT) * UNIT, self.runs, -(-self.length // 2) * 2), dtype=np.int16)
+        full[: self.channels, :, : self.length] = flat
+        units = full.reshape(-1, UNIT, self.runs, full.shape[2] // 2, 2)[:, ORDER].transpose(2, 3, 0, 1, 4)
+        blocks = [units[:, :, first : first + self.units] for first in range(0, units.shape[2], self.units)]
+        packed = np.concatenate([block.ravel() for block in blocks])
+        return in_four_bits(packed) if self.is_packed else packed
+
+    def constants(self, weight: Array, start: Array) -> tuple[tuple[str, Array], ...]:
+        """Packed weights, and the table of starts, multipliers, halves and shifts."""
+        return (("weights", self.pack(weight)), ("factors", self.rescale.table(start)))
+
+    @property
+    def instructions(self) -> int:
+        """Modelled instructions of one pixel."""
+        units = -(-self.channels // UNIT)
+        blocks, pairs = -(-units // self.units), self.runs * -(-self.length // 2)
+        reading = blocks * (pairs * (1 if self.is_widened else 2) + self.runs * RUN_INSTRUCTIONS)
+        products = 4 + (UNPACK_INSTRUCTIONS if self.is_packed else 0)
+        return reading + units * (pairs * products + FINISH_INSTRUCTIONS)

@@ -1,0 +1,71 @@
+/* Sums and differences of two quantized images in vectors: 16 elements at a time, rounded once.
+ *
+ * A factor is high * 2^16 + low, so that its products with elements are exact in 16 bits by 16. Sums of products of the
+ * high parts, and what sums of the low ones carry into them, are shifted and rounded once; no sum lies halfway between
+ * two results. */
+#ifndef TVM_EXT_HOST_QBINARY_H
+#define TVM_EXT_HOST_QBINARY_H
+
+#include "tvm_ext_i32x8.h"
+#include "tvm_ext_qbinary.h"
+
+typedef struct {
+    tvm_ext_qbinary_layer layer;
+    int16_t high[2]; /* of the factors of both elements */
+    int16_t low[2];
+} tvm_ext_host_qbinary_layer;
+
+/* Results of 8 pairs of elements, without the zero point. */
+TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_host_sum_of_pairs(const tvm_ext_host_qbinary_layer *layer, tvm_ext_i16x16 pairs)
+{
+    const int32_t shift = layer->layer.function.shift - 16;
+    const tvm_ext_i32x8 half = tvm_ext_i32x8_splat((int32_t)((uint32_t)1 << (shift - 1)));
+    const tvm_ext_i32x8 high = tvm_ext_i32x8_add_pairs(half, pairs, tvm_ext_i16x16_pair(layer->high));
+    const tvm_ext_i32x8 low = tvm_ext_i32x8_add_pairs(tvm_ext_i32x8_splat(0), pairs, tvm_ext_i16x16_pair(layer->low));
+    return tvm_ext_i32x8_shifted_down(tvm_ext_i32x8_add(high, tvm_ext_i32x8_shifted_down(low, 16)), shift);
+}
+
+/* `length` elements that lie side by side. */
+TVM_EXT_INLINE void tvm_ext_host_qbinary_run(const tvm_ext_host_qbinary_layer *layer, const uint8_t *first,
+                                             const uint8_t *second, uint8_t *output, int32_t length)
+{
+    const tvm_ext_qbinary *const function = &layer->layer.function;
+    const tvm_ext_image *const images[2] = {&layer->layer.first, &layer->layer.second};
+    const tvm_ext_i16x16 zero_points[2] = {tvm_ext_i16x16_splat(function->first_zero_point),
+                                           tvm_ext_i16x16_splat(function->second_zero_point)};
+    const int32_t whole = length - (length % 16);
+    for (int32_t i = 0; i < whole; i += 16) {
+        const tvm_ext_i16x16 a =
+            tvm_ext_i16x16_subtract(tvm_ext_i16x16_widen(&first[i], images[0]->is_unsigned), zero_points[0]);
+        const tvm_ext_i16x16 b =
+            tvm_ext_i16x16_subtract(tvm_ext_i16x16_widen(&second[i], images[1]->is_unsigned), zero_points[1]);
+        const tvm_ext_i32x8 low = tvm_ext_host_sum_of_pairs(layer, tvm_ext_i16x16_low_turns(a, b));
+        const tvm_ext_i32x8 high = tvm_ext_host_sum_of_pairs(layer, tvm_ext_i16x16_high_turns(a, b));
+        tvm_ext_i32x8_store_bytes(&output[i], low, high, function->zero_point, function->low, function->high,
+                                  layer->layer.output.is_unsigned);
+    }
+    for (int32_t i = whole; i < length; ++i) {
+        output[i] = (uint8_t)tvm_ext_qbinary_element(function, tvm_ext_element(images[0], first, i),
+                                                     tvm_ext_element(images[1], second, i));
+    }
+}
+
+/* Output rows [row_begin, row_end) of one image: in runs of a row, or of a pixel where pixels lie apart. */
+TVM_EXT_INLINE void tvm_ext_host_qbinary(const tvm_ext_host_qbinary_layer *layer, const void *first, const void *second,
+                                         void *output, int32_t row_begin, int32_t row_end)
+{
+    const tvm_ext_image *const image = &layer->layer.output;
+    const bool is_one_run = image->pitch == image->channels;
+    const int32_t runs = is_one_run ? 1 : image->columns;
+    const int32_t length = is_one_run ? image->columns * image->channels : image->channels;
+    for (int32_t h = row_begin; h < row_end; ++h) {
+        const uint8_t *const a = &((const uint8_t *)first)[tvm_ext_row(&layer->layer.first, 0, h)];
+        const uint8_t *const b = &((const uint8_t *)second)[tvm_ext_row(&layer->layer.second, 0, h)];
+        uint8_t *const y = &((uint8_t *)output)[tvm_ext_row(image, 0, h)];
+        for (int32_t w = 0; w < runs; ++w) {
+            tvm_ext_host_qbinary_run(layer, &a[w * length], &b[w * length], &y[w * image->pitch], length);
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,87 @@
+/* Rows of a quantized image that the windows of an output row read, copied with their padding as 16-bit numbers. */
+#ifndef TVM_EXT_HOST_ROWS_H
+#define TVM_EXT_HOST_ROWS_H
+
+#include "tvm_ext_i32x8.h"
+
+/* Numbers that are stored at once, so that up to one fewer of them lie behind the last element of a copy. */
+#define TVM_EXT_HOST_STORED 16
+
+/* Elements i to i + 15 of `count` elements of 8 bits, with zeros behind the last one. */
+TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_host_widened(const uint8_t *source, int32_t i, int32_t count, bool is_unsigned)
+{
+    if (i + TVM_EXT_HOST_STORED <= count) {
+        return tvm_ext_i16x16_widen(&source[i], is_unsigned);
+    }
+    uint8_t rest[TVM_EXT_HOST_STORED] = {0};
+    (void)memcpy(rest, &source[i], (size_t)(count - i));
+    return tvm_ext_i16x16_widen(rest, is_unsigned);
+}
+
+/* Widens `count` elements of 8 bits; writes whole vectors. */
+TVM_EXT_INLINE void tvm_ext_host_widen(int16_t *restrict target, const uint8_t *source, int32_t count, bool is_unsigned)
+{
+    for (int32_t i = 0; i < count; i += TVM_EXT_HOST_STORED) {
+        tvm_ext_i16x16_store(&target[i], tvm_ext_host_widened(source, i, count, is_unsigned));
+    }
+}
+
+/* Writes a number `count` times, in whole vectors. */
+TVM_EXT_INLINE void tvm_ext_host_fill(int16_t *restrict target, int32_t value, int32_t count)
+{
+    for (int32_t i = 0; i < count; i += TVM_EXT_HOST_STORED) {
+        tvm_ext_i16x16_store(&target[i], tvm_ext_i16x16_splat(value));
+    }
+}
+
+/* Columns of a copied row. */
+TVM_EXT_INLINE int32_t tvm_ext_host_row_columns(const tvm_ext_image *image, const tvm_ext_window *window)
+{
+    return window->left + image->columns + window->right;
+}
+
+/* Copies the rows of image n that the taps of a window read whose first row is `top`; padding is the zero point.
+ *
+ * rows: [rows of the window][columns with padding][channels], and room for one vector less an element. */
+TVM_EXT_INLINE void tvm_ext_host_copy_rows(const tvm_ext_image *image, const tvm_ext_window *window,
+                                           int16_t *restrict rows, const void *input, int32_t n, int32_t top)
+{
+    const int32_t channels = image->channels;
+    const int32_t length = tvm_ext_host_row_columns(image, window) * channels;
+    for (int32_t r = 0; r < window->rows; ++r) {
+        int16_t *const row = &rows[r * length];
+        const int32_t y = top + (r * window->row_dilation);
+        if (y < 0 || y >= image->rows) {
+            tvm_ext_host_fill(row, image->zero_point, length);
+            continue;
+        }
+        int16_t *const inside = &row[window->left * channels];
+        tvm_ext_host_fill(row, image->zero_point, window->left * channels);
+        tvm_ext_host_widen(inside, &((const uint8_t *)input)[tvm_ext_row(image, n, y)], image->columns * channels,
+                           image->is_unsigned);
+        tvm_ext_host_fill(&inside[image->columns * channels], image->zero_point, window->right * channels);
+    }
+}
+
+/* The same with elements as they are. rows: [rows of the window][columns with padding][channels]. */
+TVM_EXT_INLINE void tvm_ext_host_copy_bytes(const tvm_ext_image *image, const tvm_ext_window *window,
+                                            uint8_t *restrict rows, const void *input, int32_t n, int32_t top)
+{
+    const int32_t channels = image->channels;
+    const int32_t length = tvm_ext_host_row_columns(image, window) * channels;
+    for (int32_t r = 0; r < window->rows; ++r) {
+        uint8_t *const row = &rows[r * length];
+        const int32_t y = top + (r * window->row_dilation);
+        if (y < 0 || y >= image->rows) {
+            (void)memset(row, image->zero_point, (size_t)length);
+            continue;
+        }
+        const size_t inside = (size_t)image->columns * (size_t)channels;
+        const size_t left = (size_t)window->left * (size_t)channels;
+        (void)memset(row, image->zero_point, left);
+        (void)memcpy(&row[left], &((const uint8_t *)input)[tvm_ext_row(image, n, y)], inside);
+        (void)memset(&row[left + inside], image->zero_point, (size_t)window->right * (size_t)channels);
+    }
+}
+
+#endif

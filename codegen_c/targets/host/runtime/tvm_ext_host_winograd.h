@@ -1,0 +1,249 @@
+/* Convolution of quantized images by Winograd's F(2x2, 3x3) in integers, in vectors of 8 sums: windows of 3 by 3 taps,
+ * stride 1. Equal to the sums of products to the bit (Winograd, Arithmetic Complexity of Computations, 1980; Lavin and
+ * Gray, Fast Algorithms for Convolutional Neural Networks, 2016).
+ *
+ * A tile d of 4 by 4 inputs gives 2 by 2 outputs: Y = A^T [U . V] A, V = B^T d B, U = G g G^T, the product of places
+ * summed over input channels. With twice G, all are integers and Y is four times the sums, modulo 2^32:
+ *
+ *     B^T = 1  0 -1  0     2 G = 2  0  0     A^T = 1  1  1  0
+ *           0  1  1  0           1  1  1           0  1 -1 -1
+ *           0 -1  1  0           1 -1  1
+ *           0  1  0 -1           0  0  2
+ *
+ * Inputs of 8 bits, padding as zero points, give |V| <= 1020 and |U| <= 1152. Sums begin at place (1, 1), which adds to
+ * all four outputs. */
+#ifndef TVM_EXT_HOST_WINOGRAD_H
+#define TVM_EXT_HOST_WINOGRAD_H
+
+#include <stddef.h>
+
+#include "tvm_ext_host_product.h"
+#include "tvm_ext_host_rows.h"
+
+#define TVM_EXT_HOST_PLACES 16
+#define TVM_EXT_HOST_FIRST_PLACE 5 /* at which sums begin */
+
+typedef struct {
+    tvm_ext_image input;
+    tvm_ext_image output;
+    tvm_ext_window window;
+    int32_t columns;              /* of copied rows: those of all tiles */
+    int32_t pitch;                /* channels of a place of transformed inputs: whole vectors */
+    tvm_ext_host_product product; /* of one place: runs of input channels */
+} tvm_ext_host_winograd_layer;
+
+/* Scratch, from its begin on. */
+typedef struct {
+    int32_t *sums;    /* [places][units][16] of one block of units */
+    int16_t *rows;    /* B^T d: four times [columns][channels] and room for a vector */
+    int16_t *places;  /* [16][pitch] of one tile's V */
+    uint8_t *padding; /* a row of zero points */
+} tvm_ext_host_winograd_scratch;
+
+/* Numbers from one of four rows of B^T d to the next. */
+TVM_EXT_INLINE int32_t tvm_ext_host_winograd_length(const tvm_ext_host_winograd_layer *layer)
+{
+    return (layer->columns * layer->input.channels) + TVM_EXT_HOST_STORED;
+}
+
+TVM_EXT_INLINE tvm_ext_host_winograd_scratch tvm_ext_host_winograd_parts(const tvm_ext_host_winograd_layer *layer,
+                                                                         void *scratch)
+{
+    int32_t *const sums = (int32_t *)scratch;
+    int16_t *const rows = (int16_t *)(void *)&sums[TVM_EXT_HOST_PLACES * layer->product.units * TVM_EXT_HOST_UNIT];
+    int16_t *const places = &rows[4 * tvm_ext_host_winograd_length(layer)];
+    uint8_t *const padding = (uint8_t *)&places[TVM_EXT_HOST_PLACES * layer->pitch];
+    const tvm_ext_host_winograd_scratch parts = {sums, rows, places, padding};
+    return parts;
+}
+
+/* B^T d for a row of tiles, all columns: four rows of bytes become four of 16-bit numbers. */
+TVM_EXT_INLINE void tvm_ext_host_winograd_rows(const tvm_ext_host_winograd_layer *layer, int16_t *restrict rows,
+                                               const uint8_t *const sources[4])
+{
+    const tvm_ext_image *const image = &layer->input;
+    const int32_t length = tvm_ext_host_winograd_length(layer);
+    const int32_t count = image->columns * image->channels;
+    const int32_t left = layer->window.left * image->channels;
+    const bool is_unsigned = image->is_unsigned;
+    const int32_t padding[4] = {0, 2 * image->zero_point, 0, 0};
+    for (int32_t r = 0; r < 4; ++r) {
+        tvm_ext_host_fill(&rows[r * length], padding[r], left);
+    }
+    for (int32_t i = 0; i < count; i += TVM_EXT_HOST_STORED) {
+        const tvm_ext_i16x16 d0 = tvm_ext_host_widened(sources[0], i, count, is_unsigned);
+        const tvm_ext_i16x16 d1 = tvm_ext_host_widened(sources[1], i, count, is_unsigned);
+        const tvm_ext_i16x16 d2 = tvm_ext_host_widened(sources[2], i, count, is_unsigned);
+        const tvm_ext_i16x16 d3 = tvm_ext_host_widened(sources[3], i, count, is_unsigned);
+        tvm_ext_i16x16_store(&rows[left + i], tvm_ext_i16x16_subtract(d0, d2));
+        tvm_ext_i16x16_store(&rows[length + left + i], tvm_ext_i16x16_add(d1, d2));
+        tvm_ext_i16x16_store(&rows[(2 * length) + left + i], tvm_ext_i16x16_subtract(d2, d1));
+        tvm_ext_i16x16_store(&rows[(3 * length) + left + i], tvm_ext_i16x16_subtract(d1, d3));
+    }
+    for (int32_t r = 0; r < 4; ++r) {
+        tvm_ext_host_fill(&rows[(r * length) + left + count], padding[r],
+                          (layer->columns * image->channels) - left - count);
+    }
+}
+
+/* (B^T d) B for one tile from its first pixel on. */
+TVM_EXT_INLINE void tvm_ext_host_winograd_tile(const tvm_ext_host_winograd_layer *layer, int16_t *restrict places,
+                                               const int16_t *restrict rows)
+{
+    const int32_t channels = layer->input.channels;
+    const int32_t length = tvm_ext_host_winograd_length(layer);
+    const int32_t pitch = layer->pitch;
+    for (int32_t r = 0; r < 4; ++r) {
+        const int16_t *const row = &rows[r * length];
+        int16_t *const place = &places[4 * r * pitch];
+        for (int32_t c = 0; c < channels; c += TVM_EXT_HOST_STORED) {
+            const tvm_ext_i16x16 c1 = tvm_ext_i16x16_load(&row[channels + c]);
+            const tvm_ext_i16x16 c2 = tvm_ext_i16x16_load(&row[(2 * channels) + c]);
+            tvm_ext_i16x16_store(&place[c], tvm_ext_i16x16_subtract(tvm_ext_i16x16_load(&row[c]), c2));
+            tvm_ext_i16x16_store(&place[pitch + c], tvm_ext_i16x16_add(c1, c2));
+            tvm_ext_i16x16_store(&place[(2 * pitch) + c], tvm_ext_i16x16_subtract(c2, c1));
+            tvm_ext_i16x16_store(&place[(3 * pitch) + c],
+                                 tvm_ext_i16x16_subtract(c1, tvm_ext_i16x16_load(&row[(3 * channels) + c])));
+        }
+    }
+}
+
+/* Sums of a block of up to 4 units at all places of a tile; returns the weights behind its own. */
+TVM_EXT_INLINE const uint8_t *tvm_ext_host_winograd_sums(const tvm_ext_host_winograd_layer *layer,
+                                                         int32_t *restrict sums, const int16_t *places,
+                                                         const uint8_t *weights, const int32_t *factors, int32_t units)
+{
+    for (int32_t p = 0; p < TVM_EXT_HOST_PLACES; ++p) {
+        tvm_ext_host_sums block[4];
+        if (p == TVM_EXT_HOST_FIRST_PLACE) {
+            tvm_ext_host_begin_units(block, factors, units);
+        } else {
+            tvm_ext_host_clear_units(block, units);
+        }
+        weights = tvm_ext_host_add_run(&layer->product, block, &places[p * layer->pitch], weights, units);
+        tvm_ext_host_store_units(&sums[p * units * TVM_EXT_HOST_UNIT], block, units);
+    }
+    return weights;
+}
+
+/* A^T M A for eight channels of a tile: outputs (0, 0), (0, 1), (1, 0), (1, 1). step: numbers between two places. */
+TVM_EXT_INLINE void tvm_ext_host_winograd_outputs(tvm_ext_i32x8 outputs[4], const int32_t *sums, int32_t step)
+{
+    tvm_ext_i32x8 top[4];
+    tvm_ext_i32x8 bottom[4];
+    for (int32_t s = 0; s < 4; ++s) {
+        const tvm_ext_i32x8 m1 = tvm_ext_i32x8_load(&sums[(4 + s) * step]);
+        const tvm_ext_i32x8 m2 = tvm_ext_i32x8_load(&sums[(8 + s) * step]);
+        const tvm_ext_i32x8 m0 = tvm_ext_i32x8_load(&sums[s * step]);
+        const tvm_ext_i32x8 m3 = tvm_ext_i32x8_load(&sums[(12 + s) * step]);
+        top[s] = tvm_ext_i32x8_add(tvm_ext_i32x8_add(m0, m1), m2);
+        bottom[s] = tvm_ext_i32x8_subtract(tvm_ext_i32x8_subtract(m1, m2), m3);
+    }
+    outputs[0] = tvm_ext_i32x8_add(tvm_ext_i32x8_add(top[0], top[1]), top[2]);
+    outputs[1] = tvm_ext_i32x8_subtract(tvm_ext_i32x8_subtract(top[1], top[2]), top[3]);
+    outputs[2] = tvm_ext_i32x8_add(tvm_ext_i32x8_add(bottom[0], bottom[1]), bottom[2]);
+    outputs[3] = tvm_ext_i32x8_subtract(tvm_ext_i32x8_subtract(bottom[1], bottom[2]), bottom[3]);
+}
+
+/* The first `count` elements of a unit of a tile; targets: of its four pixels, NULL for those that are not wanted. */
+TVM_EXT_INLINE void tvm_ext_host_winograd_end(const tvm_ext_host_winograd_layer *layer, uint8_t *const targets[4],
+                                              int32_t k, const int32_t *sums, int32_t step, const int32_t *factors,
+                                              int32_t count)
+{
+    tvm_ext_i32x8 low[4];
+    tvm_ext_i32x8 high[4];
+    tvm_ext_host_winograd_outputs(low, sums, step);
+    tvm_ext_host_winograd_outputs(high, &sums[8], step);
+    for (int32_t i = 0; i < 4; ++i) {
+        if (targets[i] != NULL) {
+            tvm_ext_host_sums outputs = {low[i], high[i]};
+            if (layer->product.rescale.rounds_twice) {
+                outputs.low = tvm_ext_i32x8_shifted_down(outputs.low, 2);
+                outputs.high = tvm_ext_i32x8_shifted_down(outputs.high, 2);
+            }
+            tvm_ext_host_end(&layer->product.rescale, &targets[i][k], outputs, factors, count);
+        }
+    }
+}
+
+/* A block of up to 4 units of one tile from channel k on: `count` channels; returns the weights behind its own. */
+TVM_EXT_INLINE const uint8_t *tvm_ext_host_winograd_block(const tvm_ext_host_winograd_layer *layer,
+                                                          const tvm_ext_host_winograd_scratch *parts,
+                                                          uint8_t *const targets[4], int32_t k, const uint8_t *weights,
+                                                          const int32_t *factors, int32_t units, int32_t count)
+{
+    const int32_t unit = TVM_EXT_HOST_UNIT;
+    const int32_t step = units * unit;
+    const int32_t *const sums = parts->sums;
+    weights = tvm_ext_host_winograd_sums(layer, parts->sums, parts->places, weights, factors, units);
+    tvm_ext_host_winograd_end(layer, targets, k, sums, step, factors, count);
+    if (units > 1) {
+        tvm_ext_host_winograd_end(layer, targets, k + unit, &sums[unit], step, &factors[TVM_EXT_HOST_FACTORS],
+                                  count - unit);
+    }
+    if (units > 2) {
+        tvm_ext_host_winograd_end(layer, targets, k + (2 * unit), &sums[2 * unit], step,
+                                  &factors[2 * TVM_EXT_HOST_FACTORS], count - (2 * unit));
+    }
+    if (units > 3) {
+        tvm_ext_host_winograd_end(layer, targets, k + (3 * unit), &sums[3 * unit], step,
+                                  &factors[3 * TVM_EXT_HOST_FACTORS], count - (3 * unit));
+    }
+    return weights;
+}
+
+/* All channels of one tile. */
+TVM_EXT_INLINE void tvm_ext_host_winograd_channels(const tvm_ext_host_winograd_layer *layer,
+                                                   const tvm_ext_host_winograd_scratch *parts,
+                                                   uint8_t *const targets[4], const void *restrict weights,
+                                                   const int32_t *restrict factors)
+{
+    const tvm_ext_host_product *const product = &layer->product;
+    const int32_t width = product->units * TVM_EXT_HOST_UNIT;
+    const int32_t full = product->channels - (product->channels % width);
+    const uint8_t *f = (const uint8_t *)weights;
+    for (int32_t k = 0; k < full; k += width) {
+        f = tvm_ext_host_winograd_block(layer, parts, targets, k, f, &factors[k * 4], product->units, width);
+    }
+    if (full < product->channels) {
+        const int32_t rest = product->channels - full;
+        (void)tvm_ext_host_winograd_block(layer, parts, targets, full, f, &factors[full * 4],
+                                          (rest + TVM_EXT_HOST_UNIT - 1) / TVM_EXT_HOST_UNIT, rest);
+    }
+}
+
+/* Output rows [row_begin, row_end) of all images, two at a time; not those of a ring that later ones replace. */
+TVM_EXT_INLINE void tvm_ext_host_winograd(const tvm_ext_host_winograd_layer *layer, const void *input, void *output,
+                                          const void *restrict weights, const int32_t *restrict factors, void *scratch,
+                                          int32_t row_begin, int32_t row_end)
+{
+    const tvm_ext_image *const made = &layer->output;
+    const tvm_ext_image *const image = &layer->input;
+    const tvm_ext_host_winograd_scratch parts = tvm_ext_host_winograd_parts(layer, scratch);
+    const int32_t end = TVM_EXT_MIN(image->rows, row_end + 2 - layer->window.top); /* of the rows that are read */
+    const int32_t begin = made->is_ring ? TVM_EXT_MAX(row_begin, row_end - made->ring_rows) : row_begin;
+    (void)memset(parts.padding, image->zero_point, (size_t)image->columns * (size_t)image->channels);
+    for (int32_t n = 0; n < made->images; ++n) {
+        for (int32_t h = begin; h < row_end; h += 2) {
+            const uint8_t *sources[4];
+            for (int32_t r = 0; r < 4; ++r) {
+                const int32_t y = h - layer->window.top + r;
+                sources[r] = y >= 0 && y < end ? &((const uint8_t *)input)[tvm_ext_row(image, n, y)] : parts.padding;
+            }
+            tvm_ext_host_winograd_rows(layer, parts.rows, sources);
+            uint8_t *const top = &((uint8_t *)output)[tvm_ext_row(made, n, h)];
+            uint8_t *const bottom = h + 1 < row_end ? &((uint8_t *)output)[tvm_ext_row(made, n, h + 1)] : NULL;
+            for (int32_t w = 0; w < made->columns; w += 2) {
+                const int32_t pixel = w * made->pitch;
+                const bool is_pair = w + 1 < made->columns;
+                uint8_t *const targets[4] = {&top[pixel], is_pair ? &top[pixel + made->pitch] : NULL,
+                                             bottom != NULL ? &bottom[pixel] : NULL,
+                                             bottom != NULL && is_pair ? &bottom[pixel + made->pitch] : NULL};
+                tvm_ext_host_winograd_tile(layer, parts.places, &parts.rows[w * image->channels]);
+                tvm_ext_host_winograd_channels(layer, &parts, targets, weights, factors);
+            }
+        }
+    }
+}
+
+#endif

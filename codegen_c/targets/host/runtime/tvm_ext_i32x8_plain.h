@@ -1,0 +1,228 @@
+/* Vectors of 8 sums of integers in plain C, which tvm_ext_i32x8.h has where there is no AVX2. */
+#ifndef TVM_EXT_I32X8_PLAIN_H
+#define TVM_EXT_I32X8_PLAIN_H
+
+#include "tvm_ext_kernels.h"
+#include "tvm_ext_layer.h"
+#include "tvm_ext_requantize.h"
+#include "tvm_ext_requantize_tflite.h"
+
+#if !defined(__AVX2__)
+
+typedef struct {
+    int32_t lane[8];
+} tvm_ext_i32x8;
+
+typedef struct {
+    int16_t lane[16];
+} tvm_ext_i16x16;
+
+TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_load(const int32_t *source)
+{
+    tvm_ext_i32x8 result;
+    (void)memcpy(result.lane, source, sizeof result.lane);
+    return result;
+}
+
+TVM_EXT_INLINE void tvm_ext_i32x8_store(int32_t *target, tvm_ext_i32x8 value)
+{
+    (void)memcpy(target, value.lane, sizeof value.lane);
+}
+
+TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_splat(int32_t value)
+{
+    tvm_ext_i32x8 result;
+    for (int32_t i = 0; i < 8; ++i) {
+        result.lane[i] = value;
+    }
+    return result;
+}
+
+TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_load(const void *source)
+{
+    tvm_ext_i16x16 result;
+    (void)memcpy(result.lane, source, sizeof result.lane);
+    return result;
+}
+
+TVM_EXT_INLINE void tvm_ext_i16x16_store(int16_t *target, tvm_ext_i16x16 value)
+{
+    (void)memcpy(target, value.lane, sizeof value.lane);
+}
+
+/* An element of 8 bits. */
+TVM_EXT_INLINE int16_t tvm_ext_i16_of_byte(uint8_t byte, bool is_unsigned)
+{
+    return is_unsigned ? (int16_t)byte : (int16_t)(int8_t)byte;
+}
+
+/* 16 elements of 8 bits. */
+TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_widen(const uint8_t *source, bool is_unsigned)
+{
+    tvm_ext_i16x16 result;
+    for (int32_t i = 0; i < 16; ++i) {
+        result.lane[i] = tvm_ext_i16_of_byte(source[i], is_unsigned);
+    }
+    return result;
+}
+
+/* Two numbers, over and over. */
+TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_pair(const int16_t *source)
+{
+    tvm_ext_i16x16 result;
+    for (int32_t i = 0; i < 16; ++i) {
+        result.lane[i] = source[i % 2];
+    }
+    return result;
+}
+
+/* A number of 16 bits, over and over. */
+TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_splat(int32_t value)
+{
+    const int16_t both[2] = {(int16_t)value, (int16_t)value};
+    return tvm_ext_i16x16_pair(both);
+}
+
+/* The lower four bits of 16 bytes, or the upper ones: numbers from -8 to 7. */
+TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_nibbles(const uint8_t *source, bool is_upper)
+{
+    tvm_ext_i16x16 result;
+    for (int32_t i = 0; i < 16; ++i) {
+        const int32_t nibble = is_upper ? source[i] >> 4 : source[i] & 15;
+        result.lane[i] = (int16_t)(nibble > 7 ? nibble - 16 : nibble);
+    }
+    return result;
+}
+
+/* Two elements of 8 bits, over and over. */
+TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_pair_of_bytes(const uint8_t *source, bool is_unsigned)
+{
+    const int16_t both[2] = {tvm_ext_i16_of_byte(source[0], is_unsigned), tvm_ext_i16_of_byte(source[1], is_unsigned)};
+    return tvm_ext_i16x16_pair(both);
+}
+
+/* One number and 0, over and over. */
+TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_single(int32_t value)
+{
+    const int16_t both[2] = {(int16_t)value, 0};
+    return tvm_ext_i16x16_pair(both);
+}
+
+/* Sums plus the products of two neighbours each. */
+TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_add_pairs(tvm_ext_i32x8 sums, tvm_ext_i16x16 a, tvm_ext_i16x16 b)
+{
+    for (int32_t i = 0; i < 8; ++i) {
+        const int32_t products = (a.lane[2 * i] * b.lane[2 * i]) + (a.lane[(2 * i) + 1] * b.lane[(2 * i) + 1]);
+        sums.lane[i] = (int32_t)((uint32_t)sums.lane[i] + (uint32_t)products);
+    }
+    return sums;
+}
+
+TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_add(tvm_ext_i16x16 a, tvm_ext_i16x16 b)
+{
+    for (int32_t i = 0; i < 16; ++i) {
+        a.lane[i] = (int16_t)(a.lane[i] + b.lane[i]);
+    }
+    return a;
+}
+
+TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_subtract(tvm_ext_i16x16 a, tvm_ext_i16x16 b)
+{
+    for (int32_t i = 0; i < 16; ++i) {
+        a.lane[i] = (int16_t)(a.lane[i] - b.lane[i]);
+    }
+    return a;
+}
+
+TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_add(tvm_ext_i32x8 a, tvm_ext_i32x8 b)
+{
+    for (int32_t i = 0; i < 8; ++i) {
+        a.lane[i] = (int32_t)((uint32_t)a.lane[i] + (uint32_t)b.lane[i]);
+    }
+    return a;
+}
+
+TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_subtract(tvm_ext_i32x8 a, tvm_ext_i32x8 b)
+{
+    for (int32_t i = 0; i < 8; ++i) {
+        a.lane[i] = (int32_t)((uint32_t)a.lane[i] - (uint32_t)b.lane[i]);
+    }
+    return a;
+}
+
+TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_shifted_down(tvm_ext_i32x8 value, int32_t shift)
+{
+    for (int32_t i = 0; i < 8; ++i) {
+        value.lane[i] >>= shift;
+    }
+    return value;
+}
+
+/* Numbers of a and b in turn: of four from `first` on and of four from 8 behind it on. */
+TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_turns(tvm_ext_i16x16 a, tvm_ext_i16x16 b, int32_t first)
+{
+    tvm_ext_i16x16 result;
+    for (int32_t i = 0; i < 8; ++i) {
+        const int32_t channel = first + (i % 4) + (i < 4 ? 0 : 8);
+        result.lane[2 * i] = a.lane[channel];
+        result.lane[(2 * i) + 1] = b.lane[channel];
+    }
+    return result;
+}
+
+TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_low_turns(tvm_ext_i16x16 a, tvm_ext_i16x16 b)
+{
+    return tvm_ext_i16x16_turns(a, b, 0);
+}
+
+TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_high_turns(tvm_ext_i16x16 a, tvm_ext_i16x16 b)
+{
+    return tvm_ext_i16x16_turns(a, b, 4);
+}
+
+/* round(value * multiplier / 2^(32 + shift)), halves to even. half: 2^(shift - 1). */
+TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_scaled(tvm_ext_i32x8 value, const int32_t *multipliers, tvm_ext_i32x8 half,
+                                                  tvm_ext_i32x8 shift, bool has_ties)
+{
+    (void)half;
+    (void)has_ties;
+    for (int32_t i = 0; i < 8; ++i) {
+        value.lane[i] = tvm_ext_requantize(value.lane[i], multipliers[i], shift.lane[i] + 32);
+    }
+    return value;
+}
+
+/* value * multiplier / 2^31, rounded, then / 2^shift, halves away from zero: as TensorFlow Lite does; shift above 0. */
+TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_scaled_twice(tvm_ext_i32x8 value, const int32_t *multipliers,
+                                                        tvm_ext_i32x8 half, tvm_ext_i32x8 shift)
+{
+    (void)half;
+    for (int32_t i = 0; i < 8; ++i) {
+        value.lane[i] = tvm_ext_divide_by_power(tvm_ext_multiply_high(value.lane[i], multipliers[i]), shift.lane[i]);
+    }
+    return value;
+}
+
+TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_shifted_up(tvm_ext_i32x8 value, int32_t shift)
+{
+    for (int32_t i = 0; i < 8; ++i) {
+        value.lane[i] = (int32_t)((uint32_t)value.lane[i] << shift);
+    }
+    return value;
+}
+
+/* 16 channels plus a zero point, within limits, as elements of 8 bits. */
+TVM_EXT_INLINE void tvm_ext_i32x8_store_bytes(uint8_t *target, tvm_ext_i32x8 low_turns, tvm_ext_i32x8 high_turns,
+                                              int32_t zero_point, int32_t low, int32_t high, bool is_unsigned)
+{
+    (void)is_unsigned;
+    for (int32_t i = 0; i < 8; ++i) {
+        const int32_t channel = (i % 4) + (i < 4 ? 0 : 8);
+        target[channel] = (uint8_t)tvm_ext_clamp(low_turns.lane[i] + zero_point, low, high);
+        target[channel + 4] = (uint8_t)tvm_ext_clamp(high_turns.lane[i] + zero_point, low, high);
+    }
+}
+
+#endif
+
+#endif
