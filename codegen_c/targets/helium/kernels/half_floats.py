@@ -2,8 +2,11 @@
 
 Activations and weights are float16 in memory; they are widened as they are read, sums and all between are float32, and
 a result is rounded once, to the nearest. So results are those of onnxruntime, which computes a float16 operator in
-float32 and rounds what it gives, but for the order of sums. Sums of Helium's own float16 products would be wrong where
-one of them leaves float16's range (65,504), and lose accuracy in every layer (README, float16).
+float32 and rounds what it gives, but for the order of sums.
+
+Helium has no products of float16 that add to float32. Sums in float16 would be wrong where one of them leaves float16's
+range (65,504), however small the last one is. They lose accuracy, too: simulated on ResNet-8 as float16, 2.4 times what
+verification tolerates, in runs of 8 products that are added up in float32 0.6 times; on DS-CNN 0.5 and 0.35 times.
 """
 
 from __future__ import annotations
