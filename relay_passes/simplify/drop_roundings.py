@@ -94,7 +94,7 @@ class _Facts:
         return var not in self.returned and len(self.readers.get(var, [])) == 1
 
     def _cast_of(self, var: relax.Var, dtype: str) -> relax.Var | None:
-        """What a variable is cast from, if a cast to `dtype` makes it."""
+        """The variable that another is cast from, if a cast to `dtype` makes it."""
         value = self.values.get(var)
         if op_name(value) != "relax.astype" or str(var.ty.dtype) != dtype or not isinstance(value.args[0], relax.Var):
             return None

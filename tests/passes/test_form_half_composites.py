@@ -99,7 +99,7 @@ def members(mod: tvm.IRModule) -> list[list[str]]:
 
 
 def test_the_longest_chain_that_a_kernel_takes() -> None:
-    """What it does not take of what follows stands in a composite of its own, of float16 again."""
+    """The rest of what follows stands in a composite of its own, of float16 again."""
     kernels = type("NoSigmoid", (_Kernels,), {"without": "relax.sigmoid"})()
     assert members(form(Rounded, kernels)) == [["astype", "nn.conv2d", "astype"], ["astype", "sigmoid", "astype"]]
 

@@ -86,7 +86,7 @@ class Widened:
 
     @property
     def runs(self) -> tuple[int, int, int]:
-        """How many runs a window has, elements of each, and elements from one pixel's to the next one's."""
+        """Number of runs of a window, elements of each, and elements from one pixel's to the next one's."""
         length = self.columns * self.channels
         return (1, self.rows * length, self.rows * length) if self.apart else (self.rows, length, self._step)
 
