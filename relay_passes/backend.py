@@ -23,6 +23,10 @@ class Backend(Protocol):
         """Reason why it can't compile a composite, in words for the user; None when it can."""
         ...
 
+    def has_kernel(self, composite: relax.Function) -> bool:
+        """True where a kernel of its own computes a composite, not plain C that is lowered from it."""
+        ...
+
     def footprint(self, composite: relax.Function) -> Footprint:
         """Scratch of a composite it compiles, and what its output may share with inputs that die there."""
         ...

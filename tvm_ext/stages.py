@@ -27,6 +27,7 @@ from relay_passes.regions.copy_results import CopyResults
 from relay_passes.regions.form_composites import FormComposites
 from relay_passes.regions.outline_regions import OutlineRegions
 from relay_passes.regions.pack_weights import PackWeights
+from relay_passes.simplify.drop_roundings import DropRoundings
 from relay_passes.simplify.duplicate_dequantize import DuplicateDequantize
 from relay_passes.simplify.expose_gathers import ExposeGathers
 from relay_passes.simplify.expose_interpolations import ExposeInterpolations
@@ -124,6 +125,7 @@ def before_order(backend: CodegenBackend, options: BuildOptions) -> list[tvm.tra
         MoveIntegers(),
         ExposeInterpolations(),
         FoldPermutes(),
+        DropRoundings(),
         # Phase 2. Every operator becomes one composite; quantized chains are matched before anything touches them.
         FormComposites(backend),
         CopyResults(),

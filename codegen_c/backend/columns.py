@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from codegen_c.kernels.movement.permute import CHANNELS_LAST
+from codegen_c.operators.half_floats import HalfCast
 from codegen_c.operators.kinds import (
     Concat,
     Conv2d,
@@ -64,7 +65,7 @@ def _windows(operator: Operator) -> list[Window] | None:
             return None
         case Conv2d() | QConv2d() | Pool2d() | QPool2d():
             return [operator.window, *[each] * (len(operator.inputs) - 1)]
-        case Elementwise() | QBinary() | QUnary() | Convert():
+        case Elementwise() | QBinary() | QUnary() | Convert() | HalfCast():
             return [each] * len(operator.inputs)
         case Concat() if operator.axis == 3:
             return [each] * len(operator.inputs)

@@ -16,6 +16,7 @@ from tvm import relax
 from codegen_c.composites.custom import custom_operator_of
 from codegen_c.composites.floats import float_operator
 from codegen_c.composites.graph import Call, Composite, NoMatch
+from codegen_c.composites.half_floats import half_operator
 from codegen_c.composites.movement import slice_places
 from codegen_c.composites.quantized import quantized_operator
 from codegen_c.composites.real_layers import real_layer
@@ -49,7 +50,7 @@ def lower_operator(function: relax.Function, target: Target) -> Lowered | Refusa
     composite = Composite.read(function)
     quantizes = any(call.name in ("quantize", "dequantize") for call in composite.calls)
     passed: list[Alternative] = []
-    for match in (custom_operator_of, _movement, quantized_operator, real_layer, float_operator):
+    for match in (custom_operator_of, _movement, quantized_operator, real_layer, half_operator, float_operator):
         found = match(composite)
         if isinstance(found, NoMatch):
             if match is quantized_operator and quantizes:

@@ -32,7 +32,7 @@ class ProgramBuilder:
     def add(self, call: Call, num_channels: int) -> NoMatch | None:
         """Appends one element-wise call; NoMatch if an operand is no element, channel or number."""
         rule = RULES.get(call.name)
-        if rule is None:
+        if rule is None or (call.name == "astype" and str(call.attrs.dtype) not in ("float16", "float32")):
             return NoMatch(f"{call.name} is not computed element by element")
         operands = [self._operand(value, num_channels) for value in call.operands]
         for operand in operands:
@@ -108,6 +108,11 @@ def _silu(builder: ProgramBuilder, attrs: Any, operands: list[Operand]) -> Opera
     return builder.emit("multiply", operands[0], builder.emit("sigmoid", operands[0]))
 
 
+def _cast(builder: ProgramBuilder, attrs: Any, operands: list[Operand]) -> Operand:
+    """To float16 it rounds; back to float32 nothing changes."""
+    return builder.emit("half", operands[0]) if str(attrs.dtype) == "float16" else operands[0]
+
+
 RULES: dict[str, Rule] = {
     **{
         name: (lambda builder, attrs, operands, _name=name: builder.emit(_name, *operands))
@@ -123,6 +128,7 @@ RULES: dict[str, Rule] = {
     "nn.gelu": _gelu,
     "nn.leakyrelu": _leaky_relu,
     "nn.silu": _silu,
+    "astype": _cast,
 }
 
-ELEMENTWISE = frozenset(f"relax.{name}" for name in RULES)
+ELEMENTWISE = frozenset(f"relax.{name}" for name in RULES if name != "astype")

@@ -43,6 +43,10 @@ def _lowered(x: Array, high: Array) -> Array:
     return np.where(high < x, high, x)
 
 
+def _half(x: Array) -> Array:
+    return x.astype(np.float16).astype(np.float32)
+
+
 def _sigmoid(x: Array) -> Array:
     return np.float32(1) / (np.float32(1) + np.exp(-x))
 
@@ -73,6 +77,8 @@ FUNCTIONS: dict[str, Function] = {
     "floor": Function(numpy=np.floor, c="floorf({0})", instructions=8),
     "ceil": Function(numpy=np.ceil, c="ceilf({0})", instructions=8),
     "round": Function(numpy=np.round, c="rintf({0})", instructions=8),
+    # Where a model of float16 rounds.
+    "half": Function(numpy=_half, c="tvm_ext_of_half(tvm_ext_half({0}))", instructions=4),
 }
 
 

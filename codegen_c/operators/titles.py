@@ -71,4 +71,4 @@ def _verb(operator: Operator) -> str:
         return identifier(operator.name)
     if isinstance(operator, QMean):
         return "mean" if operator.divide else "sum"
-    return type(operator).__name__.removeprefix("Q").lower()
+    return type(operator).__name__.removeprefix("Q").removeprefix("Half").lower()

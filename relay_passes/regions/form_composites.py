@@ -1,9 +1,11 @@
 """Every operator becomes one composite: a private function that one kernel computes.
 
-Rewrite: four shapes, in this order; constants move inside, the last member's place is the composite's.
+Rewrite: five shapes, in this order; constants move inside, the last member's place is the composite's.
     quantize(f(dequantize(a), dequantize(b) ...))  ->  c(a, b ...)      f: float operators, at most one anchor
     f(conv2d(dequantize(a), dequantize(w)))        ->  c(a)             a conv2d or matmul of constants w, and what
                                                                         follows it element by element
+    half(f(float(x)))                              ->  c(x)             float16: any of the next two between casts,
+                                                                        where a kernel takes the whole
     relu(add(conv2d(x, w), r))                     ->  c(x, r)          an anchor and what follows it element by element
     op(x)                                          ->  c(x)             everything else
 A quantized chain carries the model's meaning of rounding (`ModelOrigin`) as its own `QuantizedRounding`.
@@ -22,7 +24,8 @@ from tvm import relax
 from relay_passes.backend import Backend
 from relay_passes.composites import attributes, call_new, kind_of
 from relay_passes.dataflow import array_of, bindings, build, is_dataflow, op_name, operands, outputs, rebuild, users
-from relay_passes.layout.channels_last import laid_out
+from relay_passes.layout.channels_last import channels_last, laid_out
+from relay_passes.regions.half_chains import HalfChains
 from tvm_ext.core.decisions.composites import PrimFuncs, QuantizedRounding
 from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.names import identifier, unique
@@ -97,6 +100,8 @@ class _Rewriter:
                 self._quantized(b) for b in reversed(self.sequence) if op_name(b.value) == "relax.quantize"
             ),
             *self._accepted(self._dequantized(b) for b in reversed(self.sequence) if op_name(b.value) in PRODUCTS),
+            *self._accepted(self._halves(b for b in reversed(self.sequence) if op_name(b.value) in FUSING)),
+            *self._accepted(self._halves(b for b in self.sequence if op_name(b.value) in self.backend.elementwise)),
             *self._accepted(self._anchored(b) for b in reversed(self.sequence) if op_name(b.value) in FUSING),
             *self._accepted(self._anchored(b) for b in self.sequence if op_name(b.value) in self.backend.elementwise),
             *self._accepted(self._taken(b) for b in reversed(self.sequence) if op_name(b.value) == "relax.take"),
@@ -123,6 +128,29 @@ class _Rewriter:
     def _is_inner(self, var: relax.Var, members: set[relax.Var]) -> bool:
         """True if a value is seen by no one outside `members`."""
         return var not in self.returned and all(user.var in members for user in self.users.get(var, []))
+
+    def _halves(self, anchors: Iterator[relax.VarBinding]) -> Iterator[Group]:
+        """Group of float16 on each anchor: the longest chain that a kernel takes, none of it read outside."""
+        chains = HalfChains(
+            sequence=self.sequence, producer=self.producer, position=self.position,
+            elementwise=self.backend.elementwise,
+        )  # fmt: skip
+        for anchor in anchors:
+            if anchor.var in self.owned:
+                continue
+            groups = (Group(members=members, anchor=anchor) for members in chains.of(anchor))
+            taken = next((group for group in groups if self._has_kernel(group)), None)
+            if taken:
+                yield taken
+
+    def _has_kernel(self, group: Group) -> bool:
+        """True for a free group that nothing looks into and a kernel takes, if need be with its channels last."""
+        inside = {member.var for member in group.members}
+        if inside & self.owned or not all(self._is_inner(member.var, inside) for member in group.members[:-1]):
+            return False
+        composite = self._composite(group)[1]
+        forms = (laid_out(composite), channels_last(composite))
+        return any(self.backend.has_kernel(form) for form in forms if form is not None)
 
     def _quantized(self, quantize: relax.VarBinding) -> Group | None:
         """Group from a quantize back to the dequantizes it depends on, if nothing else enters or leaves."""

@@ -24,3 +24,6 @@ class StubBackend:
         if self.refused & set(names):
             return "refused by name"
         return "too long" if len(names) > self.max_operators else None
+
+    def has_kernel(self, composite: relax.Function) -> bool:
+        return self.refuses(composite) is None

@@ -12,6 +12,7 @@ from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.lanes import SCALAR
 from codegen_c.kernels.shared.layer import NO_LAYER, LayerText
 from codegen_c.kernels.shared.narrow_weights import FLOAT32, WeightType
+from codegen_c.kernels.shared.product_f32 import WIDENED
 from codegen_c.kernels.shared.tile import Blocking, lanes_finished, pixel_place
 from codegen_c.kernels.shared.window import (
     ROW_PARAMETERS,
@@ -36,18 +37,28 @@ def reference(operator: Conv2d, inputs: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def parameters(
-    finish: Finish, constants: Sequence[str] = ("weights", "bias"), *, weights: WeightType = FLOAT32
+    finish: Finish,
+    constants: Sequence[str] = ("weights", "bias"),
+    *,
+    weights: WeightType = FLOAT32,
+    element: str = "float",
 ) -> tuple[Parameter, ...]:
-    """Input, residuals, output, constants, channel constants, rows. weights: their type."""
+    """Input, residuals, output, constants, channel constants, rows. weights: their type. element: of activations."""
     types = {"weights": weights.ctype}
     return (
-        Parameter(name="input", ctype="float", role="input"),
-        *finish.input_parameters(),
-        Parameter(name="output", ctype="float", role="output"),
+        Parameter(name="input", ctype=element, role="input"),
+        *finish.input_parameters(element),
+        Parameter(name="output", ctype=element, role="output"),
         *(Parameter(name=name, ctype=types.get(name, "float"), role="constant") for name in constants),
         *finish.constant_parameters(),
         *ROW_PARAMETERS,
     )
+
+
+def product_parameters(finish: Finish, blocking: Blocking) -> tuple[Parameter, ...]:
+    """The same of a product, whose rows of float16 are widened in scratch."""
+    names = parameters(finish, weights=blocking.weights, element=blocking.lanes.element)
+    return (*names, WIDENED) if blocking.lanes.half else names
 
 
 def row_offset(operator: Conv2d | Pool2d, index: int | None, stored: StoredRows, row: str = "h") -> str:
@@ -182,7 +193,9 @@ def by_pixels(
     blocking: of the channels, None for one at a time.
     """
     output = operator.output.shape
-    names = parameters(finish, constants, weights=blocking.weights if blocking else FLOAT32)
+    lanes = blocking.lanes if blocking else SCALAR
+    weights = blocking.weights if blocking else FLOAT32
+    names = parameters(finish, constants, weights=weights, element=lanes.element)
     begin, end = inner_columns(operator.window, operator.inputs[0].shape[2], output[2])
     groups: list[str] = []
     if pixels == 1:
@@ -209,5 +222,5 @@ def by_pixels(
         lines = [f"for (int32_t n = 0; n < {output[0]}; ++n) {{", block(lines), "}"]
     finished = lanes_finished(output[3], finish, blocking) if blocking else [SCALAR]
     text = "\n".join(helper for helper in [layer.definition, finish.helper(*finished), *groups] if helper)
-    includes = (*(blocking.lanes.includes if blocking else ()), *layer.includes)
+    includes = (*lanes.includes, *layer.includes)
     return CFunction(parameters=names, body="\n".join([*layer.statements, *lines]), helpers=text, includes=includes)

@@ -40,9 +40,14 @@ def is_depthwise(operator: Conv2d, target: Target) -> bool:
 
 
 def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implementation:
-    finish, blocking = Finish(program=operator.finish), _blocking(operator, target)
+    return by_channels(KERNEL.name, operator, depthwise_blocking(operator, target), stored)
+
+
+def by_channels(kernel: str, operator: Conv2d, blocking: Blocking, stored: StoredRows) -> Implementation:
+    """The kernel of activations as the blocking's lanes read them."""
+    finish = Finish(program=operator.finish)
     return implementation(
-        KERNEL.name,
+        kernel,
         operator,
         blocking,
         weights=blocking.weights.stored(np.ascontiguousarray(operator.weight[..., 0].transpose(1, 2, 0))),
@@ -59,7 +64,7 @@ def _headers(operator: Conv2d, blocking: Blocking) -> tuple[str, ...]:
     return blocking.weights.headers(segment.lanes.count for segment in ranges)
 
 
-def _blocking(operator: Conv2d, target: Target) -> Blocking:
+def depthwise_blocking(operator: Conv2d, target: Target) -> Blocking:
     """Blocking with as many pixels as registers hold beside a row of weights."""
     vectors, pixels = target.instruction_set.floats.depthwise
     if target.optimize == "size" or operator.window.kernel[1] * pixels > MOST_UNROLLED:
@@ -80,7 +85,8 @@ def _instructions(operator: Conv2d, blocking: Blocking, pixels: int) -> int:
     kernel_rows, kernel_columns = operator.window.kernel
     total = 14
     for segment in channel_ranges(operator.output.shape[3], blocking):
-        loads = len(_columns_read(operator, pixels)) + blocking.weights.load_instructions(kernel_columns)
+        loads = len(_columns_read(operator, pixels)) * blocking.lanes.access_instructions
+        loads += blocking.weights.load_instructions(kernel_columns)
         row = 8 + segment.vectors * (loads + pixels * kernel_columns) + (6 * kernel_columns if pixels == 1 else 0)
         finish = pixels * segment.vectors * (4 + operator.finish.num_instructions)
         total += (segment.end - segment.begin) // segment.width * (8 + kernel_rows * row + finish)
@@ -114,12 +120,12 @@ def _one_pixel(operator: Conv2d, stored: StoredRows, finish: Finish, segment: Ch
     s_begin, s_end = tap_range(1, window, ("s_begin", "s_end"))
     column, tap = offset({"left": 1, "s": window.dilation[1]}), offset({"r": window.kernel[1], "s": 1})
     taps = [
-        f"const float *x = &input[{input_place(operator, stored, column)} + k];",
+        f"const {lanes.element} *x = &input[{input_place(operator, stored, column)} + k];",
         f"const {segment.weights.ctype} *restrict f = &weights[({tap}) * input_channels + k];",
     ]
     for v in range(segment.vectors):
         at = str(v * lanes.count)
-        taps.append(f"sum0{v} = {lanes.fma(lanes.load('x', at), segment.weights.load(lanes, 'f', at), f'sum0{v}')};")
+        taps.append(f"sum0{v} = {lanes.fma(lanes.read('x', at), segment.weights.load(lanes, 'f', at), f'sum0{v}')};")
     inner = [f"for (int32_t s = {s_begin}; s < {s_end}; ++s) {{", block(taps), "}"]
     return _rows(operator, stored, sums, inner, finish)
 
@@ -129,7 +135,7 @@ def _unrolled(operator: Conv2d, stored: StoredRows, finish: Finish, segment: Cha
     window, channels = operator.window, operator.inputs[0].shape[3]
     sums, lanes = Accumulators(segment=segment, pixels=pixels), segment.lanes
     row = [
-        f"const float *x = &input[{input_place(operator, stored, 'left')} + k];",
+        f"const {lanes.element} *x = &input[{input_place(operator, stored, 'left')} + k];",
         f"const {segment.weights.ctype} *restrict f = &weights[r * {times('input_channels', window.kernel[1])} + k];",
     ]
     for v in range(segment.vectors):
@@ -139,7 +145,7 @@ def _unrolled(operator: Conv2d, stored: StoredRows, finish: Finish, segment: Cha
     for v in range(segment.vectors):
         for column in _columns_read(operator, pixels):
             row.append(
-                f"const {lanes.ctype} x{column}_{v} = {lanes.load('x', str(column * channels + v * lanes.count))};"
+                f"const {lanes.ctype} x{column}_{v} = {lanes.read('x', str(column * channels + v * lanes.count))};"
             )
             for p in range(pixels):
                 s, rest = divmod(column - p * window.strides[1], window.dilation[1])

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from codegen_c.c_text.text import Compound, block, scaled, times
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Passes, StoredRows, Target
-from codegen_c.kernels.convolution.conv_f32 import parameters, reference, row_offset
+from codegen_c.kernels.convolution.conv_f32 import product_parameters, reference, row_offset
 from codegen_c.kernels.shared.finish import Finish
-from codegen_c.kernels.shared.product_f32 import instructions, over_rows
-from codegen_c.kernels.shared.tile import lanes_finished, pack, tile_headers, weight_blocking
+from codegen_c.kernels.shared.product_f32 import instructions, over_rows, widened_bytes
+from codegen_c.kernels.shared.tile import Blocking, lanes_finished, pack, tile_headers, weight_blocking
 from codegen_c.kernels.shared.window import slot, spatial
 from codegen_c.operators.kinds import Conv2d
 
@@ -24,7 +24,12 @@ def is_pointwise(operator: Conv2d, target: Target) -> bool:
 
 
 def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implementation:
-    finish, blocking = Finish(program=operator.finish), weight_blocking(operator.weight, target)
+    return by_pixels(KERNEL.name, operator, weight_blocking(operator.weight, target), stored)
+
+
+def by_pixels(kernel: str, operator: Conv2d, blocking: Blocking, stored: StoredRows) -> Implementation:
+    """The kernel of activations as the blocking's lanes read them."""
+    finish = Finish(program=operator.finish)
     batch, height, columns, depth = operator.inputs[0].shape
     channels = operator.output.shape[3]
     if _is_flat(operator, stored):  # rows lie behind each other: one long row of pixels
@@ -40,16 +45,17 @@ def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implement
             lines = [f"for (int32_t n = 0; n < {batch}; ++n) {{", block(lines), "}"]
     body = "\n".join(lines)
     function = CFunction(
-        parameters=parameters(finish, weights=blocking.weights),
+        parameters=product_parameters(finish, blocking),
         body=body,
         helpers=finish.helper(*lanes_finished(channels, finish, blocking)),
         includes=tile_headers(channels, blocking),
     )
     return Implementation(
-        kernel=KERNEL.name,
+        kernel=kernel,
         function=function,
         reference=lambda inputs: reference(operator, inputs),
         constants=(("weights", pack(operator.weight, blocking)), ("bias", operator.bias), *finish.constants()),
+        scratch_bytes=widened_bytes(depth, blocking),
         macs=operator.output.num_elements * depth,
         instructions=instructions(batch * height * columns, (depth, channels), finish, blocking),
         passes=Passes.of_product(
@@ -62,7 +68,8 @@ def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implement
         accumulation="bias, then c ascending",
         spatial=replace(
             spatial(operator.window, operator.inputs[0], operator.output, len(finish.residuals())),
-            behind=-(-(blocking.pixels - 1) // columns),  # a group of pixels may span rows
+            # A group of pixels may span rows; those that are widened have all been read before one is written.
+            behind=0 if blocking.lanes.half else -(-(blocking.pixels - 1) // columns),
         ),
         pitched=True,
     )

@@ -12,10 +12,10 @@ import numpy as np
 
 from codegen_c.c_text.text import block, times
 from codegen_c.kernels.contract import Accumulating, CFunction, Implementation, Kernel, Passes, StoredRows, Target
-from codegen_c.kernels.convolution.conv_f32 import parameters
+from codegen_c.kernels.convolution.conv_f32 import parameters, product_parameters
 from codegen_c.kernels.dense.dense_rows import in_rows, num_calls, over_parts, row_counts, runs_of
 from codegen_c.kernels.shared.finish import Finish
-from codegen_c.kernels.shared.product_f32 import instructions, over_rows
+from codegen_c.kernels.shared.product_f32 import instructions, over_rows, widened_bytes
 from codegen_c.kernels.shared.tile import (
     Accumulators,
     Blocking,
@@ -42,8 +42,14 @@ def reference(operator: Dense, inputs: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def implement(operator: Dense, target: Target, stored: StoredRows) -> Implementation:
-    native, (channels, depth) = weight_blocking(operator.weight, target), operator.weight.shape
-    blocking = _blocking(operator, native)
+    blocking = weight_blocking(operator.weight, target)
+    whole = by_vectors(KERNEL.name, operator, blocking)
+    return replace(whole, accumulating=_accumulating(operator, _blocking(operator, blocking)))
+
+
+def by_vectors(kernel: str, operator: Dense, native: Blocking) -> Implementation:
+    """The kernel of activations as the blocking's lanes read them, whole or by rows."""
+    blocking, (channels, depth) = _blocking(operator, native), operator.weight.shape
 
     def row(part: Dense, rows: Rows) -> Implementation:
         narrow = _blocking(part, native)
@@ -53,15 +59,17 @@ def implement(operator: Dense, target: Target, stored: StoredRows) -> Implementa
             whole,
             function=_function(part, narrow),
             constants=(("weights", weights), *others),
+            scratch_bytes=widened_bytes(depth, narrow),
             instructions=_instructions(part, narrow),
         )
 
     num_rows = operator.output.num_elements // channels
     whole = Implementation(
-        kernel=KERNEL.name,
+        kernel=kernel,
         function=_function(operator, blocking),
         reference=lambda inputs: reference(operator, inputs),
         constants=_constants(operator, blocking),
+        scratch_bytes=widened_bytes(depth, blocking),
         macs=operator.output.num_elements * depth,
         instructions=_instructions(operator, blocking),
         passes=Passes.of_product(
@@ -72,7 +80,6 @@ def implement(operator: Dense, target: Target, stored: StoredRows) -> Implementa
             channels=blocking.width,
         ),
         accumulation="bias, then c ascending",
-        accumulating=_accumulating(operator, blocking),
     )
     return replace(whole, in_rows=in_rows(operator, row))
 
@@ -82,6 +89,8 @@ def _blocking(operator: Dense, blocking: Blocking) -> Blocking:
     num_rows = operator.output.num_elements // operator.weight.shape[0]
     if num_rows >= blocking.pixels:
         return blocking
+    if blocking.lanes.half:
+        return replace(blocking, pixels=num_rows)
     vectors = blocking.vectors * (4 if blocking.lanes.count > 1 else 3)
     return replace(blocking, pixels=1, vectors=vectors if num_rows == 1 else blocking.vectors)
 
@@ -102,7 +111,7 @@ def _function(operator: Dense, blocking: Blocking) -> CFunction:
     num_rows = operator.output.num_elements // channels
     body = "\n".join(over_rows(0, num_rows, (depth, channels), finish, blocking, multiple=num_rows))
     return CFunction(
-        parameters=tuple(p for p in parameters(finish, weights=blocking.weights) if p.role != "row"),
+        parameters=tuple(p for p in product_parameters(finish, blocking) if p.role != "row"),
         body=body,
         helpers=finish.helper(*lanes_finished(channels, finish, blocking)),
         includes=tile_headers(channels, blocking),

@@ -31,8 +31,8 @@ class Finish:
 
     def helper(self, *widths: Lanes) -> str:
         """Definitions of the function for elements of these widths, scalar ones first; nothing for no program."""
-        kinds = sorted(set(widths), key=lambda lanes: lanes.count)
-        return "\n".join(self._definition(lanes) for lanes in kinds) if self.program.instructions else ""
+        kinds = {lanes.count: lanes for lanes in widths}
+        return "\n".join(self._definition(kinds[n]) for n in sorted(kinds)) if self.program.instructions else ""
 
     def call(self, value: str, read: Callable[[Operand], str], lanes: Lanes = SCALAR) -> str:
         """C expression of the finished element; `read` gives the element of an input or channel operand."""
@@ -48,9 +48,9 @@ class Finish:
     def constant_parameters(self) -> tuple[Parameter, ...]:
         return tuple(Parameter(name=role, ctype="float", role="constant") for role, _ in self.constants())
 
-    def input_parameters(self) -> tuple[Parameter, ...]:
-        """Parameters for the inputs beyond the first: residuals the program reads."""
-        return tuple(Parameter(name=f"input{index}", ctype="float", role="input") for index in self.residuals())
+    def input_parameters(self, ctype: str = "float") -> tuple[Parameter, ...]:
+        """Parameters for the inputs beyond the first: residuals the program reads. ctype: of their elements."""
+        return tuple(Parameter(name=f"input{index}", ctype=ctype, role="input") for index in self.residuals())
 
     def residuals(self) -> tuple[int, ...]:
         """Indices of the inputs beyond the first that the program reads."""

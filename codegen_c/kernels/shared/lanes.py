@@ -8,29 +8,63 @@ from codegen_c.c_text.text import float_literal
 from codegen_c.kernels.contract import Target
 from codegen_c.operators.scalar import FUNCTIONS
 
-VECTOR_FUNCTIONS = ("add", "subtract", "multiply", "maximum", "minimum")
+VECTOR_FUNCTIONS = ("add", "subtract", "multiply", "maximum", "minimum", "half")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lanes:
-    """`count` floats side by side: 1 is plain float, others are the types of the target's tvm_ext_f32x<count>.h."""
+    """`count` floats side by side: 1 is plain float, others are the types of the target's tvm_ext_f32x<count>.h.
+
+    half: whether activations lie in memory as float16; they are widened as they are read, rounded as they are written.
+    """
 
     count: int
+    half: bool = False
 
     @property
     def ctype(self) -> str:
         return "float" if self.count == 1 else f"tvm_ext_f32x{self.count}"
 
     @property
+    def element(self) -> str:
+        """C type of an activation's element."""
+        return "uint16_t" if self.half else "float"
+
+    @property
+    def access_instructions(self) -> int:
+        """Modelled instructions that read or write elements of activations."""
+        return 2 if self.half else 1
+
+    @property
     def includes(self) -> tuple[str, ...]:
-        return () if self.count == 1 else (f"tvm_ext_f32x{self.count}.h",)
+        halves = ("tvm_ext_half.h", "tvm_ext_narrow.h", "tvm_ext_layer.h") if self.half else ()
+        if self.count == 1:
+            return halves
+        kinds = ("", "halves_", "narrow_") if self.half else ("",)
+        return (*(f"tvm_ext_{kind}f32x{self.count}.h" for kind in kinds), *halves)
+
+    def read(self, array: str, index: str) -> str:
+        """Expression: `count` elements of an activation from `index` on."""
+        if not self.half:
+            return self.load(array, index)
+        if self.count == 1:
+            return f"tvm_ext_of_half({array}[{index}])"
+        return f"{self.ctype}_of_halves(&{array}[{index}])"
+
+    def write(self, array: str, index: str, value: str) -> str:
+        """Statement: elements of an activation from `index` on."""
+        if not self.half:
+            return self.store(array, index, value)
+        if self.count == 1:
+            return f"{array}[{index}] = tvm_ext_half({value});"
+        return f"{self.ctype}_to_halves(&{array}[{index}], {value});"
 
     def load(self, array: str, index: str) -> str:
-        """Expression: `count` elements of an array from `index` on."""
+        """Expression: `count` floats of an array from `index` on."""
         return f"{array}[{index}]" if self.count == 1 else f"{self.ctype}_load(&{array}[{index}])"
 
     def store(self, array: str, index: str, value: str) -> str:
-        """Statement."""
+        """Statement: floats of an array from `index` on."""
         if self.count == 1:
             return f"{array}[{index}] = {value};"
         return f"{self.ctype}_store(&{array}[{index}], {value});"

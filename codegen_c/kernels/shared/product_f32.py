@@ -1,13 +1,15 @@
 """C text of a float matrix product with constant weights: rows of the left side by channels, in blocks of both.
 
-Dense layers and 1x1 convolutions share it. Weights are packed by `tile.pack`.
+Dense layers and 1x1 convolutions share it. Weights are packed by `tile.pack`. Rows of float16 are widened before their
+channels are computed, into scratch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from codegen_c.c_text.text import Compound, block, scaled
+from codegen_c.c_text.text import Compound, block, scaled, times
+from codegen_c.kernels.contract import Parameter
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.tile import (
     Accumulators,
@@ -18,6 +20,15 @@ from codegen_c.kernels.shared.tile import (
     pixel_place,
 )
 from codegen_c.kernels.shared.window import Bound, over
+
+WIDENED = Parameter(name="scratch", ctype="uint8_t", role="scratch")
+"""Rows of float16 as floats, as many as are computed at once."""
+WIDENED_FLOATS = "float *const widened = (float *)(void *)scratch;"
+
+
+def widened_bytes(depth: int, blocking: Blocking) -> int:
+    """Scratch of a kernel of rows of so many elements; 0 of float32, which is read where it lies."""
+    return 4 * depth * blocking.pixels if blocking.lanes.half else 0
 
 
 def over_rows(
@@ -55,10 +66,20 @@ def over_rows(
         f"for (; m < whole; m += {blocking.pixels}) {{",
         block(rows(blocking.pixels)),
         "}",
+        *(line for count in _fewer(blocking) for line in _if_left(count, end, rows(count))),
         f"for (; m < {end}; ++m) {{",
         block(rows(1)),
         "}",
     ]
+
+
+def _fewer(blocking: Blocking) -> range:
+    """Numbers of rows that are computed at once where no full group is left: of float16, whose images are cut often."""
+    return range(blocking.pixels - 1, 1, -1) if blocking.lanes.half else range(0)
+
+
+def _if_left(count: int, end: Bound, rows: Sequence[str]) -> list[str]:
+    return [f"if (m + {count} <= {end}) {{", block([*rows, f"m += {count};"]), "}"]
 
 
 def instructions(num_rows: int, shape: tuple[int, int], finish: Finish, blocking: Blocking) -> int:
@@ -68,12 +89,16 @@ def instructions(num_rows: int, shape: tuple[int, int], finish: Finish, blocking
         total = 10
         for segment in channel_ranges(shape[1], blocking):
             sums = rows * segment.vectors
-            run = shape[0] * (rows + segment.weights.load_instructions(segment.vectors) + sums + 3)
-            done = sums * (3 + finish.program.num_instructions)
+            run = segment.product_instructions(rows, shape[0])
+            done = sums * (2 + blocking.lanes.access_instructions + finish.program.num_instructions)
             total += (segment.end - segment.begin) // segment.width * (8 + run + done)
-        return total
+        return total + (rows * shape[0] if blocking.lanes.half else 0)
 
-    return num_rows // blocking.pixels * group(blocking.pixels) + num_rows % blocking.pixels * group(1)
+    total = 0
+    for count in (blocking.pixels, *_fewer(blocking), 1):
+        total += num_rows // count * group(count)
+        num_rows %= count
+    return total
 
 
 def _rows(count: int, channels: int, finish: Finish, blocking: Blocking, starts: Mapping[str, str]) -> list[str]:
@@ -82,7 +107,11 @@ def _rows(count: int, channels: int, finish: Finish, blocking: Blocking, starts:
     def first(name: str) -> str:
         return Compound(f"{starts[name]} + m") if starts.get(name, "0") != "0" else "m"
 
-    rows = [f"const float *x = &input[{scaled(first('input'), 'depth')}];"]
+    source = f"&input[{scaled(first('input'), 'depth')}]"
+    rows = [f"const float *x = {source};"]
+    if blocking.lanes.half:
+        widens = f"tvm_ext_widen_halves(widened, {source}, {times('depth', count)});"
+        rows = [WIDENED_FLOATS, widens, "const float *x = widened;"]
     rows.append(f"const int32_t row = {scaled(first('output'), 'pitch')};")
     rows += [f"const int32_t row{i} = {scaled(first(f'input{i}'), 'channels')};" for i in finish.residuals()]
 

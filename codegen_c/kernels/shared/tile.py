@@ -64,12 +64,24 @@ class ChannelRange:
     def width(self) -> int:
         return self.lanes.count * self.vectors
 
+    @property
+    def pairs_halves(self) -> bool:
+        """True where weights of two vectors lie side by side in words, as tvm_ext_half_product.h reads them."""
+        return self.lanes.half and self.lanes.count > 1 and self.vectors == 2
+
+    def product_instructions(self, pixels: int, length: int) -> int:
+        """Modelled instructions that add the products of `length` elements of each pixel to a block's sums."""
+        if self.pairs_halves:  # two elements at a time
+            return length * (5 * pixels + 7) // 2
+        return length * (pixels + self.weights.load_instructions(self.vectors) + pixels * self.vectors + 3)
+
 
 def channel_ranges(num_channels: int, blocking: Blocking) -> list[ChannelRange]:
     """Ranges that `num_channels` are cut into."""
     found: list[ChannelRange] = []
     begin = 0
-    for lanes, vectors in ((blocking.lanes, blocking.vectors), (blocking.lanes, 1), (SCALAR, 4)):
+    single = replace(blocking.lanes, count=1)
+    for lanes, vectors in ((blocking.lanes, blocking.vectors), (blocking.lanes, 1), (single, 4)):
         width = lanes.count * vectors
         end = begin + (num_channels - begin) // width * width
         if end > begin:
@@ -77,7 +89,7 @@ def channel_ranges(num_channels: int, blocking: Blocking) -> list[ChannelRange]:
             begin = end
     if num_channels > begin:
         left = num_channels - begin
-        found.append(ChannelRange(begin=begin, end=num_channels, lanes=SCALAR, vectors=left, weights=blocking.weights))
+        found.append(ChannelRange(begin=begin, end=num_channels, lanes=single, vectors=left, weights=blocking.weights))
     return found
 
 
@@ -97,6 +109,7 @@ def tile_headers(num_channels: int, blocking: Blocking, *kernels: str) -> tuple[
         *(["tile_narrow_"] if blocking.weights.is_narrow else []),
     )
     names = [f"tvm_ext_{stem}f32x{count}.h" for count in counts for stem in stems]
+    names += [*blocking.lanes.includes, "tvm_ext_half_product.h"] if blocking.lanes.half else []
     return (*names, "tvm_ext_layer.h", *blocking.weights.headers(counts))
 
 
@@ -105,6 +118,8 @@ def pack(weight: np.ndarray, blocking: Blocking) -> np.ndarray:
     parts: list[np.ndarray] = []
     for segment in channel_ranges(weight.shape[0], blocking):
         blocks = weight[segment.begin : segment.end].reshape(-1, segment.width, *weight.shape[1:])
+        if segment.pairs_halves:
+            blocks = blocks[:, np.arange(segment.width).reshape(2, -1).T.ravel()]
         parts.append(np.moveaxis(blocks, 1, -1).ravel())
     return blocking.weights.stored(np.concatenate(parts))
 
@@ -159,6 +174,8 @@ class Accumulators:
     def add(self, x: str, step: str, weights: str, length: str) -> str:
         """Statement that adds products of `length` elements of each pixel, `step` apart, to the array."""
         count, kind = self.segment.lanes.count, self.segment.weights
+        if self.segment.pairs_halves:
+            return f"tvm_ext_half_product_add(sums, {x}, {step}, {weights}, {length}, {self.pixels});"
         sizes = f"{length}, {self.pixels}, {self.segment.vectors}"
         if kind.is_narrow:
             return f"tvm_ext_tile_narrow_f32x{count}_add(sums, {x}, {step}, {weights}, {kind.constant}, {sizes});"
@@ -177,11 +194,11 @@ class Accumulators:
 
             def read(operand: Operand, p: int = p, v: int = v) -> str:
                 if operand.kind == "input":
-                    return lanes.load(f"input{operand.index}", _sum(residual(operand.index, p), self.channel(v)))
+                    return lanes.read(f"input{operand.index}", _sum(residual(operand.index, p), self.channel(v)))
                 return lanes.load(f"channel{operand.index}", self.channel(v))
 
             value = finish.call(self.name(p, v), read, lanes)
-            lines.append(lanes.store("output", _sum(place(p), self.channel(v)), value))
+            lines.append(lanes.write("output", _sum(place(p), self.channel(v)), value))
         return lines
 
     def _store_one_by_one(
@@ -189,14 +206,15 @@ class Accumulators:
     ) -> list[str]:
         """Lines for a finish without vector form: vectors go to a small array, its elements are finished one by one."""
         lanes, width = self.segment.lanes, self.segment.width
+        single = replace(lanes, count=1)
 
         def read(operand: Operand) -> str:
             if operand.kind == "input":
-                return f"input{operand.index}[{_sum(residual(operand.index, p), 'k + j')}]"
+                return single.read(f"input{operand.index}", _sum(residual(operand.index, p), "k + j"))
             return f"channel{operand.index}[k + j]"
 
         stores = [lanes.store("sum", str(v * lanes.count), self.name(p, v)) for v in range(self.segment.vectors)]
-        finished = f"output[{_sum(place(p), 'k + j')}] = {finish.call('sum[j]', read)};"
+        finished = single.write("output", _sum(place(p), "k + j"), finish.call("sum[j]", read))
         loop = [f"for (int32_t j = 0; j < {width}; ++j) {{", block(finished), "}"]
         return ["{", block([f"float sum[{width}] = {{0.0f}};", *stores, *loop]), "}"]
 

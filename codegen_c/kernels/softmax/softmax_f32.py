@@ -29,19 +29,24 @@ def reference(operator: Softmax, inputs: list[np.ndarray]) -> list[np.ndarray]:
 
 def implement(operator: Softmax, target: Target, stored: StoredRows) -> Implementation:
     def vectors(count: int) -> Implementation:
-        return _of_vectors(operator, target, count)
+        return of_vectors(operator, target, count)
 
     whole = vectors(operator.output.num_elements // operator.output.shape[-1])
     return replace(whole, in_rows=in_turn(operator, vectors))
 
 
-def _of_vectors(operator: Softmax, target: Target, count: int) -> Implementation:
+def function_of(operator: Softmax, target: Target) -> str:
+    """Name of the C function (input, output, vectors, length of each)."""
+    return f"tvm_ext_{'log_' if operator.log else ''}softmax_f32x{native_lanes(target).count}"
+
+
+def of_vectors(operator: Softmax, target: Target, count: int) -> Implementation:
+    """The kernel of so many vectors."""
     lanes, length = native_lanes(target).count, operator.output.shape[-1]
-    function = f"tvm_ext_{'log_' if operator.log else ''}softmax_f32x{lanes}"
     lines = [
         f"const int32_t count = {count};",
         f"const int32_t length = {length};",
-        f"{function}(input, output, count, length);",
+        f"{function_of(operator, target)}(input, output, count, length);",
     ]
     return Implementation(
         kernel=KERNEL.name,

@@ -17,6 +17,7 @@ TARGET = InstructionSet(
     calibration={
         "conv2d_f32": 0.7,
         "dense_f32": 0.71,
+        "depthwise_f16": 0.71,
         "depthwise_f32": 0.74,
         "generic": 0.65,
         "permute": 0.45,
