@@ -92,8 +92,11 @@ class Compiled:
     def is_quantized(self) -> bool:
         """True if any step computes in integers with scales."""
         tensors = self.program.tensors
-        calls = self.program.kernel_calls()
-        return any(call.implementation.exact and tensors[call.outputs[0]].quantization for call in calls)
+        return any(
+            made.rounds_input or (made.exact and tensors[call.outputs[0]].quantization)
+            for call in self.program.kernel_calls()
+            for made in (call.implementation,)
+        )
 
     @cached_property
     def _weights(self) -> list[Piece]:
