@@ -3,8 +3,10 @@
 It gives real numbers again, (q - zero point) * scale, as dequantize(quantize(x)) does; its scale and zero point are
 found as a runtime of dynamic range quantization finds them:
     onnx                DynamicQuantizeLinear: 0 ... 255, x / scale to the nearest, halves to even
-    tflite_asymmetric   AsymmetricQuantizeFloats: -128 ... 127, zero point + x / scale, halves away from zero
+    tflite_asymmetric   AsymmetricQuantizeFloats: -128 ... 127, x / scale to the nearest, halves away from zero
     tflite_symmetric    SymmetricQuantizeFloats: -127 ... 127, the same without a zero point
+TensorFlow Lite has two ways to round: here as its kernels for vectors do it, which LiteRT has on Arm and x86. Its scalar
+ones add the zero point before they round, which differs for numbers within an ulp of a half.
 A layer of constant integers that follows computes with q in integer kernels; alone it is plain float loops.
 """
 
@@ -92,7 +94,7 @@ def _asymmetric_scale(low: tirx.Expr, high: tirx.Expr) -> tirx.Expr:
 
 
 def _wide_scale(low: tirx.Expr, high: tirx.Expr) -> tirx.Expr:
-    return (_wide(high) - _wide(low)) / tirx.const(255, "float64")
+    return _wide(high - low) / tirx.const(255, "float64")
 
 
 def _asymmetric_zero_point(low: tirx.Expr, high: tirx.Expr) -> tirx.Expr:
@@ -138,7 +140,7 @@ _RULES = {
     ),
     "tflite_asymmetric": _Rule(
         scale=_asymmetric_scale, zero_point=_asymmetric_zero_point,
-        steps=lambda x, scale, zero, _: _away(zero + x * (_float(1) / scale)), limits=(-128, 127),
+        steps=lambda x, scale, zero, _: _away(x * (_float(1) / scale)) + zero, limits=(-128, 127),
     ),
     "tflite_symmetric": _Rule(
         scale=_symmetric_scale, zero_point=lambda low, high: _float(0), steps=_symmetric_steps, limits=(-127, 127),

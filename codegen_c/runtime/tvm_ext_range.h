@@ -51,9 +51,8 @@ TVM_EXT_INLINE void tvm_ext_range_ends(const float *x, int32_t count, float *low
 }
 
 /* The zero point from the end of the range whose place in steps is the smaller number. */
-TVM_EXT_INLINE int32_t tvm_ext_range_zero_point(double low, double high)
+TVM_EXT_INLINE int32_t tvm_ext_range_zero_point(double low, double high, double scale)
 {
-    const double scale = (high - low) / 255.0;
     const double below = low / scale;
     const double above = high / scale;
     const double place = 128.0 + fabs(below) < 127.0 + fabs(above) ? -128.0 - below : 127.0 - above;
@@ -73,9 +72,10 @@ TVM_EXT_INLINE tvm_ext_range tvm_ext_range_of(const float *x, int32_t count, int
         const float place = (0.0f - low) / range.scale;
         range.zero_point = (int32_t)rintf(place < 255.0f ? place : 255.0f) - 128;
     } else if (meaning == TVM_EXT_RANGE_ASYMMETRIC) {
-        range.scale = (float)(((double)high - (double)low) / 255.0);
+        const double scale = (double)(high - low) / 255.0;
+        range.scale = (float)scale;
         range.factor = 1.0f / range.scale;
-        range.zero_point = tvm_ext_range_zero_point((double)low, (double)high);
+        range.zero_point = tvm_ext_range_zero_point((double)low, (double)high, scale);
     } else {
         const float magnitude = -low > high ? -low : high;
         range.scale = magnitude / 127.0f;
@@ -106,13 +106,9 @@ TVM_EXT_INLINE void tvm_ext_range_steps(const tvm_ext_range *range, const float 
 {
     const int32_t least = meaning == TVM_EXT_RANGE_SYMMETRIC ? -127 : -128;
     for (int32_t i = 0; i < count; ++i) {
-        int32_t step;
-        if (meaning == TVM_EXT_RANGE_ONNX) {
-            step = tvm_ext_range_even(x[i] / range->scale) + range->zero_point;
-        } else {
-            const float product = x[i] * range->factor;
-            step = tvm_ext_range_away((float)range->zero_point + product);
-        }
+        const int32_t whole = meaning == TVM_EXT_RANGE_ONNX ? tvm_ext_range_even(x[i] / range->scale)
+                                                            : tvm_ext_range_away(x[i] * range->factor);
+        const int32_t step = whole + range->zero_point;
         steps[i] = (int8_t)(step > least ? (step < 127 ? step : 127) : least);
     }
 }

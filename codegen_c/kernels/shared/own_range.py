@@ -146,14 +146,14 @@ def _onnx_steps(x: Array, low: np.float32, high: np.float32) -> tuple[Array, np.
 
 
 def _asymmetric_steps(x: Array, low: np.float32, high: np.float32) -> tuple[Array, np.float32]:
-    wide = (np.float64(high) - np.float64(low)) / 255
+    wide = np.float64(high - low) / 255
     below, above = np.float64(low) / wide, np.float64(high) / wide
     place = -128 - below if 128 + abs(below) < 127 + abs(above) else 127 - above
     zero_point = int(np.copysign(np.floor(np.abs(place) + 0.5), place)) if -128 < place < 127 else (
         127 if place >= 127 else -128
     )  # fmt: skip
     scale = np.float32(wide)
-    whole = _away(np.float32(zero_point) + x * (np.float32(1) / scale))
+    whole = _away(x * (np.float32(1) / scale)) + zero_point
     return (np.clip(whole, -128, 127) - zero_point).astype(np.int32), scale
 
 
