@@ -79,6 +79,10 @@ FORMS = (
     _onnxruntime("QDQ", "QUInt8", "QUInt8"),
     _onnxruntime("QDQ", "QInt16", "QInt8"),
     _onnxruntime("QOperator", "QUInt8", "QInt8"),
+    Form(
+        tool="onnxruntime", name="quantize_dynamic", ending=".onnx", needs=("torch",),
+        write=onnx_tools.onnxruntime_dynamic_file, run=onnx_tools.run_onnx,
+    ),
     _brevitas("QCDQ, 8 bits", 8, 8),
     _brevitas("QCDQ, 4 bits", 4, 4),
     _brevitas("QCDQ, 8 bits, real biases and result", 8, 8, in_integers=False),
@@ -87,11 +91,11 @@ FORMS = (
     _pt2e("x86"),
     _keras("int8"),
     _keras("16x8"),
-    _keras("dynamic", takes=False),
+    _keras("dynamic"),
     _ai_edge("static_wi8_ai8"),
     _ai_edge("static_wi4_ai8"),
     _ai_edge("static_wi8_ai16"),
     _ai_edge("weight_only_wi8_afp32"),
-    _ai_edge("dynamic_wi8_afp32", takes=False),
+    _ai_edge("dynamic_wi8_afp32"),
 )
 """All forms. onnxruntime's uint8 weights have 7 bits, for processors whose products saturate."""

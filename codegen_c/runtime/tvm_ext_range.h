@@ -5,18 +5,23 @@
 #ifndef TVM_EXT_RANGE_H
 #define TVM_EXT_RANGE_H
 
+#include <float.h>
+
 #include "tvm_ext_kernels.h"
 #include "tvm_ext_layer.h"
+#include "tvm_ext_requantize.h"
 
 #define TVM_EXT_RANGE_ONNX 0
 #define TVM_EXT_RANGE_ASYMMETRIC 1
 #define TVM_EXT_RANGE_SYMMETRIC 2
 
-/* factor: what elements are multiplied by, but in ONNX, which divides by the scale. */
+/* factor: what elements are multiplied by, but in ONNX, which divides by the scale. is_finite: no element is infinite or
+ * no number, nor is the factor. */
 typedef struct {
     float scale;
     float factor;
     int32_t zero_point;
+    bool is_finite;
 } tvm_ext_range;
 
 TVM_EXT_INLINE int32_t tvm_ext_range_bits(float value)
@@ -26,8 +31,8 @@ TVM_EXT_INLINE int32_t tvm_ext_range_bits(float value)
     return bits;
 }
 
-/* Largest and smallest element, or 0 where that lies beyond; not a number is passed over. */
-TVM_EXT_INLINE void tvm_ext_range_ends(const float *x, int32_t count, float *low, float *high)
+/* Largest and smallest element, or 0 where that lies beyond; not a number is passed over. True where all are finite. */
+TVM_EXT_INLINE bool tvm_ext_range_ends(const float *x, int32_t count, float *low, float *high)
 {
     /* Bits of floats are in the order of these, above zero as signed integers, below in reverse as unsigned ones. */
     int32_t most = 0;
@@ -41,13 +46,14 @@ TVM_EXT_INLINE void tvm_ext_range_ends(const float *x, int32_t count, float *low
     (void)memcpy(high, &most, sizeof most);
     (void)memcpy(low, &least, sizeof least);
     if (most <= 0x7f800000 && least <= 0xff800000u) {
-        return;
+        return most < 0x7f800000 && least < 0xff800000u;
     }
     *low = *high = 0.0f;
     for (int32_t i = 0; i < count; ++i) {
         *low = x[i] < *low ? x[i] : *low;
         *high = x[i] > *high ? x[i] : *high;
     }
+    return false;
 }
 
 /* The zero point from the end of the range whose place in steps is the smaller number. */
@@ -63,8 +69,7 @@ TVM_EXT_INLINE tvm_ext_range tvm_ext_range_of(const float *x, int32_t count, int
 {
     float low;
     float high;
-    tvm_ext_range_ends(x, count, &low, &high);
-    tvm_ext_range range = {1.0f, 1.0f, 0};
+    tvm_ext_range range = {1.0f, 1.0f, 0, tvm_ext_range_ends(x, count, &low, &high)};
     if (low == high) {
         range.zero_point = meaning == TVM_EXT_RANGE_ONNX ? -128 : 0;
     } else if (meaning == TVM_EXT_RANGE_ONNX) {
@@ -81,35 +86,38 @@ TVM_EXT_INLINE tvm_ext_range tvm_ext_range_of(const float *x, int32_t count, int
         range.scale = magnitude / 127.0f;
         range.factor = 127.0f / magnitude;
     }
+    range.is_finite = range.is_finite && range.factor <= FLT_MAX;
     return range;
 }
 
-/* The nearest whole number, halves to even: of 2^23 + 2^22 and a small number, bits are that much more. */
-TVM_EXT_INLINE int32_t tvm_ext_range_even(float steps)
-{
-    return tvm_ext_range_bits(steps + 12582912.0f) - 0x4b400000;
-}
-
-/* The nearest whole number, halves away from zero; beyond all steps, and for what is no number, one that is clipped. */
+/* The nearest whole number, halves away from zero, of one that is no larger than 2^22. */
 TVM_EXT_INLINE int32_t tvm_ext_range_away(float steps)
 {
-    if (!(fabsf(steps) < 512.0f)) {
-        return steps > 0.0f ? 512 : -512;
-    }
     /* The largest float below 0.5: with 0.5 itself, the next float below it would come to 1. */
     return (int32_t)(steps + copysignf(0.49999997f, steps));
 }
 
-/* Elements in steps: `steps` holds the least number for those below all, and so on. */
+/* Elements in steps. */
 TVM_EXT_INLINE void tvm_ext_range_steps(const tvm_ext_range *range, const float *x, int8_t *steps, int32_t count,
                                         int32_t meaning)
 {
-    const int32_t least = meaning == TVM_EXT_RANGE_SYMMETRIC ? -127 : -128;
-    for (int32_t i = 0; i < count; ++i) {
-        const int32_t whole = meaning == TVM_EXT_RANGE_ONNX ? tvm_ext_range_even(x[i] / range->scale)
-                                                            : tvm_ext_range_away(x[i] * range->factor);
-        const int32_t step = whole + range->zero_point;
-        steps[i] = (int8_t)(step > least ? (step < 127 ? step : 127) : least);
+    const int32_t zero_point = range->zero_point;
+    if (meaning == TVM_EXT_RANGE_ONNX) {
+        /* Halves to even: of 2^23 + 2^22 and a small number, bits are that much more. */
+        for (int32_t i = 0; i < count; ++i) {
+            const int32_t bits = tvm_ext_range_bits((x[i] / range->scale) + 12582912.0f);
+            steps[i] = (int8_t)tvm_ext_saturate_s8(bits + (zero_point - 0x4b400000));
+        }
+    } else if (range->is_finite) {
+        for (int32_t i = 0; i < count; ++i) {
+            steps[i] = (int8_t)tvm_ext_saturate_s8(tvm_ext_range_away(x[i] * range->factor) + zero_point);
+        }
+    } else {
+        for (int32_t i = 0; i < count; ++i) {
+            const float step = x[i] * range->factor;
+            const float known = fabsf(step) < 512.0f ? step : step > 0.0f ? 512.0f : -512.0f;
+            steps[i] = (int8_t)tvm_ext_saturate_s8(tvm_ext_range_away(known) + zero_point);
+        }
     }
 }
 

@@ -18,7 +18,7 @@ from codegen_c.operators.kinds import Array, QConv2d, QDense, TensorType
 from codegen_c.operators.real_layer import OwnSteps, RangeMeaning, RealLayer
 from tvm_ext.core.alignment import aligned
 
-INCLUDES = ("tvm_ext_range.h",)
+INCLUDES = ("tvm_ext_layer.h", "tvm_ext_requantize.h", "tvm_ext_range.h")
 FIND_INSTRUCTIONS, ROUND_INSTRUCTIONS = 7, 16
 """Modelled, of an element: to find the range, and to bring it to steps."""
 RANGE_INSTRUCTIONS = {"onnx": 60, "tflite_asymmetric": 800, "tflite_symmetric": 40}
@@ -134,7 +134,7 @@ def _steps(meaning: RangeMeaning, x: Array) -> tuple[Array, np.float32]:
             return _asymmetric_steps(x, low, high)
         magnitude = max(-low, high)
         whole = _away(x * (np.float32(127) / magnitude))
-        return np.clip(whole, -127, 127).astype(np.int32), magnitude / np.float32(127)
+        return np.clip(whole, -128, 127).astype(np.int32), magnitude / np.float32(127)
 
 
 def _onnx_steps(x: Array, low: np.float32, high: np.float32) -> tuple[Array, np.float32]:
