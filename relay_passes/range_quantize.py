@@ -27,10 +27,9 @@ from tvm_ext.core.names import RANGE_QUANTIZE
 
 
 def range_quantize(operand: relax.Expr, meaning: str, axes: int = 0) -> relax.Call:
-    """A call of the operator, of its operand's type, float32. meaning, axes: as `OwnRange` has them."""
+    """A call of the operator, of its operand's type, which is known. meaning, axes: as `OwnRange` has them."""
     attrs = dict_attrs(OwnRange(meaning=meaning, axes=axes))
-    call = relax.Call(ir_op.Op.get(RANGE_QUANTIZE), [operand], attrs, [], None, operand.ty)
-    return relax.BlockBuilder().normalize(call)
+    return relax.Call(ir_op.Op.get(RANGE_QUANTIZE), [operand], attrs, [], None, operand.ty)
 
 
 def _infer(call: relax.Call, _builder: relax.BlockBuilder) -> relax.TensorType:

@@ -20,7 +20,6 @@ class Form:
     """A kind of file that a tool writes. needs: modules that writing it imports.
 
     write: a network into a path. run: the tool's runtime on the file and inputs float32[N, 1, 8, 8] -> logits.
-    takes: False where the file is refused by name.
     """
 
     tool: str
@@ -29,7 +28,6 @@ class Form:
     needs: tuple[str, ...]
     write: Callable[[Network, Path], None]
     run: Callable[[Path, Array], Array]
-    takes: bool = True
 
 
 def _onnxruntime(form: str, activations: str, weights: str) -> Form:
@@ -56,20 +54,17 @@ def _pt2e(quantizer: str, *needs: str) -> Form:
     )  # fmt: skip
 
 
-def _keras(form: str, *, takes: bool = True) -> Form:
+def _keras(form: str) -> Form:
     write = partial(tflite_tools.keras_file, form=form)
     needs = ("tensorflow", "ai_edge_litert")
-    return Form(
-        tool="Keras", name=form, ending=".tflite", needs=needs, write=write, run=tflite_tools.run_tflite, takes=takes
-    )
+    return Form(tool="Keras", name=form, ending=".tflite", needs=needs, write=write, run=tflite_tools.run_tflite)
 
 
-def _ai_edge(form: str, *, takes: bool = True) -> Form:
+def _ai_edge(form: str) -> Form:
     write = partial(tflite_tools.ai_edge_file, form=form)
     needs = ("tensorflow", "ai_edge_litert", "ai_edge_quantizer")
     return Form(
         tool="ai-edge-quantizer", name=form, ending=".tflite", needs=needs, write=write, run=tflite_tools.run_tflite,
-        takes=takes,
     )  # fmt: skip
 
 
