@@ -18,7 +18,10 @@ from tests.support.packages import HOST_ONLY
 from tests.support.peers import tool
 from tests.support.tflite_file import Quantized, TfliteWriter
 from tests.support.tflite_models import RELU, SAME, VALID
+from tvm_ext import BuildOptions
 from tvm_ext.core.platform import Platform
+from tvm_ext.pipeline import compile_model
+from tvm_ext.verification.verify import BOARD_TOLERANCE, tolerance_of
 
 LITERT = "ai_edge_litert"
 
@@ -137,3 +140,14 @@ def test_memory_passes_find_no_rows(image_file: Path) -> None:
     assert len(prints) == 4
     for one in prints:
         assert one.rows is None and one.accumulation is None and one.columns is None and one.bands is None
+
+
+def test_boards_may_differ_by_steps_only_behind_floats(image_file: Path, tmp_path: Path) -> None:
+    """An ulp of a sigmoid moves an element to its next step; without such a step before, all bits are the same."""
+    options, platform = BuildOptions(verify=()), Platform.load("cortex_m4")
+    net = Layers((1, 9, 8, 3))
+    gates = net.writer.tensor("gates", net.shape)
+    net.value = net.writer.operator("LOGISTIC", [net.value], gates)
+    behind = tvm_ext.load(net.conv(8).saved(tmp_path))
+    programs = [compile_model(mod, platform, options)[1].program for mod in (tvm_ext.load(image_file), behind)]
+    assert [tolerance_of(program, BOARD_TOLERANCE) for program in programs] == [BOARD_TOLERANCE, 2.0**-7]
