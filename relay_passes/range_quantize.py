@@ -5,7 +5,7 @@ found as a runtime of dynamic range quantization finds them:
     onnx                DynamicQuantizeLinear: 0 ... 255, x / scale to the nearest, halves to even
     tflite_asymmetric   AsymmetricQuantizeFloats: -128 ... 127, x / scale to the nearest, halves away from zero
     tflite_symmetric    SymmetricQuantizeFloats: -127 ... 127, the same without a zero point
-TensorFlow Lite has two ways to round: here as its kernels for vectors do it, which LiteRT has on Arm and x86. Its scalar
+TensorFlow Lite has two ways to round: here as its kernels for vectors do it, which LiteRT has on Arm and x86. Scalar
 ones add the zero point before they round, which differs for numbers within an ulp of a half.
 A layer of constant integers that follows computes with q in integer kernels; alone it is plain float loops.
 """
@@ -16,7 +16,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-import tvm
 from tvm import relax, te, tirx
 from tvm.ir import op as ir_op
 from tvm.relax.transform.legalize_ops.common import register_legalize
@@ -69,8 +68,10 @@ def extreme(x: te.Tensor, *, is_max: bool, axes: int = 0) -> te.Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class _Rule:
-    """Arithmetic of a meaning. scale, zero_point: float32 of the extremes. steps: an element in whole steps, float32, of
-    itself, scale, zero point and the largest magnitude; they are clipped to `limits`."""
+    """Arithmetic of a meaning. scale, zero_point: float32 of the extremes. steps: an element in whole steps, float32.
+
+    Steps are made of the element, scale, zero point and the largest magnitude, and clipped to `limits`.
+    """
 
     scale: Callable[[tirx.Expr, tirx.Expr], tirx.Expr]
     zero_point: Callable[[tirx.Expr, tirx.Expr], tirx.Expr]

@@ -170,8 +170,8 @@ class _Rewriter:
         if group is None:
             return None
         leaves = dict.fromkeys(leaf for member in group.members for leaf in operands(member.value))
-        found = (self._dequantize_of(leaf) for leaf in leaves if leaf != activation.var)
-        before = [activation, *(source for source in found if source is not None)]
+        found = (self._dequantize_of(leaf) for leaf in leaves)
+        before = [activation, *(source for source in found if source is not None and source.var != activation.var)]
         members = sorted((*before, *group.members), key=lambda b: self.position[b.var])
         inside = {member.var for member in members}
         is_apart = all(self._is_inner(source.var, inside) for source in before)

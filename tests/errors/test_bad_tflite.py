@@ -144,7 +144,9 @@ def test_state_strings_and_other_types(tmp_path: Path) -> None:
 def test_dynamic_range_quantization(tmp_path: Path) -> None:
     """Layers with int8 weights around zero and float biases are taken; what is not says why."""
 
-    def layer(dtype: str = "int8", quantized: Quantized | None = Quantized(scale=0.1), bias: str = "float32") -> bytes:
+    plain = Quantized(scale=0.1)
+
+    def layer(dtype: str = "int8", quantized: Quantized | None = plain, bias: str = "float32") -> bytes:
         net = Network()
         x = net.input((1, 4, 4, 2))
         weight = net.writer.constant("w", np.ones((3, 1, 1, 2), dtype), quantized)

@@ -92,7 +92,7 @@ def inputs_of(operator: RealLayer) -> list[np.ndarray]:
     """Random elements of unequal ranges, all above zero in some layers."""
     random = np.random.default_rng(operator.output.num_elements)
     made = [random.standard_normal(kind.shape).astype(np.float32) for kind in operator.inputs]
-    made[0] *= np.float32(10) ** random.integers(-3, 3, made[0].shape[:-1] + (1,)).astype(np.float32)
+    made[0] *= np.float32(10) ** random.integers(-3, 3, (*made[0].shape[:-1], 1)).astype(np.float32)
     return [np.abs(made[0]), *made[1:]] if operator.output.shape[-1] == 8 else made
 
 

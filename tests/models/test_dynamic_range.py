@@ -17,7 +17,7 @@ from relay_passes.simplify.duplicate_dequantize import DuplicateDequantize
 from tests.support.packages import HOST_ONLY
 from tests.support.peers import tool
 from tests.support.tflite_file import Quantized, TfliteWriter
-from tests.support.tflite_models import RELU, SAME, VALID
+from tests.support.tflite_models import RELU, RELU6, SAME, VALID
 from tvm_ext import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.pipeline import compile_model
@@ -45,7 +45,7 @@ class Layers:
     def _add(self, kind: str, name: str, weights: list[int], shape: tuple[int, ...], **options: object) -> Layers:
         made = self.writer.tensor(name, shape)
         title = {"CONV_2D": "Conv2DOptions", "DEPTHWISE_CONV_2D": "DepthwiseConv2DOptions"}
-        options |= {"FusedActivationFunction": RELU}
+        options |= {"FusedActivationFunction": RELU6 if kind == "DEPTHWISE_CONV_2D" else RELU}
         self.writer.operator(kind, [self.value, *weights], made, title.get(kind, "FullyConnectedOptions"), **options)
         self.value, self.shape = made, shape
         return self

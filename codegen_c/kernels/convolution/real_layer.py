@@ -25,7 +25,7 @@ from codegen_c.kernels.shared.layer import apart, image, one_image
 from codegen_c.kernels.shared.own_range import INCLUDES, OwnRangeText, steps_of, without_padding
 from codegen_c.kernels.shared.requantize import quantization, signed
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot, spatial
-from codegen_c.operators.kinds import Array, Convert, QConv2d, TensorType
+from codegen_c.operators.kinds import Array, Convert, QConv2d, QDense, TensorType
 from codegen_c.operators.real_layer import RealLayer
 from codegen_c.operators.scalar import Operand
 from tvm_ext.core.alignment import aligned

@@ -116,7 +116,7 @@ def steps_of(rule: OwnSteps, x: Array) -> tuple[Array, Array]:
     """Distances from the zero point, int32 of x's shape, and scales: float32[], or one for each vector, [..., 1]."""
     if not rule.by_vector:
         steps, scale = _steps(rule.meaning, x.reshape(-1))
-        return steps.reshape(x.shape), np.float32(scale)
+        return steps.reshape(x.shape), np.array(scale, np.float32)
     found = [_steps(rule.meaning, vector) for vector in x.reshape(-1, x.shape[-1])]
     scales = np.array([scale for _, scale in found], np.float32).reshape(*x.shape[:-1], 1)
     return np.stack([steps for steps, _ in found]).reshape(x.shape), scales

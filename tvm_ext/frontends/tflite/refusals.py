@@ -47,7 +47,13 @@ def refusal(file: TfliteFile, node: TfliteNode) -> str | None:
             return f"its tensor {tensor.name!r} is quantized to {tensor.dtype}; quantize to int8"
     reasons = (_of_tensor(tensor) for tensor in tensors)
     found = next((reason for reason in reasons if reason), None) or refusal_of_words(node, tensors)
-    return found or refusal_of_weights(file, node) or impossible(file, node) or mistyped(file, node) or rescaling(file, node)
+    return (
+        found
+        or refusal_of_weights(file, node)
+        or impossible(file, node)
+        or mistyped(file, node)
+        or rescaling(file, node)
+    )
 
 
 def _of_tensor(tensor: TfliteTensor) -> str | None:

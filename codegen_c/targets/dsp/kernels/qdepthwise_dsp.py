@@ -1,7 +1,7 @@
 """Depthwise conv2d of a QDQ chain by the DSP extension: two output columns of one channel at a time.
 
-int8 or uint8[N, H, W, C], int8[C, R, S, 1] -> int8 or uint8[N, P, Q, C], or its sums, int32. Four channels at a time, the
-input rows of a few output rows are expanded to a plane of 16-bit numbers for each channel, padding as zero points;
+int8 or uint8[N, H, W, C], int8[C, R, S, 1] -> int8 or uint8[N, P, Q, C], or the sums, int32. Four channels at a time,
+the input rows of a few output rows are expanded to a plane of 16-bit numbers for each channel, padding as zero points;
 then one instruction multiplies two adjacent columns by two taps. Rows that the next strip needs again stay in the
 planes, so each input element is read once, and the output may take the input's place. The zero point is in the bias.
 """
