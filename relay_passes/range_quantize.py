@@ -17,22 +17,16 @@ from dataclasses import dataclass
 from functools import partial
 
 from tvm import relax, te, tirx
-from tvm.ir import op as ir_op
-from tvm.relax.transform.legalize_ops.common import register_legalize
 
 from relay_passes.dataflow import dict_attrs
+from relay_passes.own_operators import call_operator, define_operator
 from tvm_ext.core.decisions.composites import OwnRange
 from tvm_ext.core.names import RANGE_QUANTIZE
 
 
 def range_quantize(operand: relax.Expr, meaning: str, axes: int = 0) -> relax.Call:
     """A call of the operator, of its operand's type, which is known. meaning, axes: as `OwnRange` has them."""
-    attrs = dict_attrs(OwnRange(meaning=meaning, axes=axes))
-    return relax.Call(ir_op.Op.get(RANGE_QUANTIZE), [operand], attrs, [], None, operand.ty)
-
-
-def _infer(call: relax.Call, _builder: relax.BlockBuilder) -> relax.TensorType:
-    return relax.TensorType(call.args[0].ty.shape, call.args[0].ty.dtype)
+    return call_operator(RANGE_QUANTIZE, operand, dict_attrs(OwnRange(meaning=meaning, axes=axes)))
 
 
 def _legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
@@ -148,14 +142,4 @@ _RULES = {
 }  # fmt: skip
 
 
-def _register() -> None:
-    ir_op._ffi_api.RegisterOp(RANGE_QUANTIZE, "Its operand, rounded to 8 bits of its own range.")
-    operator = ir_op.Op.get(RANGE_QUANTIZE)
-    operator.set_num_inputs(1)
-    operator.add_argument("operand", "Tensor", "The tensor that is rounded.")
-    ir_op.register_op_attr(RANGE_QUANTIZE, "FPurity", True)
-    ir_op.register_op_attr(RANGE_QUANTIZE, "FInferType", _infer)
-    register_legalize(RANGE_QUANTIZE, _legalize)
-
-
-_register()
+define_operator(RANGE_QUANTIZE, "Its operand, rounded to 8 bits of its own range.", _legalize)
