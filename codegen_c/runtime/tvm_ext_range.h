@@ -15,8 +15,8 @@
 #define TVM_EXT_RANGE_ASYMMETRIC 1
 #define TVM_EXT_RANGE_SYMMETRIC 2
 
-/* factor: what elements are multiplied by, but in ONNX, which divides by the scale. is_finite: no element is infinite or
- * no number, nor is the factor. */
+/* factor: what elements are multiplied by, but in ONNX, which divides by the scale. is_finite: all elements are finite
+ * numbers, and the factor is. */
 typedef struct {
     float scale;
     float factor;

@@ -102,7 +102,7 @@ def convolution(table: tflite.Operator, operands: list[LayerInput | None]) -> re
     _check_sums(data, weight, operands[2:], axis=0)
     groups = depth // per_group
     real = dynamic_range.of_convolution(data.value, weight.scales, groups) if is_dynamic(data, weight) else data.real()
-    return _convolve(real, weight.real(), kernel, operands[2:], options, groups=groups)
+    return _convolve(data, real, weight.real(), kernel, operands[2:], options, groups=groups)
 
 
 def depthwise(table: tflite.Operator, operands: list[LayerInput | None]) -> relax.Expr:
@@ -115,7 +115,7 @@ def depthwise(table: tflite.Operator, operands: list[LayerInput | None]) -> rela
     kernel = static_shape(weight.value)[1:3]
     _check_sums(data, weight, operands[2:], axis=3)
     real = dynamic_range.of_depthwise(data.value) if is_dynamic(data, weight) else data.real()
-    return _convolve(real, weight.real(axes=(3, 1, 2, 0)), kernel, operands[2:], options, groups=depth)
+    return _convolve(data, real, weight.real(axes=(3, 1, 2, 0)), kernel, operands[2:], options, groups=depth)
 
 
 def is_dynamic(data: LayerInput, weight: LayerInput) -> bool:
@@ -124,7 +124,8 @@ def is_dynamic(data: LayerInput, weight: LayerInput) -> bool:
 
 
 def _convolve(
-    data: relax.Expr,
+    data: LayerInput,
+    real: relax.Expr,
     weight: relax.Expr,
     kernel: tuple[int, ...],
     rest: list[LayerInput | None],
@@ -133,7 +134,7 @@ def _convolve(
     groups: int,
 ) -> relax.Expr:
     strides, dilation = (options.StrideH(), options.StrideW()), (options.DilationHFactor(), options.DilationWFactor())
-    extents = static_shape(data)[1:3]
+    extents = static_shape(data.value)[1:3]
     if min(*strides, *dilation) < 1:
         raise Refused("its strides or dilations are below 1")
     padding = [0, 0, 0, 0]
@@ -141,7 +142,7 @@ def _convolve(
         for axis in (0, 1):
             padding[axis], padding[axis + 2] = same_padding(extents[axis], kernel[axis], strides[axis], dilation[axis])
     result = relax.op.nn.conv2d(
-        data, weight, strides=strides, padding=padding, dilation=dilation, groups=groups,
+        real, weight, strides=strides, padding=padding, dilation=dilation, groups=groups,
         data_layout="NHWC", kernel_layout="OHWI", out_layout="NHWC",
     )  # fmt: skip
     return activated(_biased(result, rest), options.FusedActivationFunction())
