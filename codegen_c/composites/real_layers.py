@@ -82,7 +82,7 @@ class _Activation:
 
 
 def _activation(composite: Composite, sources: Dequantized, anchor: Call) -> _Activation | NoMatch:
-    """What the products of a layer read: integers, or real numbers that the layer brings to steps."""
+    """Operand that the products of a layer read: integers, or real numbers that the layer brings to steps."""
     var = anchor.operands[0].var
     ranged = next((call for call in composite.calls if call.name == RANGE_QUANTIZE and call.var == var), None)
     if ranged is None:

@@ -179,7 +179,7 @@ def _quantize(call: relax.Call, operands: _Operands) -> relax.Expr | None:
 
 
 def _range_quantize(call: relax.Call, operands: _Operands) -> relax.Expr | None:
-    """Of a whole image, or of each of several: a range does not depend on the order of elements."""
+    """Ranges of a whole image, or of each of several: one does not depend on the order of elements."""
     own = OwnRange.read(call)
     return range_quantize(operands[call.args[0]], own.meaning, own.axes) if own.axes <= 1 else None
 

@@ -102,7 +102,7 @@ class _Rewriter:
         return len(self.readers.get(var, [])) == 1 and var not in self.returned
 
     def _steps(self, expr: relax.Expr) -> _Steps | None:
-        """What is quantized at run time, where `expr` is the distances of its integers from their zero point."""
+        """Tensor that is quantized at run time, where `expr` is the distances of its integers from their zero point."""
         value = self.values.get(expr) if isinstance(expr, relax.Var) else None
         if op_name(value) != "relax.subtract":
             return None

@@ -50,7 +50,7 @@ def _sums(shape: tuple[int, ...], weight: np.ndarray, source: tuple[int, ...]) -
 def convolution(
     channels: int, depth: int, window: Window, own: OwnSteps, *, groups: int = 1, **named: object
 ) -> RealLayer:
-    """Of an image of 7 by 6."""
+    """A layer over an image of 7 by 6."""
     top, left, bottom, right = window.padding
     rows = (7 + top + bottom - window.kernel[0]) // window.strides[0] + 1
     columns = (6 + left + right - window.kernel[1]) // window.strides[1] + 1

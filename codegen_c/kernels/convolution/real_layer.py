@@ -86,7 +86,7 @@ def _quantize(operator: RealLayer) -> Convert:
 
 @dataclass(frozen=True, kw_only=True)
 class _Parts:
-    """What a layer is made of: the kernel of its sums, what is behind and before it.
+    """Parts of a layer: the kernel of its sums, what is behind and before it.
 
     row: sums of a row. at_once: rows of sums that scratch holds, behind which steps of an own range lie.
     """
