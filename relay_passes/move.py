@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import tvm
 from tvm import relax, te
-from tvm.ir import op as ir_op
-from tvm.relax.transform.legalize_ops.common import register_legalize
 
 from relay_passes.dataflow import dict_attrs
+from relay_passes.own_operators import call_operator, define_operator
 from tvm_ext.core.decisions.places import MoveTarget
 from tvm_ext.core.names import MOVE
 
@@ -21,17 +20,12 @@ def move(operand: relax.Expr, memory: str, within: int | None = None, processor:
     """A call of the operator, of its operand's type. within: operators behind which it is waited for. processor: the
     core that copies, where no DMA does; empty for the first one."""
     attrs = dict_attrs(MoveTarget(memory=memory, within=within, processor=processor))
-    call = relax.Call(ir_op.Op.get(MOVE), [operand], attrs, [], None, operand.ty)
-    return relax.BlockBuilder().normalize(call)
+    return relax.BlockBuilder().normalize(call_operator(MOVE, operand, attrs))
 
 
 def is_move(expr: relax.Expr) -> bool:
     """True for a call of the operator."""
     return isinstance(expr, relax.Call) and isinstance(expr.op, tvm.ir.Op) and expr.op.name == MOVE
-
-
-def _infer(call: relax.Call, _builder: relax.BlockBuilder) -> relax.TensorType:
-    return relax.TensorType(call.args[0].ty.shape, call.args[0].ty.dtype)
 
 
 def _legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
@@ -40,14 +34,4 @@ def _legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     )
 
 
-def _register() -> None:
-    ir_op._ffi_api.RegisterOp(MOVE, "Its operand, copied to another memory.")
-    operator = ir_op.Op.get(MOVE)
-    operator.set_num_inputs(1)
-    operator.add_argument("operand", "Tensor", "The tensor that is copied.")
-    ir_op.register_op_attr(MOVE, "FPurity", True)
-    ir_op.register_op_attr(MOVE, "FInferType", _infer)
-    register_legalize(MOVE, _legalize)
-
-
-_register()
+define_operator(MOVE, "Its operand, copied to another memory.", _legalize)

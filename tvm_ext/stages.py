@@ -38,6 +38,7 @@ from relay_passes.simplify.fold_permutes import FoldPermutes
 from relay_passes.simplify.merge_reshapes import MergeReshapes
 from relay_passes.simplify.move_integers import MoveIntegers
 from relay_passes.simplify.narrow_quantize import NarrowQuantize
+from relay_passes.simplify.recognize_dynamic_layers import RecognizeDynamicLayers
 from relay_passes.simplify.recognize_leaks import RecognizeLeaks
 from relay_passes.simplify.recognize_normalizations import RecognizeNormalizations
 from relay_passes.simplify.share_matrices import ShareMatrices
@@ -118,6 +119,7 @@ def before_order(backend: CodegenBackend, options: BuildOptions) -> list[tvm.tra
         FoldPads(),
         WidenConvolutions(),
         *attention(),
+        RecognizeDynamicLayers(),
         NarrowQuantize(),
         DuplicateDequantize(),
         # Operators that only move elements keep their layout, and quantized chains match once none stands in them.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,6 @@ Array = np.ndarray
 
 def onnxruntime_file(network: Network, path: Path, form: str, activations: str, weights: str) -> None:
     """Write what quantize_static makes: form QDQ or QOperator, types as QuantType names them."""
-    import torch
     from onnxruntime import quantization as tools
 
     class Reader(tools.CalibrationDataReader):
@@ -26,6 +27,27 @@ def onnxruntime_file(network: Network, path: Path, form: str, activations: str, 
         def get_next(self) -> dict[str, Array] | None:
             return {"image": sample[np.newaxis]} if (sample := next(self.samples, None)) is not None else None
 
+    with _float_file(network) as source:
+        tools.quantize_static(
+            source, path, Reader(), quant_format=tools.QuantFormat[form], per_channel=True,
+            activation_type=tools.QuantType[activations], weight_type=tools.QuantType[weights],
+            reduce_range=weights == "QUInt8",
+        )  # fmt: skip
+
+
+def onnxruntime_dynamic_file(network: Network, path: Path) -> None:
+    """Write what quantize_dynamic makes: int8 weights by tensor, activations quantized at run time."""
+    from onnxruntime import quantization as tools
+
+    with _float_file(network) as source:
+        tools.quantize_dynamic(source, path, weight_type=tools.QuantType.QInt8)
+
+
+@contextmanager
+def _float_file(network: Network) -> Iterator[Path]:
+    """The network as PyTorch exports it, in a folder that is gone afterwards; warnings are left out."""
+    import torch
+
     with tempfile.TemporaryDirectory(prefix="tvm_ext_") as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         source = Path(folder) / "float.onnx"
@@ -33,11 +55,7 @@ def onnxruntime_file(network: Network, path: Path, form: str, activations: str, 
         torch.onnx.export(
             network.torch_module(), (torch.zeros(INPUT_SHAPE),), source, **names, opset_version=17, dynamo=False
         )
-        tools.quantize_static(
-            source, path, Reader(), quant_format=tools.QuantFormat[form], per_channel=True,
-            activation_type=tools.QuantType[activations], weight_type=tools.QuantType[weights],
-            reduce_range=weights == "QUInt8",
-        )  # fmt: skip
+        yield source
 
 
 def brevitas_file(network: Network, path: Path, weight_bits: int, activation_bits: int, *, in_integers: bool) -> None:

@@ -20,7 +20,6 @@ class Form:
     """A kind of file that a tool writes. needs: modules that writing it imports.
 
     write: a network into a path. run: the tool's runtime on the file and inputs float32[N, 1, 8, 8] -> logits.
-    takes: False where the file is refused by name.
     """
 
     tool: str
@@ -29,7 +28,6 @@ class Form:
     needs: tuple[str, ...]
     write: Callable[[Network, Path], None]
     run: Callable[[Path, Array], Array]
-    takes: bool = True
 
 
 def _onnxruntime(form: str, activations: str, weights: str) -> Form:
@@ -56,20 +54,17 @@ def _pt2e(quantizer: str, *needs: str) -> Form:
     )  # fmt: skip
 
 
-def _keras(form: str, *, takes: bool = True) -> Form:
+def _keras(form: str) -> Form:
     write = partial(tflite_tools.keras_file, form=form)
     needs = ("tensorflow", "ai_edge_litert")
-    return Form(
-        tool="Keras", name=form, ending=".tflite", needs=needs, write=write, run=tflite_tools.run_tflite, takes=takes
-    )
+    return Form(tool="Keras", name=form, ending=".tflite", needs=needs, write=write, run=tflite_tools.run_tflite)
 
 
-def _ai_edge(form: str, *, takes: bool = True) -> Form:
+def _ai_edge(form: str) -> Form:
     write = partial(tflite_tools.ai_edge_file, form=form)
     needs = ("tensorflow", "ai_edge_litert", "ai_edge_quantizer")
     return Form(
         tool="ai-edge-quantizer", name=form, ending=".tflite", needs=needs, write=write, run=tflite_tools.run_tflite,
-        takes=takes,
     )  # fmt: skip
 
 
@@ -79,6 +74,14 @@ FORMS = (
     _onnxruntime("QDQ", "QUInt8", "QUInt8"),
     _onnxruntime("QDQ", "QInt16", "QInt8"),
     _onnxruntime("QOperator", "QUInt8", "QInt8"),
+    Form(
+        tool="onnxruntime",
+        name="quantize_dynamic",
+        ending=".onnx",
+        needs=("torch",),
+        write=onnx_tools.onnxruntime_dynamic_file,
+        run=onnx_tools.run_onnx,
+    ),
     _brevitas("QCDQ, 8 bits", 8, 8),
     _brevitas("QCDQ, 4 bits", 4, 4),
     _brevitas("QCDQ, 8 bits, real biases and result", 8, 8, in_integers=False),
@@ -87,11 +90,11 @@ FORMS = (
     _pt2e("x86"),
     _keras("int8"),
     _keras("16x8"),
-    _keras("dynamic", takes=False),
+    _keras("dynamic"),
     _ai_edge("static_wi8_ai8"),
     _ai_edge("static_wi4_ai8"),
     _ai_edge("static_wi8_ai16"),
     _ai_edge("weight_only_wi8_afp32"),
-    _ai_edge("dynamic_wi8_afp32", takes=False),
+    _ai_edge("dynamic_wi8_afp32"),
 )
 """All forms. onnxruntime's uint8 weights have 7 bits, for processors whose products saturate."""

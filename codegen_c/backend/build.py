@@ -91,9 +91,8 @@ class Compiled:
     @property
     def is_quantized(self) -> bool:
         """True if any step computes in integers with scales."""
-        tensors = self.program.tensors
-        calls = self.program.kernel_calls()
-        return any(call.implementation.exact and tensors[call.outputs[0]].quantization for call in calls)
+        tensors, calls = self.program.tensors, [(call, call.implementation) for call in self.program.kernel_calls()]
+        return any(m.rounds_input or (m.exact and tensors[c.outputs[0]].quantization) for c, m in calls)
 
     @cached_property
     def _weights(self) -> list[Piece]:

@@ -1,11 +1,13 @@
 """Composites of products of quantized operands that give real numbers, or more than integers can, as RealLayer.
 
 dequantize(x), dequantize(weights) -> conv2d or matmul -> float operators (-> quantize)
+range_quantize(x), dequantize(weights) -> the same
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,7 +24,9 @@ from codegen_c.composites.quantized_chain import (
 )
 from codegen_c.operators.kinds import QConv2d, QDense, TensorType
 from codegen_c.operators.quantization import Quantization
-from codegen_c.operators.real_layer import RealLayer
+from codegen_c.operators.real_layer import OwnSteps, RealLayer, steps_type
+from tvm_ext.core.decisions.composites import OwnRange
+from tvm_ext.core.names import RANGE_QUANTIZE
 
 MOST_SUM = 1 << 30
 """Bound of sums, which kernels check."""
@@ -37,32 +41,69 @@ def real_layer(composite: Composite) -> tuple[RealLayer, tuple[int, ...]] | NoMa
     output = quantized_output(composite) if ends else composite.outputs[0] if len(composite.outputs) == 1 else None
     if isinstance(output, NoMatch) or output is None or (ends and not is_quantized(output)):
         return output if isinstance(output, NoMatch) else NoMatch("its result is no tensor of one scale")
-    calls = [call for call in composite.calls if call.name != "dequantize"][: -1 if ends else None]
+    body = [call for call in composite.calls if call.name not in ("dequantize", RANGE_QUANTIZE)]
+    calls = body[: -1 if ends else None]
     if not calls or calls[0].name not in ("nn.conv2d", "matmul") or len(calls[0].operands) != 2:
         return NoMatch("does not begin with products of quantized operands")
     anchor = calls[0]
-    index = sources.parameters.get(anchor.operands[0].var)
-    if index is None or not is_quantized(sources.inputs[index]):
-        return NoMatch("its first operand is no quantized activation")
+    activation = _activation(composite, sources, anchor)
+    if isinstance(activation, NoMatch):
+        return activation
     if not ends and output.dtype != "float32":
         return NoMatch("its result is not float32")
-    source = sources.inputs[index]
+    source = activation.steps
     found = _conv2d(sources, source, anchor) if anchor.name == "nn.conv2d" else _dense(sources, source, anchor)
     if isinstance(found, NoMatch):
         return found
     layer, weight_scale = found
-    known = [_with_reals(call, sources) for call in calls]
-    after = after_anchor(replace(composite, calls=tuple(known)), known[0], takes_bias=True)
+    known = replace(sources, parameters={**sources.parameters, anchor.operands[0].var: activation.parameter})
+    calls = [_with_reals(call, known) for call in calls]
+    after = after_anchor(replace(composite, calls=tuple(calls)), calls[0], takes_bias=True)
     if isinstance(after, NoMatch):
         return after
     builder, bias = after
-    scale = np.float64(np.float32(source.quantization.scale if source.quantization else 0)) * weight_scale
+    scale = np.float64(np.float32(activation.scale)) * weight_scale
     operator = RealLayer(
         inputs=tuple(sources.inputs[i] for i in builder.inputs), outputs=(output,), layer=layer,
         scale=np.broadcast_to(scale.astype(np.float32), bias.shape).copy(), bias=bias, finish=builder.program(),
-        rounding=rounding_of(composite),
+        rounding=rounding_of(composite), own_steps=activation.own,
     )  # fmt: skip
     return operator, tuple(builder.inputs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Activation:
+    """A layer's first operand: the composite's parameter, its type in steps, their scale, 1 of an own range."""
+
+    parameter: int
+    steps: TensorType
+    scale: float
+    own: OwnSteps | None = None
+
+
+def _activation(composite: Composite, sources: Dequantized, anchor: Call) -> _Activation | NoMatch:
+    """Operand that the products of a layer read: integers, or real numbers that the layer brings to steps."""
+    var = anchor.operands[0].var
+    ranged = next((call for call in composite.calls if call.name == RANGE_QUANTIZE and call.var == var), None)
+    if ranged is None:
+        index = sources.parameters.get(var)
+        if index is None or not is_quantized(sources.inputs[index]):
+            return NoMatch("its first operand is no quantized activation")
+        known = sources.inputs[index].quantization
+        return _Activation(parameter=index, steps=sources.inputs[index], scale=known.scale if known else 0)
+    index, own = ranged.operands[0].parameter, OwnRange.read(ranged)
+    if index is None:
+        return NoMatch("what it quantizes is no activation")
+    shape = composite.inputs[index].shape
+    ranges, vectors = math.prod(shape[: own.axes]), math.prod(shape[:-1])
+    if ranges not in (1, vectors) or (ranges > 1 and anchor.name == "nn.conv2d"):
+        return NoMatch("images have ranges of their own, one for each; it takes one image")
+    in_groups = anchor.name == "nn.conv2d" and int(anchor.attrs.groups) == shape[-1] > 1
+    steps = OwnSteps(
+        meaning=own.meaning, by_vector=ranges > 1,  # type: ignore[arg-type]
+        scale_last=own.meaning == "tflite_asymmetric" and anchor.name == "nn.conv2d" and not in_groups,
+    )  # fmt: skip
+    return _Activation(parameter=index, steps=steps_type(shape), scale=1.0, own=steps)
 
 
 def _with_reals(call: Call, sources: Dequantized) -> Call:

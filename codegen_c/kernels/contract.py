@@ -229,6 +229,7 @@ class Implementation:
     callback: the application's function that is called instead of `function`.
     driver: where `function` only starts an accelerator; outputs are there behind the driver's wait.
     grows_weights: whether constants take more bytes than the model's, for speed.
+    rounds_input: whether it brings real numbers to integers that nobody sees, and computes with these.
     """
 
     kernel: str
@@ -254,6 +255,7 @@ class Implementation:
     callback: Callback | None = None
     driver: DriverCall | None = None
     grows_weights: bool = False
+    rounds_input: bool = False
 
     @property
     def constant_bytes(self) -> int:

@@ -14,6 +14,9 @@ from tvm import relax
 
 from relay_passes.dataflow import array_of, bindings, build, infer, op_name, outputs, static_shape, with_span
 from relay_passes.layout.ohwi_kernels import with_ohwi_kernels
+from relay_passes.range_quantize import range_quantize
+from tvm_ext.core.decisions.composites import OwnRange
+from tvm_ext.core.names import RANGE_QUANTIZE
 
 NCHW_TO_NHWC = (0, 2, 3, 1)
 NHWC_TO_NCHW = (0, 3, 1, 2)
@@ -176,6 +179,12 @@ def _quantize(call: relax.Call, operands: _Operands) -> relax.Expr | None:
     return make(operands[data], scale, zero_point, axis=axis, out_dtype=call.attrs.out_dtype)
 
 
+def _range_quantize(call: relax.Call, operands: _Operands) -> relax.Expr | None:
+    """Ranges of a whole image, or of each of several: one does not depend on the order of elements."""
+    own = OwnRange.read(call)
+    return range_quantize(operands[call.args[0]], own.meaning, own.axes) if own.axes <= 1 else None
+
+
 def _concat(call: relax.Call, operands: _Operands) -> relax.Expr | None:
     fields = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else ()
     if not fields or not all(is_image(field) and array_of(field) is None for field in fields):
@@ -235,6 +244,7 @@ RULES: dict[str, Callable[[relax.Call, _Operands], relax.Expr | None]] = {
     "relax.nn.avg_pool2d": _pool2d,
     "relax.quantize": _quantize,
     "relax.dequantize": _quantize,
+    RANGE_QUANTIZE: _range_quantize,
     "relax.concat": _concat,
     "relax.nn.pad": _pad,
     "relax.strided_slice": _strided_slice,

@@ -32,6 +32,7 @@ from relay_passes.dataflow import (
     users,
 )
 from relay_passes.layout.channels_last import NHWC_TO_NCHW
+from tvm_ext.core.names import RANGE_QUANTIZE
 
 
 @tvm.transform.module_pass(opt_level=0, name="FlattenChannelsLast")
@@ -110,7 +111,7 @@ def _with_rows_moved(
     left, right = products[0].value.args
     if left != param:
         widened = made.get(left)
-        is_real = widened is not None and op_name(widened.value) == "relax.dequantize"
+        is_real = widened is not None and op_name(widened.value) in ("relax.dequantize", RANGE_QUANTIZE)
         if not is_real or widened.value.args[0] != param or len(readers[left]) != 1:
             return None
     moved = _moved(right, products[0], image) if right not in made else _moved_quantized(made[right], image)

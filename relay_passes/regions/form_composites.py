@@ -3,9 +3,14 @@
 Rewrite: five shapes, in this order; constants move inside, the last member's place is the composite's.
     quantize(f(dequantize(a), dequantize(b) ...))  ->  c(a, b ...)      f: float operators, at most one anchor
     f(conv2d(dequantize(a), dequantize(w)))        ->  c(a)             a conv2d or matmul of constants w, and what
+<<<<<<< HEAD
                                                                         follows it element by element
     half(f(float(x)))                              ->  c(x)             float16: any of the next two between casts,
                                                                         where a kernel takes the whole
+=======
+                                                                        follows it element by element; the same with
+                                                                        range_quantize(a)
+>>>>>>> kdyn
     relu(add(conv2d(x, w), r))                     ->  c(x, r)          an anchor and what follows it element by element
     op(x)                                          ->  c(x)             everything else
 A quantized chain carries the model's meaning of rounding (`ModelOrigin`) as its own `QuantizedRounding`.
@@ -28,7 +33,7 @@ from relay_passes.layout.channels_last import channels_last, laid_out
 from relay_passes.regions.half_chains import HalfChains
 from tvm_ext.core.decisions.composites import PrimFuncs, QuantizedRounding
 from tvm_ext.core.decisions.models import ModelOrigin
-from tvm_ext.core.names import identifier, unique
+from tvm_ext.core.names import RANGE_QUANTIZE, identifier, unique
 
 ANCHORS = frozenset(
     f"relax.{name}"
@@ -187,26 +192,28 @@ class _Rewriter:
         return Group(members=members, anchor=last)
 
     def _dequantized(self, anchor: relax.VarBinding) -> Group | None:
-        """The same as `_anchored` of a dequantized activation and dequantized weights, with all that is dequantized."""
-        sources = [self._dequantize_of(leaf) for leaf in operands(anchor.value)]
+        """The same as `_anchored` of a quantized activation and dequantized weights, with all that is dequantized."""
+        activation, *weights = [self._dequantize_of(leaf, RANGE_QUANTIZE) for leaf in operands(anchor.value)]
+        sources = (activation, *weights)
         constant = [source is not None and array_of(source.value.args[0]) is not None for source in sources]
-        if None in sources or constant != [False, True]:
+        if activation is None or None in weights or constant != [False, True]:
             return None
         group = self._anchored(anchor, quantized=True)
         if group is None:
             return None
         leaves = dict.fromkeys(leaf for member in group.members for leaf in operands(member.value))
-        before = [source for leaf in leaves if (source := self._dequantize_of(leaf)) is not None]
+        found = (self._dequantize_of(leaf) for leaf in leaves)
+        before = [activation, *(source for source in found if source is not None and source.var != activation.var)]
         members = sorted((*before, *group.members), key=lambda b: self.position[b.var])
         inside = {member.var for member in members}
         is_apart = all(self._is_inner(source.var, inside) for source in before)
         return Group(members=members, anchor=anchor) if is_apart else None
 
-    def _dequantize_of(self, leaf: relax.Expr) -> relax.VarBinding | None:
-        """The dequantize that gives a value, if no composite has it."""
+    def _dequantize_of(self, leaf: relax.Expr, *others: str) -> relax.VarBinding | None:
+        """The dequantize, or one of some other operators, that gives a value, if no composite has it."""
         producer = self.producer.get(leaf) if isinstance(leaf, relax.Var) else None
         is_free = producer is not None and producer.var not in self.owned
-        return producer if is_free and op_name(producer.value) == "relax.dequantize" else None
+        return producer if is_free and op_name(producer.value) in ("relax.dequantize", *others) else None
 
     def _anchored(self, anchor: relax.VarBinding, *, quantized: bool = False) -> Group | None:
         """The anchor and the longest run of element-wise operators on it that leaves one value behind.

@@ -1,4 +1,7 @@
-"""Give every consumer a dequantize of its own, so that each quantized operator matches as one whole."""
+"""Give every consumer a dequantize of its own, so that each quantized operator matches as one whole.
+
+The same with range_quantize: layers that share one find the range of the same tensor, each for itself.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import tvm
 from tvm import relax
 
 from relay_passes.dataflow import bindings, map_dataflow, op_name, operands, outputs, rebuild, substitute, users
+from tvm_ext.core.names import RANGE_QUANTIZE
 
 
 @tvm.transform.module_pass(opt_level=0, name="DuplicateDequantize")
@@ -30,7 +34,7 @@ def _duplicate(func: relax.Function) -> relax.Function:
     readers = users(sequence)
     taken = {binding.var.name for binding in sequence} | {param.name for param in func.params}
     returned = {leaf for result in outputs(func) for leaf in operands(result)}
-    shared = {b.var: b.value for b in sequence if op_name(b.value) == "relax.dequantize"}
+    shared = {b.var: b.value for b in sequence if op_name(b.value) in ("relax.dequantize", RANGE_QUANTIZE)}
     copies: dict[relax.Var, int] = {}
     rewritten = []
     for binding in sequence:

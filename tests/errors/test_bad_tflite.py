@@ -142,11 +142,32 @@ def test_state_strings_and_other_types(tmp_path: Path) -> None:
 
 
 def test_dynamic_range_quantization(tmp_path: Path) -> None:
+    """Layers with int8 weights around zero and float biases are taken; what is not says why."""
+
+    plain = Quantized(scale=0.1)
+
+    def layer(dtype: str = "int8", quantized: Quantized | None = plain, bias: str = "float32") -> bytes:
+        net = Network()
+        x = net.input((1, 4, 4, 2))
+        weight = net.writer.constant("w", np.ones((3, 1, 1, 2), dtype), quantized)
+        added = net.writer.constant("b", np.ones(3, bias), None if bias == "float32" else Quantized(scale=0.1))
+        y = net.writer.tensor("y", (1, 4, 4, 3))
+        net.writer.operator("CONV_2D", [x, weight, added], y, "Conv2DOptions", Padding=SAME)
+        return net.writer.finish([y])
+
+    refused(layer("uint8"), tmp_path, r"\(dynamic-range quantization\), and are not int8 around zero")
+    refused(layer(quantized=Quantized(scale=0.1, zero_point=3)), tmp_path, "are not int8 around zero")
+    refused(layer(bias="int32"), tmp_path, "FULLY_CONNECTED with float biases; quantize both, or none")
+    refused(layer(quantized=None), tmp_path, "a scale for each block of them; quantize by tensor or channel")
     net = Network()
-    x = net.input((1, 4, 4, 2))
-    weight = net.writer.constant("w", np.ones((3, 1, 1, 2), np.int8), Quantized(scale=0.1))
-    y = net.writer.operator("CONV_2D", [x, weight], net.writer.tensor("y", (1, 4, 4, 3)), "Conv2DOptions", Padding=SAME)
-    refused(net.writer.finish([y]), tmp_path, "dynamic-range quantization")
+    x, weight = net.input((1, 2, 4)), net.writer.constant("w", np.ones((1, 4, 3), np.int8), Quantized(scale=0.1))
+    y = net.writer.operator("BATCH_MATMUL", [x, weight], net.writer.tensor("y", (1, 2, 3)), "BatchMatMulOptions")
+    refused(net.writer.finish([y]), tmp_path, "which is for CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED")
+    inputs = Network()
+    x, weight = inputs.input((1, 4)), inputs.writer.input("w", (3, 4), "int8", Quantized(scale=0.1))
+    y = inputs.writer.tensor("y", (1, 3))
+    inputs.writer.operator("FULLY_CONNECTED", [x, weight], y, "FullyConnectedOptions")
+    refused(inputs.writer.finish([y]), tmp_path, r"\(dynamic-range quantization\) and no constants")
 
 
 def test_shape_in_the_file_that_is_not_the_layers(tmp_path: Path) -> None:

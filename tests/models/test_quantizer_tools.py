@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.quantizing.networks import held_out, tutorial_network
-from benchmarks.quantizing.ours import built, macs_by_kernel, run_ours
+from benchmarks.quantizing.ours import built, integer_share, macs_by_kernel, run_ours
 from benchmarks.quantizing.tools import FORMS, Form
 from tests.support.peers import tool
-from tvm_ext.core.errors import UnsupportedModel
 
 NUM_IMAGES = 100
 KNOWN = [form for form in FORMS if form.tool != "onnxruntime"]
@@ -32,7 +31,7 @@ def named(form: Form) -> str:
     return f"{form.tool}: {form.name}"
 
 
-@pytest.mark.parametrize("form", [form for form in KNOWN if form.takes], ids=named)
+@pytest.mark.parametrize("form", KNOWN, ids=named)
 def test_taken(form: Form, tmp_path: Path) -> None:
     path = written(form, tmp_path)
     package = built(path, tmp_path / "out")
@@ -44,11 +43,7 @@ def test_taken(form: Form, tmp_path: Path) -> None:
     if "weight_only" in form.name:
         return
     assert verified["tensors_compared"] > 5  # each of them within a step of the tool's own runtime
-    assert all(kernel.startswith("q") for kernel in macs_by_kernel(package.report))
-
-
-@pytest.mark.parametrize("form", [form for form in KNOWN if not form.takes], ids=named)
-def test_refused_by_name(form: Form, tmp_path: Path) -> None:
-    path = written(form, tmp_path)
-    with pytest.raises(UnsupportedModel, match=r"activations float \(dynamic-range quantization\)"):
-        built(path, tmp_path / "out")
+    if form.name == "dynamic":  # TFLiteConverter leaves weights of fewer than 1024 elements in floats
+        assert 0.9 < integer_share(package.report) < 1
+    else:
+        assert all(kernel.startswith("q") for kernel in macs_by_kernel(package.report))

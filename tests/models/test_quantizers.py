@@ -180,12 +180,15 @@ def test_scales_along_input_channels(kind: str, shape: tuple[int, ...], axis: in
     assert "generic" in {step["kernel"] for step in package.report["steps"]}
 
 
-@pytest.mark.sweep
-def test_scales_at_run_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize("by_channel", [False, pytest.param(True, marks=pytest.mark.sweep)])
+def test_scales_at_run_time(by_channel: bool, tmp_path: Path) -> None:
     """quantize_dynamic's file: each activation quantized as its own values say, as onnxruntime does it."""
     plain, dynamic = saved(network(), tmp_path), tmp_path / "dynamic.onnx"
-    tools.quantize_dynamic(plain, dynamic, weight_type=tools.QuantType.QInt8, op_types_to_quantize=["MatMul", "Gemm"])
-    assert {"DynamicQuantizeLinear", "MatMulInteger"} <= {node.op_type for node in onnx.load(dynamic).graph.node}
+    tools.quantize_dynamic(plain, dynamic, weight_type=tools.QuantType.QInt8, per_channel=by_channel)
+    operators = {node.op_type for node in onnx.load(dynamic).graph.node}
+    assert {"DynamicQuantizeLinear", "MatMulInteger", "ConvInteger"} <= operators
     package = tvm_ext.build(tvm_ext.load(dynamic), "host", tmp_path / "out", HOST_ONLY)
     verified = package.report["verify"]["host"]
-    assert verified["passed"] and verified["reference"] == "onnxruntime"
+    assert verified["passed"] and verified["reference"] == "onnxruntime" and verified["tensors_compared"] > 5
+    products = {step["kernel"] for step in package.report["steps"] if step.get("macs")}
+    assert products == {"qconv2d_i8_real", "qdepthwise_i8_real", "qdense_i8_real"}

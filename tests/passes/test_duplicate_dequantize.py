@@ -8,9 +8,11 @@ from tvm import relax
 from tvm.script import ir as I
 from tvm.script import relax as R
 
-from relay_passes.dataflow import bindings, with_span
+from relay_passes.dataflow import bindings, op_name, with_span
+from relay_passes.range_quantize import range_quantize
 from relay_passes.simplify.duplicate_dequantize import DuplicateDequantize
 from tests.passes.modules import module_of
+from tvm_ext.core.names import RANGE_QUANTIZE
 
 WEIGHTS = np.arange(4, dtype="int8")
 
@@ -114,3 +116,16 @@ def test_left_alone() -> None:
             return (d, q)
 
     check(Module, Module)
+
+
+def test_layers_that_share_a_range() -> None:
+    """Each gets a range_quantize of its own, as each gets a dequantize."""
+    x = relax.Var("x", relax.TensorType((2, 4), "float32"))
+
+    def body(builder: relax.BlockBuilder) -> relax.Expr:
+        shared = builder.emit(range_quantize(x, "onnx"))
+        return builder.emit(relax.op.add(builder.emit(relax.op.nn.relu(shared)), shared))
+
+    before = module_of([x], body)
+    names = [op_name(binding.value) for binding in bindings(DuplicateDequantize()(before)["main"])]
+    assert names[:4] == [RANGE_QUANTIZE, "relax.nn.relu", RANGE_QUANTIZE, "relax.add"]

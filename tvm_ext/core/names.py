@@ -6,6 +6,8 @@ import re
 
 MOVE = "tvm_ext.move"
 """The Relax operator that copies a tensor to another memory."""
+RANGE_QUANTIZE = "tvm_ext.range_quantize"
+"""The Relax operator that rounds a tensor to 8 bits of its own range."""
 
 _KEYWORDS = frozenset(
     """auto break case char const continue default do double else enum extern float for goto if inline int long

@@ -23,10 +23,29 @@ BOARD_TOLERANCE = 1e-5
 _NARROW_TOLERANCES = {"float16": 4 * 2.0**-11, "bfloat16": 4 * 2.0**-8}
 
 
+# Two of the 255 steps of a range: what an ulp before them brings to the other side of a half.
+_STEP_TOLERANCE = 2.0**-7
+
+
 def tolerance_of(program: Program, otherwise: float = FLOAT_TOLERANCE) -> float:
-    """Tolerance for outputs of a program: `otherwise`, or that of the narrowest floats in it, in four half steps."""
+    """Tolerance for outputs of a program: `otherwise`, or that of the narrowest floats in it, in four half steps.
+
+    Where layers round, by ranges found at run time, what float steps compute before them: steps of such a range.
+    """
     dtypes = {tensor.dtype for tensor in program.tensors.values()}
-    return max([otherwise, *(limit for dtype, limit in _NARROW_TOLERANCES.items() if dtype in dtypes)])
+    narrow = [limit for dtype, limit in _NARROW_TOLERANCES.items() if dtype in dtypes]
+    return max([otherwise, *narrow, *([_STEP_TOLERANCE] if _rounds_floats(program) else [])])
+
+
+def _rounds_floats(program: Program) -> bool:
+    """True where a step rounds its input behind one whose floats processors compute with an ulp's difference."""
+    has_floats = False
+    for call in program.kernel_calls():
+        made = call.implementation
+        if made.rounds_input and has_floats:
+            return True
+        has_floats |= made.computes_floats and not made.rounds_input and not made.copies
+    return False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,10 +2,13 @@
 
 int8 or uint8 activations, int8 weights, sums in int32: of whichever integer kernel takes the fewest instructions. Rows
 of sums go to scratch; each becomes float32(sum) * scale + bias, two roundings, then what follows element by element
-runs, and the result may be quantized. Rows are those of an image, or vectors.
+runs, and the result may be quantized. Rows are those of an image, or vectors. float32 activations are brought to int8
+by their own range first (`shared/own_range.py`), of an image all of them, so that no row comes before the others.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,9 +22,10 @@ from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.lanes import SCALAR
 from codegen_c.kernels.shared.layer import apart, image, one_image
+from codegen_c.kernels.shared.own_range import INCLUDES, OwnRangeText, steps_of, without_padding
 from codegen_c.kernels.shared.requantize import quantization, signed
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot, spatial
-from codegen_c.operators.kinds import Array, Convert, QConv2d, TensorType
+from codegen_c.operators.kinds import Array, Convert, QConv2d, QDense, TensorType
 from codegen_c.operators.real_layer import RealLayer
 from codegen_c.operators.scalar import Operand
 from tvm_ext.core.alignment import aligned
@@ -35,7 +39,7 @@ QUANTIZE_INSTRUCTIONS = 12
 
 def sums_have_a_kernel(operator: RealLayer, target: Target) -> bool:
     """an integer kernel must take its products: bytes, weights of 8 bits around zero, sums of 32 bits"""
-    return isinstance(select(operator.layer, target), Implementation)
+    return isinstance(select(_summed(operator), target), Implementation)
 
 
 def is_one_image(operator: RealLayer, target: Target) -> bool:
@@ -52,9 +56,13 @@ def residuals_are_known(operator: RealLayer, target: Target) -> bool:
 
 def reference(operator: RealLayer, inputs: list[Array]) -> list[Array]:
     """The operator in numpy, bit for bit where `finish` is."""
-    layer, output = operator.layer, operator.output
-    (sums,) = qconv2d.reference(layer, inputs) if isinstance(layer, QConv2d) else qdense.reference(layer, inputs)
-    real = sums.astype(np.float32) * operator.scale + operator.bias
+    layer, output, rule = operator.layer, operator.output, operator.own_steps
+    steps, scale = steps_of(rule, inputs[0]) if rule else (inputs[0], np.float32(1))
+    (sums,) = qconv2d.reference(layer, [steps]) if isinstance(layer, QConv2d) else qdense.reference(layer, [steps])
+    real = sums.astype(np.float32) * operator.scale * scale if rule and rule.scale_last else (
+        sums.astype(np.float32) * (operator.scale * scale)
+    )  # fmt: skip
+    real += operator.bias
     residuals = [_real(tensor, array) for tensor, array in zip(operator.inputs[1:], inputs[1:], strict=True)]
     result = operator.finish.run(real, [real, *residuals]).reshape(output.shape)
     return [result] if output.dtype == "float32" else convert_quantized.reference(_quantize(operator), [result])
@@ -76,42 +84,76 @@ def _quantize(operator: RealLayer) -> Convert:
     )  # fmt: skip
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Parts:
+    """Parts of a layer: the kernel of its sums, what is behind and before it.
+
+    row: sums of a row. at_once: rows of sums that scratch holds, behind which steps of an own range lie.
+    """
+
+    operator: RealLayer
+    sums: Implementation
+    finish: Finish
+    own: OwnRangeText | None
+    row: int
+    at_once: int
+
+    @property
+    def sums_bytes(self) -> int:
+        return aligned(4 * self.row * self.at_once)
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes before the scratch of the sums' kernel."""
+        return self.sums_bytes + (self.own.scratch_bytes if self.own else 0)
+
+
 def implement(operator: RealLayer, target: Target, stored: StoredRows) -> Implementation:
-    finish, output = Finish(program=operator.finish), operator.output
+    finish, output, own = Finish(program=operator.finish), operator.output, OwnRangeText.of(operator)
     count = output.num_elements // operator.layer.output.num_elements
     sums, at_once = _sums(operator, target, stored)
     row = operator.layer.output.num_elements // (output.shape[1] if _is_image(operator) else 1)
-    sums_bytes = aligned(4 * row * at_once)
+    parts = _Parts(operator=operator, sums=sums, finish=finish, own=own, row=row, at_once=at_once)
     extra = 5 * len(operator.inputs[1:]) + (0 if output.dtype == "float32" else QUANTIZE_INSTRUCTIONS)
-    function = _function(operator, sums, stored, finish, row=row, at_once=at_once, sums_bytes=sums_bytes)
+    own_sums = own.constants() if own else ()
     return Implementation(
         kernel=f"{sums.kernel}_real",
-        function=function,
+        function=_function(parts, stored),
         reference=lambda inputs: reference(operator, inputs),
-        constants=(*sums.constants, ("scale", operator.scale), ("offset", operator.bias), *finish.constants()),
-        scratch_bytes=sums_bytes + sums.scratch_bytes,
+        constants=(
+            *sums.constants, ("scale", operator.scale), ("offset", operator.bias), *own_sums, *finish.constants(),
+        ),
+        scratch_bytes=parts.scratch_bytes + sums.scratch_bytes,
         macs=sums.macs * count,
         instructions=sums.instructions * count
-        + output.num_elements * (ELEMENT_INSTRUCTIONS + extra + operator.finish.num_instructions),
+        + output.num_elements * (ELEMENT_INSTRUCTIONS + extra + operator.finish.num_instructions)
+        + (own.instructions if own else 0),
         passes=sums.passes,
         accumulation=sums.accumulation,
         spatial=spatial(operator.layer.window, operator.inputs[0], output, len(operator.inputs) - 1)
-        if isinstance(operator.layer, QConv2d)
+        if isinstance(operator.layer, QConv2d) and own is None
         else None,
         in_place=tuple(
             i for i, t in enumerate(operator.inputs) if i and (t.shape, t.dtype) == (output.shape, output.dtype)
         ),
         pitched=_is_image(operator),
-    )
+        rounds_input=own is not None,
+    )  # fmt: skip
 
 
 def _is_image(operator: RealLayer) -> bool:
     return isinstance(operator.layer, QConv2d)
 
 
+def _summed(operator: RealLayer) -> QConv2d | QDense:
+    """The layer whose kernel sums; steps of a range have their padding around them."""
+    layer = operator.layer
+    return without_padding(layer) if operator.own_steps and isinstance(layer, QConv2d) else layer
+
+
 def _sums(operator: RealLayer, target: Target, stored: StoredRows) -> tuple[Implementation, int]:
     """The integer kernel whose result is a ring buffer of rows of sums, and how many of them."""
-    chosen, shape = select(operator.layer, target), operator.output.shape
+    chosen, shape = select(_summed(operator), target), operator.output.shape
     assert isinstance(chosen, Implementation) and chosen.keeping is not None, "constraints have selected one"
     if not _is_image(operator):
         return chosen, 1
@@ -119,34 +161,35 @@ def _sums(operator: RealLayer, target: Target, stored: StoredRows) -> tuple[Impl
     return chosen.keeping(StoredRows(inputs=stored.inputs[:1], output=Kept(stored=rows), at_once=rows)), rows
 
 
-def _function(
-    operator: RealLayer, sums: Implementation, stored: StoredRows, finish: Finish, *, row: int, at_once: int,
-    sums_bytes: int,
-) -> CFunction:  # fmt: skip
-    """The loops over rows. row: elements of one."""
+def _function(parts: _Parts, stored: StoredRows) -> CFunction:
+    """The loops over rows."""
+    operator, sums, own = parts.operator, parts.sums, parts.own
     kept = [p for p in sums.function.parameters if p.role == "constant"]
-    others = operator.inputs[1:]
     constants = (
         Parameter(name="scale", ctype="float", role="constant"),
         Parameter(name="offset", ctype="float", role="constant"),
-        *finish.constant_parameters(),
+        *(own.parameters() if own else ()),
+        *parts.finish.constant_parameters(),
     )
     parameters = (
-        sums.function.parameters[0],
-        *(Parameter(name=f"input{i}", ctype=C_TYPES[t.dtype], role="input") for i, t in enumerate(others, start=1)),
+        *(
+            Parameter(name=f"input{i or ''}", ctype=C_TYPES[t.dtype], role="input")
+            for i, t in enumerate(operator.inputs)
+        ),
         Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
         *kept,
         *constants,
         Parameter(name="scratch", ctype="uint8_t", role="scratch"),
-        *(ROW_PARAMETERS if _is_image(operator) else ()),
+        *(ROW_PARAMETERS if _is_image(operator) and own is None else ()),
     )
     is_quantized = operator.output.dtype != "float32"
     result = [*_result(operator), ""] if is_quantized else []
+    headers = (*(("tvm_ext_convert.h", "tvm_ext_layer.h") if is_quantized else ()), *(INCLUDES if own else ()))
     return CFunction(
         parameters=parameters,
-        body="\n".join(_body(operator, sums, stored, finish, row=row, at_once=at_once, sums_bytes=sums_bytes)),
-        helpers="\n".join([sums.function.helpers, _sums_function(sums), finish.helper(SCALAR), *result]),
-        includes=(*sums.function.includes, *(("tvm_ext_convert.h", "tvm_ext_layer.h") if is_quantized else ())),
+        body="\n".join(_body(parts, stored)),
+        helpers="\n".join([sums.function.helpers, _sums_function(sums), parts.finish.helper(SCALAR), *result]),
+        includes=(*sums.function.includes, *headers),
     )
 
 
@@ -168,36 +211,40 @@ def _sums_function(sums: Implementation) -> str:
     return apart("$_sums", [p.declaration() for p in sums.function.parameters], sums.function.body.splitlines())
 
 
-def _body(
-    operator: RealLayer, sums: Implementation, stored: StoredRows, finish: Finish, *, row: int, at_once: int,
-    sums_bytes: int,
-) -> list[str]:  # fmt: skip
-    by_rows = _is_image(operator)
-    vectors = operator.output.num_elements // operator.output.shape[-1]
-    first, last = ("row_begin", "row_end") if by_rows else ("0", str(vectors))
-    depth = 0 if by_rows else operator.layer.weight.shape[1]
+def _body(parts: _Parts, stored: StoredRows) -> list[str]:
+    operator, own, at_once = parts.operator, parts.own, parts.at_once
+    by_rows, shape = _is_image(operator), operator.output.shape
+    vectors = operator.output.num_elements // shape[-1]
+    first, last = ("0", str(shape[1] if by_rows else vectors)) if own or not by_rows else ("row_begin", "row_end")
+    depth = 0 if by_rows or (own and own.rule.by_vector) else operator.layer.weight.shape[1]
+    source = "steps" if own else "input"
     places = {
-        "input": f"&input[{times('h', depth)}]" if depth else "input", "output": "sums",
-        "scratch": f"&scratch[{sums_bytes}]", "row_begin": "h", "row_end": "end",
+        "input": f"&{source}[{times('h', depth)}]" if depth else source, "output": "sums",
+        "scratch": f"&scratch[{parts.scratch_bytes}]", "row_begin": "h", "row_end": "end",
     }  # fmt: skip
-    arguments = ", ".join(places.get(p.name, p.name) for p in sums.function.parameters)
+    arguments = ", ".join(places.get(p.name, p.name) for p in parts.sums.function.parameters)
     end = f"const int32_t end = h + {at_once} < {last} ? h + {at_once} : {last};"
+    steps = [f"int8_t *const steps = (int8_t *)(void *)&scratch[{parts.sums_bytes}];"] if own else []
     return [
         "int32_t *const sums = (int32_t *)(void *)scratch;",
+        *steps,
+        *(own.begin() if own and not own.rule.by_vector else []),
         f"for (int32_t h = {first}; h < {last}; h += {at_once}) {{",
         block([
             end,
+            *(own.begin("h") if own and own.rule.by_vector else []),
             f"$_sums({arguments});",
             "for (int32_t y = h; y < end; ++y) {",
-            block(_finished_row(operator, stored, finish, row=row, at_once=at_once)),
+            block(_finished_row(parts, stored)),
             "}",
         ]),
         "}",
     ]  # fmt: skip
 
 
-def _finished_row(operator: RealLayer, stored: StoredRows, finish: Finish, *, row: int, at_once: int) -> list[str]:
+def _finished_row(parts: _Parts, stored: StoredRows) -> list[str]:
     """Elements of row y of the result from its sums."""
+    operator, row, at_once = parts.operator, parts.row, parts.at_once
     channels = operator.output.shape[-1]
     pitch = stored.pitch or channels
     by_slot = f"(y % {at_once})" if at_once > 1 else "0"
@@ -212,7 +259,7 @@ def _finished_row(operator: RealLayer, stored: StoredRows, finish: Finish, *, ro
         known = quantization(tensor)
         return f"(float)({element}{signed(-known.zero_point)}) * {float_literal(known.scale)}"
 
-    value = finish.call("value", operand)
+    value = parts.finish.call("value", operand)
     element = value if operator.output.dtype == "float32" else (
         f"({C_TYPES[operator.output.dtype]})tvm_ext_quantized(&$_result, {value})"
     )  # fmt: skip
@@ -229,7 +276,7 @@ def _finished_row(operator: RealLayer, stored: StoredRows, finish: Finish, *, ro
         block([
             f"for (int32_t k = 0; k < {channels}; ++k) {{",
             block([
-                "const float product = (float)sum[i + k] * scale[k];",
+                f"const float product = {parts.own.product() if parts.own else '(float)sum[i + k] * scale[k]'};",
                 "const float value = product + offset[k];",
                 f"z[{'i' if pitch == channels else f'i / {channels} * {pitch}'} + k] = {element};",
             ]),

@@ -67,6 +67,28 @@ class QuantizedRounding(Decision):
 
 
 @dataclass(frozen=True, kw_only=True)
+class OwnRange(Decision):
+    """Arithmetic of a call of `tvm_ext.range_quantize`.
+
+    meaning: `onnx`, `tflite_asymmetric` or `tflite_symmetric`. axes: the first ones of its operand, each index of which
+    has a range of its own; without any the whole tensor has one.
+    """
+
+    meaning: str = attribute("range_meaning", "")
+    axes: int = attribute("range_axes", 0, read=int)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RangePart(Decision):
+    """Part of ONNX's DynamicQuantizeLinear that a PrimFunc computes; empty for all others.
+
+    `high` and `low` of a tensor, `scale` of these, `zero_point` of the low end and the scale.
+    """
+
+    part: str = attribute("range_part", "")
+
+
+@dataclass(frozen=True, kw_only=True)
 class StoredWeights(Decision):
     """Bits in which the weights of a quantized composite are stored; its constants stay int8."""
 

@@ -16,6 +16,7 @@ from tvm import relax
 from relay_passes.dataflow import array_of, constant, infer, static_shape
 from tvm_ext.core.wide_biases import HIGH_SCALE, LARGEST, split_bias
 from tvm_ext.frontends.refusals import Refused
+from tvm_ext.frontends.tflite import dynamic_range
 from tvm_ext.frontends.tflite.check_scales import Scales
 from tvm_ext.frontends.tflite.rescale import check_sums
 
@@ -99,7 +100,9 @@ def convolution(table: tflite.Operator, operands: list[LayerInput | None]) -> re
         raise Refused(f"{depth} input channels do not divide into groups of {per_group}")
     kernel = static_shape(weight.value)[1:3]
     _check_sums(data, weight, operands[2:], axis=0)
-    return _convolve(data, weight.real(), kernel, operands[2:], options, groups=depth // per_group)
+    groups = depth // per_group
+    real = dynamic_range.of_convolution(data.value, weight.scales, groups) if is_dynamic(data, weight) else data.real()
+    return _convolve(data, real, weight.real(), kernel, operands[2:], options, groups=groups)
 
 
 def depthwise(table: tflite.Operator, operands: list[LayerInput | None]) -> relax.Expr:
@@ -111,11 +114,18 @@ def depthwise(table: tflite.Operator, operands: list[LayerInput | None]) -> rela
         raise Refused(f"{num_outputs} output channels are no multiple of {depth} input channels")
     kernel = static_shape(weight.value)[1:3]
     _check_sums(data, weight, operands[2:], axis=3)
-    return _convolve(data, weight.real(axes=(3, 1, 2, 0)), kernel, operands[2:], options, groups=depth)
+    real = dynamic_range.of_depthwise(data.value) if is_dynamic(data, weight) else data.real()
+    return _convolve(data, real, weight.real(axes=(3, 1, 2, 0)), kernel, operands[2:], options, groups=depth)
+
+
+def is_dynamic(data: LayerInput, weight: LayerInput) -> bool:
+    """True where activations are real numbers that the layer quantizes, beside integer weights."""
+    return data.scales is None and weight.scales is not None
 
 
 def _convolve(
     data: LayerInput,
+    real: relax.Expr,
     weight: relax.Expr,
     kernel: tuple[int, ...],
     rest: list[LayerInput | None],
@@ -132,7 +142,7 @@ def _convolve(
         for axis in (0, 1):
             padding[axis], padding[axis + 2] = same_padding(extents[axis], kernel[axis], strides[axis], dilation[axis])
     result = relax.op.nn.conv2d(
-        data.real(), weight, strides=strides, padding=padding, dilation=dilation, groups=groups,
+        real, weight, strides=strides, padding=padding, dilation=dilation, groups=groups,
         data_layout="NHWC", kernel_layout="OHWI", out_layout="NHWC",
     )  # fmt: skip
     return activated(_biased(result, rest), options.FusedActivationFunction())
@@ -190,7 +200,8 @@ def fully_connected(table: tflite.Operator, operands: list[LayerInput | None]) -
     if not keeps and shape != (num_elements // depth, depth):
         rows = infer(relax.op.reshape(rows, (num_elements // depth, depth)))
     given = LayerInput(value=rows, scales=data.scales)
-    result = relax.op.matmul(given.real(), weight.real(axes=(1, 0)))
+    real = dynamic_range.of_rows(rows, options) if is_dynamic(data, weight) else given.real()
+    result = relax.op.matmul(real, weight.real(axes=(1, 0)))
     return activated(_biased(result, operands[2:]), options.FusedActivationFunction())
 
 

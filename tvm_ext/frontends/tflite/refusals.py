@@ -6,6 +6,7 @@ from tvm_ext.frontends.tflite.check_options import impossible
 from tvm_ext.frontends.tflite.check_rescaling import rescaling
 from tvm_ext.frontends.tflite.check_types import mistyped
 from tvm_ext.frontends.tflite.custom import refusal_of_custom
+from tvm_ext.frontends.tflite.dynamic_range import refusal_of_weights
 from tvm_ext.frontends.tflite.read_file import ACTIVATIONS, TfliteFile, TfliteNode, TfliteTensor
 from tvm_ext.frontends.tflite.sixteen_bits import refusal_of_words
 from tvm_ext.frontends.tflite.variable_tensors import KEEPING, refusal_of_keeping
@@ -20,7 +21,6 @@ _CONDITIONS = {
 }
 _RANDOM = frozenset("RANDOM_UNIFORM RANDOM_STANDARD_NORMAL MULTINOMIAL STABLEHLO_RNG_BIT_GENERATOR".split())
 _TABLES = "HASHTABLE"
-_LAYERS = frozenset("CONV_2D DEPTHWISE_CONV_2D FULLY_CONNECTED".split())
 # Bit by bit the same in the schema, but another meaning: weights, biases, indices, shapes.
 _INTEGER_DATA = ("int32", "int64")
 
@@ -47,7 +47,13 @@ def refusal(file: TfliteFile, node: TfliteNode) -> str | None:
             return f"its tensor {tensor.name!r} is quantized to {tensor.dtype}; quantize to int8"
     reasons = (_of_tensor(tensor) for tensor in tensors)
     found = next((reason for reason in reasons if reason), None) or refusal_of_words(node, tensors)
-    return found or _of_weights(file, node) or impossible(file, node) or mistyped(file, node) or rescaling(file, node)
+    return (
+        found
+        or refusal_of_weights(file, node)
+        or impossible(file, node)
+        or mistyped(file, node)
+        or rescaling(file, node)
+    )
 
 
 def _of_tensor(tensor: TfliteTensor) -> str | None:
@@ -59,16 +65,4 @@ def _of_tensor(tensor: TfliteTensor) -> str | None:
         return f"its element type {tensor.type_name} is not supported"
     if tensor.scales is not None and tensor.dtype not in (*ACTIVATIONS, *_INTEGER_DATA):
         return f"{tensor.dtype} quantization is not supported; quantize to int8"
-    return None
-
-
-def _of_weights(file: TfliteFile, node: TfliteNode) -> str | None:
-    """Integer weights of a float layer: TensorFlow Lite quantizes the activations as it runs."""
-    given = [file.tensors[index] for index in node.inputs if index >= 0]
-    if node.operator == "DEQUANTIZE" or not given or given[0].dtype != "float32":
-        return None
-    if any(tensor.data is not None and tensor.scales is not None for tensor in given[1:]):
-        return "its weights are integers, its activations float (dynamic-range quantization); quantize both, or none"
-    if node.operator in _LAYERS and len(given) > 1 and given[1].dtype in ("int8", "uint8"):
-        return "its weights are integers with a scale for each block of them; quantize by tensor or channel, statically"
     return None

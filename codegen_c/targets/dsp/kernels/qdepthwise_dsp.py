@@ -1,7 +1,7 @@
 """Depthwise conv2d of a QDQ chain by the DSP extension: two output columns of one channel at a time.
 
-int8 or uint8[N, H, W, C], int8[C, R, S, 1] -> int8 or uint8[N, P, Q, C], sums in int32. Four channels at a time, the
-input rows of a few output rows are expanded to a plane of 16-bit numbers for each channel, padding as zero points;
+int8 or uint8[N, H, W, C], int8[C, R, S, 1] -> int8 or uint8[N, P, Q, C], or the sums, int32. Four channels at a time,
+the input rows of a few output rows are expanded to a plane of 16-bit numbers for each channel, padding as zero points;
 then one instruction multiplies two adjacent columns by two taps. Rows that the next strip needs again stay in the
 planes, so each input element is read once, and the output may take the input's place. The zero point is in the bias.
 """
@@ -15,7 +15,7 @@ from codegen_c.c_text.text import block, times
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d, qdepthwise
 from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
-from codegen_c.kernels.shared.sums import gives_elements
+from codegen_c.kernels.shared.sums import holds_sums
 from codegen_c.kernels.shared.window import spatial
 from codegen_c.operators.kinds import PackedQConv2d, QConv2d
 from codegen_c.targets.dsp.kernels.planes_dsp import COLUMNS, PLANES, Plane, RowTaps, nibble_bytes, pack, pack_nibbles
@@ -88,7 +88,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
 def _keeps_places(operator: QConv2d) -> bool:
     """True where each output element has its input's place, and no channel is computed twice."""
     same = operator.inputs[0].shape == operator.output.shape and operator.window.strides == (1, 1)
-    return same and operator.output.shape[3] % PLANES == 0
+    return same and not holds_sums(operator.output) and operator.output.shape[3] % PLANES == 0
 
 
 def _instructions(operator: QConv2d, stored: StoredRows, finish: FastRequantize, taps: RowTaps, plane: Plane) -> int:
@@ -127,9 +127,10 @@ def _channel(operator: QConv2d, finish: FastRequantize, taps: RowTaps, plane: Pl
     weights = [
         f"const uint32_t f{r}_{i} = {words[r * num_words + i]};" for r in range(kernel_rows) for i in range(num_words)
     ]
-    tables = [
+    has_sums = holds_sums(operator.output)
+    tables = ["(void)multipliers;", "(void)shifts;"] if has_sums else [
         f"const int32_t {name} = tvm_ext_dsp_{name}(&requantize, {name}s, k);" for name in ("multiplier", "shift")
-    ]
+    ]  # fmt: skip
 
     def sums(count: int) -> list[str]:
         lines = [f"int32_t sum{q} = start;" for q in range(count)]
@@ -146,14 +147,17 @@ def _channel(operator: QConv2d, finish: FastRequantize, taps: RowTaps, plane: Pl
 
     def store(count: int) -> list[str]:
         return [
-            f"y[{q * pitch}] = (uint8_t)tvm_ext_dsp_element(&requantize, sum{q}{down}, multiplier, shift);"
+            f"y[{q * pitch}] = sum{q};"
+            if has_sums
+            else f"y[{q * pitch}] = (uint8_t)tvm_ext_dsp_element(&requantize, sum{q}{down}, multiplier, shift);"
             for q in range(count)
         ]
 
     pairs = columns // COLUMNS
     x_step, y_step = window.strides[1] * COLUMNS // 2, COLUMNS * pitch
+    target = "int32_t *y = &((int32_t *)(void *)output)" if has_sums else "uint8_t *y = &output"
     row = [
-        "uint8_t *y = &output[h * row_elements + k];",
+        f"{target}[h * row_elements + k];",
         "const uint32_t *x = plane; /* x<r>_<i>: words of two columns of input row r */",
     ]
     if pairs:
@@ -165,7 +169,7 @@ def _channel(operator: QConv2d, finish: FastRequantize, taps: RowTaps, plane: Pl
     lines = [f"const int32_t row_elements = {columns * pitch};", f"const int32_t row_words = {plane.words};"]
     lines += [f, *weights, f"const int32_t start = {start};", *tables]
     lines += ["for (int32_t h = 0; h < count; ++h) {", block(row), "}"]
-    requantize = structure("tvm_ext_dsp_requantize", "requantize", finish.members())
+    requantize = [] if has_sums else structure("tvm_ext_dsp_requantize", "requantize", finish.members())
     return shared_function("$_channel", PARAMETERS, [*requantize, *lines])
 
 
@@ -220,7 +224,6 @@ KERNEL = Kernel(
         qdepthwise.is_depthwise,
         is_dense_in_columns,
         has_four_channels,
-        gives_elements,
         *qconv2d.CONSTRAINTS,
     ),
 )

@@ -174,7 +174,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_depthwise(const tvm_ext_dsp_depthwise_layer *lay
                 if (is_cut) {
                     end = TVM_EXT_MIN(end, h + made->ring_rows - ((h + made->ring_shift) % made->ring_rows));
                 }
-                uint8_t *const row = &((uint8_t *)output)[tvm_ext_row(made, n, h)];
+                uint8_t *const row = (uint8_t *)tvm_ext_target(made, output, tvm_ext_row(made, n, h));
                 const int32_t before = h == row_begin || is_one_strip ? 0 : is_cut ? done : strip;
                 tvm_ext_dsp_expand_strip(layer, expand_row, cells, source, n, h, end, before);
                 for (int32_t j = 0; j < TVM_EXT_DSP_PLANES; ++j) {

@@ -1,6 +1,6 @@
 """Depthwise conv2d of a QDQ chain with Helium: 16 channels of one output pixel at a time.
 
-int8 or uint8[N, H, W, C], int8[C, R, S, 1] -> int8 or uint8[N, P, Q, C], sums in int32. Products are summed in
+int8 or uint8[N, H, W, C], int8[C, R, S, 1] -> int8 or uint8[N, P, Q, C], or its sums, int32. Products are summed in
 16 bits over groups of taps whose weights are small enough together, and the groups' sums in 32 bits. Pixels
 whose window lies inside the input are read in place; windows of all other pixels are copied to scratch first,
 padding filled in with the zero point. Of channels that are no whole vectors the last 16 are a vector of their own,
@@ -21,7 +21,6 @@ from codegen_c.kernels.convolution.conv_f32 import inner_columns
 from codegen_c.kernels.convolution.qdepthwise import is_depthwise, pack
 from codegen_c.kernels.shared.layer import apart, image, shapes, sliding_window, with_rings
 from codegen_c.kernels.shared.requantize import signed
-from codegen_c.kernels.shared.sums import gives_elements
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, over, spatial
 from codegen_c.operators.kinds import Array, QConv2d
 from codegen_c.targets.helium.kernels.helium import LANES, PRODUCT_INCLUDES, Rescale, flip
@@ -195,7 +194,7 @@ def _pixel(operator: QConv2d, groups: list[list[int]]) -> str:
             lines.append(f"TVM_EXT_{function}_I8X16(even, odd, {place}, {weight});")
             position += 1
         lines.append("tvm_ext_helium_widen(sums, even, odd);")
-    lines.append("tvm_ext_helium_end_sums(&$_layer, &y[k], sums, factors, count);")
+    lines.append("tvm_ext_helium_end_sums(&$_layer, y, k, sums, factors, count);")
     between = [f"weights += {position * VECTOR};", f"factors += {3 * VECTOR};"]
     last = num_channels - VECTOR
     if last > 0 and num_channels % VECTOR:
@@ -243,5 +242,5 @@ KERNEL = Kernel(
     name="qdepthwise_helium",
     operator=QConv2d,
     implement=implement,
-    constraints=(is_depthwise, few_taps, gives_elements, *qconv2d.CONSTRAINTS, sums_leave_room),
+    constraints=(is_depthwise, few_taps, *qconv2d.CONSTRAINTS, sums_leave_room),
 )

@@ -151,6 +151,14 @@ static inline void tvm_ext_i32x4_store_some(int32_t *target, tvm_ext_i32x4 a, in
     vstrwq_p_s32(target, a, vctp32q((uint32_t)count));
 }
 
+/* Lane 0 of all four, then lane 1 of all, and so on. */
+static inline void tvm_ext_i32x4_store_in_turn(int32_t *target, tvm_ext_i32x4 a, tvm_ext_i32x4 b, tvm_ext_i32x4 c,
+                                               tvm_ext_i32x4 d)
+{
+    const int32x4x4_t all = {{a, b, c, d}};
+    vst4q_s32(target, all);
+}
+
 /* Up to four bytes, widened; zeros behind them. */
 static inline tvm_ext_i32x4 tvm_ext_i32x4_load_i8(const int8_t *source, int32_t count)
 {

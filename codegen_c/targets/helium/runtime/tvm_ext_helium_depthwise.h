@@ -8,6 +8,7 @@
 
 #include "tvm_ext_helium_patch.h"
 #include "tvm_ext_helium_rescale.h"
+#include "tvm_ext_kernels.h"
 #include "tvm_ext_layer.h"
 
 #define TVM_EXT_HELIUM_LANES 16
@@ -63,10 +64,29 @@ TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_part(const tvm_ext_helium_rescale *r
     return tvm_ext_helium_rescaled(rescale, sum, multiplier, shift);
 }
 
-/* Turns the sums into elements: 16, or the first `count`. */
-TVM_EXT_INLINE void tvm_ext_helium_end_sums(const tvm_ext_helium_depthwise_layer *layer, uint8_t *y,
+/* Stores the sums, 16 or the first `count`, as they are. */
+TVM_EXT_INLINE void tvm_ext_helium_store_sums(int32_t *y, const tvm_ext_i32x4 sums[4], int32_t count)
+{
+    if (count == TVM_EXT_HELIUM_LANES) {
+        tvm_ext_i32x4_store_in_turn(y, sums[0], sums[2], sums[1], sums[3]);
+        return;
+    }
+    int32_t ordered[TVM_EXT_HELIUM_LANES];
+    tvm_ext_i32x4_store_in_turn(ordered, sums[0], sums[2], sums[1], sums[3]);
+    (void)memcpy(y, ordered, sizeof(int32_t) * (uint32_t)count);
+}
+
+/* Turns the sums into elements from element k on: 16, or the first `count`. Or stores the sums. */
+TVM_EXT_INLINE void tvm_ext_helium_end_sums(const tvm_ext_helium_depthwise_layer *layer, uint8_t *pixel, int32_t k,
                                             tvm_ext_i32x4 sums[4], const int32_t *factors, int32_t count)
 {
+    uint8_t *const y = &pixel[k];
+    if (layer->output.holds_sums) {
+        const int32_t lanes = TVM_EXT_MIN(layer->output.channels, TVM_EXT_HELIUM_LANES);
+        const int32_t stored = layer->pixels > 1 ? TVM_EXT_MIN(count, TVM_EXT_HELIUM_LANES) : lanes;
+        tvm_ext_helium_store_sums(&((int32_t *)(void *)pixel)[k], sums, stored);
+        return;
+    }
     sums[0] = tvm_ext_helium_part(&layer->rescale, sums[0], factors, 0);
     sums[1] = tvm_ext_helium_part(&layer->rescale, sums[1], factors, 1);
     sums[2] = tvm_ext_helium_part(&layer->rescale, sums[2], factors, 2);
@@ -112,9 +132,9 @@ TVM_EXT_INLINE void tvm_ext_helium_depthwise(const tvm_ext_helium_depthwise_laye
             const int32_t top = (h * window->row_stride) - window->top;
             const bool is_whole =
                 is_in_place && (!layer->has_copies || tvm_ext_helium_has_all_rows(source, window, top));
-            uint8_t *const row = &((uint8_t *)output)[tvm_ext_row(made, n, h)];
+            uint8_t *const row = (uint8_t *)tvm_ext_target(made, output, tvm_ext_row(made, n, h));
             for (int32_t w = 0; w < made->columns; w += pixels) {
-                uint8_t *const y = &row[w * made->pitch];
+                uint8_t *const y = (uint8_t *)tvm_ext_target(made, row, w * made->pitch);
                 if (!layer->has_copies ||
                     (is_whole && w >= layer->in_place_begin && w + pixels <= layer->in_place_end)) {
                     const int32_t left = (w * window->column_stride) - window->left;

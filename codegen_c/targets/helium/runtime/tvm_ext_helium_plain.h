@@ -165,6 +165,17 @@ static inline void tvm_ext_i32x4_store_some(int32_t *target, tvm_ext_i32x4 a, in
     }
 }
 
+static inline void tvm_ext_i32x4_store_in_turn(int32_t *target, tvm_ext_i32x4 a, tvm_ext_i32x4 b, tvm_ext_i32x4 c,
+                                               tvm_ext_i32x4 d)
+{
+    for (int32_t i = 0; i < 4; ++i) {
+        target[4 * i] = a.lane[i];
+        target[(4 * i) + 1] = b.lane[i];
+        target[(4 * i) + 2] = c.lane[i];
+        target[(4 * i) + 3] = d.lane[i];
+    }
+}
+
 static inline tvm_ext_i32x4 tvm_ext_i32x4_load_i8(const int8_t *source, int32_t count)
 {
     TVM_EXT_EACH(tvm_ext_i32x4, 4, i < count ? source[i] : 0);

@@ -9,6 +9,7 @@ import numpy as np
 from tvm import relax
 
 from relay_passes.dataflow import array_of, constant, static_shape
+from tvm_ext.core.decisions.decision import Decision
 
 _ELEMENT_WISE = frozenset(
     "add subtract multiply divide power maximum minimum greater greater_equal less less_equal equal not_equal".split()
@@ -35,9 +36,10 @@ class Emitter:
 
         return emitted
 
-    def te(self, compute: Callable[..., Any], *operands: Any, name: str) -> relax.Expr:
-        """A loop nest of our own, written in TVM's tensor expressions."""
-        return self._bb.normalize(self._bb.call_te(compute, *operands, primfunc_name_hint=name))
+    def te(self, compute: Callable[..., Any], *operands: Any, name: str, says: Decision | None = None) -> relax.Expr:
+        """A loop nest of our own, written in TVM's tensor expressions. says: what its function carries."""
+        attrs = says.attributes() if says else None
+        return self._bb.normalize(self._bb.call_te(compute, *operands, primfunc_name_hint=name, primfunc_attrs=attrs))
 
     def slice(self, x: relax.Expr, axis: int, begin: int, end: int, step: int = 1) -> relax.Expr:
         """Elements [begin, end) along one axis; x itself where that is all of it. A step of -1 reverses."""

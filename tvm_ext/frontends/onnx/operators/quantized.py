@@ -15,6 +15,8 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter, get_type
 
 from relay_passes.dataflow import array_of, constant, static_shape
+from relay_passes.range_quantize import extreme, onnx_scale, onnx_zero_point
+from tvm_ext.core.decisions.composites import RangePart
 from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, number
 from tvm_ext.frontends.onnx.operators.windows import windows
 from tvm_ext.frontends.refusals import Refused
@@ -192,36 +194,21 @@ class DynamicQuantizeLinear(OnnxOpConverter):
     @classmethod
     def _impl_v11(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
         emit, x = Emitter(bb), inputs[0]
-        high, low = (emit.te(partial(_widened, is_max=is_max), x, name="range") for is_max in (True, False))
-        scale = emit.te(_range_scale, high, low, name="scale")
-        zero_point = emit.te(_range_zero_point, low, scale, name="zero_point")
+        high, low = (
+            emit.te(partial(extreme, is_max=part == "high"), x, name="range", says=RangePart(part=part))
+            for part in ("high", "low")
+        )
+        scale = emit.te(_range_scale, high, low, name="scale", says=RangePart(part="scale"))
+        zero_point = emit.te(_range_zero_point, low, scale, name="zero_point", says=RangePart(part="zero_point"))
         return relax.Tuple([emit.quantize(x, scale, zero_point, axis=0, out_dtype="uint8"), scale, zero_point])
 
 
-def _widened(x: te.Tensor, *, is_max: bool) -> te.Tensor:
-    """The largest or smallest element, or 0 where that lies beyond; NaN is passed over."""
-    combine = tirx.max if is_max else tirx.min
-    reducer = te.comm_reducer(lambda a, b: combine(a, b), lambda dtype: tirx.const(0, dtype), name="widened")
-    axes = [te.reduce_axis((0, extent), "k") for extent in x.shape]
-    if not axes:
-        return te.compute((), lambda: combine(tirx.const(0, x.dtype), x()), "range")
-    return te.compute((), lambda: reducer(x(*axes), axis=axes), "range")
-
-
 def _range_scale(high: te.Tensor, low: te.Tensor) -> te.Tensor:
-    one, most = tirx.const(1, high.dtype), tirx.const(255, high.dtype)
-    return te.compute((), lambda: tirx.Select(high() == low(), one, (high() - low()) / most), "scale")
+    return te.compute((), lambda: onnx_scale(low(), high()), "scale")
 
 
 def _range_zero_point(low: te.Tensor, scale: te.Tensor) -> te.Tensor:
-    """An infinite range has none: there it is 255, as in onnxruntime."""
-    none, most = tirx.const(0, low.dtype), tirx.const(255, low.dtype)
-
-    def element() -> tirx.Expr:
-        place = (none - low()) / scale()
-        return tirx.Cast("uint8", tirx.round(tirx.max(tirx.Select(place < most, place, most), none)))
-
-    return te.compute((), element, "zero_point")
+    return te.compute((), lambda: tirx.Cast("uint8", onnx_zero_point(low(), scale())), "zero_point")
 
 
 def _repeated(emit: Emitter, x: relax.Expr, like: relax.Expr, axis: int, block: int) -> relax.Expr:

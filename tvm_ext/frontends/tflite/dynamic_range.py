@@ -1,0 +1,56 @@
+"""Layers of float activations and int8 weights: activations quantized at run time, as LiteRT's own kernels do it.
+
+Dynamic range quantization; LiteRT calls such layers hybrid. XNNPACK, which it hands layers to by default, finds scales
+of its own (qd8); the kernels meant here are those of `BUILTIN_REF` and of `BUILTIN_WITHOUT_DEFAULT_DELEGATES`.
+"""
+
+from __future__ import annotations
+
+import tflite
+from tvm import relax
+
+from relay_passes.dataflow import static_shape
+from relay_passes.range_quantize import range_quantize
+from tvm_ext.frontends.tflite.check_scales import Scales
+from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode
+
+LAYERS = frozenset("CONV_2D DEPTHWISE_CONV_2D FULLY_CONNECTED".split())
+_REASON = "its weights are integers, its activations float (dynamic-range quantization)"
+_WAY_OUT = "quantize both, or none"
+
+
+def refusal_of_weights(file: TfliteFile, node: TfliteNode) -> str | None:
+    """Reason to refuse a float operator with integer constants; None for those that are layers here."""
+    given = [file.tensors[index] for index in node.inputs if index >= 0]
+    if node.operator == "DEQUANTIZE" or not given or given[0].dtype != "float32":
+        return None
+    scaled = [tensor for tensor in given[1:] if tensor.data is not None and tensor.scales is not None]
+    if not scaled:
+        is_block = node.operator in LAYERS and len(given) > 1 and given[1].dtype in ("int8", "uint8")
+        if is_block and given[1].data is not None:
+            return "its weights are integers with a scale for each block of them; quantize by tensor or channel"
+        return f"{_REASON} and no constants; {_WAY_OUT}" if is_block else None
+    weights = scaled[0]
+    if node.operator not in LAYERS or scaled != [given[1]]:
+        return f"{_REASON}, which is for {', '.join(sorted(LAYERS))} with float biases; {_WAY_OUT}"
+    assert weights.scales is not None, "chosen by them"
+    if weights.dtype != "int8" or weights.scales.zero_point.any():
+        return f"{_REASON}, and are not int8 around zero; {_WAY_OUT}"
+    return None
+
+
+def of_convolution(x: relax.Expr, weights: Scales | None, groups: int) -> relax.Expr:
+    """Activations of CONV_2D: with a zero point where channels differ in their scales, or come in groups."""
+    by_channel = weights is not None and (weights.scale != weights.scale[0]).any()
+    return range_quantize(x, "tflite_asymmetric" if by_channel or groups > 1 else "tflite_symmetric", 1)
+
+
+def of_depthwise(x: relax.Expr) -> relax.Expr:
+    """Activations of DEPTHWISE_CONV_2D."""
+    return range_quantize(x, "tflite_asymmetric", 1)
+
+
+def of_rows(x: relax.Expr, options: tflite.FullyConnectedOptions) -> relax.Expr:
+    """Activations of FULLY_CONNECTED, rows of which are quantized each for itself."""
+    meaning = "tflite_asymmetric" if options.AsymmetricQuantizeInputs() else "tflite_symmetric"
+    return range_quantize(x, meaning, len(static_shape(x)) - 1)
