@@ -14,6 +14,7 @@ from codegen_c.targets.helium.kernels import (
     qdepthwise_helium,
     qdepthwise_taps_helium,
     qpointwise_helium,
+    qpointwise_kept_helium,
     qpool2d_helium,
 )
 
@@ -70,6 +71,7 @@ def binary(function: str, a: TensorType, b: TensorType, output: TensorType) -> Q
 
 BYTES = tensor(1, 5, 4, 12, scale=0.03, zero_point=130, dtype="uint8")
 POINTWISE = (qpointwise_helium.KERNEL, tensor(1, 5, 5, 32), tensor(1, 5, 5, 8, scale=0.3))
+KEPT = qpointwise_kept_helium.KERNEL
 TAPS = qdepthwise_taps_helium.KERNEL
 STRIDED = Window(kernel=(3, 3), strides=(2, 2), padding=(1, 1, 1, 1))
 WIDE = Window(kernel=(5, 5), padding=(2, 2, 2, 2))
@@ -78,6 +80,8 @@ WIDEST = Window(kernel=(7, 7), padding=(3, 3, 3, 3))
 SAMPLES: dict[str, tuple[Kernel, Operator]] = {
     "pointwise": (POINTWISE[0], conv(*POINTWISE[1:], POINT)),
     "pointwise_bytes": (POINTWISE[0], conv(BYTES, tensor(1, 5, 4, 7, scale=0.3), POINT)),
+    "pointwise_kept": (KEPT, conv(tensor(1, 3, 9, 16), tensor(1, 3, 9, 12, scale=0.3), POINT)),
+    "pointwise_kept_narrow": (KEPT, conv(tensor(1, 3, 7, 8), tensor(1, 3, 7, 10, scale=0.3), POINT)),
     "conv": (qconv2d_helium.KERNEL, conv(tensor(1, 7, 6, 16), tensor(1, 7, 6, 5, scale=0.5), SAME)),
     "conv_deep": (qconv2d_helium.KERNEL, conv(tensor(1, 4, 4, 64), tensor(1, 4, 4, 4, scale=0.5), SAME)),
     "conv_bytes": (qconv2d_helium.KERNEL, conv(BYTES, tensor(1, 5, 4, 4, dtype="uint8", scale=0.5), SAME)),
