@@ -72,6 +72,7 @@ def binary(function: str, a: TensorType, b: TensorType, output: TensorType) -> Q
 BYTES = tensor(1, 5, 4, 12, scale=0.03, zero_point=130, dtype="uint8")
 POINTWISE = (qpointwise_helium.KERNEL, tensor(1, 5, 5, 32), tensor(1, 5, 5, 8, scale=0.3))
 KEPT = qpointwise_kept_helium.KERNEL
+WIDE_BYTES = tensor(1, 5, 7, 12, scale=0.03, zero_point=130, dtype="uint8")
 TAPS = qdepthwise_taps_helium.KERNEL
 STRIDED = Window(kernel=(3, 3), strides=(2, 2), padding=(1, 1, 1, 1))
 WIDE = Window(kernel=(5, 5), padding=(2, 2, 2, 2))
@@ -104,7 +105,7 @@ SAMPLES: dict[str, tuple[Kernel, Operator]] = {
     ),
     "depthwise_narrow": (
         qdepthwise_helium.KERNEL,
-        conv(tensor(1, 6, 7, 8), tensor(1, 6, 7, 8, scale=0.2), SAME, groups=8),
+        conv(tensor(1, 6, 5, 8), tensor(1, 6, 5, 8, scale=0.2), SAME, groups=8),
     ),
     "depthwise_inside": (
         qdepthwise_helium.KERNEL,
@@ -112,14 +113,14 @@ SAMPLES: dict[str, tuple[Kernel, Operator]] = {
     ),
     "taps": (TAPS, conv(tensor(1, 7, 6, 32), tensor(1, 7, 6, 32, scale=0.2), SAME, groups=32)),
     "taps_overlapping": (TAPS, conv(tensor(1, 4, 8, 24), tensor(1, 4, 8, 24, scale=0.2), SAME, groups=24)),
-    "taps_bytes": (TAPS, conv(BYTES, tensor(1, 5, 4, 12, scale=0.2, dtype="uint8"), SAME, groups=12)),
+    "taps_bytes": (TAPS, conv(WIDE_BYTES, tensor(1, 5, 7, 12, scale=0.2, dtype="uint8"), SAME, groups=12)),
     "taps_ties": (
         TAPS,
         conv(tensor(1, 5, 9, 8, scale=0.5), tensor(1, 5, 9, 8, scale=0.25), SAME, groups=8, has_ties=True),
     ),
     "taps_strided": (TAPS, conv(tensor(1, 9, 13, 16), tensor(1, 5, 7, 16, scale=0.2), STRIDED, groups=16)),
     "taps_5x5": (TAPS, conv(tensor(1, 5, 7, 16), tensor(1, 5, 7, 16, scale=0.2), WIDE, groups=16)),
-    "taps_5x5_strided": (TAPS, conv(tensor(1, 9, 9, 20), tensor(1, 5, 5, 20, scale=0.2), WIDE_STRIDED, groups=20)),
+    "taps_5x5_strided": (TAPS, conv(tensor(1, 9, 11, 20), tensor(1, 5, 6, 20, scale=0.2), WIDE_STRIDED, groups=20)),
     "taps_7x7": (TAPS, conv(tensor(1, 5, 44, 16), tensor(1, 5, 44, 16, scale=0.2), WIDEST, groups=16)),
     "conv_inside": (
         qconv2d_helium.KERNEL,

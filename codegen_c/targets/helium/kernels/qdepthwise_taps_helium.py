@@ -17,7 +17,7 @@ from codegen_c.c_text.text import C_TYPES
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.convolution.qdepthwise import is_depthwise
-from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
+from codegen_c.kernels.shared.layer import apart, image, shapes, sliding_window, with_rings
 from codegen_c.kernels.shared.sums import gives_elements
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, spatial
 from codegen_c.operators.kinds import Array, QConv2d
@@ -132,7 +132,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
                 *PARAMETERS, SCRATCH, *ROW_PARAMETERS,
             ),
             body=_body(stored),
-            helpers=shapes(LAYER, _members(operator, stored, blocking)),
+            helpers="\n".join([shapes(LAYER, _members(operator, stored, blocking)), _interleave(operator)]),
             includes=("tvm_ext_helium_taps.h", "tvm_ext_helium_lanes.h", *PRODUCT_INCLUDES),
         ),
         reference=lambda inputs: qconv2d.reference(operator, inputs),
@@ -215,10 +215,17 @@ def _members(operator: QConv2d, stored: StoredRows, blocking: Blocking) -> dict[
     }  # fmt: skip
 
 
+def _interleave(operator: QConv2d) -> str:
+    """Definition of `$_interleave`, a tvm_ext_helium_interleaved."""
+    parameters = ["uint8_t *target", "const uint8_t *const *rows", "const int32_t *steps", "int32_t count"]
+    turned = "true" if flip(operator.inputs[0]) else "false"
+    return apart("$_interleave", parameters, [f"tvm_ext_interleave(target, rows, steps, count, {turned});"])
+
+
 def _body(stored: StoredRows) -> str:
     """The loops of tvm_ext_helium_taps.h."""
     rings, layer = with_rings(LAYER, stored)
-    call = f"tvm_ext_helium_taps({layer}, input, output, weights, factors, scratch, row_begin, row_end);"
+    call = f"tvm_ext_helium_taps({layer}, $_interleave, input, output, weights, factors, scratch, row_begin, row_end);"
     return "\n".join([*rings, call])
 
 

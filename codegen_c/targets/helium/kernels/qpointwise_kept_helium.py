@@ -61,7 +61,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         constants=product.constants(operator.weight, start(operator)),
         scratch_bytes=(copied + 1) * depth + STEP if copied else 0,
         macs=output.num_elements * depth,
-        instructions=rows * (40 + blocks * (18 + pairs * (31 + 2 * (finish.instructions - 2)))),
+        instructions=rows * (40 + blocks * (18 + pairs * (34 + 2 * (finish.instructions - 2)))),
         passes=Passes(constants=max(1.0, rows), input=max(1.0, blocks), scratch=rows * (1 + blocks) if copied else 0.0),
         accumulation="products with c ascending in vectors of 16, then bias",
         spatial=spatial(operator.window, source, output),

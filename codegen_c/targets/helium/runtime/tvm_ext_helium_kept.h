@@ -65,9 +65,9 @@ TVM_EXT_INLINE void tvm_ext_helium_kept_sums(tvm_ext_i32x4 sums[2], const int8_t
 
 #endif
 
-/* Four channels, from channel k on, of `count` pixels, two or more; of an odd number, one is computed twice. */
+/* Four channels, the first of `rest`, of `count` pixels, two or more; of an odd number, one is computed twice. */
 TVM_EXT_INLINE void tvm_ext_helium_kept_run(const tvm_ext_helium_kept_layer *layer, const int8_t *x, uint8_t *y,
-                                            const tvm_ext_helium_weights weights, const int32_t *factors, int32_t k,
+                                            const tvm_ext_helium_weights weights, const int32_t *factors, int32_t rest,
                                             int32_t count)
 {
     const int32_t depth = layer->input.channels;
@@ -81,7 +81,7 @@ TVM_EXT_INLINE void tvm_ext_helium_kept_run(const tvm_ext_helium_kept_layer *lay
         sums[0] = tvm_ext_i32x4_load(factors);
         sums[1] = sums[0];
         tvm_ext_helium_kept_sums(sums, x, depth, weights);
-        tvm_ext_helium_store_block(&layer->product, sums, y, &y[pitch], factors, k, 2);
+        tvm_ext_helium_store_block(&layer->product, sums, y, &y[pitch], factors, rest, 2);
         x += 2 * depth;
         y += 2 * pitch;
     }
@@ -111,12 +111,13 @@ TVM_EXT_INLINE void tvm_ext_helium_kept(const tvm_ext_helium_kept_layer *layer, 
             for (int32_t k = 0; k < layer->product.channels; k += TVM_EXT_HELIUM_BLOCK) {
                 tvm_ext_helium_weights kept;
                 tvm_ext_helium_keep(kept, filter);
+                const int32_t rest = layer->product.channels - k;
                 if (layer->in_place > 0) {
-                    tvm_ext_helium_kept_run(layer, x, y, kept, factor, k, layer->in_place);
+                    tvm_ext_helium_kept_run(layer, x, &y[k * bytes], kept, factor, rest, layer->in_place);
                 }
                 if (others > 0) {
-                    tvm_ext_helium_kept_run(layer, (const int8_t *)scratch, &y[first * made->pitch * bytes], kept,
-                                            factor, k, made->columns - first);
+                    tvm_ext_helium_kept_run(layer, (const int8_t *)scratch, &y[((first * made->pitch) + k) * bytes],
+                                            kept, factor, rest, made->columns - first);
                 }
                 filter += TVM_EXT_HELIUM_BLOCK * TVM_EXT_HELIUM_STEP;
                 factor += TVM_EXT_HELIUM_FACTORS;

@@ -69,7 +69,7 @@ static inline void tvm_ext_i16x8_scatter_even(uint8_t *target, tvm_ext_i32x4 pla
 
 /* `count` times 16 bytes of each of four rows, count > 0: the first bytes of all rows, then the second ones. Row r goes
  * on steps[r] bytes further after 16. The highest bit of each byte is turned over where `turned`. */
-static inline void tvm_ext_interleave(uint8_t *target, const uint8_t *const rows[4], const int32_t steps[4],
+static inline void tvm_ext_interleave(uint8_t *target, const uint8_t *const *rows, const int32_t *steps,
                                       int32_t count, bool turned)
 {
     const uint8_t *r0 = rows[0], *r1 = rows[1], *r2 = rows[2], *r3 = rows[3];
@@ -189,7 +189,7 @@ static inline void tvm_ext_i16x8_scatter_even(uint8_t *target, tvm_ext_i32x4 pla
     }
 }
 
-static inline void tvm_ext_interleave(uint8_t *target, const uint8_t *const rows[4], const int32_t steps[4],
+static inline void tvm_ext_interleave(uint8_t *target, const uint8_t *const *rows, const int32_t *steps,
                                       int32_t count, bool turned)
 {
     for (int32_t i = 0; i < count * 16; ++i) {

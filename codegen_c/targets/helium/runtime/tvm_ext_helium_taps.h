@@ -37,6 +37,11 @@ typedef struct {
     tvm_ext_i16x8 places; /* of two rows of four columns, behind a column of `row` */
 } tvm_ext_helium_strip;
 
+/* Copies 16 bytes of four rows `count` times (tvm_ext_interleave). A function by itself, with registers of its own;
+ * compilers call it directly. */
+typedef void tvm_ext_helium_interleaved(uint8_t *target, const uint8_t *const *rows, const int32_t *steps,
+                                        int32_t count);
+
 TVM_EXT_INLINE int32_t tvm_ext_taps_column_bytes(const tvm_ext_helium_taps_layer *layer)
 {
     return layer->group * 4;
@@ -55,7 +60,8 @@ TVM_EXT_INLINE int32_t tvm_ext_taps_table_bytes(const tvm_ext_helium_taps_layer 
 
 /* Rows [first, first + 4) of a strip's windows, from input column `left` on, channels from `channel` on. padding: 16
  * bytes of the zero point, read where no row is. */
-TVM_EXT_INLINE void tvm_ext_taps_copy_plane(const tvm_ext_helium_taps_layer *layer, const tvm_ext_helium_strip *strip,
+TVM_EXT_INLINE void tvm_ext_taps_copy_plane(const tvm_ext_helium_taps_layer *layer,
+                                            tvm_ext_helium_interleaved *interleave, const tvm_ext_helium_strip *strip,
                                             uint8_t *plane, const uint8_t *padding, int32_t first, int32_t left,
                                             int32_t channel)
 {
@@ -88,13 +94,13 @@ TVM_EXT_INLINE void tvm_ext_taps_copy_plane(const tvm_ext_helium_taps_layer *lay
         tvm_ext_fill_i8((int8_t *)&plane[end * column_bytes], (int8_t)zero_point,
                         (layer->copy_columns - end) * column_bytes);
     }
-    tvm_ext_interleave(target, rows, steps, count / TVM_EXT_TAPS_VECTOR, input->is_unsigned);
+    interleave(target, rows, steps, count / TVM_EXT_TAPS_VECTOR);
     if (is_run && count % TVM_EXT_TAPS_VECTOR > 0) {
         const int32_t last = count - TVM_EXT_TAPS_VECTOR;
         for (int32_t r = 0; r < 4; ++r) {
             rows[r] += steps[r] > 0 ? last : 0;
         }
-        tvm_ext_interleave(&target[last * 4], rows, steps, 1, input->is_unsigned);
+        interleave(&target[last * 4], rows, steps, 1);
     }
 }
 
@@ -150,8 +156,8 @@ TVM_EXT_INLINE void tvm_ext_taps_channel(const tvm_ext_helium_taps_layer *layer,
 }
 
 /* All channels of one strip. */
-TVM_EXT_INLINE void tvm_ext_taps_strip(const tvm_ext_helium_taps_layer *layer, const tvm_ext_helium_strip *strip,
-                                       const int8_t *restrict weights, const int32_t *restrict factors,
+TVM_EXT_INLINE void tvm_ext_taps_strip(const tvm_ext_helium_taps_layer *layer, tvm_ext_helium_interleaved *interleave,
+                                       const tvm_ext_helium_strip *strip, const int8_t *restrict weights, const int32_t *restrict factors,
                                        uint8_t *scratch)
 {
     const tvm_ext_window *const window = &layer->window;
@@ -179,7 +185,7 @@ TVM_EXT_INLINE void tvm_ext_taps_strip(const tvm_ext_helium_taps_layer *layer, c
             const int32_t channel = next + layer->group <= channels ? next : channels - layer->group;
             const int32_t end = channel + layer->group;
             for (int32_t p = 0; p < layer->planes; ++p) {
-                tvm_ext_taps_copy_plane(layer, strip, &copy[p * plane_bytes], scratch, p * 4, left, channel);
+                tvm_ext_taps_copy_plane(layer, interleave, strip, &copy[p * plane_bytes], scratch, p * 4, left, channel);
             }
             for (int32_t c = next; c < end; ++c) {
                 const int32_t place = ((c - channel) * 4) - (window->column_stride * column_bytes);
@@ -192,9 +198,10 @@ TVM_EXT_INLINE void tvm_ext_taps_strip(const tvm_ext_helium_taps_layer *layer, c
 }
 
 /* Output rows [row_begin, row_end) of all images. */
-TVM_EXT_INLINE void tvm_ext_helium_taps(const tvm_ext_helium_taps_layer *layer, const void *input, void *output,
-                                        const int8_t *restrict weights, const int32_t *restrict factors, void *scratch,
-                                        int32_t row_begin, int32_t row_end)
+TVM_EXT_INLINE void tvm_ext_helium_taps(const tvm_ext_helium_taps_layer *layer, tvm_ext_helium_interleaved *interleave,
+                                        const void *input, void *output, const int8_t *restrict weights,
+                                        const int32_t *restrict factors, void *scratch, int32_t row_begin,
+                                        int32_t row_end)
 {
     const tvm_ext_image *const source = &layer->input;
     const tvm_ext_image *const made = &layer->output;
@@ -212,7 +219,7 @@ TVM_EXT_INLINE void tvm_ext_helium_taps(const tvm_ext_helium_taps_layer *layer, 
             strip.top = (h * layer->window.row_stride) - layer->window.top;
             strip.count = count;
             strip.places = tvm_ext_i16x8_places(first - least, second - least, made->pitch);
-            tvm_ext_taps_strip(layer, &strip, weights, factors, (uint8_t *)scratch);
+            tvm_ext_taps_strip(layer, interleave, &strip, weights, factors, (uint8_t *)scratch);
         }
     }
 }
