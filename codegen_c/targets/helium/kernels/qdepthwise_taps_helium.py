@@ -57,11 +57,11 @@ class Blocking:
         known = cls(rows=rows, planes=planes, vectors=vectors, group=group, tile_columns=0, copy_columns=0)
         columns = operator.output.shape[2]
         tiles = [t for t in range(COLUMNS, columns, COLUMNS) if columns % t == 0 or columns % t >= COLUMNS]
-        for tile in (columns, *reversed(tiles)):
-            found = replace(known, tile_columns=tile, copy_columns=known._copied(operator, tile))
-            if found.scratch_bytes <= MOST_SCRATCH_BYTES.get(planes, 0):
-                break
-        return found
+        ways = [
+            replace(known, tile_columns=t, copy_columns=known._copied(operator, t)) for t in (columns, *tiles[::-1])
+        ]
+        most = MOST_SCRATCH_BYTES.get(planes, 0)
+        return next((way for way in ways if way.scratch_bytes <= most), ways[-1])
 
     def _copied(self, operator: QConv2d, tile: int) -> int:
         window = operator.window

@@ -93,8 +93,8 @@ TVM_EXT_INLINE const int8_t *tvm_ext_helium_add_row(const tvm_ext_helium_product
 /* Turns the sums of a block of channels into elements of one row or two, or stores them. rest: channels from the
  * block's first one on. */
 TVM_EXT_INLINE void tvm_ext_helium_store_block(const tvm_ext_helium_product *product, const tvm_ext_i32x4 *sums,
-                                               uint8_t *y0, uint8_t *y1, const int32_t *factors,
-                                               int32_t rest, int32_t rows)
+                                               uint8_t *y0, uint8_t *y1, const int32_t *factors, int32_t rest,
+                                               int32_t rows)
 {
     const bool is_whole = product->channels % TVM_EXT_HELIUM_BLOCK == 0;
     const int32_t count = is_whole ? TVM_EXT_HELIUM_BLOCK : rest;

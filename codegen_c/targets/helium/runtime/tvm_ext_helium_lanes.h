@@ -69,8 +69,8 @@ static inline void tvm_ext_i16x8_scatter_even(uint8_t *target, tvm_ext_i32x4 pla
 
 /* `count` times 16 bytes of each of four rows, count > 0: the first bytes of all rows, then the second ones. Row r goes
  * on steps[r] bytes further after 16. The highest bit of each byte is turned over where `turned`. */
-static inline void tvm_ext_interleave(uint8_t *target, const uint8_t *const *rows, const int32_t *steps,
-                                      int32_t count, bool turned)
+static inline void tvm_ext_interleave(uint8_t *target, const uint8_t *const *rows, const int32_t *steps, int32_t count,
+                                      bool turned)
 {
     const uint8_t *r0 = rows[0], *r1 = rows[1], *r2 = rows[2], *r3 = rows[3];
     const int32_t s0 = steps[0], s1 = steps[1], s2 = steps[2], s3 = steps[3];
@@ -122,18 +122,19 @@ TVM_EXT_INLINE tvm_ext_words tvm_ext_lanes_sums(tvm_ext_i32x4 sums[2], tvm_ext_w
                          : [w0] "w"(w[0]), [w1] "w"(w[1]), [step] "i"(step)
                          : "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "memory");
     } else if (rows == 1) {
-        __asm__ volatile(TVM_EXT_LANES_WEIGHTS_1 TVM_EXT_LANES_1("vmladav.s8", "step") ".rept %c[more]\n\t"
-                         TVM_EXT_LANES_WEIGHTS_1 TVM_EXT_LANES_1("vmladava.s8", "next") ".endr\n\t" TVM_EXT_LANES_SUMS_1
-                         : [x0] "=&w"(x0), [x1] "=&w"(x1), [at] "+w"(at), [w] "+r"(table), [w0] "=&w"(w0)
-                         : [step] "i"(step), [next] "i"(next), [more] "i"(vectors - 1)
-                         : "r0", "r2", "r4", "r6", "memory");
+        __asm__ volatile(
+            TVM_EXT_LANES_WEIGHTS_1 TVM_EXT_LANES_1("vmladav.s8", "step") ".rept %c[more]\n\t" TVM_EXT_LANES_WEIGHTS_1
+                TVM_EXT_LANES_1("vmladava.s8", "next") ".endr\n\t" TVM_EXT_LANES_SUMS_1
+            : [x0] "=&w"(x0), [x1] "=&w"(x1), [at] "+w"(at), [w] "+r"(table), [w0] "=&w"(w0)
+            : [step] "i"(step), [next] "i"(next), [more] "i"(vectors - 1)
+            : "r0", "r2", "r4", "r6", "memory");
     } else {
-        __asm__ volatile(TVM_EXT_LANES_WEIGHTS_2 TVM_EXT_LANES_2("vmladav.s8", "step") ".rept %c[more]\n\t"
-                         TVM_EXT_LANES_WEIGHTS_2 TVM_EXT_LANES_2("vmladava.s8", "next") ".endr\n\t" TVM_EXT_LANES_SUMS_2
-                         : [x0] "=&w"(x0), [x1] "=&w"(x1), [at] "+w"(at), [w] "+r"(table), [w0] "=&w"(w0),
-                           [w1] "=&w"(w1)
-                         : [step] "i"(step), [next] "i"(next), [more] "i"(vectors - 1)
-                         : "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "memory");
+        __asm__ volatile(
+            TVM_EXT_LANES_WEIGHTS_2 TVM_EXT_LANES_2("vmladav.s8", "step") ".rept %c[more]\n\t" TVM_EXT_LANES_WEIGHTS_2
+                TVM_EXT_LANES_2("vmladava.s8", "next") ".endr\n\t" TVM_EXT_LANES_SUMS_2
+            : [x0] "=&w"(x0), [x1] "=&w"(x1), [at] "+w"(at), [w] "+r"(table), [w0] "=&w"(w0), [w1] "=&w"(w1)
+            : [step] "i"(step), [next] "i"(next), [more] "i"(vectors - 1)
+            : "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "memory");
     }
     sums[0] = vreinterpretq_s32_s8(x0);
     sums[1] = vreinterpretq_s32_s8(x1);
@@ -189,8 +190,8 @@ static inline void tvm_ext_i16x8_scatter_even(uint8_t *target, tvm_ext_i32x4 pla
     }
 }
 
-static inline void tvm_ext_interleave(uint8_t *target, const uint8_t *const *rows, const int32_t *steps,
-                                      int32_t count, bool turned)
+static inline void tvm_ext_interleave(uint8_t *target, const uint8_t *const *rows, const int32_t *steps, int32_t count,
+                                      bool turned)
 {
     for (int32_t i = 0; i < count * 16; ++i) {
         for (int32_t r = 0; r < 4; ++r) {
@@ -211,7 +212,7 @@ TVM_EXT_INLINE tvm_ext_words tvm_ext_lanes_sums(tvm_ext_i32x4 sums[2], tvm_ext_w
         for (int32_t r = 0; r < rows; ++r) {
             for (int32_t k = 0; k < 16; ++k) {
                 const int8_t weight = vectors == 1 ? w[r].lane[k] : table[(((i / 4 * rows) + r) * 16) + k];
-                sums[r].lane[i % 4] += (int8_t)at.first[at.place[k / 4] + (k % 4)] * weight;
+                sums[r].lane[i % 4] += ((at.first[at.place[k / 4] + (k % 4)] ^ 128) - 128) * weight;
             }
         }
     }

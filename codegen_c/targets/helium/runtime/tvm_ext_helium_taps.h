@@ -3,7 +3,8 @@
  *
  * Input rows of one or two output rows are copied, four by four: the four bytes of an element's column are one word.
  * Words of a plane (four rows) lie in the order of the image, column after column of `group` channels. A window is then
- * a few words, and a sum takes one instruction for every 16 of their bytes; padding is filled in with the zero point. */
+ * a few words, and a sum takes one instruction for every 16 of their bytes; padding is filled in with the zero point.
+ */
 #ifndef TVM_EXT_HELIUM_TAPS_H
 #define TVM_EXT_HELIUM_TAPS_H
 
@@ -127,9 +128,10 @@ TVM_EXT_INLINE void tvm_ext_taps_channel(const tvm_ext_helium_taps_layer *layer,
     }
     for (;;) {
         tvm_ext_i32x4 sums[2];
-        words = tvm_ext_lanes_sums(sums, words, kept, table, layer->vectors, layer->rows, step,
-                                   vector_bytes - (3 * step));
-        sums[0] = tvm_ext_helium_rescaled_alike(&layer->rescale, tvm_ext_i32x4_add_n(sums[0], start), multiplier, shift);
+        words =
+            tvm_ext_lanes_sums(sums, words, kept, table, layer->vectors, layer->rows, step, vector_bytes - (3 * step));
+        sums[0] =
+            tvm_ext_helium_rescaled_alike(&layer->rescale, tvm_ext_i32x4_add_n(sums[0], start), multiplier, shift);
         if (layer->rows > 1) {
             sums[1] =
                 tvm_ext_helium_rescaled_alike(&layer->rescale, tvm_ext_i32x4_add_n(sums[1], start), multiplier, shift);
@@ -157,8 +159,8 @@ TVM_EXT_INLINE void tvm_ext_taps_channel(const tvm_ext_helium_taps_layer *layer,
 
 /* All channels of one strip. */
 TVM_EXT_INLINE void tvm_ext_taps_strip(const tvm_ext_helium_taps_layer *layer, tvm_ext_helium_interleaved *interleave,
-                                       const tvm_ext_helium_strip *strip, const int8_t *restrict weights, const int32_t *restrict factors,
-                                       uint8_t *scratch)
+                                       const tvm_ext_helium_strip *strip, const int8_t *restrict weights,
+                                       const int32_t *restrict factors, uint8_t *scratch)
 {
     const tvm_ext_window *const window = &layer->window;
     const int32_t channels = layer->input.channels;
@@ -184,12 +186,14 @@ TVM_EXT_INLINE void tvm_ext_taps_strip(const tvm_ext_helium_taps_layer *layer, t
             /* No load reaches beyond a pixel: the last 16 channels are copied whole. */
             const int32_t channel = next + layer->group <= channels ? next : channels - layer->group;
             const int32_t end = channel + layer->group;
+            uint8_t *const y = strip->row;
             for (int32_t p = 0; p < layer->planes; ++p) {
-                tvm_ext_taps_copy_plane(layer, interleave, strip, &copy[p * plane_bytes], scratch, p * 4, left, channel);
+                tvm_ext_taps_copy_plane(layer, interleave, strip, &copy[p * plane_bytes], scratch, p * 4, left,
+                                        channel);
             }
             for (int32_t c = next; c < end; ++c) {
                 const int32_t place = ((c - channel) * 4) - (window->column_stride * column_bytes);
-                tvm_ext_taps_channel(layer, strip, &strip->row[(w * layer->output.pitch) + c],
+                tvm_ext_taps_channel(layer, strip, &y[(w * layer->output.pitch) + c],
                                      tvm_ext_words_at(copy, place, lane), &all[c * (taps + 1)], lanes, table,
                                      &factors[3 * c], columns);
             }
