@@ -38,7 +38,7 @@ LAYER = "tvm_ext_helium_taps_layer"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Blocking:
+class LaneBlocking:
     """Sizes of tvm_ext_helium_taps_layer; copy_columns: input columns of a tile, idle lanes included."""
 
     rows: int
@@ -49,7 +49,7 @@ class Blocking:
     copy_columns: int
 
     @classmethod
-    def of(cls, operator: QConv2d, rows: int) -> Blocking:
+    def of(cls, operator: QConv2d, rows: int) -> LaneBlocking:
         """The blocking of so many output rows at once."""
         window, group = operator.window, min(operator.inputs[0].shape[3], VECTOR)
         planes = -(-_window_rows(operator, rows) // WORD)
@@ -96,7 +96,7 @@ def many_columns(operator: QConv2d, target: Target) -> bool:
 
 def near_columns(operator: QConv2d, target: Target) -> bool:
     """strides and dilations must be small, as addresses move on by at most 508 bytes; channels below 16384"""
-    window, one = operator.window, Blocking.of(operator, 1)
+    window, one = operator.window, LaneBlocking.of(operator, 1)
     column_bytes = one.group * WORD
     moves = (window.strides[1], WORD // one.planes * window.dilation[1] - 3 * window.strides[1])
     return max(map(abs, moves)) * column_bytes <= MOST_MOVE and COLUMNS * operator.output.shape[3] < MOST_PLACE
@@ -108,7 +108,7 @@ def long_runs(operator: QConv2d, target: Target) -> bool:
     if channels >= VECTOR:
         return True
     for rows in (1, 2):
-        blocking = Blocking.of(operator, rows)
+        blocking = LaneBlocking.of(operator, rows)
         for w in range(0, operator.output.shape[2], blocking.tile_columns):
             left = w * window.strides[1] - window.padding[1]
             if (min(columns, left + blocking.copy_columns) - max(left, 0)) * channels < VECTOR:
@@ -118,7 +118,7 @@ def long_runs(operator: QConv2d, target: Target) -> bool:
 
 def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
     source, output = operator.inputs[0], operator.output
-    finish, blocking = rescale(operator), Blocking.of(operator, rows_at_once(operator, stored))
+    finish, blocking = rescale(operator), LaneBlocking.of(operator, rows_at_once(operator, target, stored))
     access = spatial(operator.window, source, output)
     strips = output.shape[0] * -(-output.shape[1] // blocking.rows)
     tiles = -(-output.shape[2] // blocking.tile_columns)
@@ -156,17 +156,24 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
     )  # fmt: skip
 
 
-def rows_at_once(operator: QConv2d, stored: StoredRows) -> int:
-    """Two output rows where both windows take as many planes as one and the rows lie near, otherwise one."""
+def rows_at_once(operator: QConv2d, target: Target, stored: StoredRows) -> int:
+    """Two output rows where both windows take as many planes as one, rows lie near and memory is not short, else one.
+
+    Of two, the first one's input is still read while the second is written, so less of a dying input is free.
+    """
     output, window = operator.output, operator.window
     pitch = stored.pitch or output.shape[3]
     kept = 2 if stored.output is None else stored.output.stored
     near = kept * output.shape[2] * pitch < MOST_PLACE
-    both = window.dilation[0] == 1 and -(-_window_rows(operator, 2) // WORD) == -(-window.kernel[0] // WORD)
+    both = (
+        not target.least_scratch
+        and window.dilation[0] == 1
+        and -(-_window_rows(operator, 2) // WORD) == -(-window.kernel[0] // WORD)
+    )
     return 2 if near and both and output.shape[1] > 1 and stored.at_once != 1 else 1
 
 
-def pack(operator: QConv2d, blocking: Blocking) -> Array:
+def pack(operator: QConv2d, blocking: LaneBlocking) -> Array:
     """int8: for each number of rows which tap of a channel, or the zero behind them, is in which lane of its vectors
     (the last table for one row), then the taps of each channel and a zero."""
     channels, (rows, columns) = operator.weight.shape[0], operator.window.kernel
@@ -177,7 +184,7 @@ def pack(operator: QConv2d, blocking: Blocking) -> Array:
     return np.concatenate([*(table.astype(np.uint8).view(np.int8) for table in tables), taps.ravel()])
 
 
-def _places(operator: QConv2d, blocking: Blocking, tops: tuple[int, ...]) -> Array:
+def _places(operator: QConv2d, blocking: LaneBlocking, tops: tuple[int, ...]) -> Array:
     """int[vectors * rows * 16]: place of the tap in each lane, of windows that begin `tops` rows lower."""
     rows, columns = operator.window.kernel
     shape = (blocking.vectors, len(tops), WORD, WORD)
@@ -188,7 +195,7 @@ def _places(operator: QConv2d, blocking: Blocking, tops: tuple[int, ...]) -> Arr
     return np.where(inside, row * columns + column, rows * columns).ravel()
 
 
-def _instructions(operator: QConv2d, blocking: Blocking, strips: int, tiles: int, finish: int) -> int:
+def _instructions(operator: QConv2d, blocking: LaneBlocking, strips: int, tiles: int, finish: int) -> int:
     """Modelled: copies, then what begins a channel, then its blocks of four columns."""
     channels, columns = operator.output.shape[3], operator.output.shape[2]
     chunks = (
@@ -204,7 +211,7 @@ def _instructions(operator: QConv2d, blocking: Blocking, strips: int, tiles: int
     return 60 + strips * (60 + tiles * (copy + channels * begin) + channels * blocks * block)
 
 
-def _members(operator: QConv2d, stored: StoredRows, blocking: Blocking) -> dict[str, Value]:
+def _members(operator: QConv2d, stored: StoredRows, blocking: LaneBlocking) -> dict[str, Value]:
     return {
         "input": image(operator.inputs[0]),
         "output": image(operator.output, pitch=stored.pitch),
