@@ -97,7 +97,7 @@ TVM_EXT_INLINE void tvm_ext_helium_kept(const tvm_ext_helium_kept_layer *layer, 
     const int32_t depth = source->channels;
     const int32_t bytes = tvm_ext_helium_output_bytes(&layer->product);
     const int32_t others = made->columns - layer->in_place;
-    /* Of one pixel, the one before it, too. */
+    /* One pixel alone is copied with the one before it. */
     const int32_t first = others == 1 ? layer->in_place - 1 : layer->in_place;
     for (int32_t n = 0; n < made->images; ++n) {
         for (int32_t h = row_begin; h < row_end; ++h) {

@@ -211,8 +211,9 @@ TVM_EXT_INLINE tvm_ext_words tvm_ext_lanes_sums(tvm_ext_i32x4 sums[2], tvm_ext_w
         at = tvm_ext_words_moved(at, i > 0 && i % 4 == 0 ? next : step);
         for (int32_t r = 0; r < rows; ++r) {
             for (int32_t k = 0; k < 16; ++k) {
-                const int8_t weight = vectors == 1 ? w[r].lane[k] : table[(((i / 4 * rows) + r) * 16) + k];
-                sums[r].lane[i % 4] += ((at.first[at.place[k / 4] + (k % 4)] ^ 128) - 128) * weight;
+                const int32_t weight = vectors == 1 ? w[r].lane[k] : table[(((i / 4 * rows) + r) * 16) + k];
+                const int32_t element = (int32_t)at.first[at.place[k / 4] + (k % 4)];
+                sums[r].lane[i % 4] += (element > INT8_MAX ? element - 256 : element) * weight;
             }
         }
     }

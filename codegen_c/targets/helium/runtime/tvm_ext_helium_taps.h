@@ -175,7 +175,7 @@ TVM_EXT_INLINE void tvm_ext_taps_strip(const tvm_ext_helium_taps_layer *layer, t
     }
     int8_t *const table = (int8_t *)&scratch[TVM_EXT_TAPS_VECTOR];
     uint8_t *const copy = &scratch[TVM_EXT_TAPS_VECTOR + (layer->vectors > 1 ? table_bytes : 0)];
-    /* Of one row where the weights are made for two, both are the first one. */
+    /* A single row, where the weights are made for two, is computed as both. */
     const int8_t *const lanes = strip->count < layer->rows ? &weights[table_bytes] : weights;
     const int8_t *const all = &weights[layer->rows * table_bytes];
     for (int32_t w = 0; w < layer->output.columns; w += layer->tile_columns) {
