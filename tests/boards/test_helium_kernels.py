@@ -38,9 +38,10 @@ def test_gives_the_reference_bytes_on_the_board(name: str, tmp_path: Path) -> No
     np.testing.assert_array_equal(result.outputs[0]["y"], chosen.reference(inputs)[0])
 
 
-def test_a_frame_pointer_leaves_registers_enough(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["conv", "taps_5x5"])
+def test_a_frame_pointer_leaves_registers_enough(name: str, tmp_path: Path) -> None:
     """GCC refused assembly whose operands took low registers, where r7 is the frame pointer."""
-    kernel, operator = SAMPLES["conv"]
+    kernel, operator = SAMPLES[name]
     chosen = implementation(kernel, operator, StoredRows(), M55)
     inputs = [elements(tensor, 7 + index) for index, tensor in enumerate(operator.inputs)]
     result = run_on_board(tmp_path, operator, chosen, inputs, flags=("-fno-omit-frame-pointer",))

@@ -12,7 +12,9 @@ from codegen_c.targets.helium.kernels import (
     qconv2d_helium,
     qdense_helium,
     qdepthwise_helium,
+    qdepthwise_taps_helium,
     qpointwise_helium,
+    qpointwise_kept_helium,
     qpool2d_helium,
 )
 
@@ -69,9 +71,18 @@ def binary(function: str, a: TensorType, b: TensorType, output: TensorType) -> Q
 
 BYTES = tensor(1, 5, 4, 12, scale=0.03, zero_point=130, dtype="uint8")
 POINTWISE = (qpointwise_helium.KERNEL, tensor(1, 5, 5, 32), tensor(1, 5, 5, 8, scale=0.3))
+KEPT = qpointwise_kept_helium.KERNEL
+WIDE_BYTES = tensor(1, 5, 7, 12, scale=0.03, zero_point=130, dtype="uint8")
+TAPS = qdepthwise_taps_helium.KERNEL
+STRIDED = Window(kernel=(3, 3), strides=(2, 2), padding=(1, 1, 1, 1))
+WIDE = Window(kernel=(5, 5), padding=(2, 2, 2, 2))
+WIDE_STRIDED = Window(kernel=(5, 5), strides=(2, 2), padding=(2, 2, 2, 2))
+WIDEST = Window(kernel=(7, 7), padding=(3, 3, 3, 3))
 SAMPLES: dict[str, tuple[Kernel, Operator]] = {
     "pointwise": (POINTWISE[0], conv(*POINTWISE[1:], POINT)),
     "pointwise_bytes": (POINTWISE[0], conv(BYTES, tensor(1, 5, 4, 7, scale=0.3), POINT)),
+    "pointwise_kept": (KEPT, conv(tensor(1, 3, 9, 16), tensor(1, 3, 9, 12, scale=0.3), POINT)),
+    "pointwise_kept_narrow": (KEPT, conv(tensor(1, 3, 7, 8), tensor(1, 3, 7, 10, scale=0.3), POINT)),
     "conv": (qconv2d_helium.KERNEL, conv(tensor(1, 7, 6, 16), tensor(1, 7, 6, 5, scale=0.5), SAME)),
     "conv_deep": (qconv2d_helium.KERNEL, conv(tensor(1, 4, 4, 64), tensor(1, 4, 4, 4, scale=0.5), SAME)),
     "conv_bytes": (qconv2d_helium.KERNEL, conv(BYTES, tensor(1, 5, 4, 4, dtype="uint8", scale=0.5), SAME)),
@@ -94,12 +105,23 @@ SAMPLES: dict[str, tuple[Kernel, Operator]] = {
     ),
     "depthwise_narrow": (
         qdepthwise_helium.KERNEL,
-        conv(tensor(1, 6, 7, 8), tensor(1, 6, 7, 8, scale=0.2), SAME, groups=8),
+        conv(tensor(1, 6, 5, 8), tensor(1, 6, 5, 8, scale=0.2), SAME, groups=8),
     ),
     "depthwise_inside": (
         qdepthwise_helium.KERNEL,
         conv(tensor(1, 6, 5, 16), tensor(1, 4, 3, 16, scale=0.2), Window(kernel=(3, 3)), groups=16),
     ),
+    "taps": (TAPS, conv(tensor(1, 7, 6, 32), tensor(1, 7, 6, 32, scale=0.2), SAME, groups=32)),
+    "taps_overlapping": (TAPS, conv(tensor(1, 4, 8, 24), tensor(1, 4, 8, 24, scale=0.2), SAME, groups=24)),
+    "taps_bytes": (TAPS, conv(WIDE_BYTES, tensor(1, 5, 7, 12, scale=0.2, dtype="uint8"), SAME, groups=12)),
+    "taps_ties": (
+        TAPS,
+        conv(tensor(1, 5, 9, 8, scale=0.5), tensor(1, 5, 9, 8, scale=0.25), SAME, groups=8, has_ties=True),
+    ),
+    "taps_strided": (TAPS, conv(tensor(1, 9, 13, 16), tensor(1, 5, 7, 16, scale=0.2), STRIDED, groups=16)),
+    "taps_5x5": (TAPS, conv(tensor(1, 5, 7, 16), tensor(1, 5, 7, 16, scale=0.2), WIDE, groups=16)),
+    "taps_5x5_strided": (TAPS, conv(tensor(1, 9, 11, 20), tensor(1, 5, 6, 20, scale=0.2), WIDE_STRIDED, groups=20)),
+    "taps_7x7": (TAPS, conv(tensor(1, 5, 44, 16), tensor(1, 5, 44, 16, scale=0.2), WIDEST, groups=16)),
     "conv_inside": (
         qconv2d_helium.KERNEL,
         conv(tensor(1, 6, 6, 16), tensor(1, 4, 4, 4, scale=0.5), Window(kernel=(3, 3))),

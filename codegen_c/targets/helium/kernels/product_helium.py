@@ -26,8 +26,8 @@ CHANNEL_BLOCK = 4
 MOST_STEPS = {"speed": 12, "size": 2}
 # Modelled instructions: of a step, of a block of four channels around its steps, of a call for two rows.
 STEP_INSTRUCTIONS = {2: 14, 1: 9}
-BLOCK_INSTRUCTIONS = {2: 31, 1: 22}
-CALL_INSTRUCTIONS = 50
+BLOCK_INSTRUCTIONS = {2: 29, 1: 20}
+CALL_INSTRUCTIONS = 30
 # Per step, what weights of 4 bits take more: two loads less, four instructions that part them.
 NIBBLE_INSTRUCTIONS = 2
 

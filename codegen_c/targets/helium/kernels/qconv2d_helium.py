@@ -28,6 +28,8 @@ from codegen_c.targets.helium.kernels.im2col_helium import Im2col, patch_functio
 from codegen_c.targets.helium.kernels.product_helium import CHANNEL_BLOCK, PARAMETERS, SCRATCH, STEP, Product, padded
 
 LAYER = "tvm_ext_helium_conv2d_layer"
+# Modelled instructions of the copy of a window whose rows are a vector or less: around its rows, and of one.
+SHORT_COPY, SHORT_ROW = 14, 5
 
 
 def has_no_groups(operator: QConv2d, target: Target) -> bool:
@@ -61,6 +63,8 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
     patch = Im2col(window=operator.window, source=source, depth=depth)
     num_pixels = output.num_elements // output.shape[3]
     copied = num_pixels - _num_in_place(operator, stored)
+    begin, end = _short_columns(operator)
+    short = _num_whole_rows(operator, stored) * (end - begin)
     copies = copied > 0
     return Implementation(
         kernel=KERNEL.name,
@@ -78,9 +82,11 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         ),
         reference=lambda inputs: qconv2d.reference(operator, inputs),
         constants=product.constants(operator.weight, start(operator)),
-        scratch_bytes=2 * padded(patch.num_bytes) if copies else 0,
+        scratch_bytes=2 * padded(patch.num_bytes) + (STEP if _has_short_rows(operator) else 0) if copies else 0,
         macs=output.num_elements * operator.weight[0].size,
-        instructions=-(-num_pixels // 2) * (product.instructions(2) + 16) + copied * (patch.instructions + 10),
+        instructions=-(-num_pixels // 2) * (product.instructions(2) + 16)
+        + (copied - short) * (patch.instructions + 10)
+        + short * (SHORT_COPY + SHORT_ROW * kernel_rows),
         passes=passes(operator, copied),
         accumulation="products with r, s, c ascending in vectors of 16, then bias",
         spatial=spatial(operator.window, source, output),
@@ -117,9 +123,27 @@ def _inside(operator: QConv2d) -> tuple[int, int]:
     return begin, begin + (end - begin) // 2 * 2
 
 
+def _has_short_rows(operator: QConv2d) -> bool:
+    """True where a row of the window is one run of a vector or less."""
+    kernel_columns, depth = operator.weight.shape[2:]
+    return operator.window.dilation[1] == 1 and kernel_columns * depth <= STEP and not _reads_in_place(operator)
+
+
+def _short_columns(operator: QConv2d) -> tuple[int, int]:
+    """Output columns whose windows lie in columns of the input and are copied a row a vector."""
+    if not _has_short_rows(operator):
+        return 0, 0
+    return inner_columns(operator.window, operator.inputs[0].shape[2], operator.output.shape[2])
+
+
 def _num_in_place(operator: QConv2d, stored: StoredRows) -> int:
     """Output pixels that are read in place."""
     begin, end = _inside(operator)
+    return _num_whole_rows(operator, stored) * (end - begin)
+
+
+def _num_whole_rows(operator: QConv2d, stored: StoredRows) -> int:
+    """Output rows of all images whose windows' rows lie inside the input, one behind the other in memory."""
     window, height = operator.window, operator.inputs[0].shape[1]
     reach = (window.kernel[0] - 1) * window.dilation[0]
     tops = np.arange(operator.output.shape[1]) * window.strides[0] - window.padding[0]
@@ -127,7 +151,7 @@ def _num_in_place(operator: QConv2d, stored: StoredRows) -> int:
     kept = stored.input(0)
     if kept is not None:
         whole &= (tops + kept.shift) % kept.stored + reach < kept.stored
-    return int(whole.sum()) * (end - begin) * operator.output.shape[0]
+    return int(whole.sum()) * operator.output.shape[0]
 
 
 def _helpers(operator: QConv2d, stored: StoredRows, product: Product, *, copies: bool) -> str:
@@ -140,6 +164,8 @@ def _helpers(operator: QConv2d, stored: StoredRows, product: Product, *, copies:
         "in_place_begin": begin,
         "in_place_end": end,
         "has_copies": copies,
+        "inside_begin": _short_columns(operator)[0],
+        "inside_end": _short_columns(operator)[1],
         "product": product.members(),
     }
     functions = [product.function(2)]

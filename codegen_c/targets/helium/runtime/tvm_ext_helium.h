@@ -192,6 +192,12 @@ static inline tvm_ext_i32x4 tvm_ext_i32x4_add(tvm_ext_i32x4 a, tvm_ext_i32x4 b)
     return vaddq_s32(a, b);
 }
 
+/* a + b in all lanes. */
+static inline tvm_ext_i32x4 tvm_ext_i32x4_add_n(tvm_ext_i32x4 a, int32_t b)
+{
+    return vaddq_n_s32(a, b);
+}
+
 static inline tvm_ext_i32x4 tvm_ext_i32x4_multiply(tvm_ext_i32x4 a, tvm_ext_i32x4 b)
 {
     return vmulq_s32(a, b);
@@ -223,10 +229,27 @@ static inline tvm_ext_i32x4 tvm_ext_i32x4_round_shift_even(tvm_ext_i32x4 a, tvm_
     return vrshlq_s32(vsubq_s32(a, vbicq_s32(is_whole, vshlq_s32(a, shift))), shift);
 }
 
+/* The same with one shift, down to -32. */
+static inline tvm_ext_i32x4 tvm_ext_i32x4_round_shift_n(tvm_ext_i32x4 a, int32_t shift)
+{
+    return vrshlq_n_s32(a, shift);
+}
+
+/* High words of the doubled products, rounded down; not both factors are the smallest number. */
+static inline tvm_ext_i32x4 tvm_ext_i32x4_multiply_doubled_down_n(tvm_ext_i32x4 a, int32_t b)
+{
+    return vqdmulhq_n_s32(a, b);
+}
+
 /* High words of the doubled products, halves up; not both factors are the smallest number. */
 static inline tvm_ext_i32x4 tvm_ext_i32x4_multiply_doubled(tvm_ext_i32x4 a, tvm_ext_i32x4 b)
 {
     return vqrdmulhq_s32(a, b);
+}
+
+static inline tvm_ext_i32x4 tvm_ext_i32x4_multiply_doubled_n(tvm_ext_i32x4 a, int32_t b)
+{
+    return vqrdmulhq_n_s32(a, b);
 }
 
 /* a * 2^shift, halves away from zero; shift: -31 to 0. */

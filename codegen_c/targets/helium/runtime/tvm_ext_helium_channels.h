@@ -90,17 +90,18 @@ TVM_EXT_INLINE const int8_t *tvm_ext_helium_add_row(const tvm_ext_helium_product
     return weights;
 }
 
-/* Turns the sums of a block of channels, from channel k on, into elements of one row or two, or stores them. */
+/* Turns the sums of a block of channels into elements of one row or two, or stores them. rest: channels from the
+ * block's first one on. */
 TVM_EXT_INLINE void tvm_ext_helium_store_block(const tvm_ext_helium_product *product, const tvm_ext_i32x4 *sums,
-                                               uint8_t *y0, uint8_t *y1, const int32_t *factors, int32_t k,
+                                               uint8_t *y0, uint8_t *y1, const int32_t *factors, int32_t rest,
                                                int32_t rows)
 {
     const bool is_whole = product->channels % TVM_EXT_HELIUM_BLOCK == 0;
-    const int32_t count = is_whole ? TVM_EXT_HELIUM_BLOCK : product->channels - k;
+    const int32_t count = is_whole ? TVM_EXT_HELIUM_BLOCK : rest;
     if (product->holds_sums) {
-        tvm_ext_i32x4_store_some(&((int32_t *)(void *)y0)[k], sums[0], count);
+        tvm_ext_i32x4_store_some((int32_t *)(void *)y0, sums[0], count);
         if (rows > 1) {
-            tvm_ext_i32x4_store_some(&((int32_t *)(void *)y1)[k], sums[1], count);
+            tvm_ext_i32x4_store_some((int32_t *)(void *)y1, sums[1], count);
         }
         return;
     }
@@ -110,26 +111,30 @@ TVM_EXT_INLINE void tvm_ext_helium_store_block(const tvm_ext_helium_product *pro
     const tvm_ext_i32x4 second =
         rows > 1 ? tvm_ext_helium_rescaled(&product->rescale, sums[1], multiplier, shift) : first;
     const tvm_ext_i16x8 results = tvm_ext_helium_pairs(&product->rescale, tvm_ext_i16x8_narrow(first, second));
-    tvm_ext_i16x8_store_even(&y0[k], results, count);
+    tvm_ext_i16x8_store_even(y0, results, count);
     if (rows > 1) {
-        tvm_ext_i16x8_store_odd(&y1[k], results, count);
+        tvm_ext_i16x8_store_odd(y1, results, count);
     }
 }
 
-/* All channels of `rows` rows, 1 or 2. Of one row, x1 and y1 are the first again. */
+/* All channels of `rows` rows, 1 or 2. Of one row, x1 and y1 are the first again. Results are counted down, and places
+ * move on with them: registers that sums leave are few. */
 TVM_EXT_INLINE void tvm_ext_helium_channels(const tvm_ext_helium_product *product, const int8_t *x0, const int8_t *x1,
                                             int32_t skip, uint8_t *y0, uint8_t *y1, const int8_t *restrict weights,
                                             const int32_t *restrict factors, int32_t rows)
 {
     const int8_t *filter = weights;
     const int32_t *factor = factors;
-    for (int32_t k = 0; k < product->channels; k += TVM_EXT_HELIUM_BLOCK) {
+    const int32_t block_bytes = TVM_EXT_HELIUM_BLOCK * tvm_ext_helium_output_bytes(product);
+    for (int32_t rest = product->channels; rest > 0; rest -= TVM_EXT_HELIUM_BLOCK) {
         tvm_ext_i32x4 sums[2];
         sums[0] = tvm_ext_i32x4_load(factor);
         sums[1] = sums[0];
         filter = tvm_ext_helium_add_row(product, sums, x0, x1, skip, filter, rows);
-        tvm_ext_helium_store_block(product, sums, y0, y1, factor, k, rows);
+        tvm_ext_helium_store_block(product, sums, y0, y1, factor, rest, rows);
         factor += TVM_EXT_HELIUM_FACTORS;
+        y0 += block_bytes;
+        y1 += block_bytes;
     }
 }
 

@@ -17,6 +17,8 @@ typedef struct {
     int32_t in_place_begin; /* columns [begin, end) are read in place where all rows of their windows are there */
     int32_t in_place_end;
     bool has_copies;        /* some pixels are copied first */
+    int32_t inside_begin;   /* those whose windows lie in columns of the image, where a row of them is one vector */
+    int32_t inside_end;
     tvm_ext_helium_product product;
 } tvm_ext_helium_conv2d_layer;
 
@@ -34,6 +36,30 @@ TVM_EXT_INLINE void tvm_ext_helium_conv2d_copy(const tvm_ext_helium_conv2d_layer
     tvm_ext_helium_copy_window(&layer->input, &layer->window, layer->input.channels, patch, input, h, w);
 }
 
+/* Copies the window of output pixel (h, w): one inside of the image row by row, a vector each, which may write up to 16
+ * bytes beyond the copy. */
+TVM_EXT_INLINE void tvm_ext_helium_conv2d_copy_pixel(const tvm_ext_helium_conv2d_layer *layer,
+                                                     tvm_ext_helium_patch *patch, int8_t *copy, const uint8_t *input,
+                                                     int32_t h, int32_t w)
+{
+    const tvm_ext_image *const image = &layer->input;
+    const tvm_ext_window *const window = &layer->window;
+    const int32_t top = (h * window->row_stride) - window->top;
+    const int32_t left = (w * window->column_stride) - window->left;
+    if (w < layer->inside_begin || w >= layer->inside_end || !tvm_ext_helium_has_all_rows(image, window, top)) {
+        patch(copy, input, h, w);
+        return;
+    }
+    const int32_t row_bytes = window->columns * image->channels;
+    const uint8_t *const x = &input[tvm_ext_row(image, 0, top) + (left * image->channels)];
+    for (int32_t r = 0; r < window->rows; ++r) {
+        const int32_t place = r * window->row_dilation * image->columns * image->channels;
+        const tvm_ext_i8x16 row = tvm_ext_i8x16_load_first(&x[place], row_bytes);
+        const tvm_ext_i8x16 bits = tvm_ext_i8x16_splat(INT8_MIN);
+        tvm_ext_i8x16_store(&copy[r * row_bytes], image->is_unsigned ? tvm_ext_i8x16_xor(row, bits) : row);
+    }
+}
+
 /* Pixels [begin, end) of one image, counted through all its rows, from copies; the last may be a pair with itself. */
 TVM_EXT_INLINE void tvm_ext_helium_conv2d_flat(const tvm_ext_helium_conv2d_layer *layer, tvm_ext_helium_two *two,
                                                tvm_ext_helium_patch *patch, const uint8_t *input, uint8_t *output,
@@ -45,8 +71,8 @@ TVM_EXT_INLINE void tvm_ext_helium_conv2d_flat(const tvm_ext_helium_conv2d_layer
     int8_t *const second = &copies[tvm_ext_helium_copy_bytes(layer)];
     for (int32_t m = begin; m < end; m += 2) {
         const int32_t next = m + 1 < end ? m + 1 : m;
-        patch(copies, input, m / columns, m % columns);
-        patch(second, input, next / columns, next % columns);
+        tvm_ext_helium_conv2d_copy_pixel(layer, patch, copies, input, m / columns, m % columns);
+        tvm_ext_helium_conv2d_copy_pixel(layer, patch, second, input, next / columns, next % columns);
         two(copies, second, 0, &output[m * pitch], &output[next * pitch], weights, factors);
     }
 }

@@ -116,6 +116,7 @@ TVM_EXT_INLINE void tvm_ext_helium_matmul_two(const tvm_ext_helium_matmul_layer 
                                               const int32_t *start, const int32_t *restrict factors)
 {
     const tvm_ext_helium_product *const product = &layer->product;
+    const int32_t bytes = tvm_ext_helium_output_bytes(product);
     const int32_t zero_point = layer->second.zero_point;
     tvm_ext_i32x4 first = tvm_ext_i32x4_splat(0);
     tvm_ext_i32x4 other = first;
@@ -129,7 +130,7 @@ TVM_EXT_INLINE void tvm_ext_helium_matmul_two(const tvm_ext_helium_matmul_layer 
         sums[0] = zero_point != 0 ? tvm_ext_i32x4_add(begin, first) : begin;
         sums[1] = zero_point != 0 ? tvm_ext_i32x4_add(begin, other) : begin;
         matrix = tvm_ext_helium_add_row(product, sums, x0, x1, 0, matrix, 2);
-        tvm_ext_helium_store_block(product, sums, y0, y1, factors, k, 2);
+        tvm_ext_helium_store_block(product, sums, &y0[k * bytes], &y1[k * bytes], factors, product->channels - k, 2);
     }
 }
 

@@ -256,6 +256,26 @@ static inline tvm_ext_i32x4 tvm_ext_i32x4_multiply_high(tvm_ext_i32x4 a, tvm_ext
     TVM_EXT_EACH(tvm_ext_i32x4, 4, (int32_t)(((int64_t)a.lane[i] * b.lane[i]) >> 32));
 }
 
+static inline tvm_ext_i32x4 tvm_ext_i32x4_add_n(tvm_ext_i32x4 a, int32_t b)
+{
+    return tvm_ext_i32x4_add(a, tvm_ext_i32x4_splat(b));
+}
+
+static inline tvm_ext_i32x4 tvm_ext_i32x4_round_shift_n(tvm_ext_i32x4 a, int32_t shift)
+{
+    return tvm_ext_i32x4_round_shift(a, tvm_ext_i32x4_splat(shift));
+}
+
+static inline tvm_ext_i32x4 tvm_ext_i32x4_multiply_doubled_n(tvm_ext_i32x4 a, int32_t b)
+{
+    return tvm_ext_i32x4_multiply_doubled(a, tvm_ext_i32x4_splat(b));
+}
+
+static inline tvm_ext_i32x4 tvm_ext_i32x4_multiply_doubled_down_n(tvm_ext_i32x4 a, int32_t b)
+{
+    TVM_EXT_EACH(tvm_ext_i32x4, 4, (int32_t)(((int64_t)a.lane[i] * b) >> 31));
+}
+
 #endif
 
 #endif

@@ -34,6 +34,19 @@ TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_rescaled(const tvm_ext_helium_rescal
     return tvm_ext_i32x4_round_shift(high, shift);
 }
 
+/* The same of one factor. Doubling the product keeps one bit more of it, by which the shift is longer. */
+TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_rescaled_alike(const tvm_ext_helium_rescale *rescale, tvm_ext_i32x4 sum,
+                                                           int32_t multiplier, int32_t shift)
+{
+    if (rescale->rounds_twice && rescale->rounds_up) {
+        return tvm_ext_i32x4_round_shift_n(tvm_ext_i32x4_multiply_doubled_n(sum, multiplier), shift);
+    }
+    if (rescale->rounds_twice || rescale->has_ties || rescale->left_shift > 0) {
+        return tvm_ext_helium_rescaled(rescale, sum, tvm_ext_i32x4_splat(multiplier), tvm_ext_i32x4_splat(shift));
+    }
+    return tvm_ext_i32x4_round_shift_n(tvm_ext_i32x4_multiply_doubled_down_n(sum, multiplier), shift - 1);
+}
+
 /* True where the limits are those of int8_t, so that narrowing keeps them. */
 TVM_EXT_INLINE bool tvm_ext_helium_is_narrowed(const tvm_ext_helium_rescale *rescale)
 {

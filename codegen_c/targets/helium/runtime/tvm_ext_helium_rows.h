@@ -121,7 +121,8 @@ TVM_EXT_INLINE void tvm_ext_helium_dense_add(const tvm_ext_helium_rows_layer *la
         }
         tvm_ext_i32x4_store(&sums[k], sum[0]);
         if (end == source->rows) {
-            tvm_ext_helium_store_block(product, sum, (uint8_t *)output, (uint8_t *)output, factor, k, 1);
+            uint8_t *const y = &((uint8_t *)output)[k * tvm_ext_helium_output_bytes(product)];
+            tvm_ext_helium_store_block(product, sum, y, y, factor, product->channels - k, 1);
         }
         filter += (source->rows - (end - begin)) * part_bytes;
         factor += TVM_EXT_HELIUM_FACTORS;
