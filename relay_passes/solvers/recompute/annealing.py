@@ -26,7 +26,7 @@ MOVES_PER_NODE = 8000
 MOST_WORK = 3_500_000_000
 """Moves times nodes: ends the search sooner on large graphs, where a move takes longer."""
 HOT, COLD = 0.15, 0.02
-"""How much dearer a move may be at first and at last, in mean costs of a node."""
+"""Temperatures at first and at last, in mean costs of a node."""
 SEED = 1
 MOST_NODES = 4000
 MOST_REPEATS = 2000
