@@ -25,7 +25,7 @@ from tvm_ext.core.compiled_search import compiled_search, starts
 MOVES_PER_NODE = 8000
 MOST_WORK = 3_500_000_000
 """Moves times nodes: ends the search sooner on large graphs, where a move takes longer."""
-HOT, COLD = 0.15, 0.02
+HOT, COLD = 0.3, 0.02
 """Temperatures at first and at last, in mean costs of a node."""
 SEED = 1
 MOST_NODES = 4000
