@@ -15,8 +15,8 @@ PYTEST_ARGS ?= -n 2 --dist loadfile
 export OMP_NUM_THREADS ?= 1
 
 # C that is written by hand.
-C_FILES = $(wildcard codegen_c/arena/*.[ch] codegen_c/runtime/*.[ch] codegen_c/custom/*/runtime/*.h \
-    codegen_c/targets/*/*.[ch] \
+C_FILES = $(wildcard codegen_c/arena/*.[ch] relay_passes/solvers/recompute/*.[ch] \
+    codegen_c/runtime/*.[ch] codegen_c/custom/*/runtime/*.h codegen_c/targets/*/*.[ch] \
     codegen_c/targets/*/runtime/*.[ch])
 
 .PHONY: demo test sweep check format boards analyzers clean

@@ -16,15 +16,12 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 from numpy.typing import NDArray
 
 from codegen_c.arena.problem import Buffer, Distances, clearances
-from tvm_ext.core.errors import BuildFailed, MissingTool
-from tvm_ext.core.platform import Toolchain
-from tvm_ext.core.toolchain import compile_objects, shared_library
+from tvm_ext.core.compiled_search import compiled_search, starts
 
 ORDERS = ("WAT", "TAW", "TWA", "ATW", "ZTW")
 """Keys that rank open buffers at one offset, in turn: W width in time, A area, T bytes open beside them, Z size."""
@@ -99,14 +96,7 @@ def is_available() -> bool:
 @cache
 def _library() -> ctypes.CDLL | None:
     """The compiled search; None where no compiler is at hand."""
-    toolchain = Toolchain(speed_flags=("-O2",))
-    sources = [Path(__file__).with_name(name) for name in ("exact.c", "exact_place.c")]
-    with TemporaryDirectory() as name:
-        try:
-            objects = compile_objects(sources, Path(name), toolchain, flags=["-fPIC"])
-            return ctypes.CDLL(str(shared_library(objects, Path(name) / "exact.so", toolchain)))
-        except (MissingTool, BuildFailed, OSError):
-            return None
+    return compiled_search([Path(__file__).with_name(name) for name in ("exact.c", "exact_place.c")])
 
 
 def _run(
@@ -170,14 +160,14 @@ def _tables(buffers: Sequence[Buffer], distances: Distances) -> _Tables:
         "area": ([min(b.size * w, 2**62) for b, w in zip(buffers, width, strict=True)], np.int64),
         "twin": (_twins(buffers, close), np.int32),
         "unordered": ([int(c) for c in close], np.uint8),
-        "first_neighbour": (_starts(near), np.int32),
+        "first_neighbour": (starts(near), np.int32),
         "neighbour": ([j for beside in near for j in beside], np.int32),
         "distance": ([max(0, n) for beside in near for n in beside.values()], np.int64),
         "shared": ([n for beside in shared for n in beside.values()], np.int64),
-        "first_use": (_starts(uses), np.int32),
+        "first_use": (starts(uses), np.int32),
         "used_section": ([section for used in uses for section in used], np.int32),
         "used_bytes": ([n for used in uses for n in used.values()], np.int64),
-        "first_member": (_starts(members), np.int32),
+        "first_member": (starts(members), np.int32),
         "member": ([i for inside in members for i in inside], np.int32),
         "load": ([n - s for n, s in zip(load, slack, strict=True)], np.int64),
     }
@@ -211,7 +201,3 @@ def _twins(buffers: Sequence[Buffer], close: Sequence[bool]) -> list[int]:
         if free:
             last[buffer] = index
     return twins
-
-
-def _starts(groups: Sequence[Sequence[int] | dict[int, int]]) -> list[int]:
-    return [0, *np.cumsum([len(group) for group in groups]).tolist()]

@@ -27,6 +27,7 @@ from relay_passes.memory.searching_pass import SearchingPass
 from relay_passes.searched import Searched
 from relay_passes.solvers.graph import Graph
 from relay_passes.solvers.liveness import peak_bytes
+from relay_passes.solvers.recompute.annealing import anneal_repeats
 from relay_passes.solvers.recompute.local import improve_locally
 from relay_passes.solvers.recompute.search import Rank, Recomputation, recompute
 from tvm_ext.core.decisions.composites import ModelTensor
@@ -35,6 +36,8 @@ from tvm_ext.core.names import unique
 
 MOST_EXACT = 160
 """Operators up to which one constraint program is tried, where ortools is installed; beyond, windows of it are."""
+MOST_IN_INTERVALS = 400
+"""Operators up to which such windows improve what was found; beyond, they take long for little."""
 
 
 @tvm.transform.module_pass(opt_level=0, name="Rematerialize")
@@ -75,27 +78,35 @@ def cheapest(
     """
     if peak_bytes(graph, order) <= budget_bytes:
         return Recomputation(sequence=tuple(order), peak_bytes=peak_bytes(graph, order), cost=0, proved=True)
-    ranks = (None, rank) if rank else (None,)
-    searched = [recompute(graph, order, costs, budget_bytes, rank=own) for own in ranks]
-    found = _cheaper(*searched)
     has_solver = find_spec("ortools") is not None
-    if has_solver and len(order) <= MOST_EXACT:
+    is_small = len(order) <= MOST_EXACT
+    found = _searched(graph, order, costs, budget_bytes, rank) if is_small else None
+    if is_small and has_solver:
         from relay_passes.solvers.recompute.exact import recompute_exactly
 
-        exact = recompute_exactly(graph, order, costs, budget_bytes, hint=found)
-        found = _cheaper(exact, found)
-    if found is None:
-        return None
-    if not found.proved:
-        found = improve_locally(graph, costs, budget_bytes, found, rank=rank)
-    if has_solver:
-        from relay_passes.solvers.recompute.intervals import improve_in_intervals
-        from relay_passes.solvers.recompute.neighbours import improve_neighbours
+        found = _cheaper(recompute_exactly(graph, order, costs, budget_bytes, hint=found), found)
+    if found is None or not found.proved:
+        annealed = anneal_repeats(graph, order, costs, budget_bytes)
+        if annealed is None:
+            found = found if is_small else _searched(graph, order, costs, budget_bytes, rank)
+            annealed = found and improve_locally(graph, costs, budget_bytes, found, rank=rank)
+        found = _cheaper(found, annealed)
+    if found is None or not has_solver:
+        return found
+    from relay_passes.solvers.recompute.intervals import improve_in_intervals
+    from relay_passes.solvers.recompute.neighbours import improve_neighbours
 
-        if not found.proved:
-            found = improve_in_intervals(graph, order, costs, budget_bytes, found)
-        found = improve_neighbours(graph, costs, budget_bytes, found)
-    return found
+    if not found.proved and len(order) <= MOST_IN_INTERVALS:
+        found = improve_in_intervals(graph, order, costs, budget_bytes, found)
+    return improve_neighbours(graph, costs, budget_bytes, found)
+
+
+def _searched(
+    graph: Graph, order: Sequence[int], costs: Sequence[int], budget_bytes: int, rank: Rank | None
+) -> Recomputation | None:
+    """The cheaper of what the search for one repeat after the other comes to, with a guide and without."""
+    ranks = (None, rank) if rank else (None,)
+    return _cheaper(*(recompute(graph, order, costs, budget_bytes, rank=own) for own in ranks))
 
 
 def _cheaper(*results: Recomputation | None) -> Recomputation | None:

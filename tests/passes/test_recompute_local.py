@@ -63,6 +63,7 @@ def test_a_plan_with_the_guide_is_never_dearer(seed: int, monkeypatch: pytest.Mo
     """Also where only the search decides."""
     monkeypatch.setattr(rematerialize, "find_spec", lambda _: None)
     monkeypatch.setattr(rematerialize, "improve_locally", lambda graph, costs, budget, found, rank: found)
+    monkeypatch.setattr(rematerialize, "anneal_repeats", lambda *_: None)
     made, order, peak = problem(50, seed)
     for share in SHARES:
         budget = int(peak * share)

@@ -1,0 +1,123 @@
+"""The cheapest repeats within a budget by simulated annealing, over sequences that keep the order of first runs.
+
+The search (anneal.c) is compiled when it is first asked for. A move adds repeats where the bytes are above the budget,
+leaves some out, or puts one elsewhere; bytes above the budget are allowed meanwhile, at a price. A move takes some
+microseconds, for only the spans of the values that it touches are counted anew. Random numbers come from a fixed seed,
+and the number of moves from the graph: the same problem gives the same result.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relay_passes.solvers.graph import Graph
+from relay_passes.solvers.liveness import peak_bytes
+from relay_passes.solvers.recompute.search import Recomputation, repeats_cost
+from tvm_ext.core.compiled_search import compiled_search, starts
+
+MOVES_PER_NODE = 8000
+MOST_WORK = 3_500_000_000
+"""Moves times nodes: ends the search sooner on large graphs, where a move takes longer."""
+HOT, COLD = 0.3, 0.02
+"""Temperatures at first and at last, in mean costs of a node."""
+SEED = 1
+MOST_NODES = 4000
+MOST_REPEATS = 2000
+_LARGEST = 2**30
+"""Bytes of all values, at all nodes: more of them are counted in larger units, so that sums fit into 32 bits."""
+_THRESHOLDS = np.array([round(-1024 * math.log((i + 0.5) / 256)) for i in range(256)], np.int32)
+"""Quantiles of the exponential distribution, in parts of 1024: a move that costs d more is kept with chance exp(-d)."""
+_TABLES = (
+    "first_read read shared first_write write extra cost size maker output first_waiting waiting".split()
+)  # fmt: skip
+
+
+class _Problem(ctypes.Structure):
+    _fields_ = (
+        ("count", ctypes.c_int32),
+        ("num_values", ctypes.c_int32),
+        ("budget", ctypes.c_int32),
+        *((name, ctypes.c_void_p) for name in _TABLES),
+    )
+
+
+@cache
+def _library() -> ctypes.CDLL | None:
+    names = ("anneal.c", "anneal_moves.c", "anneal_plan.c")
+    return compiled_search([Path(__file__).with_name(name) for name in names])
+
+
+def anneal_repeats(graph: Graph, order: Sequence[int], costs: Sequence[int], budget_bytes: int) -> Recomputation | None:
+    """The cheapest sequence met within the budget that keeps the order of first runs.
+
+    None if none was met, without a C compiler, and for very large graphs.
+    """
+    count = len(order)
+    if count > MOST_NODES or sum(costs) > 2**53 or _least_bytes(graph) > budget_bytes:
+        return None
+    library = _library()
+    if library is None:
+        return None
+    unit = -(-(sum(graph.sizes) + sum(node.extra_bytes for node in graph.nodes)) * count // _LARGEST) or 1
+    tables = _tables(graph, order, costs, unit)
+    pointers = {name: table.ctypes.data for name, table in tables.items()}
+    problem = _Problem(count=count, num_values=len(graph.sizes), budget=min(budget_bytes // unit, _LARGEST), **pointers)
+    slots = np.zeros(MOST_REPEATS, np.int32)
+    num_repeats = library.anneal(
+        ctypes.byref(problem), ctypes.c_int64(min(MOVES_PER_NODE * count, MOST_WORK // count)),
+        ctypes.c_double(HOT), ctypes.c_double(COLD), ctypes.c_uint64(SEED),
+        ctypes.c_void_p(_THRESHOLDS.ctypes.data), ctypes.c_void_p(slots.ctypes.data),
+    )  # fmt: skip
+    if num_repeats < 0:
+        return None
+    again: list[list[int]] = [[] for _ in order]
+    for slot in slots[:num_repeats].tolist():
+        again[slot // count].append(order[slot % count])
+    sequence = tuple(node for stage, first in enumerate(order) for node in (*again[stage], first))
+    cost, peak = repeats_cost(sequence, costs), peak_bytes(graph, sequence)
+    return Recomputation(sequence=sequence, peak_bytes=peak, cost=cost)
+
+
+def _least_bytes(graph: Graph) -> int:
+    """Bytes that are alive at some node in whatever sequence."""
+    return max(
+        sum(graph.sizes[value] for value in {*node.reads, *node.writes})
+        + node.extra_bytes - max(node.shared_bytes.values(), default=0)
+        for node in graph.nodes
+    )  # fmt: skip
+
+
+def _tables(
+    graph: Graph, order: Sequence[int], costs: Sequence[int], unit: int
+) -> dict[str, NDArray[np.int32] | NDArray[np.int64]]:
+    """The problem as anneal.h names it; bytes in units, rounded so that what fits in units fits in bytes."""
+    nodes = [graph.nodes[index] for index in order]
+    reads = [list(dict.fromkeys(node.reads)) for node in nodes]
+    makers = {value: place for place, node in enumerate(nodes) for value in node.writes}
+    lasts = {value: place for place, values in enumerate(reads) for value in values}
+    lasts |= dict.fromkeys(graph.outputs, len(nodes))
+    waiting: list[list[int]] = [[] for _ in nodes]
+    for value, made in makers.items():
+        for place in range(made + 1, lasts.get(value, made)):
+            waiting[place].append(value)
+    shared = [
+        node.shared_bytes.get(value, 0) // unit for node, values in zip(nodes, reads, strict=True) for value in values
+    ]
+    values = range(len(graph.sizes))
+    rows = {
+        "first_read": starts(reads), "read": [value for row in reads for value in row], "shared": shared,
+        "first_write": starts([node.writes for node in nodes]), "write": [v for node in nodes for v in node.writes],
+        "extra": [-(-node.extra_bytes // unit) for node in nodes],
+        "size": [-(-size // unit) for size in graph.sizes], "maker": [makers.get(value, -1) for value in values],
+        "output": [int(value in graph.outputs) for value in values],
+        "first_waiting": starts(waiting), "waiting": [value for row in waiting for value in row],
+    }  # fmt: skip
+    tables = {name: np.array(row, np.int32) for name, row in rows.items()}
+    return {**tables, "cost": np.array([costs[index] for index in order], np.int64)}
