@@ -6,11 +6,11 @@
 #ifndef TVM_EXT_DSP_CONV2D_H
 #define TVM_EXT_DSP_CONV2D_H
 
+#include <stddef.h>
+
 #include "tvm_ext_dsp_product.h"
 #include "tvm_ext_dsp_requantize.h"
 #include "tvm_ext_layer.h"
-
-#define TVM_EXT_DSP_PIXELS 3
 
 typedef struct {
     tvm_ext_image input;
