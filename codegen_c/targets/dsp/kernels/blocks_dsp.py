@@ -1,4 +1,4 @@
-"""Elements of three pixels by two channels at a time, by the DSP extension: products and requantization in one function.
+"""Elements of three pixels by two channels at a time, by the DSP extension: from products to bytes in one function.
 
 Sums stay in registers, and weights, numbers to start from and multipliers stand in the order they are read in:
 runtime/tvm_ext_dsp_blocks.h. It takes an even number of channels and one shift for all (`common_shift_dsp.py`).
@@ -17,7 +17,7 @@ from codegen_c.targets.dsp.kernels.common_shift_dsp import CommonShift
 from codegen_c.targets.dsp.kernels.product_dsp import JOINED_LIMIT, PairedWeights, wrapped
 
 INCLUDES = ("tvm_ext_dsp_blocks.h", "tvm_ext_dsp_requantize.h")
-PAIR_INSTRUCTIONS = 38
+PAIR_INSTRUCTIONS = 29
 CALL_INSTRUCTIONS = 36
 
 
@@ -50,7 +50,7 @@ class Blocks:
         products = paired.weights.view(np.int32).reshape(len(start), -1)
         rows = np.concatenate([wrapped(start), products, common.multiplier.reshape(-1, 2)], axis=1)
         unit = 17 if paired.joined else 20
-        loop = paired.units * unit + 2 * -(-paired.units // 4) + (4 if paired.joined else 0)
+        loop = paired.units * unit + 2 * -(-(paired.units - 1) // 8) + (4 if paired.joined else 0)
         return cls(
             weights=np.ascontiguousarray(rows).view(np.int8).ravel(),
             function=f"tvm_ext_dsp_blocks_{'joined_' if paired.joined else ''}{common.suffix}",

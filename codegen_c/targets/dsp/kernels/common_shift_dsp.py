@@ -2,9 +2,9 @@
 
 With h = floor(sum * multiplier / 2^32) and zero point z, an element is floor((h + (2 z + 1) 2^(n - 1)) / 2^n),
 saturated: `requantize_dsp.py` with n = r + 1, but with n the same for every channel, so that it stands in the
-instruction that saturates. A multiplier then has fewer bits than the mantissa. Elements are a staircase over the sums; a multiplier that
-has each step between the same two sums as the factor itself, ties included, gives the same elements, and is looked for
-here: it must lie between bounds, two from the sums on either side of each step that a layer's sums reach.
+instruction that saturates. A multiplier then has fewer bits than the mantissa. Elements are a staircase over the sums;
+a multiplier that has each step between the same two sums as the factor itself, ties included, gives the same elements,
+and is looked for here: it must lie between bounds, two from the sums on either side of each step that sums reach.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SHIFTS = (4, 8)
 """Shifts that are tried, in this order: few, as the code of each is shared by the layers that have it."""
 MOST = (1 << 31) - 1
 MOST_SHIFT = 52
-"""Of a factor that 64 bits hold with any step in front of it."""
+"""Largest shift of a factor that 64 bits hold with any step in front of it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

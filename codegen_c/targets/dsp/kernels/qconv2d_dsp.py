@@ -27,6 +27,10 @@ PARAMETERS = [
 ]  # fmt: skip
 EXPAND_INSTRUCTIONS = 1.7
 RUN_INSTRUCTIONS = 24
+FEW = 12
+FEW_INSTRUCTIONS = 1.4
+FEW_RUN_INSTRUCTIONS = 8
+"""The same of adjacent elements that are expanded without loops."""
 
 
 def is_ungrouped(operator: QConv2d, target: Target) -> bool:
@@ -106,7 +110,9 @@ def _instructions(
     pixels = batch * height * columns
     calls = [min(stored.at_once or height, height - h) for h in range(0, height, stored.at_once or height)]
     groups = sum(-(-batch * rows * columns // PIXELS) for rows in calls)
-    row = RUN_INSTRUCTIONS + EXPAND_INSTRUCTIONS * operator.weight[0, 0].size
+    few = operator.weight[0, 0].size <= FEW
+    row = FEW_RUN_INSTRUCTIONS if few else RUN_INSTRUCTIONS
+    row += (FEW_INSTRUCTIONS if few else EXPAND_INSTRUCTIONS) * operator.weight[0, 0].size
     one = -(-channels // WIDTH) * (paired.instructions() + PIXELS * WIDTH * finish.instructions)
     window = 12 + operator.window.kernel[0] * row + paired.offset_instructions
     return int(pixels * window) + groups * (blocks.instructions if blocks else one)

@@ -106,10 +106,11 @@
     }
 /* SHIFT_B: SHIFT + 8, as sums B come 256 times. */
 #define TVM_EXT_DSP_BLOCKS_OF(TYPE, SATURATE, SHIFT, SHIFT_B)                                                         \
-    TVM_EXT_DSP_BLOCKS(tvm_ext_dsp_blocks_##TYPE##_##SHIFT, TVM_EXT_DSP_BLOCKS_FIRST, TVM_EXT_DSP_3X2_UNIT, "76", "", SATURATE, #SHIFT, "",     \
-                       #SHIFT)                                                                                        \
-    TVM_EXT_DSP_BLOCKS(tvm_ext_dsp_blocks_joined_##TYPE##_##SHIFT, TVM_EXT_DSP_BLOCKS_JOINED_FIRST, TVM_EXT_DSP_3X2_JOINED_UNIT, "64",                 \
-                       TVM_EXT_DSP_SPLIT, SATURATE, #SHIFT, "lsl r12, r12, #8\n\t", #SHIFT_B)
+    TVM_EXT_DSP_BLOCKS(tvm_ext_dsp_blocks_##TYPE##_##SHIFT, TVM_EXT_DSP_BLOCKS_FIRST, TVM_EXT_DSP_3X2_UNIT, "76", "", \
+                       SATURATE, #SHIFT, "", #SHIFT)                                                                  \
+    TVM_EXT_DSP_BLOCKS(tvm_ext_dsp_blocks_joined_##TYPE##_##SHIFT, TVM_EXT_DSP_BLOCKS_JOINED_FIRST,                   \
+                       TVM_EXT_DSP_3X2_JOINED_UNIT, "64", TVM_EXT_DSP_SPLIT, SATURATE, #SHIFT,                        \
+                       "lsl r12, r12, #8\n\t", #SHIFT_B)
 
 TVM_EXT_DSP_BLOCKS_OF(s8, "ssat", 4, 12)
 TVM_EXT_DSP_BLOCKS_OF(s8, "ssat", 8, 16)
