@@ -68,7 +68,7 @@ def instructions(num_rows: int, shape: tuple[int, int], finish: Finish, blocking
         total = 10
         for segment in channel_ranges(shape[1], blocking):
             sums = rows * segment.vectors
-            run = shape[0] * (rows + segment.weights.load_instructions(segment.vectors) + sums + 3)
+            run = int(shape[0] * blocking.element_instructions(segment, rows))
             done = sums * (3 + finish.program.num_instructions)
             total += (segment.end - segment.begin) // segment.width * (8 + run + done)
         return total
