@@ -214,6 +214,9 @@ TVM_EXT_INLINE void tvm_ext_tile_f32x1_add(tvm_ext_f32x1 *sums, const float *x, 
 #if TVM_EXT_TILE_F32X1_BY_4
     /* Runs that are known to be short are not worth a call. */
     if (vectors == 4 && pixels <= 4 && (!__builtin_constant_p(length) || length >= 8)) {
+        if (length <= 0) {
+            return; /* a window outside of the image */
+        }
         if (pixels == 4) {
             tvm_ext_tile_f32x1_add_4x4(sums, x, step, weights, length);
         } else if (pixels == 3) {

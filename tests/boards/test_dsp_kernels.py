@@ -107,6 +107,7 @@ def test_tiles_of_floats(cortex_m4: Platform) -> None:
     operators = [
         float_layer(random, columns, taps, depth) for columns in (1, 2, 3, 4, 7) for taps, depth in ((2, 8), (3, 3))
     ]
+    operators.append(float_layer(random, 9, 3, 3, sides=4))  # the first window and the last see padding alone
     calls = [conv2d_f32.KERNEL.implement(operator, CORTEX_M4, StoredRows()) for operator in operators]
     groups = "".join(call.function.helpers + call.function.body for call in calls)
     assert all(f"$_{pixels}_pixels(" in groups for pixels in (2, 3, 4))
@@ -114,6 +115,8 @@ def test_tiles_of_floats(cortex_m4: Platform) -> None:
     outputs = run_on_board(cortex_m4, list(operators), calls, inputs)
     for operator, (x,), result in zip(operators, inputs, outputs, strict=True):
         columns, taps = operator.output.shape[2], operator.window.kernel[1]
+        sides = operator.window.padding[1]
+        x = np.pad(x, ((0, 0), (0, 0), (sides, sides), (0, 0)))
         sums = np.broadcast_to(operator.bias, (columns, len(operator.bias)))
         for s, c in np.ndindex(taps, x.shape[3]):
             product = np.outer(x[0, 0, s : s + columns, c].astype(np.float64), operator.weight[:, 0, s, c])
@@ -121,12 +124,12 @@ def test_tiles_of_floats(cortex_m4: Platform) -> None:
         np.testing.assert_array_equal(result[0, 0], sums)
 
 
-def float_layer(random: np.random.Generator, columns: int, taps: int, depth: int) -> Conv2d:
-    """A row of `columns` outputs of 8 channels, without padding."""
+def float_layer(random: np.random.Generator, columns: int, taps: int, depth: int, *, sides: int = 0) -> Conv2d:
+    """A row of `columns` outputs of 8 channels. sides: columns of padding on either side."""
     return Conv2d(
-        inputs=(floats(1, 1, columns + taps - 1, depth),), outputs=(floats(1, 1, columns, 8),),
+        inputs=(floats(1, 1, columns + taps - 1 - 2 * sides, depth),), outputs=(floats(1, 1, columns, 8),),
         weight=random.normal(size=(8, 1, taps, depth)).astype(np.float32),
-        bias=random.normal(size=8).astype(np.float32), window=Window(kernel=(1, taps)),
+        bias=random.normal(size=8).astype(np.float32), window=Window(kernel=(1, taps), padding=(0, sides, 0, sides)),
     )  # fmt: skip
 
 
