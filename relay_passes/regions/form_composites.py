@@ -1,16 +1,12 @@
 """Every operator becomes one composite: a private function that one kernel computes.
 
-Rewrite: five shapes, in this order; constants move inside, the last member's place is the composite's.
+Rewrite: six shapes, in this order; constants move inside, the last member's place is the composite's.
     quantize(f(dequantize(a), dequantize(b) ...))  ->  c(a, b ...)      f: float operators, at most one anchor
     f(conv2d(dequantize(a), dequantize(w)))        ->  c(a)             a conv2d or matmul of constants w, and what
-<<<<<<< HEAD
-                                                                        follows it element by element
-    half(f(float(x)))                              ->  c(x)             float16: any of the next two between casts,
-                                                                        where a kernel takes the whole
-=======
                                                                         follows it element by element; the same with
                                                                         range_quantize(a)
->>>>>>> kdyn
+    half(f(float(x)))                              ->  c(x)             float16: any of the next two between casts,
+                                                                        where a kernel takes the whole
     relu(add(conv2d(x, w), r))                     ->  c(x, r)          an anchor and what follows it element by element
     op(x)                                          ->  c(x)             everything else
 A quantized chain carries the model's meaning of rounding (`ModelOrigin`) as its own `QuantizedRounding`.

@@ -16,17 +16,28 @@ from codegen_c.emit.firmware import emit_firmware
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
 from codegen_c.emit.sources import emit_sources
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows
-from codegen_c.operators.kinds import Operator, TensorType
+from codegen_c.kernels.convolution import conv2d_f32
+from codegen_c.operators.kinds import Conv2d, Operator, TensorType, Window
 from codegen_c.program.interface import Interface, Port
 from codegen_c.program.program import KernelCall, Program
 from codegen_c.program.tensors import Constant, Tensor
-from codegen_c.targets.dsp.kernels import qbinary_dsp, qconv2d_dsp, qdense_dsp, qdepthwise_dsp, qwinograd_dsp
+from codegen_c.targets.dsp.kernels import (
+    common_shift_dsp,
+    qbinary_dsp,
+    qconv2d_dsp,
+    qdense_dsp,
+    qdepthwise_dsp,
+    qwinograd_dsp,
+)
 from tests.boards.toy import write_texts
 from tests.kernels.dsp import CORTEX_M4, taken_by
+from tests.kernels.float32 import floats
 from tests.kernels.quantized import elements, seeds
 from tests.kernels.test_qbinary import binaries
 from tests.kernels.test_qconv2d import convolutions
+from tests.kernels.test_qconv2d_dsp import pointwise, with_output
 from tests.kernels.test_qdense import dense_layers
+from tests.kernels.test_qdepthwise_dsp import STRIPS, strips
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects, link_elf
 from tvm_ext.execution.board import run_qemu
@@ -59,6 +70,67 @@ def test_bytes_are_those_of_the_reference(cortex_m4: Platform, kernel: Kernel) -
             np.testing.assert_array_equal(result, implementation.reference(arrays)[0])
 
     check()
+
+
+@pytest.mark.parametrize("shift", common_shift_dsp.SHIFTS)
+def test_strips_of_depthwise_rows(cortex_m4: Platform, shift: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each function for strips, in one firmware."""
+    calls = strips(shift, monkeypatch)
+    inputs = [[elements(operator.inputs[0], seed)] for seed, operator in enumerate(STRIPS)]
+    outputs = run_on_board(cortex_m4, list(STRIPS), calls, inputs)
+    for implementation, arrays, result in zip(calls, inputs, outputs, strict=True):
+        np.testing.assert_array_equal(result, implementation.reference(arrays)[0])
+
+
+@pytest.mark.parametrize("shift", common_shift_dsp.SHIFTS)
+def test_blocks_of_pixels(cortex_m4: Platform, shift: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products finished in registers: weights joined and not, elements with and without a sign, 7 pixels."""
+    monkeypatch.setattr(common_shift_dsp, "SHIFTS", (shift,))
+    random = np.random.default_rng(3)
+    weights = [random.integers(-100, 100, (6, depth)) for depth in (4, 8, 23)]
+    weights[1][:, 0] = -128  # which no channel can be joined with
+    layers = [pointwise(weight, dtype=dtype) for weight in weights for dtype in ("int8", "uint8")]
+    kinds = ("int8", "uint8", "uint8", "int8", "int8", "int8")
+    operators = [with_output(layer, dtype) for layer, dtype in zip(layers, kinds, strict=True)]
+    calls = [qconv2d_dsp.KERNEL.implement(operator, CORTEX_M4, StoredRows()) for operator in operators]
+    inputs = [[elements(operator.inputs[0], seed)] for seed, operator in enumerate(operators)]
+    code = "".join(call.function.helpers for call in calls)
+    assert all(f"blocks_{joined}{kind}_{shift}(" in code for joined in ("", "joined_") for kind in ("s8", "u8"))
+    outputs = run_on_board(cortex_m4, list(operators), calls, inputs)
+    for implementation, arrays, result in zip(calls, inputs, outputs, strict=True):
+        np.testing.assert_array_equal(result, implementation.reference(arrays)[0])
+
+
+def test_tiles_of_floats(cortex_m4: Platform) -> None:
+    """Groups of one to four pixels, and runs of an even and an odd length: each product fused, in its order."""
+    random = np.random.default_rng(4)
+    operators = [
+        float_layer(random, columns, taps, depth) for columns in (1, 2, 3, 4, 7) for taps, depth in ((2, 8), (3, 3))
+    ]
+    operators.append(float_layer(random, 9, 3, 3, sides=4))  # the first window and the last see padding alone
+    calls = [conv2d_f32.KERNEL.implement(operator, CORTEX_M4, StoredRows()) for operator in operators]
+    groups = "".join(call.function.helpers + call.function.body for call in calls)
+    assert all(f"$_{pixels}_pixels(" in groups for pixels in (2, 3, 4))
+    inputs = [[random.normal(size=operator.inputs[0].shape).astype(np.float32)] for operator in operators]
+    outputs = run_on_board(cortex_m4, list(operators), calls, inputs)
+    for operator, (x,), result in zip(operators, inputs, outputs, strict=True):
+        columns, taps = operator.output.shape[2], operator.window.kernel[1]
+        sides = operator.window.padding[1]
+        x = np.pad(x, ((0, 0), (0, 0), (sides, sides), (0, 0)))
+        sums = np.broadcast_to(operator.bias, (columns, len(operator.bias)))
+        for s, c in np.ndindex(taps, x.shape[3]):
+            product = np.outer(x[0, 0, s : s + columns, c].astype(np.float64), operator.weight[:, 0, s, c])
+            sums = (product + sums).astype(np.float32)
+        np.testing.assert_array_equal(result[0, 0], sums)
+
+
+def float_layer(random: np.random.Generator, columns: int, taps: int, depth: int, *, sides: int = 0) -> Conv2d:
+    """A row of `columns` outputs of 8 channels. sides: columns of padding on either side."""
+    return Conv2d(
+        inputs=(floats(1, 1, columns + taps - 1 - 2 * sides, depth),), outputs=(floats(1, 1, columns, 8),),
+        weight=random.normal(size=(8, 1, taps, depth)).astype(np.float32),
+        bias=random.normal(size=8).astype(np.float32), window=Window(kernel=(1, taps), padding=(0, sides, 0, sides)),
+    )  # fmt: skip
 
 
 def run_on_board(

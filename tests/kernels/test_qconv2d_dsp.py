@@ -42,6 +42,13 @@ def pointwise(weight: np.ndarray, *, dtype: str = "int8", scale: float = 0.013) 
     )  # fmt: skip
 
 
+def with_output(operator: QConv2d, dtype: str) -> QConv2d:
+    """The same with outputs of a type, their steps so small that both ends saturate."""
+    limits, shape = np.iinfo(dtype), operator.output.shape
+    output = image(*shape, dtype=dtype, scale=1.5, zero_point=limits.min + 100)
+    return replace(operator, outputs=(output,), low=int(limits.min), high=int(limits.max))
+
+
 def code(operator: QConv2d) -> str:
     implementation = qconv2d_dsp.KERNEL.implement(operator, CORTEX_M4, StoredRows())
     return implementation.function.helpers
@@ -60,7 +67,7 @@ def code(operator: QConv2d) -> str:
 )
 def test_channels_are_joined_only_where_that_is_exact(dtype: str, weight: np.ndarray, joined: bool) -> None:
     operator = pointwise(weight, dtype=dtype)
-    assert (".has_joined_weights = true" in code(operator)) == joined
+    assert ("tvm_ext_dsp_blocks_joined" in code(operator)) == joined
     x = elements(operator.inputs[0], 1)
     x[0, 0, 0], x[0, 0, 1] = np.iinfo(dtype).min, np.iinfo(dtype).max
     assert_c_equals_reference([operator], [[x]], for_cortex_m4(qconv2d_dsp.KERNEL))
@@ -68,14 +75,33 @@ def test_channels_are_joined_only_where_that_is_exact(dtype: str, weight: np.nda
 
 def test_ties_go_to_the_portable_rounding() -> None:
     """Scales that are powers of two make sums of exactly half a step."""
-    operator = pointwise(np.arange(-16, 16).reshape(4, 8))
-    scales = np.full(4, 2.0**-3, np.float32)
+    operator = pointwise(np.arange(-20, 20).reshape(5, 8))
+    scales = np.full(5, 2.0**-3, np.float32)
     tied = replace(
-        operator, inputs=(image(1, 1, 7, 8, scale=0.5),), outputs=(image(1, 1, 7, 4, scale=4.0),), weight_scale=scales
+        operator, inputs=(image(1, 1, 7, 8, scale=0.5),), outputs=(image(1, 1, 7, 5, scale=4.0),), weight_scale=scales
     )
     assert ".by_high_product = true" in code(operator) and ".by_high_product = false" in code(tied)
     x = elements(tied.inputs[0], 2)
     assert_c_equals_reference([tied], [[x]], for_cortex_m4(qconv2d_dsp.KERNEL))
+
+
+def test_pairs_of_channels_are_finished_in_registers() -> None:
+    """An odd number of them, elements of a part of the type, and TensorFlow Lite's rounding are not."""
+    even, odd = pointwise(np.arange(-16, 16).reshape(4, 8)), pointwise(np.arange(-20, 20).reshape(5, 8))
+    assert "tvm_ext_dsp_blocks" in code(even) and "tvm_ext_dsp_blocks" not in code(odd)
+    for other in (replace(even, low=3), replace(even, rounding="tflite")):
+        assert "tvm_ext_dsp_blocks" not in code(other)
+        x = elements(other.inputs[0], 4)
+        assert_c_equals_reference([other], [[x]], for_cortex_m4(qconv2d_dsp.KERNEL))
+
+
+def test_a_bias_may_make_joined_sums_too_large() -> None:
+    """Channel B's sums come 256 times: with its bias, they must be less than 2^23."""
+    operator = pointwise(np.full((2, 8), 3), scale=0.5)
+    assert "tvm_ext_dsp_blocks_joined" in code(operator)
+    large = replace(operator, bias=np.array([0, (1 << 23) - 1], np.int32))
+    assert "tvm_ext_dsp_blocks" not in code(large)
+    assert_c_equals_reference([large], [[elements(large.inputs[0], 5)]], for_cortex_m4(qconv2d_dsp.KERNEL))
 
 
 def test_other_processors_keep_the_portable_kernel() -> None:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels.contract import StoredRows
+from codegen_c.kernels.contract import Implementation, StoredRows
 from codegen_c.kernels.registry import select
 from codegen_c.operators.kinds import QConv2d, TensorType, Window
 from codegen_c.operators.quantization import Quantization
-from codegen_c.targets.dsp.kernels import qdepthwise_dsp
+from codegen_c.targets.dsp.kernels import common_shift_dsp, qdepthwise_dsp
 from codegen_c.targets.dsp.kernels.planes_dsp import Plane
 from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by
 from tests.kernels.harness import run_in_place
@@ -28,19 +28,29 @@ def test_depthwise(operators: list[QConv2d], seed: int) -> None:
     assert_c_equals_reference(list(operators), inputs, for_cortex_m4(qdepthwise_dsp.KERNEL))
 
 
-def tall(channels: int, window: Window, *, rows: int = 23, columns: int = 5, out: tuple[int, int]) -> QConv2d:
+def tall(
+    channels: int,
+    window: Window,
+    *,
+    rows: int = 23,
+    columns: int = 5,
+    out: tuple[int, int],
+    dtype: str = "int8",
+    scale: float = 0.9,
+) -> QConv2d:
     """More rows than a strip has."""
-    random = np.random.default_rng(7)
+    random, limits = np.random.default_rng(7), np.iinfo(dtype)
 
     def image(height: int, width: int, scale: float) -> TensorType:
-        quantization = Quantization(scale=scale, zero_point=-5)
-        return TensorType(shape=(1, height, width, channels), dtype="int8", quantization=quantization)
+        quantization = Quantization(scale=scale, zero_point=limits.min + 123)
+        return TensorType(shape=(1, height, width, channels), dtype=dtype, quantization=quantization)
 
     return QConv2d(
-        inputs=(image(rows, columns, 0.1),), outputs=(image(*out, 0.9),),
+        inputs=(image(rows, columns, 0.1),), outputs=(image(*out, scale),),
         weight=random.integers(-128, 128, (channels, *window.kernel, 1)).astype(np.int8),
         weight_scale=np.linspace(0.01, 0.02, channels).astype(np.float32),
-        bias=np.arange(channels, dtype=np.int32), window=window, low=-128, high=127, groups=channels,
+        bias=np.arange(channels, dtype=np.int32), window=window, low=int(limits.min), high=int(limits.max),
+        groups=channels,
     )  # fmt: skip
 
 
@@ -60,6 +70,56 @@ def test_rows_that_stay_from_strip_to_strip(channels: int, window: Window, out: 
     assert Plane.of(operator, StoredRows()).strip < out[0] or out[0] == 8
     x = elements(operator.inputs[0], 1)
     assert_c_equals_reference([operator], [[x]], for_cortex_m4(qdepthwise_dsp.KERNEL))
+
+
+def padded(taps: int, columns: int, stride: int, dtype: str) -> QConv2d:
+    """As many output columns as input columns, or half of them."""
+    half = taps // 2
+    window = Window(kernel=(taps, taps), strides=(stride, stride), padding=(half, half, half, half))
+    out = ((11 - 1) // stride + 1, (columns - 1) // stride + 1)
+    return tall(5, window, rows=11, columns=columns, out=out, dtype=dtype, scale=1.8)
+
+
+STRIPS = [
+    *(padded(3, *rest) for rest in ((2, 1, "int8"), (5, 1, "uint8"), (6, 1, "int8"))),
+    *(
+        padded(taps, *rest) for taps in (5, 7) for rest in
+        ((4, 1, "int8"), (5, 1, "uint8"), (6, 1, "int8"), (7, 1, "uint8"),
+         (7, 2, "int8"), (9, 2, "uint8"), (12, 2, "int8"))
+    ),
+    replace(padded(5, 6, 1, "int8"), window=Window(kernel=(5, 5), dilation=(2, 1), padding=(4, 2, 4, 2))),
+]  # fmt: skip
+"""Layers that have functions for strips: of rows in pairs, and of four columns at a time, the last of which overlap."""
+
+
+def strips(shift: int, monkeypatch: pytest.MonkeyPatch) -> list[Implementation]:
+    """STRIPS as they are with this shift for all channels."""
+    monkeypatch.setattr(common_shift_dsp, "SHIFTS", (shift,))
+    return [qdepthwise_dsp.KERNEL.implement(operator, CORTEX_M4, StoredRows()) for operator in STRIPS]
+
+
+@pytest.mark.parametrize("shift", common_shift_dsp.SHIFTS)
+def test_strips(shift: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "".join(made.function.helpers for made in strips(shift, monkeypatch))
+    for kind in ("s8", "u8"):
+        assert f", {kind}, {shift})" in code
+        assert all(f"strip_{taps}_{stride}_{kind}_{shift}(" in code for taps in (5, 7) for stride in (1, 2))
+    inputs = [[elements(operator.inputs[0], seed)] for seed, operator in enumerate(STRIPS)]
+    assert_c_equals_reference(list(STRIPS), inputs, for_cortex_m4(qdepthwise_dsp.KERNEL))
+
+
+@pytest.mark.parametrize("stored", [StoredRows(at_once=1), StoredRows(at_once=3), StoredRows(pitch=9)])
+def test_strips_of_rows_at_once(stored: StoredRows) -> None:
+    """One row has no pair; offsets are those of the pitch."""
+    code = qdepthwise_dsp.KERNEL.implement(STRIPS[1], CORTEX_M4, stored).function.helpers
+    assert ("TVM_EXT_DSP_DEFINE_STRIP3(" in code) == (stored.at_once != 1)
+    assert stored.pitch is None or "9, 45, 2, 1, u8" in code
+
+
+def test_layers_for_size_share_one_function() -> None:
+    smaller = replace(CORTEX_M4, optimize="size")
+    code = qdepthwise_dsp.KERNEL.implement(STRIPS[0], smaller, StoredRows()).function.helpers
+    assert "STRIP3" not in code and ".common_shift = " in code
 
 
 def test_the_output_may_take_the_place_of_the_input() -> None:

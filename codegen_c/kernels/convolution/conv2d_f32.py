@@ -69,8 +69,7 @@ def _instructions(operator: Conv2d, blocking: Blocking, pixels: int) -> int:
     total = 14
     for segment in channel_ranges(operator.output.shape[3], blocking):
         sums = pixels * segment.vectors
-        loads = segment.weights.load_instructions(segment.vectors)
-        run = 6 + 2 * pixels + length * (pixels + loads + sums + 3)
+        run = 6 + 2 * pixels + int(length * blocking.element_instructions(segment, pixels))
         finish = sums * (3 + operator.finish.num_instructions)
         total += (segment.end - segment.begin) // segment.width * (8 + runs * run + finish)
     return total

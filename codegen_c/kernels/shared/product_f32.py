@@ -89,7 +89,7 @@ def instructions(num_rows: int, shape: tuple[int, int], finish: Finish, blocking
         total = 10
         for segment in channel_ranges(shape[1], blocking):
             sums = rows * segment.vectors
-            run = segment.product_instructions(rows, shape[0])
+            run = int(shape[0] * blocking.element_instructions(segment, rows))
             done = sums * (2 + blocking.lanes.access_instructions + finish.program.num_instructions)
             total += (segment.end - segment.begin) // segment.width * (8 + run + done)
         return total + (rows * shape[0] if blocking.lanes.half else 0)

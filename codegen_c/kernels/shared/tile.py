@@ -23,13 +23,14 @@ from codegen_c.operators.scalar import Operand
 class Blocking:
     """`pixels` by `vectors` vectors of `lanes` floats in registers; tvm_ext_tile_f32x<lanes>.h has room for so many.
 
-    weights: type in which they are stored.
+    weights: type in which they are stored. loads_several: whether single floats are loaded several at once.
     """
 
     lanes: Lanes
     vectors: int
     pixels: int
     weights: WeightType = FLOAT32
+    loads_several: bool = False
 
     def __post_init__(self) -> None:
         assert self.pixels <= 6 and self.vectors <= 12, f"{self.pixels} pixels by {self.vectors} vectors are too many"
@@ -38,11 +39,24 @@ class Blocking:
     def width(self) -> int:
         return self.lanes.count * self.vectors
 
+    def element_instructions(self, segment: ChannelRange, pixels: int) -> float:
+        """Modelled instructions of one element of each of some pixels by a block: loads, products and the loop."""
+        if segment.pairs_halves:  # two elements at a time
+            return (5 * pixels + 7) / 2
+        narrow = segment.weights.is_narrow
+        if self.loads_several and (segment.lanes.count, segment.vectors) == (1, 4) and pixels <= 4 and not narrow:
+            return (3 + 9 * pixels) / 2
+        return pixels + segment.weights.load_instructions(segment.vectors) + pixels * segment.vectors + 3
+
 
 def native_blocking(target: Target) -> Blocking:
     """Blocks that the registers of the processor hold: accumulators, one row of weights, one input element."""
-    vectors, pixels = target.instruction_set.floats.product
-    return Blocking(lanes=native_lanes(target), vectors=vectors, pixels=pixels if target.optimize == "speed" else 1)
+    floats = target.instruction_set.floats
+    vectors, pixels = floats.product
+    return Blocking(
+        lanes=native_lanes(target), vectors=vectors, pixels=pixels if target.optimize == "speed" else 1,
+        loads_several=floats.loads_several,
+    )  # fmt: skip
 
 
 def weight_blocking(weight: np.ndarray, target: Target) -> Blocking:
@@ -68,12 +82,6 @@ class ChannelRange:
     def pairs_halves(self) -> bool:
         """True where weights of two vectors lie side by side in words, as tvm_ext_half_product.h reads them."""
         return self.lanes.half and self.lanes.count > 1 and self.vectors == 2
-
-    def product_instructions(self, pixels: int, length: int) -> int:
-        """Modelled instructions that add the products of `length` elements of each pixel to a block's sums."""
-        if self.pairs_halves:  # two elements at a time
-            return length * (5 * pixels + 7) // 2
-        return length * (pixels + self.weights.load_instructions(self.vectors) + pixels * self.vectors + 3)
 
 
 def channel_ranges(num_channels: int, blocking: Blocking) -> list[ChannelRange]:

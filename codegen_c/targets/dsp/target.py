@@ -6,11 +6,12 @@ On the host the headers of `runtime/` compute the same in plain C; boards run in
 from __future__ import annotations
 
 from codegen_c.targets.arm_m.startup import ARM_M
-from codegen_c.targets.instruction_set import InstructionSet
+from codegen_c.targets.instruction_set import FloatBlocks, InstructionSet
 
 TARGET = InstructionSet(
     simd="dsp",
     title="the DSP extension",
+    floats=FloatBlocks(loads_several=True),
     # Medians over the layers of the MLPerf Tiny networks on a Cortex-M7.
     calibration={
         "conv2d_f32": 0.94,

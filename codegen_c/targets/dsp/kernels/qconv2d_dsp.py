@@ -10,9 +10,12 @@ from __future__ import annotations
 from codegen_c.c_text.initializer import Value
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
-from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
+from codegen_c.kernels.shared.layer import apart, image, shapes, sliding_window, with_rings
+from codegen_c.kernels.shared.sums import holds_sums
 from codegen_c.kernels.shared.window import spatial
 from codegen_c.operators.kinds import PackedQConv2d, QConv2d
+from codegen_c.targets.dsp.kernels import blocks_dsp
+from codegen_c.targets.dsp.kernels.blocks_dsp import Blocks
 from codegen_c.targets.dsp.kernels.product_dsp import INCLUDES, PairedWeights, shared_function, start
 from codegen_c.targets.dsp.kernels.requantize_dsp import HEADERS, FastRequantize
 
@@ -24,6 +27,10 @@ PARAMETERS = [
 ]  # fmt: skip
 EXPAND_INSTRUCTIONS = 1.7
 RUN_INSTRUCTIONS = 24
+FEW = 12
+FEW_INSTRUCTIONS = 1.4
+FEW_RUN_INSTRUCTIONS = 8
+"""The same of adjacent elements that are expanded without loops."""
 
 
 def is_ungrouped(operator: QConv2d, target: Target) -> bool:
@@ -33,23 +40,28 @@ def is_ungrouped(operator: QConv2d, target: Target) -> bool:
 
 def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
     requantize = FastRequantize.sixteenfold if isinstance(operator, PackedQConv2d) else FastRequantize.of
-    finish = requantize(qconv2d.requantize(operator), *qconv2d.products(operator).range())
-    paired = _pair(operator)
+    exact, (low, high) = qconv2d.requantize(operator), qconv2d.products(operator).range()
+    finish, paired = requantize(exact, low, high), _pair(operator)
+    blocks = None if holds_sums(operator.output) else Blocks.of(paired, exact, low, high)
     parameters = qconv2d.parameters(operator, finish.exact)
-    rows = parameters[-2:]
+    shared, rows = parameters[: 3 if blocks else -2], parameters[-2:]
     return Implementation(
         kernel=KERNEL.name,
         function=CFunction(
-            parameters=(*parameters[:-2], Parameter(name="scratch", ctype="uint8_t", role="scratch"), *rows),
-            body=_body(stored, finish),
-            helpers=_helpers(operator, stored, finish, paired),
-            includes=("tvm_ext_dsp_conv2d.h", *INCLUDES, *HEADERS),
+            parameters=(*shared, Parameter(name="scratch", ctype="uint8_t", role="scratch"), *rows),
+            body=_body(stored, None if blocks else finish),
+            helpers=_helpers(operator, stored, finish, paired, blocks),
+            includes=("tvm_ext_dsp_conv2d.h", *INCLUDES, *HEADERS, *(blocks_dsp.INCLUDES if blocks else ())),
         ),
         reference=lambda inputs: qconv2d.reference(operator, inputs),
-        constants=(("weights", paired.weights), ("bias", paired.bias), *finish.constants()),
+        constants=(
+            (("weights", blocks.weights),)
+            if blocks
+            else (("weights", paired.weights), ("bias", paired.bias), *finish.constants())
+        ),
         scratch_bytes=4 * paired.num_cells + (0 if _by_taps(operator) else _run_length(operator)),
         macs=operator.output.num_elements * operator.weight[0].size,
-        instructions=_instructions(operator, stored, finish, paired),
+        instructions=_instructions(operator, stored, finish, paired, blocks),
         passes=_passes(operator, paired),
         accumulation="exact",
         spatial=spatial(operator.window, operator.inputs[0], operator.output),
@@ -90,39 +102,46 @@ def _pair(operator: QConv2d) -> PairedWeights:
     return PairedWeights.of(runs, begin, source, pixels=PIXELS, width=WIDTH, in_nibbles=in_nibbles)
 
 
-def _instructions(operator: QConv2d, stored: StoredRows, finish: FastRequantize, paired: PairedWeights) -> int:
+def _instructions(
+    operator: QConv2d, stored: StoredRows, finish: FastRequantize, paired: PairedWeights, blocks: Blocks | None
+) -> int:
     """Modelled instructions: expanded windows, then products and results of blocks; a call's last may lack pixels."""
     batch, height, columns, channels = operator.output.shape
     pixels = batch * height * columns
     calls = [min(stored.at_once or height, height - h) for h in range(0, height, stored.at_once or height)]
-    blocks = sum(-(-batch * rows * columns // PIXELS) for rows in calls) * -(-channels // WIDTH)
-    row = RUN_INSTRUCTIONS + EXPAND_INSTRUCTIONS * operator.weight[0, 0].size
-    one = paired.instructions() + PIXELS * WIDTH * finish.instructions
+    groups = sum(-(-batch * rows * columns // PIXELS) for rows in calls)
+    few = operator.weight[0, 0].size <= FEW
+    row = FEW_RUN_INSTRUCTIONS if few else RUN_INSTRUCTIONS
+    row += (FEW_INSTRUCTIONS if few else EXPAND_INSTRUCTIONS) * operator.weight[0, 0].size
+    one = -(-channels // WIDTH) * (paired.instructions() + PIXELS * WIDTH * finish.instructions)
     window = 12 + operator.window.kernel[0] * row + paired.offset_instructions
-    return int(pixels * window) + blocks * one
+    return int(pixels * window) + groups * (blocks.instructions if blocks else one)
 
 
-def _helpers(operator: QConv2d, stored: StoredRows, finish: FastRequantize, paired: PairedWeights) -> str:
+def _helpers(
+    operator: QConv2d, stored: StoredRows, finish: FastRequantize, paired: PairedWeights, blocks: Blocks | None
+) -> str:
     """The layer's shapes as tvm_ext_dsp_conv2d.h takes them, and `$_pixels(...)`, a tvm_ext_dsp_pixels."""
     members: dict[str, Value] = {
         "input": image(operator.inputs[0]),
         "output": image(operator.output, pitch=stored.pitch),
         "window": sliding_window(operator.window),
-        **paired.members(),
-        "requantize": finish.members(),
     }
+    if blocks:
+        unused = [f"(void){name};" for name in ("bias", "multipliers", "shifts")]
+        pixels = apart("$_pixels", PARAMETERS, [*unused, blocks.call()], linkage="static inline")
+        return f"{shapes(LAYER, members)}\n{pixels}"
+    members |= {**paired.members(), "requantize": finish.members()}
     call = "tvm_ext_dsp_conv2d_pixels(&$_layer, output, weights, bias, multipliers, shifts, cells);"
     return f"{shapes(LAYER, members)}\n{shared_function('$_pixels', PARAMETERS, [call])}"
 
 
-def _body(stored: StoredRows, finish: FastRequantize) -> str:
-    """The loops of tvm_ext_dsp_conv2d.h."""
+def _body(stored: StoredRows, finish: FastRequantize | None) -> str:
+    """The loops of tvm_ext_dsp_conv2d.h. finish: of sums by tables, None where these stand with the weights."""
     rings, layer = with_rings(LAYER, stored)
-    call = (
-        f"tvm_ext_dsp_conv2d({layer}, $_pixels, input, output, weights, bias, multiplier, shift, scratch, row_begin, "
-        "row_end);"
-    )
-    return "\n".join([*rings, *finish.tables(), call])
+    tables = "bias, multiplier, shift" if finish else "NULL, NULL, NULL"
+    call = f"tvm_ext_dsp_conv2d({layer}, $_pixels, input, output, weights, {tables}, scratch, row_begin, row_end);"
+    return "\n".join([*rings, *(finish.tables() if finish else []), call])
 
 
 KERNEL = Kernel(

@@ -18,9 +18,11 @@ from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_r
 from codegen_c.kernels.shared.sums import holds_sums
 from codegen_c.kernels.shared.window import spatial
 from codegen_c.operators.kinds import PackedQConv2d, QConv2d
+from codegen_c.targets.dsp.kernels.common_shift_dsp import CommonShift
 from codegen_c.targets.dsp.kernels.planes_dsp import COLUMNS, PLANES, Plane, RowTaps, nibble_bytes, pack, pack_nibbles
 from codegen_c.targets.dsp.kernels.product_dsp import INCLUDES, shared_function, start, wrapped
 from codegen_c.targets.dsp.kernels.requantize_dsp import HEADERS, FastRequantize
+from codegen_c.targets.dsp.kernels.strips_dsp import Strips
 
 MOST_TAPS = 81
 LAYER = "tvm_ext_dsp_depthwise_layer"
@@ -36,6 +38,11 @@ def is_dense_in_columns(operator: QConv2d, target: Target) -> bool:
     return operator.window.dilation[1] == 1 and operator.weight[0].size <= MOST_TAPS
 
 
+def for_speed(operator: QConv2d, target: Target) -> bool:
+    """code of their own for windows of 3x3 is for speed"""
+    return target.optimize == "speed"
+
+
 def has_four_channels(operator: QConv2d, target: Target) -> bool:
     """there must be at least 4 channels"""
     return operator.output.shape[3] >= PLANES
@@ -47,19 +54,28 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
     window, plane = operator.window, Plane.of(operator, stored)
     taps = RowTaps.of(window.kernel[1], window.strides[1], min(COLUMNS, operator.output.shape[2]))
     begin = start(operator.inputs[0], operator.weight, operator.bias)
+    pitch = stored.pitch or operator.output.shape[3]
     *shared, row_begin, row_end = qconv2d.parameters(operator, finish.exact)
+    common = _common_shift(operator)
+    strips = _strips(operator, target, plane, taps, common, pitch)
+    if common:
+        shared = [*shared[:4], Parameter(name="multiplier", ctype="int32_t", role="constant")]
     shared = [replace(p, ctype="uint32_t") if p.name == "weights" else p for p in shared]
     scratch = Parameter(name="scratch", ctype="uint8_t", role="scratch")
-    pitch = stored.pitch or operator.output.shape[3]
     return Implementation(
         kernel=KERNEL.name,
         function=CFunction(
             parameters=(*shared, scratch, row_begin, row_end),
-            body=_body(stored, finish),
+            body=_body(stored, finish, common),
             helpers="\n".join(
-                (_shapes(operator, stored, plane), _expand_row(), _channel(operator, finish, taps, plane, pitch))
+                (
+                    _shapes(operator, stored, plane),
+                    _expand_row(),
+                    *((strips.definition(),) if strips and strips.by_pairs else ()),
+                    _channel(operator, finish, common, taps, plane, pitch, strips),
+                )
             ),
-            includes=("tvm_ext_dsp_depthwise.h", *INCLUDES, *HEADERS),
+            includes=("tvm_ext_dsp_depthwise.h", *INCLUDES, *HEADERS, *(strips.includes() if strips else ())),
         ),
         reference=lambda inputs: qconv2d.reference(operator, inputs),
         constants=(
@@ -68,11 +84,11 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
                 pack_nibbles(operator.weight) if isinstance(operator, PackedQConv2d) else pack(operator.weight, taps),
             ),
             ("bias", wrapped(begin)),
-            *finish.constants(),
+            *((("multiplier", common.multiplier),) if common else finish.constants()),
         ),
         scratch_bytes=4 * PLANES * plane.size,
         macs=operator.output.num_elements * operator.weight[0].size,
-        instructions=_instructions(operator, stored, finish, taps, plane),
+        instructions=_instructions(operator, stored, finish, taps, plane, strips),
         passes=Passes(
             constants=operator.output.shape[1],  # each channel's weights again for every row
             scratch=(1 + window.kernel[0]) * operator.output.shape[3] / PLANES * operator.output.shape[1] / plane.strip,
@@ -91,7 +107,25 @@ def _keeps_places(operator: QConv2d) -> bool:
     return same and not holds_sums(operator.output) and operator.output.shape[3] % PLANES == 0
 
 
-def _instructions(operator: QConv2d, stored: StoredRows, finish: FastRequantize, taps: RowTaps, plane: Plane) -> int:
+def _common_shift(operator: QConv2d) -> CommonShift | None:
+    if isinstance(operator, PackedQConv2d) or holds_sums(operator.output):
+        return None
+    return CommonShift.of(qconv2d.requantize(operator), *qconv2d.products(operator).range())
+
+
+def _strips(
+    operator: QConv2d, target: Target, plane: Plane, taps: RowTaps, common: CommonShift | None, pitch: int
+) -> Strips | None:
+    """The function for strips of rows, where there is one."""
+    if common is None:
+        return None
+    strips = Strips(operator=operator, plane=plane, taps=taps, common=common, pitch=pitch)
+    return strips if strips.fits(for_speed=for_speed(operator, target)) else None
+
+
+def _instructions(
+    operator: QConv2d, stored: StoredRows, finish: FastRequantize, taps: RowTaps, plane: Plane, strips: Strips | None
+) -> int:
     """Modelled instructions: expanded planes, then products and results of two columns at a time, or of one."""
     batch, height, columns, channels = operator.output.shape
     kernel_rows = operator.window.kernel[0]
@@ -102,6 +136,7 @@ def _instructions(operator: QConv2d, stored: StoredRows, finish: FastRequantize,
 
     pairs = columns // COLUMNS
     row = 4 + pairs * (group(COLUMNS) + 2) + (columns - pairs * COLUMNS) * group(1)
+    row = strips.row_instructions() if strips else row
     rows = plane.rows - plane.kept
     again = 20 + 13 * plane.words if stored.at_once == plane.strip else 11 * plane.words  # each call begins anew
     expand = rows * (20 + 13 * plane.words) + plane.kept * again
@@ -110,9 +145,23 @@ def _instructions(operator: QConv2d, stored: StoredRows, finish: FastRequantize,
     return batch * height * one // plane.strip
 
 
-def _channel(operator: QConv2d, finish: FastRequantize, taps: RowTaps, plane: Plane, pitch: int) -> str:
-    """`$_channel(...)`, a tvm_ext_dsp_channel: products of the words of each row and the taps, unrolled."""
+def _channel(
+    operator: QConv2d,
+    finish: FastRequantize,
+    common: CommonShift | None,
+    taps: RowTaps,
+    plane: Plane,
+    pitch: int,
+    strips: Strips | None,
+) -> str:
+    """`$_channel(...)`, a tvm_ext_dsp_channel: products of the words of each row and the taps, unrolled.
+
+    By functions for strips where there are, but for a last row that pairs leave.
+    """
     window, columns = operator.window, operator.output.shape[2]
+    unused = ["(void)shifts;"] if common else []
+    if strips and not strips.by_pairs:
+        return shared_function("$_channel", PARAMETERS, [*unused, *strips.lines()])
     kernel_rows, num_words = window.kernel[0], len(taps.words)
     f = (
         f"const uint32_t *restrict f = &weights[{times('k', kernel_rows * num_words)}]; "
@@ -128,9 +177,10 @@ def _channel(operator: QConv2d, finish: FastRequantize, taps: RowTaps, plane: Pl
         f"const uint32_t f{r}_{i} = {words[r * num_words + i]};" for r in range(kernel_rows) for i in range(num_words)
     ]
     has_sums = holds_sums(operator.output)
-    tables = ["(void)multipliers;", "(void)shifts;"] if has_sums else [
-        f"const int32_t {name} = tvm_ext_dsp_{name}(&requantize, {name}s, k);" for name in ("multiplier", "shift")
-    ]  # fmt: skip
+    names = ("multiplier",) if common else ("multiplier", "shift")
+    tables = [f"const int32_t {name} = tvm_ext_dsp_{name}(&requantize, {name}s, k);" for name in names]
+    tables = ["(void)multipliers;", "(void)shifts;"] if has_sums else tables
+    shift = "0" if common else "shift"
 
     def sums(count: int) -> list[str]:
         lines = [f"int32_t sum{q} = start;" for q in range(count)]
@@ -149,7 +199,7 @@ def _channel(operator: QConv2d, finish: FastRequantize, taps: RowTaps, plane: Pl
         return [
             f"y[{q * pitch}] = sum{q};"
             if has_sums
-            else f"y[{q * pitch}] = (uint8_t)tvm_ext_dsp_element(&requantize, sum{q}{down}, multiplier, shift);"
+            else f"y[{q * pitch}] = (uint8_t)tvm_ext_dsp_element(&requantize, sum{q}{down}, multiplier, {shift});"
             for q in range(count)
         ]
 
@@ -168,9 +218,23 @@ def _channel(operator: QConv2d, finish: FastRequantize, taps: RowTaps, plane: Pl
     row.append(f"plane += {times('row_words', window.strides[0])};")
     lines = [f"const int32_t row_elements = {columns * pitch};", f"const int32_t row_words = {plane.words};"]
     lines += [f, *weights, f"const int32_t start = {start};", *tables]
-    lines += ["for (int32_t h = 0; h < count; ++h) {", block(row), "}"]
-    requantize = [] if has_sums else structure("tvm_ext_dsp_requantize", "requantize", finish.members())
-    return shared_function("$_channel", PARAMETERS, [*requantize, *lines])
+    if strips:
+        done = ["const int32_t done = count - count % 2; /* rows, in pairs */", *strips.lines()]
+        lines = [
+            *done,
+            "if (count > done) {",
+            block([f"plane = &plane[done * {plane.words}];", *lines, *_rows("done", row)]),
+            "}",
+        ]
+    else:
+        lines += _rows("0", row)
+    members = finish.members() | (common.members() if common else {})
+    requantize = [] if has_sums else structure("tvm_ext_dsp_requantize", "requantize", members)
+    return shared_function("$_channel", PARAMETERS, [*unused, *requantize, *lines])
+
+
+def _rows(first: str, row: list[str]) -> list[str]:
+    return [f"for (int32_t h = {first}; h < count; ++h) {{", block(row), "}"]
 
 
 def _nibbles(operator: PackedQConv2d, taps: RowTaps) -> tuple[str, list[str]]:
@@ -206,14 +270,14 @@ def _expand_row() -> str:
     )
 
 
-def _body(stored: StoredRows, finish: FastRequantize) -> str:
+def _body(stored: StoredRows, finish: FastRequantize, common: CommonShift | None) -> str:
     """The loops of tvm_ext_dsp_depthwise.h around the two functions."""
     rings, layer = with_rings(LAYER, stored)
     call = (
-        f"tvm_ext_dsp_depthwise({layer}, $_expand_row, $_channel, input, output, weights, bias, multiplier, shift, "
-        "scratch, row_begin, row_end);"
+        f"tvm_ext_dsp_depthwise({layer}, $_expand_row, $_channel, input, output, weights, bias, multiplier, "
+        f"{'NULL' if common else 'shift'}, scratch, row_begin, row_end);"
     )
-    return "\n".join([*rings, *finish.tables(), call])
+    return "\n".join([*rings, *([] if common else finish.tables()), call])
 
 
 KERNEL = Kernel(

@@ -6,11 +6,13 @@
 #ifndef TVM_EXT_DSP_CONV2D_H
 #define TVM_EXT_DSP_CONV2D_H
 
+#include <stddef.h>
+
 #include "tvm_ext_dsp_product.h"
 #include "tvm_ext_dsp_requantize.h"
 #include "tvm_ext_layer.h"
 
-#define TVM_EXT_DSP_PIXELS 3
+#define TVM_EXT_DSP_FEW 12 /* elements next to each other that are expanded without loops */
 
 typedef struct {
     tvm_ext_image input;
@@ -48,9 +50,52 @@ TVM_EXT_INLINE int32_t tvm_ext_dsp_conv2d_units(const tvm_ext_dsp_conv2d_layer *
     return ((layer->window.rows * cells) + 1) / 2;
 }
 
+/* Two cells of four adjacent elements of one pixel. */
+TVM_EXT_INLINE void tvm_ext_dsp_expand_four(const tvm_ext_image *input, uint32_t *cell, const uint8_t *bytes)
+{
+    const uint32_t word = tvm_ext_dsp_load(bytes);
+    cell[0] = input->is_unsigned ? tvm_ext_dsp_even_u8(word) : tvm_ext_dsp_even_s8(word);
+    cell[TVM_EXT_DSP_PIXELS] = input->is_unsigned ? tvm_ext_dsp_odd_u8(word) : tvm_ext_dsp_odd_s8(word);
+}
+
+/* A cell of one element or two. */
+TVM_EXT_INLINE uint32_t tvm_ext_dsp_expand_rest(const tvm_ext_image *input, const uint8_t *bytes, int32_t count)
+{
+    const int32_t first = input->is_unsigned ? (int32_t)bytes[0] : (int32_t)((const int8_t *)bytes)[0];
+    if (count == 1) {
+        return (uint32_t)first & 0xffffu;
+    }
+    const int32_t second = input->is_unsigned ? (int32_t)bytes[1] : (int32_t)((const int8_t *)bytes)[1];
+    return tvm_ext_dsp_lows((uint32_t)first, (uint32_t)second);
+}
+
+/* Cells of `count` adjacent elements of one pixel; a few are expanded in place, without loops. */
 TVM_EXT_INLINE uint32_t *tvm_ext_dsp_expand(const tvm_ext_image *input, uint32_t *cell, const uint8_t *bytes,
                                             int32_t count)
 {
+    if (count <= TVM_EXT_DSP_FEW) {
+        const int32_t fours = count / 4;
+        if (fours > 0) {
+            tvm_ext_dsp_expand_four(input, cell, bytes);
+        }
+        if (fours > 1) {
+            tvm_ext_dsp_expand_four(input, &cell[2 * TVM_EXT_DSP_PIXELS], &bytes[4]);
+        }
+        if (fours > 2) {
+            tvm_ext_dsp_expand_four(input, &cell[4 * TVM_EXT_DSP_PIXELS], &bytes[8]);
+        }
+        cell += 2 * fours * TVM_EXT_DSP_PIXELS;
+        bytes += 4 * fours;
+        if (count % 4 > 0) {
+            *cell = tvm_ext_dsp_expand_rest(input, bytes, count % 4);
+            cell += TVM_EXT_DSP_PIXELS;
+        }
+        if (count % 4 > 2) {
+            *cell = tvm_ext_dsp_expand_rest(input, &bytes[2], 1);
+            cell += TVM_EXT_DSP_PIXELS;
+        }
+        return cell;
+    }
     return input->is_unsigned ? tvm_ext_dsp_expand_3_u8(cell, bytes, count)
                               : tvm_ext_dsp_expand_3_s8(cell, (const int8_t *)bytes, count);
 }

@@ -8,7 +8,11 @@
 #ifndef TVM_EXT_DSP_DEPTHWISE_H
 #define TVM_EXT_DSP_DEPTHWISE_H
 
+#include <stddef.h>
+#include <string.h>
+
 #include "tvm_ext_dsp.h"
+#include "tvm_ext_dsp_product.h"
 #include "tvm_ext_dsp_requantize.h"
 #include "tvm_ext_kernels.h"
 #include "tvm_ext_layer.h"
@@ -50,42 +54,66 @@ TVM_EXT_INLINE int32_t tvm_ext_dsp_plane_words(const tvm_ext_dsp_depthwise_layer
     return rows * tvm_ext_dsp_row_words(layer);
 }
 
-/* Four channels of padding. */
+/* Four adjacent channels of a column as pairs: channels 0 and 2, 1 and 3. */
+typedef struct {
+    uint32_t even;
+    uint32_t odd;
+} tvm_ext_dsp_four;
+
+TVM_EXT_INLINE tvm_ext_dsp_four tvm_ext_dsp_column(const tvm_ext_dsp_depthwise_layer *layer, const uint8_t *x)
+{
+    const uint32_t word = tvm_ext_dsp_load(x);
+    const bool is_unsigned = layer->input.is_unsigned;
+    const tvm_ext_dsp_four four = {is_unsigned ? tvm_ext_dsp_even_u8(word) : tvm_ext_dsp_even_s8(word),
+                                   is_unsigned ? tvm_ext_dsp_odd_u8(word) : tvm_ext_dsp_odd_s8(word)};
+    return four;
+}
+
+/* A pair of padding. */
 TVM_EXT_INLINE uint32_t tvm_ext_dsp_padding(const tvm_ext_dsp_depthwise_layer *layer)
 {
-    return ((uint32_t)layer->input.zero_point & 0xffu) * 0x01010101u;
+    return ((uint32_t)layer->input.zero_point & 0xffffu) * 0x10001u;
 }
 
 /* Word i of a row of each plane: four channels of two adjacent columns. */
-TVM_EXT_INLINE void tvm_ext_dsp_put(const tvm_ext_dsp_depthwise_layer *layer, uint32_t *cell, int32_t i, uint32_t first,
-                                    uint32_t second)
+TVM_EXT_INLINE void tvm_ext_dsp_put(const tvm_ext_dsp_depthwise_layer *layer, uint32_t *cell, int32_t i,
+                                    tvm_ext_dsp_four first, tvm_ext_dsp_four second)
 {
     const int32_t plane = tvm_ext_dsp_plane_words(layer);
-    const bool is_unsigned = layer->input.is_unsigned;
-    const uint32_t first_even = is_unsigned ? tvm_ext_dsp_even_u8(first) : tvm_ext_dsp_even_s8(first);
-    const uint32_t first_odd = is_unsigned ? tvm_ext_dsp_odd_u8(first) : tvm_ext_dsp_odd_s8(first);
-    const uint32_t second_even = is_unsigned ? tvm_ext_dsp_even_u8(second) : tvm_ext_dsp_even_s8(second);
-    const uint32_t second_odd = is_unsigned ? tvm_ext_dsp_odd_u8(second) : tvm_ext_dsp_odd_s8(second);
-    cell[i] = tvm_ext_dsp_lows(first_even, second_even);
-    cell[i + plane] = tvm_ext_dsp_lows(first_odd, second_odd);
-    cell[i + (2 * plane)] = tvm_ext_dsp_highs(first_even, second_even);
-    cell[i + (3 * plane)] = tvm_ext_dsp_highs(first_odd, second_odd);
+    cell[i] = tvm_ext_dsp_lows(first.even, second.even);
+    cell[i + plane] = tvm_ext_dsp_lows(first.odd, second.odd);
+    cell[i + (2 * plane)] = tvm_ext_dsp_highs(first.even, second.even);
+    cell[i + (3 * plane)] = tvm_ext_dsp_highs(first.odd, second.odd);
 }
 
-/* Four channels of column x, which may be padding. */
-TVM_EXT_INLINE uint32_t tvm_ext_dsp_column(const tvm_ext_dsp_depthwise_layer *layer, const uint8_t *row, int32_t x)
+/* The same of padding. */
+TVM_EXT_INLINE void tvm_ext_dsp_put_padding(const tvm_ext_dsp_depthwise_layer *layer, uint32_t *cell, int32_t i)
 {
-    return x >= 0 && x < layer->input.columns ? tvm_ext_dsp_load(&row[x * layer->input.channels])
-                                              : tvm_ext_dsp_padding(layer);
+    const int32_t plane = tvm_ext_dsp_plane_words(layer);
+    const uint32_t padding = tvm_ext_dsp_padding(layer);
+    cell[i] = padding;
+    cell[i + plane] = padding;
+    cell[i + (2 * plane)] = padding;
+    cell[i + (3 * plane)] = padding;
 }
 
 /* Words [begin, end) of an input row, some columns of which may be padding. */
 TVM_EXT_INLINE void tvm_ext_dsp_expand_border(const tvm_ext_dsp_depthwise_layer *layer, uint32_t *cell,
                                               const uint8_t *row, int32_t begin, int32_t end)
 {
+    const tvm_ext_dsp_four padding = {tvm_ext_dsp_padding(layer), tvm_ext_dsp_padding(layer)};
+    const int32_t columns = layer->input.columns;
     for (int32_t i = begin; i < end; ++i) {
         const int32_t x = (2 * i) - layer->window.left;
-        tvm_ext_dsp_put(layer, cell, i, tvm_ext_dsp_column(layer, row, x), tvm_ext_dsp_column(layer, row, x + 1));
+        const bool has_first = x >= 0 && x < columns;
+        const bool has_second = x >= -1 && x < columns - 1;
+        if (has_first || has_second) {
+            const int32_t place = x * layer->input.channels;
+            tvm_ext_dsp_put(layer, cell, i, has_first ? tvm_ext_dsp_column(layer, &row[place]) : padding,
+                            has_second ? tvm_ext_dsp_column(layer, &row[place + layer->input.channels]) : padding);
+        } else {
+            tvm_ext_dsp_put_padding(layer, cell, i);
+        }
     }
 }
 
@@ -93,7 +121,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_expand_border(const tvm_ext_dsp_depthwise_layer 
 TVM_EXT_INLINE void tvm_ext_dsp_pad_row(const tvm_ext_dsp_depthwise_layer *layer, uint32_t *cell)
 {
     for (int32_t i = 0; i < tvm_ext_dsp_row_words(layer); ++i) {
-        tvm_ext_dsp_put(layer, cell, i, tvm_ext_dsp_padding(layer), tvm_ext_dsp_padding(layer));
+        tvm_ext_dsp_put_padding(layer, cell, i);
     }
 }
 
@@ -112,10 +140,34 @@ TVM_EXT_INLINE void tvm_ext_dsp_expand_row(const tvm_ext_dsp_depthwise_layer *la
     tvm_ext_dsp_expand_border(layer, cell, row, 0, inner_begin);
     for (int32_t i = inner_begin; i < inner_end; ++i) {
         const uint8_t *const x = &row[((2 * i) - left) * channels];
-        tvm_ext_dsp_put(layer, cell, i, tvm_ext_dsp_load(x), tvm_ext_dsp_load(&x[channels]));
+        tvm_ext_dsp_put(layer, cell, i, tvm_ext_dsp_column(layer, x), tvm_ext_dsp_column(layer, &x[channels]));
     }
     tvm_ext_dsp_expand_border(layer, cell, row, inner_end, words);
 }
+
+/* Moves words to the front of a plane; the places may overlap. */
+#if TVM_EXT_DSP
+TVM_EXT_DSP_SHARED void tvm_ext_dsp_keep(uint32_t *to, const uint32_t *from, int32_t words)
+{
+    for (; words >= 4; words -= 4) {
+        __asm__ volatile("ldmia %1!, {r2, r3, r4, r12}\n\t"
+                         "stmia %0!, {r2, r3, r4, r12}\n\t"
+                         : "+r"(to), "+r"(from)
+                         :
+                         : "r2", "r3", "r4", "r12", "memory");
+    }
+    for (; words > 0; --words) {
+        *to = *from;
+        ++to;
+        ++from;
+    }
+}
+#else
+static inline void tvm_ext_dsp_keep(uint32_t *to, const uint32_t *from, int32_t words)
+{
+    (void)memmove(to, from, (size_t)words * sizeof *to);
+}
+#endif
 
 /* Rows of the planes for output rows [begin, end). done: output rows of the strip before, or 0 for none; the rows of
  * its planes that are needed again come first. */
@@ -133,11 +185,8 @@ TVM_EXT_INLINE void tvm_ext_dsp_expand_strip(const tvm_ext_dsp_depthwise_layer *
     int32_t r = 0;
     if (done > 0) {
         const int32_t gone = done * window->row_stride * words;
-        for (int32_t i = 0; i < kept * words; ++i) {
-            cells[i] = cells[i + gone];
-            cells[i + plane] = cells[i + plane + gone];
-            cells[i + (2 * plane)] = cells[i + (2 * plane) + gone];
-            cells[i + (3 * plane)] = cells[i + (3 * plane) + gone];
+        for (int32_t j = 0; j < TVM_EXT_DSP_PLANES; ++j) {
+            tvm_ext_dsp_keep(&cells[j * plane], &cells[(j * plane) + gone], kept * words);
         }
         r = kept;
     }

@@ -18,6 +18,8 @@
 
 #include "tvm_ext_dsp.h"
 
+#define TVM_EXT_DSP_PIXELS 3
+
 /* One copy for all layers. */
 #if TVM_EXT_DSP && defined(__clang__)
 #define TVM_EXT_DSP_SHARED static __attribute__((noinline, unused))

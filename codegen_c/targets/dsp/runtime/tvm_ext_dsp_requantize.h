@@ -12,6 +12,7 @@ typedef struct {
     bool by_high_product; /* otherwise by the whole product of 64 bits; the generator has proved either exact */
     bool rounds_twice;    /* as TensorFlow Lite, otherwise once with halves to even, as ONNX */
     int32_t channel_step; /* 1: a multiplier and a shift for each channel, 0: one of each for all */
+    int32_t common_shift; /* of all channels behind the high product, 4 or 8, to any number of 8 bits; 0: none */
     int32_t zero_point;
     int32_t low; /* the least element, and the greatest: a fused activation may leave out some */
     int32_t high;
@@ -30,12 +31,37 @@ TVM_EXT_INLINE int32_t tvm_ext_dsp_shift(const tvm_ext_dsp_requantize *layer, co
     return shifts[k * layer->channel_step];
 }
 
+/* The nearest number of 8 bits to the floor of value / 2^shift, a shift of 4 or 8. */
+TVM_EXT_INLINE int32_t tvm_ext_dsp_saturate_shifted(int32_t value, int32_t shift, bool is_unsigned)
+{
+#if TVM_EXT_DSP
+    int32_t result;
+    if (is_unsigned && shift == 4) {
+        __asm__("usat %0, #8, %1, asr #4" : "=r"(result) : "r"(value));
+    } else if (is_unsigned) {
+        __asm__("usat %0, #8, %1, asr #8" : "=r"(result) : "r"(value));
+    } else if (shift == 4) {
+        __asm__("ssat %0, #8, %1, asr #4" : "=r"(result) : "r"(value));
+    } else {
+        __asm__("ssat %0, #8, %1, asr #8" : "=r"(result) : "r"(value));
+    }
+    return result;
+#else
+    return is_unsigned ? tvm_ext_saturate_u8(value >> shift) : tvm_ext_saturate_s8(value >> shift);
+#endif
+}
+
 /* The element of a sum: sum * multiplier / 2^shift + zero_point, rounded and clamped. By high products, the division
  * is by 2^(33 + shift), or by 2^(32 + shift) where it rounds twice. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_element(const tvm_ext_dsp_requantize *layer, int32_t sum, int32_t multiplier,
                                            int32_t shift)
 {
     int32_t value;
+    if (layer->common_shift > 0) {
+        const int32_t rounding = ((2 * layer->zero_point) + 1) * (1 << (layer->common_shift - 1));
+        value = tvm_ext_dsp_high_product(sum, multiplier, rounding);
+        return tvm_ext_dsp_saturate_shifted(value, layer->common_shift, layer->low == 0);
+    }
     if (layer->by_high_product) {
         /* The zero point and a half, in the unit of the high product. Multiplied, as C shifts no negative numbers. */
         const int32_t rounding = ((2 * layer->zero_point) + 1) * (1 << shift);

@@ -131,7 +131,8 @@ def _instructions(operator: HalfConv2d, blocking: Blocking, pixels: int) -> int:
     total = widened.num_elements + ROW_INSTRUCTIONS * widened.rows * (pixels if widened.apart else 1)
     for segment in channel_ranges(operator.output.shape[3], blocking):
         sums = pixels * segment.vectors
-        block_instructions = 8 + runs * (RUN_INSTRUCTIONS + segment.product_instructions(pixels, length))
+        products = int(length * blocking.element_instructions(segment, pixels))
+        block_instructions = 8 + runs * (RUN_INSTRUCTIONS + products)
         block_instructions += sums * (4 + operator.finish.num_instructions)
         total += (segment.end - segment.begin) // segment.width * block_instructions
     return total

@@ -1,0 +1,168 @@
+/* Elements of all output channels of three pixels by the DSP extension, two channels at a time, from products to bytes
+ * in registers.
+ *
+ * Cells of three pixels side by side, and weights of channels A and B, as tvm_ext_dsp_product.h says. Around the
+ * weights of two channels stand the numbers that are needed before and behind them: where the sums A begin and where
+ * the sums B do, and the multipliers of A and B. Of joined weights, the second number is where sums A + 256 B begin,
+ * and all sums B are less than 2^23. An element is (high product of sum and multiplier + rounding) >> shift, saturated.
+ */
+#ifndef TVM_EXT_DSP_BLOCKS_H
+#define TVM_EXT_DSP_BLOCKS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tvm_ext_dsp.h"
+#include "tvm_ext_dsp_product.h"
+#include "tvm_ext_requantize.h"
+
+#if TVM_EXT_DSP
+
+/* Registers: r1 cells, r2 weights, r12 the end of the weights of two channels; r4 to r6 cells, r0 and r3 weights, r7 to
+ * r11 and lr sums. Behind the products: r4 to r6 places of elements, r0 and r3 multipliers, r12 rounding. On the stack:
+ * places, rounding, cells, bytes of weights of two channels, where the loop of eight units is entered after the first
+ * unit, the end of all weights. r7 and r11 may be frame pointers, so they are saved here and not named to the compiler.
+ */
+#define TVM_EXT_DSP_FINISH(S0, S1, S2, MULTIPLIER, SATURATE, SHIFT)                                                   \
+    "smmla " S2 ", " S2 ", " MULTIPLIER ", r12\n\t"                                                                   \
+    "smmla " S1 ", " S1 ", " MULTIPLIER ", r12\n\t"                                                                   \
+    "smmla " S0 ", " S0 ", " MULTIPLIER ", r12\n\t" SATURATE " " S2 ", #8, " S2 ", asr #" SHIFT "\n\t" SATURATE       \
+    " " S1 ", #8, " S1 ", asr #" SHIFT "\n\t" SATURATE " " S0 ", #8, " S0 ", asr #" SHIFT "\n\t"                      \
+    "strb " S2 ", [r6], #1\n\t"                                                                                       \
+    "strb " S1 ", [r5], #1\n\t"                                                                                       \
+    "strb " S0 ", [r4], #1\n\t"
+#define TVM_EXT_DSP_SPLIT                                                                                             \
+    "sub r10, r10, r7\n\t"                                                                                            \
+    "sub r11, r11, r8\n\t"                                                                                            \
+    "sub lr, lr, r9\n\t"
+
+/* The first unit, whose sums begin at r7 and r10. */
+#define TVM_EXT_DSP_BEGIN_3(S0, S1, S2, W)                                                                            \
+    "smlad " S2 ", r6, " W ", " S0 "\n\t"                                                                             \
+    "smlad " S1 ", r5, " W ", " S0 "\n\t"                                                                             \
+    "smlad " S0 ", r4, " W ", " S0 "\n\t"
+#define TVM_EXT_DSP_BLOCKS_FIRST                                                                                      \
+    "ldr r0, [r2], #4\n\t"                                                                                            \
+    "ldmia r1!, {r4, r5, r6}\n\t"                                                                                     \
+    "sxtb16 r3, r0\n\t" TVM_EXT_DSP_BEGIN_3("r7", "r8", "r9", "r3")                                                   \
+    "sxtb16 r3, r0, ror #8\n\t" TVM_EXT_DSP_BEGIN_3("r10", "r11", "lr", "r3")                                         \
+    "ldr r0, [r2], #4\n\t" TVM_EXT_DSP_3X2_CELL("r0")
+#define TVM_EXT_DSP_BLOCKS_JOINED_FIRST                                                                               \
+    "ldrd r0, r3, [r2], #8\n\t"                                                                                       \
+    "ldmia r1!, {r4, r5, r6}\n\t" TVM_EXT_DSP_BEGIN_3("r10", "r11", "lr", "r0")                                       \
+    "sxtb16 r0, r0\n\t" TVM_EXT_DSP_BEGIN_3("r7", "r8", "r9", "r0") TVM_EXT_DSP_3X2_JOINED_CELL("r3")
+
+#define TVM_EXT_DSP_BLOCKS(NAME, FIRST, UNIT, UNIT_BYTES, SPLIT, SATURATE, SHIFT, RAISE, SHIFT_B)                     \
+    TVM_EXT_DSP_SHARED void NAME(uint8_t *const output[TVM_EXT_DSP_PIXELS], const int8_t *weights,                    \
+                                 const uint32_t *cells, int32_t units, int32_t pairs, int32_t rounding)               \
+    {                                                                                                                 \
+        register uint8_t *const *r0 __asm__("r0") = output;                                                           \
+        register const uint32_t *r1 __asm__("r1") = cells;                                                            \
+        register const int8_t *r2 __asm__("r2") = weights;                                                            \
+        register int32_t r3 __asm__("r3") = units;                                                                    \
+        register int32_t r4 __asm__("r4") = rounding;                                                                 \
+        register int32_t r12 __asm__("r12") = pairs;                                                                  \
+        __asm__ volatile("push {r7, r11}\n\t"                                                                         \
+                         "ldmia r0, {r8, r9, r10}\n\t"                                                                \
+                         "lsl r5, r3, #3\n\t"                                                                         \
+                         "add r6, r5, #16\n\t"                                                                        \
+                         "mla r7, r12, r6, r2\n\t"                                                                    \
+                         "rsb r6, r3, #1\n\t"                                                                         \
+                         "and r6, r6, #7\n\t"                                                                         \
+                         "movs r0, #" UNIT_BYTES "\n\t"                                                               \
+                         "adr r12, 2f\n\t"                                                                            \
+                         "mla r6, r6, r0, r12\n\t"                                                                    \
+                         "adr r12, 3f\n\t"                                                                            \
+                         "cmp r3, #1\n\t"                                                                             \
+                         "it eq\n\t"                                                                                  \
+                         "moveq r6, r12\n\t"                                                                          \
+                         "orr r6, r6, #1\n\t"                                                                         \
+                         "push {r1, r5, r6, r7}\n\t"                                                                  \
+                         "push {r4}\n\t"                                                                              \
+                         "push {r8, r9, r10}\n"                                                                       \
+                         "1:\n\t"                                                                                     \
+                         "ldrd r7, r10, [r2], #8\n\t"                                                                 \
+                         "ldr r12, [sp, #20]\n\t"                                                                     \
+                         "add r12, r12, r2\n\t" FIRST "ldr pc, [sp, #24]\n\t"                                         \
+                         ".balign 4\n"                                                                                \
+                         "2:\n\t" UNIT UNIT UNIT UNIT UNIT UNIT UNIT UNIT "cmp r2, r12\n\t"                           \
+                         "bne 2b\n\t"                                                                                 \
+                         ".balign 4\n"                                                                                \
+                         "3:\n\t"                                                                                     \
+                         "ldrd r0, r3, [r2], #8\n\t"                                                                  \
+                         "ldm sp, {r4, r5, r6, r12}\n\t" SPLIT                                                        \
+                         TVM_EXT_DSP_FINISH("r7", "r8", "r9", "r0", SATURATE, SHIFT) RAISE                            \
+                         TVM_EXT_DSP_FINISH("r10", "r11", "lr", "r3", SATURATE, SHIFT_B)                              \
+                         "ldr r1, [sp, #16]\n\t"                                                                      \
+                         "ldr r0, [sp, #28]\n\t"                                                                      \
+                         "stm sp, {r4, r5, r6}\n\t"                                                                   \
+                         "cmp r2, r0\n\t"                                                                             \
+                         "bne 1b\n\t"                                                                                 \
+                         "add sp, sp, #32\n\t"                                                                        \
+                         "pop {r7, r11}\n\t"                                                                          \
+                         : "+r"(r0), "+r"(r1), "+r"(r2), "+r"(r3), "+r"(r4), "+r"(r12)                                \
+                         :                                                                                            \
+                         : "r5", "r6", "r8", "r9", "r10", "lr", "cc", "memory");                                      \
+    }
+/* SHIFT_B: SHIFT + 8, as sums B come 256 times. */
+#define TVM_EXT_DSP_BLOCKS_OF(TYPE, SATURATE, SHIFT, SHIFT_B)                                                         \
+    TVM_EXT_DSP_BLOCKS(tvm_ext_dsp_blocks_##TYPE##_##SHIFT, TVM_EXT_DSP_BLOCKS_FIRST, TVM_EXT_DSP_3X2_UNIT, "76", "", \
+                       SATURATE, #SHIFT, "", #SHIFT)                                                                  \
+    TVM_EXT_DSP_BLOCKS(tvm_ext_dsp_blocks_joined_##TYPE##_##SHIFT, TVM_EXT_DSP_BLOCKS_JOINED_FIRST,                   \
+                       TVM_EXT_DSP_3X2_JOINED_UNIT, "64", TVM_EXT_DSP_SPLIT, SATURATE, #SHIFT,                        \
+                       "lsl r12, r12, #8\n\t", #SHIFT_B)
+
+TVM_EXT_DSP_BLOCKS_OF(s8, "ssat", 4, 12)
+TVM_EXT_DSP_BLOCKS_OF(s8, "ssat", 8, 16)
+TVM_EXT_DSP_BLOCKS_OF(u8, "usat", 4, 12)
+TVM_EXT_DSP_BLOCKS_OF(u8, "usat", 8, 16)
+
+#else
+
+/* The same in plain C. */
+TVM_EXT_DSP_PLAIN
+static inline void tvm_ext_dsp_blocks(uint8_t *const output[TVM_EXT_DSP_PIXELS], const int8_t *weights,
+                                      const uint32_t *cells, int32_t units, int32_t pairs, int32_t rounding,
+                                      int32_t shift, bool is_joined, bool is_unsigned)
+{
+    for (int32_t k = 0; k < 2 * pairs; k += 2) {
+        const int8_t *const multipliers = &weights[8 + (8 * units)];
+        for (int32_t p = TVM_EXT_DSP_PIXELS - 1; p >= 0; --p) {
+            uint32_t sums[2] = {tvm_ext_dsp_load(weights), tvm_ext_dsp_load(&weights[4])};
+            for (int32_t c = 0; c < 2 * units; ++c) {
+                const uint32_t cell = cells[(c * TVM_EXT_DSP_PIXELS) + p];
+                const uint32_t word = tvm_ext_dsp_load(&weights[8 + (4 * c)]);
+                const uint32_t second = is_joined ? word : tvm_ext_dsp_odd_s8(word);
+                sums[0] = (uint32_t)tvm_ext_dsp_smlad(cell, tvm_ext_dsp_even_s8(word), (int32_t)sums[0]);
+                sums[1] = (uint32_t)tvm_ext_dsp_smlad(cell, second, (int32_t)sums[1]);
+            }
+            sums[1] = is_joined ? (uint32_t)((int32_t)(sums[1] - sums[0]) >> 8) : sums[1];
+            for (int32_t j = 0; j < 2; ++j) {
+                const int32_t multiplier = (int32_t)tvm_ext_dsp_load(&multipliers[4 * j]);
+                const int32_t value = tvm_ext_dsp_high_product((int32_t)sums[j], multiplier, rounding) >> shift;
+                output[p][k + j] = (uint8_t)(is_unsigned ? tvm_ext_saturate_u8(value) : tvm_ext_saturate_s8(value));
+            }
+        }
+        weights = &multipliers[8];
+    }
+}
+
+#define TVM_EXT_DSP_BLOCKS(NAME, SHIFT, IS_JOINED, IS_UNSIGNED)                                                       \
+    static inline void NAME(uint8_t *const output[TVM_EXT_DSP_PIXELS], const int8_t *weights, const uint32_t *cells,  \
+                            int32_t units, int32_t pairs, int32_t rounding)                                           \
+    {                                                                                                                 \
+        tvm_ext_dsp_blocks(output, weights, cells, units, pairs, rounding, SHIFT, IS_JOINED, IS_UNSIGNED);            \
+    }
+
+TVM_EXT_DSP_BLOCKS(tvm_ext_dsp_blocks_s8_4, 4, false, false)
+TVM_EXT_DSP_BLOCKS(tvm_ext_dsp_blocks_s8_8, 8, false, false)
+TVM_EXT_DSP_BLOCKS(tvm_ext_dsp_blocks_u8_4, 4, false, true)
+TVM_EXT_DSP_BLOCKS(tvm_ext_dsp_blocks_u8_8, 8, false, true)
+TVM_EXT_DSP_BLOCKS(tvm_ext_dsp_blocks_joined_s8_4, 4, true, false)
+TVM_EXT_DSP_BLOCKS(tvm_ext_dsp_blocks_joined_s8_8, 8, true, false)
+TVM_EXT_DSP_BLOCKS(tvm_ext_dsp_blocks_joined_u8_4, 4, true, true)
+TVM_EXT_DSP_BLOCKS(tvm_ext_dsp_blocks_joined_u8_8, 8, true, true)
+
+#endif
+
+#endif

@@ -1,0 +1,80 @@
+"""One shift for all channels against the rounding of the portable kernels, over every sum that a layer reaches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from codegen_c.kernels.shared.requantize import Requantize
+from codegen_c.operators.kinds import Rounding, TensorType
+from codegen_c.operators.quantization import Quantization
+from codegen_c.targets.dsp.kernels.common_shift_dsp import SHIFTS, CommonShift
+
+MANY = settings(max_examples=60, deadline=None, derandomize=True)
+LARGEST = 40_000
+factors = st.floats(2.0**-24, 0.9) | st.integers(1, 22).map(lambda bits: 2.0**-bits)
+
+
+def requantize(
+    values: list[float], dtype: str = "int8", zero_point: int = 0, rounding: Rounding = "onnx", low: int | None = None
+) -> Requantize:
+    limits = np.iinfo(dtype)
+    output = TensorType(shape=(1, 1), dtype=dtype, quantization=Quantization(scale=1.0, zero_point=zero_point))
+    least = int(limits.min) if low is None else low
+    return Requantize.of(np.array(values), output=output, low=least, high=int(limits.max), rounding=rounding)
+
+
+def elements(common: CommonShift, sums: np.ndarray) -> np.ndarray:
+    """The elements as the C code has them: high products of 32 bits, shifted and saturated."""
+    high = (sums * common.multiplier.astype(np.int64) >> 32) + common.rounding
+    assert np.abs(high).max() < 1 << 31
+    low, top = (0, 255) if common.is_unsigned else (-128, 127)
+    return np.clip(high >> common.shift, low, top)
+
+
+@MANY
+@given(st.lists(factors, min_size=1, max_size=4), st.sampled_from(("int8", "uint8")), st.integers(0, 127))
+@example([2.0**-3, 2.0**-4], "int8", 3)
+@example([0.01, 2.0**-24], "uint8", 127)
+def test_it_gives_the_same_elements_for_every_sum(values: list[float], dtype: str, zero_point: int) -> None:
+    exact = requantize(values, dtype, zero_point)
+    channels = len(values)
+    low, high = np.full(channels, -LARGEST), np.full(channels, LARGEST - 1)
+    common = CommonShift.of(exact, low, high)
+    if common is None:
+        return
+    sums = np.broadcast_to(np.arange(-LARGEST, LARGEST)[:, None], (2 * LARGEST, channels)).astype(np.int64)
+    np.testing.assert_array_equal(elements(common, sums), exact.run(sums))
+
+
+@pytest.mark.parametrize(
+    ("values", "rounding", "low", "is_there"),
+    [
+        ([0.003, 0.011], "onnx", -128, True),
+        ([0.0003, 0.0005], "onnx", -128, True),
+        ([0.125, 0.25], "onnx", -128, False),  # more than a multiplier of 31 bits by either shift
+        ([0.003, 0.011], "tflite", -128, False),  # rounds twice
+        ([0.003, 0.011], "onnx", -127, False),  # not all elements
+    ],
+)
+def test_when_there_is_one(values: list[float], rounding: Rounding, low: int, is_there: bool) -> None:
+    exact = requantize(values, rounding=rounding, low=low)
+    limit = np.full(2, LARGEST)
+    assert (CommonShift.of(exact, -limit, limit) is not None) == is_there
+
+
+def test_a_step_that_no_multiplier_reaches_leaves_none() -> None:
+    """Over sums of 2^30, steps of a factor are told apart by more bits than a multiplier has left."""
+    exact = requantize([1.7e-7])
+    assert CommonShift.of(exact, np.array([-(1 << 15)]), np.array([1 << 15])) is not None
+    assert CommonShift.of(exact, np.array([-(1 << 30)]), np.array([1 << 30])) is None
+
+
+def test_the_first_shift_that_does_is_taken() -> None:
+    """So that layers share the code of few."""
+    limit = np.full(1, LARGEST)
+    assert SHIFTS[0] < SHIFTS[1]
+    common = CommonShift.of(requantize([0.01]), -limit, limit)
+    assert common is not None and common.shift == SHIFTS[0]
