@@ -189,5 +189,5 @@ KERNEL = Kernel(
     name="qconv2d_helium",
     operator=QConv2d,
     implement=implement,
-    constraints=(has_no_groups, *qconv2d.CONSTRAINTS, sums_leave_room),
+    constraints=(has_no_groups, *qconv2d.SUMS_TOO, sums_leave_room),
 )
