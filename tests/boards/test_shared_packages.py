@@ -22,7 +22,7 @@ from tests.support.placed import place_by_hand
 from tvm_ext import BuildOptions, Package, Platform, alone
 from tvm_ext.core.errors import BadPackage, DoesNotFit, MissingTool
 from tvm_ext.core.toolchain import disassembly
-from tvm_ext.execution import board, count_instructions
+from tvm_ext.execution import board, qemu_plugin
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.subject import make_subject
 
@@ -154,7 +154,7 @@ def test_without_a_c_compiler_of_the_host_nothing_is_counted(tmp_path: Path, mon
     def missing(*_: object, **__: object) -> list[Path]:
         raise MissingTool("gcc is not on PATH")
 
-    monkeypatch.setattr(count_instructions, "compile_objects", missing)
+    monkeypatch.setattr(qemu_plugin, "compile_objects", missing)
     place_by_hand(monkeypatch, lambda index, _: "cpu1" if index % 2 else "")
     report = built(tmp_path, "dual_m33_equal", processors=("cpu0",), io="caller").report
     assert report["verify"]["qemu"]["passed"] and report["makespan_instructions"] is None

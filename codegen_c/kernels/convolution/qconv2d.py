@@ -19,6 +19,7 @@ from codegen_c.kernels.shared.requantize import (
     channel_factors,
     integer_weights,
     quantization,
+    quantized_bytes,
     results_fit,
     sum_rounding,
     wide_sums,
@@ -161,5 +162,9 @@ def call(function: str, ctype: str, stored: StoredRows, finish: Requantize) -> s
     return "\n".join([*rings, *finish.tables(), f"{function}({arguments});"])
 
 
-CONSTRAINTS = (bytes_or_sums, integer_weights, sums_fit, rescaled_sums_fit)
-KERNEL = Kernel(name="qconv2d_i8", operator=QConv2d, implement=implement, constraints=CONSTRAINTS)
+_WEIGHTS = (integer_weights, sums_fit, rescaled_sums_fit)
+CONSTRAINTS = (quantized_bytes, *_WEIGHTS)
+"""Of kernels whose result is elements."""
+SUMS_TOO = (bytes_or_sums, *_WEIGHTS)
+"""Of kernels that leave sums to others as well."""
+KERNEL = Kernel(name="qconv2d_i8", operator=QConv2d, implement=implement, constraints=SUMS_TOO)

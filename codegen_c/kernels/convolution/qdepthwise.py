@@ -80,5 +80,5 @@ KERNEL = Kernel(
     name="qdepthwise_i8",
     operator=QConv2d,
     implement=implement,
-    constraints=(is_depthwise, *qconv2d.CONSTRAINTS),
+    constraints=(is_depthwise, *qconv2d.SUMS_TOO),
 )

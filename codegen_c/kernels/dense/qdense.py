@@ -30,6 +30,7 @@ from codegen_c.kernels.shared.requantize import (
     Requantize,
     channel_factors,
     integer_weights,
+    quantized_bytes,
     results_fit,
     scale_of,
     sum_rounding,
@@ -202,9 +203,14 @@ def _in_parts(operator: QDense, count: int, stored: StoredRows) -> Implementatio
     )
 
 
+_WEIGHTS = (integer_weights, sums_fit, rescaled_sums_fit)
+CONSTRAINTS = (quantized_bytes, *_WEIGHTS)
+"""Of kernels whose result is elements."""
+SUMS_TOO = (bytes_or_sums, *_WEIGHTS)
+"""Of kernels that leave sums to others as well."""
 KERNEL = Kernel(
     name="qdense_i8",
     operator=QDense,
     implement=implement,
-    constraints=(bytes_or_sums, integer_weights, sums_fit, rescaled_sums_fit),
+    constraints=SUMS_TOO,
 )

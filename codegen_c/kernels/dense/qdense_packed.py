@@ -54,5 +54,5 @@ def as_column(operator: PackedQDense) -> PackedQConv2d:
     )  # fmt: skip
 
 
-CONSTRAINTS = (four_bit_weights, *qdense.KERNEL.constraints)
+CONSTRAINTS = (four_bit_weights, *qdense.CONSTRAINTS)
 KERNEL = Kernel(name="qdense_packed", operator=PackedQDense, implement=implement, constraints=CONSTRAINTS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from codegen_c.kernels.contract import Target
 from codegen_c.kernels.shared.requantize import BYTES, channel_factors, is_quantized_integer
-from codegen_c.operators.kinds import Operator, QConv2d, QDense, TensorType
+from codegen_c.operators.kinds import QConv2d, QDense, TensorType
 
 
 def holds_sums(tensor: TensorType) -> bool:
@@ -20,8 +20,3 @@ def bytes_or_sums(operator: QConv2d | QDense, target: Target) -> bool:
         known = operator.output.quantization
         return known is not None and known.zero_point == 0 and bool((channel_factors(operator) == 1).all())
     return is_quantized_integer(operator.output, BYTES)
-
-
-def gives_elements(operator: Operator, target: Target) -> bool:
-    """its result must be elements, not sums that another kernel finishes"""
-    return not holds_sums(operator.output)

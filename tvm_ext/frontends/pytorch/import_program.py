@@ -14,9 +14,11 @@ from tvm import relax
 
 from relay_passes.dataflow import bindings, is_dataflow, outputs, rebuild, substitute, with_span
 from tvm_ext.core.errors import UnsupportedModel
+from tvm_ext.frontends.pytorch import quantized_operators, resizes
 from tvm_ext.frontends.pytorch.buffers import MutatedBuffer, with_buffers_opened
-from tvm_ext.frontends.pytorch.quantized_operators import CONVERTERS
 from tvm_ext.frontends.refusals import Refused, summary
+
+_CONVERTERS = {**quantized_operators.CONVERTERS, **resizes.CONVERTERS}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -66,7 +68,7 @@ def import_program(path: Path, program: Any) -> ImportedProgram:
         decomposed, buffers = with_buffers_opened(program.run_decompositions())
         importer = NamingImporter()
         try:
-            mod = importer.from_exported_program(decomposed, False, False, False, CONVERTERS)
+            mod = importer.from_exported_program(decomposed, False, False, False, _CONVERTERS)
         except UnsupportedModel:
             raise
         except Refused as refused:

@@ -13,6 +13,7 @@ import numpy as np
 from tvm import relax
 
 from relay_passes.dataflow import constant
+from tvm_ext.frontends.pytorch.node_arguments import arguments_of
 from tvm_ext.frontends.refusals import Refused
 
 Converter = Callable[[Any, Any], relax.Expr]
@@ -63,8 +64,7 @@ CONVERTERS: dict[str, Converter] = {
 
 def _arguments(node: Any, importer: Any) -> tuple[Any, Any, Any, int, tuple[int, int], str]:
     """Data, scale float32, zero point in the type of the integers, axis of these two, bounds, type of the integers."""
-    given = {argument.name: value for argument, value in zip(node.target._schema.arguments, node.args, strict=False)}
-    given |= node.kwargs
+    given = arguments_of(node)
     dtype = _torch_name(given["dtype"])
     values = [given.get("scale", given.get("scales")), given.get("zero_point", given.get("zero_points"))]
     kinds = [_read(value, kind, importer) for value, kind in zip(values, ("float32", dtype), strict=True)]

@@ -15,7 +15,6 @@ from codegen_c.c_text.initializer import Value
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d, qdepthwise
 from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
-from codegen_c.kernels.shared.sums import gives_elements
 from codegen_c.kernels.shared.window import spatial
 from codegen_c.kernels.shared.winograd import for_speed
 from codegen_c.operators.kinds import Array, QConv2d
@@ -115,7 +114,6 @@ KERNEL = Kernel(
         is_unpadded,
         for_speed,
         has_four_channels,
-        gives_elements,
         *qconv2d.CONSTRAINTS,
     ),
 )

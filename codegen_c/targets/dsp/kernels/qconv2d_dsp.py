@@ -148,5 +148,5 @@ KERNEL = Kernel(
     name="qconv2d_dsp",
     operator=QConv2d,
     implement=implement,
-    constraints=(is_ungrouped, *qconv2d.CONSTRAINTS),
+    constraints=(is_ungrouped, *qconv2d.SUMS_TOO),
 )

@@ -220,5 +220,5 @@ KERNEL = Kernel(
     name="qdense_dsp",
     operator=QDense,
     implement=implement,
-    constraints=qdense.KERNEL.constraints,
+    constraints=qdense.SUMS_TOO,
 )

@@ -288,6 +288,6 @@ KERNEL = Kernel(
         qdepthwise.is_depthwise,
         is_dense_in_columns,
         has_four_channels,
-        *qconv2d.CONSTRAINTS,
+        *qconv2d.SUMS_TOO,
     ),
 )

@@ -16,7 +16,6 @@ from codegen_c.c_text.initializer import Value
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
-from codegen_c.kernels.shared.sums import gives_elements
 from codegen_c.kernels.shared.window import spatial
 from codegen_c.kernels.shared.winograd import (
     PLACES,
@@ -159,7 +158,6 @@ KERNEL = Kernel(
         is_ungrouped,
         has_fours_of_channels,
         for_speed,
-        gives_elements,
         *qconv2d.CONSTRAINTS,
         fourfold_sums_fit,
     ),

@@ -76,7 +76,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
                 *((SCRATCH,) if copies else ()),
                 *ROW_PARAMETERS,
             ),
-            body=_body(stored, copies=copies),
+            body=_body(operator, stored, copies=copies),
             helpers=_helpers(operator, stored, product, copies=copies),
             includes=("tvm_ext_helium_conv2d.h", *PATCH_INCLUDES, *PRODUCT_INCLUDES),
         ),
@@ -166,18 +166,28 @@ def _helpers(operator: QConv2d, stored: StoredRows, product: Product, *, copies:
         "has_copies": copies,
         "inside_begin": _short_columns(operator)[0],
         "inside_end": _short_columns(operator)[1],
+        **({"is_inside": True} if _is_inside(operator, stored) else {}),
         "product": product.members(),
     }
     functions = [product.function(2)]
-    if copies:
+    if copies and not _is_inside(operator, stored):
         functions.append(patch_function("tvm_ext_helium_conv2d_copy", LAYER, stored))
     return "\n".join([shapes(LAYER, members), *functions])
 
 
-def _body(stored: StoredRows, *, copies: bool) -> str:
+def _is_inside(operator: QConv2d, stored: StoredRows) -> bool:
+    """True where all windows are copied a row a vector, so that no other copy is made."""
+    begin, end = _short_columns(operator)
+    rows, columns = operator.output.shape[1:3]
+    whole = _num_whole_rows(operator, stored) == rows and (begin, end) == (0, columns)
+    return whole and operator.output.shape[0] == 1 and stored.output is None
+
+
+def _body(operator: QConv2d, stored: StoredRows, *, copies: bool) -> str:
     """The loops of tvm_ext_helium_conv2d.h."""
     rings, layer = with_rings(LAYER, stored)
-    patch, scratch = ("$_patch", "scratch") if copies else ("NULL", "NULL")
+    patch = "$_patch" if copies and not _is_inside(operator, stored) else "NULL"
+    scratch = "scratch" if copies else "NULL"
     call = (
         f"tvm_ext_helium_conv2d({layer}, $_two, {patch}, input, output, weights, factors, {scratch}, row_begin, "
         "row_end);"
@@ -189,5 +199,5 @@ KERNEL = Kernel(
     name="qconv2d_helium",
     operator=QConv2d,
     implement=implement,
-    constraints=(has_no_groups, *qconv2d.CONSTRAINTS, sums_leave_room),
+    constraints=(has_no_groups, *qconv2d.SUMS_TOO, sums_leave_room),
 )

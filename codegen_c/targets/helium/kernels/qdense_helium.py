@@ -169,5 +169,5 @@ KERNEL = Kernel(
     name="qdense_helium",
     operator=QDense,
     implement=implement,
-    constraints=(*qdense.KERNEL.constraints, sums_leave_room),
+    constraints=(*qdense.SUMS_TOO, sums_leave_room),
 )

@@ -242,5 +242,5 @@ KERNEL = Kernel(
     name="qdepthwise_helium",
     operator=QConv2d,
     implement=implement,
-    constraints=(is_depthwise, few_taps, *qconv2d.CONSTRAINTS, sums_leave_room),
+    constraints=(is_depthwise, few_taps, *qconv2d.SUMS_TOO, sums_leave_room),
 )

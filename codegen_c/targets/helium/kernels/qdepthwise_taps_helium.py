@@ -18,7 +18,6 @@ from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parame
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.convolution.qdepthwise import is_depthwise
 from codegen_c.kernels.shared.layer import apart, image, shapes, sliding_window, with_rings
-from codegen_c.kernels.shared.sums import gives_elements
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, spatial
 from codegen_c.operators.kinds import Array, QConv2d
 from codegen_c.targets.helium.kernels.helium import PRODUCT_INCLUDES, flip
@@ -241,7 +240,7 @@ KERNEL = Kernel(
     operator=QConv2d,
     implement=implement,
     constraints=(
-        is_depthwise, gives_elements, *qconv2d.CONSTRAINTS, sums_leave_room, few_rows, many_columns, near_columns,
+        is_depthwise, *qconv2d.CONSTRAINTS, sums_leave_room, few_rows, many_columns, near_columns,
         long_runs,
     ),
 )  # fmt: skip

@@ -94,5 +94,5 @@ KERNEL = Kernel(
     name="qpointwise_helium",
     operator=QConv2d,
     implement=implement,
-    constraints=(is_pointwise, *qconv2d.CONSTRAINTS, sums_leave_room),
+    constraints=(is_pointwise, *qconv2d.SUMS_TOO, sums_leave_room),
 )

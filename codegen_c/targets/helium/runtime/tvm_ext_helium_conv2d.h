@@ -19,6 +19,7 @@ typedef struct {
     bool has_copies;        /* some pixels are copied first */
     int32_t inside_begin;   /* those whose windows lie in columns of the image, where a row of them is one vector */
     int32_t inside_end;
+    bool is_inside; /* all windows lie in the image, and nothing calls the function that copies others */
     tvm_ext_helium_product product;
 } tvm_ext_helium_conv2d_layer;
 
@@ -46,7 +47,8 @@ TVM_EXT_INLINE void tvm_ext_helium_conv2d_copy_pixel(const tvm_ext_helium_conv2d
     const tvm_ext_window *const window = &layer->window;
     const int32_t top = (h * window->row_stride) - window->top;
     const int32_t left = (w * window->column_stride) - window->left;
-    if (w < layer->inside_begin || w >= layer->inside_end || !tvm_ext_helium_has_all_rows(image, window, top)) {
+    if (!layer->is_inside &&
+        (w < layer->inside_begin || w >= layer->inside_end || !tvm_ext_helium_has_all_rows(image, window, top))) {
         patch(copy, input, h, w);
         return;
     }

@@ -71,5 +71,5 @@ KERNEL = Kernel(
     name="qdense_host",
     operator=QDense,
     implement=implement,
-    constraints=(for_speed, *qdense.KERNEL.constraints, sums_leave_room),
+    constraints=(for_speed, *qdense.CONSTRAINTS, sums_leave_room),
 )

@@ -23,43 +23,45 @@ class Emitter:
     """
 
     def __init__(self, bb: relax.BlockBuilder, namespace: Any = relax.op) -> None:
-        self._bb, self._namespace = bb, namespace
+        self.builder, self._namespace = bb, namespace
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._namespace, name)
-        return self._method(name, found) if callable(found) else Emitter(self._bb, found)
+        return self._method(name, found) if callable(found) else Emitter(self.builder, found)
 
     def _method(self, name: str, make: Callable[..., relax.Expr]) -> Callable[..., relax.Expr]:
         def emitted(*operands: Any, **attributes: Any) -> relax.Expr:
             given = _typed(operands) if name in _ELEMENT_WISE else operands
-            return self._bb.normalize(make(*given, **attributes))
+            return self.builder.normalize(make(*given, **attributes))
 
         return emitted
 
     def te(self, compute: Callable[..., Any], *operands: Any, name: str, says: Decision | None = None) -> relax.Expr:
         """A loop nest of our own, written in TVM's tensor expressions. says: what its function carries."""
         attrs = says.attributes() if says else None
-        return self._bb.normalize(self._bb.call_te(compute, *operands, primfunc_name_hint=name, primfunc_attrs=attrs))
+        return self.builder.normalize(
+            self.builder.call_te(compute, *operands, primfunc_name_hint=name, primfunc_attrs=attrs)
+        )
 
     def slice(self, x: relax.Expr, axis: int, begin: int, end: int, step: int = 1) -> relax.Expr:
         """Elements [begin, end) along one axis; x itself where that is all of it. A step of -1 reverses."""
         if (begin, end, step) == (0, static_shape(x)[axis], 1):
             return x
-        return self._bb.normalize(relax.op.strided_slice(x, [axis], [begin], [end], [step]))
+        return self.builder.normalize(relax.op.strided_slice(x, [axis], [begin], [end], [step]))
 
     def reversed(self, x: relax.Expr, axis: int) -> relax.Expr:
-        return self._bb.normalize(relax.op.flip(x, axis))
+        return self.builder.normalize(relax.op.flip(x, axis))
 
     def transposed(self, x: relax.Expr, axes: list[int]) -> relax.Expr:
         """permute_dims; x itself where nothing moves."""
-        return x if axes == sorted(axes) else self._bb.normalize(relax.op.permute_dims(x, axes))
+        return x if axes == sorted(axes) else self.builder.normalize(relax.op.permute_dims(x, axes))
 
     def reshaped(self, x: relax.Expr, shape: tuple[int, ...] | list[int]) -> relax.Expr:
         """reshape; x itself where it has the shape."""
-        return x if static_shape(x) == tuple(shape) else self._bb.normalize(relax.op.reshape(x, list(shape)))
+        return x if static_shape(x) == tuple(shape) else self.builder.normalize(relax.op.reshape(x, list(shape)))
 
     def cast(self, x: relax.Expr, dtype: str) -> relax.Expr:
-        return x if dtype_name(x) == dtype else self._bb.normalize(relax.op.astype(x, dtype))
+        return x if dtype_name(x) == dtype else self.builder.normalize(relax.op.astype(x, dtype))
 
 
 def _typed(operands: tuple[Any, ...]) -> list[Any]:

@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from tvm import relax, te, tirx
+from tvm import relax, te
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
 from relay_passes.dataflow import array_of, constant, static_shape
+from tvm_ext.frontends.interpolate import interpolated, is_identity
 from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, ints_of, number
-from tvm_ext.frontends.onnx.operators.sampling import Axis, Interpolation, Taps, taps
 from tvm_ext.frontends.refusals import Refused
+from tvm_ext.frontends.sampling import Axis, Interpolation, Taps, taps
 
 Inputs = Sequence["relax.Expr | None"]
 Attributes = Mapping[str, Any]
@@ -107,18 +108,12 @@ def _resized(
     emit: Emitter, x: relax.Expr, axes: Mapping[int, Axis], how: Interpolation, extrapolation_value: float
 ) -> relax.Expr:
     tables = {index: taps(axis, how) for index, axis in axes.items()}
-    tables = {index: table for index, table in tables.items() if not _is_identity(table, axes[index])}
+    tables = {index: table for index, table in tables.items() if not is_identity(table, axes[index])}
     if not tables:
         return x
     if dtype_name(x) not in ("float32", "float64") and (how.mode != "nearest" or _extrapolates(tables)):
         raise Refused(f"interpolation of {dtype_name(x)}")
-    if how.mode == "nearest":
-        result = _gathered(emit, x, tables)
-    else:
-        # The axis that shrinks most comes first: less to do for the others.
-        result = x
-        for index in sorted(tables, key=lambda axis: axes[axis].target / axes[axis].source):
-            result = _interpolated(emit, result, index, tables[index])
+    result = _gathered(emit, x, tables) if how.mode == "nearest" else interpolated(emit.builder, x, axes, tables)
     if not _extrapolates(tables):
         return result
     outside = np.zeros(static_shape(result), "bool")
@@ -131,14 +126,6 @@ def _extrapolates(tables: Mapping[int, Taps]) -> bool:
     return any(table.outside.any() for table in tables.values())
 
 
-def _is_identity(table: Taps, axis: Axis) -> bool:
-    if axis.source != axis.target or table.outside.any():
-        return False
-    chosen = table.weights == 1
-    plain = bool((chosen.sum(1) == 1).all() and ((table.weights == 0) | chosen).all())
-    return plain and bool((table.indices[chosen] == np.arange(axis.source)).all())
-
-
 def _gathered(emit: Emitter, x: relax.Expr, tables: Mapping[int, Taps]) -> relax.Expr:
     order = sorted(tables)
     shape = [tables[axis].indices.shape[0] if axis in tables else n for axis, n in enumerate(static_shape(x))]
@@ -149,25 +136,6 @@ def _gathered(emit: Emitter, x: relax.Expr, tables: Mapping[int, Taps]) -> relax
         return te.compute(shape, lambda *at: source(*(pick(axis, i) for axis, i in enumerate(at))), "resize")
 
     return emit.te(compute, x, *(constant(tables[axis].indices[:, 0]) for axis in order), name="resize_nearest")
-
-
-def _interpolated(emit: Emitter, x: relax.Expr, axis: int, table: Taps) -> relax.Expr:
-    target, num_taps = table.indices.shape
-    shape = [target if index == axis else extent for index, extent in enumerate(static_shape(x))]
-    dtype = dtype_name(x)
-
-    def compute(source: te.Tensor, indices: te.Tensor, weights: te.Tensor) -> te.Tensor:
-        tap = te.reduce_axis((0, num_taps), "tap")
-
-        def element(*at: tirx.Var) -> tirx.Expr:
-            place = [indices[i, tap] if index == axis else i for index, i in enumerate(at)]
-            return te.sum(source(*place) * weights[at[axis], tap], axis=tap)
-
-        return te.compute(shape, element, "resize")
-
-    return emit.te(
-        compute, x, constant(table.indices), constant(table.weights.astype(dtype)), name="resize_interpolate"
-    )
 
 
 CONVERTERS = {("", "Resize"): Resize, ("", "Upsample"): Upsample}
