@@ -101,7 +101,7 @@ def test_shared_models_within_less(shared_models: Path, tmp_path: Path, name: st
     inputs = sample(whole)
     small = smallest(path, tmp_path / "small", whole.report["arena_bytes"])
     if name != "kws_int8":
-        assert small is not None and small.report["fit"]["attempts"][-1]["method"] == "split"
+        assert small is not None and small.report["fit"]["attempts"][-1]["method"].startswith("split")
     if small is not None:
         assert_same_bits(whole.run(inputs), small.run(inputs))
 
