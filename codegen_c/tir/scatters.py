@@ -17,7 +17,7 @@ REDUCTIONS: dict[str, Callable[[tirx.Expr, tirx.Expr], tirx.Expr]] = {
     "min": lambda element, update: tirx.Min(element, update),
     "max": lambda element, update: tirx.Max(element, update),
 }
-"""What becomes of an element, by the name that Relax has for it."""
+"""Names that Relax has for it, and the element that comes of one and its update."""
 
 Place = Callable[[T.buffer_proxy, Sequence[tirx.Expr]], Sequence[tirx.Expr]]
 

@@ -8,7 +8,7 @@ from tests.support.edge_cases import NAN, NODE, EdgeCase
 
 TABLE = np.arange(24, dtype=np.float32).reshape(4, 6)
 BEYOND = np.array([0, 3, -4, 4, -5, 1000, -1000, 2**40, -(2**40), 2**63 - 1, -(2**63)])
-"""Of an axis of 4 elements: three indices within it, the others beyond its ends."""
+"""Indices along an axis of 4 elements: three indices within it, the others beyond its ends."""
 NARROW = np.array([-1, 1, 7, -7], np.int32)
 
 

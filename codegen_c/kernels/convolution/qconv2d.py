@@ -164,7 +164,7 @@ def call(function: str, ctype: str, stored: StoredRows, finish: Requantize) -> s
 
 _WEIGHTS = (integer_weights, sums_fit, rescaled_sums_fit)
 CONSTRAINTS = (quantized_bytes, *_WEIGHTS)
-"""Of kernels whose result is elements."""
+"""Constraints of kernels whose result is elements."""
 SUMS_TOO = (bytes_or_sums, *_WEIGHTS)
-"""Of kernels that leave sums to others as well."""
+"""Constraints of kernels that leave sums to others as well."""
 KERNEL = Kernel(name="qconv2d_i8", operator=QConv2d, implement=implement, constraints=SUMS_TOO)

@@ -205,9 +205,9 @@ def _in_parts(operator: QDense, count: int, stored: StoredRows) -> Implementatio
 
 _WEIGHTS = (integer_weights, sums_fit, rescaled_sums_fit)
 CONSTRAINTS = (quantized_bytes, *_WEIGHTS)
-"""Of kernels whose result is elements."""
+"""Constraints of kernels whose result is elements."""
 SUMS_TOO = (bytes_or_sums, *_WEIGHTS)
-"""Of kernels that leave sums to others as well."""
+"""Constraints of kernels that leave sums to others as well."""
 KERNEL = Kernel(
     name="qdense_i8",
     operator=QDense,
