@@ -129,7 +129,9 @@ static inline void tvm_ext_dsp_blocks(uint8_t *const output[], const int8_t *wei
         const int8_t *const products = &weights[4 * channels];
         const int8_t *const multipliers = &products[4 * channels * units];
         for (int32_t i = (pixels * channels) - 1; i >= 0; --i) {
-            const int32_t p = i / channels, j = i % channels, first = j / 2 * 2; /* the first of two channels */
+            const int32_t p = i / channels;
+            const int32_t j = i % channels;
+            const int32_t first = j - (j % 2); /* of two channels */
             uint32_t sums[2] = {tvm_ext_dsp_load(&weights[4 * first]), tvm_ext_dsp_load(&weights[4 * (first + 1)])};
             for (int32_t c = 0; c < 2 * units; ++c) {
                 const uint32_t cell = cells[(c * pixels) + p];

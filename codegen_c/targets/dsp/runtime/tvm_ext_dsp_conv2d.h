@@ -209,12 +209,9 @@ TVM_EXT_INLINE void tvm_ext_dsp_conv2d_pixels(const tvm_ext_dsp_conv2d_layer *la
 /* Moves the cells of the first of three pixels side by side. */
 TVM_EXT_DSP_SHARED void tvm_ext_dsp_first_of_3(uint32_t *cells, int32_t units)
 {
-    const uint32_t *cell = cells;
-    const uint32_t *const end = &cells[2 * units];
-    for (uint32_t *place = cells; place < end; place += 2) {
-        place[0] = cell[0];
-        place[1] = cell[TVM_EXT_DSP_PIXELS];
-        cell += 2 * TVM_EXT_DSP_PIXELS;
+    for (int32_t i = 0; i < 2 * units; i += 2) {
+        cells[i] = cells[i * TVM_EXT_DSP_PIXELS];
+        cells[i + 1] = cells[(i + 1) * TVM_EXT_DSP_PIXELS];
     }
 }
 
