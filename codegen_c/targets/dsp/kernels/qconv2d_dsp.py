@@ -2,7 +2,8 @@
 
 int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], sums in int32. The windows of three
 pixels are expanded to 16-bit pairs in scratch, padding as zero points, so that borders and insides run the same
-code; all channels then read them. The zero point is in the bias. Rounding "onnx": once, halves to even.
+code; all channels then read them. A pixel that groups of three leave over may be computed by itself. The zero point is
+in the bias. Rounding "onnx": once, halves to even.
 """
 
 from __future__ import annotations
