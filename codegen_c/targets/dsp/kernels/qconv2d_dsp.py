@@ -8,6 +8,8 @@ in the bias. Rounding "onnx": once, halves to even.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from codegen_c.c_text.initializer import Value
 from codegen_c.c_text.text import block
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
@@ -44,12 +46,24 @@ def is_ungrouped(operator: QConv2d, target: Target) -> bool:
     return operator.groups == 1
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Sums:
+    """Products of a layer, and how their sums are finished: in registers where there are blocks, with one pixel apart
+    where there is a single."""
+
+    paired: PairedWeights
+    finish: FastRequantize
+    blocks: Blocks | None
+    single: Blocks | None
+
+
 def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
     requantize = FastRequantize.sixteenfold if isinstance(operator, PackedQConv2d) else FastRequantize.of
     exact, (low, high) = qconv2d.requantize(operator), qconv2d.products(operator).range()
     finish, paired = requantize(exact, low, high), _pair(operator)
     blocks = None if holds_sums(operator.output) else Blocks.of(paired, exact, low, high)
     single = _single(operator, target, stored, blocks)
+    sums = _Sums(paired=paired, finish=finish, blocks=blocks, single=single)
     parameters = qconv2d.parameters(operator, finish.exact)
     shared, rows = parameters[: 3 if blocks else -2], parameters[-2:]
     return Implementation(
@@ -57,7 +71,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         function=CFunction(
             parameters=(*shared, Parameter(name="scratch", ctype="uint8_t", role="scratch"), *rows),
             body=_body(stored, None if blocks else finish),
-            helpers=_helpers(operator, stored, finish, paired, blocks, single),
+            helpers=_helpers(operator, stored, sums),
             includes=("tvm_ext_dsp_conv2d.h", *INCLUDES, *HEADERS, *_includes(blocks, single)),
         ),
         reference=lambda inputs: qconv2d.reference(operator, inputs),
@@ -68,7 +82,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         ),
         scratch_bytes=4 * paired.num_cells + (0 if _by_taps(operator) else _run_length(operator)),
         macs=operator.output.num_elements * operator.weight[0].size,
-        instructions=_instructions(operator, stored, finish, paired, blocks, single),
+        instructions=_instructions(operator, stored, sums),
         passes=_passes(operator, paired),
         accumulation="exact",
         spatial=spatial(operator.window, operator.inputs[0], operator.output),
@@ -125,15 +139,9 @@ def _single(operator: QConv2d, target: Target, stored: StoredRows, blocks: Block
     return single if left * saved >= SINGLE_LEAST_SAVED else None
 
 
-def _instructions(
-    operator: QConv2d,
-    stored: StoredRows,
-    finish: FastRequantize,
-    paired: PairedWeights,
-    blocks: Blocks | None,
-    single: Blocks | None,
-) -> int:
+def _instructions(operator: QConv2d, stored: StoredRows, sums: _Sums) -> int:
     """Modelled instructions: expanded windows, then products and results of blocks; a call's last may lack pixels."""
+    finish, paired, blocks, single = sums.finish, sums.paired, sums.blocks, sums.single
     channels, calls = operator.output.shape[3], _pixels_of_calls(operator, stored)
     pixels, left = sum(calls), sum(count % PIXELS == 1 for count in calls) if single else 0
     groups = sum(-(-count // PIXELS) for count in calls) - left
@@ -146,25 +154,18 @@ def _instructions(
     return int(pixels * window) + groups * (blocks.instructions if blocks else one) + last
 
 
-def _helpers(
-    operator: QConv2d,
-    stored: StoredRows,
-    finish: FastRequantize,
-    paired: PairedWeights,
-    blocks: Blocks | None,
-    single: Blocks | None,
-) -> str:
+def _helpers(operator: QConv2d, stored: StoredRows, sums: _Sums) -> str:
     """The layer's shapes as tvm_ext_dsp_conv2d.h takes them, and `$_pixels(...)`, a tvm_ext_dsp_pixels."""
     members: dict[str, Value] = {
         "input": image(operator.inputs[0]),
         "output": image(operator.output, pitch=stored.pitch),
         "window": sliding_window(operator.window),
     }
-    if blocks:
+    if blocks := sums.blocks:
         unused = [f"(void){name};" for name in ("bias", "multipliers", "shifts")]
-        pixels = apart("$_pixels", PARAMETERS, [*unused, *_calls(blocks, single)], linkage="static inline")
+        pixels = apart("$_pixels", PARAMETERS, [*unused, *_calls(blocks, sums.single)], linkage="static inline")
         return f"{shapes(LAYER, members)}\n{pixels}"
-    members |= {**paired.members(), "requantize": finish.members()}
+    members |= {**sums.paired.members(), "requantize": sums.finish.members()}
     call = "tvm_ext_dsp_conv2d_pixels(&$_layer, output, weights, bias, multipliers, shifts, cells);"
     return f"{shapes(LAYER, members)}\n{shared_function('$_pixels', PARAMETERS, [call])}"
 
