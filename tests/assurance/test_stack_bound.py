@@ -85,11 +85,46 @@ def test_no_bound_without_reason(functions: dict[str, str], reason: str) -> None
     "body",
     [
         "ldmia.w\tsp!, {r4, pc}", "tbb\t[pc, r3]", "ldr.w\tpc, [pc, r3, lsl #2]", "pop\t{r4, pc}",
-        "add\tr5, pc, #20\t@ (adr r5, 14 <run+0x14>)\nmla\tr4, r0, r4, r5\nmov\tpc, r4",
+        "add\tr5, pc, #20\t@ (adr r5, 14 <run+0x14>)\nmla\tr4, r0, r4, r5\nmov\tpc, r4", "ldr.w\tpc, [sp], #4",
     ],
 )  # fmt: skip
 def test_returns_and_jumps_inside_are_no_calls(body: str) -> None:
     assert stack_bound(frames_of(listing(run=body)), "run").num_bytes == 0
+
+
+ENTRY = "addw\tip, pc, #120\t@ 0x78\nmla\tr6, r7, r8, ip\norr.w\tr6, r6, #1\n"
+"""An address of the function's own in r6."""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "push\t{r1, r5, r6, r7}\nstmdb\tsp!, {r4, sl}\nldr.w\tpc, [sp, #16]\nstr.w\tfp, [sp, #8]",
+        "addw\tr4, pc, #8\nmovne\tr6, r4\npush\t{r6}\nldr\tpc, [sp]",
+        "push\t{r4, r6}\nsub\tsp, #8\nadd\tsp, #8\nldr\tpc, [sp, #4]",
+        "sub\tsp, #12\nstrd\tr0, r6, [sp, #4]\nldr\tpc, [sp, #8]",
+    ],
+)
+def test_addresses_of_its_own_may_be_pushed(body: str) -> None:
+    assert stack_bound(frames_of(listing(run=ENTRY + body)), "run").reason is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "push\t{r1, r5, r6, r7}\nldr.w\tpc, [sp, #4]",
+        "push\t{r6, r7}\nldr\tpc, [sp]\nstr.w\tfp, [sp]",
+        "push\t{r6, r7}\nldr\tpc, [sp]\nstmia.w\tsp, {r0, r1}",
+        "ldr\tr6, [r0]\npush\t{r6}\nldr\tpc, [sp]",
+        "ldrd\tr5, r6, [r0]\nmov\tpc, r6",
+        "movne\tr4, r6\nmov\tpc, r4",
+        "bl\t100 <f>\nmov\tpc, r6",
+        "sub\tsp, #8\nldr\tpc, [sp]",
+    ],
+)
+def test_other_addresses_may_not(body: str) -> None:
+    bound = stack_bound(frames_of(listing(run=ENTRY + body, f="")), "run")
+    assert bound.reason == "run calls through a pointer"
 
 
 def test_code_that_runs_into_the_next_function() -> None:

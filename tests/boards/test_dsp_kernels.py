@@ -35,8 +35,9 @@ from tests.kernels.float32 import floats
 from tests.kernels.quantized import elements, seeds
 from tests.kernels.test_qbinary import binaries
 from tests.kernels.test_qconv2d import convolutions
-from tests.kernels.test_qconv2d_dsp import pointwise, with_output
+from tests.kernels.test_qconv2d_dsp import SINGLES, made_of_singles, pointwise, with_output
 from tests.kernels.test_qdense import dense_layers
+from tests.kernels.test_qdense_dsp import VECTORS
 from tests.kernels.test_qdepthwise_dsp import STRIPS, strips
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects, link_elf
@@ -96,6 +97,20 @@ def test_blocks_of_pixels(cortex_m4: Platform, shift: int, monkeypatch: pytest.M
     inputs = [[elements(operator.inputs[0], seed)] for seed, operator in enumerate(operators)]
     code = "".join(call.function.helpers for call in calls)
     assert all(f"blocks_{joined}{kind}_{shift}(" in code for joined in ("", "joined_") for kind in ("s8", "u8"))
+    outputs = run_on_board(cortex_m4, list(operators), calls, inputs)
+    for implementation, arrays, result in zip(calls, inputs, outputs, strict=True):
+        np.testing.assert_array_equal(result, implementation.reference(arrays)[0])
+
+
+@pytest.mark.parametrize("shift", common_shift_dsp.SHIFTS)
+def test_one_pixel_or_vector(cortex_m4: Platform, shift: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each function for one of them, in one firmware."""
+    monkeypatch.setattr(common_shift_dsp, "SHIFTS", (shift,))
+    vectors = [qdense_dsp.KERNEL.implement(operator, CORTEX_M4, StoredRows()) for operator in VECTORS]
+    calls, operators = [*made_of_singles(monkeypatch), *vectors], [*SINGLES, *VECTORS]
+    code = "".join(call.function.helpers + call.function.body for call in calls)
+    assert all(f"single_{width}_{kind}_{shift}" in code for width in ("1x2", "1x4") for kind in ("s8", "u8"))
+    inputs = [[elements(operator.inputs[0], seed)] for seed, operator in enumerate(operators)]
     outputs = run_on_board(cortex_m4, list(operators), calls, inputs)
     for implementation, arrays, result in zip(calls, inputs, outputs, strict=True):
         np.testing.assert_array_equal(result, implementation.reference(arrays)[0])

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels.contract import StoredRows
+from codegen_c.kernels.contract import Implementation, StoredRows, Target
 from codegen_c.kernels.registry import select
 from codegen_c.operators.kinds import QConv2d, TensorType, Window
 from codegen_c.operators.quantization import Quantization
-from codegen_c.targets.dsp.kernels import qconv2d_dsp
+from codegen_c.targets.dsp.kernels import common_shift_dsp, qconv2d_dsp
 from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by
 from tests.kernels.harness import HOST, PORTABLE, registered, run_in_place
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
@@ -102,6 +102,48 @@ def test_a_bias_may_make_joined_sums_too_large() -> None:
     large = replace(operator, bias=np.array([0, (1 << 23) - 1], np.int32))
     assert "tvm_ext_dsp_blocks" not in code(large)
     assert_c_equals_reference([large], [[elements(large.inputs[0], 5)]], for_cortex_m4(qconv2d_dsp.KERNEL))
+
+
+SINGLES = [
+    with_output(pointwise(np.random.default_rng(depth).integers(-100, 100, (6, depth)), dtype=dtype), result)
+    for depth, dtype, result in (
+        (4, "int8", "int8"), (8, "uint8", "uint8"), (10, "int8", "uint8"), (36, "uint8", "int8"), (64, "int8", "int8"),
+        (92, "uint8", "uint8"),
+    )
+]  # fmt: skip
+"""Layers of 7 pixels; an even number of units and an odd one, whole rounds of the loop and others."""
+
+
+def made_of_singles(monkeypatch: pytest.MonkeyPatch) -> list[Implementation]:
+    """These layers, the last pixel by itself."""
+    monkeypatch.setattr(qconv2d_dsp, "SINGLE_LEAST_SAVED", 0)
+    calls = [qconv2d_dsp.KERNEL.implement(operator, CORTEX_M4, StoredRows()) for operator in SINGLES]
+    assert all("tvm_ext_dsp_single_1x2" in call.function.helpers for call in calls)
+    return calls
+
+
+@pytest.mark.parametrize("shift", common_shift_dsp.SHIFTS)
+def test_a_pixel_left_over_is_computed_by_itself(shift: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(common_shift_dsp, "SHIFTS", (shift,))
+    made_of_singles(monkeypatch)
+    inputs = [[elements(operator.inputs[0], 8)] for operator in SINGLES]
+    assert_c_equals_reference(list(SINGLES), inputs, for_cortex_m4(qconv2d_dsp.KERNEL))
+
+
+def test_a_pixel_is_left_over_where_that_saves_much() -> None:
+    def has_single(operator: QConv2d, target: Target = CORTEX_M4, at_once: int | None = None) -> bool:
+        made = qconv2d_dsp.KERNEL.implement(operator, target, StoredRows(at_once=at_once))
+        return "tvm_ext_dsp_single" in made.function.helpers
+
+    def of_rows(rows: int, columns: int) -> QConv2d:
+        sides = {"inputs": image(1, rows, columns, 64), "outputs": image(1, rows, columns, 64, scale=400.0)}
+        return replace(pointwise(np.full((64, 64), 3)), **{key: (kind,) for key, kind in sides.items()})
+
+    assert has_single(of_rows(1, 7)) and has_single(of_rows(7, 7))
+    assert not has_single(pointwise(np.full((4, 8), 3))), "little is saved"
+    assert not has_single(of_rows(1, 6)) and not has_single(of_rows(1, 8)), "two fill most of a group"
+    assert not has_single(of_rows(7, 7), replace(CORTEX_M4, optimize="size"))
+    assert has_single(of_rows(6, 8), at_once=2) and not has_single(of_rows(6, 8)), "groups end with a call"
 
 
 def test_other_processors_keep_the_portable_kernel() -> None:

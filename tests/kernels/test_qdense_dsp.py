@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from codegen_c.kernels.contract import Implementation, StoredRows, Target
 from codegen_c.operators.kinds import QDense, TensorType
 from codegen_c.operators.quantization import Quantization
-from codegen_c.targets.dsp.kernels import qdense_dsp
+from codegen_c.targets.dsp.kernels import common_shift_dsp, qdense_dsp
 from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
 from tests.kernels.test_qdense import dense_layers
@@ -25,19 +25,31 @@ def test_dense(operators: list[QDense], seed: int) -> None:
     assert_c_equals_reference(list(operators), inputs, for_cortex_m4(qdense_dsp.KERNEL))
 
 
-def dense(channels: int, *, depth: int = 64, dtype: str = "int8", most: int = 127) -> QDense:
+def dense(
+    channels: int, *, depth: int = 64, dtype: str = "int8", result: str = "int8", most: int = 127, rows: int = 1
+) -> QDense:
     """most: largest weight; below 128 pairs of channels are joined."""
-    random = np.random.default_rng(5)
+    random, limits = np.random.default_rng(5), np.iinfo(result)
 
-    def vector(length: int, dtype: str) -> TensorType:
-        return TensorType(shape=(1, length), dtype=dtype, quantization=Quantization(scale=0.3, zero_point=7))
+    def vectors(length: int, dtype: str) -> TensorType:
+        return TensorType(shape=(rows, length), dtype=dtype, quantization=Quantization(scale=0.3, zero_point=7))
 
     weight = random.integers(-most, most + 1, (channels, depth))
     return QDense(
-        inputs=(vector(depth, dtype),), outputs=(vector(channels, "int8"),),
-        weight=np.clip(weight, -128, 127).astype(np.int8), weight_scale=np.full(channels, 0.01, np.float32),
-        bias=np.arange(channels, dtype=np.int32), low=-128, high=127,
+        inputs=(vectors(depth, dtype),), outputs=(vectors(channels, result),),
+        weight=np.clip(weight, -128, 127).astype(np.int8), weight_scale=np.full(channels, 0.001, np.float32),
+        bias=np.arange(channels, dtype=np.int32) * 100, low=int(limits.min), high=int(limits.max),
     )  # fmt: skip
+
+
+VECTORS = [
+    dense(8, depth=4 * units - 1, dtype=dtype, result=result, most=100, rows=rows)
+    for units, dtype, result, rows in (
+        (1, "int8", "int8", 1), (2, "uint8", "uint8", 2), (3, "int8", "uint8", 1), (9, "uint8", "int8", 3),
+        (16, "int8", "int8", 1), (23, "uint8", "uint8", 1),
+    )
+]  # fmt: skip
+"""Layers of an even number of units and an odd one, of whole rounds of the loop and others."""
 
 
 def made(operator: QDense, target: Target = CORTEX_M4) -> Implementation:
@@ -57,3 +69,30 @@ def test_bytes_give_what_cells_give(dtype: str, most: int) -> None:
     assert all(made(operator).scratch_bytes == 0 for operator in operators)
     inputs = [[elements(operator.inputs[0], 3)] for operator in operators]
     assert_c_equals_reference(list(operators), inputs, for_cortex_m4(qdense_dsp.KERNEL))
+
+
+def is_in_registers(operator: QDense, target: Target = CORTEX_M4) -> bool:
+    """True where a function takes the layer from products to bytes."""
+    implementation = made(operator, target)
+    assert len(implementation.constants) in ((1,) if "single_1x4" in implementation.function.body else (2, 4))
+    return "tvm_ext_dsp_single_1x4" in implementation.function.body
+
+
+def test_sums_of_four_channels_are_finished_in_registers() -> None:
+    """Whole blocks of joined weights, one rounding, all numbers of the type; for speed, and with cells."""
+    whole = dense(64, most=100)
+    assert is_in_registers(whole)
+    assert not is_in_registers(dense(62, most=100)) and not is_in_registers(dense(64, most=128))
+    assert not is_in_registers(replace(whole, low=3)) and not is_in_registers(replace(whole, rounding="tflite"))
+    assert not is_in_registers(replace(whole, bias=np.full(64, (1 << 23) - 1, np.int32)))
+    assert not is_in_registers(dense(8, most=100)), "bytes are multiplied as they are"
+    assert not is_in_registers(whole, replace(CORTEX_M4, optimize="size"))
+    assert not is_in_registers(whole, replace(CORTEX_M4, least_scratch=True))
+
+
+@pytest.mark.parametrize("shift", common_shift_dsp.SHIFTS)
+def test_registers_give_the_reference(shift: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(common_shift_dsp, "SHIFTS", (shift,))
+    assert all(is_in_registers(operator) for operator in VECTORS)
+    inputs = [[elements(operator.inputs[0], 7)] for operator in VECTORS]
+    assert_c_equals_reference(list(VECTORS), inputs, for_cortex_m4(qdense_dsp.KERNEL))

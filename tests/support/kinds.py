@@ -22,7 +22,7 @@ from tests.support.audio_cases import side_by_side
 from tests.support.four_bits import small_weights
 from tests.support.image_networks import image_network
 from tests.support.memory_problems import always_on
-from tests.support.onnx_models import SMALL_MODELS, saved
+from tests.support.onnx_models import SMALL_MODELS, pixel_and_vector, saved
 from tests.support.random_models import random_model
 from tests.support.state_models import gate, over_time, streaming_layer
 from tests.support.tflite_models import ds_cnn, resnet, words
@@ -120,6 +120,7 @@ KINDS: dict[str, Kind] = {
     "attention_m4": Kind(source=_float_attention, platform=Platform.load("cortex_m4"), options=DEFAULT),
     "attention_m55": Kind(source=_float_attention, platform=Platform.load("cortex_m55"), options=DEFAULT),
     "audio": Kind(source=lambda folder: side_by_side(folder)[0], platform=Platform.load("cortex_m4"), options=DEFAULT),
+    "single_dsp": Kind(source=_onnx(pixel_and_vector, int8=True), platform=Platform.load("cortex_m4"), options=DEFAULT),
 }
 
 

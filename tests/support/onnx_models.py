@@ -239,6 +239,21 @@ def symbolic_batch() -> onnx.ModelProto:
     return model_of(nodes, {"x": ("batch", 6)}, ["y"], {"w": weights(6, 4)})
 
 
+def pixel_and_vector() -> onnx.ModelProto:
+    """A 1x1 convolution of 25 pixels, of which groups of three leave one over, and a dense layer of 64 channels."""
+    nodes = [
+        NODE("Conv", ["x", "w0", "b0"], ["c0"]),
+        NODE("Relu", ["c0"], ["r0"]),
+        NODE("GlobalAveragePool", ["r0"], ["gap"]),
+        NODE("Flatten", ["gap"], ["flat"]),
+        NODE("Gemm", ["flat", "w1", "b1"], ["logits"], transB=1),
+    ]
+    constants = {
+        "w0": weights(64, 64, 1, 1), "b0": weights(64, seed=1), "w1": weights(64, 64, seed=2), "b1": weights(64, seed=3)
+    }  # fmt: skip
+    return model_of(nodes, {"x": (1, 64, 5, 5)}, ["logits"], constants)
+
+
 SMALL_MODELS: dict[str, Callable[[], onnx.ModelProto]] = {
     function.__name__: function
     for function in (

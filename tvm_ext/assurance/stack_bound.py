@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tvm_ext.assurance.inner_jumps import grown_bytes, inner_jumps, plain
 from tvm_ext.core.errors import BuildFailed, MissingTool
 from tvm_ext.core.platform import Toolchain
 from tvm_ext.core.toolchain import disassembly
@@ -22,9 +23,6 @@ from tvm_ext.core.toolchain import disassembly
 _CONDITIONS = "eq|ne|cs|hs|cc|lo|mi|pl|vs|vc|hi|ls|ge|lt|gt|le"
 _BRANCH = re.compile(rf"(b|bl|blx|b({_CONDITIONS})|cbn?z|le|letp|wls|wlstp)(\.[nw])?")
 _TARGET = re.compile(r"([0-9a-f]+) <[^>]*>\s*$")
-_PUSH = re.compile(r"(push|vpush|stmdb|vstmdb)(\.w)?")
-_STORE_BELOW = re.compile(r"\[sp, #-(\d+)\]!")
-_SUBTRACT = re.compile(r"sp, (?:sp, )?#(\d+)")
 _BY_TABLE = re.compile(r"pc, \[pc, \w+(, lsl #2)?\]")
 _READ_STACK_POINTER = ("cmp", "tst", "str", "stm", "ldm", "vstm", "vldm")
 _ADDS = re.compile(r"sp, (?:sp, )?#\d+")
@@ -137,10 +135,10 @@ def _frame(
         return Frame(name=name, num_bytes=0, targets=(by_name[veneer[1]],))
     end = following if following is not None else 1 << 32
     targets: list[int] = []
-    total, pointers, unclear = 0, False, None
+    total, pointers, unclear, inside = 0, False, None, inner_jumps(body)
     for index, (operation, operands) in enumerate(body):
-        total += _grown(operation, operands)
-        pointers |= _is_indirect(operation, operands) and not _jumps_within(body[: index + 1])
+        total += grown_bytes(operation, operands)
+        pointers |= _is_indirect(operation, operands) and index not in inside
         if _sets_stack_pointer(operation, operands):
             unclear = f"sets its stack pointer: {operation} {operands}"
         target = _TARGET.search(operands)
@@ -154,26 +152,6 @@ def _frame(
     return Frame(
         name=name, num_bytes=total, targets=tuple(dict.fromkeys(targets)), calls_pointers=pointers, unclear=unclear
     )
-
-
-def _grown(operation: str, operands: str) -> int:
-    """Bytes by which an instruction moves the stack pointer down."""
-    if _PUSH.fullmatch(operation) and ("push" in operation or operands.startswith("sp!")):
-        return _register_bytes(operands[operands.index("{") + 1 : operands.index("}")])
-    if operation.startswith("sub") and (amount := _SUBTRACT.fullmatch(operands)):
-        return int(amount[1])
-    below = _STORE_BELOW.search(operands)
-    return int(below[1]) if below else 0
-
-
-def _register_bytes(registers: str) -> int:
-    """Bytes of a register list such as `r4, r5, lr` or `d8-d15`."""
-    total = 0
-    for item in registers.split(","):
-        first, _, last = item.strip().partition("-")
-        count = int(last[1:]) - int(first[1:]) + 1 if last else 1
-        total += count * (8 if re.fullmatch(r"d\d+", first) else 4)
-    return total
 
 
 def _sets_stack_pointer(operation: str, operands: str) -> bool:
@@ -190,30 +168,16 @@ def _is_indirect(operation: str, operands: str) -> bool:
     if operation.startswith("mov") and operands.startswith("pc,"):
         return operands != "pc, lr"
     if operation.startswith(("ldr", "add")) and operands.startswith("pc,"):
-        return "[sp]" not in operands and not _BY_TABLE.fullmatch(operands)
+        return "[sp]," not in operands and not _BY_TABLE.fullmatch(operands)
     return False
-
-
-def _jumps_within(body: list[tuple[str, str]]) -> bool:
-    """True where the last instruction, a move to pc, branches to an offset from an address within the function itself.
-
-    Unrolled loops of products are entered in this way.
-    """
-    operation, operands = body[-1]
-    if operation != "mov":
-        return False
-    before = body[:-1]
-    sums = [o.split(", ") for op, o in before if op in ("mla", "add", "add.w") and o.startswith(f"{operands[4:]}, ")]
-    own = {o.split(", ")[0] for op, o in before if op.startswith("add") and re.fullmatch(r"\w+, pc, #\d+", o)}
-    return bool(sums) and not own.isdisjoint(sums[-1])
 
 
 def _ends(body: list[tuple[str, str]]) -> bool:
     """True where the last instruction never goes on to the next; a call at the end is one that does not return."""
     last = [line for line in body if not line[0].startswith("nop")][-1:]
     for operation, operands in last:
-        plain = operation.removesuffix(".w").removesuffix(".n")
-        if plain in ("b", "bl", "bx", "udf", "svc", "bkpt"):
+        name = plain(operation)
+        if name in ("b", "bl", "bx", "udf", "svc", "bkpt"):
             return True
-        return plain in ("pop", "ldmia", "ldr", "mov") and bool(re.search(r"\bpc\b", operands))
+        return name in ("pop", "ldmia", "ldr", "mov") and bool(re.search(r"\bpc\b", operands))
     return False

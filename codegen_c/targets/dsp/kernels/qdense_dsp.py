@@ -2,7 +2,8 @@
 
 int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], sums in int32. A row is expanded to 16-bit pairs in
 scratch once, then each weight is read once; with few channels, or where scratch is dear, pairs are made as they are
-needed ("direct"). The zero point is in the bias. Rounding "onnx": once, halves to even.
+needed ("direct"). From cells, and for speed, sums are finished in registers where `blocks_dsp.py` can. The zero point
+is in the bias. Rounding "onnx": once, halves to even.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from codegen_c.kernels.shared.sums import holds_sums
 from codegen_c.kernels.shared.vector_rows import Rows
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, accumulated
 from codegen_c.operators.kinds import PackedQDense, QDense, TensorType
+from codegen_c.targets.dsp.kernels import blocks_dsp
+from codegen_c.targets.dsp.kernels.blocks_dsp import Blocks
 from codegen_c.targets.dsp.kernels.product_dsp import CALL_INSTRUCTIONS, INCLUDES, PairedWeights, start
 from codegen_c.targets.dsp.kernels.requantize_dsp import HEADERS, FastRequantize
 
@@ -39,6 +42,7 @@ UNIT = 4
 EXPAND_INSTRUCTIONS = 1.7
 WIDEN_INSTRUCTIONS = 2
 """Per unit of a block: what bytes take more than cells."""
+WEIGHTS = Parameter(name="weights", ctype="int8_t", role="constant")
 SCRATCH = Parameter(name="scratch", ctype="uint8_t", role="scratch")
 SUMS = Parameter(name="sums", ctype="int32_t", role="output")
 
@@ -46,19 +50,21 @@ SUMS = Parameter(name="sums", ctype="int32_t", role="output")
 def implement(operator: QDense, target: Target, stored: StoredRows) -> Implementation:
     layer, (channels, depth) = _Layer.of(operator), operator.weight.shape
     layer = layer.at_best(channels, least_scratch=target.least_scratch)
+    blocks = None if layer.is_direct or target.optimize == "size" else _blocks(operator, layer)
     rows = operator.output.num_elements // channels
 
     def row(part: QDense, rows: Rows) -> Implementation:
-        return replace(whole, function=_function(part, layer), instructions=layer.row_instructions(rows.length))
+        instructions = layer.row_instructions(rows.length, blocks)
+        return replace(whole, function=_function(part, layer, blocks), instructions=instructions)
 
     whole = Implementation(
         kernel=KERNEL.name,
-        function=_function(operator, layer),
+        function=_function(operator, layer, blocks),
         reference=lambda inputs: qdense.reference(operator, inputs),
-        constants=layer.constants(),
+        constants=(("weights", blocks.weights),) if blocks else layer.constants(),
         scratch_bytes=0 if layer.is_direct else 4 * layer.paired.num_cells,
         macs=operator.output.num_elements * depth,
-        instructions=rows * layer.row_instructions(channels),
+        instructions=rows * layer.row_instructions(channels, blocks),
         passes=layer.passes(rows, channels),
         accumulation="exact",
         exact=True,
@@ -66,6 +72,13 @@ def implement(operator: QDense, target: Target, stored: StoredRows) -> Implement
         accumulating=qdense.accumulating(operator) if target.least_scratch else _accumulating(operator, layer),
     )
     return replace(whole, in_rows=in_rows(operator, row))
+
+
+def _blocks(operator: QDense, layer: _Layer) -> Blocks | None:
+    """The layer with its sums finished in registers, where that can be."""
+    if holds_sums(operator.output):
+        return None
+    return Blocks.of(layer.paired, qdense.requantize(operator), *qdense.products(operator).range())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -113,50 +126,59 @@ class _Layer:
 
     def constant_parameters(self) -> tuple[Parameter, ...]:
         return (
-            Parameter(name="weights", ctype="int8_t", role="constant"),
+            WEIGHTS,
             Parameter(name="bias", ctype="int32_t", role="constant"),
             *self.finish.parameters(),
         )
 
-    def row_instructions(self, channels: int) -> int:
+    def row_instructions(self, channels: int, blocks: Blocks | None = None) -> int:
         """Modelled instructions of so many channels of one row."""
-        block_instructions = self.paired.instructions() + WIDTH * (self.finish.instructions + 2)
         expand = 0 if self.is_direct else int(EXPAND_INSTRUCTIONS * self.depth) + 20 + self.paired.offset_instructions
+        if blocks:
+            return expand + blocks_dsp.CALL_INSTRUCTIONS + channels // WIDTH * blocks.block_instructions
+        block_instructions = self.paired.instructions() + WIDTH * (self.finish.instructions + 2)
         widen = WIDEN_INSTRUCTIONS * self.paired.units if self.is_direct else 0
         return expand + -(-channels // WIDTH) * (block_instructions + widen)
 
     def c_function(self, operator: QDense, body: str, *outputs: Parameter) -> CFunction:
+        scratch = () if self.is_direct else (SCRATCH,)
         return CFunction(
-            parameters=(
-                Parameter(name="input", ctype=C_TYPES[operator.inputs[0].dtype], role="input"),
-                Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
-                *outputs,
-                *self.constant_parameters(),
-                *(() if self.is_direct else (SCRATCH,)),
-            ),
+            parameters=(*_activations(operator), *outputs, *self.constant_parameters(), *scratch),
             body=body,
             includes=("tvm_ext_dsp_dense.h", *INCLUDES, *HEADERS),
         )
 
 
-def _function(operator: QDense, layer: _Layer) -> CFunction:
-    rows = operator.output.num_elements // operator.weight.shape[0]
-    return layer.c_function(operator, _body(operator, rows, layer))
+def _activations(operator: QDense) -> tuple[Parameter, ...]:
+    return (
+        Parameter(name="input", ctype=C_TYPES[operator.inputs[0].dtype], role="input"),
+        Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
+    )
 
 
-def _body(operator: QDense, rows: int, layer: _Layer) -> str:
+def _function(operator: QDense, layer: _Layer, blocks: Blocks | None) -> CFunction:
     """The layer's shapes, and the loops of tvm_ext_dsp_dense.h."""
+    shapes = _shapes(operator, operator.output.num_elements // operator.weight.shape[0], layer, blocks)
+    if blocks:
+        call = f"tvm_ext_dsp_dense_rows(&layer, {blocks.function}, input, output, weights, {blocks.rounding}, scratch);"
+        return CFunction(
+            parameters=(*_activations(operator), WEIGHTS, SCRATCH),
+            body="\n".join([*shapes, call]),
+            includes=("tvm_ext_dsp_dense.h", *INCLUDES, *HEADERS, *blocks_dsp.SINGLE_INCLUDES),
+        )
     scratch = "NULL" if layer.is_direct else "scratch"
     call = f"tvm_ext_dsp_dense(&layer, input, output, weights, bias, multiplier, shift, {scratch});"
-    return "\n".join([*_shapes(operator, rows, layer), call])
+    return layer.c_function(operator, "\n".join([*shapes, call]))
 
 
-def _shapes(operator: QDense, rows: int, layer: _Layer) -> list[str]:
+def _shapes(operator: QDense, rows: int, layer: _Layer, blocks: Blocks | None = None) -> list[str]:
     source, (channels, depth) = operator.inputs[0], operator.weight.shape
     members: dict[str, Value] = {
         "rows": rows, "depth": depth, "channels": channels, "has_unsigned_input": source.dtype == "uint8",
-        **layer.paired.members(),
     }  # fmt: skip
+    if blocks:
+        return structure("tvm_ext_dsp_dense_layer", "layer", members)
+    members |= layer.paired.members()
     members |= {"is_direct": True} if layer.is_direct else {}
     members |= {"holds_sums": True} if holds_sums(operator.output) else {}
     members |= {"requantize": layer.finish.members()}

@@ -119,31 +119,33 @@ TVM_EXT_DSP_BLOCKS_OF(u8, "usat", 8, 16)
 
 #else
 
-/* The same in plain C. */
+/* The same in plain C, of some pixels by an even number of channels at a time. */
 TVM_EXT_DSP_PLAIN
-static inline void tvm_ext_dsp_blocks(uint8_t *const output[TVM_EXT_DSP_PIXELS], const int8_t *weights,
-                                      const uint32_t *cells, int32_t units, int32_t pairs, int32_t rounding,
+static inline void tvm_ext_dsp_blocks(uint8_t *const output[], const int8_t *weights, const uint32_t *cells,
+                                      int32_t units, int32_t blocks, int32_t rounding, int32_t pixels, int32_t channels,
                                       int32_t shift, bool is_joined, bool is_unsigned)
 {
-    for (int32_t k = 0; k < 2 * pairs; k += 2) {
-        const int8_t *const multipliers = &weights[8 + (8 * units)];
-        for (int32_t p = TVM_EXT_DSP_PIXELS - 1; p >= 0; --p) {
-            uint32_t sums[2] = {tvm_ext_dsp_load(weights), tvm_ext_dsp_load(&weights[4])};
+    for (int32_t k = 0; k < blocks * channels; k += channels) {
+        const int8_t *const products = &weights[4 * channels];
+        const int8_t *const multipliers = &products[4 * channels * units];
+        for (int32_t i = (pixels * channels) - 1; i >= 0; --i) {
+            const int32_t p = i / channels;
+            const int32_t j = i % channels;
+            const int32_t first = j - (j % 2); /* of two channels */
+            uint32_t sums[2] = {tvm_ext_dsp_load(&weights[4 * first]), tvm_ext_dsp_load(&weights[4 * (first + 1)])};
             for (int32_t c = 0; c < 2 * units; ++c) {
-                const uint32_t cell = cells[(c * TVM_EXT_DSP_PIXELS) + p];
-                const uint32_t word = tvm_ext_dsp_load(&weights[8 + (4 * c)]);
+                const uint32_t cell = cells[(c * pixels) + p];
+                const uint32_t word = tvm_ext_dsp_load(&products[2 * ((c * channels) + first)]);
                 const uint32_t second = is_joined ? word : tvm_ext_dsp_odd_s8(word);
                 sums[0] = (uint32_t)tvm_ext_dsp_smlad(cell, tvm_ext_dsp_even_s8(word), (int32_t)sums[0]);
                 sums[1] = (uint32_t)tvm_ext_dsp_smlad(cell, second, (int32_t)sums[1]);
             }
             sums[1] = is_joined ? (uint32_t)((int32_t)(sums[1] - sums[0]) >> 8) : sums[1];
-            for (int32_t j = 0; j < 2; ++j) {
-                const int32_t multiplier = (int32_t)tvm_ext_dsp_load(&multipliers[4 * j]);
-                const int32_t value = tvm_ext_dsp_high_product((int32_t)sums[j], multiplier, rounding) >> shift;
-                output[p][k + j] = (uint8_t)(is_unsigned ? tvm_ext_saturate_u8(value) : tvm_ext_saturate_s8(value));
-            }
+            const int32_t multiplier = (int32_t)tvm_ext_dsp_load(&multipliers[4 * j]);
+            const int32_t value = tvm_ext_dsp_high_product((int32_t)sums[j % 2], multiplier, rounding) >> shift;
+            output[p][k + j] = (uint8_t)(is_unsigned ? tvm_ext_saturate_u8(value) : tvm_ext_saturate_s8(value));
         }
-        weights = &multipliers[8];
+        weights = &multipliers[4 * channels];
     }
 }
 
@@ -151,7 +153,8 @@ static inline void tvm_ext_dsp_blocks(uint8_t *const output[TVM_EXT_DSP_PIXELS],
     static inline void NAME(uint8_t *const output[TVM_EXT_DSP_PIXELS], const int8_t *weights, const uint32_t *cells,  \
                             int32_t units, int32_t pairs, int32_t rounding)                                           \
     {                                                                                                                 \
-        tvm_ext_dsp_blocks(output, weights, cells, units, pairs, rounding, SHIFT, IS_JOINED, IS_UNSIGNED);            \
+        tvm_ext_dsp_blocks(output, weights, cells, units, pairs, rounding, TVM_EXT_DSP_PIXELS, 2, SHIFT, IS_JOINED,   \
+                           IS_UNSIGNED);                                                                              \
     }
 
 TVM_EXT_DSP_BLOCKS(tvm_ext_dsp_blocks_s8_4, 4, false, false)

@@ -23,11 +23,12 @@ typedef struct {
     tvm_ext_dsp_requantize requantize;
 } tvm_ext_dsp_conv2d_layer;
 
-/* All channels of three pixels from their cells; `output`: the first element of each pixel. A function by itself, with
- * registers of its own; compilers call it directly. */
+/* All channels of three pixels from their cells, which it may change; `output`: the first element of each pixel. Where
+ * pixels are missing, these are the first one again. A function by itself, with registers of its own; compilers call it
+ * directly. */
 typedef void tvm_ext_dsp_pixels(uint8_t *const output[TVM_EXT_DSP_PIXELS], const int8_t *restrict weights,
                                 const int32_t *restrict bias, const int32_t *restrict multipliers,
-                                const uint8_t *restrict shifts, const uint32_t *cells);
+                                const uint8_t *restrict shifts, uint32_t *cells);
 
 /* Cells of `count` adjacent elements of one pixel. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_num_cells(int32_t count)
@@ -202,6 +203,15 @@ TVM_EXT_INLINE void tvm_ext_dsp_conv2d_pixels(const tvm_ext_dsp_conv2d_layer *la
     }
     if (pairs < layer->output.channels) {
         tvm_ext_dsp_conv2d_channels(layer, places, weights, bias, multipliers, shifts, cells, pairs, 1);
+    }
+}
+
+/* Moves the cells of the first of three pixels side by side. */
+TVM_EXT_DSP_SHARED void tvm_ext_dsp_first_of_3(uint32_t *cells, int32_t units)
+{
+    for (int32_t i = 0; i < 2 * units; i += 2) {
+        cells[i] = cells[i * TVM_EXT_DSP_PIXELS];
+        cells[i + 1] = cells[(i + 1) * TVM_EXT_DSP_PIXELS];
     }
 }
 

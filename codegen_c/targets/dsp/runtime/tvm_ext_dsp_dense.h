@@ -26,6 +26,10 @@ typedef struct {
     tvm_ext_dsp_requantize requantize;
 } tvm_ext_dsp_dense_layer;
 
+/* All channels of a row from its cells, some at a time: a function of tvm_ext_dsp_single.h. */
+typedef void tvm_ext_dsp_single(uint8_t *output, const int8_t *weights, const uint32_t *cells, int32_t units,
+                                int32_t blocks, int32_t rounding);
+
 /* Units of two cells in a row. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_dense_units(const tvm_ext_dsp_dense_layer *layer)
 {
@@ -114,6 +118,21 @@ TVM_EXT_INLINE void tvm_ext_dsp_dense(const tvm_ext_dsp_dense_layer *layer, cons
             tvm_ext_dsp_dense_product(layer, sums, x, &weights[full * units * channel_bytes], &bias[full], units);
             tvm_ext_dsp_dense_finish(layer, row, sums, multipliers, shifts, full, layer->channels - full);
         }
+    }
+}
+
+/* All rows of the output from products to bytes in registers. weights: with the numbers before and behind them, as
+ * tvm_ext_dsp_single.h says. */
+TVM_EXT_INLINE void tvm_ext_dsp_dense_rows(const tvm_ext_dsp_dense_layer *layer, tvm_ext_dsp_single *compute,
+                                           const void *input, void *output, const int8_t *restrict weights,
+                                           int32_t rounding, void *scratch)
+{
+    for (int32_t m = 0; m < layer->rows; ++m) {
+        const void *const x = &((const uint8_t *)input)[m * layer->depth];
+        uint8_t *const row = &((uint8_t *)output)[m * layer->channels];
+        (void)tvm_ext_dsp_dense_expand(layer, (uint32_t *)scratch, x, layer->depth);
+        compute(row, weights, (const uint32_t *)scratch, tvm_ext_dsp_dense_units(layer),
+                layer->channels / TVM_EXT_DSP_WIDTH, rounding);
     }
 }
 
