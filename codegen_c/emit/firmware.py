@@ -106,7 +106,8 @@ def qemu_arguments(board: Board, *, shift: int | None) -> list[str]:
     """
     no_devices = ["-display", "none", "-serial", "none", "-monitor", "none", "-nic", "none"]
     clock = [] if shift is None else ["-icount", f"shift={shift},sleep=off"]
-    return ["-M", board.qemu_machine, *no_devices, *clock]
+    sizes = [word for name, value in board.qemu_sizes.items() for word in ("-global", f"{name}={value}")]
+    return ["-M", board.qemu_machine, *sizes, *no_devices, *clock]
 
 
 def stack_range(platform: Platform, number: int = 0) -> tuple[int, int]:

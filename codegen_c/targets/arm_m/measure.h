@@ -27,13 +27,15 @@ typedef struct {
 /* Both return 0 and touch r0 and the flags only, so they stand in for a run function of any parameters. */
 __attribute__((naked)) static void measure_empty(void)
 {
-    __asm__ volatile("movs r0, #0\n"
+    __asm__ volatile(".syntax unified\n"
+                     "movs r0, #0\n"
                      "bx lr\n");
 }
 
 __attribute__((naked)) static void measure_loop(void)
 {
-    __asm__ volatile("movw r0, #1000\n"
+    __asm__ volatile(".syntax unified\n"
+                     "ldr r0, =1000\n"
                      "1: subs r0, r0, #1\n"
                      "bne 1b\n"
                      "movs r0, #0\n"
