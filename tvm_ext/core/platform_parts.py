@@ -29,7 +29,7 @@ Count = Annotated[int, Field(ge=0, lt=1 << 48)]
 Rate = Annotated[float, Field(ge=1e-6, lt=1e6, strict=False)]
 Cost = Annotated[float, Field(ge=0, lt=1e6, strict=False)]
 # Flags come from a file that is not ours: only code generation, optimisation, debug and plain defines.
-_FLAG = r"^-(m[A-Za-z0-9=_.,+-]+|O[0-3sz]|g[0-3]?|f[a-z0-9-]+|D[A-Za-z_]\w*(=\w+)?)$"
+_FLAG = r"^-(m[A-Za-z0-9=_.,+-]+|O[0-3sz]|g[0-3]?|f[a-z0-9-]+|-?specs=[a-z0-9_+-]+\.specs|D[A-Za-z_]\w*(=\w+)?)$"
 Flag = Annotated[str, Field(pattern=_FLAG, max_length=200)]
 Flags = Annotated[tuple[Flag, ...], Field(max_length=100)]
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,62}$")]
