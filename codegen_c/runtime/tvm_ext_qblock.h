@@ -29,7 +29,8 @@ typedef struct {
     bool is_wide;         /* sums and biases have 64 bits, otherwise 32 */
     bool rounds_twice;    /* as TensorFlow Lite does with sums of 32 bits; otherwise once */
     bool rounds_up;       /* once, halves up, as it does with sums of 64 bits; otherwise halves to even */
-    bool by_high_product; /* shifts are of high products, by one less; the generator has proved that it rounds the same */
+    bool by_high_product; /* shifts are of high products, by one less; the generator has proved that it rounds the same
+                           */
     int32_t channel_step; /* 1 where each channel has a factor of its own, 0 where all share one */
     int32_t zero_point;
     int32_t low;

@@ -45,21 +45,21 @@ __attribute__((naked)) void reset_handler(void)
 {
     __asm__ volatile(
 #if __ARM_ARCH >= 7
-                     "ldr r0, =0xE000ED88\n" /* CPACR: full access to the FPU and MVE */
-                     "ldr r1, [r0]\n"
-                     "orr r1, r1, #0x00F00000\n"
-                     "str r1, [r0]\n"
-                     "dsb\n"
-                     "isb\n"
+        "ldr r0, =0xE000ED88\n" /* CPACR: full access to the FPU and MVE */
+        "ldr r1, [r0]\n"
+        "orr r1, r1, #0x00F00000\n"
+        "str r1, [r0]\n"
+        "dsb\n"
+        "isb\n"
 #endif
-                     "ldr r0, =stack_top\n"
-                     "mov sp, r0\n"
+        "ldr r0, =stack_top\n"
+        "mov sp, r0\n"
 #if __ARM_ARCH >= 8
-                     "ldr r0, =stack_limit\n"
-                     "msr msplim, r0\n"
+        "ldr r0, =stack_limit\n"
+        "msr msplim, r0\n"
 #endif
-                     "ldr r0, =start\n"
-                     "bx r0\n");
+        "ldr r0, =start\n"
+        "bx r0\n");
 }
 
 __attribute__((used)) void start(void)
