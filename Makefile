@@ -19,9 +19,9 @@ C_FILES = $(wildcard codegen_c/arena/*.[ch] relay_passes/solvers/recompute/*.[ch
     codegen_c/runtime/*.[ch] codegen_c/custom/*/runtime/*.h codegen_c/targets/*/*.[ch] \
     codegen_c/targets/*/runtime/*.[ch])
 
-.PHONY: demo test sweep check format boards analyzers clean
+.PHONY: demo test sweep check format boards arm-boards analyzers clean
 
-demo: $(READY) boards
+demo: $(READY) arm-boards
 	@$(BIN)/python tutorials/demo.py
 
 # Tests call make themselves, and are not to take this one for their caller.
@@ -45,6 +45,9 @@ format: $(READY)
 
 boards:
 	@.ci/boards
+
+arm-boards:
+	@.ci/boards arm
 
 analyzers:
 	@.ci/analyzers

@@ -57,7 +57,7 @@ def measured(code: Path, table: Mapping[str, Any], model: Mapping[str, Any]) -> 
         folder = Path(name)
         elf = linked(code, platform, table, model, folder)
         command = [
-            find_program("qemu-system-arm"), *qemu_arguments(platform.board, shift=None), "-semihosting-config",
+            find_program("qemu-system-arm"), *qemu_arguments(platform, shift=None), "-semihosting-config",
             "enable=on,target=native", "-kernel", str(elf), *plugin_arguments(elf, platform, RUN, folder, skip=1),
         ]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)

@@ -70,19 +70,26 @@ def _missing(what: str) -> None:
     pytest.skip(what)
 
 
+def _absent(*tools: str) -> list[str]:
+    """Those of the tools that are not on PATH."""
+    return [tool for tool in tools if shutil.which(tool) is None]
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip tests marked `board` or `analyzers` where the tools are missing, unless the environment wants them run.
+    """Skip tests whose mark asks for tools that are missing, unless the environment wants these tests run.
 
     Variables TVM_EXT_REQUIRE_BOARDS=1 and TVM_EXT_REQUIRE_ANALYZERS=1.
     """
     missing = {
-        "board": [tool for tool in ("arm-none-eabi-gcc", "qemu-system-arm") if shutil.which(tool) is None],
+        "board": _absent("arm-none-eabi-gcc", "qemu-system-arm"),
+        "riscv_board": _absent("riscv64-unknown-elf-gcc", "qemu-system-riscv32"),
         "analyzers": missing_tools(),
     }
     for mark, tools in missing.items():
-        if not tools or os.environ.get(f"TVM_EXT_REQUIRE_{mark.upper().removesuffix('S')}S") == "1":
+        installer = f"{mark.removeprefix('riscv_').removesuffix('s')}s"
+        if not tools or os.environ.get(f"TVM_EXT_REQUIRE_{installer.upper()}") == "1":
             continue
-        skip = pytest.mark.skip(reason=f"no {' and no '.join(tools)}; .ci/{mark.removesuffix('s')}s installs them")
+        skip = pytest.mark.skip(reason=f"no {' and no '.join(tools)}; .ci/{installer} installs them")
         for item in items:
             if item.get_closest_marker(mark):
                 item.add_marker(skip)

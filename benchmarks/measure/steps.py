@@ -183,7 +183,7 @@ def _run(elf: Path, platform: Platform) -> list[int]:
     assert platform.board is not None, "firmware was made for it"
     shift = instruction_shift(platform.board)
     command = [
-        find_program("qemu-system-arm"), *qemu_arguments(platform.board, shift=shift),
+        find_program("qemu-system-arm"), *qemu_arguments(platform, shift=shift),
         "-semihosting-config", "enable=on,target=native", "-kernel", str(elf),
     ]  # fmt: skip
     done = subprocess.run(

@@ -57,7 +57,7 @@ def emit_build_files(
         "firmware": [*(f"board/firmware_{one}.c" for one in tested), "board/firmware.c", "board/startup.c", *starts],
         "board": board is not None,
         "emulator": startup_of(platform).emulator if board else "",
-        "qemu": qemu_arguments(board, shift=None if several else instruction_shift(board)) if board else [],
+        "qemu": qemu_arguments(platform, shift=None if several else instruction_shift(board)) if board else [],
         "image_flags": image_flags(model, platform) if image else [],
         "link_flags": LINK_FLAGS,
     }

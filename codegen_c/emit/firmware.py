@@ -22,6 +22,7 @@ from tvm_ext.core.platform import Board, Memory, Platform
 
 _MAX_SHIFT = 10  # QEMU's own limit
 _NANOSECONDS = 1_000_000_000
+STARTUP_FILES = ("startup.c", "semihosting.h", "semihosting_call.h", "measure.h", "measure_known.h")
 DMA_COUNT = ("dma_count.c", "dma_count.h")
 
 
@@ -58,7 +59,7 @@ def board_files(
     others: processors beside the first that firmware runs on.
     """
     board, startup = _board(platform), startup_of(platform)
-    copied = {name: startup_text(name, startup) for name in ("startup.c", "semihosting.h", "measure.h")}
+    copied = {name: startup_text(name, startup) for name in STARTUP_FILES}
     copied["timer.h"] = _timer(board, startup)
     if moves:
         copied |= {name: runtime_text(name, instruction_set_of(platform.processor)) for name in DMA_COUNT}
@@ -99,14 +100,16 @@ def instruction_shift(board: Board) -> int:
     return shift
 
 
-def qemu_arguments(board: Board, *, shift: int | None) -> list[str]:
-    """QEMU's arguments but for the kernel and the firmware's command line.
+def qemu_arguments(platform: Platform, *, shift: int | None) -> list[str]:
+    """QEMU's arguments but for the kernel and the firmware's command line. The platform must have a board.
 
     shift: of a clock that counts instructions; None for real time, in which processors run at once.
     """
+    board = _board(platform)
     no_devices = ["-display", "none", "-serial", "none", "-monitor", "none", "-nic", "none"]
     clock = [] if shift is None else ["-icount", f"shift={shift},sleep=off"]
-    return ["-M", board.qemu_machine, *no_devices, *clock]
+    sizes = [word for name, value in board.qemu_sizes.items() for word in ("-global", f"{name}={value}")]
+    return ["-M", board.qemu_machine, *startup_of(platform).emulator_flags, *sizes, *no_devices, *clock]
 
 
 def stack_range(platform: Platform, number: int = 0) -> tuple[int, int]:

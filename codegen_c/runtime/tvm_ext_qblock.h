@@ -29,6 +29,8 @@ typedef struct {
     bool is_wide;         /* sums and biases have 64 bits, otherwise 32 */
     bool rounds_twice;    /* as TensorFlow Lite does with sums of 32 bits; otherwise once */
     bool rounds_up;       /* once, halves up, as it does with sums of 64 bits; otherwise halves to even */
+    bool by_high_product; /* shifts are of high products, by one less; the generator has proved that it rounds the same
+                           */
     int32_t channel_step; /* 1 where each channel has a factor of its own, 0 where all share one */
     int32_t zero_point;
     int32_t low;
@@ -41,6 +43,20 @@ typedef struct {
     int64_t whole[TVM_EXT_QBLOCK];
 } tvm_ext_qsums;
 
+/* The quotient of a sum by the high word of its product: by 2^(33 + shift), or by 2^(32 + shift) where it is rounded
+ * twice. A sum below zero is rounded down by the first of two roundings, unless a ReLU makes it the least element. */
+TVM_EXT_INLINE int32_t tvm_ext_rescaled_by_high_product(const tvm_ext_rescale *layer, int32_t sum, int32_t multiplier,
+                                                        int32_t shift)
+{
+    int32_t high;
+    if (layer->rounds_twice) {
+        high = tvm_ext_multiply_high(sum, multiplier) + (layer->low >= layer->zero_point ? 0 : sum >> 31);
+    } else {
+        high = (int32_t)(((int64_t)sum * multiplier) >> 32);
+    }
+    return ((high >> shift) + 1) >> 1;
+}
+
 /* The element of a sum, whose factor is that of channel k. */
 TVM_EXT_INLINE int32_t tvm_ext_rescaled(const tvm_ext_rescale *layer, int64_t sum, const int32_t *restrict multipliers,
                                         const uint8_t *restrict shifts, int32_t k)
@@ -48,7 +64,9 @@ TVM_EXT_INLINE int32_t tvm_ext_rescaled(const tvm_ext_rescale *layer, int64_t su
     const int32_t multiplier = multipliers[k * layer->channel_step];
     const int32_t shift = shifts[k * layer->channel_step];
     int32_t value;
-    if (layer->rounds_twice) {
+    if (layer->by_high_product) {
+        value = tvm_ext_rescaled_by_high_product(layer, (int32_t)sum, multiplier, shift);
+    } else if (layer->rounds_twice) {
         value = tvm_ext_requantize_tflite((int32_t)sum, multiplier, shift);
     } else if (layer->rounds_up) {
         value = tvm_ext_round_shift_up(sum * multiplier, shift);

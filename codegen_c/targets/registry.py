@@ -20,6 +20,7 @@ from tvm_ext.core.platform import Platform, Processor
 
 GROUP = "tvm_ext.targets"
 _HERE = "codegen_c.targets"
+_COMMON_FIRMWARE = files("codegen_c.targets.firmware")
 _COMMON_RUNTIME = files("codegen_c") / "runtime"
 _VECTORS = re.compile(r"_f32x(\d+)\.h$")
 
@@ -106,8 +107,9 @@ def runtime_text(name: str, instruction_set: InstructionSet) -> str:
 
 
 def startup_text(name: str, startup: Startup) -> str:
-    """A file of start-up code."""
-    return (files(startup.package) / name).read_text(encoding="utf-8")
+    """A file of start-up code: its own, or the one that all share."""
+    own = files(startup.package) / name
+    return (own if own.is_file() else _COMMON_FIRMWARE / name).read_text(encoding="utf-8")
 
 
 def timers_of(startup: Startup) -> list[str]:

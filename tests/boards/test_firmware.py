@@ -227,6 +227,6 @@ def _replace(path: Path, old: str, new: str) -> None:
 
 def _boot_without_arguments(elf: Path, platform: Platform) -> subprocess.CompletedProcess[str]:
     assert platform.board
-    arguments = qemu_arguments(platform.board, shift=instruction_shift(platform.board))
+    arguments = qemu_arguments(platform, shift=instruction_shift(platform.board))
     command = ["qemu-system-arm", *arguments, "-semihosting-config", "enable=on,target=native", "-kernel", str(elf)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)

@@ -50,7 +50,7 @@ def probed(platform: Platform, folder: Path, run: str, leaf: str) -> dict[str, L
     objects = compile_objects(sources, folder, platform.toolchain, flags=flags, include_dirs=[folder / "board"])
     elf = link_elf(objects, folder / "probe.elf", platform.toolchain, script=folder / "board" / "link.ld")
     command = [
-        find_program("qemu-system-arm"), *qemu_arguments(platform.board, shift=None),
+        find_program("qemu-system-arm"), *qemu_arguments(platform, shift=None),
         "-semihosting-config", "enable=on,target=native", "-kernel", str(elf),
         *plugin_arguments(elf, platform, "probe_run", folder, skip=1),
     ]  # fmt: skip

@@ -113,7 +113,7 @@ def counts_of(package: Package, folder: Path, platform: Platform) -> dict[str, t
     objects = compile_objects(sources, folder, platform.toolchain, flags=flags, include_dirs=include)
     elf = link_elf(objects, folder / "hooks.elf", platform.toolchain, script=folder / "board" / "link.ld")
     command = [
-        find_program("qemu-system-arm"), *qemu_arguments(platform.board, shift=None),
+        find_program("qemu-system-arm"), *qemu_arguments(platform, shift=None),
         "-semihosting-config", "enable=on,target=native", "-kernel", str(elf),
     ]  # fmt: skip
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)

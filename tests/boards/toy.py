@@ -75,16 +75,22 @@ def build_elf(folder: Path, platform: Platform, out_dir: Path) -> Path:
     return link_elf(objects, out_dir / "toy.elf", platform.toolchain, script=folder / "board" / "link.ld")
 
 
-def write_loop(toy: Toy, iterations: int) -> int:
+ARM_LOOP = (".syntax unified", "ldr r0, =0", "ldr r1, ={}", "1: subs r1, r1, #1", "bne 1b", "bx lr")
+LOOPS = {
+    "rv32imac": ("lui a1, %hi({0})", "addi a1, a1, %lo({0})", "1: addi a1, a1, -1", "bnez a1, 1b", "li a0, 0", "ret")
+}
+"""A function that returns 0 after so many turns of two instructions, with four beside them, by `isa`; else Arm's."""
+
+
+def write_loop(toy: Toy, iterations: int, isa: str = "") -> int:
     """Replace the model by a loop of known length; the instructions it executes, the first and last included."""
-    low, high = iterations & 0xFFFF, iterations >> 16
-    assembly = f"movw r1, #{low}\\nmovt r1, #{high}\\n1: subs r1, r1, #1\\nbne 1b\\nmovs r0, #0\\nbx lr\\n"
+    assembly = "".join(f"{line.format(iterations)}\\n" for line in LOOPS.get(isa, ARM_LOOP))
     (toy.folder / "toy.c").write_text(
         '#include "toy.h"\nstatic float x[8];\nstatic float y[8];\n'
         "float *toy_x(void) { return x; }\nconst float *toy_y(void) { return y; }\n"
         f'__attribute__((naked)) int32_t toy_run(void)\n{{\n    __asm__ volatile("{assembly}");\n}}\n'
     )
-    return 2 + 2 * iterations + 2
+    return 2 * iterations + (4 if isa in LOOPS else 3)
 
 
 def _header(io: Io) -> str:

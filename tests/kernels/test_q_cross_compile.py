@@ -83,12 +83,13 @@ FAR = replace(widened(CONV), bias=np.full(CONV.bias.shape, 1 << 40), weight_scal
 def implementations() -> list[Implementation]:
     """Every kernel, with all rows stored and with as few as it needs."""
     found: list[Implementation] = []
-    for operator in (*OPERATORS, *WIDE, FAR, unary(*map(widened_type, (IMAGE, IMAGE)), slope=0.2)):
-        plain = select(operator, PORTABLE, StoredRows())
+    layers = (*OPERATORS, *WIDE, FAR, unary(*map(widened_type, (IMAGE, IMAGE)), slope=0.2))
+    for operator, target in (*((layer, PORTABLE) for layer in layers), (CONV, replace(PORTABLE, optimize="size"))):
+        plain = select(operator, target, StoredRows())
         assert isinstance(plain, Implementation), plain
         found.append(plain)
         if plain.spatial:
-            ringed = select(operator, PORTABLE, smallest_rings(plain))
+            ringed = select(operator, target, smallest_rings(plain))
             assert isinstance(ringed, Implementation)
             found.append(ringed)
     return found

@@ -168,4 +168,4 @@ def test_processors_without_vectors_have_portable_c() -> None:
     """A platform says by `simd` which of them it means; the bytes are the same."""
     host, portable = select(pointwise(16, 0.013), HOST), select(pointwise(16, 0.013), PORTABLE)
     assert isinstance(host, Implementation) and isinstance(portable, Implementation)
-    assert (host.kernel, portable.kernel) == ("qconv2d_host", "qconv2d_i8")
+    assert (host.kernel, portable.kernel) == ("qconv2d_host", "qconv2d_pairs_i8")

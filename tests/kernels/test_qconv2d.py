@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import Kernel, StoredRows
-from codegen_c.kernels.convolution import qconv2d, qdepthwise
+from codegen_c.kernels.convolution import qconv2d, qconv2d_pairs, qdepthwise
 from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared.requantize import quantization, scale_of
 from codegen_c.kernels.shared.window import pack_blocks
@@ -99,6 +99,15 @@ def check(operators: list[QConv2d], seed: int, kernel: Kernel, *, near_tie: floa
 @given(st.lists(convolutions(), min_size=1, max_size=5), seeds)
 def test_conv2d(operators: list[QConv2d], seed: int) -> None:
     check(operators, seed, qconv2d.KERNEL)
+
+
+@FEW
+@given(
+    st.lists(convolutions().filter(lambda one: qconv2d_pairs.has_pairs(one, PORTABLE)), min_size=1, max_size=4), seeds
+)
+def test_pairs_of_pixels(operators: list[QConv2d], seed: int) -> None:
+    """Odd rows, and windows that leave the image at either end, beside the pairs."""
+    check(operators, seed, qconv2d_pairs.KERNEL)
 
 
 @FEW

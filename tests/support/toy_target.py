@@ -67,7 +67,7 @@ static inline void toy_softmax(const float *x, float *y, int32_t total, int32_t 
 """
 
 
-BOARD_FILES = ("startup.c", "semihosting.h", "measure.h", "timer_tick.h")
+BOARD_FILES = ("startup.c", "semihosting_call.h", "measure_known.h", "timer_tick.h")
 
 
 def write_toy_target(folder: Path, package: str = "toy_target", simd: str = "toy") -> None:

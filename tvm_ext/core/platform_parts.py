@@ -5,6 +5,7 @@ Every key is checked by itself here; `platform_checks.py` looks for values that 
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
@@ -28,10 +29,11 @@ Count = Annotated[int, Field(ge=0, lt=1 << 48)]
 Rate = Annotated[float, Field(ge=1e-6, lt=1e6, strict=False)]
 Cost = Annotated[float, Field(ge=0, lt=1e6, strict=False)]
 # Flags come from a file that is not ours: only code generation, optimisation, debug and plain defines.
-_FLAG = r"^-(m[A-Za-z0-9=_.,+-]+|O[0-3sz]|g[0-3]?|f[a-z0-9-]+|D[A-Za-z_]\w*(=\w+)?)$"
+_FLAG = r"^-(m[A-Za-z0-9=_.,+-]+|O[0-3sz]|g[0-3]?|f[a-z0-9-]+|-?specs=[a-z0-9_+-]+\.specs|D[A-Za-z_]\w*(=\w+)?)$"
 Flag = Annotated[str, Field(pattern=_FLAG, max_length=200)]
 Flags = Annotated[tuple[Flag, ...], Field(max_length=100)]
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,62}$")]
+DeviceProperty = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}\.[a-z][a-z0-9-]{0,62}$")]
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,58}\.h$")]
 OffloadKind = Literal["conv2d", "depthwise", "dense", "max_pool", "average_pool", "add"]
 OffloadType = Literal["int8", "uint8", "float32"]
@@ -202,13 +204,18 @@ QUICK_TOOLCHAIN = Toolchain(flags=HOST_TOOLCHAIN.flags, speed_flags=("-O1",))
 class Board:
     """A QEMU machine that stands in for the real board.
 
-    `timer` names the counter that measures executed instructions, one of those that the start-up code has: of Arm's
-    M-profile `cmsdk` (32 bits, counts down) and `system_counter` (64 bits, counts up). `stack_bytes` is the stack the
-    firmware reserves for each processor. `starts` names how the first processor starts the others, one of the ways that
-    the start-up code has: of Arm's M-profile `sse200`.
+    `qemu_sizes` sets numbers of the machine's devices, each `device.property`, such as the bytes of memories: for a
+    machine that stands in for another one of its family. `timer` names the counter that measures executed instructions,
+    one of those that the start-up code has: of Arm's M-profile `cmsdk` (32 bits, counts down), `system_counter` (64
+    bits, counts up) and `nrf51` (32 bits, counts up). `stack_bytes` is the stack the firmware reserves for each
+    processor. `starts` names how the first processor starts the others, one of the ways that the start-up code has: of
+    Arm's M-profile `sse200`.
     """
 
     qemu_machine: Annotated[str, Field(pattern=r"^[a-z0-9-]+$", max_length=100)]
+    qemu_sizes: Annotated[dict[DeviceProperty, Count], Field(max_length=16)] = field(
+        default_factory=dict[str, int], hash=False
+    )
     timer: Name
     timer_address: Count
     timer_hz: Positive

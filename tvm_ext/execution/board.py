@@ -112,13 +112,13 @@ def booted(
     with TemporaryDirectory(prefix="tvm_ext_") as name:
         folder = Path(name)
         (folder / "in.bin").write_bytes(came)
-        emulator, shift = startup_of(platform).emulator, instruction_shift(platform.board)
+        shift = instruction_shift(platform.board)
         seconds = allowed_seconds(time_limit_s)
-        fine = boot(elf, emulator, platform.board, shift, folder, seconds, prefixes, placed)
+        fine = boot(elf, platform, shift, folder, seconds, prefixes, placed)
         written = folder / "out.bin"
         data = written.read_bytes() if written.is_file() else b""
         wrapped = any(fields["wrapped"] for fields in fine)
-        coarse = boot(elf, emulator, platform.board, 0, folder, seconds, prefixes, placed) if wrapped else fine
+        coarse = boot(elf, platform, 0, folder, seconds, prefixes, placed) if wrapped else fine
     return list(zip(fine, coarse, strict=True)), data
 
 
@@ -152,10 +152,10 @@ def _run_shared(
     with TemporaryDirectory(prefix="tvm_ext_") as name:
         folder = Path(name)
         (folder / "in.bin").write_bytes(came)
-        emulator, seconds = startup_of(platform).emulator, allowed_seconds(time_limit_s)
+        seconds = allowed_seconds(time_limit_s)
         counting = plugin_arguments(elf, platform, interface, folder) if parallel else []
         try:
-            (fields,) = boot(elf, emulator, platform.board, None, folder, seconds, [""], None, counting)
+            (fields,) = boot(elf, platform, None, folder, seconds, [""], None, counting)
         except RunFailed as error:
             if not counting:
                 raise
@@ -165,7 +165,7 @@ def _run_shared(
                 f"that counts those of several processors: {str(error).splitlines()[0]}",
                 ModelNotice, stacklevel=3,
             )  # fmt: skip
-            (fields,) = boot(elf, emulator, platform.board, None, folder, seconds, [""], None)
+            (fields,) = boot(elf, platform, None, folder, seconds, [""], None)
         data = (folder / "out.bin").read_bytes()
         shared = shared_run(folder, platform, parallel) if parallel and counting else None
     return QemuResult(
@@ -206,8 +206,7 @@ def unwrap_instructions(fine: Mapping[str, int], coarse: Mapping[str, int], boar
 
 def boot(
     elf: Path,
-    emulator: str,
-    board: Board,
+    platform: Platform,
     shift: int | None,
     folder: Path,
     seconds: float,
@@ -219,9 +218,11 @@ def boot(
 
     shift: as `qemu_arguments` takes it. more: arguments of QEMU's.
     """
+    board, emulator = platform.board, startup_of(platform).emulator
+    assert board is not None, "the caller has looked"
     words = "".join(f",arg={word}" for word in ("run", "in.bin", "out.bin", *([hex(placed.address)] if placed else [])))
     command = [
-        find_program(emulator), *qemu_arguments(board, shift=shift),
+        find_program(emulator), *qemu_arguments(platform, shift=shift),
         "-semihosting-config", f"enable=on,target=native{words}", "-kernel", str(elf.resolve()),
         *(qemu_loads(placed) if placed else []), *more,
     ]  # fmt: skip

@@ -98,7 +98,7 @@ def selftest_on_board(elf: Path, platform: Platform, *, time_limit_s: float) -> 
     """Complaint of a firmware's self-test, run in QEMU; None where it passes."""
     assert platform.board is not None, "the caller has looked"
     command = [
-        find_program(startup_of(platform).emulator), *qemu_arguments(platform.board, shift=0),
+        find_program(startup_of(platform).emulator), *qemu_arguments(platform, shift=0),
         "-semihosting-config", "enable=on,target=native", "-kernel", str(elf.resolve()),
     ]  # fmt: skip
     done = run_program(command, elf.parent, seconds=allowed_seconds(time_limit_s))

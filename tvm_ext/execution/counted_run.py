@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from codegen_c.program.interface import Interface
-from codegen_c.targets.registry import startup_of
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.processes.process import allowed_seconds
 from tvm_ext.execution.board import boot
@@ -38,5 +37,5 @@ def run_counted(
     with TemporaryDirectory(prefix="tvm_ext_") as name:
         folder = Path(name)
         (folder / "in.bin").write_bytes(came)
-        emulator, seconds = startup_of(platform).emulator, allowed_seconds(time_limit_s)
-        boot(elf, emulator, platform.board, None, folder, seconds, [prefix], None, arguments)
+        seconds = allowed_seconds(time_limit_s)
+        boot(elf, platform, None, folder, seconds, [prefix], None, arguments)

@@ -12,6 +12,7 @@ import numpy as np
 from codegen_c.c_text.initializer import Value
 from codegen_c.c_text.text import C_TYPES
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
+from codegen_c.kernels.shared.high_product import by_high_products
 from codegen_c.kernels.shared.layer import BLOCK_INCLUDES, image, rescale, shapes, sliding_window, with_rings
 from codegen_c.kernels.shared.requantize import (
     Products,
@@ -76,6 +77,13 @@ def requantize(operator: QConv2d) -> Requantize:
     return requantize_sums(operator, wide(operator))
 
 
+def rescaling(operator: QConv2d) -> Requantize:
+    """Requantization as plain C does it."""
+    return (
+        requantize(operator) if wide(operator) else by_high_products(requantize(operator), *products(operator).range())
+    )
+
+
 def requantize_sums(operator: QConv2d, sums: Products | None) -> Requantize:
     """Requantization of a convolution. sums: where they have 64 bits."""
     return Requantize.of(
@@ -98,7 +106,7 @@ def parameters(operator: QConv2d, finish: Requantize, *, is_wide: bool = False) 
 
 def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
     width = width_of(operator)
-    finish, sums = requantize(operator), products(operator)
+    finish, sums = rescaling(operator), products(operator)
     num_taps = int(np.prod(operator.weight.shape[1:]))
     macs = operator.output.num_elements * num_taps
     runs = operator.output.num_elements * operator.window.kernel[0] // width

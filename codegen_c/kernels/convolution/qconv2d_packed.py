@@ -23,7 +23,7 @@ NIBBLE_INSTRUCTIONS = 1
 
 def implement(operator: PackedQConv2d, target: Target, stored: StoredRows) -> Implementation:
     whole, width = qconv2d.implement(operator, target, stored), qconv2d.width_of(operator)
-    members = qconv2d.members(operator, stored, qconv2d.requantize(operator)) | {"is_packed": True}
+    members = qconv2d.members(operator, stored, qconv2d.rescaling(operator)) | {"is_packed": True}
     return replace(
         whole,
         kernel=KERNEL.name,

@@ -29,7 +29,7 @@ def is_depthwise(operator: QConv2d, target: Target) -> bool:
 
 
 def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
-    finish, sums = qconv2d.requantize(operator), qconv2d.products(operator)
+    finish, sums = qconv2d.rescaling(operator), qconv2d.products(operator)
     macs = operator.output.num_elements * operator.window.kernel[0] * operator.window.kernel[1]
     per_mac = 4 if sums.zero_point else 3
     return Implementation(

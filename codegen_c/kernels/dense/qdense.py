@@ -24,6 +24,7 @@ from codegen_c.kernels.contract import (
     Target,
 )
 from codegen_c.kernels.dense.dense_rows import in_rows, num_calls, row_counts
+from codegen_c.kernels.shared.high_product import by_high_products
 from codegen_c.kernels.shared.layer import BLOCK_INCLUDES, image, rescale, shapes, with_rings
 from codegen_c.kernels.shared.requantize import (
     Products,
@@ -81,6 +82,13 @@ def requantize(operator: QDense) -> Requantize:
     )  # fmt: skip
 
 
+def rescaling(operator: QDense) -> Requantize:
+    """Requantization as plain C does it."""
+    return (
+        requantize(operator) if wide(operator) else by_high_products(requantize(operator), *products(operator).range())
+    )
+
+
 def layer_factors(operator: QDense) -> np.ndarray:
     """Output steps of one unit of each channel's sum, float64[K].
 
@@ -95,7 +103,7 @@ def layer_factors(operator: QDense) -> np.ndarray:
 
 
 def implement(operator: QDense, target: Target, stored: StoredRows) -> Implementation:
-    finish, is_wide = requantize(operator), wide(operator) is not None
+    finish, is_wide = rescaling(operator), wide(operator) is not None
 
     def row(part: QDense, rows: Rows) -> Implementation:
         return replace(whole, function=_function(part, finish, is_wide=is_wide), instructions=_instructions(part))
@@ -179,7 +187,7 @@ def sums_reference(operator: QDense, inputs: list[np.ndarray]) -> list[np.ndarra
 
 def _in_parts(operator: QDense, count: int, stored: StoredRows) -> Implementation:
     """Sums of `count` equal parts of the input; the last call finishes them."""
-    finish, channels = requantize(operator), operator.weight.shape[0]
+    finish, channels = rescaling(operator), operator.weight.shape[0]
     whole = _function(operator, finish)
     source, output, *constants = whole.parameters
     sums = Parameter(name="sums", ctype="int32_t", role="output")

@@ -20,7 +20,7 @@ from codegen_c.operators.kinds import PackedQConv2d, PackedQDense, Window
 
 
 def implement(operator: PackedQDense, target: Target, stored: StoredRows) -> Implementation:
-    plain, finish = qdense.implement(operator, target, stored), qdense.requantize(operator)
+    plain, finish = qdense.implement(operator, target, stored), qdense.rescaling(operator)
     rows = operator.output.num_elements // operator.weight.shape[0]
     members = qconv2d.members(as_column(operator), StoredRows(), finish) | {"is_packed": True}
     weights = qconv2d_packed.pack(operator.weight[:, np.newaxis, np.newaxis, :], CHANNEL_BLOCK)

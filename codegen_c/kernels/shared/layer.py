@@ -56,6 +56,7 @@ def sliding_window(window: Window) -> dict[str, Value]:
 def rescale(finish: Requantize, *, wide: bool = False) -> dict[str, Value]:
     """A `tvm_ext_rescale` of tvm_ext_qblock.h. wide: of sums of 64 bits."""
     members: dict[str, Value] = {"is_wide": True} if wide else {}
+    members |= {"by_high_product": True} if finish.is_behind_high_products else {}
     members |= {"rounds_up": True} if finish.rounding == "tflite_wide" else {}
     return members | {
         "rounds_twice": finish.rounding == "tflite", "channel_step": 0 if finish.is_uniform else 1,

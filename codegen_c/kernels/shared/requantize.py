@@ -189,6 +189,8 @@ class Requantize:
 
     mantissa: int32[K], shift: uint8[K], one for each channel (or count, for pools); of length 1 where all
     are equal: then they are literals of the function instead of tables.
+    is_behind_high_products: shifts are those that remain behind a high product, for code that takes one; `run` is for
+    whole products.
     """
 
     mantissa: Array
@@ -197,6 +199,7 @@ class Requantize:
     low: int
     high: int
     rounding: SumRounding = "onnx"
+    is_behind_high_products: bool = False
 
     @classmethod
     def of(

@@ -43,19 +43,23 @@ __attribute__((section(".vectors"), used)) static const vector_table vectors = {
 /* Assembly, because the compiler may use float and vector registers in any C function. */
 __attribute__((naked)) void reset_handler(void)
 {
-    __asm__ volatile("ldr r0, =0xE000ED88\n" /* CPACR: full access to the FPU and MVE */
-                     "ldr r1, [r0]\n"
-                     "orr r1, r1, #0x00F00000\n"
-                     "str r1, [r0]\n"
-                     "dsb\n"
-                     "isb\n"
-                     "ldr r0, =stack_top\n"
-                     "mov sp, r0\n"
-#if __ARM_ARCH >= 8
-                     "ldr r0, =stack_limit\n"
-                     "msr msplim, r0\n"
+    __asm__ volatile(
+#if __ARM_ARCH >= 7
+        "ldr r0, =0xE000ED88\n" /* CPACR: full access to the FPU and MVE */
+        "ldr r1, [r0]\n"
+        "orr r1, r1, #0x00F00000\n"
+        "str r1, [r0]\n"
+        "dsb\n"
+        "isb\n"
 #endif
-                     "b start\n");
+        "ldr r0, =stack_top\n"
+        "mov sp, r0\n"
+#if __ARM_ARCH >= 8
+        "ldr r0, =stack_limit\n"
+        "msr msplim, r0\n"
+#endif
+        "ldr r0, =start\n"
+        "bx r0\n");
 }
 
 __attribute__((used)) void start(void)
@@ -76,7 +80,8 @@ __attribute__((naked)) void fault_handler(void)
                      "mrs r1, ipsr\n"
                      "ldr r2, =stack_top\n"
                      "mov sp, r2\n"
-                     "b report_fault\n");
+                     "ldr r2, =report_fault\n"
+                     "bx r2\n");
 }
 
 __attribute__((used)) void report_fault(const uint32_t *frame, uint32_t exception)
@@ -91,10 +96,12 @@ __attribute__((used)) void report_fault(const uint32_t *frame, uint32_t exceptio
     } else {
         semihosting_print(" (stack pointer outside of the stack)");
     }
+#if __ARM_ARCH >= 7
     semihosting_print(" cfsr=");
     semihosting_print_hex(*(volatile const uint32_t *)0xE000ED28u);
     semihosting_print(" bfar=");
     semihosting_print_hex(*(volatile const uint32_t *)0xE000ED38u);
+#endif
     semihosting_print("\n");
     semihosting_exit(1u);
 }

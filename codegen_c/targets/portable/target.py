@@ -1,9 +1,10 @@
-"""Plain C for any processor: 32 single registers of floats, boards of Arm's M-profile."""
+"""Plain C for any processor: 32 single registers of floats, boards of Arm's M-profile and of RISC-V."""
 
 from __future__ import annotations
 
 from codegen_c.targets.arm_m.startup import ARM_M
 from codegen_c.targets.instruction_set import InstructionSet
+from codegen_c.targets.riscv.startup import RISCV
 from tvm_ext.core.platform import NO_SIMD
 
 TARGET = InstructionSet(
@@ -19,5 +20,5 @@ TARGET = InstructionSet(
         "qpool2d_i8": 0.59,
         "qsoftmax_i8": 0.36,
     },
-    startups=(ARM_M,),
+    startups=(ARM_M, RISCV),
 )

@@ -15,10 +15,11 @@
 #include "tvm_ext_layer.h"
 #include "tvm_ext_qblock.h"
 #include "tvm_ext_qconv2d.h"
+#include "tvm_ext_qconv2d_pairs.h"
 #include "tvm_ext_requantize.h"
 #include "tvm_ext_requantize_tflite.h"
 
-/* conv: int8[1, 5, 5, 3] -> int8[1, 5, 5, 3]; kernel qconv2d_i8. */
+/* conv: int8[1, 5, 5, 3] -> int8[1, 5, 5, 3]; kernel qconv2d_pairs_i8. */
 static const tvm_ext_qconv2d_layer shared_network_conv_layer = {
     .input = {.images = 1, .rows = 5, .columns = 5, .channels = 3, .pitch = 3, .zero_point = 3},
     .output = {.images = 1, .rows = 5, .columns = 5, .channels = 3, .pitch = 3, .zero_point = 3},
@@ -41,7 +42,8 @@ TVM_EXT_STEP void shared_network_conv(
     int32_t row_begin,
     int32_t row_end)
 {
-    tvm_ext_qconv2d(&shared_network_conv_layer, input, output, weights, bias, multiplier, shift, row_begin, row_end);
+    tvm_ext_qconv2d_pairs(&shared_network_conv_layer, input, output, weights, bias, multiplier, shift, row_begin,
+        row_end);
 }
 
 /* DequantizeLinear sum_dequantize: int8[1, 5, 5, 3] -> float32[1, 5, 5, 3]; kernel convert_quantized. */

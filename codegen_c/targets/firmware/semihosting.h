@@ -1,9 +1,11 @@
-/* Arm semihosting: text, files and exit through the debugger or QEMU. For bring-up, not for products. */
+/* Semihosting as Arm defined it: text, files and exit through the debugger or QEMU. For bring-up, not for products. */
 #ifndef TVM_EXT_SEMIHOSTING_H
 #define TVM_EXT_SEMIHOSTING_H
 
 #include <stddef.h>
 #include <stdint.h>
+
+#include "semihosting_call.h"
 
 #define SEMIHOSTING_OPEN 0x01u
 #define SEMIHOSTING_CLOSE 0x02u
@@ -18,14 +20,6 @@
 #define SEMIHOSTING_MODE_READ_BINARY 1u
 #define SEMIHOSTING_MODE_WRITE_BINARY 5u
 #define SEMIHOSTING_APPLICATION_EXIT 0x20026u
-
-static inline int32_t semihosting_call(uint32_t operation, const void *argument)
-{
-    register uint32_t r0 __asm__("r0") = operation;
-    register const void *r1 __asm__("r1") = argument;
-    __asm__ volatile("bkpt 0xAB" : "+r"(r0) : "r"(r1) : "memory");
-    return (int32_t)r0;
-}
 
 static inline void semihosting_print(const char *text)
 {

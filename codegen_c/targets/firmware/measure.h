@@ -10,9 +10,8 @@
 #include <stdint.h>
 
 #include "board.h"
+#include "measure_known.h"
 
-#define MEASURE_EMPTY_INSTRUCTIONS 2u
-#define MEASURE_LOOP_INSTRUCTIONS 2003u
 #define MEASURE_MAX_SHIFT 10u
 #define MEASURE_UNKNOWN UINT64_MAX
 #define STACK_PAINT 0xA5C3F00Du
@@ -23,22 +22,6 @@ typedef struct {
     uint32_t stack_bytes; /* high-water mark below the caller's stack pointer */
     int32_t status;
 } measurement;
-
-/* Both return 0 and touch r0 and the flags only, so they stand in for a run function of any parameters. */
-__attribute__((naked)) static void measure_empty(void)
-{
-    __asm__ volatile("movs r0, #0\n"
-                     "bx lr\n");
-}
-
-__attribute__((naked)) static void measure_loop(void)
-{
-    __asm__ volatile("movw r0, #1000\n"
-                     "1: subs r0, r0, #1\n"
-                     "bne 1b\n"
-                     "movs r0, #0\n"
-                     "bx lr\n");
-}
 
 /* Instructions that fit the ticks at a shift, rounded to nearest. */
 static uint64_t measure_instructions_at(uint64_t ticks, uint32_t shift)

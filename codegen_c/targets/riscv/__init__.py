@@ -1,0 +1,1 @@
+"""Start-up code of RISC-V in machine mode."""
