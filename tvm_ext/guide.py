@@ -1,4 +1,4 @@
-"""The learned guide that the package ships: what `benchmarks/train_guide.py` wrote, read back."""
+"""The learned guide that the package ships: what `train_guide.py` and `train_places.py` wrote, read back."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from importlib.resources import as_file, files
 import numpy as np
 
 from codegen_c.costs.learned_cost import LearnedCost
+from relay_passes.solvers.memories.propose import Rate
 from relay_passes.solvers.recompute.search import Rank
 from tvm_ext.core.trees import Trees
 
 WEIGHTS = "guide.npz"
+PLACES = "places.npz"
 
 
 @cache
@@ -32,6 +34,12 @@ def learned_rank() -> Rank:
 
 
 @cache
-def _weights() -> dict[str, np.ndarray]:
-    with as_file(files("tvm_ext") / WEIGHTS) as path, np.load(path, allow_pickle=False) as arrays:
+def learned_places() -> Rate:
+    """Likelihood that the search for places in several memories takes a choice, learned on random networks."""
+    return Trees.of(_weights(PLACES), "places").predict
+
+
+@cache
+def _weights(name: str = WEIGHTS) -> dict[str, np.ndarray]:
+    with as_file(files("tvm_ext") / name) as path, np.load(path, allow_pickle=False) as arrays:
         return dict(arrays)

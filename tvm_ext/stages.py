@@ -186,12 +186,13 @@ def from_memory(
     costs: Sequence[ProcessorCosts] = (),
 ) -> list[tvm.transform.Pass]:
     """The end of phase 4, passes that leave fewer bytes alive, and what follows. costs: as `processor_costs` has them,
-    where several processors may run operators."""
+    where several processors may run operators. A backend with learned costs has the guide propose places, too."""
     kernels, time = replace(backend, cost=None), time_model(platform)  # which has a calibration of its own
     others = {cost.processor.name: cost for cost in costs[1:]}
+    rate = guide.learned_places() if backend.cost else None
     return [
         *([memory_pass] if memory_pass else []),
-        *([AssignMemories(kernels, time, limits, others)] if limits else []),
+        *([AssignMemories(kernels, time, limits, others, rate=rate)] if limits else []),
         # Phase 5. Runs of composites become regions; the order of bindings is the schedule.
         OutlineRegions(CODEGEN, prefix),
     ]

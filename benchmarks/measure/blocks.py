@@ -126,6 +126,28 @@ def guide_plans() -> str:
     return table(("guide", "solved", "added duration, of what all solve", "sequences evaluated"), rows)
 
 
+def whole_updates() -> str:
+    """Proposals for places in several memories beside the search."""
+    found = result("whole_updates")
+    names = {"random": "random networks and platforms", "zoo": "networks of the zoo, given and random platforms"}
+    plans = {"proposal": "proposal", "greedy": "greedy start of the search"}
+    rows = [
+        (
+            name if place == 0 else "", str(found[group]["problems"]) if place == 0 else "", title,
+            f"{one['mean_gap_percent']:.2f} %", f"{one['most_gap_percent']:.2f} %",
+            f"{100 * one['within_3_percent']:.0f} %", f"{100 * one['share_of_seconds']:.1f} %",
+            f"{100 * one['median_share_of_seconds']:.1f} %",
+        )
+        for group, name in names.items()
+        for place, (title, one) in enumerate((title, found[group][plan]) for plan, title in plans.items())
+    ]  # fmt: skip
+    heads = (
+        "problems", "number", "plan", "predicted time above the search's, mean", "most", "within 3 %",
+        "of its processor time", "in the median",
+    )  # fmt: skip
+    return f"The trees take {grouped(found['weights']['bytes'])} bytes.\n\n{table(heads, rows)}"
+
+
 def hierarchy() -> str:
     """Predicted cycles in one memory and in all."""
     found = result("hierarchy")
@@ -225,9 +247,9 @@ def onnx_suite() -> str:
 BLOCKS: Mapping[str, Callable[[], str]] = {
     block.__name__: block
     for block in (
-        arenas, budgets, ways, monotonic, guide_costs, guide_plans, hierarchy, streams, tflm_reference, side_by_side,
-        two_cores, pipelines, sweep, tflite_files, tflite_operators, onnx_suite, fewer_bits, half_floats, quantizers,
-        transformers, published_cycles, profile_kws, modelled,
+        arenas, budgets, ways, monotonic, guide_costs, guide_plans, whole_updates, hierarchy, streams, tflm_reference,
+        side_by_side, two_cores, pipelines, sweep, tflite_files, tflite_operators, onnx_suite, fewer_bits, half_floats,
+        quantizers, transformers, published_cycles, profile_kws, modelled,
     )
 }  # fmt: skip
 """Name of a block in a document -> its text, which ends with a line break."""

@@ -33,6 +33,7 @@ from relay_passes.move import move
 from relay_passes.searched import Searched
 from relay_passes.solvers.memories.assignment import Assignment, ValueTransfer
 from relay_passes.solvers.memories.problem import AssignmentProblem, Step
+from relay_passes.solvers.memories.propose import Rate
 from relay_passes.solvers.memories.search import assign
 from tvm_ext.core.decisions.execution import RowSplit
 from tvm_ext.core.decisions.outcomes import PredictedTime
@@ -50,7 +51,8 @@ class AssignMemories(SearchingPass):
     """Places results, weights and scratch in several memories, and moves them, for the least predicted time.
 
     backend, time: of the platform's first processor; others: of those beside it that steps may run on, by name. limits:
-    bytes that each memory may give; those not in it are not used.
+    bytes that each memory may give; those not in it are not used. rate: of a guide; its proposal is taken where it is
+    faster than what the search finds.
     """
 
     def __init__(
@@ -59,9 +61,11 @@ class AssignMemories(SearchingPass):
         time: TimeModel,
         limits: Mapping[str, int],
         others: Mapping[str, ProcessorCosts] = MappingProxyType({}),
+        *,
+        rate: Rate | None = None,
     ) -> None:
         super().__init__(backend)
-        self.time, self.limits, self.others = time, limits, others
+        self.time, self.limits, self.others, self.rate = time, limits, others, rate
 
     def rewritten(self, mod: tvm.IRModule, known: Searched) -> tvm.IRModule:
         main = mod["main"]
@@ -71,7 +75,7 @@ class AssignMemories(SearchingPass):
         operators = known.operators
         problem = self._problem(mod, operators, tuple(near))
         before = problem.at_home()
-        found = assign(problem)
+        found = assign(problem, self.rate)
         cycles = problem.predicted_cycles(found), problem.predicted_cycles(before)
         fits_better = problem.overflow(found) < problem.overflow(before)
         is_faster = cycles[0] <= cycles[1] * (1 - LEAST_GAIN)

@@ -85,8 +85,9 @@ class BuildOptions:
     least_scratch: take the kernels that need the least scratch, however slow; tried by itself where nothing else fits.
     least_flash: take no kernels whose weights are stored in more bytes than the model's for speed; tried by itself
         where constants take more than `flash`, or than their memory holds.
-    guide: `learned` ranks what could be computed again by costs learned from measurements and by what exact plans did;
-        `none` by the kernels' own estimates alone.
+    guide: `learned` ranks what could be computed again by costs learned from measurements and by what exact plans did,
+        and proposes places in several memories beside what the search finds; `none` ranks by the kernels' own estimates
+        alone.
     hop: input -> new frames that a run brings, of a window over time that the model takes whole: the C keeps what it
         needs of earlier frames, and answers as the whole window would. hop_axis: input -> axis of time, where more than
         one may be.

@@ -4,47 +4,57 @@ Greedy first: items in the order of what they save for the bytes and steps they 
 there is room. Then local improvement: every item tries all its choices again; where a memory is full, what is in the
 way and is not wanted for longest goes out first (Belady's rule), if the whole is faster for it. A start from an empty
 near memory and one that keeps every value near until something pushes it out are both improved; the faster is taken.
+A guide's proposal for everything at once (`propose`) is a third one, which is mended where most seems lost alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from itertools import accumulate, takewhile
+from collections.abc import Callable, Sequence
 
-from relay_passes.solvers.memories.assignment import Assignment, Place, Stay, ValueTransfer, WeightsCopy
+from relay_passes.solvers.memories.assignment import Assignment, Place
+from relay_passes.solvers.memories.menus import LEADS, Menus
+from relay_passes.solvers.memories.place_facts import LEADS as PROPOSED_LEADS
 from relay_passes.solvers.memories.problem import AssignmentProblem
+from relay_passes.solvers.memories.propose import Rate, propose
 from relay_passes.solvers.memories.state import Choice, Item, Score, State
 
 MOST_TRIALS = 12_000
 """Choices tried in all; each costs a walk over the steps."""
-MOST_USES = 4
-"""Reads of a value that are told apart; later ones are served from home."""
+MENDING = 0.5
+"""Choices tried for an item, in the mean, to mend a proposal."""
 MOST_EVICTIONS = 3
-LEADS = (0, -1, 1, 2, 4)
-"""Steps by which a fetch is tried to start earlier than would just hide it, nothing else in the way."""
 
 
-def assign(problem: AssignmentProblem) -> Assignment:
-    """The fastest assignment found that holds every memory's limit; everything home where nothing is faster."""
-    searches = [_Search(problem), _Search(problem)]
-    searches[0].greedy()
-    searches[1].keep_near()
+def assign(problem: AssignmentProblem, rate: Rate | None = None, *, most_trials: int = MOST_TRIALS) -> Assignment:
+    """The fastest assignment found that holds every memory's limit; everything home where nothing is faster.
+
+    rate: of a guide; its proposal is taken where it is faster than what the searches have when their time is over, so
+    that no result is slower for it. most_trials: of each search, behind its start; 0 for the proposal alone.
+    """
+    searches: list[_Search] = []
+    if most_trials:
+        searches += [_Search(problem), _Search(problem)]
+        searches[0].greedy()
+        searches[1].keep_near()
     for search in searches:
-        search.improve()
-    best = min(searches, key=lambda search: search.best)
+        search.improve(most_trials)
+    if rate is not None:
+        searches.append(_Search(problem, PROPOSED_LEADS))
+        searches[-1].propose(rate)
     home = State(problem)
-    return best.state.assignment() if best.best < home.score() else home.assignment()
+    best = min(searches, key=lambda search: search.best, default=None)
+    return best.state.assignment() if best and best.best < home.score() else home.assignment()
 
 
 class _Search:
-    def __init__(self, problem: AssignmentProblem) -> None:
+    """A search from everything at home. leads: as `Menus` has them."""
+
+    def __init__(self, problem: AssignmentProblem, leads: Sequence[int] = LEADS) -> None:
         self.problem, self.state = problem, State(problem)
-        self.elapsed = [0.0, *accumulate(self.state.cycles)]
-        self.items = list(self.state.choices)
-        self.order = {item: place for place, item in enumerate(self.items)}
-        self.menus = {item: list(dict.fromkeys(self._menu(item))) for item in self.items}
-        self.items = [item for item in self.items if len(self.menus[item]) > 1]
+        self.known = Menus(self.state, leads)
+        self.elapsed, self.menus = self.known.elapsed, self.known.of
+        self.order = {item: place for place, item in enumerate(self.menus)}
+        self.items = [item for item, menu in self.menus.items() if len(menu) > 1]
         self.movable = set(self.items)
         self.best = self.state.score()
         self.trials = 0
@@ -67,10 +77,21 @@ class _Search:
                     self.state.set(item, before)
         self.best = self.state.score()
 
-    def improve(self) -> None:
+    def propose(self, rate: Rate) -> None:
+        """Puts everything where a guide proposes it, and mends that where most seems lost, with few trials."""
+        propose(self.state, self.known, rate)
+        self.best = self.state.score()
+        lost = {item: max(map(self._saved(item), self.menus[item])) for item in self.items}
+        for item in sorted((item for item in self.items if lost[item] > 0), key=lambda item: -lost[item]):
+            if self.trials >= MENDING * len(self.items):
+                return
+            self._take_best(item)
+            self._take_with_evictions(item)
+
+    def improve(self, most_trials: int) -> None:
         """Tries all choices of all items until no item gains, or enough has been tried."""
         gained = True
-        while gained and self.trials < MOST_TRIALS:
+        while gained and self.trials < most_trials:
             gained = False
             for item in self.items:
                 gained |= self._take_best(item)
@@ -185,88 +206,6 @@ class _Search:
             return saved(choice) / max(1, sum(taken)) if taken else 0.0
 
         return density
-
-    def _menu(self, item: Item) -> Iterator[Choice]:
-        """All choices of an item, the one it has without other memories first."""
-        yield self.state.choices[item]
-        if item.kind == "value" and not self.problem.sizes[item.index]:
-            return  # a streamed input or output: the application holds it
-        step = self.problem.steps[item.index] if item.kind != "value" else None
-        for memory in (self.problem.home, *self.problem.near):
-            if step is None and memory != self.problem.home:
-                yield from self._places(item.index, memory)
-            elif step and not self.problem.reaches(item.index, memory):
-                continue
-            elif item.kind == "scratch" and step and step.movable:
-                yield memory
-            elif item.kind == "weights" and step and step.movable and step.weights_read_bytes:
-                yield from self._copies(item.index, memory)
-
-    def _copies(self, index: int, memory: str) -> Iterator[WeightsCopy]:
-        problem, size = self.problem, self.problem.steps[index].weights_bytes
-        if memory == problem.stored or not problem.time.has_dma(problem.stored, memory):
-            return
-        for start in self._starts(index, 0, problem.time.transfer_cycles(problem.stored, memory, size)):
-            yield WeightsCopy(memory=memory, start=start)
-
-    def _places(self, value: int, memory: str) -> Iterator[Place]:
-        problem, uses = self.problem, self.problem.uses[value][:MOST_USES]
-        maker = problem.makers.get(value)
-        home = Place(born=problem.home, born_last=-1)
-        for stays in self._stays(value, memory, uses, 0 if maker is None else problem.boundary_from(maker + 1)):
-            yield replace(home, stays=stays)
-        if maker is None or value in problem.outputs or not problem.steps[maker].movable:
-            return
-        if not problem.reaches(maker, memory):
-            return
-        for number, last in enumerate(uses):
-            if not problem.reaches(last, memory):
-                return
-            born = Place(born=memory, born_last=last)
-            later = problem.uses[value][number + 1 :]
-            if later and (later[0] < problem.home_again(value) or not problem.can_move(maker, memory)):
-                continue
-            yield born
-            if later:
-                for stays in self._stays(value, memory, later[:MOST_USES], problem.home_again(value)):
-                    yield replace(born, stays=stays)
-
-    def _stays(self, value: int, memory: str, uses: Sequence[int], ready: int) -> Iterator[tuple[Stay, ...]]:
-        """Every run of uses served by one copy, and each use by a copy of its own."""
-        uses = [use for use in uses if self.problem.boundary_to(use) >= ready]
-        near = [use for use in uses if self.problem.reaches(use, memory) and self.problem.can_move(use, memory)]
-        if not near:
-            return
-        one = ValueTransfer(
-            value=value, source=self.problem.home, target=memory, start=0, due=0, processor=self.problem.copier(near[0])
-        )
-        cycles = self.problem.transfer_cycles(one)
-        for first, begin in enumerate(uses):
-            run = list(takewhile(near.__contains__, uses[first:]))
-            for start in self._starts(begin, ready, cycles) if run else ():
-                for last in run:
-                    yield (Stay(memory=memory, start=start, first=begin, last=last),)
-        uses = near
-        if len(uses) > 1:
-            own: list[Stay] = []
-            for use in uses:
-                ready = max(ready, self.problem.boundary_from(own[-1].last + 1)) if own else ready
-                starts = list(self._starts(use, ready, cycles))
-                if not starts:
-                    return
-                own.append(Stay(memory=memory, start=starts[len(starts) // 2], first=use, last=use))
-            yield tuple(own)
-
-    def _starts(self, use: int, ready: int, cycles: float) -> Iterator[int]:
-        """Places from `ready` on where a transfer for a step may start: where it is just hidden, and around that."""
-        latest = self.problem.boundary_to(use)
-        if latest < ready:  # the step runs together with the one that the value was last needed for
-            return
-        hidden = latest
-        while hidden > ready and self.elapsed[latest] - self.elapsed[hidden] < cycles:
-            hidden -= 1
-        found = {self.problem.boundary_to(max(ready, min(latest, hidden - lead))) for lead in LEADS} | {latest}
-        yield from sorted((start for start in found if start >= ready), reverse=True)
 
 
 def _beats(score: Score, other: Score) -> bool:
