@@ -11,12 +11,13 @@ one that does so by rows (`in_rows`): of tensors that are no images these are cu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
+from codegen_c.kernels.figures import UNMEASURED, KernelFigures
 from codegen_c.kernels.user_functions import Callback, DriverCall
 from codegen_c.operators.kinds import Operator, TensorType, Window
 from codegen_c.targets.instruction_set import InstructionSet
@@ -131,7 +132,8 @@ class StoredRows:
 class Target:
     """Conditions for a kernel: the processor, whether speed or size matters more, and whether scratch does most.
 
-    least_flash: weights may not be stored in more bytes than the model's for speed.
+    least_flash: weights may not be stored in more bytes than the model's for speed. figures: measured, of ways to
+    compute operators, which count before modelled ones.
 
     `codegen_c.targets.registry.target_of` makes one from a processor.
     """
@@ -141,6 +143,7 @@ class Target:
     optimize: Literal["speed", "size"] = "speed"
     least_scratch: bool = False
     least_flash: bool = False
+    figures: KernelFigures = UNMEASURED
 
     @property
     def has_float(self) -> bool:
@@ -230,6 +233,7 @@ class Implementation:
     driver: where `function` only starts an accelerator; outputs are there behind the driver's wait.
     grows_weights: whether constants take more bytes than the model's, for speed.
     rounds_input: whether it brings real numbers to integers that nobody sees, and computes with these.
+    block: register block that it was given, where that is not the kernel's own choice.
     """
 
     kernel: str
@@ -256,6 +260,7 @@ class Implementation:
     driver: DriverCall | None = None
     grows_weights: bool = False
     rounds_input: bool = False
+    block: str = ""
 
     @property
     def constant_bytes(self) -> int:
@@ -278,15 +283,25 @@ class Refusal:
 Constraint = Callable[[Any, Target], bool]
 
 
+def no_blocks(operator: Operator, target: Target) -> Mapping[str, Target]:
+    """Blocks of a kernel that has its own choice alone."""
+    return {}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """One way to compute one kind of operator. offload: by an accelerator; others are for cores alone."""
+    """One way to compute one kind of operator. offload: by an accelerator; others are for cores alone.
+
+    blocks: other register blocks than the kernel's own choice, by name, each as the target for which it chooses that
+    one. They give the same bits; only those who measure them ask for them.
+    """
 
     name: str
     operator: type[Operator]
     implement: Callable[[Any, Target, StoredRows], Implementation]
     constraints: tuple[Constraint, ...] = ()
     offload: bool = False
+    blocks: Callable[[Any, Target], Mapping[str, Target]] = no_blocks
 
     def refuses(self, operator: Operator, target: Target) -> Refusal | None:
         """The first constraint that does not hold, as a value with its reason; None if all hold."""

@@ -219,11 +219,30 @@ def boot(
 
     shift: as `qemu_arguments` takes it. more: arguments of QEMU's.
     """
-    words = "".join(f",arg={word}" for word in ("run", "in.bin", "out.bin", *([hex(placed.address)] if placed else [])))
+    words = ("run", "in.bin", "out.bin", *([hex(placed.address)] if placed else []))
+    own = [*(qemu_loads(placed) if placed else []), *more]
+    return [
+        _fields(line, elf, board)
+        for line in started(elf, emulator, board, shift, folder, seconds, prefixes, words, own)
+    ]
+
+
+def started(
+    elf: Path,
+    emulator: str,
+    board: Board,
+    shift: int | None,
+    folder: Path,
+    seconds: float,
+    prefixes: Sequence[str],
+    words: Sequence[str],
+    more: Sequence[str],
+) -> list[str]:
+    """One start of the board with a command line of `words`: its report lines. The rest as in `boot`."""
+    line = "".join(f",arg={word}" for word in words)
     command = [
         find_program(emulator), *qemu_arguments(board, shift=shift),
-        "-semihosting-config", f"enable=on,target=native{words}", "-kernel", str(elf.resolve()),
-        *(qemu_loads(placed) if placed else []), *more,
+        "-semihosting-config", f"enable=on,target=native{line}", "-kernel", str(elf.resolve()), *more,
     ]  # fmt: skip
     try:
         done = run_program(command, folder, seconds=seconds)
@@ -235,7 +254,7 @@ def boot(
         tail = "\n".join([":", *(text[:1000] for text in said.splitlines()[-12:])])
         silent = " and said nothing; look for an endless loop, or for what keeps it from starting."
         raise RunFailed(f"{elf.name} on {board.qemu_machine} {done.left}{tail if said else silent}")
-    return [_fields(line[0], elf, board) for line in lines if line]
+    return [found[0] for found in lines if found]
 
 
 def _fields(line: str, elf: Path, board: Board) -> Fields:
