@@ -11,13 +11,14 @@ one that does so by rows (`in_rows`): of tensors that are no images these are cu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from codegen_c.kernels.figures import UNMEASURED, KernelFigures
+from codegen_c.kernels.figures import UNMEASURED, Block, KernelFigures
+from codegen_c.kernels.passes import ONCE, Passes
 from codegen_c.kernels.user_functions import Callback, DriverCall
 from codegen_c.operators.kinds import Operator, TensorType, Window
 from codegen_c.targets.instruction_set import InstructionSet
@@ -133,7 +134,8 @@ class Target:
     """Conditions for a kernel: the processor, whether speed or size matters more, and whether scratch does most.
 
     least_flash: weights may not be stored in more bytes than the model's for speed. figures: measured, of ways to
-    compute operators, which count before modelled ones.
+    compute operators, which count before modelled ones. block: the one to take of those that the kernel offers; an
+    empty one leaves it the choice.
 
     `codegen_c.targets.registry.target_of` makes one from a processor.
     """
@@ -144,6 +146,7 @@ class Target:
     least_scratch: bool = False
     least_flash: bool = False
     figures: KernelFigures = UNMEASURED
+    block: Block = ()
 
     @property
     def has_float(self) -> bool:
@@ -181,24 +184,6 @@ class Copy:
     pitch: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Passes:
-    """Passes of one run over memory, averaged over its bytes: modelled, for predictions of time.
-
-    constants: reads of all constants. input: reads of the first input; other inputs are read once, as outputs are
-    written once. scratch: reads and writes together.
-    """
-
-    constants: float = 1.0
-    input: float = 1.0
-    scratch: float = 2.0
-
-    @classmethod
-    def of_product(cls, macs: int, input_elements: int, rows: int, *, pixels: float, channels: float) -> Passes:
-        """Passes of rows times constant weights, `pixels` by `channels` results at once, each straight from memory."""
-        return cls(constants=max(1.0, rows / pixels), input=max(1.0, macs / channels / input_elements))
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Accumulating:
     """A kernel that may take its only input in equal parts, in order, and add to sums (`Spatial.accumulates`).
@@ -233,7 +218,7 @@ class Implementation:
     driver: where `function` only starts an accelerator; outputs are there behind the driver's wait.
     grows_weights: whether constants take more bytes than the model's, for speed.
     rounds_input: whether it brings real numbers to integers that nobody sees, and computes with these.
-    block: register block that it was given, where that is not the kernel's own choice.
+    block: that it was given; empty for the kernel's own choice.
     """
 
     kernel: str
@@ -243,7 +228,7 @@ class Implementation:
     scratch_bytes: int = 0
     macs: int = 0
     instructions: int = 0
-    passes: Passes = Passes()
+    passes: Passes = ONCE
     accumulation: str = "none"
     spatial: Spatial | None = None
     in_place: tuple[int, ...] = ()
@@ -260,7 +245,7 @@ class Implementation:
     driver: DriverCall | None = None
     grows_weights: bool = False
     rounds_input: bool = False
-    block: str = ""
+    block: Block = ()
 
     @property
     def constant_bytes(self) -> int:
@@ -283,17 +268,17 @@ class Refusal:
 Constraint = Callable[[Any, Target], bool]
 
 
-def no_blocks(operator: Operator, target: Target) -> Mapping[str, Target]:
+def no_blocks(operator: Operator, target: Target) -> tuple[Block, ...]:
     """Blocks of a kernel that has its own choice alone."""
-    return {}
+    return ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
     """One way to compute one kind of operator. offload: by an accelerator; others are for cores alone.
 
-    blocks: other register blocks than the kernel's own choice, by name, each as the target for which it chooses that
-    one. They give the same bits; only those who measure them ask for them.
+    blocks: sizes of the blocks in which it can work, such as pixels by channels in registers; its own choice may be
+    among them. They give the same bits; only who measures them asks for them (`Target.block`).
     """
 
     name: str
@@ -301,7 +286,7 @@ class Kernel:
     implement: Callable[[Any, Target, StoredRows], Implementation]
     constraints: tuple[Constraint, ...] = ()
     offload: bool = False
-    blocks: Callable[[Any, Target], Mapping[str, Target]] = no_blocks
+    blocks: Callable[[Any, Target], tuple[Block, ...]] = no_blocks
 
     def refuses(self, operator: Operator, target: Target) -> Refusal | None:
         """The first constraint that does not hold, as a value with its reason; None if all hold."""

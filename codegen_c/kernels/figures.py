@@ -11,8 +11,10 @@ from typing import Self
 from codegen_c.operators.digest import operator_digest
 from codegen_c.operators.kinds import Operator
 
-Way = tuple[str, str]
-"""A kernel, and the register block that it was given; an empty one is the kernel's own choice."""
+Block = tuple[int, ...]
+"""Sizes of the block in which a kernel works, by its own meaning: pixels, vectors of channels, rows."""
+Way = tuple[str, Block]
+"""A kernel, and the block that it was given; an empty one is the kernel's own choice."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -26,8 +28,9 @@ class KernelFigures:
 
     def of(self, operator: Operator) -> Mapping[Way, float]:
         """Figures of an operator's ways; none where nobody measured them."""
+        nothing: Mapping[Way, float] = {}
         digest = operator_digest(operator) if self.ways else None
-        return self.ways.get(digest, {}) if digest else {}
+        return self.ways.get(digest, nothing) if digest else nothing
 
     def only(self, holds: Callable[[str, Way], bool]) -> KernelFigures:
         """Figures of the ways for which `holds(digest, way)`."""
@@ -48,7 +51,7 @@ class KernelFigures:
     def from_text(cls, text: str) -> Self:
         """The inverse of `text`."""
         rows = json.loads(text).items()
-        return cls(ways={digest: {(kernel, block): cost for kernel, block, cost in row} for digest, row in rows})
+        return cls(ways={digest: {(kernel, tuple(block)): cost for kernel, block, cost in row} for digest, row in rows})
 
 
 UNMEASURED = KernelFigures()

@@ -12,7 +12,7 @@ from pkgutil import walk_packages
 from typing import Self
 
 from codegen_c.kernels.contract import Alternative, Constraint, Implementation, Kernel, Refusal, StoredRows, Target
-from codegen_c.kernels.figures import Way
+from codegen_c.kernels.figures import UNMEASURED, Way
 from codegen_c.kernels.shared.one_pixel import as_dense, as_pointwise
 from codegen_c.kernels.shared.vector_rows import as_image
 from codegen_c.operators.kinds import Array, Operator, QDense
@@ -71,8 +71,8 @@ def select(
 
     Where the target asks for the least scratch, that comes first.
     """
-    figures = target.figures.of(operator) if stored is None else {}
-    accepted, refusals = _asked(operator, target, stored, {block for _, block in figures if block})
+    figures = (target.figures if stored is None else UNMEASURED).of(operator)
+    accepted, refusals = _asked(operator, target, stored, {*figures})
     if not accepted:
         return tuple(refusals)
 
@@ -101,14 +101,14 @@ def candidates(operator: Operator, target: Target) -> tuple[Candidate, ...]:
     The first one is that of the fewest modelled instructions.
     """
     accepted, _ = _asked(operator, target, None, None)
-    return tuple(sorted(accepted, key=lambda candidate: (candidate.made.instructions, candidate.block != "")))
+    return tuple(sorted(accepted, key=lambda candidate: (candidate.made.instructions, candidate.way)))
 
 
 def _asked(
-    operator: Operator, target: Target, stored: StoredRows | None, blocks: Container[str] | None
+    operator: Operator, target: Target, stored: StoredRows | None, ways: Container[Way] | None
 ) -> tuple[list[Candidate], list[Refusal]]:
-    """Candidates that take the operator, or another form of it, and refusals. blocks: of which other register blocks
-    are asked for; None for all."""
+    """Candidates that take the operator, or another form of it, and refusals. ways: those with blocks that are asked
+    for; None for all."""
     other = as_dense(operator) if stored is None else None
     image = as_pointwise(operator) if stored is None and not target.is_offload else None
     forms = [form for form in (operator, other, image) if form]
@@ -119,10 +119,11 @@ def _asked(
     accepted: list[Candidate] = []
     for kernel, form in asked:
         if kernel.name not in refused:
-            accepted.append(Candidate.of(kernel, form, target, stored))
-            given = kernel.blocks(form, target).items() if blocks is None or blocks else ()
-            chosen = [(name, own) for name, own in given if blocks is None or name in blocks]
-            accepted += [Candidate.of(kernel, form, own, stored, block=name) for name, own in chosen]
+            blocks = [block for block in kernel.blocks(form, target) if ways is None or (kernel.name, block) in ways]
+            accepted += [
+                Candidate.of(kernel, form, replace(target, block=block) if block else target, stored)
+                for block in ((), *blocks)
+            ]
     return accepted, refusals
 
 
@@ -144,25 +145,21 @@ def _shaped_as(operator: Operator, made: Implementation) -> Implementation:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Candidate:
-    """A kernel that takes the operator, or another form of it, and what it makes.
-
-    block: register block that the kernel was given, as the target says it; empty for the kernel's own choice.
-    """
+    """A kernel that takes the operator, or another form of it, and what it makes. target: with its block."""
 
     kernel: Kernel
     form: Operator
     target: Target
     made: Implementation
-    block: str = ""
 
     @classmethod
-    def of(cls, kernel: Kernel, form: Operator, target: Target, stored: StoredRows | None, *, block: str = "") -> Self:
+    def of(cls, kernel: Kernel, form: Operator, target: Target, stored: StoredRows | None) -> Self:
         made = kernel.implement(form, target, stored or StoredRows())
-        return cls(kernel=kernel, form=form, target=target, made=replace(made, block=block), block=block)
+        return cls(kernel=kernel, form=form, target=target, made=replace(made, block=target.block))
 
     @property
     def way(self) -> Way:
-        return self.kernel.name, self.block
+        return self.kernel.name, self.target.block
 
     @property
     def alternative(self) -> Alternative:
@@ -177,7 +174,7 @@ class Candidate:
 
     def keeping(self, stored: StoredRows) -> Implementation:
         """The same where only some rows are stored."""
-        return replace(self.kernel.implement(self.form, self.target, stored), block=self.block)
+        return replace(self.kernel.implement(self.form, self.target, stored), block=self.target.block)
 
 
 def _elementwise_in_rows(

@@ -41,6 +41,6 @@ def _parts(value: Any) -> Iterator[bytes]:
         for item in items:
             yield from _parts(item)
     elif value is None or isinstance(value, bool | int | float | str | bytes | np.generic):
-        yield repr(value).encode()
+        yield repr(cast("object", value)).encode()
     else:
         raise TypeError(type(value).__name__)

@@ -15,7 +15,7 @@ from tvm_ext.core.options import Optimize
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects, link_elf
 from tvm_ext.profiling.layer_names import PackageSteps, steps_of_package
-from tvm_ext.tuning.layers import TunedLayer
+from tvm_ext.tuning.layers import TunedLayer, way_text
 from tvm_ext.tuning.layers_program import MeasuredWay, compiled_ways, program_of, results_of, samples_of
 from tvm_ext.verification.verify import difference, is_float, tolerance_of
 
@@ -93,4 +93,4 @@ def _defect(way: MeasuredWay, problem: str) -> VerificationFailed:
 
 
 def _told(candidate: Candidate) -> str:
-    return f"{candidate.kernel.name} {candidate.block}".strip()
+    return way_text(candidate.way)

@@ -47,6 +47,12 @@ def way_of(call: KernelCall) -> Way:
     return call.implementation.kernel, call.implementation.block
 
 
+def way_text(way: Way) -> str:
+    """A way as reports and errors name it: `conv2d_f32 4x3`."""
+    kernel, block = way
+    return f"{kernel} {'x'.join(map(str, block))}".strip()
+
+
 def digests_of(compiled: Compiled) -> dict[str, list[KernelCall]]:
     """Kernel calls of the platform's first processor by the digest of their operators."""
     own = compiled.platform.processor.name

@@ -15,7 +15,8 @@ from tvm_ext.core.errors import BadOptions, BadPlatform
 from tvm_ext.core.options import BuildOptions, Optimize
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.processes.process import allowed_seconds
-from tvm_ext.execution.board import board_seconds, started
+from tvm_ext.execution.board import board_seconds
+from tvm_ext.execution.qemu_start import started
 from tvm_ext.profiling.core_table import CoreTable, core_table
 from tvm_ext.profiling.profile_package import counted_layers, plugin_arguments
 from tvm_ext.services.cache import ResultCache

@@ -9,7 +9,7 @@ from typing import Any
 from codegen_c.kernels.figures import Way
 from tvm_ext.core.platform import Platform
 from tvm_ext.profiling.core_table import CoreTable
-from tvm_ext.tuning.layers import TunedLayer
+from tvm_ext.tuning.layers import TunedLayer, way_text
 from tvm_ext.tuning.remembered import WayFigures
 
 
@@ -25,7 +25,7 @@ class TunedWays:
         measured = [
             {
                 "kernel": candidate.kernel.name,
-                "block": candidate.block,
+                "block": list(candidate.made.block),
                 "modelled_instructions": candidate.made.instructions,
                 "instructions": figures.instructions if figures else None,
                 "estimated_cycles": round(figures.cycles) if figures and figures.cycles is not None else None,
@@ -37,12 +37,13 @@ class TunedWays:
             for figures in (self.figures.get(candidate.way),)
         ]
         passed = [
-            {"kernel": kernel, "block": block, "not_measured": reason} for (kernel, block), reason in self.layer.passed
+            {"kernel": kernel, "block": list(block), "not_measured": reason}
+            for (kernel, block), reason in self.layer.passed
         ]
         return {
             "steps": list(self.layer.steps),
-            "modelled": _named(self.layer.modelled),
-            "chosen": _named(self.chosen),
+            "modelled": way_text(self.layer.modelled),
+            "chosen": way_text(self.chosen),
             "candidates": [*measured, *passed],
         }
 
@@ -93,7 +94,3 @@ def _modelled(row: TunedWays) -> Way:
 
 def _chosen(row: TunedWays) -> Way:
     return row.chosen
-
-
-def _named(way: Way) -> str:
-    return " ".join(way).strip()
