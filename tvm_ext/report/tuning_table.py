@@ -12,22 +12,27 @@ from tvm_ext.report.read_report import Report
 
 
 def tuning_table(tuning: Report) -> RenderableType:
-    """A row for each way of each measured layer, those that are taken marked; below, the sums before and after."""
+    """A row for each measured way of a layer, that which is taken marked; below, the sums before and after.
+
+    Layers of one shape, which measured the same, stand together.
+    """
     title = f"Kernels measured on {tuning['board']}: the fewest {tuning['metric']} are taken"
     table = Table("layer", "kernel", "block", title=escape(title), title_justify="left")
-    for heading in ("modelled instr.", "instructions", "cycles", "scratch B"):
+    for heading in ("modelled instr.", "instructions", "cycles", "scratch B", "taken"):
         table.add_column(heading, justify="right")
-    table.add_column("", overflow="fold")
+    alike: dict[str, list[Report]] = {}
     for layer in tuning["layers"]:
-        for row, candidate in enumerate(layer["candidates"]):
-            way = f"{candidate['kernel']} {'x'.join(map(str, candidate['block']))}".strip()
-            said = candidate["not_measured"] or ("taken" if way == layer["chosen"] else "")
+        alike.setdefault(str((layer["chosen"], layer["candidates"])), []).append(layer)
+    for layers in alike.values():
+        name = ", ".join(step for layer in layers for step in layer["steps"])
+        measured = [one for one in layers[0]["candidates"] if one["not_measured"] is None]
+        for row, one in enumerate(measured):
+            block = "x".join(map(str, one["block"]))
+            is_taken = f"{one['kernel']} {block}".strip() == layers[0]["chosen"]
             table.add_row(
-                escape(", ".join(layer["steps"])) if row == 0 else "", escape(candidate["kernel"]),
-                "x".join(map(str, candidate["block"])), number(candidate.get("modelled_instructions")),
-                number(candidate.get("instructions")), number(candidate.get("estimated_cycles")),
-                number(candidate.get("scratch_bytes")), escape(said),
-                end_section=row == len(layer["candidates"]) - 1,
+                escape(name) if row == 0 else "", escape(one["kernel"]), block, number(one["modelled_instructions"]),
+                number(one["instructions"]), number(one["estimated_cycles"]), number(one["scratch_bytes"]),
+                "x" if is_taken else "", end_section=one is measured[-1],
             )  # fmt: skip
     before, after = tuning["before"], tuning["after"]
     sums = [

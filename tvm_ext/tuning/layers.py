@@ -95,7 +95,8 @@ def _sorted_out(
         if candidate is first or any(_same_code(made, other.made) for other in ways):
             continue
         if not (made.exact and first.made.exact) and made.accumulation != first.made.accumulation:
-            passed.append((candidate.way, f"sums in another order: {made.accumulation}"))
+            if not made.block:
+                passed.append((candidate.way, f"sums in another order: {made.accumulation}"))
         elif made.instructions > FARTHEST * least:
             passed.append((candidate.way, f"modelled at more than {FARTHEST:g} times the least"))
         elif excess := too_large or _excess(made, operator, platform):
