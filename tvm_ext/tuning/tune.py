@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import tvm
 
+from codegen_c.arena.profile import live_profile
 from codegen_c.backend.build import Compiled
 from codegen_c.kernels.figures import UNMEASURED, KernelFigures, Way
+from codegen_c.kernels.registry import Candidate
+from codegen_c.program.program import calls
+from tvm_ext.core.alignment import aligned
 from tvm_ext.core.errors import DoesNotFit
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
@@ -22,13 +26,11 @@ from tvm_ext.tuning.measure import Bench, measured_ways
 from tvm_ext.tuning.record import TunedWays, Tuning
 from tvm_ext.tuning.remembered import WayFigures
 
-_NO_MORE_MEMORY = (
-    "with the kernels that measured best it would need another way to fit, which costs more; of those that take no "
-    "more scratch and constants than the modelled ones, the best are taken"
-)
-_AS_MODELLED = (
-    "with the kernels that measured best it would need another way to fit, which costs more; the modelled ones stay"
-)
+_COSTS_MORE = "with the kernels that measured best it would need another way to fit, which costs more; "
+_WITH_ROOM = f"{_COSTS_MORE}the best are taken of those whose scratch is free while their layers run"
+_NO_MORE_MEMORY = f"{_COSTS_MORE}the best are taken of those that take no more memory than the modelled ones"
+_AS_MODELLED = f"{_COSTS_MORE}the modelled ones stay"
+_Rung = tuple[str, KernelFigures]
 
 
 def compile_tuned(
@@ -49,7 +51,7 @@ def compile_tuned(
         ways={layer.digest: {way: one.cost for way, one in figures[layer.digest].items()} for layer in layers}
     )
     say("compiling the model by what was measured")
-    mod, compiled, notice = _best(compiler, (mod, modelled), layers, found)
+    mod, compiled, notice = _best(compiler, (mod, modelled), _rungs(modelled, options, layers, found), layers)
     if notice:
         warnings.warn(f"tune: {compiled.interface.model}: {notice}.", ModelNotice, stacklevel=2)
     chosen = {digest: way_of(calls[0]) for digest, calls in digests_of(compiled).items()}
@@ -79,10 +81,10 @@ def _figures(
 
 
 def _best(
-    compiler: Compiler, modelled: tuple[tvm.IRModule, Compiled], layers: Sequence[TunedLayer], figures: KernelFigures
+    compiler: Compiler, modelled: tuple[tvm.IRModule, Compiled], rungs: Iterable[_Rung], layers: Sequence[TunedLayer]
 ) -> tuple[tvm.IRModule, Compiled, str]:
-    """The model by the figures as far as it still fits as cheaply as without them, and why not by all, if so."""
-    for notice, allowed in _rungs(layers, figures):
+    """The model by the first figures by which it fits as cheaply as without, and why not by all, if so."""
+    for notice, allowed in rungs:
         if _same_choice(layers, allowed):
             return *modelled, notice and _AS_MODELLED
         try:
@@ -94,20 +96,40 @@ def _best(
     return *modelled, _AS_MODELLED
 
 
-def _rungs(layers: Sequence[TunedLayer], figures: KernelFigures) -> Iterator[tuple[str, KernelFigures]]:
-    """Figures to compile by, and the notice where it is not the first."""
-    yield "", figures
-    sizes: dict[tuple[str, Way], tuple[int, int]] = {}
-    first: dict[str, tuple[int, int]] = {}
-    for layer in layers:
-        for candidate in layer.ways:
-            sizes[layer.digest, candidate.way] = candidate.made.scratch_bytes, candidate.made.constant_bytes
-        first[layer.digest] = sizes[layer.digest, layer.modelled]
+def _rungs(
+    modelled: Compiled, options: BuildOptions, layers: Sequence[TunedLayer], figures: KernelFigures
+) -> Iterator[_Rung]:
+    """Figures to compile by, of fewer ways each time, and the notice for all but the first."""
+    sizes = {(layer.digest, candidate.way): _memory(candidate) for layer in layers for candidate in layer.ways}
+    first = {layer.digest: sizes[layer.digest, layer.modelled] for layer in layers}
+    free = _free_bytes(modelled, options)
+    room = {layer.digest: min(free.get(step, 0) for step in layer.steps) for layer in layers}
+
+    def has_room(digest: str, way: Way) -> bool:
+        return sizes[digest, way][0] <= first[digest][0] + room[digest]
 
     def takes_no_more(digest: str, way: Way) -> bool:
-        return all(own <= least for own, least in zip(sizes[digest, way], first[digest], strict=True))
+        return all(own <= most for own, most in zip(sizes[digest, way], first[digest], strict=True))
 
+    yield "", figures
+    yield _WITH_ROOM, figures.only(has_room)
     yield _NO_MORE_MEMORY, figures.only(takes_no_more)
+
+
+def _memory(candidate: Candidate) -> tuple[int, int]:
+    """Bytes of scratch, as an arena holds it, and of constants."""
+    return aligned(candidate.made.scratch_bytes), candidate.made.constant_bytes
+
+
+def _free_bytes(compiled: Compiled, options: BuildOptions) -> dict[str, int]:
+    """Bytes of the default memory that nothing lives in while a call runs, by its name."""
+    home, program = compiled.platform.activations, compiled.program
+    limit, live = options.limit_bytes(compiled.platform), live_profile(program, compiled.plan).get(home, [])
+    return {
+        call.name: max(0, limit - num_bytes)
+        for step, num_bytes in zip(program.steps, live, strict=False)
+        for call in calls(step)
+    }
 
 
 def _same_choice(layers: Sequence[TunedLayer], figures: KernelFigures) -> bool:
