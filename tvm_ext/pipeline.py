@@ -19,6 +19,7 @@ from tvm_ext.calibration import Source
 from tvm_ext.core.decisions.models import KeptStates, LinkedInputs, ModelOrigin, PortNames, WarmUp
 from tvm_ext.core.decisions.outcomes import PredictedTime, SchedulePeak, SplitCost
 from tvm_ext.core.decisions.processors import ProcessorPlacement
+from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.model_states import with_next_names
 from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
@@ -42,6 +43,14 @@ def compile_module(mod: tvm.IRModule, platform: Platform, options: BuildOptions)
     Raises UnsupportedModel naming what no stage can compile, DoesNotFit, BadOptions where it is to be quantized.
     """
     return compile_model(mod, platform, options)[1]
+
+
+def refuse_tune(options: BuildOptions, what: str) -> None:
+    """Raises BadOptions where kernels are to be measured; what: that which chooses by the model alone."""
+    if options.tune:
+        raise BadOptions(
+            f"tune: {what} chooses kernels by modelled figures; build() measures them. Leave tune out here."
+        )
 
 
 def compile_within(mod: tvm.IRModule, platform: Platform, options: BuildOptions) -> Callable[[int | None], Compiled]:

@@ -21,7 +21,7 @@ from codegen_c.operators.kinds import QConv2d
 from tests.support.onnx_models import model_of, saved, weights
 from tvm_ext import BuildOptions, Package, Platform
 from tvm_ext.cli import app
-from tvm_ext.core.errors import BadOptions, VerificationFailed
+from tvm_ext.core.errors import VerificationFailed
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.report.tables import report_tables
 from tvm_ext.services.cache import FOLDER
@@ -198,11 +198,6 @@ def test_instructions_are_compared_where_no_table_has_the_core(loaded: tvm.IRMod
     for layer in layers(package):
         measured = [one for one in layer["candidates"] if one["not_measured"] is None]
         assert figure(layer, layer["chosen"], "instructions") == min(one["instructions"] for one in measured)
-
-
-def test_a_platform_without_a_board_cannot_be_tuned_for(loaded: tvm.IRModule, tmp_path: Path) -> None:
-    with pytest.raises(BadOptions, match=r"tune: host has no board in QEMU.* cortex_m4 .*leave tune out"):
-        tvm_ext.build(loaded, "host", tmp_path / "m", BuildOptions(tune=True))
 
 
 def test_the_command_shows_what_was_measured(network: Path, tuned: Package, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from itertools import islice
 
 import tvm
 
-from codegen_c.kernels.figures import KernelFigures
+from codegen_c.kernels.figures import UNMEASURED, KernelFigures
 from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
@@ -38,7 +38,12 @@ class TriesAhead:
     """
 
     def __init__(
-        self, forms: Forms, platform: Platform, services: OpenServices, compute: Compute, figures: KernelFigures
+        self,
+        forms: Forms,
+        platform: Platform,
+        services: OpenServices,
+        compute: Compute,
+        figures: KernelFigures = UNMEASURED,
     ) -> None:
         self._forms, self._platform, self._services, self._compute = forms, platform, services, compute
         self._figures = figures
