@@ -39,5 +39,5 @@ def test_what_chooses_by_the_model_says_so(network: tvm.IRModule) -> None:
 
 
 def test_tune_is_yes_or_no() -> None:
-    with pytest.raises(BadOptions, match="tune = .*True or False"):
+    with pytest.raises(BadOptions, match=r"tune = .*True or False"):
         BuildOptions(tune="yes")  # pyright: ignore[reportArgumentType]
